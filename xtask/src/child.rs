@@ -1,0 +1,282 @@
+//! Runs one command of a suite: shows that it lives, keeps what it prints, and ends it when it hangs.
+//!
+//! What a command prints goes to a file beside the build (`target/xtask/SUITE.log`) and is shown only when it fails:
+//! a green run is one line a suite.
+
+use crate::outcome::clock;
+use std::fs;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+/// Longest a single command may take before it counts as hung.
+pub const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// A sign of life at least this often when nobody looks at a terminal.
+const HEARTBEAT: Duration = Duration::from_secs(60);
+/// How long we go on reading after the command itself has ended (something it started may hold the pipe).
+const DRAIN: Duration = Duration::from_secs(5);
+/// How much of a failed command's output is shown; the file has all of it.
+const SHOWN_LINES: usize = 300;
+
+/// How a command ended and what it printed.
+pub struct Ended {
+    /// It exited with 0 in time.
+    pub success: bool,
+    /// Standard output and standard error, line by line as they came.
+    pub output: String,
+}
+
+/// Runs `command` for the suite `name` with the usual limit.
+///
+/// # Errors
+/// When the command cannot be started, or its log not be written.
+pub fn run(name: &str, command: &mut Command, logs: &Path) -> io::Result<Ended> {
+    run_within(name, command, logs, LIMIT)
+}
+
+/// Runs `command` for the suite `name`, for at most `limit`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_within(
+    name: &str,
+    command: &mut Command,
+    logs: &Path,
+    limit: Duration,
+) -> io::Result<Ended> {
+    let start = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (lines, received) = mpsc::channel();
+    read_lines(child.stdout.take(), lines.clone());
+    read_lines(child.stderr.take(), lines);
+
+    let mut progress = Progress::new(name, start);
+    let mut output = String::new();
+    let mut ended_at = None;
+    let mut hung = false;
+    loop {
+        match received.recv_timeout(Duration::from_millis(200)) {
+            Ok(line) => {
+                progress.line(&line);
+                output.push_str(&line);
+                output.push('\n');
+            }
+            Err(RecvTimeoutError::Timeout) => progress.tick(),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if ended_at.is_none() && child.try_wait()?.is_some() {
+            ended_at = Some(Instant::now());
+        }
+        if ended_at.is_some_and(|at| at.elapsed() > DRAIN) {
+            break;
+        }
+        if !hung && start.elapsed() > limit {
+            hung = true;
+            output += &format!("xtask: hung: still running after {}, ended\n", clock(limit));
+            end_tree(&mut child);
+        }
+    }
+    let success = child.wait()?.success() && !hung;
+    progress.clear();
+    keep(name, &output, logs)?;
+    if !success {
+        show(name, &output, logs);
+    }
+    Ok(Ended { success, output })
+}
+
+fn read_lines(pipe: Option<impl Read + Send + 'static>, lines: Sender<String>) {
+    let Some(pipe) = pipe else { return };
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(pipe);
+        let mut bytes = Vec::new();
+        while reader
+            .read_until(b'\n', &mut bytes)
+            .is_ok_and(|count| count > 0)
+        {
+            let line = String::from_utf8_lossy(&bytes)
+                .trim_end_matches(['\n', '\r'])
+                .to_owned();
+            bytes.clear();
+            if lines.send(line).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Kills the command and everything it started: cargo alone would leave a hung test behind.
+fn end_tree(child: &mut Child) {
+    let mut doomed = vec![child.id()];
+    let mut next = 0;
+    while next < doomed.len() {
+        doomed.extend(children_of(doomed[next]));
+        next += 1;
+    }
+    for process in doomed.iter().skip(1) {
+        // It may have ended by itself by now: then there is nothing to do.
+        let _ = Command::new("kill")
+            .args(["-9", &process.to_string()])
+            .stderr(Stdio::null())
+            .status();
+    }
+    let _ = child.kill();
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let processes = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    processes
+        .filter(|process| parent_of(*process) == Some(parent))
+        .collect()
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // "pid (name) state ppid ..."; the name may hold anything, so count from its last parenthesis.
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+}
+
+fn keep(name: &str, output: &str, logs: &Path) -> io::Result<()> {
+    fs::create_dir_all(logs)?;
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log_path(name, logs))?;
+    file.write_all(output.as_bytes())
+}
+
+/// Where the output of a suite is kept.
+pub fn log_path(name: &str, logs: &Path) -> std::path::PathBuf {
+    logs.join(format!("{}.log", name.replace(' ', "-")))
+}
+
+fn show(name: &str, output: &str, logs: &Path) {
+    let count = output.lines().count();
+    if count > SHOWN_LINES {
+        println!(
+            "  ... the last {SHOWN_LINES} of {count} lines; all are in {}",
+            log_path(name, logs).display()
+        );
+    }
+    for line in output.lines().skip(count.saturating_sub(SHOWN_LINES)) {
+        println!("  {line}");
+    }
+}
+
+/// One rewritten line on a terminal; elsewhere a line a minute.
+struct Progress<'a> {
+    name: &'a str,
+    start: Instant,
+    last_line: String,
+    last_shown: Instant,
+    terminal: bool,
+}
+
+impl<'a> Progress<'a> {
+    fn new(name: &'a str, start: Instant) -> Progress<'a> {
+        let terminal = io::stdout().is_terminal();
+        Progress {
+            name,
+            start,
+            last_line: String::new(),
+            last_shown: start,
+            terminal,
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        if !line.trim().is_empty() {
+            self.last_line = line.trim().chars().take(80).collect();
+        }
+        self.tick();
+    }
+
+    fn tick(&mut self) {
+        let interval = if self.terminal {
+            Duration::from_millis(200)
+        } else {
+            HEARTBEAT
+        };
+        if self.last_shown.elapsed() < interval {
+            return;
+        }
+        self.last_shown = Instant::now();
+        let text = format!(
+            "  {} {} {}",
+            self.name,
+            clock(self.start.elapsed()),
+            self.last_line
+        );
+        if self.terminal {
+            print!("\r\x1b[K{text}");
+            let _ = io::stdout().flush();
+        } else {
+            println!("{text}");
+        }
+    }
+
+    fn clear(&self) {
+        if self.terminal {
+            print!("\r\x1b[K");
+            let _ = io::stdout().flush();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn logs(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("xtask-child-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn both_outputs_are_kept_and_a_failure_is_seen() {
+        let logs = logs("both");
+        let ended =
+            run("both", &mut shell("echo out; echo err >&2; exit 3"), &logs).expect("sh runs");
+        assert!(!ended.success);
+        assert!(ended.output.contains("out\n") && ended.output.contains("err\n"));
+        let kept = fs::read_to_string(log_path("both", &logs)).expect("the log was written");
+        assert_eq!(kept, ended.output);
+        let _ = fs::remove_dir_all(logs);
+    }
+
+    #[test]
+    fn a_hung_command_is_ended_with_all_it_started() {
+        let logs = logs("hung");
+        let start = Instant::now();
+        let mut command = shell("sh -c 'sleep 61 & sleep 62'; echo after");
+        let ended =
+            run_within("hung", &mut command, &logs, Duration::from_millis(300)).expect("sh runs");
+        assert!(!ended.success && ended.output.contains("hung"));
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "the sleeping grandchildren held the pipe"
+        );
+        let _ = fs::remove_dir_all(logs);
+    }
+}

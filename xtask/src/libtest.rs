@@ -1,0 +1,83 @@
+//! Reads what libtest prints: how many passed, failed and were ignored, and the figures that suites report.
+//!
+//! A test that has figures worth keeping (states tried, records lost) prints one line that starts with `figures: `.
+
+use crate::outcome::Counts;
+
+const RESULT: &str = "test result: ";
+const FIGURES: &str = "figures: ";
+
+/// Sums every `test result:` line of a run.
+pub fn counts(output: &str) -> Counts {
+    let mut sums = Counts::default();
+    for line in output.lines() {
+        // With --nocapture a test's own unfinished line may stand before libtest's words.
+        let Some(at) = line.find(RESULT) else {
+            continue;
+        };
+        for part in line[at + RESULT.len()..].split(['.', ';']) {
+            let mut words = part.split_whitespace();
+            let (Some(number), Some(what)) = (words.next(), words.next()) else {
+                continue;
+            };
+            let Ok(number) = number.parse::<u64>() else {
+                continue;
+            };
+            match what {
+                "passed" => sums.passed += number,
+                "failed" => sums.failed += number,
+                "ignored" => sums.skipped += number,
+                _ => {}
+            }
+        }
+    }
+    sums
+}
+
+/// What the tests printed after `figures: `, in order.
+pub fn figures(output: &str) -> Vec<String> {
+    let after = |line: &str| {
+        line.find(FIGURES)
+            .map(|at| line[at + FIGURES.len()..].trim().to_owned())
+    };
+    output.lines().filter_map(after).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+running 3 tests
+test a ... ok
+test b ... figures: 200 states, 0 lost
+ok
+test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.00s
+test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s
+";
+
+    #[test]
+    fn every_result_line_of_a_run_is_summed() {
+        assert_eq!(
+            counts(OUTPUT),
+            Counts {
+                passed: 3,
+                failed: 2,
+                skipped: 1
+            }
+        );
+    }
+
+    #[test]
+    fn output_without_a_result_line_counts_nothing() {
+        assert_eq!(
+            counts("error: could not compile `rio`\n"),
+            Counts::default()
+        );
+    }
+
+    #[test]
+    fn figures_are_found_behind_an_unfinished_line() {
+        assert_eq!(figures(OUTPUT), ["200 states, 0 lost"]);
+    }
+}

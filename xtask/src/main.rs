@@ -1,0 +1,106 @@
+//! The verbs of the workshop: everything that builds, checks or measures this tree is `cargo xtask VERB`.
+//!
+//! `cargo xtask` alone lists the verbs. CI runs `test` and nothing else, so what is green here is green there.
+//! Adding a suite is one line in `suites.rs`; adding a rule about the text of the tree is one function in `tidy/`.
+#![forbid(unsafe_code)]
+
+mod child;
+mod command_bench;
+mod command_soak;
+mod command_test;
+mod libtest;
+mod outcome;
+mod setup;
+mod suites;
+mod tidy;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use workspace::Workspace;
+
+/// The workshop of libtp.
+#[derive(Parser)]
+#[command(name = "cargo xtask", arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Format, lints, documents and every test suite: what CI runs
+    Test {
+        /// Only these suites (default: all)
+        suites: Vec<String>,
+        /// List the suites and stop
+        #[arg(long)]
+        list: bool,
+    },
+    /// The heavy suites at their full size; writes its table to docs/reliability.md
+    Soak {
+        /// Only this suite (default: all heavy ones)
+        suite: Option<String>,
+        /// Go round, each time with another LIBTP_TEST_SEED, until this many hours have passed
+        #[arg(long)]
+        hours: Option<f64>,
+    },
+    /// Every hot path beside its budget, with a bare loop in the same run
+    Bench {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// The rules about the text of the tree alone (also a suite of `test`)
+    Tidy,
+    /// Compare the structs that are written to disk or shared with their tables in docs/formats
+    Formats {
+        /// Accept the structs as they are now, after the tables have been brought up to date
+        #[arg(long)]
+        bless: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments.verb) {
+        Ok(code) => code,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<ExitCode, String> {
+    let workspace = Workspace::load()?;
+    match verb {
+        Verb::Test { list: true, .. } => {
+            command_test::list();
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Test {
+            suites,
+            list: false,
+        } => command_test::test(&workspace, &suites),
+        Verb::Soak { suite, hours } => command_soak::soak(&workspace, suite.as_deref(), hours),
+        Verb::Bench { arguments } => command_bench::bench(&workspace, &arguments),
+        Verb::Tidy => {
+            let outcome = tidy::suite(&workspace);
+            println!("{}", outcome.counts);
+            Ok(outcome.exit_code())
+        }
+        Verb::Formats { bless: true } => tidy::formats::bless(&workspace.root),
+        Verb::Formats { bless: false } => {
+            let complaints = tidy::formats::check(&tidy::source::tree(&workspace.root)?);
+            complaints
+                .iter()
+                .for_each(|complaint| println!("{complaint}"));
+            Ok(if complaints.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(1)
+            })
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What came of a suite: its counts, its time, what it reported; and the table of all of them.
+
+use std::fmt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How many tests (or checks) ended how.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Ran and found what they expected.
+    pub passed: u64,
+    /// Ran and found something else, or could not run.
+    pub failed: u64,
+    /// Did not run.
+    pub skipped: u64,
+}
+
+impl Counts {
+    /// One check that passed.
+    pub const ONE_PASSED: Counts = Counts {
+        passed: 1,
+        failed: 0,
+        skipped: 0,
+    };
+    /// One check that failed.
+    pub const ONE_FAILED: Counts = Counts {
+        passed: 0,
+        failed: 1,
+        skipped: 0,
+    };
+    /// One check that could not be made here.
+    pub const ONE_SKIPPED: Counts = Counts {
+        passed: 0,
+        failed: 0,
+        skipped: 1,
+    };
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
+    }
+}
+
+/// What came of one suite.
+pub struct Outcome {
+    /// The suite's name.
+    pub name: String,
+    /// Wall time, building included.
+    pub elapsed: Duration,
+    /// How its tests ended.
+    pub counts: Counts,
+    /// What its tests printed after `figures: `.
+    pub figures: Vec<String>,
+}
+
+impl Outcome {
+    /// 0 when nothing failed, else 1.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(u8::from(self.counts.failed > 0))
+    }
+}
+
+/// Minutes and seconds.
+pub fn clock(elapsed: Duration) -> String {
+    format!("{}:{:02}", elapsed.as_secs() / 60, elapsed.as_secs() % 60)
+}
+
+/// The final table, then the sums alone on the last line.
+pub fn table(outcomes: &[Outcome]) -> String {
+    let width = outcomes
+        .iter()
+        .map(|outcome| outcome.name.len())
+        .max()
+        .unwrap_or(0)
+        .max("suite".len());
+    let mut text = format!(
+        "{:width$} {:>7} {:>7} {:>7} {:>8}\n",
+        "suite", "time", "passed", "failed", "skipped"
+    );
+    let mut sums = Counts::default();
+    for outcome in outcomes {
+        let Counts {
+            passed,
+            failed,
+            skipped,
+        } = outcome.counts;
+        let time = clock(outcome.elapsed);
+        text += &format!(
+            "{:width$} {time:>7} {passed:>7} {failed:>7} {skipped:>8}\n",
+            outcome.name
+        );
+        for figures in &outcome.figures {
+            text += &format!("{:width$}   {figures}\n", "");
+        }
+        sums += outcome.counts;
+    }
+    let total = outcomes.iter().map(|outcome| outcome.elapsed).sum();
+    format!("{text}{:width$} {:>7}\n{sums}\n", "all", clock(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_ends_with_the_sums_alone_on_a_line() {
+        let outcomes = [
+            Outcome {
+                name: "fmt".into(),
+                elapsed: Duration::from_secs(2),
+                counts: Counts::ONE_PASSED,
+                figures: Vec::new(),
+            },
+            Outcome {
+                name: "crash".into(),
+                elapsed: Duration::from_secs(125),
+                counts: Counts {
+                    passed: 7,
+                    failed: 1,
+                    skipped: 2,
+                },
+                figures: vec!["20000 states, 0 lost".into()],
+            },
+        ];
+        let text = table(&outcomes);
+        assert_eq!(text.lines().last(), Some("8 passed, 1 failed, 2 skipped"));
+        assert!(
+            text.contains("2:05") && text.contains("20000 states, 0 lost") && text.contains("2:07")
+        );
+    }
+}

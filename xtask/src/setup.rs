@@ -1,0 +1,159 @@
+//! What a fresh Debian machine with the Rust toolchain still lacks, and how we get it.
+
+use crate::child;
+use crate::outcome::Counts;
+use crate::workspace::cargo;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Debian packages that the tests use, and for what.
+const PACKAGES: &[(&str, &str)] = &[
+    (
+        "db5.3-util",
+        "db5.3_dump and db5.3_load, whose files `tp load` and `tp dump` exchange",
+    ),
+    (
+        "libdb5.3-dev",
+        "the header of Berkeley DB, a peer of the benchmarks",
+    ),
+];
+
+const LISTS: &str = "/var/lib/apt/lists";
+
+/// True when every package is installed.
+pub fn packages_present() -> bool {
+    missing().is_empty()
+}
+
+/// Installs the packages that are missing.
+///
+/// Where that is not possible the suites that need them would fail or fall silent, so it is said loudly, and under
+/// `CI=true` it is a failure.
+pub fn packages(logs: &Path) -> io::Result<Counts> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(Counts::ONE_PASSED);
+    }
+    let refusal = match install(&missing, logs)? {
+        None => return Ok(Counts::ONE_PASSED),
+        Some(refusal) => refusal,
+    };
+    println!("  NOT INSTALLED: {refusal}");
+    for (package, purpose) in PACKAGES
+        .iter()
+        .filter(|(package, _)| missing.contains(package))
+    {
+        println!("  {package}: {purpose}");
+    }
+    println!(
+        "  as root: apt-get update && apt-get install -y {}",
+        missing.join(" ")
+    );
+    Ok(if in_ci() {
+        Counts::ONE_FAILED
+    } else {
+        Counts::ONE_SKIPPED
+    })
+}
+
+/// Installs; `Some(why)` when it could not.
+fn install(missing: &[&str], logs: &Path) -> io::Result<Option<String>> {
+    if fs::metadata("/proc/self").map_or(true, |process| process.uid() != 0) {
+        return Ok(Some("only root can install packages".into()));
+    }
+    if !runs(Command::new("apt-get").arg("--version")) {
+        return Ok(Some("this machine has no apt-get".into()));
+    }
+    if lists_empty(Path::new(LISTS)) {
+        child::run("packages", &mut apt(&["update"]), logs)?;
+    }
+    let arguments: Vec<&str> = ["install", "-y", "--no-install-recommends"]
+        .iter()
+        .chain(missing)
+        .copied()
+        .collect();
+    if !child::run("packages", &mut apt(&arguments), logs)?.success {
+        // The lists may be older than what the mirror still holds.
+        child::run("packages", &mut apt(&["update"]), logs)?;
+        if !child::run("packages", &mut apt(&arguments), logs)?.success {
+            return Ok(Some("apt-get install failed, see above".into()));
+        }
+    }
+    Ok(None)
+}
+
+/// Adds rustfmt or clippy to a toolchain that was installed without them.
+pub fn component(cargo_verb: &str, component: &str) {
+    if !runs(cargo().args([cargo_verb, "--version"])) {
+        println!("  adding {component} to the toolchain");
+        // If this fails, the suite that needs it says so in cargo's own words.
+        let _ = Command::new("rustup")
+            .args(["component", "add", component])
+            .status();
+    }
+}
+
+/// True under continuous integration, where nothing may be skipped.
+pub fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
+}
+
+fn missing() -> Vec<&'static str> {
+    PACKAGES
+        .iter()
+        .map(|(package, _)| *package)
+        .filter(|package| !installed(package))
+        .collect()
+}
+
+fn installed(package: &str) -> bool {
+    Command::new("dpkg-query")
+        .args(["-W", "-f=${Status}", package])
+        .output()
+        .is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("ok installed"))
+}
+
+fn lists_empty(lists: &Path) -> bool {
+    let is_list = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains("_Packages");
+    fs::read_dir(lists).map_or(true, |entries| !entries.flatten().any(is_list))
+}
+
+fn apt(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+fn runs(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn package_lists_are_empty_until_apt_has_fetched_one() {
+        let lists = std::env::temp_dir().join(format!("xtask-lists-{}", std::process::id()));
+        fs::create_dir_all(lists.join("partial")).expect("the temporary directory is writable");
+        assert!(lists_empty(&lists));
+        fs::write(
+            lists.join("deb.debian.org_main_binary-amd64_Packages.lz4"),
+            b"",
+        )
+        .expect("it is still writable");
+        assert!(!lists_empty(&lists));
+        fs::remove_dir_all(&lists).expect("we made it");
+        assert!(lists_empty(&lists), "a missing directory holds no lists");
+    }
+}

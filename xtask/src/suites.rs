@@ -1,0 +1,36 @@
+//! The heavy suites: integration tests that run in release, each at two sizes.
+//!
+//! A suite is one line of [`SUITES`]. Its size is told through environment variables, so that `cargo test` on a
+//! developer's machine runs the same test at its own small default. A suite of this table whose test does not exist, or
+//! that runs no test at all, is a failure: a suite must not vanish by a renamed file.
+
+/// One integration test and its two sizes.
+pub struct Suite {
+    /// What `cargo xtask test NAME` and the tables call it.
+    pub name: &'static str,
+    /// The package that owns the test.
+    pub package: &'static str,
+    /// The integration test (`--test TARGET`).
+    pub target: &'static str,
+    /// Cargo features of the package that the test needs.
+    pub features: &'static [&'static str],
+    /// Size under `cargo xtask test`.
+    pub test_env: &'static [(&'static str, &'static str)],
+    /// Size under `cargo xtask soak`.
+    pub soak_env: &'static [(&'static str, &'static str)],
+}
+
+/// Every heavy suite, in the order in which they run.
+pub const SUITES: &[Suite] = &[];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_suites_have_the_same_name() {
+        let names: HashSet<&str> = SUITES.iter().map(|suite| suite.name).collect();
+        assert_eq!(names.len(), SUITES.len());
+    }
+}

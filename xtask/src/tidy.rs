@@ -1,0 +1,108 @@
+//! The house lints itself: rules about the text of the tree that no compiler checks.
+//!
+//! Each rule is a function from the tree to complaints, so that it is tested on a tree of three lines. A complaint says
+//! where, what, and what to do. A rule counts as one check.
+
+pub mod formats;
+pub mod source;
+
+mod dependencies;
+mod names;
+mod sizes;
+mod unsafety;
+mod words;
+
+use crate::outcome::{Counts, Outcome};
+use crate::workspace::{Package, Workspace};
+use source::File;
+use std::time::Instant;
+
+/// What a rule looks at.
+pub struct Tree<'a> {
+    /// Every text file of the tree.
+    pub files: &'a [File],
+    /// Every package.
+    pub packages: &'a [Package],
+}
+
+type Rule = fn(&Tree) -> Vec<String>;
+
+const RULES: &[(&str, Rule)] = &[
+    ("every Rust file says what room it is", |tree| {
+        names::missing_module_docs(tree.files)
+    }),
+    ("no file is named for nothing", |tree| {
+        names::empty_names(tree.files)
+    }),
+    ("functions are short", |tree| {
+        sizes::long_functions(tree.files)
+    }),
+    ("files are short", |tree| sizes::long_files(tree.files)),
+    ("unsafe stays in its files", |tree| {
+        unsafety::strayed(tree.files)
+    }),
+    ("crates without unsafe forbid it", |tree| {
+        unsafety::not_forbidden(tree.files, tree.packages)
+    }),
+    ("nothing is left for later", |tree| {
+        words::leftovers(tree.files)
+    }),
+    ("libraries do not print", |tree| words::printing(tree.files)),
+    ("no path of one machine", |tree| {
+        words::machine_paths(tree.files)
+    }),
+    ("documents that are named exist", |tree| {
+        words::dead_references(tree.files)
+    }),
+    ("every dependency is explained", |tree| {
+        dependencies::unexplained(tree.files, tree.packages)
+    }),
+    ("every dependency is used", |tree| {
+        dependencies::unused(tree.files, tree.packages)
+    }),
+    ("crates depend as the figure says", |tree| {
+        dependencies::wrong_arrows(tree.packages)
+    }),
+    ("formats match their tables", |tree| {
+        formats::check(tree.files)
+    }),
+];
+
+/// Applies every rule.
+pub fn suite(workspace: &Workspace) -> Outcome {
+    let start = Instant::now();
+    let mut counts = Counts::default();
+    match source::tree(&workspace.root) {
+        Ok(files) => {
+            let tree = Tree {
+                files: &files,
+                packages: &workspace.packages,
+            };
+            RULES
+                .iter()
+                .for_each(|(name, rule)| counts += apply(name, *rule, &tree));
+        }
+        Err(reason) => {
+            println!("  {reason}");
+            counts += Counts::ONE_FAILED;
+        }
+    }
+    Outcome {
+        name: "tidy".into(),
+        elapsed: start.elapsed(),
+        counts,
+        figures: Vec::new(),
+    }
+}
+
+fn apply(name: &str, rule: Rule, tree: &Tree) -> Counts {
+    let complaints = rule(tree);
+    if complaints.is_empty() {
+        return Counts::ONE_PASSED;
+    }
+    println!("  {name}: not so:");
+    complaints
+        .iter()
+        .for_each(|complaint| println!("    {complaint}"));
+    Counts::ONE_FAILED
+}

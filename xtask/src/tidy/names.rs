@@ -1,0 +1,73 @@
+//! What files are called, and that each says what it is.
+
+use super::source::File;
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: [&str; 11] = [
+    "utils", "util", "helpers", "helper", "common", "misc", "types", "base", "core", "manager",
+    "impl",
+];
+
+/// Rust files that do not begin with `//!`.
+pub fn missing_module_docs(files: &[File]) -> Vec<String> {
+    files
+        .iter()
+        .filter(|file| file.is_rust() && !file.text.starts_with("//!"))
+        .map(|file| {
+            format!(
+                "{}: begin the file with `//!` and say what it is and what always holds in it",
+                file.path
+            )
+        })
+        .collect()
+}
+
+/// Rust files and folders of Rust files that could hold anything.
+pub fn empty_names(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let parts = file.path.trim_end_matches(".rs").split('/');
+        for part in parts.filter(|part| EMPTY_NAMES.contains(part)) {
+            complaints.push(format!(
+                "{}: {part:?} says nothing; name it for its one noun or verb",
+                file.path
+            ));
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn a_rust_file_without_a_first_sentence_is_found() {
+        let files = [
+            file("a.rs", "use b;"),
+            file("b.rs", "//! The b.\n"),
+            file("c.md", "# c"),
+        ];
+        let complaints = missing_module_docs(&files);
+        assert_eq!(complaints.len(), 1);
+        assert!(complaints[0].starts_with("a.rs"));
+    }
+
+    #[test]
+    fn empty_names_are_found_in_files_and_folders() {
+        let files = [
+            file("crates/log/src/utils.rs", ""),
+            file("crates/log/src/common/tail.rs", ""),
+            file("crates/log/src/tail.rs", ""),
+            file("docs/common.md", ""),
+        ];
+        assert_eq!(empty_names(&files).len(), 2);
+    }
+}

@@ -1,0 +1,113 @@
+//! How long functions and files may be.
+
+use super::source::{code, line_of, word_places, File};
+
+/// A function longer than this fails.
+const FUNCTION_LINES_MAX: usize = 110;
+/// A function longer than this is named, without failing.
+const FUNCTION_LINES_NOTED: usize = 100;
+/// A file longer than this fails.
+const FILE_LINES_MAX: usize = 900;
+
+/// Functions longer than a reader can hold; prints those that come near.
+pub fn long_functions(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        for (name, line, length) in functions(&code(&file.text)) {
+            let place = format!("{}:{line}: fn {name} has {length} lines", file.path);
+            if length > FUNCTION_LINES_MAX {
+                complaints.push(format!(
+                    "{place}, the most is {FUNCTION_LINES_MAX}; split it where its story turns"
+                ));
+            } else if length > FUNCTION_LINES_NOTED {
+                println!("  note: {place}");
+            }
+        }
+    }
+    complaints
+}
+
+/// Rust files of more than one concept, as their length tells.
+pub fn long_files(files: &[File]) -> Vec<String> {
+    files
+        .iter()
+        .filter(|file| file.is_rust())
+        .map(|file| (file, file.text.lines().count()))
+        .filter(|(_, lines)| *lines > FILE_LINES_MAX)
+        .map(|(file, lines)| {
+            format!(
+                "{}: {lines} lines, the most is {FILE_LINES_MAX}; one concept per file",
+                file.path
+            )
+        })
+        .collect()
+}
+
+/// Name, first line and number of lines of every function with a body.
+fn functions(code: &str) -> Vec<(String, usize, usize)> {
+    let mut found = Vec::new();
+    for place in word_places(code, "fn") {
+        let rest = &code[place + 2..];
+        let name: String = rest
+            .trim_start()
+            .chars()
+            .take_while(|c| super::source::is_word(*c))
+            .collect();
+        if name.is_empty() {
+            continue; // the type fn(..), or a macro's fn $name
+        }
+        if let Some(length) = body_end(rest) {
+            let first = line_of(code, place);
+            found.push((name, first, line_of(code, place + 2 + length) - first + 1));
+        }
+    }
+    found
+}
+
+/// The place of the brace that closes the first body in `rest`; `None` when a `;` comes before any body.
+fn body_end(rest: &str) -> Option<usize> {
+    let mut nested = 0_i32; // parentheses and brackets: `[u8; 4]` has a `;` of its own
+    let mut depth = 0_i32;
+    for (place, character) in rest.char_indices() {
+        match character {
+            '(' | '[' => nested += 1,
+            ')' | ']' => nested -= 1,
+            ';' if nested == 0 && depth == 0 => return None,
+            '{' => depth += 1,
+            '}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(place);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_a_function_is_from_its_name_to_its_last_brace() {
+        let text = "trait T { fn a(x: [u8; 4]) -> u8; }\nfn b(f: fn(u8)) {\n  if c { d }\n}\n";
+        assert_eq!(functions(&code(text)), [("b".to_owned(), 2, 3)]);
+    }
+
+    #[test]
+    fn a_long_function_and_a_long_file_are_found() {
+        let long = |lines: usize| format!("fn a() {{\n{}}}\n", "    b();\n".repeat(lines));
+        let file = |lines| {
+            [File {
+                path: "a.rs".into(),
+                text: long(lines),
+            }]
+        };
+        assert_eq!(long_functions(&file(FUNCTION_LINES_MAX - 2)).len(), 0);
+        assert_eq!(long_functions(&file(FUNCTION_LINES_MAX)).len(), 1);
+        assert_eq!(long_files(&file(FILE_LINES_MAX - 2)).len(), 0);
+        assert_eq!(long_files(&file(FILE_LINES_MAX)).len(), 1);
+    }
+}

@@ -1,0 +1,128 @@
+//! Where `unsafe` may stand.
+//!
+//! Everything that needs it lives in a few files that can be read in an evening; every other crate forbids it, so the
+//! compiler holds the line there and this rule holds it inside the crates that may.
+
+use super::source::{code, line_of, word_places, File};
+use crate::workspace::Package;
+
+/// The files that may say `unsafe`.
+const HOMES: [&str; 9] = [
+    "crates/rio/src/map.rs",
+    "crates/rio/src/guard.rs",
+    "crates/rio/src/flush.rs",
+    "crates/rio/src/offset.rs",
+    "crates/rio/src/shared.rs",
+    "crates/rio/src/bytes.rs",
+    "crates/process/src/os.rs",
+    "crates/io/src/posix.rs",
+    "crates/bench/src/engine_bdb.rs",
+];
+
+const FORBID: &str = "#![forbid(unsafe_code)]";
+
+/// `unsafe` outside its files.
+pub fn strayed(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files
+        .iter()
+        .filter(|file| file.is_rust() && !HOMES.contains(&file.path.as_str()))
+    {
+        let code = code(&file.text);
+        if let Some(place) = word_places(&code, "unsafe").first() {
+            complaints.push(format!(
+                "{}:{}: unsafe outside the files that may hold it ({})",
+                file.path,
+                line_of(&code, *place),
+                HOMES.join(", ")
+            ));
+        }
+    }
+    complaints
+}
+
+/// Crates that use no `unsafe` and do not forbid it.
+pub fn not_forbidden(files: &[File], packages: &[Package]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for package in packages {
+        let inside = format!("{}/", package.folder);
+        if HOMES.iter().any(|home| home.starts_with(&inside)) {
+            continue;
+        }
+        for target in package
+            .targets
+            .iter()
+            .filter(|target| target.kind == "lib" || target.kind == "bin")
+        {
+            let root = files.iter().find(|file| file.path == target.source);
+            if root.is_some_and(|root| !code(&root.text).contains(FORBID)) {
+                complaints.push(format!("{}: has no unsafe, so say {FORBID}", target.source));
+            }
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Target;
+
+    fn file(path: &str, text: &str) -> File {
+        File {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    fn package(folder: &str) -> Package {
+        let source = format!("{folder}/src/lib.rs");
+        let target = Target {
+            name: "x".into(),
+            kind: "lib".into(),
+            source,
+        };
+        Package {
+            name: "x".into(),
+            folder: folder.into(),
+            dependencies: Vec::new(),
+            targets: vec![target],
+            features: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn unsafe_is_found_outside_its_files_and_not_in_comments() {
+        let files = [
+            file("crates/rio/src/map.rs", "unsafe { a() }"),
+            file(
+                "crates/log/src/tail.rs",
+                "// unsafe\n#![forbid(unsafe_code)]",
+            ),
+            file("crates/log/src/lsn.rs", "\nunsafe fn b() {}"),
+        ];
+        let complaints = strayed(&files);
+        assert_eq!(complaints.len(), 1);
+        assert!(complaints[0].starts_with("crates/log/src/lsn.rs:2"));
+    }
+
+    #[test]
+    fn a_crate_without_unsafe_must_forbid_it() {
+        let packages = [
+            package("crates/log"),
+            package("crates/rio"),
+            package("crates/lock"),
+        ];
+        let files = [
+            file("crates/log/src/lib.rs", "//! Log.\n"),
+            file("crates/rio/src/lib.rs", "//! Rio.\n"),
+            file(
+                "crates/lock/src/lib.rs",
+                "//! Lock.\n#![forbid(unsafe_code)]\n",
+            ),
+        ];
+        let complaints = not_forbidden(&files, &packages);
+        assert_eq!(complaints.len(), 1);
+        assert!(complaints[0].starts_with("crates/log/src/lib.rs"));
+    }
+}

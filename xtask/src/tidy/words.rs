@@ -1,0 +1,207 @@
+//! Words that have no place in the tree: work put off, paths of one machine, documents that are not there.
+
+use super::source::{code, line_of, word_places, File};
+
+/// Marks of work put off. Written in halves, or this file would complain of itself.
+const LEFTOVERS: [&str; 3] = [
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("TO", "DO"),
+];
+/// Macros that are no answer.
+const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
+/// Macros that print.
+const PRINTING: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
+/// Programs may print; libraries return.
+const PROGRAMS: [&str; 3] = ["crates/cli/", "crates/bench/", "xtask/"];
+/// Places that exist on one machine only.
+const MACHINE_PATHS: [&str; 4] = [
+    concat!("/wo", "rk/"),
+    concat!("/ho", "me/"),
+    concat!("/ro", "ot/"),
+    concat!("/Us", "ers/"),
+];
+
+/// Marks of work put off, in source.
+pub fn leftovers(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files
+        .iter()
+        .filter(|file| !file.path.ends_with(".md") && !file.path.ends_with(".lock"))
+    {
+        for mark in LEFTOVERS {
+            complaints.extend(at_words(
+                file,
+                &file.text,
+                mark,
+                "an issue remembers it better",
+            ));
+        }
+        if file.is_rust() {
+            let code = code(&file.text);
+            for call in UNFINISHED {
+                complaints.extend(at_words(file, &code, call, "finish it or take it out"));
+            }
+        }
+    }
+    complaints
+}
+
+/// Library code that prints, tests excepted.
+pub fn printing(files: &[File]) -> Vec<String> {
+    let library = |file: &&File| {
+        file.is_rust()
+            && file.path.contains("/src/")
+            && !file.path.ends_with("/tests.rs")
+            && !PROGRAMS
+                .iter()
+                .any(|program| file.path.starts_with(program))
+    };
+    let mut complaints = Vec::new();
+    for file in files.iter().filter(library) {
+        let code = code(&file.text);
+        let before_tests = code.split("#[cfg(test)]\nmod ").next().unwrap_or(&code);
+        for call in PRINTING {
+            complaints.extend(at_words(
+                file,
+                before_tests,
+                call,
+                "return it, or emit a tracing event",
+            ));
+        }
+    }
+    complaints
+}
+
+/// Absolute paths that only the author's machine has.
+pub fn machine_paths(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files {
+        for path in MACHINE_PATHS {
+            let alone = |at: &usize| {
+                let before = file.text[..*at].chars().next_back();
+                !before.is_some_and(|character| {
+                    character.is_alphanumeric() || "._-/~*}".contains(character)
+                })
+            };
+            let places = file
+                .text
+                .match_indices(path)
+                .map(|(at, _)| at)
+                .filter(alone);
+            complaints.extend(places.map(|at| {
+                format!(
+                    "{}:{}: {path}.. is a path of one machine",
+                    file.path,
+                    line_of(&file.text, at)
+                )
+            }));
+        }
+    }
+    complaints
+}
+
+/// Mentions of a Markdown document that the tree does not hold.
+pub fn dead_references(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files
+        .iter()
+        .filter(|file| !file.path.starts_with("xtask/src/tidy/"))
+    {
+        for (at, _) in file.text.match_indices(".md") {
+            let after = file.text[at + 3..].chars().next();
+            if after.is_some_and(|character| character.is_alphanumeric() || character == '_') {
+                continue;
+            }
+            let named = name_before(&file.text[..at]);
+            // A pattern (`docs/design/*.md`) or an address elsewhere is no mention of a document of ours.
+            if named.is_empty() || named.contains("//") || named.contains("NNNN") {
+                continue;
+            }
+            let document = format!("{}.md", named.rsplit('/').next().unwrap_or(named));
+            if !files.iter().any(|other| other.name() == document) {
+                complaints.push(format!(
+                    "{}:{}: there is no {document} here",
+                    file.path,
+                    line_of(&file.text, at)
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// The path that ends at the end of `text`; empty when a pattern ends there.
+fn name_before(text: &str) -> &str {
+    let part = |character: char| character.is_alphanumeric() || "_-/.:".contains(character);
+    let start = text
+        .char_indices()
+        .rev()
+        .take_while(|(_, character)| part(*character))
+        .last();
+    start.map_or("", |(at, _)| &text[at..])
+}
+
+fn at_words(file: &File, text: &str, word: &str, advice: &str) -> Vec<String> {
+    let places = word_places(text, word);
+    places
+        .into_iter()
+        .map(|at| format!("{}:{}: {word}: {advice}", file.path, line_of(text, at)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn work_put_off_is_found() {
+        let later = format!("//! A.\n// {}: later\nfn a() {{ todo!() }}", LEFTOVERS[0]);
+        let files = [
+            file("a.rs", &later),
+            file("b.rs", "// todo!() in a comment"),
+            file("c.md", &later),
+        ];
+        assert_eq!(leftovers(&files).len(), 2);
+    }
+
+    #[test]
+    fn a_library_that_prints_is_found_and_its_tests_may() {
+        let printing_test = "fn a() {}\n#[cfg(test)]\nmod tests { fn b() { println!(); } }";
+        let files = [
+            file("crates/log/src/a.rs", "fn a() { eprintln!(); }"),
+            file("crates/log/src/b.rs", printing_test),
+            file("crates/cli/src/c.rs", "fn a() { println!(); }"),
+        ];
+        let complaints = printing(&files);
+        assert_eq!(complaints.len(), 1);
+        assert!(complaints[0].contains("crates/log/src/a.rs:1: eprintln!"));
+    }
+
+    #[test]
+    fn paths_of_one_machine_are_found_and_relative_ones_are_not() {
+        let text = format!(
+            "cd {}x\nnet{}y ./a{}z",
+            MACHINE_PATHS[0], MACHINE_PATHS[0], MACHINE_PATHS[1]
+        );
+        let complaints = machine_paths(&[file("a.md", &text)]);
+        assert_eq!(complaints.len(), 1);
+        assert!(complaints[0].starts_with("a.md:1"));
+    }
+
+    #[test]
+    fn a_document_that_is_not_there_is_found() {
+        let text =
+            "see docs/log.md, [x](../gone.md), docs/design/*.md, https://a.org/b.md and NNNN.md";
+        let files = [file("a.rs", text), file("docs/log.md", "")];
+        let complaints = dead_references(&files);
+        assert_eq!(complaints, ["a.rs:1: there is no gone.md here"]);
+    }
+}
