@@ -1,0 +1,552 @@
+//! The contract: what a file and a directory promise, and what they do not.
+//!
+//! Every method has its promise in one sentence and what the caller still owes in another, as
+//! FoundationDB writes them.  Three rules stand behind all of them.
+//!
+//! Invariants
+//! 1. *Unsynced is unpromised.*  Between two syncs of a file, each unsynced write may be on the disk
+//!    wholly, partly (some of its 512-byte sectors) or not at all, independently of every other,
+//!    whatever the order of the calls was.  The same holds for names between two syncs of their
+//!    directory.
+//! 2. *A failed sync is final.*  After an error from [`File::sync`] nobody can know which unsynced
+//!    bytes are on the disk, and a later sync that succeeds says nothing about them: the kernel has
+//!    marked them clean.  The caller poisons itself and recovers from what an earlier sync covered.
+//! 3. *No call is retried here after an error* except a call other than a sync that a signal
+//!    interrupted, and a short read or write, which is continued.
+//!
+//! Handles are shared by threads; concurrent writes of the same bytes leave one or the other.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The result of a call to the disk.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// One open file.
+///
+/// Closing is dropping; it syncs nothing and reports nothing, so whoever needs the bytes has synced
+/// before.
+pub trait File: Send + Sync + fmt::Debug {
+    /// Fills `buf` from byte `offset` on and returns how many bytes it read, fewer than asked only
+    /// where the file ends.  Bytes that were never written, but lie before the end, are zero; what
+    /// lies in `buf` after an error is unknown.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the disk cannot read.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// Writes all of `bytes` at byte `offset`, extending the file if need be, so that every later
+    /// read by anyone sees them.  They are not safe from a power cut before [`File::sync`] has
+    /// returned, and after an error any part of them may have been written.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there is no block for them, [`Error::ReadOnly`] on a handle opened so,
+    /// [`Error::Io`] when the disk cannot write.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
+    /// Writes `first` at `offset` and `second` directly behind it, as [`File::write_at`] does, in one
+    /// call where the system has one.  It is no more atomic than two writes: the caller, who has a
+    /// ring that wraps, relies on nothing but the saved call.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    fn write_two_at(&self, first: &[u8], second: &[u8], offset: u64) -> Result<()> {
+        self.write_at(first, offset)?;
+        let first_bytes = u64::try_from(first.len()).expect("a slice's length fits in 64 bits");
+        self.write_at(second, offset + first_bytes)
+    }
+
+    /// Returns the file's length in bytes as everybody sees it now.  It may shrink at a power cut to
+    /// what it was at the last sync.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system cannot tell.
+    fn len(&self) -> Result<u64>;
+
+    /// Returns whether the file has no bytes now; as [`File::len`].
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system cannot tell.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts the file off at `bytes`, or extends it to there with zeros that have no blocks yet.  Not
+    /// durable before the next sync of the file, and a later write into the extension may still find
+    /// the disk full: who cannot bear that calls [`File::allocate`].
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::ReadOnly`], [`Error::Io`].
+    fn set_len(&self, bytes: u64) -> Result<()>;
+
+    /// Gives the file blocks for its first `bytes` bytes, and that length if it was shorter, so that
+    /// no later write below `bytes` is refused for want of space.  Not durable before the next sync;
+    /// bytes there already stay, new ones read as zero, and after an error the length may have grown
+    /// but no byte has changed.
+    ///
+    /// Where the filesystem has no such call, zeros are written beyond the old end; holes that lie
+    /// before it stay holes.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there are not so many blocks, [`Error::ReadOnly`], [`Error::Io`].
+    fn allocate(&self, bytes: u64) -> Result<()>;
+
+    /// Makes every byte written through any handle, and the length, safe from a power cut before it
+    /// returns.  It does not make the file's *name* safe (that is [`Directory::sync`]), and after an
+    /// error it must never be called again to the same end: a later success means nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Full`]; either is final for what was unsynced.
+    fn sync(&self) -> Result<()>;
+
+    /// Locks one byte for this open file and returns whether it did: `Ok(false)` only when somebody
+    /// else holds it against us and `wait` is false.  The kernel drops the lock when the last copy of
+    /// the handle is closed, however the process ends, and not before; the byte need not exist, and
+    /// a byte this handle has locked already changes to `mode`.
+    ///
+    /// A child of a fork that keeps the descriptor keeps the lock: it must close it at once.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] for an exclusive lock on a handle opened so, [`Error::Io`] where the
+    /// filesystem has no locks.
+    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool>;
+
+    /// Gives the lock on one byte back; without one nothing happens.  Nothing that was written under
+    /// the lock is made durable by this.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the filesystem has no locks.
+    fn unlock(&self, byte: u64) -> Result<()>;
+
+    /// Returns the lowest byte of `from .. from + bytes` that somebody else has locked in any mode,
+    /// `None` if there is none.  Somebody else is any other open file, of this process too; the answer
+    /// may be out of date when it arrives unless a lock of the caller's forbids the change.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the filesystem has no locks.
+    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>>;
+
+    /// Says which file this is, in words that a copy or a successor of the same name does not share.
+    /// It stays the same for the file's life, however often it is written or renamed.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system cannot tell.
+    fn identity(&self) -> Result<Identity>;
+}
+
+/// One open directory.
+///
+/// Names are plain file names: not empty, no `/`, not `.` or `..` (see [`check_name`]).
+pub trait Directory: Send + Sync + fmt::Debug {
+    /// Opens the file `name` as `mode` says.  A file made here has a name that a power cut may take
+    /// away until [`Directory::sync`] has returned, even if the file itself was synced.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`] (only [`OpenMode::CreateNew`]), [`Error::Denied`],
+    /// [`Error::ReadOnly`], [`Error::Full`], [`Error::Unsuitable`] when the name belongs to something
+    /// that is not a file, [`Error::Io`].
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>>;
+
+    /// Opens the directory `name` inside this one, made if it is missing.  A new one is durable when
+    /// *this* directory is synced; what is put inside needs syncs of its own.
+    ///
+    /// # Errors
+    /// As [`Directory::open`], without [`Error::Exists`].
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>>;
+
+    /// Gives the file `from` the name `to`, replacing the file of that name if there is one, so that
+    /// at every moment, and after a power cut, `to` names either the old file or the new one.  The
+    /// change is durable after [`Directory::sync`]; the contents are not synced by it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Denied`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Io`].
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Removes the name `name`; who has the file open can still use it.  The name may come back at a
+    /// power cut until [`Directory::sync`] has returned.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Denied`], [`Error::ReadOnly`], [`Error::Io`].
+    fn remove(&self, name: &str) -> Result<()>;
+
+    /// Returns the names of all files here, directories left out, sorted.  Names made or removed by
+    /// others meanwhile may be missing or present.
+    ///
+    /// # Errors
+    /// [`Error::Denied`], [`Error::Io`].
+    fn list(&self) -> Result<Vec<String>>;
+
+    /// Returns whether a file or directory `name` is here now.  It may be gone at the next call: who
+    /// must be the one to make a file opens it with [`OpenMode::CreateNew`].
+    ///
+    /// # Errors
+    /// [`Error::Denied`], [`Error::Io`].
+    fn exists(&self, name: &str) -> Result<bool>;
+
+    /// Makes every creation, renaming and removal of a name here safe from a power cut before it
+    /// returns.  It does not sync any file's contents, and an error is as final as that of
+    /// [`File::sync`].
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Full`].
+    fn sync(&self) -> Result<()>;
+
+    /// Returns where `name` lies, for a person to read.  Nothing is looked up, and the words are not
+    /// meant to be opened.
+    fn describe(&self, name: &str) -> String;
+
+    /// Returns whether the directory is on a network filesystem, where locks, shared mappings and
+    /// syncs of several machines do not keep this contract.  What is known by its type is named; an
+    /// unknown type counts as local.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system cannot tell.
+    fn is_network(&self) -> Result<bool>;
+}
+
+/// How [`Directory::open`] treats a name that is there, or is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// The file must be there; it is opened for reading and writing.
+    Existing,
+    /// The file is made, empty, unless it is there.
+    Create,
+    /// The file is made, empty; one that is there is [`Error::Exists`].  Of several who try, one wins.
+    CreateNew,
+    /// The file must be there; every change through this handle is [`Error::ReadOnly`].
+    ReadOnly,
+}
+
+/// How strongly a byte is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockMode {
+    /// Beside other shared locks.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// Which file this is, for the region's header (a copied file must not pass for the original).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The filesystem's device number.
+    pub device: u64,
+    /// The file's number on that filesystem; used again after the file is gone.
+    pub inode: u64,
+    /// When the file was made, nanoseconds since 1970; zero where the filesystem does not keep it.
+    /// The time of the last change is no substitute: it moves with every write.
+    pub birth_ns: u64,
+}
+
+impl Identity {
+    /// Returns whether the filesystem told the birth time, without which a file that was deleted and
+    /// made again may have the same identity.
+    pub fn is_birth_known(&self) -> bool {
+        self.birth_ns != 0
+    }
+}
+
+/// What was being done when it failed.  The simulated disk counts its calls by these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// [`Directory::open`], [`Directory::subdirectory`].
+    Open,
+    /// [`File::read_at`].
+    Read,
+    /// [`File::write_at`], [`File::write_two_at`].
+    Write,
+    /// [`File::sync`].
+    Sync,
+    /// [`File::set_len`].
+    SetLen,
+    /// [`File::allocate`].
+    Allocate,
+    /// [`Directory::rename`].
+    Rename,
+    /// [`Directory::remove`].
+    Remove,
+    /// [`Directory::list`].
+    List,
+    /// [`Directory::sync`].
+    SyncDirectory,
+    /// [`File::lock`], [`File::unlock`], [`File::locked_by_other`].
+    Lock,
+    /// [`File::len`], [`File::identity`], [`Directory::exists`], [`Directory::is_network`].
+    Inspect,
+}
+
+impl Operation {
+    /// Every operation, in the order of the variants.
+    pub const ALL: [Operation; 12] = [
+        Operation::Open,
+        Operation::Read,
+        Operation::Write,
+        Operation::Sync,
+        Operation::SetLen,
+        Operation::Allocate,
+        Operation::Rename,
+        Operation::Remove,
+        Operation::List,
+        Operation::SyncDirectory,
+        Operation::Lock,
+        Operation::Inspect,
+    ];
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Open => "open",
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Sync => "sync",
+            Operation::SetLen => "set the length of",
+            Operation::Allocate => "allocate blocks for",
+            Operation::Rename => "rename",
+            Operation::Remove => "remove",
+            Operation::List => "list",
+            Operation::SyncDirectory => "sync the directory",
+            Operation::Lock => "lock",
+            Operation::Inspect => "look at",
+        })
+    }
+}
+
+/// Why a call to the disk failed, by what the caller can do about it.
+///
+/// `file` is the path as [`Directory::describe`] gives it, `offset` the byte where the call began (for
+/// [`Operation::SetLen`] and [`Operation::Allocate`] the length asked for).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The filesystem, or the user's quota, has no room.  Free some and go on; nothing synced is lost.
+    #[error(
+        "could not {operation} {file}{}: the filesystem or the quota is full ({}); nothing that was \
+         synced is lost; free some space and try again",
+        at(*offset), reason(*errno)
+    )]
+    Full {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+        /// At which byte, if it was at one.
+        offset: Option<u64>,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// The user may not do this.  Change the permissions or the user.
+    #[error(
+        "could not {operation} {file}: permission denied; nothing was changed; give this user read \
+         and write permission on the file and its directory"
+    )]
+    Denied {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+    },
+    /// There is no such file or directory.
+    #[error("could not {operation} {file}: it does not exist; nothing was changed")]
+    NotFound {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+    },
+    /// The file should have been new and is there.
+    #[error("could not {operation} {file}: it exists already; it was left as it is")]
+    Exists {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+    },
+    /// The filesystem is mounted read-only, or the handle was opened so.
+    #[error(
+        "could not {operation} {file}: it is open for reading only, or lies on a filesystem that is \
+         mounted read-only; nothing was changed"
+    )]
+    ReadOnly {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+    },
+    /// The name cannot be a file's, or belongs to something else.
+    #[error("could not {operation} {file}: {what}; nothing was changed")]
+    Unsuitable {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+        /// What is wrong with it, half a sentence.
+        what: &'static str,
+    },
+    /// The disk failed, or anything else the system has a number for.
+    #[error("could not {operation} {file}{}: {}", at(*offset), reason(*errno))]
+    Io {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+        /// At which byte, if it was at one.
+        offset: Option<u64>,
+        /// The system's error number.
+        errno: i32,
+    },
+}
+
+impl Error {
+    /// Sorts a system's error number into the variant a caller can act on.
+    pub fn from_errno(operation: Operation, file: String, offset: Option<u64>, errno: i32) -> Error {
+        match errno {
+            libc::ENOSPC | libc::EDQUOT => Error::Full { operation, file, offset, errno },
+            libc::EACCES | libc::EPERM => Error::Denied { operation, file },
+            libc::ENOENT => Error::NotFound { operation, file },
+            libc::EEXIST => Error::Exists { operation, file },
+            libc::EROFS => Error::ReadOnly { operation, file },
+            libc::EISDIR => Error::Unsuitable { operation, file, what: "it is a directory, not a file" },
+            libc::ENOTDIR => Error::Unsuitable { operation, file, what: "it is a file, not a directory" },
+            _ => Error::Io { operation, file, offset, errno },
+        }
+    }
+
+    /// Returns what was being done when it failed.
+    pub fn operation(&self) -> Operation {
+        match self {
+            Error::Full { operation, .. }
+            | Error::Denied { operation, .. }
+            | Error::NotFound { operation, .. }
+            | Error::Exists { operation, .. }
+            | Error::ReadOnly { operation, .. }
+            | Error::Unsuitable { operation, .. }
+            | Error::Io { operation, .. } => *operation,
+        }
+    }
+
+    /// Returns the path of the file that failed.
+    pub fn file(&self) -> &str {
+        match self {
+            Error::Full { file, .. }
+            | Error::Denied { file, .. }
+            | Error::NotFound { file, .. }
+            | Error::Exists { file, .. }
+            | Error::ReadOnly { file, .. }
+            | Error::Unsuitable { file, .. }
+            | Error::Io { file, .. } => file,
+        }
+    }
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |byte| format!(" at byte {byte}"))
+}
+
+fn reason(errno: i32) -> String {
+    std::io::Error::from_raw_os_error(errno).to_string()
+}
+
+/// Checks that `name` can name a file in a directory, and only there.
+///
+/// # Errors
+/// [`Error::Unsuitable`] when it is empty, longer than 255 bytes, `.`, `..`, or has a `/` or a zero
+/// byte in it.
+pub fn check_name(operation: Operation, name: &str) -> Result<()> {
+    let what = if name.is_empty() {
+        "the name is empty"
+    } else if name.len() > 255 {
+        "the name is longer than 255 bytes"
+    } else if name == "." || name == ".." {
+        "the name is that of a directory"
+    } else if name.contains('/') {
+        "the name has a slash in it"
+    } else if name.contains('\0') {
+        "the name has a zero byte in it"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Unsuitable { operation, file: format!("{name:?}"), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_file_the_operation_and_the_byte() {
+        let error = Error::from_errno(Operation::Write, "/bank/log.00000001".into(), Some(8192), 5);
+        let text = error.to_string();
+        for word in ["write", "/bank/log.00000001", "byte 8192", "os error 5"] {
+            assert!(text.contains(word), "{text:?} does not say {word:?}");
+        }
+        assert_eq!((error.operation(), error.file()), (Operation::Write, "/bank/log.00000001"));
+    }
+
+    #[test]
+    fn error_numbers_become_what_a_caller_can_act_on() {
+        let sort = |errno| Error::from_errno(Operation::Open, String::new(), None, errno);
+        assert!(matches!(sort(libc::ENOSPC), Error::Full { .. }));
+        assert!(matches!(sort(libc::EDQUOT), Error::Full { .. }));
+        assert!(matches!(sort(libc::EACCES), Error::Denied { .. }));
+        assert!(matches!(sort(libc::EPERM), Error::Denied { .. }));
+        assert!(matches!(sort(libc::ENOENT), Error::NotFound { .. }));
+        assert!(matches!(sort(libc::EEXIST), Error::Exists { .. }));
+        assert!(matches!(sort(libc::EROFS), Error::ReadOnly { .. }));
+        assert!(matches!(sort(libc::EISDIR), Error::Unsuitable { .. }));
+        assert!(matches!(sort(libc::ENOTDIR), Error::Unsuitable { .. }));
+        assert!(matches!(sort(libc::EIO), Error::Io { .. }));
+    }
+
+    #[test]
+    fn a_name_stays_in_its_directory() {
+        for bad in ["", ".", "..", "a/b", "/etc/passwd", "a\0b", &"x".repeat(256)] {
+            assert!(check_name(Operation::Open, bad).is_err(), "{bad:?}");
+        }
+        for good in ["a", "log.00000001", "...", "naïve", &"x".repeat(255)] {
+            assert!(check_name(Operation::Open, good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn two_writes_are_the_default_of_a_vectored_one() {
+        #[derive(Debug, Default)]
+        struct Tape(std::sync::Mutex<Vec<(Vec<u8>, u64)>>);
+        impl File for Tape {
+            fn read_at(&self, _: &mut [u8], _: u64) -> Result<usize> {
+                Ok(0)
+            }
+            fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+                self.0.lock().unwrap().push((bytes.to_vec(), offset));
+                Ok(())
+            }
+            fn len(&self) -> Result<u64> {
+                Ok(0)
+            }
+            fn set_len(&self, _: u64) -> Result<()> {
+                Ok(())
+            }
+            fn allocate(&self, _: u64) -> Result<()> {
+                Ok(())
+            }
+            fn sync(&self) -> Result<()> {
+                Ok(())
+            }
+            fn lock(&self, _: u64, _: LockMode, _: bool) -> Result<bool> {
+                Ok(true)
+            }
+            fn unlock(&self, _: u64) -> Result<()> {
+                Ok(())
+            }
+            fn locked_by_other(&self, _: u64, _: u64) -> Result<Option<u64>> {
+                Ok(None)
+            }
+            fn identity(&self) -> Result<Identity> {
+                Ok(Identity { device: 0, inode: 0, birth_ns: 0 })
+            }
+        }
+        let tape = Tape::default();
+        tape.write_two_at(b"abc", b"de", 10).unwrap();
+        let written = tape.0.into_inner().unwrap();
+        assert_eq!(written, vec![(b"abc".to_vec(), 10), (b"de".to_vec(), 13)]);
+    }
+}

@@ -1,0 +1,21 @@
+//! What libtp asks of a disk: two small traits, their contract, and the POSIX disk that keeps it.
+//!
+//! The managers above (log, buffer, the environment) reach the disk only through [`File`] and
+//! [`Directory`]; they do not know whether a kernel or a simulated disk answers.  This room in turn
+//! knows no pages, no logs and no LSNs: it moves bytes between memory and named files, and says
+//! exactly when a byte or a name is safe from a power cut.
+//!
+//! Papers: LIBTP 3.2.1 and 3.2.2 assume `read`, `write` and `fsync`; what those promise is spelt out
+//! in [`contract`](crate::File), because eleven studied systems each assumed something else.
+//!
+//! | file | what |
+//! |---|---|
+//! | `contract` | the traits, the error a caller can act on |
+//! | `posix` | Linux files, byte locks of the open file description, which filesystem this is |
+#![deny(unsafe_code)]
+
+mod contract;
+mod posix;
+
+pub use contract::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, Result};
+pub use posix::{PosixDirectory, PosixFile};

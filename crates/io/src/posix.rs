@@ -1,0 +1,451 @@
+//! The disk of a Linux machine, through system calls.
+//!
+//! Files are opened by name below one open directory, so an environment that is renamed while it is
+//! open goes on.  Every descriptor is close-on-exec.  A file made here takes its permission from the
+//! directory (mode `rwxrwx---` gives `rw-rw----`), whatever the umask is: who may make files in an
+//! environment may use those the others made.
+//!
+//! Byte locks are those of the *open file description* (`F_OFD_SETLK`): unlike a process's own locks
+//! they are not lost when some other descriptor of the file is closed, and two handles of one process
+//! exclude each other (PROTOCOLS D9).
+//!
+//! The only `unsafe` is the call for these locks, which rustix does not have.
+//!
+//! Invariants
+//! 1. An interrupted call is made again (a sync is not), a short read or write is continued; no other
+//!    error is retried.
+//! 2. A handle opened [`OpenMode::ReadOnly`] never changes the file.
+#![allow(unsafe_code)]
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::io::{retry_on_intr, Errno};
+
+use crate::contract::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, Result};
+
+/// A directory of the machine's own filesystem.
+#[derive(Debug)]
+pub struct PosixDirectory {
+    descriptor: OwnedFd,
+    path: PathBuf,
+}
+
+impl PosixDirectory {
+    /// Opens the directory at `path`, which must be there.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Denied`], [`Error::Unsuitable`] when something else has that
+    /// path, [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<PosixDirectory> {
+        let path = path.as_ref();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
+            .map_err(|errno| path_error(Operation::Open, path, errno))?;
+        Ok(PosixDirectory { descriptor, path: path.to_path_buf() })
+    }
+
+    /// Opens the directory at `path`, made if it is missing, with all that is missing above it.  Each
+    /// new directory's name is durable when this returns.
+    ///
+    /// # Errors
+    /// As [`PosixDirectory::open`], and [`Error::Full`], [`Error::ReadOnly`].
+    pub fn create(path: impl AsRef<Path>) -> Result<PosixDirectory> {
+        let path = path.as_ref();
+        match PosixDirectory::open(path) {
+            Err(Error::NotFound { .. }) => {}
+            answer => return answer,
+        }
+        let parent = match path.parent() {
+            Some(above) if above.as_os_str().is_empty() => Path::new("."),
+            Some(above) => above,
+            // Only the root has no parent, and the root is there.
+            None => return PosixDirectory::open(path),
+        };
+        let parent = PosixDirectory::create(parent)?;
+        match retry_on_intr(|| rustix::fs::mkdir(path, Mode::from_raw_mode(0o777))) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(path_error(Operation::Open, path, errno)),
+        }
+        parent.sync()?;
+        PosixDirectory::open(path)
+    }
+
+    /// Returns the directory's path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn error(&self, operation: Operation, name: &str, errno: Errno) -> Error {
+        Error::from_errno(operation, self.describe(name), None, errno.raw_os_error())
+    }
+
+    fn open_flags(&self, name: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, mode))
+    }
+
+    /// Makes the file `name`; it must not be there.
+    fn make(&self, name: &str) -> rustix::io::Result<OwnedFd> {
+        let directory = rustix::fs::fstat(&self.descriptor)?;
+        let mode = Mode::from_raw_mode(directory.st_mode & 0o666);
+        let made = self.open_flags(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
+        // Again, because the umask has cut the mode above.  Some filesystems have no modes to change.
+        match rustix::fs::fchmod(&made, mode) {
+            Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(made),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Opens the file `name`, made if it is missing.
+    fn open_or_make(&self, name: &str) -> rustix::io::Result<OwnedFd> {
+        loop {
+            match self.open_flags(name, OFlags::RDWR, Mode::empty()) {
+                Err(Errno::NOENT) => {}
+                answer => return answer,
+            }
+            match self.make(name) {
+                // Somebody made it between the two calls: it is there now.
+                Err(Errno::EXIST) => {}
+                answer => return answer,
+            }
+        }
+    }
+}
+
+impl Directory for PosixDirectory {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        check_name(Operation::Open, name)?;
+        let fail = |errno| self.error(Operation::Open, name, errno);
+        let descriptor = match mode {
+            OpenMode::Existing => self.open_flags(name, OFlags::RDWR, Mode::empty()),
+            // Not blocking: the name might be a pipe's, whose open would wait for a writer.
+            OpenMode::ReadOnly => self.open_flags(name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()),
+            OpenMode::CreateNew => self.make(name),
+            OpenMode::Create => self.open_or_make(name),
+        }
+        .map_err(fail)?;
+        let status = rustix::fs::fstat(&descriptor).map_err(fail)?;
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(fail(Errno::ISDIR)),
+            _ => {
+                return Err(Error::Unsuitable {
+                    operation: Operation::Open,
+                    file: self.describe(name),
+                    what: "it is a device or a pipe, not a file",
+                })
+            }
+        }
+        Ok(Arc::new(PosixFile { descriptor, path: self.path.join(name), is_writable: mode != OpenMode::ReadOnly }))
+    }
+
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
+        check_name(Operation::Open, name)?;
+        let fail = |errno| self.error(Operation::Open, name, errno);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let descriptor = match self.open_flags(name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                let here = rustix::fs::fstat(&self.descriptor).map_err(fail)?;
+                let mode = Mode::from_raw_mode(here.st_mode & 0o777);
+                match rustix::fs::mkdirat(&self.descriptor, name, mode) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(fail(errno)),
+                }
+                let made = self.open_flags(name, flags, Mode::empty()).map_err(fail)?;
+                match rustix::fs::fchmod(&made, mode) {
+                    Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => made,
+                    Err(errno) => return Err(fail(errno)),
+                }
+            }
+            answer => answer.map_err(fail)?,
+        };
+        Ok(Arc::new(PosixDirectory { descriptor, path: self.path.join(name) }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        check_name(Operation::Rename, from)?;
+        check_name(Operation::Rename, to)?;
+        retry_on_intr(|| rustix::fs::renameat(&self.descriptor, from, &self.descriptor, to))
+            .map_err(|errno| self.error(Operation::Rename, from, errno))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        check_name(Operation::Remove, name)?;
+        retry_on_intr(|| rustix::fs::unlinkat(&self.descriptor, name, AtFlags::empty()))
+            .map_err(|errno| self.error(Operation::Remove, name, errno))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let fail = |errno| self.error(Operation::List, "", errno);
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.descriptor).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            // A name that is not UTF-8 is nobody's of ours.
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            let kind = match entry.file_type() {
+                // Some filesystems do not say it in the listing.
+                FileType::Unknown => {
+                    match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(status) => FileType::from_raw_mode(status.st_mode),
+                        // Removed since the listing.
+                        Err(Errno::NOENT) => continue,
+                        Err(errno) => return Err(self.error(Operation::List, name, errno)),
+                    }
+                }
+                kind => kind,
+            };
+            if kind != FileType::Directory {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        check_name(Operation::Inspect, name)?;
+        match retry_on_intr(|| rustix::fs::statat(&self.descriptor, name, AtFlags::empty())) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(self.error(Operation::Inspect, name, errno)),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        // Not called again even after EINTR, as with a file.
+        rustix::fs::fsync(&self.descriptor).map_err(|errno| self.error(Operation::SyncDirectory, "", errno))
+    }
+
+    fn describe(&self, name: &str) -> String {
+        if name.is_empty() {
+            self.path.display().to_string()
+        } else {
+            self.path.join(name).display().to_string()
+        }
+    }
+
+    fn is_network(&self) -> Result<bool> {
+        let fail = |errno| self.error(Operation::Inspect, "", errno);
+        let filesystem = retry_on_intr(|| rustix::fs::fstatfs(&self.descriptor)).map_err(fail)?;
+        // The type's width differs between architectures; all magic numbers fit in 32 bits.
+        let magic = u32::try_from(filesystem.f_type & 0xffff_ffff).unwrap_or(0);
+        let device = rustix::fs::fstat(&self.descriptor).map_err(fail)?.st_dev;
+        let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        Ok(network::is_network(magic, &number))
+    }
+}
+
+fn path_error(operation: Operation, path: &Path, errno: Errno) -> Error {
+    Error::from_errno(operation, path.display().to_string(), None, errno.raw_os_error())
+}
+
+/// A file of the machine's own filesystem.
+#[derive(Debug)]
+pub struct PosixFile {
+    descriptor: OwnedFd,
+    path: PathBuf,
+    is_writable: bool,
+}
+
+impl PosixFile {
+    fn error(&self, operation: Operation, offset: Option<u64>, errno: Errno) -> Error {
+        let file = self.path.display().to_string();
+        Error::from_errno(operation, file, offset, errno.raw_os_error())
+    }
+
+    fn require_writable(&self, operation: Operation) -> Result<()> {
+        if self.is_writable {
+            return Ok(());
+        }
+        Err(Error::ReadOnly { operation, file: self.path.display().to_string() })
+    }
+
+    /// Asks for a byte lock; `Err(EAGAIN)` or `Err(EACCES)` says that somebody else has it.
+    fn set_lock(&self, kind: libc::c_int, byte: u64, wait: bool) -> rustix::io::Result<()> {
+        let mut request = lock_request(kind, byte, 1)?;
+        let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
+        self.fcntl(command, &mut request)
+    }
+
+    fn fcntl(&self, command: libc::c_int, request: &mut libc::flock) -> rustix::io::Result<()> {
+        let descriptor = self.descriptor.as_fd().as_raw_fd();
+        // SAFETY: fcntl(2) with F_OFD_SETLK, F_OFD_SETLKW or F_OFD_GETLK, the only commands passed
+        // here, reads and writes one `struct flock` through its third argument and nothing else;
+        // `request` is an exclusive reference to one, alive until the call returns.  The descriptor
+        // is open: `self` owns it.
+        let answer = unsafe { libc::fcntl(descriptor, command, std::ptr::from_mut(request)) };
+        if answer != -1 {
+            return Ok(());
+        }
+        let number = std::io::Error::last_os_error().raw_os_error();
+        Err(Errno::from_raw_os_error(number.expect("the last system error has a number")))
+    }
+}
+
+/// Describes `bytes` bytes from `from` on, for [`PosixFile::fcntl`].
+fn lock_request(kind: libc::c_int, from: u64, bytes: u64) -> rustix::io::Result<libc::flock> {
+    Ok(libc::flock {
+        l_type: libc::c_short::try_from(kind).map_err(|_| Errno::INVAL)?,
+        l_whence: libc::c_short::try_from(libc::SEEK_SET).map_err(|_| Errno::INVAL)?,
+        l_start: libc::off_t::try_from(from).map_err(|_| Errno::INVAL)?,
+        l_len: libc::off_t::try_from(bytes).map_err(|_| Errno::INVAL)?,
+        // These locks belong to the open file, and the kernel insists on no process.
+        l_pid: 0,
+    })
+}
+
+/// Adds a count the system returned to a file offset.
+fn advance(offset: u64, bytes: usize) -> u64 {
+    offset + u64::try_from(bytes).expect("a slice's length fits in 64 bits")
+}
+
+impl File for PosixFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            let from = advance(offset, done);
+            match rustix::io::pread(&self.descriptor, &mut buf[done..], from) {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.error(Operation::Read, Some(from), errno)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.require_writable(Operation::Write)?;
+        let mut done = 0;
+        while done < bytes.len() {
+            let from = advance(offset, done);
+            match rustix::io::pwrite(&self.descriptor, &bytes[done..], from) {
+                // A disk that takes nothing and says nothing would keep us here for ever.
+                Ok(0) => return Err(self.error(Operation::Write, Some(from), Errno::IO)),
+                Ok(written) => done += written,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.error(Operation::Write, Some(from), errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_two_at(&self, first: &[u8], second: &[u8], offset: u64) -> Result<()> {
+        self.require_writable(Operation::Write)?;
+        let both = [IoSlice::new(first), IoSlice::new(second)];
+        let written = retry_on_intr(|| rustix::io::pwritev(&self.descriptor, &both, offset))
+            .map_err(|errno| self.error(Operation::Write, Some(offset), errno))?;
+        // What one call did not take, plain writes continue.
+        let in_first = written.min(first.len());
+        self.write_at(&first[in_first..], advance(offset, in_first))?;
+        let in_second = written - in_first;
+        self.write_at(&second[in_second..], advance(offset, first.len() + in_second))
+    }
+
+    fn len(&self) -> Result<u64> {
+        let status =
+            rustix::fs::fstat(&self.descriptor).map_err(|errno| self.error(Operation::Inspect, None, errno))?;
+        Ok(u64::try_from(status.st_size).expect("no file has a negative length"))
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.require_writable(Operation::SetLen)?;
+        retry_on_intr(|| rustix::fs::ftruncate(&self.descriptor, bytes))
+            .map_err(|errno| self.error(Operation::SetLen, Some(bytes), errno))
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<()> {
+        self.require_writable(Operation::Allocate)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let answer = retry_on_intr(|| rustix::fs::fallocate(&self.descriptor, FallocateFlags::empty(), 0, bytes));
+        match answer {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(bytes),
+            Err(errno) => Err(self.error(Operation::Allocate, Some(bytes), errno)),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        // Not called again even after EINTR: nothing says that a second success covers the same bytes.
+        rustix::fs::fdatasync(&self.descriptor).map_err(|errno| self.error(Operation::Sync, None, errno))
+    }
+
+    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
+        let kind = match mode {
+            LockMode::Shared => libc::F_RDLCK,
+            LockMode::Exclusive => {
+                self.require_writable(Operation::Lock)?;
+                libc::F_WRLCK
+            }
+        };
+        match retry_on_intr(|| self.set_lock(kind, byte, wait)) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) if !wait => Ok(false),
+            Err(errno) => Err(self.error(Operation::Lock, Some(byte), errno)),
+        }
+    }
+
+    fn unlock(&self, byte: u64) -> Result<()> {
+        retry_on_intr(|| self.set_lock(libc::F_UNLCK, byte, false))
+            .map_err(|errno| self.error(Operation::Lock, Some(byte), errno))
+    }
+
+    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
+        let fail = |errno| self.error(Operation::Lock, Some(from), errno);
+        let mut lowest = None;
+        let mut end = from.saturating_add(bytes);
+        // The kernel names one lock in the way, not the lowest: ask again below it until none is left.
+        while end > from {
+            let mut request = lock_request(libc::F_WRLCK, from, end - from).map_err(fail)?;
+            retry_on_intr(|| self.fcntl(libc::F_OFD_GETLK, &mut request)).map_err(fail)?;
+            if libc::c_int::from(request.l_type) == libc::F_UNLCK {
+                break;
+            }
+            let start = u64::try_from(request.l_start).unwrap_or(0).max(from);
+            lowest = Some(start);
+            end = start;
+        }
+        Ok(lowest)
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let fail = |errno| self.error(Operation::Inspect, None, errno);
+        let status = rustix::fs::fstat(&self.descriptor).map_err(fail)?;
+        let asked = rustix::fs::statx(&self.descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+        let birth_ns = match asked {
+            Ok(answer) if answer.stx_mask & StatxFlags::BTIME.bits() != 0 => {
+                let seconds = u64::try_from(answer.stx_btime.tv_sec).unwrap_or(0);
+                seconds * 1_000_000_000 + u64::from(answer.stx_btime.tv_nsec)
+            }
+            Ok(_) | Err(Errno::NOSYS) => 0,
+            Err(errno) => return Err(fail(errno)),
+        };
+        Ok(Identity { device: status.st_dev, inode: status.st_ino, birth_ns })
+    }
+}
+
+impl PosixFile {
+    /// Stands in for `fallocate` where there is none: writes zeros from the end up to `bytes`.
+    fn write_zeros(&self, bytes: u64) -> Result<()> {
+        static ZEROS: [u8; 65536] = [0; 65536];
+        let mut end = self.len()?;
+        while end < bytes {
+            let part = usize::try_from(bytes - end).map_or(ZEROS.len(), |n| n.min(ZEROS.len()));
+            self.write_at(&ZEROS[..part], end)?;
+            end = advance(end, part);
+        }
+        Ok(())
+    }
+}
+
+mod network;
+#[cfg(test)]
+mod tests;
