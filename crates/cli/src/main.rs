@@ -1,0 +1,2 @@
+//! The `tp` command.
+fn main() {}

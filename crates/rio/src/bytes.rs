@@ -1,0 +1,158 @@
+//! Page bytes: the plain data of a region, and the one argument why references to it are sound.
+//!
+//! A `&[u8]` or `&mut [u8]` into a region exists only while a *hold* is borrowed: a latch guard. **The argument.** The
+//! latch that guards an area of bytes is a word in the same region. Every process that maps the region was built with
+//! the same layout hash (checked at attach), so it runs this same code; in it, bytes of an area are reached only
+//! through the calls below, each of which demands a borrow of a guard, and the area's owner hands out only its own
+//! guards for it. A shared guard excludes every exclusive one in all processes, an exclusive guard every other, and the
+//! latch's acquire and release order the accesses. So while a `&mut [u8]` lives nobody else reads or writes the bytes,
+//! and while a `&[u8]` lives nobody writes them. What breaks the argument is a wild store, against which no reference
+//! in any program is safe.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Offset, Region, Section};
+
+/// The type of untyped bytes: `Offset<Bytes>` names where an area begins.
+pub struct Bytes(());
+
+/// Proof that nobody changes an area's bytes while it is borrowed.
+///
+/// Implemented by latch guards, and by the leader of a log flush for the published, immutable part of the log's tail.
+/// Implementing it for anything else breaks the argument at the top of this file.
+pub trait SharedHold {}
+
+/// Proof that nobody else reads or changes an area's bytes while it is borrowed. Implemented by exclusive latch guards.
+pub trait ExclusiveHold: SharedHold {}
+
+impl Region {
+    /// The bytes of an area, for as long as the hold is borrowed.
+    ///
+    /// # Panics
+    /// If the area is out of bounds.
+    #[inline]
+    pub fn bytes<'g>(&'g self, at: Offset<Bytes>, bytes: usize, _hold: &'g impl SharedHold) -> &'g [u8] {
+        let place = self.area(at, bytes);
+        // SAFETY: in bounds of the file and the mapping (checked by `area`), which lives as long as `self`; the hold
+        // excludes writers, by the argument at the top of this file.
+        unsafe { std::slice::from_raw_parts(place, bytes) }
+    }
+
+    /// The bytes of an area, to fill it with what nobody trusts yet (a page read from disk). Not undone after a death.
+    ///
+    /// # Panics
+    /// If the area is out of bounds.
+    #[inline]
+    pub fn bytes_mut<'g>(&'g self, at: Offset<Bytes>, bytes: usize, _hold: &'g mut impl ExclusiveHold) -> &'g mut [u8] {
+        let place = self.area(at, bytes);
+        // SAFETY: as in `bytes`; the exclusive hold, mutably borrowed, excludes readers and writers everywhere.
+        unsafe { std::slice::from_raw_parts_mut(place, bytes) }
+    }
+
+    /// The bytes of an area, to be changed inside a section.
+    ///
+    /// # Panics
+    /// If the area is out of bounds.
+    #[inline]
+    pub fn page_mut<'g, 'u>(
+        &'g self,
+        at: Offset<Bytes>,
+        bytes: usize,
+        hold: &'g mut impl ExclusiveHold,
+        section: &'g mut Section<'u>,
+    ) -> BytesMut<'g, 'u> {
+        BytesMut { bytes: self.bytes_mut(at, bytes, hold), at: at.raw(), section: Some(section) }
+    }
+
+    /// Copies `src` into the region, eight bytes at a time. Both `at` and the length are multiples of eight.
+    ///
+    /// For bytes that a reader may copy out at the same time and then check (the log's ring): the copy is made of
+    /// relaxed atomic stores, so a torn read is a wrong checksum and never undefined.
+    ///
+    /// # Panics
+    /// If the area is out of bounds or not made of whole words.
+    #[inline]
+    pub fn copy_in(&self, at: Offset<Bytes>, src: &[u8]) {
+        let words = self.slice_of_words(at, src.len());
+        for (word, eight) in words.iter().zip(src.chunks_exact(8)) {
+            let value = u64::from_ne_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes"));
+            // Relaxed: the log's tail, stored with release after this copy, publishes the bytes.
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies out of the region, eight bytes at a time. Both `at` and the length are multiples of eight.
+    ///
+    /// # Panics
+    /// If the area is out of bounds or not made of whole words.
+    #[inline]
+    pub fn copy_out(&self, at: Offset<Bytes>, dst: &mut [u8]) {
+        let words = self.slice_of_words(at, dst.len());
+        for (word, eight) in words.iter().zip(dst.chunks_exact_mut(8)) {
+            // Relaxed: the caller loaded the tail with acquire before, and checks what it got.
+            eight.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+    }
+
+    #[inline]
+    fn slice_of_words(&self, at: Offset<Bytes>, bytes: usize) -> &[AtomicU64] {
+        assert!(bytes % 8 == 0, "copies in and out of a region are whole words");
+        let place = self.place(at.raw(), bytes, 8).expect("the area lies in the region");
+        // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access, and areas used this way are
+        // never lent as plain slices to anyone but a hold that excludes writers.
+        unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>().as_ptr(), bytes / 8) }
+    }
+
+    /// Words for a roll-back: applied by the owner of the section, or by a survivor of its death.
+    #[inline]
+    pub(crate) fn undo_words(&self, at: u64, bytes: usize) -> &[AtomicU64] {
+        self.slice_of_words(Offset::from_raw(at).expect("a before-image has a place"), bytes)
+    }
+
+    #[inline]
+    fn area(&self, at: Offset<Bytes>, bytes: usize) -> *mut u8 {
+        self.place(at.raw(), bytes, 8).expect("the area lies in the region").as_ptr()
+    }
+}
+
+/// Bytes that may be changed, a declared range at a time: the declaration returns the permission to store.
+pub struct BytesMut<'g, 'u> {
+    bytes: &'g mut [u8],
+    at: u64,
+    section: Option<&'g mut Section<'u>>,
+}
+
+impl<'g, 'u> BytesMut<'g, 'u> {
+    /// Private memory that needs no undo: at restart, and in tests.
+    pub fn detached(bytes: &'g mut [u8]) -> BytesMut<'g, 'u> {
+        BytesMut { bytes, at: 0, section: None }
+    }
+
+    /// What is there now.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// Permission to store to `range`; its before-image is saved first.
+    ///
+    /// # Panics
+    /// If the range is out of bounds.
+    #[inline]
+    pub fn range(&mut self, range: Range<usize>) -> &mut [u8] {
+        if let Some(section) = self.section.as_deref_mut() {
+            // Whole words: areas are aligned to eight and a multiple of eight long.
+            let from = range.start & !7;
+            let to = (range.end + 7) & !7;
+            section.save_bytes(self.at + from as u64, &self.bytes[from..to]);
+        }
+        &mut self.bytes[range]
+    }
+
+    /// Permission to store anywhere, without a before-image: for a page made new, whose old bytes mean nothing (D11).
+    #[inline]
+    pub fn fresh(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+}

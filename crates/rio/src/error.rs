@@ -1,0 +1,46 @@
+//! What can go wrong with a region, in sentences that say what to do.
+
+use std::path::PathBuf;
+
+/// A region could not be made, opened or grown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The filesystem that backs the region has no room for `bytes` more. Nothing was changed.
+    #[error("the region {path} cannot grow by {bytes} bytes: its filesystem is full; nothing was changed. Free space there, or set a smaller memory budget")]
+    Full {
+        /// The region's file.
+        path: PathBuf,
+        /// How much was asked for.
+        bytes: u64,
+    },
+    /// The region's address range is used up.
+    #[error("the region {path} has reached the {reserve} bytes of address space reserved for it; nothing was changed")]
+    Reserve {
+        /// The region's file.
+        path: PathBuf,
+        /// The bytes reserved at map time.
+        reserve: u64,
+    },
+    /// The file is not a region this process may use.
+    #[error("the region {path} cannot be used: {what}")]
+    Unusable {
+        /// The region's file.
+        path: PathBuf,
+        /// Which check failed, and what was found.
+        what: String,
+    },
+    /// A system call failed.
+    #[error("{call} of the region {path} failed: {source}")]
+    System {
+        /// The region's file.
+        path: PathBuf,
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        source: std::io::Error,
+    },
+}
+
+/// The result of region calls.
+pub type Result<T> = std::result::Result<T, Error>;

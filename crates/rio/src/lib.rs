@@ -1,0 +1,53 @@
+//! rio: memory that outlives what happens to the program, and its undo.
+//!
+//! A [`Region`] is a file mapped by every process that opens it. Nothing in it is a pointer: things are named by
+//! [`Offset`], control words are [`Word`]s, and every change of more than one word is a [`Section`], whose
+//! before-images lie in an [`Undo`] log in the same memory. A process killed between two instructions therefore leaves
+//! something a survivor can roll back: Vista's idea (Rio Vista, section 4) put under LIBTP's shared structures.
+//!
+//! rio does not know what is stored in it, nor who stores it.
+//!
+//! # Example
+//! ```
+//! rio::shared! {
+//!     /// Two balances that must change together.
+//!     pub struct Account { pub checking: Word<u64>, pub savings: Word<u64> } size 16
+//! }
+//! # use rio::{Region, Undo, Word};
+//! let region = Region::anonymous(1 << 20)?;
+//! let account = region.allocate::<Account>(1)?;
+//! let log = Undo::create(&region, 4096)?;
+//! let undo = Undo::open(&region, log);
+//!
+//! let mut section = undo.section();
+//! region.at(account).checking.set(&mut section, 70);
+//! region.at(account).savings.set(&mut section, 30);
+//! section.close();
+//! assert_eq!(region.at(account).checking.get(), 70);
+//! # Ok::<(), rio::Error>(())
+//! ```
+
+mod bytes;
+mod error;
+mod map;
+mod offset;
+mod region;
+mod section;
+mod shared;
+mod slab;
+mod undo;
+mod word;
+
+pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
+pub use error::{Error, Result};
+pub use map::Mapping;
+pub use offset::{Held, HeldSlice, Offset};
+pub use region::{boot_id, Identity, Region, RegionHeader, RootSlot, HEADER_BYTES};
+pub use section::Section;
+pub use shared::Shared;
+pub use slab::{Slab, SlabHeader};
+pub use undo::{Undo, UndoLog};
+pub use word::{Atom, Bits, Link, Word};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,427 @@
+//! A region: a file that every process maps, with a header that says whose it is.
+//!
+//! The file is mapped once, as long as it may ever become, and grows by `fallocate` (DESIGN 4). Its first 4096 bytes are
+//! the [`RegionHeader`]; after it, memory is handed out and never taken back: managers recycle their own.
+//!
+//! If we die here: in `create`, `ready` is still zero and the next to open discards the file; in `allocate`, between the
+//! growth and the store of `used`, nothing was handed out.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use rustix::fs::{fallocate, FallocateFlags};
+
+use crate::{Bytes, Error, Link, Mapping, Offset, Result, Shared, Word};
+
+/// Bytes of the header, and the first offset that is handed out.
+pub const HEADER_BYTES: u64 = 4096;
+const MAGIC: u64 = u64::from_le_bytes(*b"libtprio");
+const VERSION: u64 = 1;
+const GROW_STEP: u64 = 64 << 10;
+const GROW_MAX: u64 = 16 << 20;
+
+crate::shared! {
+    /// The first bytes of a region. Times and numbers of files are as `stat` gives them.
+    pub struct RegionHeader {
+        /// "libtprio".
+        pub magic: Word<u64>,
+        /// Version of this header.
+        pub version: Word<u64>,
+        /// Hash of every shared type of the build that made the region.
+        pub layout: Word<u64>,
+        /// Non-zero once the region is complete.
+        pub ready: Word<u64>,
+        /// The machine's boot id when it was made.
+        pub boot: [Word<u64>; 2],
+        /// The environment it belongs to.
+        pub environment: [Word<u64>; 2],
+        /// The log's incarnation it was made for (PROTOCOLS L1).
+        pub incarnation: Word<u64>,
+        /// Inode of the environment's control file (PROTOCOLS F1).
+        pub control_inode: Word<u64>,
+        /// Birth time of the control file, nanoseconds.
+        pub control_birth: Word<u64>,
+        /// Inode of this region's own file.
+        pub own_inode: Word<u64>,
+        /// Bytes of the file; stored after `fallocate` succeeded.
+        pub size: Word<u64>,
+        /// First byte not handed out.
+        pub used: Word<u64>,
+        /// Non-zero once the region was found broken and must be rebuilt. Written once, read without a latch.
+        pub panic: Word<u64>,
+        /// Non-zero if the last process left in good order.
+        pub clean: Word<u64>,
+        /// Where each manager's header lies.
+        pub roots: [Link<Word<u64>>; 16],
+        /// Zero, kept for later.
+        pub spare: [Word<u64>; 480],
+    } size 4096
+}
+
+/// Whose region this is; checked when one is opened (PROTOCOLS F1, L6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Identity {
+    /// Hash of every shared type of this build.
+    pub layout: u64,
+    /// The environment's id.
+    pub environment: [u64; 2],
+    /// The log's incarnation.
+    pub incarnation: u64,
+    /// Inode of the control file.
+    pub control_inode: u64,
+    /// Birth time of the control file, nanoseconds.
+    pub control_birth: u64,
+}
+
+/// The header's places for the managers' own headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum RootSlot {
+    /// Process manager.
+    Process = 0,
+    /// Log manager.
+    Log = 1,
+    /// Lock manager.
+    Lock = 2,
+    /// Buffer manager.
+    Buffer = 3,
+    /// Transaction manager.
+    Txn = 4,
+    /// The table of database files.
+    Files = 5,
+    /// The environment itself.
+    Environment = 6,
+    /// Tests, and applications with structures of their own.
+    Spare = 15,
+}
+
+/// One process's mapping of a region. Cloning it is cheap and shares the mapping.
+#[derive(Clone)]
+pub struct Region(Arc<Inner>);
+
+struct Inner {
+    mapping: Mapping,
+    file: File,
+    path: PathBuf,
+    /// The file's size as last seen here: saves a look at the shared header on every dereference.
+    size_known: AtomicU64,
+}
+
+impl Region {
+    /// Makes a region in a new file at `path`, readable and writable by those in `mode` (as in `open(2)`).
+    ///
+    /// # Errors
+    /// `System` if the file exists or cannot be made, `Full` if there is no room for the header.
+    pub fn create(path: &Path, identity: &Identity, reserve: u64, mode: u32) -> Result<Region> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(path)
+            .map_err(|source| system(path, "creation", source))?;
+        let made = Region::build(file, path, identity, reserve);
+        if made.is_err() {
+            // Nothing can be attached to it yet, and a leftover would only be discarded by the next to open.
+            let _ = std::fs::remove_file(path);
+        }
+        made
+    }
+
+    /// Makes a region in memory without a name: for tests, and for simulated processes. Others reach it by
+    /// [`Region::map_again`] or by a clone.
+    ///
+    /// # Errors
+    /// `System` if the kernel gives no memory file, `Full` if there is no room for the header.
+    pub fn anonymous(reserve: u64) -> Result<Region> {
+        let path = Path::new("(memory)");
+        let fd = rustix::fs::memfd_create("libtp", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(|source| system(path, "creation", source.into()))?;
+        Region::build(File::from(fd), path, &Identity::default(), reserve)
+    }
+
+    /// Opens the region at `path` and checks that it is whole and belongs to `identity` and this boot.
+    ///
+    /// # Errors
+    /// `System` if the file cannot be opened or mapped, `Unusable` with the check that failed.
+    pub fn attach(path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
+        let file =
+            OpenOptions::new().read(true).write(true).open(path).map_err(|source| system(path, "opening", source))?;
+        let region = Region::map(file, path, reserve)?;
+        region.check(identity)?;
+        Ok(region)
+    }
+
+    /// Maps the same file once more, at another address.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses.
+    pub fn map_again(&self) -> Result<Region> {
+        let file = self.0.file.try_clone().map_err(|source| system(&self.0.path, "opening", source))?;
+        Region::map(file, &self.0.path, self.0.mapping.bytes() as u64)
+    }
+
+    fn build(file: File, path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
+        extend(&file, path, 0, GROW_STEP)?;
+        let region = Region::map(file, path, reserve)?;
+        let own = region.0.file.metadata().map_err(|source| system(path, "stat", source))?;
+        let header = region.header();
+        header.magic.init(MAGIC);
+        header.version.init(VERSION);
+        header.layout.init(identity.layout);
+        init_pair(&header.boot, boot_id());
+        init_pair(&header.environment, identity.environment);
+        header.incarnation.init(identity.incarnation);
+        header.control_inode.init(identity.control_inode);
+        header.control_birth.init(identity.control_birth);
+        header.own_inode.init(own.ino());
+        header.size.init(GROW_STEP);
+        header.used.init(HEADER_BYTES);
+        Ok(region)
+    }
+
+    fn map(file: File, path: &Path, reserve: u64) -> Result<Region> {
+        let size = file.metadata().map_err(|source| system(path, "stat", source))?.len();
+        if size < HEADER_BYTES {
+            return Err(unusable(path, format!("it has {size} bytes, less than its header's {HEADER_BYTES}")));
+        }
+        let wanted =
+            usize::try_from(reserve.max(size)).map_err(|_| unusable(path, "it is larger than memory".into()))?;
+        let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
+        let size = size.min(mapping.bytes() as u64);
+        let inner = Inner { mapping, file, path: path.to_path_buf(), size_known: AtomicU64::new(size) };
+        Ok(Region(Arc::new(inner)))
+    }
+
+    fn check(&self, identity: &Identity) -> Result<()> {
+        let header = self.header();
+        let own = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
+        let pairs: [(&str, u64, u64); 9] = [
+            ("magic", header.magic.get(), MAGIC),
+            ("header version", header.version.get(), VERSION),
+            ("layout hash (another build of the library made it)", header.layout.get(), identity.layout),
+            ("environment id", header.environment[0].get(), identity.environment[0]),
+            ("environment id", header.environment[1].get(), identity.environment[1]),
+            ("log incarnation", header.incarnation.get(), identity.incarnation),
+            ("control file's inode", header.control_inode.get(), identity.control_inode),
+            ("control file's birth time", header.control_birth.get(), identity.control_birth),
+            ("own inode (it is a copy)", header.own_inode.get(), own.ino()),
+        ];
+        for (what, found, expected) in pairs {
+            if found != expected {
+                return Err(unusable(&self.0.path, format!("its {what} is {found:#x}, expected {expected:#x}")));
+            }
+        }
+        let boot = [header.boot[0].get(), header.boot[1].get()];
+        if boot != boot_id() {
+            return Err(unusable(&self.0.path, "the machine was started again since it was made".into()));
+        }
+        if header.ready.load() == 0 {
+            return Err(unusable(&self.0.path, "its creation was not finished".into()));
+        }
+        if header.panic.load() != 0 {
+            return Err(unusable(&self.0.path, "it was found broken and marked for rebuilding".into()));
+        }
+        let (size, used) = (header.size.load(), header.used.load());
+        if size > own.len() || used > size || used < HEADER_BYTES {
+            let file = own.len();
+            return Err(unusable(&self.0.path, format!("its sizes disagree: {used} used of {size}, file {file}")));
+        }
+        Ok(())
+    }
+
+    /// Declares the region complete: from now on others may attach.
+    pub fn set_ready(&self) {
+        self.header().ready.publish(1);
+    }
+
+    /// The header.
+    #[inline]
+    pub fn header(&self) -> &RegionHeader {
+        self.header_at_base()
+    }
+
+    /// The file behind the region.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Bytes of the file.
+    pub fn size(&self) -> u64 {
+        self.header().size.load()
+    }
+
+    /// Bytes handed out.
+    pub fn used(&self) -> u64 {
+        self.header().used.load()
+    }
+
+    /// Bytes of the file that have blocks behind them.
+    ///
+    /// # Errors
+    /// `System` if the file cannot be asked.
+    pub fn allocated_bytes(&self) -> Result<u64> {
+        let metadata = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
+        Ok(metadata.blocks() * 512)
+    }
+
+    /// Where a manager's header lies, if it was set.
+    pub fn root<T: Shared>(&self, slot: RootSlot) -> Option<Offset<T>> {
+        self.header().roots[slot as usize].load().map(Offset::cast)
+    }
+
+    /// Says where a manager's header lies.
+    pub fn set_root<T: Shared>(&self, slot: RootSlot, offset: Offset<T>) {
+        self.header().roots[slot as usize].publish(Some(offset.cast()));
+    }
+
+    /// Hands out zeroed room for `count` values of `T`, aligned to 64 bytes, growing the file when needed.
+    ///
+    /// # Errors
+    /// `Full` when the filesystem is full, `Reserve` when the address range is: nothing was changed.
+    pub fn allocate<T: Shared>(&self, count: u64) -> Result<Offset<T>> {
+        let bytes = count.checked_mul(size_of::<T>() as u64).ok_or_else(|| self.reserve_error())?;
+        Ok(self.allocate_bytes(bytes, 64)?.cast())
+    }
+
+    /// Hands out zeroed bytes at a multiple of `align`, a power of two.
+    ///
+    /// # Errors
+    /// As [`Region::allocate`].
+    pub fn allocate_bytes(&self, bytes: u64, align: u64) -> Result<Offset<Bytes>> {
+        let header = self.header();
+        loop {
+            let used = header.used.load();
+            let start = used.next_multiple_of(align.max(8));
+            let end = start.checked_add(bytes).ok_or_else(|| self.reserve_error())?;
+            let size = header.size.load();
+            if end > size {
+                self.grow(size, end)?;
+                continue;
+            }
+            // The last store of the change, read without a latch: never rolled back (PROTOCOLS D2).
+            if header.used.compare_exchange(used, end).is_ok() {
+                return Ok(Offset::from_raw(start).expect("the header lies before it"));
+            }
+        }
+    }
+
+    /// Extends the file so that `end` bytes are there. Several processes may do it at once: extending is idempotent.
+    fn grow(&self, size: u64, end: u64) -> Result<()> {
+        let step = (size / 8).clamp(GROW_STEP, GROW_MAX);
+        let reserve = self.0.mapping.bytes() as u64;
+        if end > reserve {
+            return Err(self.reserve_error());
+        }
+        let target = (end.max(size + step)).next_multiple_of(GROW_STEP).min(reserve);
+        if extend(&self.0.file, &self.0.path, size, target).is_err() {
+            // A filesystem too full for a whole step may still have room for what is needed now.
+            let target = end.next_multiple_of(4096).min(reserve);
+            extend(&self.0.file, &self.0.path, size, target)?;
+            self.header().size.fetch_max(target);
+            return Ok(());
+        }
+        self.header().size.fetch_max(target);
+        Ok(())
+    }
+
+    fn reserve_error(&self) -> Error {
+        Error::Reserve { path: self.0.path.clone(), reserve: self.0.mapping.bytes() as u64 }
+    }
+
+    /// The address of `bytes` at `offset`, if they lie inside the region and are aligned.
+    #[inline]
+    pub(crate) fn place(&self, offset: u64, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(bytes as u64)?;
+        // Relaxed: the size only grows, so an old value is merely too small, and then the header is asked.
+        if end > self.0.size_known.load(Ordering::Relaxed) && !self.size_reaches(end) {
+            return None;
+        }
+        let offset = usize::try_from(offset).ok()?;
+        let place = self.0.mapping.base().as_ptr().wrapping_add(offset);
+        if place.addr() % align != 0 {
+            return None;
+        }
+        NonNull::new(place)
+    }
+
+    #[cold]
+    fn size_reaches(&self, end: u64) -> bool {
+        let size = self.header().size.load().min(self.0.mapping.bytes() as u64);
+        self.0.size_known.fetch_max(size, Ordering::Relaxed);
+        end <= size
+    }
+
+    /// The offset of something in this mapping.
+    ///
+    /// # Panics
+    /// If it does not lie in this mapping.
+    #[inline]
+    pub fn offset_of<T: Shared>(&self, thing: &T) -> Offset<T> {
+        let offset = self.offset_of_address(std::ptr::from_ref(thing).addr());
+        Offset::from_raw(offset).expect("only the header is at zero")
+    }
+
+    #[inline]
+    pub(crate) fn offset_of_address(&self, address: usize) -> u64 {
+        let offset = address.wrapping_sub(self.0.mapping.base().as_ptr().addr());
+        assert!(offset < self.0.mapping.bytes(), "a section changes words of its own region only");
+        offset as u64
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({})", self.0.path.display())
+    }
+}
+
+fn init_pair(words: &[Word<u64>; 2], values: [u64; 2]) {
+    words[0].init(values[0]);
+    words[1].init(values[1]);
+}
+
+/// Maps as much address space as asked, or the half, or the quarter of it where a limit is set, but all of the file.
+fn reserve_address_space(file: &File, wanted: usize, size: u64) -> std::io::Result<Mapping> {
+    let mut bytes = wanted;
+    loop {
+        match Mapping::new(file, bytes) {
+            Ok(mapping) => return Ok(mapping),
+            Err(error) if (bytes / 2) as u64 <= size => return Err(error),
+            Err(_) => bytes /= 2,
+        }
+    }
+}
+
+fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()> {
+    let bytes = to - from;
+    match fallocate(file, FallocateFlags::empty(), from, bytes) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
+            Err(Error::Full { path: path.to_path_buf(), bytes })
+        }
+        Err(errno) => Err(system(path, "growing", errno.into())),
+    }
+}
+
+fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
+    Error::System { path: path.to_path_buf(), call, source }
+}
+
+fn unusable(path: &Path, what: String) -> Error {
+    Error::Unusable { path: path.to_path_buf(), what }
+}
+
+/// The number the kernel drew when the machine was started, or zeros where it gives none.
+pub fn boot_id() -> [u64; 2] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let half = |range: std::ops::Range<usize>| {
+        digits.get(range).and_then(|half| u64::from_str_radix(half, 16).ok()).unwrap_or(0)
+    };
+    [half(0..16), half(16..32)]
+}

@@ -1,0 +1,57 @@
+//! A section: a change of several words or bytes of shared memory that happens wholly or not at all.
+//!
+//! Opened by [`Undo::section`], ended by [`Section::close`]. Stores need the section as an argument, so a change that
+//! cannot be undone does not compile. A section ends only by an explicit call: dropped in a panic it marks the session
+//! dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
+
+use crate::Undo;
+
+/// An open section. See the module's text.
+#[must_use = "a section that is dropped without `close` makes the session dead"]
+pub struct Section<'u> {
+    undo: &'u Undo,
+    start: usize,
+    depth: u32,
+    open: bool,
+}
+
+impl<'u> Section<'u> {
+    #[inline]
+    pub(crate) fn open(undo: &'u Undo, start: usize, depth: u32) -> Section<'u> {
+        Section { undo, start, depth, open: true }
+    }
+
+    /// Ends the section: what it changed stands. One store.
+    #[inline]
+    pub fn close(mut self) {
+        self.open = false;
+        self.undo.cut(self.start);
+        self.undo.leave(self.depth);
+    }
+
+    /// Ends the section by putting everything back as it was.
+    pub fn roll_back(mut self) {
+        self.open = false;
+        self.undo.roll_back_from(self.start);
+        self.undo.leave(self.depth);
+    }
+
+    #[inline]
+    pub(crate) fn save_word(&mut self, address: usize, bytes: usize, old: u64) {
+        self.undo.save_word(address, bytes, old);
+    }
+
+    #[inline]
+    pub(crate) fn save_bytes(&mut self, place: u64, old: &[u8]) {
+        self.undo.save_bytes(place, old);
+    }
+}
+
+impl Drop for Section<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.open {
+            self.undo.mark_broken();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Slabs: typed slots that are numbered from one, grow in chunks and never move.
+//!
+//! Chunk `k` holds `base << k` slots, so a slot's place is arithmetic and growing touches no old slot. A slot keeps its
+//! type for the region's life (PROTOCOLS D14); which slots are free is the owning manager's business, kept in its own
+//! words and changed in its own sections.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use crate::{Held, Link, Offset, Region, Result, Shared, Word};
+
+const CHUNKS: usize = 28;
+
+crate::shared! {
+    /// The shared part of a slab.
+    pub struct SlabHeader {
+        /// log2 of the first chunk's slot count.
+        pub base_shift: Word<u32>,
+        /// Chunks there are; stored last when one is added.
+        pub chunk_count: Word<u32>,
+        /// Where each chunk begins.
+        pub chunks: [Link<Word<u64>>; 28],
+        /// Zero, kept for later.
+        pub spare: [Word<u64>; 3],
+    } size 256
+}
+
+/// A process's handle to a slab of `T`.
+pub struct Slab<T: Shared> {
+    header: Held<SlabHeader>,
+    base_shift: u32,
+    slots: PhantomData<fn() -> T>,
+}
+
+impl<T: Shared> Slab<T> {
+    /// Makes an empty slab whose first chunk will hold `base` slots, a power of two.
+    ///
+    /// # Errors
+    /// The region cannot grow.
+    ///
+    /// # Panics
+    /// If `base` is not a power of two.
+    pub fn init(region: &Region, base: u32) -> Result<Offset<SlabHeader>> {
+        assert!(base.is_power_of_two(), "a slab's first chunk holds a power of two of slots");
+        let header = region.allocate::<SlabHeader>(1)?;
+        region.at(header).base_shift.init(base.trailing_zeros());
+        Ok(header)
+    }
+
+    /// Opens the slab at `header`, whose slots must be of type `T`.
+    pub fn attach(region: &Region, header: Offset<SlabHeader>) -> Slab<T> {
+        let header = region.hold(header);
+        let base_shift = header.base_shift.get();
+        Slab { header, base_shift, slots: PhantomData }
+    }
+
+    /// The slot with that number, one-based.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[inline]
+    pub fn at(&self, index: u32) -> &T {
+        self.header.region().at(self.place(index))
+    }
+
+    /// Where the slot with that number lies, one-based.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[inline]
+    pub fn place(&self, index: u32) -> Offset<T> {
+        let position = u64::from(index.checked_sub(1).expect("slot numbers begin at one"));
+        // Chunk k begins at base * (2^k - 1), so position / base + 1 has its highest bit at k.
+        let chunk = ((position >> self.base_shift) + 1).ilog2();
+        let within = position - (((1_u64 << chunk) - 1) << self.base_shift);
+        // Acquire: pairs with the publish in `grow`; a number this handle was given lies in a chunk that is there.
+        let start = self.header.chunks[chunk as usize].load().expect("the slot's chunk exists");
+        start.cast::<T>().plus(within * size_of::<T>() as u64)
+    }
+
+    /// How many slots there are: their numbers are `1..=capacity`.
+    #[inline]
+    pub fn capacity(&self) -> u32 {
+        let count = self.header.chunk_count.load();
+        ((1_u32 << count) - 1) << self.base_shift
+    }
+
+    /// Adds one chunk of zero slots and returns their numbers. The caller excludes others who would grow it.
+    ///
+    /// If we die here: the chunk is lost (it is in nobody's list); the slab is as it was.
+    ///
+    /// # Errors
+    /// The region cannot grow; nothing was changed.
+    pub fn grow(&self) -> Result<Range<u32>> {
+        let region = self.header.region();
+        let count = self.header.chunk_count.load();
+        assert!((count as usize) < CHUNKS && count + self.base_shift < 31, "a slab holds at most 2^31 slots");
+        let first = self.capacity() + 1;
+        let slots = 1_u64 << (count + self.base_shift);
+        let words = (slots * size_of::<T>() as u64).div_ceil(8);
+        let chunk = region.allocate::<Word<u64>>(words)?;
+        self.header.chunks[count as usize].publish(Some(chunk));
+        self.header.chunk_count.publish(count + 1);
+        Ok(first..self.capacity() + 1)
+    }
+}

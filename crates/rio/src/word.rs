@@ -1,0 +1,255 @@
+//! Control words: the only plain data several processes may touch at once, so every one is atomic.
+//!
+//! There are two ways to change a word, and the type of the call says which. [`Word::set`] demands the open
+//! [`Section`] that will be rolled back if we die; [`Word::publish`] and the read-modify-write calls are for words that
+//! others read without a latch, which are the *last* store of their change and are never rolled back (PROTOCOLS D2).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::{Offset, Section};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for u64 {}
+}
+
+/// A machine integer that has an atomic twin: `u32` or `u64`.
+pub trait Atom: sealed::Sealed + Copy + Eq + fmt::Debug + 'static {
+    /// The atomic twin.
+    type Cell: Send + Sync + 'static;
+    /// The width in bytes.
+    const BYTES: usize;
+    /// Loads.
+    fn load(cell: &Self::Cell, order: Ordering) -> Self;
+    /// Stores.
+    fn store(cell: &Self::Cell, value: Self, order: Ordering);
+    /// Compares and swaps; the error is what was found.
+    fn swap_if(cell: &Self::Cell, old: Self, new: Self) -> Result<Self, Self>;
+    /// Adds, wrapping; returns the value before.
+    fn add(cell: &Self::Cell, value: Self) -> Self;
+    /// Stores the larger of the two; returns the value before.
+    fn max(cell: &Self::Cell, value: Self) -> Self;
+    /// Ors bits in; returns the value before.
+    fn or(cell: &Self::Cell, value: Self) -> Self;
+    /// Ands bits; returns the value before.
+    fn and(cell: &Self::Cell, value: Self) -> Self;
+    /// Widens to 64 bits.
+    fn widen(self) -> u64;
+}
+
+macro_rules! atom {
+    ($int:ty, $cell:ty, $bytes:literal) => {
+        impl Atom for $int {
+            type Cell = $cell;
+            const BYTES: usize = $bytes;
+            #[inline]
+            fn load(cell: &$cell, order: Ordering) -> $int {
+                cell.load(order)
+            }
+            #[inline]
+            fn store(cell: &$cell, value: $int, order: Ordering) {
+                cell.store(value, order);
+            }
+            // AcqRel: a swap may take what another published and publish what we did before it.
+            #[inline]
+            fn swap_if(cell: &$cell, old: $int, new: $int) -> Result<$int, $int> {
+                cell.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            }
+            #[inline]
+            fn add(cell: &$cell, value: $int) -> $int {
+                cell.fetch_add(value, Ordering::AcqRel)
+            }
+            #[inline]
+            fn max(cell: &$cell, value: $int) -> $int {
+                cell.fetch_max(value, Ordering::AcqRel)
+            }
+            #[inline]
+            fn or(cell: &$cell, value: $int) -> $int {
+                cell.fetch_or(value, Ordering::AcqRel)
+            }
+            #[inline]
+            fn and(cell: &$cell, value: $int) -> $int {
+                cell.fetch_and(value, Ordering::AcqRel)
+            }
+            #[inline]
+            fn widen(self) -> u64 {
+                u64::from(self)
+            }
+        }
+        impl Bits for $int {
+            type Raw = $int;
+            #[inline]
+            fn to_raw(self) -> $int {
+                self
+            }
+            #[inline]
+            fn from_raw(raw: $int) -> $int {
+                raw
+            }
+        }
+    };
+}
+atom!(u32, AtomicU32, 4);
+atom!(u64, AtomicU64, 8);
+
+/// A value that fits one word: an integer or a newtype of one (declare it with [`bits!`](crate::bits)).
+///
+/// Every bit pattern must be a value: what another process stored is not trusted to be anything better.
+pub trait Bits: Copy + 'static {
+    /// The integer it is stored as.
+    type Raw: Atom;
+    /// To the integer.
+    fn to_raw(self) -> Self::Raw;
+    /// From the integer; total.
+    fn from_raw(raw: Self::Raw) -> Self;
+}
+
+/// Makes a one-field newtype storable in a [`Word`]: `bits!(Lsn: u64);`
+#[macro_export]
+macro_rules! bits {
+    ($name:ty : $raw:ty) => {
+        impl $crate::Bits for $name {
+            type Raw = $raw;
+            #[inline]
+            fn to_raw(self) -> $raw {
+                self.0
+            }
+            #[inline]
+            fn from_raw(raw: $raw) -> Self {
+                Self(raw)
+            }
+        }
+    };
+}
+
+/// A shared control word.
+#[repr(transparent)]
+pub struct Word<T: Bits>(<T::Raw as Atom>::Cell, PhantomData<T>);
+
+impl<T: Bits> Word<T> {
+    /// Reads it. The caller holds the latch that guards the word, or needs no order with anything else.
+    #[inline]
+    pub fn get(&self) -> T {
+        // Relaxed: the latch's acquire orders this load after the stores of the previous holder.
+        T::from_raw(T::Raw::load(&self.0, Ordering::Relaxed))
+    }
+
+    /// Reads it with acquire order: what was stored before the matching [`Word::publish`] is visible afterwards.
+    #[inline]
+    pub fn load(&self) -> T {
+        T::from_raw(T::Raw::load(&self.0, Ordering::Acquire))
+    }
+
+    /// Changes it inside a section: the old value can come back.
+    #[inline]
+    pub fn set(&self, section: &mut Section<'_>, value: T) {
+        section.save_word(std::ptr::from_ref(self).addr(), T::Raw::BYTES, self.get().to_raw().widen());
+        // Relaxed: the guarding latch's release publishes it; a kill needs program order only (PROTOCOLS D15), which
+        // the compiler fence in `save_word` keeps.
+        T::Raw::store(&self.0, value.to_raw(), Ordering::Relaxed);
+    }
+
+    /// Stores it with release order as the last store of a change; never rolled back (PROTOCOLS D2).
+    #[inline]
+    pub fn publish(&self, value: T) {
+        T::Raw::store(&self.0, value.to_raw(), Ordering::Release);
+    }
+
+    /// Stores into memory nobody else can reach yet, or a word only its owner writes (a note in a slot).
+    #[inline]
+    pub fn init(&self, value: T) {
+        T::Raw::store(&self.0, value.to_raw(), Ordering::Relaxed);
+    }
+
+    /// Swaps if the word holds `old`; the error is what it holds.
+    #[inline]
+    pub fn compare_exchange(&self, old: T, new: T) -> Result<T, T> {
+        T::Raw::swap_if(&self.0, old.to_raw(), new.to_raw()).map(T::from_raw).map_err(T::from_raw)
+    }
+
+    /// Adds, wrapping; returns the value before.
+    #[inline]
+    pub fn fetch_add(&self, value: T::Raw) -> T {
+        T::from_raw(T::Raw::add(&self.0, value))
+    }
+
+    /// Keeps the larger; returns the value before.
+    #[inline]
+    pub fn fetch_max(&self, value: T) -> T {
+        T::from_raw(T::Raw::max(&self.0, value.to_raw()))
+    }
+
+    /// Ors bits in; returns the value before.
+    #[inline]
+    pub fn fetch_or(&self, value: T::Raw) -> T {
+        T::from_raw(T::Raw::or(&self.0, value))
+    }
+
+    /// Ands bits; returns the value before.
+    #[inline]
+    pub fn fetch_and(&self, value: T::Raw) -> T {
+        T::from_raw(T::Raw::and(&self.0, value))
+    }
+
+    /// The atomic itself, for a futex or a state machine that draws its own bits.
+    #[inline]
+    pub fn cell(&self) -> &<T::Raw as Atom>::Cell {
+        &self.0
+    }
+}
+
+impl<T: Bits + fmt::Debug> fmt::Debug for Word<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+/// A word that holds the [`Offset`] of a `T`, or none.
+#[repr(transparent)]
+pub struct Link<T>(Word<u64>, PhantomData<fn() -> T>);
+
+impl<T> Link<T> {
+    /// Reads it under the guarding latch.
+    #[inline]
+    pub fn get(&self) -> Option<Offset<T>> {
+        Offset::from_raw(self.0.get())
+    }
+
+    /// Reads it with acquire order.
+    #[inline]
+    pub fn load(&self) -> Option<Offset<T>> {
+        Offset::from_raw(self.0.load())
+    }
+
+    /// Changes it inside a section.
+    #[inline]
+    pub fn set(&self, section: &mut Section<'_>, to: Option<Offset<T>>) {
+        self.0.set(section, Offset::into_raw(to));
+    }
+
+    /// Stores it as the last store of a change.
+    #[inline]
+    pub fn publish(&self, to: Option<Offset<T>>) {
+        self.0.publish(Offset::into_raw(to));
+    }
+
+    /// Stores into memory nobody else can reach yet.
+    #[inline]
+    pub fn init(&self, to: Option<Offset<T>>) {
+        self.0.init(Offset::into_raw(to));
+    }
+
+    /// Swaps if it holds `old`; the error is what it holds.
+    ///
+    /// # Errors
+    /// The link held another offset.
+    pub fn compare_exchange(&self, old: Option<Offset<T>>, new: Option<Offset<T>>) -> Result<(), Option<Offset<T>>> {
+        match self.0.compare_exchange(Offset::into_raw(old), Offset::into_raw(new)) {
+            Ok(_) => Ok(()),
+            Err(found) => Err(Offset::from_raw(found)),
+        }
+    }
+}
