@@ -10,12 +10,15 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `contract` | the traits, the error a caller can act on |
+//! | `contract` | the two traits and what they promise |
+//! | `error` | what failed, by what a caller can do about it |
 //! | `posix` | Linux files, byte locks of the open file description, which filesystem this is |
 #![deny(unsafe_code)]
 
 mod contract;
+mod error;
 mod posix;
 
-pub use contract::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, Result};
+pub use contract::{Directory, File, Identity, LockMode, OpenMode};
+pub use error::{check_name, Error, Operation, Result};
 pub use posix::{PosixDirectory, PosixFile};

@@ -25,7 +25,8 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::{retry_on_intr, Errno};
 
-use crate::contract::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, Result};
+use crate::contract::{Directory, File, Identity, LockMode, OpenMode};
+use crate::error::{check_name, Error, Operation, Result};
 
 /// A directory of the machine's own filesystem.
 #[derive(Debug)]

@@ -1,0 +1,274 @@
+//! Errors of the disk, sorted by what the caller can do about them.
+//!
+//! Every message names the operation, the file and, where there is one, the byte; says what was kept;
+//! and says what to do.  Nothing is printed here: the door passes the sentence on.
+
+use std::fmt;
+
+#[cfg(doc)]
+use crate::{Directory, File};
+
+/// The result of a call to the disk.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What was being done when it failed.  The simulated disk counts its calls by these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// [`Directory::open`], [`Directory::subdirectory`].
+    Open,
+    /// [`File::read_at`].
+    Read,
+    /// [`File::write_at`], [`File::write_two_at`].
+    Write,
+    /// [`File::sync`].
+    Sync,
+    /// [`File::set_len`].
+    SetLen,
+    /// [`File::allocate`].
+    Allocate,
+    /// [`Directory::rename`].
+    Rename,
+    /// [`Directory::remove`].
+    Remove,
+    /// [`Directory::list`].
+    List,
+    /// [`Directory::sync`].
+    SyncDirectory,
+    /// [`File::lock`], [`File::unlock`], [`File::locked_by_other`].
+    Lock,
+    /// [`File::len`], [`File::identity`], [`Directory::exists`], [`Directory::is_network`].
+    Inspect,
+}
+
+impl Operation {
+    /// Every operation, in the order of the variants.
+    pub const ALL: [Operation; 12] = [
+        Operation::Open,
+        Operation::Read,
+        Operation::Write,
+        Operation::Sync,
+        Operation::SetLen,
+        Operation::Allocate,
+        Operation::Rename,
+        Operation::Remove,
+        Operation::List,
+        Operation::SyncDirectory,
+        Operation::Lock,
+        Operation::Inspect,
+    ];
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Open => "open",
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Sync => "sync",
+            Operation::SetLen => "set the length of",
+            Operation::Allocate => "allocate blocks for",
+            Operation::Rename => "rename",
+            Operation::Remove => "remove",
+            Operation::List => "list",
+            Operation::SyncDirectory => "sync the directory",
+            Operation::Lock => "lock",
+            Operation::Inspect => "look at",
+        })
+    }
+}
+
+/// Why a call to the disk failed, by what the caller can do about it.
+///
+/// `file` is the path as [`Directory::describe`] gives it, `offset` the byte where the call began (for
+/// [`Operation::SetLen`] and [`Operation::Allocate`] the length asked for).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The filesystem, or the user's quota, has no room.  Free some and go on; nothing synced is lost.
+    #[error(
+        "could not {operation} {file}{}: the filesystem or the quota is full ({}); nothing that was \
+         synced is lost; free some space and try again",
+        at(*offset), reason(*errno)
+    )]
+    Full {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+        /// At which byte, if it was at one.
+        offset: Option<u64>,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// The user may not do this.  Change the permissions or the user.
+    #[error(
+        "could not {operation} {file}: permission denied; nothing was changed; give this user read \
+         and write permission on the file and its directory"
+    )]
+    Denied {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+    },
+    /// There is no such file or directory.
+    #[error("could not {operation} {file}: it does not exist; nothing was changed")]
+    NotFound {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+    },
+    /// The file should have been new and is there.
+    #[error("could not {operation} {file}: it exists already; it was left as it is")]
+    Exists {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+    },
+    /// The filesystem is mounted read-only, or the handle was opened so.
+    #[error(
+        "could not {operation} {file}: it is open for reading only, or lies on a filesystem that is \
+         mounted read-only; nothing was changed"
+    )]
+    ReadOnly {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+    },
+    /// The name cannot be a file's, or belongs to something else.
+    #[error("could not {operation} {file}: {what}; nothing was changed")]
+    Unsuitable {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+        /// What is wrong with it, half a sentence.
+        what: &'static str,
+    },
+    /// The disk failed, or anything else the system has a number for.
+    #[error("could not {operation} {file}{}: {}", at(*offset), reason(*errno))]
+    Io {
+        /// What was being done.
+        operation: Operation,
+        /// To which file.
+        file: String,
+        /// At which byte, if it was at one.
+        offset: Option<u64>,
+        /// The system's error number.
+        errno: i32,
+    },
+}
+
+impl Error {
+    /// Sorts a system's error number into the variant a caller can act on.
+    pub fn from_errno(operation: Operation, file: String, offset: Option<u64>, errno: i32) -> Error {
+        match errno {
+            libc::ENOSPC | libc::EDQUOT => Error::Full { operation, file, offset, errno },
+            libc::EACCES | libc::EPERM => Error::Denied { operation, file },
+            libc::ENOENT => Error::NotFound { operation, file },
+            libc::EEXIST => Error::Exists { operation, file },
+            libc::EROFS => Error::ReadOnly { operation, file },
+            libc::EISDIR => Error::Unsuitable { operation, file, what: "it is a directory, not a file" },
+            libc::ENOTDIR => Error::Unsuitable { operation, file, what: "it is a file, not a directory" },
+            _ => Error::Io { operation, file, offset, errno },
+        }
+    }
+
+    /// Returns what was being done when it failed.
+    pub fn operation(&self) -> Operation {
+        match self {
+            Error::Full { operation, .. }
+            | Error::Denied { operation, .. }
+            | Error::NotFound { operation, .. }
+            | Error::Exists { operation, .. }
+            | Error::ReadOnly { operation, .. }
+            | Error::Unsuitable { operation, .. }
+            | Error::Io { operation, .. } => *operation,
+        }
+    }
+
+    /// Returns the path of the file that failed.
+    pub fn file(&self) -> &str {
+        match self {
+            Error::Full { file, .. }
+            | Error::Denied { file, .. }
+            | Error::NotFound { file, .. }
+            | Error::Exists { file, .. }
+            | Error::ReadOnly { file, .. }
+            | Error::Unsuitable { file, .. }
+            | Error::Io { file, .. } => file,
+        }
+    }
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |byte| format!(" at byte {byte}"))
+}
+
+fn reason(errno: i32) -> String {
+    std::io::Error::from_raw_os_error(errno).to_string()
+}
+
+/// Checks that `name` can name a file in a directory, and only there.
+///
+/// # Errors
+/// [`Error::Unsuitable`] when it is empty, longer than 255 bytes, `.`, `..`, or has a `/` or a zero
+/// byte in it.
+pub fn check_name(operation: Operation, name: &str) -> Result<()> {
+    let what = if name.is_empty() {
+        "the name is empty"
+    } else if name.len() > 255 {
+        "the name is longer than 255 bytes"
+    } else if name == "." || name == ".." {
+        "the name is that of a directory"
+    } else if name.contains('/') {
+        "the name has a slash in it"
+    } else if name.contains('\0') {
+        "the name has a zero byte in it"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Unsuitable { operation, file: format!("{name:?}"), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_file_the_operation_and_the_byte() {
+        let error = Error::from_errno(Operation::Write, "/bank/log.00000001".into(), Some(8192), 5);
+        let text = error.to_string();
+        for word in ["write", "/bank/log.00000001", "byte 8192", "os error 5"] {
+            assert!(text.contains(word), "{text:?} does not say {word:?}");
+        }
+        assert_eq!((error.operation(), error.file()), (Operation::Write, "/bank/log.00000001"));
+    }
+
+    #[test]
+    fn error_numbers_become_what_a_caller_can_act_on() {
+        let sort = |errno| Error::from_errno(Operation::Open, String::new(), None, errno);
+        assert!(matches!(sort(libc::ENOSPC), Error::Full { .. }));
+        assert!(matches!(sort(libc::EDQUOT), Error::Full { .. }));
+        assert!(matches!(sort(libc::EACCES), Error::Denied { .. }));
+        assert!(matches!(sort(libc::EPERM), Error::Denied { .. }));
+        assert!(matches!(sort(libc::ENOENT), Error::NotFound { .. }));
+        assert!(matches!(sort(libc::EEXIST), Error::Exists { .. }));
+        assert!(matches!(sort(libc::EROFS), Error::ReadOnly { .. }));
+        assert!(matches!(sort(libc::EISDIR), Error::Unsuitable { .. }));
+        assert!(matches!(sort(libc::ENOTDIR), Error::Unsuitable { .. }));
+        assert!(matches!(sort(libc::EIO), Error::Io { .. }));
+    }
+
+    #[test]
+    fn a_name_stays_in_its_directory() {
+        for bad in ["", ".", "..", "a/b", "/etc/passwd", "a\0b", &"x".repeat(256)] {
+            assert!(check_name(Operation::Open, bad).is_err(), "{bad:?}");
+        }
+        for good in ["a", "log.00000001", "...", "naïve", &"x".repeat(255)] {
+            assert!(check_name(Operation::Open, good).is_ok(), "{good:?}");
+        }
+    }
+}
