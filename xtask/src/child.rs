@@ -40,18 +40,9 @@ pub fn run(name: &str, command: &mut Command, logs: &Path) -> io::Result<Ended> 
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_within(
-    name: &str,
-    command: &mut Command,
-    logs: &Path,
-    limit: Duration,
-) -> io::Result<Ended> {
+pub fn run_within(name: &str, command: &mut Command, logs: &Path, limit: Duration) -> io::Result<Ended> {
     let start = Instant::now();
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (lines, received) = mpsc::channel();
     read_lines(child.stdout.take(), lines.clone());
     read_lines(child.stderr.take(), lines);
@@ -96,13 +87,8 @@ fn read_lines(pipe: Option<impl Read + Send + 'static>, lines: Sender<String>) {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(pipe);
         let mut bytes = Vec::new();
-        while reader
-            .read_until(b'\n', &mut bytes)
-            .is_ok_and(|count| count > 0)
-        {
-            let line = String::from_utf8_lossy(&bytes)
-                .trim_end_matches(['\n', '\r'])
-                .to_owned();
+        while reader.read_until(b'\n', &mut bytes).is_ok_and(|count| count > 0) {
+            let line = String::from_utf8_lossy(&bytes).trim_end_matches(['\n', '\r']).to_owned();
             bytes.clear();
             if lines.send(line).is_err() {
                 return;
@@ -121,10 +107,7 @@ fn end_tree(child: &mut Child) {
     }
     for process in doomed.iter().skip(1) {
         // It may have ended by itself by now: then there is nothing to do.
-        let _ = Command::new("kill")
-            .args(["-9", &process.to_string()])
-            .stderr(Stdio::null())
-            .status();
+        let _ = Command::new("kill").args(["-9", &process.to_string()]).stderr(Stdio::null()).status();
     }
     let _ = child.kill();
 }
@@ -133,31 +116,19 @@ fn children_of(parent: u32) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let processes = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    processes
-        .filter(|process| parent_of(*process) == Some(parent))
-        .collect()
+    let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    processes.filter(|process| parent_of(*process) == Some(parent)).collect()
 }
 
 fn parent_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // "pid (name) state ppid ..."; the name may hold anything, so count from its last parenthesis.
-    stat.rsplit_once(')')?
-        .1
-        .split_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn keep(name: &str, output: &str, logs: &Path) -> io::Result<()> {
     fs::create_dir_all(logs)?;
-    let mut file = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(log_path(name, logs))?;
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(log_path(name, logs))?;
     file.write_all(output.as_bytes())
 }
 
@@ -169,10 +140,7 @@ pub fn log_path(name: &str, logs: &Path) -> std::path::PathBuf {
 fn show(name: &str, output: &str, logs: &Path) {
     let count = output.lines().count();
     if count > SHOWN_LINES {
-        println!(
-            "  ... the last {SHOWN_LINES} of {count} lines; all are in {}",
-            log_path(name, logs).display()
-        );
+        println!("  ... the last {SHOWN_LINES} of {count} lines; all are in {}", log_path(name, logs).display());
     }
     for line in output.lines().skip(count.saturating_sub(SHOWN_LINES)) {
         println!("  {line}");
@@ -191,13 +159,7 @@ struct Progress<'a> {
 impl<'a> Progress<'a> {
     fn new(name: &'a str, start: Instant) -> Progress<'a> {
         let terminal = io::stdout().is_terminal();
-        Progress {
-            name,
-            start,
-            last_line: String::new(),
-            last_shown: start,
-            terminal,
-        }
+        Progress { name, start, last_line: String::new(), last_shown: start, terminal }
     }
 
     fn line(&mut self, line: &str) {
@@ -208,21 +170,12 @@ impl<'a> Progress<'a> {
     }
 
     fn tick(&mut self) {
-        let interval = if self.terminal {
-            Duration::from_millis(200)
-        } else {
-            HEARTBEAT
-        };
+        let interval = if self.terminal { Duration::from_millis(200) } else { HEARTBEAT };
         if self.last_shown.elapsed() < interval {
             return;
         }
         self.last_shown = Instant::now();
-        let text = format!(
-            "  {} {} {}",
-            self.name,
-            clock(self.start.elapsed()),
-            self.last_line
-        );
+        let text = format!("  {} {} {}", self.name, clock(self.start.elapsed()), self.last_line);
         if self.terminal {
             print!("\r\x1b[K{text}");
             let _ = io::stdout().flush();
@@ -256,8 +209,7 @@ mod tests {
     #[test]
     fn both_outputs_are_kept_and_a_failure_is_seen() {
         let logs = logs("both");
-        let ended =
-            run("both", &mut shell("echo out; echo err >&2; exit 3"), &logs).expect("sh runs");
+        let ended = run("both", &mut shell("echo out; echo err >&2; exit 3"), &logs).expect("sh runs");
         assert!(!ended.success);
         assert!(ended.output.contains("out\n") && ended.output.contains("err\n"));
         let kept = fs::read_to_string(log_path("both", &logs)).expect("the log was written");
@@ -270,13 +222,9 @@ mod tests {
         let logs = logs("hung");
         let start = Instant::now();
         let mut command = shell("sh -c 'sleep 61 & sleep 62'; echo after");
-        let ended =
-            run_within("hung", &mut command, &logs, Duration::from_millis(300)).expect("sh runs");
+        let ended = run_within("hung", &mut command, &logs, Duration::from_millis(300)).expect("sh runs");
         assert!(!ended.success && ended.output.contains("hung"));
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "the sleeping grandchildren held the pipe"
-        );
+        assert!(start.elapsed() < Duration::from_secs(20), "the sleeping grandchildren held the pipe");
         let _ = fs::remove_dir_all(logs);
     }
 }

@@ -18,23 +18,9 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
     }
     setup::packages(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
     let status = cargo()
-        .args([
-            "run",
-            "--release",
-            "--package",
-            PACKAGE,
-            "--features",
-            "peers",
-            "--bin",
-            BINARY,
-            "--",
-        ])
+        .args(["run", "--release", "--package", PACKAGE, "--features", "peers", "--bin", BINARY, "--"])
         .args(arguments)
         .status()
         .map_err(|error| format!("cargo cannot be started: {error}"))?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(1)
-    })
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -25,22 +25,12 @@ const ROUND_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// # Errors
 /// When the suite does not exist, or the document cannot be written.
-pub fn soak(
-    workspace: &Workspace,
-    chosen: Option<&str>,
-    hours: Option<f64>,
-) -> Result<ExitCode, String> {
-    let suites: Vec<&Suite> = SUITES
-        .iter()
-        .filter(|suite| chosen.is_none_or(|name| suite.name == name))
-        .collect();
+pub fn soak(workspace: &Workspace, chosen: Option<&str>, hours: Option<f64>) -> Result<ExitCode, String> {
+    let suites: Vec<&Suite> = SUITES.iter().filter(|suite| chosen.is_none_or(|name| suite.name == name)).collect();
     if suites.is_empty() {
         let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
         return Err(match chosen {
-            Some(name) => format!(
-                "there is no suite {name:?} to soak; there are: {}",
-                names.join(", ")
-            ),
+            Some(name) => format!("there is no suite {name:?} to soak; there are: {}", names.join(", ")),
             None => "there is no heavy suite yet: nothing to soak".into(),
         });
     }
@@ -71,9 +61,7 @@ fn round(workspace: &Workspace, suites: &[&Suite], seed: Option<u64>, totals: &m
             println!("round with LIBTP_TEST_SEED={seed}");
             env.push(("LIBTP_TEST_SEED", seed));
         }
-        let outcome = measured(suite.name, || {
-            run_suite(workspace, suite, &env, ROUND_LIMIT)
-        });
+        let outcome = measured(suite.name, || run_suite(workspace, suite, &env, ROUND_LIMIT));
         match totals.get_mut(index) {
             None => totals.push(outcome),
             Some(total) => {
@@ -88,29 +76,16 @@ fn round(workspace: &Workspace, suites: &[&Suite], seed: Option<u64>, totals: &m
 /// Writes the rows of these suites into the document; rows of other suites stay.
 fn record(root: &Path, suites: &[&Suite], totals: &[Outcome], rounds: u64) -> Result<(), String> {
     let path = root.join(DOCUMENT);
-    let document =
-        fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT} cannot be read: {error}"))?;
-    let stamp = format!(
-        "{}, {}",
-        said_by("date", &["-u", "+%F"]),
-        said_by("git", &["rev-parse", "--short", "HEAD"])
-    );
-    let rows: Vec<String> = suites
-        .iter()
-        .zip(totals)
-        .map(|(suite, total)| row(suite, total, rounds, &stamp))
-        .collect();
+    let document = fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT} cannot be read: {error}"))?;
+    let stamp = format!("{}, {}", said_by("date", &["-u", "+%F"]), said_by("git", &["rev-parse", "--short", "HEAD"]));
+    let rows: Vec<String> = suites.iter().zip(totals).map(|(suite, total)| row(suite, total, rounds, &stamp)).collect();
     let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
     let changed = with_rows(&document, &rows, &known)?;
     fs::write(&path, changed).map_err(|error| format!("{DOCUMENT} cannot be written: {error}"))
 }
 
 fn row(suite: &Suite, total: &Outcome, rounds: u64, stamp: &str) -> String {
-    let size: Vec<String> = suite
-        .soak_env
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect();
+    let size: Vec<String> = suite.soak_env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     format!(
         "| {} | {} | {rounds} | {} | {} | {} | {} | {stamp} |",
         suite.name,
@@ -130,10 +105,7 @@ fn with_rows(document: &str, rows: &[String], known: &[&str]) -> Result<String, 
     let name_of = |row: &str| row.split('|').nth(1).unwrap_or("").trim().to_owned();
     let mut table = String::from(HEAD);
     for name in known {
-        let fresh = rows
-            .iter()
-            .map(String::as_str)
-            .find(|row| name_of(row) == *name);
+        let fresh = rows.iter().map(String::as_str).find(|row| name_of(row) == *name);
         let kept = || old.lines().find(|row| name_of(row) == *name);
         if let Some(row) = fresh.or_else(kept) {
             table += row;
@@ -145,9 +117,7 @@ fn with_rows(document: &str, rows: &[String], known: &[&str]) -> Result<String, 
 
 fn said_by(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
-    output
-        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        .unwrap_or_default()
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -158,15 +128,9 @@ mod tests {
 
     #[test]
     fn a_new_row_replaces_its_old_one_and_leaves_the_others() {
-        let document = format!(
-            "# R\n{BEGIN}\n{HEAD}| crash | old |\n| kill | old |\n| gone | old |\n{END}\nend\n"
-        );
-        let changed =
-            with_rows(&document, &["| crash | new |".into()], &KNOWN).expect("it has the markers");
-        assert_eq!(
-            changed,
-            format!("# R\n{BEGIN}\n{HEAD}| crash | new |\n| kill | old |\n{END}\nend\n")
-        );
+        let document = format!("# R\n{BEGIN}\n{HEAD}| crash | old |\n| kill | old |\n| gone | old |\n{END}\nend\n");
+        let changed = with_rows(&document, &["| crash | new |".into()], &KNOWN).expect("it has the markers");
+        assert_eq!(changed, format!("# R\n{BEGIN}\n{HEAD}| crash | new |\n| kill | old |\n{END}\nend\n"));
     }
 
     #[test]
@@ -174,10 +138,7 @@ mod tests {
         let document = format!("{BEGIN}\n{END}");
         let rows = ["| kill | 1 |".to_owned(), "| crash | 1 |".to_owned()];
         let changed = with_rows(&document, &rows, &KNOWN).expect("it has the markers");
-        assert_eq!(
-            changed,
-            format!("{BEGIN}\n{HEAD}| crash | 1 |\n| kill | 1 |\n{END}")
-        );
+        assert_eq!(changed, format!("{BEGIN}\n{HEAD}| crash | 1 |\n| kill | 1 |\n{END}"));
     }
 
     #[test]

@@ -18,46 +18,19 @@ struct Step {
 
 /// In the order in which they run: the cheap ones that fail most often first.
 const STEPS: &[Step] = &[
-    Step {
-        name: "packages",
-        run: |workspace| setup::packages(&logs(workspace)),
-    },
-    Step {
-        name: "fmt",
-        run: fmt,
-    },
-    Step {
-        name: "clippy",
-        run: clippy,
-    },
-    Step {
-        name: "docs",
-        run: docs,
-    },
-    Step {
-        name: "tidy",
-        run: |workspace| Ok(tidy::suite(workspace).counts),
-    },
-    Step {
-        name: "unit tests",
-        run: unit_tests,
-    },
-    Step {
-        name: "doc tests",
-        run: doc_tests,
-    },
-    Step {
-        name: "loom",
-        run: loom,
-    },
+    Step { name: "packages", run: |workspace| setup::packages(&logs(workspace)) },
+    Step { name: "fmt", run: fmt },
+    Step { name: "clippy", run: clippy },
+    Step { name: "docs", run: docs },
+    Step { name: "tidy", run: |workspace| Ok(tidy::suite(workspace).counts) },
+    Step { name: "unit tests", run: unit_tests },
+    Step { name: "doc tests", run: doc_tests },
+    Step { name: "loom", run: loom },
 ];
 
 /// Prints the names that `cargo xtask test` takes.
 pub fn list() {
-    let names = STEPS
-        .iter()
-        .map(|step| step.name)
-        .chain(SUITES.iter().map(|suite| suite.name));
+    let names = STEPS.iter().map(|step| step.name).chain(SUITES.iter().map(|suite| suite.name));
     names.for_each(|name| println!("{name}"));
 }
 
@@ -66,27 +39,20 @@ pub fn list() {
 /// # Errors
 /// When a name is none of ours.
 pub fn test(workspace: &Workspace, chosen: &[String]) -> Result<ExitCode, String> {
-    let known = |name: &String| {
-        STEPS.iter().any(|step| step.name == name) || SUITES.iter().any(|suite| suite.name == name)
-    };
+    let known =
+        |name: &String| STEPS.iter().any(|step| step.name == name) || SUITES.iter().any(|suite| suite.name == name);
     if let Some(unknown) = chosen.iter().find(|name| !known(name)) {
-        return Err(format!(
-            "there is no suite {unknown:?}; `cargo xtask test --list` names them"
-        ));
+        return Err(format!("there is no suite {unknown:?}; `cargo xtask test --list` names them"));
     }
     let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|one| one == name);
     let _ = fs::remove_dir_all(logs(workspace));
 
     let mut outcomes = Vec::new();
     for step in STEPS.iter().filter(|step| wanted(step.name)) {
-        outcomes.push(measured(step.name, || {
-            Ok(((step.run)(workspace)?, Vec::new()))
-        }));
+        outcomes.push(measured(step.name, || Ok(((step.run)(workspace)?, Vec::new()))));
     }
     for suite in SUITES.iter().filter(|suite| wanted(suite.name)) {
-        outcomes.push(measured(suite.name, || {
-            run_suite(workspace, suite, suite.test_env, child::LIMIT)
-        }));
+        outcomes.push(measured(suite.name, || run_suite(workspace, suite, suite.test_env, child::LIMIT)));
     }
     print!("\n{}", table(&outcomes));
     let failed = outcomes.iter().any(|outcome| outcome.counts.failed > 0);
@@ -101,16 +67,8 @@ pub fn measured(name: &str, run: impl FnOnce() -> io::Result<(Counts, Vec<String
         println!("  {name} could not run: {error}");
         (Counts::ONE_FAILED, Vec::new())
     });
-    let outcome = Outcome {
-        name: name.to_owned(),
-        elapsed: start.elapsed(),
-        counts,
-        figures,
-    };
-    outcome
-        .figures
-        .iter()
-        .for_each(|figures| println!("  {figures}"));
+    let outcome = Outcome { name: name.to_owned(), elapsed: start.elapsed(), counts, figures };
+    outcome.figures.iter().for_each(|figures| println!("  {figures}"));
     let verdict = if counts.failed > 0 { "FAILED" } else { "ok" };
     println!("  {verdict}: {counts} in {}", clock(outcome.elapsed));
     outcome
@@ -127,28 +85,15 @@ pub fn run_suite(
     limit: Duration,
 ) -> io::Result<(Counts, Vec<String>)> {
     if !workspace.has_target(suite.package, "test", suite.target) {
-        println!(
-            "  package {} has no integration test {}: mend xtask/src/suites.rs",
-            suite.package, suite.target
-        );
+        println!("  package {} has no integration test {}: mend xtask/src/suites.rs", suite.package, suite.target);
         return Ok((Counts::ONE_FAILED, Vec::new()));
     }
     let mut command = cargo();
-    command.args([
-        "test",
-        "--release",
-        "--no-fail-fast",
-        "--package",
-        suite.package,
-        "--test",
-        suite.target,
-    ]);
+    command.args(["test", "--release", "--no-fail-fast", "--package", suite.package, "--test", suite.target]);
     if !suite.features.is_empty() {
         command.args(["--features", &suite.features.join(",")]);
     }
-    command
-        .args(["--", "--nocapture"])
-        .envs(env.iter().copied());
+    command.args(["--", "--nocapture"]).envs(env.iter().copied());
     let ended = child::run_within(suite.name, &mut command, &logs(workspace), limit)?;
     let mut counts = count(&ended);
     if counts.passed + counts.failed == 0 {
@@ -174,17 +119,9 @@ fn clippy(workspace: &Workspace) -> io::Result<Counts> {
     const DENY: [&str; 3] = ["--", "-D", "warnings"];
     setup::component("clippy", "clippy");
     let mut counts = check("clippy", workspace, cargo().args(LINT).args(DENY))?;
-    if workspace
-        .packages
-        .iter()
-        .any(|package| !package.features.is_empty())
-    {
+    if workspace.packages.iter().any(|package| !package.features.is_empty()) {
         counts += if setup::packages_present() {
-            check(
-                "clippy",
-                workspace,
-                cargo().args(LINT).arg("--all-features").args(DENY),
-            )?
+            check("clippy", workspace, cargo().args(LINT).arg("--all-features").args(DENY))?
         } else {
             println!("  with all features: skipped, the packages named above are missing");
             Counts::ONE_SKIPPED
@@ -195,9 +132,7 @@ fn clippy(workspace: &Workspace) -> io::Result<Counts> {
 
 fn docs(workspace: &Workspace) -> io::Result<Counts> {
     let mut command = cargo();
-    command
-        .args(["doc", "--workspace", "--no-deps"])
-        .env("RUSTDOCFLAGS", "-Dwarnings");
+    command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
     check("docs", workspace, &mut command)
 }
 
@@ -214,26 +149,14 @@ fn unit_tests(workspace: &Workspace) -> io::Result<Counts> {
 }
 
 fn doc_tests(workspace: &Workspace) -> io::Result<Counts> {
-    counted(
-        "doc tests",
-        workspace,
-        cargo().args(["test", "--workspace", "--no-fail-fast", "--doc"]),
-    )
+    counted("doc tests", workspace, cargo().args(["test", "--workspace", "--no-fail-fast", "--doc"]))
 }
 
 /// Every interleaving of the small primitives. Built apart: `--cfg loom` changes what an atomic is.
 fn loom(workspace: &Workspace) -> io::Result<Counts> {
     let mut command = cargo();
     command
-        .args([
-            "test",
-            "--release",
-            "--no-fail-fast",
-            "--package",
-            "libtp-process",
-            "--package",
-            "libtp-log",
-        ])
+        .args(["test", "--release", "--no-fail-fast", "--package", "libtp-process", "--package", "libtp-log"])
         .arg("--target-dir")
         .arg(workspace.target.join("loom"))
         .arg("loom")
@@ -244,11 +167,7 @@ fn loom(workspace: &Workspace) -> io::Result<Counts> {
 /// A command that is one check.
 fn check(name: &str, workspace: &Workspace, command: &mut Command) -> io::Result<Counts> {
     let ended = child::run(name, command, &logs(workspace))?;
-    Ok(if ended.success {
-        Counts::ONE_PASSED
-    } else {
-        Counts::ONE_FAILED
-    })
+    Ok(if ended.success { Counts::ONE_PASSED } else { Counts::ONE_FAILED })
 }
 
 /// A command that is many tests.
@@ -271,21 +190,9 @@ mod tests {
 
     #[test]
     fn a_run_that_dies_without_a_result_line_is_one_failure() {
-        let output =
-            "test result: ok. 2 passed; 0 failed; 0 ignored\nprocess didn't exit successfully"
-                .to_owned();
-        let ended = child::Ended {
-            success: false,
-            output,
-        };
-        assert_eq!(
-            count(&ended),
-            Counts {
-                passed: 2,
-                failed: 1,
-                skipped: 0
-            }
-        );
+        let output = "test result: ok. 2 passed; 0 failed; 0 ignored\nprocess didn't exit successfully".to_owned();
+        let ended = child::Ended { success: false, output };
+        assert_eq!(count(&ended), Counts { passed: 2, failed: 1, skipped: 0 });
     }
 
     #[test]

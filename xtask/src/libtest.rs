@@ -36,10 +36,7 @@ pub fn counts(output: &str) -> Counts {
 
 /// What the tests printed after `figures: `, in order.
 pub fn figures(output: &str) -> Vec<String> {
-    let after = |line: &str| {
-        line.find(FIGURES)
-            .map(|at| line[at + FIGURES.len()..].trim().to_owned())
-    };
+    let after = |line: &str| line.find(FIGURES).map(|at| line[at + FIGURES.len()..].trim().to_owned());
     output.lines().filter_map(after).collect()
 }
 
@@ -58,22 +55,12 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
 
     #[test]
     fn every_result_line_of_a_run_is_summed() {
-        assert_eq!(
-            counts(OUTPUT),
-            Counts {
-                passed: 3,
-                failed: 2,
-                skipped: 1
-            }
-        );
+        assert_eq!(counts(OUTPUT), Counts { passed: 3, failed: 2, skipped: 1 });
     }
 
     #[test]
     fn output_without_a_result_line_counts_nothing() {
-        assert_eq!(
-            counts("error: could not compile `rio`\n"),
-            Counts::default()
-        );
+        assert_eq!(counts("error: could not compile `rio`\n"), Counts::default());
     }
 
     #[test]

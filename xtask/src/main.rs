@@ -79,10 +79,7 @@ fn run(verb: Verb) -> Result<ExitCode, String> {
             command_test::list();
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Test {
-            suites,
-            list: false,
-        } => command_test::test(&workspace, &suites),
+        Verb::Test { suites, list: false } => command_test::test(&workspace, &suites),
         Verb::Soak { suite, hours } => command_soak::soak(&workspace, suite.as_deref(), hours),
         Verb::Bench { arguments } => command_bench::bench(&workspace, &arguments),
         Verb::Tidy => {
@@ -93,14 +90,8 @@ fn run(verb: Verb) -> Result<ExitCode, String> {
         Verb::Formats { bless: true } => tidy::formats::bless(&workspace.root),
         Verb::Formats { bless: false } => {
             let complaints = tidy::formats::check(&tidy::source::tree(&workspace.root)?);
-            complaints
-                .iter()
-                .for_each(|complaint| println!("{complaint}"));
-            Ok(if complaints.is_empty() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::from(1)
-            })
+            complaints.iter().for_each(|complaint| println!("{complaint}"));
+            Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
         }
     }
 }

@@ -17,23 +17,11 @@ pub struct Counts {
 
 impl Counts {
     /// One check that passed.
-    pub const ONE_PASSED: Counts = Counts {
-        passed: 1,
-        failed: 0,
-        skipped: 0,
-    };
+    pub const ONE_PASSED: Counts = Counts { passed: 1, failed: 0, skipped: 0 };
     /// One check that failed.
-    pub const ONE_FAILED: Counts = Counts {
-        passed: 0,
-        failed: 1,
-        skipped: 0,
-    };
+    pub const ONE_FAILED: Counts = Counts { passed: 0, failed: 1, skipped: 0 };
     /// One check that could not be made here.
-    pub const ONE_SKIPPED: Counts = Counts {
-        passed: 0,
-        failed: 0,
-        skipped: 1,
-    };
+    pub const ONE_SKIPPED: Counts = Counts { passed: 0, failed: 0, skipped: 1 };
 }
 
 impl std::ops::AddAssign for Counts {
@@ -46,11 +34,7 @@ impl std::ops::AddAssign for Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
-        )
+        write!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
 
@@ -80,28 +64,13 @@ pub fn clock(elapsed: Duration) -> String {
 
 /// The final table, then the sums alone on the last line.
 pub fn table(outcomes: &[Outcome]) -> String {
-    let width = outcomes
-        .iter()
-        .map(|outcome| outcome.name.len())
-        .max()
-        .unwrap_or(0)
-        .max("suite".len());
-    let mut text = format!(
-        "{:width$} {:>7} {:>7} {:>7} {:>8}\n",
-        "suite", "time", "passed", "failed", "skipped"
-    );
+    let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max("suite".len());
+    let mut text = format!("{:width$} {:>7} {:>7} {:>7} {:>8}\n", "suite", "time", "passed", "failed", "skipped");
     let mut sums = Counts::default();
     for outcome in outcomes {
-        let Counts {
-            passed,
-            failed,
-            skipped,
-        } = outcome.counts;
+        let Counts { passed, failed, skipped } = outcome.counts;
         let time = clock(outcome.elapsed);
-        text += &format!(
-            "{:width$} {time:>7} {passed:>7} {failed:>7} {skipped:>8}\n",
-            outcome.name
-        );
+        text += &format!("{:width$} {time:>7} {passed:>7} {failed:>7} {skipped:>8}\n", outcome.name);
         for figures in &outcome.figures {
             text += &format!("{:width$}   {figures}\n", "");
         }
@@ -127,18 +96,12 @@ mod tests {
             Outcome {
                 name: "crash".into(),
                 elapsed: Duration::from_secs(125),
-                counts: Counts {
-                    passed: 7,
-                    failed: 1,
-                    skipped: 2,
-                },
+                counts: Counts { passed: 7, failed: 1, skipped: 2 },
                 figures: vec!["20000 states, 0 lost".into()],
             },
         ];
         let text = table(&outcomes);
         assert_eq!(text.lines().last(), Some("8 passed, 1 failed, 2 skipped"));
-        assert!(
-            text.contains("2:05") && text.contains("20000 states, 0 lost") && text.contains("2:07")
-        );
+        assert!(text.contains("2:05") && text.contains("20000 states, 0 lost") && text.contains("2:07"));
     }
 }

@@ -11,14 +11,8 @@ use std::process::{Command, Stdio};
 
 /// Debian packages that the tests use, and for what.
 const PACKAGES: &[(&str, &str)] = &[
-    (
-        "db5.3-util",
-        "db5.3_dump and db5.3_load, whose files `tp load` and `tp dump` exchange",
-    ),
-    (
-        "libdb5.3-dev",
-        "the header of Berkeley DB, a peer of the benchmarks",
-    ),
+    ("db5.3-util", "db5.3_dump and db5.3_load, whose files `tp load` and `tp dump` exchange"),
+    ("libdb5.3-dev", "the header of Berkeley DB, a peer of the benchmarks"),
 ];
 
 const LISTS: &str = "/var/lib/apt/lists";
@@ -42,21 +36,11 @@ pub fn packages(logs: &Path) -> io::Result<Counts> {
         Some(refusal) => refusal,
     };
     println!("  NOT INSTALLED: {refusal}");
-    for (package, purpose) in PACKAGES
-        .iter()
-        .filter(|(package, _)| missing.contains(package))
-    {
+    for (package, purpose) in PACKAGES.iter().filter(|(package, _)| missing.contains(package)) {
         println!("  {package}: {purpose}");
     }
-    println!(
-        "  as root: apt-get update && apt-get install -y {}",
-        missing.join(" ")
-    );
-    Ok(if in_ci() {
-        Counts::ONE_FAILED
-    } else {
-        Counts::ONE_SKIPPED
-    })
+    println!("  as root: apt-get update && apt-get install -y {}", missing.join(" "));
+    Ok(if in_ci() { Counts::ONE_FAILED } else { Counts::ONE_SKIPPED })
 }
 
 /// Installs; `Some(why)` when it could not.
@@ -70,11 +54,7 @@ fn install(missing: &[&str], logs: &Path) -> io::Result<Option<String>> {
     if lists_empty(Path::new(LISTS)) {
         child::run("packages", &mut apt(&["update"]), logs)?;
     }
-    let arguments: Vec<&str> = ["install", "-y", "--no-install-recommends"]
-        .iter()
-        .chain(missing)
-        .copied()
-        .collect();
+    let arguments: Vec<&str> = ["install", "-y", "--no-install-recommends"].iter().chain(missing).copied().collect();
     if !child::run("packages", &mut apt(&arguments), logs)?.success {
         // The lists may be older than what the mirror still holds.
         child::run("packages", &mut apt(&["update"]), logs)?;
@@ -90,9 +70,7 @@ pub fn component(cargo_verb: &str, component: &str) {
     if !runs(cargo().args([cargo_verb, "--version"])) {
         println!("  adding {component} to the toolchain");
         // If this fails, the suite that needs it says so in cargo's own words.
-        let _ = Command::new("rustup")
-            .args(["component", "add", component])
-            .status();
+        let _ = Command::new("rustup").args(["component", "add", component]).status();
     }
 }
 
@@ -102,11 +80,7 @@ pub fn in_ci() -> bool {
 }
 
 fn missing() -> Vec<&'static str> {
-    PACKAGES
-        .iter()
-        .map(|(package, _)| *package)
-        .filter(|package| !installed(package))
-        .collect()
+    PACKAGES.iter().map(|(package, _)| *package).filter(|package| !installed(package)).collect()
 }
 
 fn installed(package: &str) -> bool {
@@ -123,9 +97,7 @@ fn lists_empty(lists: &Path) -> bool {
 
 fn apt(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
-    command
-        .args(arguments)
-        .env("DEBIAN_FRONTEND", "noninteractive");
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
     command
 }
 
@@ -147,11 +119,7 @@ mod tests {
         let lists = std::env::temp_dir().join(format!("xtask-lists-{}", std::process::id()));
         fs::create_dir_all(lists.join("partial")).expect("the temporary directory is writable");
         assert!(lists_empty(&lists));
-        fs::write(
-            lists.join("deb.debian.org_main_binary-amd64_Packages.lz4"),
-            b"",
-        )
-        .expect("it is still writable");
+        fs::write(lists.join("deb.debian.org_main_binary-amd64_Packages.lz4"), b"").expect("it is still writable");
         assert!(!lists_empty(&lists));
         fs::remove_dir_all(&lists).expect("we made it");
         assert!(lists_empty(&lists), "a missing directory holds no lists");

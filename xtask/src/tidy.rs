@@ -28,44 +28,21 @@ pub struct Tree<'a> {
 type Rule = fn(&Tree) -> Vec<String>;
 
 const RULES: &[(&str, Rule)] = &[
-    ("every Rust file says what room it is", |tree| {
-        names::missing_module_docs(tree.files)
-    }),
-    ("no file is named for nothing", |tree| {
-        names::empty_names(tree.files)
-    }),
-    ("functions are short", |tree| {
-        sizes::long_functions(tree.files)
-    }),
+    ("every Rust file says what room it is", |tree| names::missing_module_docs(tree.files)),
+    ("no file is named for nothing", |tree| names::empty_names(tree.files)),
+    ("functions are short", |tree| sizes::long_functions(tree.files)),
     ("files are short", |tree| sizes::long_files(tree.files)),
-    ("unsafe stays in its files", |tree| {
-        unsafety::strayed(tree.files)
-    }),
-    ("crates without unsafe forbid it", |tree| {
-        unsafety::not_forbidden(tree.files, tree.packages)
-    }),
-    ("nothing is left for later", |tree| {
-        words::leftovers(tree.files)
-    }),
+    ("unsafe stays in its files", |tree| unsafety::strayed(tree.files)),
+    ("crates without unsafe forbid it", |tree| unsafety::not_forbidden(tree.files, tree.packages)),
+    ("nothing is left for later", |tree| words::leftovers(tree.files)),
     ("libraries do not print", |tree| words::printing(tree.files)),
-    ("no path of one machine", |tree| {
-        words::machine_paths(tree.files)
-    }),
-    ("documents that are named exist", |tree| {
-        words::dead_references(tree.files)
-    }),
-    ("every dependency is explained", |tree| {
-        dependencies::unexplained(tree.files, tree.packages)
-    }),
-    ("every dependency is used", |tree| {
-        dependencies::unused(tree.files, tree.packages)
-    }),
-    ("crates depend as the figure says", |tree| {
-        dependencies::wrong_arrows(tree.packages)
-    }),
-    ("formats match their tables", |tree| {
-        formats::check(tree.files)
-    }),
+    ("no path of one machine", |tree| words::machine_paths(tree.files)),
+    ("documents that are named exist", |tree| words::dead_references(tree.files)),
+    ("paths that documents name exist", |tree| words::dead_paths(tree.files)),
+    ("every dependency is explained", |tree| dependencies::unexplained(tree.files, tree.packages)),
+    ("every dependency is used", |tree| dependencies::unused(tree.files, tree.packages)),
+    ("crates depend as the figure says", |tree| dependencies::wrong_arrows(tree.packages)),
+    ("formats match their tables", |tree| formats::check(tree.files)),
 ];
 
 /// Applies every rule.
@@ -74,25 +51,15 @@ pub fn suite(workspace: &Workspace) -> Outcome {
     let mut counts = Counts::default();
     match source::tree(&workspace.root) {
         Ok(files) => {
-            let tree = Tree {
-                files: &files,
-                packages: &workspace.packages,
-            };
-            RULES
-                .iter()
-                .for_each(|(name, rule)| counts += apply(name, *rule, &tree));
+            let tree = Tree { files: &files, packages: &workspace.packages };
+            RULES.iter().for_each(|(name, rule)| counts += apply(name, *rule, &tree));
         }
         Err(reason) => {
             println!("  {reason}");
             counts += Counts::ONE_FAILED;
         }
     }
-    Outcome {
-        name: "tidy".into(),
-        elapsed: start.elapsed(),
-        counts,
-        figures: Vec::new(),
-    }
+    Outcome { name: "tidy".into(), elapsed: start.elapsed(), counts, figures: Vec::new() }
 }
 
 fn apply(name: &str, rule: Rule, tree: &Tree) -> Counts {
@@ -101,8 +68,6 @@ fn apply(name: &str, rule: Rule, tree: &Tree) -> Counts {
         return Counts::ONE_PASSED;
     }
     println!("  {name}: not so:");
-    complaints
-        .iter()
-        .for_each(|complaint| println!("    {complaint}"));
+    complaints.iter().for_each(|complaint| println!("    {complaint}"));
     Counts::ONE_FAILED
 }

@@ -57,10 +57,7 @@ impl Workspace {
             .output()
             .map_err(|error| format!("cargo cannot be started: {error}"))?;
         if !output.status.success() {
-            return Err(format!(
-                "cargo cannot read the workspace:\n{}",
-                String::from_utf8_lossy(&output.stderr)
-            ));
+            return Err(format!("cargo cannot read the workspace:\n{}", String::from_utf8_lossy(&output.stderr)));
         }
         let value: Value = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("cargo metadata did not print JSON: {error}"))?;
@@ -69,14 +66,8 @@ impl Workspace {
 
     fn from_metadata(value: &Value) -> Workspace {
         let root = PathBuf::from(text(&value["workspace_root"]));
-        let packages = items(&value["packages"])
-            .map(|package| Package::from_metadata(package, &root))
-            .collect();
-        Workspace {
-            target: PathBuf::from(text(&value["target_directory"])),
-            packages,
-            root,
-        }
+        let packages = items(&value["packages"]).map(|package| Package::from_metadata(package, &root)).collect();
+        Workspace { target: PathBuf::from(text(&value["target_directory"])), packages, root }
     }
 
     /// True when `package` has a target of this kind and name.
@@ -84,21 +75,14 @@ impl Workspace {
         self.packages
             .iter()
             .filter(|candidate| candidate.name == package)
-            .any(|candidate| {
-                candidate
-                    .targets
-                    .iter()
-                    .any(|target| target.kind == kind && target.name == name)
-            })
+            .any(|candidate| candidate.targets.iter().any(|target| target.kind == kind && target.name == name))
     }
 
     /// The names of all integration tests, in order, each once.
     pub fn integration_tests(&self) -> Vec<&str> {
         let targets = self.packages.iter().flat_map(|package| &package.targets);
-        let mut names: Vec<&str> = targets
-            .filter(|target| target.kind == "test")
-            .map(|target| target.name.as_str())
-            .collect();
+        let mut names: Vec<&str> =
+            targets.filter(|target| target.kind == "test").map(|target| target.name.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -124,10 +108,7 @@ impl Package {
                     source: relative(Path::new(&text(&target["src_path"])), root),
                 })
                 .collect(),
-            features: value["features"]
-                .as_object()
-                .map(|map| map.keys().cloned().collect())
-                .unwrap_or_default(),
+            features: value["features"].as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default(),
         }
     }
 }
@@ -138,10 +119,7 @@ pub fn cargo() -> Command {
 }
 
 fn relative(path: &Path, root: &Path) -> String {
-    path.strip_prefix(root)
-        .unwrap_or(path)
-        .to_string_lossy()
-        .into_owned()
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 fn text(value: &Value) -> String {

@@ -13,43 +13,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-process", &["rio"]),
     ("libtp-lock", &["libtp-process", "rio"]),
     ("libtp-log", &["libtp-io", "libtp-process", "rio"]),
-    (
-        "libtp-buffer",
-        &["libtp-log", "libtp-io", "libtp-process", "rio"],
-    ),
-    (
-        "libtp-txn",
-        &[
-            "libtp-log",
-            "libtp-lock",
-            "libtp-buffer",
-            "libtp-process",
-            "libtp-io",
-            "rio",
-        ],
-    ),
-    (
-        "libtp-record",
-        &[
-            "libtp-txn",
-            "libtp-log",
-            "libtp-lock",
-            "libtp-buffer",
-            "rio",
-        ],
-    ),
+    ("libtp-buffer", &["libtp-log", "libtp-io", "libtp-process", "rio"]),
+    ("libtp-txn", &["libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"]),
+    ("libtp-record", &["libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "rio"]),
     (
         "libtp",
-        &[
-            "libtp-record",
-            "libtp-txn",
-            "libtp-log",
-            "libtp-lock",
-            "libtp-buffer",
-            "libtp-process",
-            "libtp-io",
-            "rio",
-        ],
+        &["libtp-record", "libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"],
     ),
     ("libtp-bench", &["libtp"]),
     ("libtp-cli", &["libtp", "libtp-bench"]),
@@ -65,23 +34,14 @@ pub fn wrong_arrows(packages: &[Package]) -> Vec<String> {
     let mut complaints = Vec::new();
     for package in packages {
         let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == package.name) else {
-            complaints.push(format!(
-                "{}: a new crate; give it a place in xtask/src/tidy/dependencies.rs",
-                package.folder
-            ));
+            complaints
+                .push(format!("{}: a new crate; give it a place in xtask/src/tidy/dependencies.rs", package.folder));
             continue;
         };
-        for dependency in package
-            .dependencies
-            .iter()
-            .filter(|dependency| !dependency.for_tests)
-        {
+        for dependency in package.dependencies.iter().filter(|dependency| !dependency.for_tests) {
             let ours = packages.iter().any(|other| other.name == dependency.name);
             if ours && !allowed.contains(&dependency.name.as_str()) {
-                complaints.push(format!(
-                    "{}: must not know {}",
-                    package.folder, dependency.name
-                ));
+                complaints.push(format!("{}: must not know {}", package.folder, dependency.name));
             }
         }
     }
@@ -96,17 +56,11 @@ pub fn unexplained(files: &[File], packages: &[Package]) -> Vec<String> {
         .map(|dependency| dependency.name.as_str())
         .filter(|name| !packages.iter().any(|package| package.name == *name))
         .collect();
-    let text = files
-        .iter()
-        .find(|file| file.path == LIST)
-        .map_or("", |file| file.text.as_str());
+    let text = files.iter().find(|file| file.path == LIST).map_or("", |file| file.text.as_str());
     let explained = explained(text);
-    let missing = used
-        .difference(&explained)
-        .map(|name| format!("{LIST}: say under {LIST_HEADING:?} why we use {name}"));
-    let stale = explained
-        .difference(&used)
-        .map(|name| format!("{LIST}: explains {name}, which nothing uses"));
+    let missing =
+        used.difference(&explained).map(|name| format!("{LIST}: say under {LIST_HEADING:?} why we use {name}"));
+    let stale = explained.difference(&used).map(|name| format!("{LIST}: explains {name}, which nothing uses"));
     missing.chain(stale).collect()
 }
 
@@ -115,13 +69,8 @@ fn explained(text: &str) -> BTreeSet<&str> {
     let section = text.split(LIST_HEADING).nth(1).unwrap_or("");
     let section = section.split("\n## ").next().unwrap_or("");
     let lines = section.lines().filter_map(|line| line.strip_prefix("* `"));
-    let heads = lines
-        .filter_map(|line| line.split_once(':'))
-        .map(|(head, _)| head);
-    heads
-        .flat_map(|head| head.split(','))
-        .map(|name| name.trim().trim_matches('`'))
-        .collect()
+    let heads = lines.filter_map(|line| line.split_once(':')).map(|(head, _)| head);
+    heads.flat_map(|head| head.split(',')).map(|name| name.trim().trim_matches('`')).collect()
 }
 
 /// Dependencies that no source file of their crate names.
@@ -131,23 +80,13 @@ pub fn unused(files: &[File], packages: &[Package]) -> Vec<String> {
         let folder = format!("{}/", package.folder);
         let inside = |file: &&File| {
             file.is_rust()
-                && (file.path.starts_with(&folder)
-                    || package
-                        .targets
-                        .iter()
-                        .any(|target| target.source == file.path))
+                && (file.path.starts_with(&folder) || package.targets.iter().any(|target| target.source == file.path))
         };
-        let source: String = files
-            .iter()
-            .filter(inside)
-            .map(|file| code(&file.text))
-            .collect();
+        let source: String = files.iter().filter(inside).map(|file| code(&file.text)).collect();
         for dependency in &package.dependencies {
             if word_places(&source, &dependency.name.replace('-', "_")).is_empty() {
-                complaints.push(format!(
-                    "{folder}Cargo.toml: {} is named by no source file; take it out",
-                    dependency.name
-                ));
+                complaints
+                    .push(format!("{folder}Cargo.toml: {} is named by no source file; take it out", dependency.name));
             }
         }
     }
@@ -160,10 +99,7 @@ mod tests {
     use crate::workspace::Dependency;
 
     fn package(name: &str, dependencies: &[(&str, bool)]) -> Package {
-        let dependency = |(name, for_tests): &(&str, bool)| Dependency {
-            name: (*name).into(),
-            for_tests: *for_tests,
-        };
+        let dependency = |(name, for_tests): &(&str, bool)| Dependency { name: (*name).into(), for_tests: *for_tests };
         Package {
             name: name.into(),
             folder: format!("crates/{name}"),
@@ -180,10 +116,7 @@ mod tests {
             package("libtp-log", &[("rio", false)]),
             package("libtp-io", &[]),
         ];
-        assert_eq!(
-            wrong_arrows(&packages),
-            ["crates/rio: must not know libtp-log"]
-        );
+        assert_eq!(wrong_arrows(&packages), ["crates/rio: must not know libtp-log"]);
     }
 
     #[test]
@@ -194,10 +127,7 @@ mod tests {
     #[test]
     fn dependencies_and_their_list_must_agree() {
         let text = "# A\n## Dependencies\n\n* `rustix`, `libc`: calls\n* `heed`: a peer\n## Next\n* `clap`: not here\n";
-        let files = [File {
-            path: LIST.into(),
-            text: text.into(),
-        }];
+        let files = [File { path: LIST.into(), text: text.into() }];
         let packages = [
             package("rio", &[("rustix", false), ("libc", true), ("clap", false)]),
             package("libtp-io", &[("rio", false)]),
@@ -209,14 +139,8 @@ mod tests {
 
     #[test]
     fn a_dependency_that_no_source_names_is_found() {
-        let files = [File {
-            path: "crates/a/src/lib.rs".into(),
-            text: "use libtp_log::Lsn; // rustix".into(),
-        }];
-        let complaints = unused(
-            &files,
-            &[package("a", &[("libtp-log", false), ("rustix", false)])],
-        );
+        let files = [File { path: "crates/a/src/lib.rs".into(), text: "use libtp_log::Lsn; // rustix".into() }];
+        let complaints = unused(&files, &[package("a", &[("libtp-log", false), ("rustix", false)])]);
         assert_eq!(complaints.len(), 1);
         assert!(complaints[0].contains("rustix"));
     }

@@ -53,8 +53,7 @@ pub fn bless(root: &Path) -> Result<ExitCode, String> {
 fn blessed(files: &[File], document: &File) -> Result<String, String> {
     let mut text = document.text.clone();
     for (line, place, hash) in marks(&document.text) {
-        let now = hash_of(files, place)
-            .map_err(|reason| format!("{}:{line}: {reason}", document.path))?;
+        let now = hash_of(files, place).map_err(|reason| format!("{}:{line}: {reason}", document.path))?;
         let mark = |hash: &str| format!("{OPEN}{place}{HASH}{hash}{CLOSE}");
         text = text.replace(&mark(hash), &mark(&now));
     }
@@ -74,19 +73,11 @@ fn marks(text: &str) -> Vec<(usize, &str, &str)> {
 }
 
 fn hash_of(files: &[File], place: &str) -> Result<String, String> {
-    let (path, name) = place
-        .split_once('#')
-        .map_or((place, None), |(path, name)| (path, Some(name)));
-    let file = files
-        .iter()
-        .find(|file| file.path == path)
-        .ok_or_else(|| format!("there is no file {path}"))?;
+    let (path, name) = place.split_once('#').map_or((place, None), |(path, name)| (path, Some(name)));
+    let file = files.iter().find(|file| file.path == path).ok_or_else(|| format!("there is no file {path}"))?;
     let text = match name {
-        Some(name) => {
-            struct_named(&file.text, name).ok_or_else(|| format!("{path} has no struct {name}"))?
-        }
-        None => region(&file.text)
-            .ok_or_else(|| format!("{path} has no lines {:?} and {:?}", REGION.0, REGION.1))?,
+        Some(name) => struct_named(&file.text, name).ok_or_else(|| format!("{path} has no struct {name}"))?,
+        None => region(&file.text).ok_or_else(|| format!("{path} has no lines {:?} and {:?}", REGION.0, REGION.1))?,
     };
     Ok(short_hash(&text))
 }
@@ -96,9 +87,7 @@ fn struct_named(text: &str, name: &str) -> Option<String> {
     let code = code(text);
     let named = |at: &usize| {
         let after = code[at + "struct".len()..].trim_start();
-        after
-            .strip_prefix(name)
-            .is_some_and(|rest| !rest.chars().next().is_some_and(is_word))
+        after.strip_prefix(name).is_some_and(|rest| !rest.chars().next().is_some_and(is_word))
     };
     let start = word_places(&code, "struct").into_iter().find(named)?;
     let length = code[start..].find('}')?;
@@ -124,29 +113,21 @@ fn short_hash(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const SOURCE: &str = "pub struct Head {\n    pub lsn: U64, // 00-07\n}\n// format: begin\nconst A: u8 = 1;\n// format: end\n";
+    const SOURCE: &str =
+        "pub struct Head {\n    pub lsn: U64, // 00-07\n}\n// format: begin\nconst A: u8 = 1;\n// format: end\n";
 
     fn tree_with(source: &str, document: &str) -> [File; 2] {
         [
-            File {
-                path: "crates/log/src/head.rs".into(),
-                text: source.into(),
-            },
-            File {
-                path: "docs/formats/log.md".into(),
-                text: document.into(),
-            },
+            File { path: "crates/log/src/head.rs".into(), text: source.into() },
+            File { path: "docs/formats/log.md".into(), text: document.into() },
         ]
     }
 
     fn blessed_document() -> String {
-        let document = "t\n<!-- struct: crates/log/src/head.rs#Head sha: 0 -->\n<!-- struct: crates/log/src/head.rs sha: 1 -->\n";
+        let document =
+            "t\n<!-- struct: crates/log/src/head.rs#Head sha: 0 -->\n<!-- struct: crates/log/src/head.rs sha: 1 -->\n";
         let files = tree_with(SOURCE, document);
-        assert_eq!(
-            check(&files).len(),
-            2,
-            "no hash can be right before it was blessed"
-        );
+        assert_eq!(check(&files).len(), 2, "no hash can be right before it was blessed");
         blessed(&files, &files[1]).expect("both structs are there")
     }
 
@@ -161,14 +142,8 @@ mod tests {
     #[test]
     fn a_changed_struct_and_a_changed_region_are_each_found() {
         let document = blessed_document();
-        assert_eq!(
-            check(&tree_with(&SOURCE.replace("lsn", "tail"), &document)).len(),
-            1
-        );
-        assert_eq!(
-            check(&tree_with(&SOURCE.replace("= 1", "= 2"), &document)).len(),
-            1
-        );
+        assert_eq!(check(&tree_with(&SOURCE.replace("lsn", "tail"), &document)).len(), 1);
+        assert_eq!(check(&tree_with(&SOURCE.replace("= 1", "= 2"), &document)).len(), 1);
     }
 
     #[test]
@@ -176,10 +151,7 @@ mod tests {
         let document = blessed_document();
         let complaints = check(&tree_with("", &document));
         assert!(complaints[0].contains("no struct Head") && complaints[1].contains("no lines"));
-        let files = [File {
-            path: "docs/formats/log.md".into(),
-            text: document,
-        }];
+        let files = [File { path: "docs/formats/log.md".into(), text: document }];
         assert!(check(&files)[0].contains("there is no file"));
     }
 }

@@ -3,22 +3,15 @@
 use super::source::File;
 
 /// Names that say nothing about what is inside.
-const EMPTY_NAMES: [&str; 11] = [
-    "utils", "util", "helpers", "helper", "common", "misc", "types", "base", "core", "manager",
-    "impl",
-];
+const EMPTY_NAMES: [&str; 11] =
+    ["utils", "util", "helpers", "helper", "common", "misc", "types", "base", "core", "manager", "impl"];
 
 /// Rust files that do not begin with `//!`.
 pub fn missing_module_docs(files: &[File]) -> Vec<String> {
     files
         .iter()
         .filter(|file| file.is_rust() && !file.text.starts_with("//!"))
-        .map(|file| {
-            format!(
-                "{}: begin the file with `//!` and say what it is and what always holds in it",
-                file.path
-            )
-        })
+        .map(|file| format!("{}: begin the file with `//!` and say what it is and what always holds in it", file.path))
         .collect()
 }
 
@@ -28,10 +21,7 @@ pub fn empty_names(files: &[File]) -> Vec<String> {
     for file in files.iter().filter(|file| file.is_rust()) {
         let parts = file.path.trim_end_matches(".rs").split('/');
         for part in parts.filter(|part| EMPTY_NAMES.contains(part)) {
-            complaints.push(format!(
-                "{}: {part:?} says nothing; name it for its one noun or verb",
-                file.path
-            ));
+            complaints.push(format!("{}: {part:?} says nothing; name it for its one noun or verb", file.path));
         }
     }
     complaints
@@ -42,19 +32,12 @@ mod tests {
     use super::*;
 
     fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.into(),
-            text: text.into(),
-        }
+        File { path: path.into(), text: text.into() }
     }
 
     #[test]
     fn a_rust_file_without_a_first_sentence_is_found() {
-        let files = [
-            file("a.rs", "use b;"),
-            file("b.rs", "//! The b.\n"),
-            file("c.md", "# c"),
-        ];
+        let files = [file("a.rs", "use b;"), file("b.rs", "//! The b.\n"), file("c.md", "# c")];
         let complaints = missing_module_docs(&files);
         assert_eq!(complaints.len(), 1);
         assert!(complaints[0].starts_with("a.rs"));

@@ -16,9 +16,7 @@ pub fn long_functions(files: &[File]) -> Vec<String> {
         for (name, line, length) in functions(&code(&file.text)) {
             let place = format!("{}:{line}: fn {name} has {length} lines", file.path);
             if length > FUNCTION_LINES_MAX {
-                complaints.push(format!(
-                    "{place}, the most is {FUNCTION_LINES_MAX}; split it where its story turns"
-                ));
+                complaints.push(format!("{place}, the most is {FUNCTION_LINES_MAX}; split it where its story turns"));
             } else if length > FUNCTION_LINES_NOTED {
                 println!("  note: {place}");
             }
@@ -35,10 +33,7 @@ pub fn long_files(files: &[File]) -> Vec<String> {
         .map(|file| (file, file.text.lines().count()))
         .filter(|(_, lines)| *lines > FILE_LINES_MAX)
         .map(|(file, lines)| {
-            format!(
-                "{}: {lines} lines, the most is {FILE_LINES_MAX}; one concept per file",
-                file.path
-            )
+            format!("{}: {lines} lines, the most is {FILE_LINES_MAX}; one concept per file", file.path)
         })
         .collect()
 }
@@ -48,11 +43,7 @@ fn functions(code: &str) -> Vec<(String, usize, usize)> {
     let mut found = Vec::new();
     for place in word_places(code, "fn") {
         let rest = &code[place + 2..];
-        let name: String = rest
-            .trim_start()
-            .chars()
-            .take_while(|c| super::source::is_word(*c))
-            .collect();
+        let name: String = rest.trim_start().chars().take_while(|c| super::source::is_word(*c)).collect();
         if name.is_empty() {
             continue; // the type fn(..), or a macro's fn $name
         }
@@ -99,12 +90,7 @@ mod tests {
     #[test]
     fn a_long_function_and_a_long_file_are_found() {
         let long = |lines: usize| format!("fn a() {{\n{}}}\n", "    b();\n".repeat(lines));
-        let file = |lines| {
-            [File {
-                path: "a.rs".into(),
-                text: long(lines),
-            }]
-        };
+        let file = |lines| [File { path: "a.rs".into(), text: long(lines) }];
         assert_eq!(long_functions(&file(FUNCTION_LINES_MAX - 2)).len(), 0);
         assert_eq!(long_functions(&file(FUNCTION_LINES_MAX)).len(), 1);
         assert_eq!(long_files(&file(FILE_LINES_MAX - 2)).len(), 0);

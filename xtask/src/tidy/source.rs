@@ -53,11 +53,7 @@ fn gather(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<(), Strin
             // What is not UTF-8 is a golden sample, not text.
             if let Ok(text) = String::from_utf8(bytes) {
                 let path = entry.path();
-                let path = path
-                    .strip_prefix(root)
-                    .unwrap_or(&path)
-                    .to_string_lossy()
-                    .into_owned();
+                let path = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
                 files.push(File { path, text });
             }
         }
@@ -96,10 +92,7 @@ fn after_word(chars: &[char], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| chars[before]) else {
         return false;
     };
-    let prefix = (before == 'b' || before == 'c')
-        && !at
-            .checked_sub(2)
-            .is_some_and(|earlier| is_word(chars[earlier]));
+    let prefix = (before == 'b' || before == 'c') && !at.checked_sub(2).is_some_and(|earlier| is_word(chars[earlier]));
     is_word(before) && !prefix
 }
 
@@ -109,10 +102,7 @@ pub fn is_word(character: char) -> bool {
 }
 
 fn line_end(chars: &[char], from: usize) -> usize {
-    chars[from..]
-        .iter()
-        .position(|character| *character == '\n')
-        .map_or(chars.len(), |length| from + length)
+    chars[from..].iter().position(|character| *character == '\n').map_or(chars.len(), |length| from + length)
 }
 
 fn block_comment_end(chars: &[char], from: usize) -> usize {
@@ -148,36 +138,20 @@ fn string_end(chars: &[char], from: usize) -> usize {
 }
 
 fn raw_string_end(chars: &[char], from: usize) -> usize {
-    let hashes = chars[from + 1..]
-        .iter()
-        .take_while(|character| **character == '#')
-        .count();
+    let hashes = chars[from + 1..].iter().take_while(|character| **character == '#').count();
     let open = from + 1 + hashes;
     if chars.get(open) != Some(&'"') {
         return from; // a raw identifier, r#type
     }
-    let closes = |at: usize| {
-        chars[at] == '"'
-            && chars[at + 1..]
-                .iter()
-                .take(hashes)
-                .filter(|c| **c == '#')
-                .count()
-                == hashes
-    };
-    (open + 1..chars.len())
-        .find(|at| closes(*at))
-        .map_or(chars.len(), |at| at + 1 + hashes)
+    let closes =
+        |at: usize| chars[at] == '"' && chars[at + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes;
+    (open + 1..chars.len()).find(|at| closes(*at)).map_or(chars.len(), |at| at + 1 + hashes)
 }
 
 /// `'a'` and `'\n'` are literals, `'a` is a lifetime.
 fn char_end(chars: &[char], from: usize) -> usize {
     if chars.get(from + 1) == Some(&'\\') {
-        let close = chars
-            .iter()
-            .enumerate()
-            .skip(from + 3)
-            .find(|(_, character)| **character == '\'');
+        let close = chars.iter().enumerate().skip(from + 3).find(|(_, character)| **character == '\'');
         return close.map_or(chars.len(), |(at, _)| at + 1);
     }
     if chars.get(from + 2) == Some(&'\'') {
@@ -193,10 +167,7 @@ pub fn word_places(text: &str, word: &str) -> Vec<usize> {
         let after = text[at + word.len()..].chars().next();
         !before.is_some_and(is_word) && !after.is_some_and(is_word)
     };
-    text.match_indices(word)
-        .map(|(at, _)| at)
-        .filter(whole)
-        .collect()
+    text.match_indices(word).map(|(at, _)| at).filter(whole).collect()
 }
 
 /// The one-based line of a byte place.

@@ -7,7 +7,7 @@ use super::source::{code, line_of, word_places, File};
 use crate::workspace::Package;
 
 /// The files that may say `unsafe`.
-const HOMES: [&str; 9] = [
+const HOMES: [&str; 10] = [
     "crates/rio/src/map.rs",
     "crates/rio/src/guard.rs",
     "crates/rio/src/flush.rs",
@@ -17,6 +17,7 @@ const HOMES: [&str; 9] = [
     "crates/process/src/os.rs",
     "crates/io/src/posix.rs",
     "crates/bench/src/engine_bdb.rs",
+    "crates/bench/src/engine_lmdb.rs",
 ];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
@@ -24,10 +25,7 @@ const FORBID: &str = "#![forbid(unsafe_code)]";
 /// `unsafe` outside its files.
 pub fn strayed(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for file in files
-        .iter()
-        .filter(|file| file.is_rust() && !HOMES.contains(&file.path.as_str()))
-    {
+    for file in files.iter().filter(|file| file.is_rust() && !HOMES.contains(&file.path.as_str())) {
         let code = code(&file.text);
         if let Some(place) = word_places(&code, "unsafe").first() {
             complaints.push(format!(
@@ -49,11 +47,7 @@ pub fn not_forbidden(files: &[File], packages: &[Package]) -> Vec<String> {
         if HOMES.iter().any(|home| home.starts_with(&inside)) {
             continue;
         }
-        for target in package
-            .targets
-            .iter()
-            .filter(|target| target.kind == "lib" || target.kind == "bin")
-        {
+        for target in package.targets.iter().filter(|target| target.kind == "lib" || target.kind == "bin") {
             let root = files.iter().find(|file| file.path == target.source);
             if root.is_some_and(|root| !code(&root.text).contains(FORBID)) {
                 complaints.push(format!("{}: has no unsafe, so say {FORBID}", target.source));
@@ -69,19 +63,12 @@ mod tests {
     use crate::workspace::Target;
 
     fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.into(),
-            text: text.into(),
-        }
+        File { path: path.into(), text: text.into() }
     }
 
     fn package(folder: &str) -> Package {
         let source = format!("{folder}/src/lib.rs");
-        let target = Target {
-            name: "x".into(),
-            kind: "lib".into(),
-            source,
-        };
+        let target = Target { name: "x".into(), kind: "lib".into(), source };
         Package {
             name: "x".into(),
             folder: folder.into(),
@@ -95,10 +82,7 @@ mod tests {
     fn unsafe_is_found_outside_its_files_and_not_in_comments() {
         let files = [
             file("crates/rio/src/map.rs", "unsafe { a() }"),
-            file(
-                "crates/log/src/tail.rs",
-                "// unsafe\n#![forbid(unsafe_code)]",
-            ),
+            file("crates/log/src/tail.rs", "// unsafe\n#![forbid(unsafe_code)]"),
             file("crates/log/src/lsn.rs", "\nunsafe fn b() {}"),
         ];
         let complaints = strayed(&files);
@@ -108,18 +92,11 @@ mod tests {
 
     #[test]
     fn a_crate_without_unsafe_must_forbid_it() {
-        let packages = [
-            package("crates/log"),
-            package("crates/rio"),
-            package("crates/lock"),
-        ];
+        let packages = [package("crates/log"), package("crates/rio"), package("crates/lock")];
         let files = [
             file("crates/log/src/lib.rs", "//! Log.\n"),
             file("crates/rio/src/lib.rs", "//! Rio.\n"),
-            file(
-                "crates/lock/src/lib.rs",
-                "//! Lock.\n#![forbid(unsafe_code)]\n",
-            ),
+            file("crates/lock/src/lib.rs", "//! Lock.\n#![forbid(unsafe_code)]\n"),
         ];
         let complaints = not_forbidden(&files, &packages);
         assert_eq!(complaints.len(), 1);

@@ -3,11 +3,7 @@
 use super::source::{code, line_of, word_places, File};
 
 /// Marks of work put off. Written in halves, or this file would complain of itself.
-const LEFTOVERS: [&str; 3] = [
-    concat!("FIX", "ME"),
-    concat!("XX", "X"),
-    concat!("TO", "DO"),
-];
+const LEFTOVERS: [&str; 3] = [concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
 /// Macros that are no answer.
 const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 /// Macros that print.
@@ -15,27 +11,15 @@ const PRINTING: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
 /// Programs may print; libraries return.
 const PROGRAMS: [&str; 3] = ["crates/cli/", "crates/bench/", "xtask/"];
 /// Places that exist on one machine only.
-const MACHINE_PATHS: [&str; 4] = [
-    concat!("/wo", "rk/"),
-    concat!("/ho", "me/"),
-    concat!("/ro", "ot/"),
-    concat!("/Us", "ers/"),
-];
+const MACHINE_PATHS: [&str; 4] =
+    [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];
 
 /// Marks of work put off, in source.
 pub fn leftovers(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for file in files
-        .iter()
-        .filter(|file| !file.path.ends_with(".md") && !file.path.ends_with(".lock"))
-    {
+    for file in files.iter().filter(|file| !file.path.ends_with(".md") && !file.path.ends_with(".lock")) {
         for mark in LEFTOVERS {
-            complaints.extend(at_words(
-                file,
-                &file.text,
-                mark,
-                "an issue remembers it better",
-            ));
+            complaints.extend(at_words(file, &file.text, mark, "an issue remembers it better"));
         }
         if file.is_rust() {
             let code = code(&file.text);
@@ -53,49 +37,34 @@ pub fn printing(files: &[File]) -> Vec<String> {
         file.is_rust()
             && file.path.contains("/src/")
             && !file.path.ends_with("/tests.rs")
-            && !PROGRAMS
-                .iter()
-                .any(|program| file.path.starts_with(program))
+            && !PROGRAMS.iter().any(|program| file.path.starts_with(program))
     };
     let mut complaints = Vec::new();
     for file in files.iter().filter(library) {
         let code = code(&file.text);
         let before_tests = code.split("#[cfg(test)]\nmod ").next().unwrap_or(&code);
         for call in PRINTING {
-            complaints.extend(at_words(
-                file,
-                before_tests,
-                call,
-                "return it, or emit a tracing event",
-            ));
+            complaints.extend(at_words(file, before_tests, call, "return it, or emit a tracing event"));
         }
     }
     complaints
 }
 
-/// Absolute paths that only the author's machine has.
+/// Absolute paths that only the author's machine has. A folder of one letter (`x`) is a sample and may stand.
 pub fn machine_paths(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files {
         for path in MACHINE_PATHS {
-            let alone = |at: &usize| {
-                let before = file.text[..*at].chars().next_back();
-                !before.is_some_and(|character| {
-                    character.is_alphanumeric() || "._-/~*}".contains(character)
-                })
-            };
-            let places = file
-                .text
-                .match_indices(path)
-                .map(|(at, _)| at)
-                .filter(alone);
-            complaints.extend(places.map(|at| {
-                format!(
-                    "{}:{}: {path}.. is a path of one machine",
-                    file.path,
-                    line_of(&file.text, at)
-                )
-            }));
+            for (at, _) in file.text.match_indices(path) {
+                let before = file.text[..at].chars().next_back();
+                let relative = before.is_some_and(|one| one.is_alphanumeric() || "._-/~*}".contains(one));
+                let folder = file.text[at + path.len()..].split(|one: char| !one.is_alphanumeric()).next();
+                let sample = folder.is_some_and(|name| name.len() == 1);
+                if !relative && !sample {
+                    let line = line_of(&file.text, at);
+                    complaints.push(format!("{}:{line}: {path}.. is a path of one machine", file.path));
+                }
+            }
         }
     }
     complaints
@@ -104,10 +73,7 @@ pub fn machine_paths(files: &[File]) -> Vec<String> {
 /// Mentions of a Markdown document that the tree does not hold.
 pub fn dead_references(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for file in files
-        .iter()
-        .filter(|file| !file.path.starts_with("xtask/src/tidy/"))
-    {
+    for file in files.iter().filter(|file| !file.path.starts_with("xtask/src/tidy/")) {
         for (at, _) in file.text.match_indices(".md") {
             let after = file.text[at + 3..].chars().next();
             if after.is_some_and(|character| character.is_alphanumeric() || character == '_') {
@@ -120,11 +86,30 @@ pub fn dead_references(files: &[File]) -> Vec<String> {
             }
             let document = format!("{}.md", named.rsplit('/').next().unwrap_or(named));
             if !files.iter().any(|other| other.name() == document) {
-                complaints.push(format!(
-                    "{}:{}: there is no {document} here",
-                    file.path,
-                    line_of(&file.text, at)
-                ));
+                complaints.push(format!("{}:{}: there is no {document} here", file.path, line_of(&file.text, at)));
+            }
+        }
+    }
+    complaints
+}
+
+/// Paths of source files in a document that the tree does not hold.
+pub fn dead_paths(files: &[File]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+        for start in ["crates/", "xtask/"] {
+            for (at, _) in file.text.match_indices(start) {
+                let before = file.text[..at].chars().next_back();
+                if before.is_some_and(|character| character.is_alphanumeric() || "/.-_".contains(character)) {
+                    continue;
+                }
+                let part = |character: char| character.is_alphanumeric() || "_-/.".contains(character);
+                let length = file.text[at..].find(|character| !part(character)).unwrap_or(file.text.len() - at);
+                let path = file.text[at..at + length].trim_end_matches(['.', '/']);
+                let folder = format!("{path}/");
+                if !files.iter().any(|other| other.path == path || other.path.starts_with(&folder)) {
+                    complaints.push(format!("{}:{}: there is no {path}", file.path, line_of(&file.text, at)));
+                }
             }
         }
     }
@@ -134,20 +119,13 @@ pub fn dead_references(files: &[File]) -> Vec<String> {
 /// The path that ends at the end of `text`; empty when a pattern ends there.
 fn name_before(text: &str) -> &str {
     let part = |character: char| character.is_alphanumeric() || "_-/.:".contains(character);
-    let start = text
-        .char_indices()
-        .rev()
-        .take_while(|(_, character)| part(*character))
-        .last();
+    let start = text.char_indices().rev().take_while(|(_, character)| part(*character)).last();
     start.map_or("", |(at, _)| &text[at..])
 }
 
 fn at_words(file: &File, text: &str, word: &str, advice: &str) -> Vec<String> {
     let places = word_places(text, word);
-    places
-        .into_iter()
-        .map(|at| format!("{}:{}: {word}: {advice}", file.path, line_of(text, at)))
-        .collect()
+    places.into_iter().map(|at| format!("{}:{}: {word}: {advice}", file.path, line_of(text, at))).collect()
 }
 
 #[cfg(test)]
@@ -155,20 +133,13 @@ mod tests {
     use super::*;
 
     fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.into(),
-            text: text.into(),
-        }
+        File { path: path.into(), text: text.into() }
     }
 
     #[test]
     fn work_put_off_is_found() {
         let later = format!("//! A.\n// {}: later\nfn a() {{ todo!() }}", LEFTOVERS[0]);
-        let files = [
-            file("a.rs", &later),
-            file("b.rs", "// todo!() in a comment"),
-            file("c.md", &later),
-        ];
+        let files = [file("a.rs", &later), file("b.rs", "// todo!() in a comment"), file("c.md", &later)];
         assert_eq!(leftovers(&files).len(), 2);
     }
 
@@ -187,19 +158,23 @@ mod tests {
 
     #[test]
     fn paths_of_one_machine_are_found_and_relative_ones_are_not() {
-        let text = format!(
-            "cd {}x\nnet{}y ./a{}z",
-            MACHINE_PATHS[0], MACHINE_PATHS[0], MACHINE_PATHS[1]
-        );
+        let (one, other) = (MACHINE_PATHS[0], MACHINE_PATHS[1]);
+        let text = format!("cd {one}bank\nnet{one}bank ./a{other}bank {other}x/bank");
         let complaints = machine_paths(&[file("a.md", &text)]);
         assert_eq!(complaints.len(), 1);
         assert!(complaints[0].starts_with("a.md:1"));
     }
 
     #[test]
+    fn a_path_that_is_not_there_is_found() {
+        let text = "`crates/log/src/tail.rs`, crates/log, crates/gone.rs. and xtask/src/{a,b}.rs";
+        let files = [file("docs/a.md", text), file("crates/log/src/tail.rs", ""), file("xtask/src/a.rs", "")];
+        assert_eq!(dead_paths(&files), ["docs/a.md:1: there is no crates/gone.rs"]);
+    }
+
+    #[test]
     fn a_document_that_is_not_there_is_found() {
-        let text =
-            "see docs/log.md, [x](../gone.md), docs/design/*.md, https://a.org/b.md and NNNN.md";
+        let text = "see docs/log.md, [x](../gone.md), docs/design/*.md, https://a.org/b.md and NNNN.md";
         let files = [file("a.rs", text), file("docs/log.md", "")];
         let complaints = dead_references(&files);
         assert_eq!(complaints, ["a.rs:1: there is no gone.md here"]);
