@@ -1,0 +1,321 @@
+//! The control file: what restart must know before it can read the log, and whose environment this is.
+//!
+//! Byte table: `docs/formats/control.md`. Block 0 names the format; blocks 1 and 2 are two slots written in turn, each
+//! with a sequence number and a checksum, so a torn write leaves the other. It is also the second place that knows how
+//! far the log is durable (PROTOCOLS L2, L7).
+//!
+//! Invariants
+//! 1. A write replaces the older slot and is synced before it returns; the newer one is never touched.
+//! 2. Of two good slots the one with the larger sequence number counts. None good: the file is damaged, never empty.
+//! 3. One writer at a time: creation, restart and the checkpointer exclude each other (F1, D5).
+//!
+//! If we die here: in `write`, the old slot still counts; the new one has a wrong checksum, or counts.
+
+use std::sync::Arc;
+
+use libtp_io::File;
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::incarnation::INCARNATIONS_MAX;
+use crate::{Error, Incarnation, Incarnations, Lsn, Result, Settings, TxnId};
+
+/// The name of the control file in an environment's directory.
+pub const CONTROL_NAME: &str = "control";
+/// The version of an environment's format.
+pub const CONTROL_VERSION: u32 = 1;
+/// Bytes of a control file. Byte locks lie far beyond.
+pub const CONTROL_BYTES: u64 = 3 * BLOCK_BYTES;
+/// How many unresolved transactions fit.
+pub const UNRESOLVED_MAX: usize = 240;
+
+const BLOCK_BYTES: u64 = 4096;
+const MAGIC: [u8; 8] = *b"libtpenv";
+const SLOT_BYTES: usize = 4096;
+const FLAG_CLEAN: u32 = 1;
+
+/// The first block: the format's name. Written once.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct Front {
+    magic: [u8; 8],        // 00-07  "libtpenv"
+    version: U32,          // 08-11
+    crc: U32,              // 12-15  CRC-32C of bytes 16..4096
+    environment: [u8; 16], // 16-31
+}
+
+/// The fixed part of a slot; the lists follow it.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct Slot {
+    crc: U32,                 // 00-03  CRC-32C of bytes 4..4096
+    flags: U32,               // 04-07  bit 0: clean close
+    sequence: U64,            // 08-15
+    environment: [u8; 16],    // 16-31
+    redo_point: U64,          // 32-39
+    checkpoint: U64,          // 40-47
+    durable_end: U64,         // 48-55
+    oldest: U64,              // 56-63
+    segment_bytes_first: U64, // 64-71
+    segment_bytes_max: U64,   // 72-79
+    next_file_id: U32,        // 80-83
+    incarnation_count: U32,   // 84-87
+    unresolved_count: U32,    // 88-91
+    spare: U32,               // 92-95  zero
+}
+
+const LIVES_AT: usize = 96;
+const UNRESOLVED_AT: usize = LIVES_AT + 16 * INCARNATIONS_MAX;
+const _: () = {
+    assert!(size_of::<Front>() == 32);
+    assert!(size_of::<Slot>() == LIVES_AT);
+    assert!(UNRESOLVED_AT + 8 * UNRESOLVED_MAX <= SLOT_BYTES);
+};
+
+/// What the control file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// The environment's id, drawn when it was made.
+    pub environment_id: [u8; 16],
+    /// Which incarnation sealed which part of the log.
+    pub incarnations: Incarnations,
+    /// Where redo begins.
+    pub redo_point: Lsn,
+    /// The last checkpoint's record, or none.
+    pub checkpoint: Lsn,
+    /// A position up to which the log is known to be durable (L2).
+    pub durable_end: Lsn,
+    /// The log is kept from here on.
+    pub oldest: Lsn,
+    /// Whether the last close was orderly: then `durable_end` is the log's very end.
+    pub clean: bool,
+    /// The next database file's id.
+    pub next_file_id: u32,
+    /// Bytes of the first segment file.
+    pub segment_bytes_first: u64,
+    /// Bytes of the largest segment file.
+    pub segment_bytes_max: u64,
+    /// Transactions whose outcome must not be recycled (F2).
+    pub unresolved: Vec<TxnId>,
+}
+
+impl Control {
+    /// What a new environment's control file says.
+    pub fn new(environment_id: [u8; 16], settings: &Settings) -> Control {
+        Control {
+            environment_id,
+            incarnations: Incarnations::first(),
+            redo_point: Lsn::FIRST,
+            checkpoint: Lsn::NONE,
+            durable_end: Lsn::FIRST,
+            oldest: Lsn::FIRST,
+            clean: true,
+            next_file_id: 1,
+            segment_bytes_first: settings.segment_bytes_first,
+            segment_bytes_max: settings.segment_bytes_max,
+            unresolved: Vec::new(),
+        }
+    }
+
+    /// The incarnation that appends now.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnations.current().number
+    }
+
+    /// The sizes of the segments.
+    ///
+    /// # Panics
+    /// Never for a `Control` that was read or made here: sizes are checked there.
+    pub fn geometry(&self) -> crate::Geometry {
+        crate::Geometry::new(self.segment_bytes_first, self.segment_bytes_max)
+            .expect("the sizes were checked when the control file was read")
+    }
+
+    fn to_slot(&self, sequence: u64) -> Vec<u8> {
+        let count = |items: usize| U32::new(u32::try_from(items).expect("lists are bounded by the slot's size"));
+        let lives = self.incarnations.list();
+        assert!(self.unresolved.len() <= UNRESOLVED_MAX, "more unresolved transactions than the control file holds");
+        let mut slot = Slot {
+            crc: U32::ZERO,
+            flags: U32::new(if self.clean { FLAG_CLEAN } else { 0 }),
+            sequence: U64::new(sequence),
+            environment: self.environment_id,
+            redo_point: U64::new(self.redo_point.raw()),
+            checkpoint: U64::new(self.checkpoint.raw()),
+            durable_end: U64::new(self.durable_end.raw()),
+            oldest: U64::new(self.oldest.raw()),
+            segment_bytes_first: U64::new(self.segment_bytes_first),
+            segment_bytes_max: U64::new(self.segment_bytes_max),
+            next_file_id: U32::new(self.next_file_id),
+            incarnation_count: count(lives.len()),
+            unresolved_count: count(self.unresolved.len()),
+            spare: U32::ZERO,
+        };
+        let mut bytes = vec![0; SLOT_BYTES];
+        bytes[..LIVES_AT].copy_from_slice(slot.as_bytes());
+        for (place, life) in bytes[LIVES_AT..UNRESOLVED_AT].chunks_exact_mut(16).zip(lives) {
+            place[..8].copy_from_slice(&life.number.to_le_bytes());
+            place[8..].copy_from_slice(&life.start.raw().to_le_bytes());
+        }
+        for (place, txn) in bytes[UNRESOLVED_AT..].chunks_exact_mut(8).zip(&self.unresolved) {
+            place.copy_from_slice(&txn.raw().to_le_bytes());
+        }
+        slot.crc = U32::new(crc32c::crc32c(&bytes[4..]));
+        bytes[..LIVES_AT].copy_from_slice(slot.as_bytes());
+        bytes
+    }
+
+    /// What a slot says and its sequence number, or why it says nothing.
+    fn from_slot(bytes: &[u8]) -> std::result::Result<(u64, Control), &'static str> {
+        let (slot, _) = Slot::read_from_prefix(bytes).map_err(|_| "it is cut off")?;
+        if bytes.len() < SLOT_BYTES || slot.crc.get() != crc32c::crc32c(&bytes[4..]) {
+            return Err("its checksum is wrong");
+        }
+        let (lives, unresolved) = (slot.incarnation_count.get() as usize, slot.unresolved_count.get() as usize);
+        if lives > INCARNATIONS_MAX || unresolved > UNRESOLVED_MAX {
+            return Err("its lists are too long");
+        }
+        let words: Vec<u64> = bytes[LIVES_AT..]
+            .chunks_exact(8)
+            .map(|eight| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")))
+            .collect();
+        let list = words.chunks_exact(2).take(lives).map(|two| Incarnation { number: two[0], start: Lsn::new(two[1]) });
+        let incarnations = Incarnations::from_list(list.collect()).ok_or("its incarnations are out of order")?;
+        let (first, max) = (slot.segment_bytes_first.get(), slot.segment_bytes_max.get());
+        crate::Geometry::new(first, max).ok_or("its segment sizes are impossible")?;
+        let known = &words[(UNRESOLVED_AT - LIVES_AT) / 8..];
+        let control = Control {
+            environment_id: slot.environment,
+            incarnations,
+            redo_point: Lsn::new(slot.redo_point.get()),
+            checkpoint: Lsn::new(slot.checkpoint.get()),
+            durable_end: Lsn::new(slot.durable_end.get()),
+            oldest: Lsn::new(slot.oldest.get()),
+            clean: slot.flags.get() & FLAG_CLEAN != 0,
+            next_file_id: slot.next_file_id.get(),
+            segment_bytes_first: first,
+            segment_bytes_max: max,
+            unresolved: known[..unresolved].iter().map(|&number| TxnId::new(number)).collect(),
+        };
+        Ok((slot.sequence.get(), control))
+    }
+}
+
+/// An environment's control file, open. Cloning shares the file.
+#[derive(Clone, Debug)]
+pub struct ControlFile {
+    file: Arc<dyn File>,
+    /// How errors name it.
+    name: String,
+}
+
+impl ControlFile {
+    /// Takes an open file; nothing is read yet. `name` is how errors call it.
+    pub fn new(file: Arc<dyn File>, name: impl Into<String>) -> ControlFile {
+        ControlFile { file, name: name.into() }
+    }
+
+    /// The file itself: its bytes far beyond the contents are locked to say who is attached (F1).
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// Writes a new control file and syncs it. The caller syncs the directory, and has made sure that this is no
+    /// environment already.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Io`].
+    pub fn create(&self, control: &Control) -> Result<()> {
+        let full = |error| Error::from_disk("a control file", error);
+        self.file.allocate(CONTROL_BYTES).map_err(full)?;
+        for slot in [1, 2] {
+            let bytes = control.to_slot(slot);
+            self.file.write_at(&bytes, slot * BLOCK_BYTES).map_err(full)?;
+        }
+        let mut front = Front {
+            magic: MAGIC,
+            version: U32::new(CONTROL_VERSION),
+            crc: U32::ZERO,
+            environment: control.environment_id,
+        };
+        let mut block = vec![0; SLOT_BYTES];
+        block[..32].copy_from_slice(front.as_bytes());
+        front.crc = U32::new(crc32c::crc32c(&block[16..]));
+        block[..32].copy_from_slice(front.as_bytes());
+        self.file.write_at(&block, 0).map_err(full)?;
+        self.file.sync().map_err(full)
+    }
+
+    /// Reads what counts.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] when it is no control file, has another version, or neither slot is good; [`Error::Io`].
+    pub fn read(&self) -> Result<Control> {
+        let environment = self.check_front()?;
+        let (_, control) = self.newest()?;
+        if control.environment_id != environment {
+            return Err(self.unusable("its blocks belong to two environments"));
+        }
+        Ok(control)
+    }
+
+    /// Writes `control` over the older slot and syncs it.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] when neither slot is good, [`Error::Full`], [`Error::Io`]. After a failed sync the caller
+    /// must not write again (contract of `libtp_io::File::sync`).
+    pub fn write(&self, control: &Control) -> Result<()> {
+        let (sequence, _) = self.newest()?;
+        let next = sequence + 1;
+        // Slots 1 and 2 were made with sequence 1 and 2: odd numbers in block 1, even ones in block 2.
+        let block = if next % 2 == 1 { 1 } else { 2 };
+        let full = |error| Error::from_disk("the control file", error);
+        self.file.write_at(&control.to_slot(next), block * BLOCK_BYTES).map_err(full)?;
+        self.file.sync().map_err(full)
+    }
+
+    fn check_front(&self) -> Result<[u8; 16]> {
+        let block = self.block(0)?;
+        let Ok((front, _)) = Front::read_from_prefix(&block) else {
+            return Err(self.unusable("it is too short for a control file"));
+        };
+        if front.magic != MAGIC {
+            return Err(self.unusable("it is not the control file of a libtp environment"));
+        }
+        if front.version.get() != CONTROL_VERSION {
+            let found = front.version.get();
+            return Err(self.unusable(&format!(
+                "the environment's format has version {found}; this build knows version {CONTROL_VERSION}"
+            )));
+        }
+        if block.len() < SLOT_BYTES || front.crc.get() != crc32c::crc32c(&block[16..]) {
+            return Err(self.unusable("the checksum of its first block is wrong; restore it from a backup"));
+        }
+        Ok(front.environment)
+    }
+
+    fn newest(&self) -> Result<(u64, Control)> {
+        let (one, two) = (self.block(1)?, self.block(2)?);
+        match (Control::from_slot(&one), Control::from_slot(&two)) {
+            (Ok(one), Ok(two)) => Ok(if one.0 > two.0 { one } else { two }),
+            (Ok(good), Err(_)) | (Err(_), Ok(good)) => Ok(good),
+            (Err(one), Err(two)) => Err(self.unusable(&format!(
+                "both its slots are damaged (first: {one}; second: {two}); restore it from a backup"
+            ))),
+        }
+    }
+
+    fn block(&self, number: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; SLOT_BYTES];
+        let read = self.file.read_at(&mut bytes, number * BLOCK_BYTES)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    fn unusable(&self, what: &str) -> Error {
+        Error::Unusable { file: self.name.clone(), what: what.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

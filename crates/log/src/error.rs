@@ -1,0 +1,91 @@
+//! What can go wrong with the log, in sentences that say what was kept and what to do.
+
+use crate::Lsn;
+
+/// A call to the log failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no room for more log. Nothing was changed; what was committed is safe.
+    #[error("the log has no room for {what}: {source_text}; nothing was changed, everything committed is safe; free some space and try again")]
+    Full {
+        /// What there was no room for.
+        what: &'static str,
+        /// Why, from whoever refused.
+        source_text: String,
+    },
+    /// A write or sync of the log failed before. Nothing more is acknowledged; reading goes on.
+    #[error("a write or a sync of the log failed earlier, so nothing more can be made durable; what was acknowledged before is safe and can be read; close the environment, look at the disk, and open it again: recovery then runs by itself")]
+    Failed,
+    /// The log is damaged where it must be whole.
+    #[error("the log is damaged at LSN {lsn} ({file}, byte {offset}): {what}, although the log was durable beyond it; nothing was changed; restore the file from a backup")]
+    Corrupt {
+        /// The record that is damaged.
+        lsn: Lsn,
+        /// The segment file.
+        file: String,
+        /// The byte in that file.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The record was given up when its segment was recycled.
+    #[error("the log record at LSN {lsn} is gone: the log is kept from LSN {oldest} on")]
+    TooOld {
+        /// The record asked for.
+        lsn: Lsn,
+        /// The oldest LSN that is kept.
+        oldest: Lsn,
+    },
+    /// No record was logged there yet.
+    #[error("no log record was written at LSN {lsn} yet: the log ends at LSN {end}")]
+    PastEnd {
+        /// The record asked for.
+        lsn: Lsn,
+        /// The end of the log.
+        end: Lsn,
+    },
+    /// No record begins there.
+    #[error("no log record begins at LSN {lsn}")]
+    NoRecord {
+        /// The place asked for.
+        lsn: Lsn,
+    },
+    /// A control file, or a segment, is not this environment's, or not of a version this build knows.
+    #[error("{file} cannot be used: {what}; nothing was changed")]
+    Unusable {
+        /// The file.
+        file: String,
+        /// Which check failed, and what was found.
+        what: String,
+    },
+    /// The region and the log files contradict each other (PROTOCOLS F1). Nothing was changed.
+    #[error("the shared memory and the log files disagree: the memory says the log is durable up to LSN {region}, the files agree with it only up to LSN {files}; nothing was changed; decide which is right: `tp recover --keep-files` forgets the memory, `tp recover --keep-region` writes the memory's log to the files")]
+    Disagree {
+        /// The durable end as the region has it.
+        region: Lsn,
+        /// How far the files have the same bytes.
+        files: Lsn,
+    },
+    /// The disk refused a call.
+    #[error("the log's disk failed: {0}")]
+    Io(#[from] libtp_io::Error),
+}
+
+impl Error {
+    /// Sorts a refusal of the disk: no room is [`Error::Full`], all else [`Error::Io`].
+    pub(crate) fn from_disk(what: &'static str, error: libtp_io::Error) -> Error {
+        match error {
+            libtp_io::Error::Full { .. } => Error::Full { what, source_text: error.to_string() },
+            other => Error::Io(other),
+        }
+    }
+
+    /// Sorts a refusal of the region.
+    pub(crate) fn from_region(what: &'static str, error: rio::Error) -> Error {
+        Error::Full { what, source_text: error.to_string() }
+    }
+}
+
+/// The result of calls to the log.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,137 @@
+//! Incarnations: which number was mixed into the checksums of which part of the log (PROTOCOLS L1).
+//!
+//! Every restart raises the log's incarnation before its first append. What an earlier life left beyond the end that
+//! restart found was mixed with a smaller number, so it never verifies again, whatever the bytes are.
+//!
+//! Invariants
+//! 1. Numbers and starts both rise strictly from entry to entry.
+//! 2. The first entry's start is at or below the oldest record that may still be read.
+
+use crate::{Error, Lsn, Result};
+
+/// How many incarnations a control file can hold.
+pub const INCARNATIONS_MAX: usize = 128;
+
+/// One life of the log: from `start` on, until the next one's start, records were sealed with `number`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    /// The number; the first is 1.
+    pub number: u64,
+    /// The first LSN it is used for.
+    pub start: Lsn,
+}
+
+/// The incarnations whose records may still be in the log, oldest first. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incarnations(Vec<Incarnation>);
+
+impl Incarnations {
+    /// The first life of a new environment.
+    pub fn first() -> Incarnations {
+        Incarnations(vec![Incarnation { number: 1, start: Lsn::FIRST }])
+    }
+
+    /// From what a control file says, or none if it breaks the invariants.
+    pub fn from_list(list: Vec<Incarnation>) -> Option<Incarnations> {
+        let rising = list.windows(2).all(|two| two[0].number < two[1].number && two[0].start < two[1].start);
+        let good = rising && !list.is_empty() && list.len() <= INCARNATIONS_MAX;
+        good.then_some(Incarnations(list))
+    }
+
+    /// All of them, oldest first.
+    pub fn list(&self) -> &[Incarnation] {
+        &self.0
+    }
+
+    /// The one that appends now.
+    pub fn current(&self) -> Incarnation {
+        *self.0.last().expect("the list is never empty")
+    }
+
+    /// The number a record at `lsn` was sealed with.
+    #[inline]
+    pub fn at(&self, lsn: Lsn) -> u64 {
+        let later = self.0.iter().rev().find(|life| life.start <= lsn);
+        later.unwrap_or(&self.0[0]).number
+    }
+
+    /// The first LSN after `lsn` at which another number is used.
+    pub(crate) fn next_change(&self, lsn: Lsn) -> Lsn {
+        self.0.iter().map(|life| life.start).find(|&start| start > lsn).unwrap_or(Lsn::new(u64::MAX))
+    }
+
+    /// Begins a new life at `start`, the end of the log as restart found it. A life in which nothing was appended gives
+    /// its place to the new one.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the control file has no place: the log must be recycled first.
+    pub fn begin(&mut self, start: Lsn) -> Result<u64> {
+        let number = self.current().number + 1;
+        while self.0.last().is_some_and(|life| life.start >= start) {
+            self.0.pop();
+        }
+        if self.0.len() == INCARNATIONS_MAX {
+            let source_text = format!("{INCARNATIONS_MAX} restarts in a row ended before their first checkpoint");
+            return Err(Error::Full { what: "one more restart", source_text });
+        }
+        self.0.push(Incarnation { number, start });
+        Ok(number)
+    }
+
+    /// Forgets those whose last record lies below `oldest`.
+    pub fn forget_below(&mut self, oldest: Lsn) {
+        while self.0.len() > 1 && self.0[1].start <= oldest {
+            self.0.remove(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_belongs_to_the_life_that_had_begun_when_it_was_logged() {
+        let mut lives = Incarnations::first();
+        lives.begin(Lsn::new(800)).unwrap();
+        lives.begin(Lsn::new(1600)).unwrap();
+        assert_eq!([8, 799, 800, 1599, 1600, 99_999].map(|at| lives.at(Lsn::new(at))), [1, 1, 2, 2, 3, 3]);
+        assert_eq!(lives.next_change(Lsn::new(799)), Lsn::new(800));
+        assert_eq!(lives.next_change(Lsn::new(800)), Lsn::new(1600));
+    }
+
+    #[test]
+    fn a_life_without_records_gives_way() {
+        let mut lives = Incarnations::first();
+        for _ in 0..1000 {
+            lives.begin(Lsn::new(800)).unwrap();
+        }
+        assert_eq!(lives.list().len(), 2);
+        assert_eq!(lives.current(), Incarnation { number: 1001, start: Lsn::new(800) });
+        // A torn tail may even end before the life that wrote it began.
+        lives.begin(Lsn::new(400)).unwrap();
+        assert_eq!(lives.current(), Incarnation { number: 1002, start: Lsn::new(400) });
+    }
+
+    #[test]
+    fn what_is_recycled_is_forgotten_and_a_full_list_says_so() {
+        let mut lives = Incarnations::first();
+        for life in 1..INCARNATIONS_MAX as u64 {
+            lives.begin(Lsn::new(life * 800)).unwrap();
+        }
+        assert!(matches!(lives.begin(Lsn::new(1 << 30)), Err(Error::Full { .. })));
+        lives.forget_below(Lsn::new(900));
+        assert_eq!(lives.list()[0], Incarnation { number: 2, start: Lsn::new(800) });
+        assert_eq!(lives.at(Lsn::new(900)), 2);
+        lives.begin(Lsn::new(1 << 30)).unwrap();
+    }
+
+    #[test]
+    fn a_list_out_of_order_is_refused() {
+        let life = |number, start| Incarnation { number, start: Lsn::new(start) };
+        assert!(Incarnations::from_list(vec![]).is_none());
+        assert!(Incarnations::from_list(vec![life(2, 8), life(2, 16)]).is_none());
+        assert!(Incarnations::from_list(vec![life(1, 16), life(2, 16)]).is_none());
+        assert!(Incarnations::from_list(vec![life(1, 8), life(2, 16)]).is_some());
+    }
+}

@@ -1,0 +1,340 @@
+//! A log record: a fixed header, and a body the log does not understand.
+//!
+//! Paper: LIBTP section 3.2.1, "a header structure, a log record type, and a character buffer". Byte table:
+//! `docs/formats/log.md`. Departure: a checksum, which covers the record's own LSN and the log's incarnation, so bytes
+//! left over in a recycled segment, or beyond a torn tail, never pass for a record (PROTOCOLS L1).
+//!
+//! Invariants
+//! 1. `length == round_up(32 + body_bytes, 8)`; the bytes after the body are zero.
+//! 2. A record that does not verify at its LSN does not exist.
+//!
+//! The checksum of everything but LSN and incarnation is computed before the append latch is taken; under it only
+//! sixteen more bytes are folded in ([`seal`]).
+
+use std::fmt;
+
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::Lsn;
+
+/// Bytes of a record's header.
+pub const RECORD_HEADER_BYTES: usize = 32;
+/// The largest body, in bytes.
+pub const BODY_BYTES_MAX: usize = (1 << 20) - RECORD_HEADER_BYTES;
+/// The largest record, in bytes.
+pub const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// The kind of a flush mark: its body is the durable end as it was when the flush began (PROTOCOLS L2).
+pub const KIND_FLUSH_MARK: u16 = 1;
+/// The kind of a filler: it means nothing.
+pub const KIND_FILLER: u16 = 2;
+
+/// A transaction's number, never used twice. Zero is none: the record belongs to no transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct TxnId(u64);
+
+rio::bits!(TxnId: u64);
+
+impl TxnId {
+    /// No transaction.
+    pub const NONE: TxnId = TxnId(0);
+
+    /// From its number.
+    #[inline]
+    pub const fn new(number: u64) -> TxnId {
+        TxnId(number)
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Returns whether this is no transaction.
+    #[inline]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Display for TxnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The header of a record, as it lies in the log.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RecordHeader {
+    length: U32,     // 00-03  of the whole record, a multiple of eight
+    crc: U32,        // 04-07  CRC-32C of bytes 8.., then LSN, then incarnation
+    kind: U16,       // 08-09
+    flags: U16,      // 10-11  meaning given by whoever owns the kind
+    body_bytes: U32, // 12-15
+    txn: U64,        // 16-23
+    prev: U64,       // 24-31  LSN of the transaction's previous record
+}
+
+const _: () = {
+    assert!(size_of::<RecordHeader>() == RECORD_HEADER_BYTES);
+    assert!(std::mem::offset_of!(RecordHeader, crc) == 4);
+    assert!(std::mem::offset_of!(RecordHeader, kind) == 8);
+    assert!(std::mem::offset_of!(RecordHeader, body_bytes) == 12);
+    assert!(std::mem::offset_of!(RecordHeader, txn) == 16);
+    assert!(std::mem::offset_of!(RecordHeader, prev) == 24);
+};
+
+impl RecordHeader {
+    /// A header for a body of `body_bytes`; the checksum is still missing.
+    ///
+    /// # Panics
+    /// If the body is longer than [`BODY_BYTES_MAX`].
+    #[inline]
+    pub(crate) fn new(kind: u16, flags: u16, txn: TxnId, prev: Lsn, body_bytes: usize) -> RecordHeader {
+        assert!(body_bytes <= BODY_BYTES_MAX, "a record's body is at most 1 MiB less its header");
+        let whole = |bytes: usize| U32::new(u32::try_from(bytes).expect("checked: a record is at most 1 MiB"));
+        RecordHeader {
+            length: whole(record_bytes(body_bytes)),
+            crc: U32::ZERO,
+            kind: U16::new(kind),
+            flags: U16::new(flags),
+            body_bytes: whole(body_bytes),
+            txn: U64::new(txn.raw()),
+            prev: U64::new(prev.raw()),
+        }
+    }
+
+    /// Bytes of the whole record, header and padding included.
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.length.get() as usize
+    }
+
+    /// What the record is; the owner of the number knows.
+    #[inline]
+    pub fn kind(&self) -> u16 {
+        self.kind.get()
+    }
+
+    /// Bits whose meaning the owner of the kind gives. Bit 0: a compensation record (CLR).
+    #[inline]
+    pub fn flags(&self) -> u16 {
+        self.flags.get()
+    }
+
+    /// Bytes of the body.
+    #[inline]
+    pub fn body_bytes(&self) -> usize {
+        self.body_bytes.get() as usize
+    }
+
+    /// The transaction it belongs to, or none.
+    #[inline]
+    pub fn txn(&self) -> TxnId {
+        TxnId(self.txn.get())
+    }
+
+    /// The previous record of the same transaction, or none.
+    #[inline]
+    pub fn prev(&self) -> Lsn {
+        Lsn::new(self.prev.get())
+    }
+
+    /// Reads a header that could be a record's: its lengths fit each other. Nothing else is known of it yet.
+    #[inline]
+    pub(crate) fn plausible(bytes: &[u8]) -> Result<RecordHeader, Bad> {
+        let (header, _) = RecordHeader::read_from_prefix(bytes).map_err(|_| Bad::Short)?;
+        let body = header.body_bytes();
+        if header.length() == 0 {
+            return Err(Bad::Empty);
+        }
+        if body > BODY_BYTES_MAX || header.length() != record_bytes(body) {
+            return Err(Bad::Lengths);
+        }
+        Ok(header)
+    }
+}
+
+impl fmt::Debug for RecordHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordHeader")
+            .field("kind", &self.kind())
+            .field("flags", &self.flags())
+            .field("txn", &self.txn())
+            .field("prev", &self.prev())
+            .field("body_bytes", &self.body_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes in the log of a record whose body has `body_bytes`.
+#[inline]
+pub const fn record_bytes(body_bytes: usize) -> usize {
+    (RECORD_HEADER_BYTES + body_bytes + 7) & !7
+}
+
+/// Folds the LSN and the incarnation into the checksum of everything else.
+#[inline]
+pub(crate) fn seal(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
+    let mut tail = [0_u8; 16];
+    tail[..8].copy_from_slice(&lsn.raw().to_le_bytes());
+    tail[8..].copy_from_slice(&incarnation.to_le_bytes());
+    crc32c::crc32c_append(crc, &tail)
+}
+
+/// Why bytes are not a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bad {
+    /// The log's bytes end here.
+    Short,
+    /// Zeros: nothing was ever written here.
+    Empty,
+    /// The lengths contradict each other.
+    Lengths,
+    /// The checksum is wrong for these bytes, this LSN and this incarnation.
+    Checksum,
+}
+
+impl Bad {
+    /// The reason, half a sentence.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Bad::Short => "the file ends, or is missing",
+            Bad::Empty => "there are zeros where a record should begin",
+            Bad::Lengths => "the record's lengths contradict each other",
+            Bad::Checksum => "the record's checksum is wrong",
+        }
+    }
+}
+
+/// Checks that `bytes` begin with a record that was logged at `lsn` in `incarnation`.
+#[inline]
+pub(crate) fn verify(bytes: &[u8], lsn: Lsn, incarnation: u64) -> Result<RecordHeader, Bad> {
+    let header = RecordHeader::plausible(bytes)?;
+    let rest = bytes.get(8..header.length()).ok_or(Bad::Short)?;
+    if seal(crc32c::crc32c(rest), lsn, incarnation) != header.crc.get() {
+        return Err(Bad::Checksum);
+    }
+    Ok(header)
+}
+
+/// Writes a whole record into `place`, which is exactly its length; for tests and for building small records on the
+/// stack before the latch is taken. Returns the checksum still to be sealed.
+#[inline]
+pub(crate) fn assemble(place: &mut [u8], header: &RecordHeader, body: &[&[u8]]) -> u32 {
+    place[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
+    let mut at = RECORD_HEADER_BYTES;
+    for part in body {
+        place[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    place[at..].fill(0);
+    crc32c::crc32c(&place[8..])
+}
+
+/// Puts the sealed checksum into a record's first bytes.
+#[inline]
+pub(crate) fn put_crc(place: &mut [u8], crc: u32) {
+    place[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// A record read from the log, with a body of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where it lies.
+    pub lsn: Lsn,
+    /// Its header.
+    pub header: RecordHeader,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Record {
+    /// The same record, borrowed.
+    pub fn borrow(&self) -> RecordRef<'_> {
+        RecordRef { lsn: self.lsn, header: self.header, body: &self.body }
+    }
+
+    /// The position after it: where the next record begins.
+    pub fn end(&self) -> Lsn {
+        self.lsn.plus(self.header.length() as u64)
+    }
+}
+
+/// A record read from the log, in a buffer that will be used again for the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordRef<'b> {
+    /// Where it lies.
+    pub lsn: Lsn,
+    /// Its header.
+    pub header: RecordHeader,
+    /// Its body.
+    pub body: &'b [u8],
+}
+
+impl RecordRef<'_> {
+    /// A copy that owns its body.
+    pub fn to_record(&self) -> Record {
+        Record { lsn: self.lsn, header: self.header, body: self.body.to_vec() }
+    }
+
+    /// The position after it: where the next record begins.
+    #[inline]
+    pub fn end(&self) -> Lsn {
+        self.lsn.plus(self.header.length() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(lsn: Lsn, incarnation: u64, body: &[u8]) -> Vec<u8> {
+        let header = RecordHeader::new(40, 1, TxnId::new(7), Lsn::new(64), body.len());
+        let mut bytes = vec![0xAA; header.length()];
+        let crc = assemble(&mut bytes, &header, &[&body[..body.len() / 2], &body[body.len() / 2..]]);
+        put_crc(&mut bytes, seal(crc, lsn, incarnation));
+        bytes
+    }
+
+    #[test]
+    fn a_record_verifies_where_it_was_logged_and_nowhere_else() {
+        let bytes = whole(Lsn::new(128), 3, b"thirteen byte");
+        assert_eq!(bytes.len(), 48);
+        let header = verify(&bytes, Lsn::new(128), 3).expect("it was logged there");
+        assert_eq!((header.kind(), header.flags(), header.body_bytes()), (40, 1, 13));
+        assert_eq!((header.txn(), header.prev()), (TxnId::new(7), Lsn::new(64)));
+        assert_eq!(verify(&bytes, Lsn::new(136), 3), Err(Bad::Checksum), "another LSN");
+        assert_eq!(verify(&bytes, Lsn::new(128), 4), Err(Bad::Checksum), "another incarnation");
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let good = whole(Lsn::new(128), 3, b"some body");
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(verify(&bytes, Lsn::new(128), 3).is_err(), "bit {bit}");
+        }
+        for cut in 0..good.len() {
+            assert!(verify(&good[..cut], Lsn::new(128), 3).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn zeros_are_no_record() {
+        assert_eq!(verify(&[0; 64], Lsn::new(8), 1), Err(Bad::Empty));
+    }
+
+    #[test]
+    fn lengths_are_whole_words() {
+        assert_eq!(record_bytes(0), 32);
+        assert_eq!(record_bytes(1), 40);
+        assert_eq!(record_bytes(8), 40);
+        assert_eq!(record_bytes(BODY_BYTES_MAX), RECORD_BYTES_MAX);
+    }
+}

@@ -1,0 +1,252 @@
+//! Log segments: the files the endless log is cut into, and where a byte of it lies.
+//!
+//! Byte table: `docs/formats/log.md`. Segment `n`, from 1, is the file `log.%08u`. Its size is a function of `n` alone:
+//! the first is small, each next one twice the last, up to the largest. So the place of an LSN is arithmetic, and no
+//! table of segments exists that could be wrong.
+//!
+//! Invariants
+//! 1. A file that bears a segment's name has that segment's header, synced, before any record of it (PROTOCOLS L1):
+//!    it is prepared under another name and renamed when it is ready.
+//! 2. The header only confirms: readers know from arithmetic what it must say, and refuse anything else (F3).
+
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::Lsn;
+
+/// Bytes of the block that holds a segment's header; the log's bytes begin after it.
+pub const SEGMENT_HEADER_BYTES: u64 = 4096;
+/// The version of the log's format.
+pub const LOG_VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"libtplog";
+/// A segment that is being prepared.
+pub(crate) const NAME_PREPARING: &str = "log.preparing";
+
+/// The name of segment `number`'s file.
+pub fn segment_name(number: u32) -> String {
+    format!("log.{number:08}")
+}
+
+/// The number of the segment whose file is `name`, if it is one.
+pub fn segment_number(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix("log.")?;
+    let all_digits = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|&number| all_digits && number > 0)
+}
+
+/// Where a byte of the log lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The segment's number.
+    pub segment: u32,
+    /// The byte in its file.
+    pub offset: u64,
+    /// Bytes of the log from there to the file's end.
+    pub left: u64,
+}
+
+/// The sizes of an environment's segments: all that is needed to find an LSN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    first: u64,
+    /// How often the size doubles before it stays.
+    doublings: u32,
+}
+
+impl Geometry {
+    /// From the sizes of the first and the largest file, or none if they are not powers of two from 16 KiB to 1 TiB,
+    /// the first at most the largest.
+    pub fn new(first: u64, max: u64) -> Option<Geometry> {
+        let good = first.is_power_of_two() && max.is_power_of_two();
+        if !good || first < 16 << 10 || max < first || max > 1 << 40 {
+            return None;
+        }
+        Some(Geometry { first, doublings: (max / first).trailing_zeros() })
+    }
+
+    /// Bytes of segment `number`'s file.
+    pub fn file_bytes(&self, number: u32) -> u64 {
+        self.first << number.saturating_sub(1).min(self.doublings)
+    }
+
+    /// Bytes of the largest file.
+    pub fn file_bytes_max(&self) -> u64 {
+        self.first << self.doublings
+    }
+
+    /// Bytes of the log that segment `number` holds.
+    pub fn payload_bytes(&self, number: u32) -> u64 {
+        self.file_bytes(number) - SEGMENT_HEADER_BYTES
+    }
+
+    /// The position of segment `number`'s first byte.
+    pub fn start(&self, number: u32) -> Lsn {
+        let before = u64::from(number.saturating_sub(1));
+        let growing = before.min(u64::from(self.doublings));
+        let files = self.first * ((1 << growing) - 1) + (before - growing) * self.file_bytes_max();
+        Lsn::new(files - before * SEGMENT_HEADER_BYTES)
+    }
+
+    /// The position after segment `number`'s last byte.
+    pub fn end(&self, number: u32) -> Lsn {
+        self.start(number).plus(self.payload_bytes(number))
+    }
+
+    /// Where the byte at `lsn` lies.
+    ///
+    /// # Panics
+    /// If the segment's number passes 2^32, after some 10^17 bytes of log.
+    pub fn locate(&self, lsn: Lsn) -> Place {
+        let mut number = 1;
+        while number <= self.doublings && lsn >= self.end(number) {
+            number += 1;
+        }
+        let whole = lsn.since(self.start(number)) / self.payload_bytes(number);
+        let segment = u64::from(number) + whole;
+        let segment = u32::try_from(segment).expect("a log has fewer than 2^32 segments");
+        let into = lsn.since(self.start(segment));
+        Place { segment, offset: SEGMENT_HEADER_BYTES + into, left: self.payload_bytes(segment) - into }
+    }
+}
+
+/// The header of a segment file; the rest of its block is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct SegmentHeader {
+    magic: [u8; 8],        // 00-07  "libtplog"
+    version: U32,          // 08-11
+    crc: U32,              // 12-15  CRC-32C of bytes 16..4096
+    number: U32,           // 16-19
+    spare: U32,            // 20-23  zero
+    first: U64,            // 24-31  position of the segment's first byte in the log
+    bytes: U64,            // 32-39  of the whole file
+    incarnation: U64,      // 40-47  the log's when the segment was prepared
+    environment: [u8; 16], // 48-63
+}
+
+const _: () = assert!(size_of::<SegmentHeader>() == 64);
+
+/// What a header says that is right in every way but one: which one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WrongHeader(pub(crate) String);
+
+/// The block that begins segment `number`'s file.
+pub(crate) fn header_block(geometry: &Geometry, number: u32, incarnation: u64, environment: [u8; 16]) -> Vec<u8> {
+    let mut header = SegmentHeader {
+        magic: MAGIC,
+        version: U32::new(LOG_VERSION),
+        crc: U32::ZERO,
+        number: U32::new(number),
+        spare: U32::ZERO,
+        first: U64::new(geometry.start(number).raw()),
+        bytes: U64::new(geometry.file_bytes(number)),
+        incarnation: U64::new(incarnation),
+        environment,
+    };
+    let mut block = vec![0; 4096];
+    block[..64].copy_from_slice(header.as_bytes());
+    header.crc = U32::new(crc32c::crc32c(&block[16..]));
+    block[..64].copy_from_slice(header.as_bytes());
+    block
+}
+
+/// Checks that `block` is the header of segment `number` of this environment.
+pub(crate) fn check_header(
+    block: &[u8],
+    geometry: &Geometry,
+    number: u32,
+    environment: [u8; 16],
+) -> Result<(), WrongHeader> {
+    let wrong = |what: &str| Err(WrongHeader(what.to_string()));
+    let Ok((header, _)) = SegmentHeader::read_from_prefix(block) else {
+        return wrong("its header is cut off");
+    };
+    if block.len() < 4096 {
+        return wrong("its header is cut off");
+    }
+    if header.magic != MAGIC {
+        return wrong("its header is not that of a log segment");
+    }
+    if header.version.get() != LOG_VERSION {
+        let found = header.version.get();
+        return wrong(&format!("its format has version {found}; this build knows version {LOG_VERSION}"));
+    }
+    if header.crc.get() != crc32c::crc32c(&block[16..4096]) {
+        return wrong("its header's checksum is wrong");
+    }
+    if header.environment != environment {
+        return wrong("it belongs to another environment");
+    }
+    let expected = (number, geometry.start(number).raw(), geometry.file_bytes(number));
+    let found = (header.number.get(), header.first.get(), header.bytes.get());
+    if found != expected {
+        return wrong(&format!("its header is that of segment {}", header.number.get()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Geometry {
+        Geometry::new(16 << 10, 64 << 10).expect("good sizes")
+    }
+
+    #[test]
+    fn sizes_double_and_then_stay() {
+        let sizes: Vec<u64> = (1..=5).map(|number| small().file_bytes(number) >> 10).collect();
+        assert_eq!(sizes, [16, 32, 64, 64, 64]);
+        let fixed = Geometry::new(1 << 20, 1 << 20).expect("good sizes");
+        assert_eq!((fixed.file_bytes(1), fixed.file_bytes(9)), (1 << 20, 1 << 20));
+    }
+
+    #[test]
+    fn bad_sizes_are_refused() {
+        for (first, max) in [(1000, 1 << 20), (1 << 20, 3 << 20), (8 << 10, 1 << 20), (2 << 20, 1 << 20), (0, 0)] {
+            assert!(Geometry::new(first, max).is_none(), "{first} {max}");
+        }
+    }
+
+    #[test]
+    fn every_byte_of_the_log_lies_in_exactly_one_place() {
+        let geometry = small();
+        let mut next = Lsn::NONE;
+        for number in 1..=40 {
+            assert_eq!(geometry.start(number), next, "segment {number} begins where the last one ended");
+            for into in [0, 8, geometry.payload_bytes(number) - 8] {
+                let place = geometry.locate(next.plus(into));
+                let left = geometry.payload_bytes(number) - into;
+                assert_eq!(place, Place { segment: number, offset: 4096 + into, left });
+            }
+            next = geometry.end(number);
+        }
+    }
+
+    #[test]
+    fn a_name_is_a_segments_or_it_is_not() {
+        assert_eq!(segment_number(&segment_name(1)), Some(1));
+        assert_eq!(segment_number(&segment_name(12_345_678)), Some(12_345_678));
+        for name in ["log.00000000", "log.1", "log.preparing", "log.000000001", "bank.tp", "log.+0000001"] {
+            assert_eq!(segment_number(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_header_is_refused_for_every_reason_it_may_be_wrong() {
+        let geometry = small();
+        let block = header_block(&geometry, 3, 7, [9; 16]);
+        assert_eq!(check_header(&block, &geometry, 3, [9; 16]), Ok(()));
+        let says = |block: &[u8], number, environment| {
+            check_header(block, &geometry, number, environment).expect_err("it is wrong").0
+        };
+        assert!(says(&block, 4, [9; 16]).contains("segment 3"));
+        assert!(says(&block, 3, [8; 16]).contains("another environment"));
+        assert!(says(&block[..100], 3, [9; 16]).contains("cut off"));
+        for byte in [0, 9, 13, 20, 60, 4000] {
+            let mut bad = block.clone();
+            bad[byte] ^= 1;
+            says(&bad, 3, [9; 16]);
+        }
+    }
+}
