@@ -18,6 +18,9 @@ const BEGIN: &str = "<!-- soak: begin -->";
 const END: &str = "<!-- soak: end -->";
 const HEAD: &str = "| suite | size | rounds | time | passed | failed | figures of the last round | day, commit |\n|---|---|---|---|---|---|---|---|\n";
 
+/// What a red round leaves among the figures, before its seed.
+const RED: &str = "FAILED with LIBTP_TEST_SEED=";
+
 /// A round of one suite may take this long.
 const ROUND_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -61,16 +64,23 @@ fn round(workspace: &Workspace, suites: &[&Suite], seed: Option<u64>, totals: &m
             println!("round with LIBTP_TEST_SEED={seed}");
             env.push(("LIBTP_TEST_SEED", seed));
         }
-        let outcome = measured(suite.name, || run_suite(workspace, suite, &env, ROUND_LIMIT));
+        let mut outcome = measured(suite.name, || run_suite(workspace, suite, &env, ROUND_LIMIT));
+        if let (Some(seed), true) = (&seed, outcome.counts.failed > 0) {
+            outcome.figures.insert(0, format!("{RED}{seed}"));
+        }
         match totals.get_mut(index) {
             None => totals.push(outcome),
-            Some(total) => {
-                total.elapsed += outcome.elapsed;
-                total.counts += outcome.counts;
-                total.figures = outcome.figures;
-            }
+            Some(total) => add(total, outcome),
         }
     }
+}
+
+/// Counts and times add up; of the figures the last round's stay, and every red seed.
+fn add(total: &mut Outcome, outcome: Outcome) {
+    total.elapsed += outcome.elapsed;
+    total.counts += outcome.counts;
+    total.figures.retain(|figures| figures.starts_with(RED));
+    total.figures.extend(outcome.figures);
 }
 
 /// Writes the rows of these suites into the document; rows of other suites stay.
@@ -123,6 +133,7 @@ fn said_by(program: &str, arguments: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Counts;
 
     const KNOWN: [&str; 2] = ["crash", "kill"];
 
@@ -131,6 +142,21 @@ mod tests {
         let document = format!("# R\n{BEGIN}\n{HEAD}| crash | old |\n| kill | old |\n| gone | old |\n{END}\nend\n");
         let changed = with_rows(&document, &["| crash | new |".into()], &KNOWN).expect("it has the markers");
         assert_eq!(changed, format!("# R\n{BEGIN}\n{HEAD}| crash | new |\n| kill | old |\n{END}\nend\n"));
+    }
+
+    #[test]
+    fn a_red_seed_is_remembered_over_later_rounds() {
+        let round = |counts, figures: &[&str]| Outcome {
+            name: "crash".into(),
+            elapsed: Duration::from_secs(1),
+            counts,
+            figures: figures.iter().map(|one| (*one).to_owned()).collect(),
+        };
+        let red = format!("{RED}1");
+        let mut total = round(Counts::ONE_FAILED, &[&red, "7 states"]);
+        add(&mut total, round(Counts::ONE_PASSED, &["9 states"]));
+        assert_eq!(total.figures, [red.as_str(), "9 states"]);
+        assert_eq!((total.counts.passed, total.counts.failed, total.elapsed.as_secs()), (1, 1, 2));
     }
 
     #[test]
