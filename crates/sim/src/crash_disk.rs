@@ -1,0 +1,465 @@
+//! A disk in memory that records what is done to it, fails on demand, and can be crashed anywhere.
+//!
+//! Everybody sees every change at once, as through one page cache; what a crash would leave is worked
+//! out of the trace by [`CrashImages`], as often and at as many places as wanted, without running the
+//! workload again.  Several simulated processes share a disk, each through its own [`SimProcess`];
+//! byte locks tell them apart and go when their process goes.
+//!
+//! Numbers: the *I/O index* counts changes and syncs, from 0; it is the place in the trace.  Planted
+//! faults count *calls*, reads and openings too.
+//!
+//! Invariants
+//! 1. One latch guards the whole disk, so changes have one order, and the trace has the same.
+//! 2. A call that returns `Ok` has its change in the trace exactly once; one that fails has in it what
+//!    took effect all the same, perhaps nothing.
+//! 3. After the crash, or in a dead process, no call has an effect and each fails (see [`is_crash`]).
+//!
+//! [`is_crash`]: crate::is_crash
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use libtp_io::{Directory, Error, File, OpenMode, Operation, Result};
+
+use crate::byte_locks::ByteLocks;
+use crate::content::{index, offset, BLOCK_BYTES, FILE_BYTES_MAX};
+use crate::crash_images::{CrashImages, LossMode};
+use crate::fault::{Activity, Calls, Counters, Fault, Faults, Repeat, CRASHED_ERRNO};
+use crate::random::Random;
+use crate::trace::{Change, TraceEntry};
+use crate::tree::{NodeId, Tree};
+
+mod handles;
+pub use handles::{SimDirectory, SimFile, SimProcess};
+
+const EFBIG: i32 = 27;
+
+/// What a disk has in common with the disks that are crash images of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Fixture {
+    pub(crate) counters: Arc<Counters>,
+    capacity_blocks: Option<usize>,
+    /// The device number: the same medium before and after a crash.
+    device: u64,
+}
+
+/// A simulated disk.  Clones are handles of the same disk; it is a [`Directory`] too, its root, used
+/// as process 0, which is never killed.
+#[derive(Clone)]
+pub struct SimDisk {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SimDisk")
+    }
+}
+
+impl SimDisk {
+    /// An empty disk, whose random choices follow from `seed`.
+    pub fn new(seed: u64) -> SimDisk {
+        let fixture = Fixture { counters: Arc::default(), capacity_blocks: None, device: Random::new(seed).next_u64() };
+        SimDisk::of_tree(Tree::empty(), seed, fixture)
+    }
+
+    pub(crate) fn of_tree(tree: Tree, seed: u64, fixture: Fixture) -> SimDisk {
+        let state = State {
+            base: tree.clone(),
+            tree,
+            trace: Vec::new(),
+            faults: Faults::default(),
+            crash_at: None,
+            is_halted: false,
+            is_read_only: false,
+            is_network: false,
+            dead: BTreeSet::new(),
+            processes: 0,
+            handles: 0,
+            locks: ByteLocks::default(),
+            random: Random::new(seed),
+            fixture,
+        };
+        SimDisk { shared: Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }) }
+    }
+
+    /// Starts another simulated process on this disk.
+    pub fn process_view(&self) -> SimProcess {
+        let mut state = self.shared.state();
+        state.processes += 1;
+        SimProcess::new(self.shared.clone(), state.processes)
+    }
+
+    /// Returns the I/O index the next change gets: how many there were.
+    pub fn io_index(&self) -> usize {
+        self.shared.state().trace.len()
+    }
+
+    /// Returns all changes so far.
+    pub fn trace(&self) -> Vec<TraceEntry> {
+        self.shared.state().trace.clone()
+    }
+
+    /// Counts the calls so far, failed ones included; [`Calls::On`] counts as [`Calls::Of`].
+    pub fn calls(&self, calls: &Calls) -> u64 {
+        let state = self.shared.state();
+        match calls {
+            Calls::Any => state.faults.count_all(),
+            Calls::Of(operation) | Calls::On(operation, _) => state.faults.count(*operation),
+        }
+    }
+
+    /// Lets the call fail that comes after `after` more matching calls: with 0, the very next.
+    pub fn fail_call(&self, calls: Calls, after: u64, fault: Fault, repeat: Repeat) {
+        self.shared.state().faults.plant(calls, after, fault, repeat);
+    }
+
+    /// Takes all planted faults away: the disk is repaired, space was freed.
+    pub fn clear_faults(&self) {
+        self.shared.state().faults.clear();
+    }
+
+    /// Crashes the machine when a call is about to make the change with this I/O index: that call and
+    /// every later one, of whatever process, has no effect and fails.
+    pub fn crash_at(&self, io_index: usize) {
+        self.shared.state().crash_at = Some(io_index);
+    }
+
+    /// Crashes the machine now.
+    pub fn halt(&self) {
+        self.shared.state().halt();
+        self.shared.changed.notify_all();
+    }
+
+    /// Returns whether the machine has crashed.
+    pub fn has_crashed(&self) -> bool {
+        self.shared.state().is_halted
+    }
+
+    /// Gives the disk room for so many bytes, in blocks of 4096; what is over is [`Error::Full`].
+    /// Crash images inherit it.  A file without a name takes no room.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        let blocks = bytes.map(|bytes| index(bytes) / BLOCK_BYTES);
+        self.shared.state().fixture.capacity_blocks = blocks;
+    }
+
+    /// Returns how many bytes of blocks are taken.
+    pub fn bytes_used(&self) -> u64 {
+        offset(self.shared.state().tree.blocks_used() * BLOCK_BYTES)
+    }
+
+    /// Mounts the disk read-only, or again for writing: opening for writing and every change of names
+    /// is refused; handles that are open already go on.
+    pub fn set_read_only(&self, is_read_only: bool) {
+        self.shared.state().is_read_only = is_read_only;
+    }
+
+    /// Lets the disk claim to be on a network.
+    pub fn set_network(&self, is_network: bool) {
+        self.shared.state().is_network = is_network;
+    }
+
+    /// Overwrites bytes of a file on the medium itself, durable at once, as a failing disk would.
+    ///
+    /// # Panics
+    /// When there is no file at `path` (`/` between directory and name).
+    pub fn damage(&self, path: &str, at: u64, bytes: &[u8]) {
+        let mut state = self.shared.state();
+        let file = state.tree.find(path).unwrap_or_else(|| panic!("there is no file {path} to damage"));
+        state.record(0, Change::Damage { file, offset: at, bytes: bytes.into() });
+    }
+
+    /// Returns the paths of all files, sorted.
+    pub fn paths(&self) -> Vec<String> {
+        let state = self.shared.state();
+        let mut paths = Vec::new();
+        let mut open = vec![(NodeId::ROOT, String::new())];
+        while let Some((directory, prefix)) = open.pop() {
+            for (name, &node) in state.tree.names(directory) {
+                if state.tree.is_directory(node) {
+                    open.push((node, format!("{prefix}{name}/")));
+                } else {
+                    paths.push(format!("{prefix}{name}"));
+                }
+            }
+        }
+        paths.sort_unstable();
+        paths
+    }
+
+    /// Returns all bytes of a file as everybody sees them now, `None` if there is none at `path`.
+    pub fn file_bytes(&self, path: &str) -> Option<Vec<u8>> {
+        let state = self.shared.state();
+        let node = state.tree.find(path).filter(|&node| !state.tree.is_directory(node))?;
+        let content = state.tree.content(node);
+        let mut bytes = vec![0; index(content.len())];
+        content.read(&mut bytes, 0);
+        Some(bytes)
+    }
+
+    /// Copies every file into `target`, to look at a failure with ordinary tools.
+    ///
+    /// # Errors
+    /// Those of `target`.
+    pub fn copy_to(&self, target: &dyn Directory) -> Result<()> {
+        for path in self.paths() {
+            let bytes = self.file_bytes(&path).unwrap_or_default();
+            let copy = match path.split_once('/') {
+                None => target.open(&path, OpenMode::Create)?,
+                Some((directory, name)) => target.subdirectory(directory)?.open(name, OpenMode::Create)?,
+            };
+            copy.set_len(0)?;
+            copy.write_at(&bytes, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a walk along everything done so far, to make crash images of.
+    pub fn crash_images(&self) -> CrashImages {
+        let state = self.shared.state();
+        CrashImages::new(state.base.clone(), state.trace.as_slice().into(), state.fixture.clone())
+    }
+
+    /// Makes the disk that a crash would leave after the first `io_index` changes.  It costs a walk to
+    /// there: who wants many walks once with [`SimDisk::crash_images`].
+    pub fn image_at(&self, io_index: usize, mode: LossMode, seed: u64) -> SimDisk {
+        let mut images = self.crash_images();
+        images.advance_to(io_index);
+        images.image(mode, seed)
+    }
+
+    /// Makes the disk that a crash now would leave.
+    pub fn crash_image(&self, mode: LossMode, seed: u64) -> SimDisk {
+        self.image_at(usize::MAX, mode, seed)
+    }
+
+    /// Returns how often each class of fault was active, on this disk and on all its crash images.
+    pub fn activity(&self) -> Activity {
+        self.shared.state().fixture.counters.snapshot()
+    }
+
+    fn root(&self) -> SimDirectory {
+        SimDirectory::root(self.shared.clone(), 0)
+    }
+}
+
+impl Directory for SimDisk {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.root().open(name, mode)
+    }
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
+        self.root().subdirectory(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.root().rename(from, to)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.root().remove(name)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.root().list()
+    }
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.root().exists(name)
+    }
+    fn sync(&self) -> Result<()> {
+        self.root().sync()
+    }
+    fn describe(&self, name: &str) -> String {
+        self.root().describe(name)
+    }
+    fn is_network(&self) -> Result<bool> {
+        self.root().is_network()
+    }
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Told when a lock may have become free, or a sleeper's process is dead.
+    changed: Condvar,
+}
+
+impl Shared {
+    /// A test thread that panics leaves whole states only, so its poison is no news.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct State {
+    base: Tree,
+    tree: Tree,
+    trace: Vec<TraceEntry>,
+    faults: Faults,
+    crash_at: Option<usize>,
+    is_halted: bool,
+    is_read_only: bool,
+    is_network: bool,
+    dead: BTreeSet<u32>,
+    processes: u32,
+    handles: u64,
+    locks: ByteLocks,
+    random: Random,
+    fixture: Fixture,
+}
+
+/// Who calls what, for errors and the trace.
+struct Call<'a> {
+    operation: Operation,
+    process: u32,
+    path: &'a str,
+    offset: Option<u64>,
+}
+
+impl Call<'_> {
+    fn error(&self, errno: i32) -> Error {
+        Error::from_errno(self.operation, self.path.to_owned(), self.offset, errno)
+    }
+}
+
+impl State {
+    fn halt(&mut self) {
+        if !self.is_halted {
+            self.is_halted = true;
+            Counters::add(&self.fixture.counters.crash);
+        }
+    }
+
+    fn check_alive(&self, call: &Call<'_>) -> Result<()> {
+        if self.is_halted || self.dead.contains(&call.process) {
+            return Err(call.error(CRASHED_ERRNO));
+        }
+        Ok(())
+    }
+
+    /// Lets a call in that can fail: counts it, and says how it is to fail.
+    fn admit(&mut self, call: &Call<'_>) -> Result<Option<Fault>> {
+        self.check_alive(call)?;
+        let fault = self.faults.strike(call.operation, call.path);
+        if let Some(fault) = fault {
+            Counters::add(self.fixture.counters.of_fault(fault));
+        }
+        Ok(fault)
+    }
+
+    /// As `admit`, for calls of which a failing one has no effect.
+    fn admit_whole(&mut self, call: &Call<'_>) -> Result<()> {
+        match self.admit(call)? {
+            None => Ok(()),
+            Some(fault) => Err(call.error(fault.errno())),
+        }
+    }
+
+    /// Crashes if the next change is the chosen one; otherwise the caller may change something.
+    fn reach_next_change(&mut self, call: &Call<'_>) -> Result<()> {
+        if self.crash_at.is_some_and(|chosen| self.trace.len() >= chosen) {
+            self.halt();
+            return Err(call.error(CRASHED_ERRNO));
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, call: &Call<'_>, change: Change) -> Result<()> {
+        self.reach_next_change(call)?;
+        self.record(call.process, change);
+        Ok(())
+    }
+
+    fn record(&mut self, process: u32, change: Change) {
+        self.tree.make_node(&change);
+        self.tree.apply(&change);
+        self.trace.push(TraceEntry { process, change });
+    }
+
+    fn write(&mut self, call: &Call<'_>, file: NodeId, from: u64, bytes: &[u8]) -> Result<()> {
+        let fault = self.admit(call)?;
+        if bytes.is_empty() {
+            return fault.map_or(Ok(()), |fault| Err(call.error(fault.errno())));
+        }
+        self.check_size(call, from.saturating_add(offset(bytes.len())))?;
+        let mut failure = fault.map(|fault| call.error(fault.errno()));
+        let mut landed = match fault {
+            None => bytes.len(),
+            Some(Fault::ShortWrite) if bytes.len() > 1 => 1 + self.random.index(bytes.len() - 1),
+            Some(Fault::ShortWrite) => 0,
+            Some(_) if self.random.coin() => 0,
+            Some(_) => self.random.index(bytes.len() + 1),
+        };
+        let fitting = self.fitting(file, index(from), landed);
+        if fitting < landed {
+            landed = fitting;
+            Counters::add(&self.fixture.counters.disk_full);
+            failure = Some(call.error(Fault::Enospc.errno()));
+        }
+        if landed > 0 {
+            self.change(call, Change::Write { file, offset: from, bytes: bytes[..landed].into() })?;
+        } else {
+            self.reach_next_change(call)?;
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// How many of `bytes` bytes from `from` on the disk has room for.
+    fn fitting(&self, file: NodeId, from: usize, bytes: usize) -> usize {
+        let Some(mut free) = self.free_blocks() else {
+            return bytes;
+        };
+        let content = self.tree.content(file);
+        for number in from / BLOCK_BYTES..(from + bytes).div_ceil(BLOCK_BYTES) {
+            let wanted = content.holes(number..number + 1);
+            if wanted > free {
+                return (number * BLOCK_BYTES).saturating_sub(from);
+            }
+            free -= wanted;
+        }
+        bytes
+    }
+
+    fn free_blocks(&self) -> Option<usize> {
+        let capacity = self.fixture.capacity_blocks?;
+        Some(capacity.saturating_sub(self.tree.blocks_used()))
+    }
+
+    fn allocate(&mut self, call: &Call<'_>, file: NodeId, bytes: u64) -> Result<()> {
+        let fault = self.admit(call)?;
+        self.check_size(call, bytes)?;
+        let content = self.tree.content(file);
+        let wanted = content.holes(0..index(bytes).div_ceil(BLOCK_BYTES));
+        let mut failure = fault.map(|fault| call.error(fault.errno()));
+        if failure.is_none() && self.free_blocks().is_some_and(|free| wanted > free) {
+            Counters::add(&self.fixture.counters.disk_full);
+            failure = Some(call.error(Fault::Enospc.errno()));
+        }
+        let Some(failure) = failure else {
+            return self.change(call, Change::Allocate { file, bytes });
+        };
+        // The contract lets a failed call leave the file longer.
+        if content.len() < bytes && self.random.coin() {
+            let partly = content.len() + self.random.below(bytes - content.len() + 1);
+            self.change(call, Change::SetLen { file, bytes: partly })?;
+        }
+        Err(failure)
+    }
+
+    fn check_size(&self, call: &Call<'_>, end: u64) -> Result<()> {
+        if end > FILE_BYTES_MAX {
+            return Err(call.error(EFBIG));
+        }
+        Ok(())
+    }
+
+    /// Syncs a file or a directory, or fails to for ever.
+    fn sync(&mut self, call: &Call<'_>, node: NodeId, change: Change) -> Result<()> {
+        let Some(fault) = self.admit(call)? else {
+            return self.change(call, change);
+        };
+        let seed = self.random.next_u64();
+        self.change(call, Change::SyncFailed { node, seed })?;
+        Counters::add(&self.fixture.counters.failed_sync);
+        Err(call.error(fault.errno()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

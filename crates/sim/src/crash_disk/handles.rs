@@ -1,0 +1,401 @@
+//! Processes, directories and files of a simulated disk, as those who use it hold them.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use libtp_io::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, Result};
+
+use super::{Call, Shared, State};
+use crate::fault::Counters;
+use crate::trace::Change;
+use crate::tree::NodeId;
+
+const ENOENT: i32 = 2;
+const EEXIST: i32 = 17;
+const ENOTDIR: i32 = 20;
+const EISDIR: i32 = 21;
+/// How long a waiter sleeps before it looks again.
+const LOCK_SLEEP: Duration = Duration::from_millis(5);
+
+/// A simulated process.  Dropping it is its death, like [`SimProcess::kill`]: its locks are free, and
+/// whatever handles of it are still about fail at every call.
+///
+/// It is a [`Directory`] too, the disk's root, for callers that keep it as long as they live;
+/// [`SimProcess::directory`] gives one that does not keep the process alive.
+pub struct SimProcess {
+    shared: Arc<Shared>,
+    number: u32,
+}
+
+impl fmt::Debug for SimProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimProcess({})", self.number)
+    }
+}
+
+impl SimProcess {
+    pub(super) fn new(shared: Arc<Shared>, number: u32) -> SimProcess {
+        SimProcess { shared, number }
+    }
+
+    /// Returns the process's number, as the trace has it.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns the disk's root as this process sees it.
+    pub fn directory(&self) -> Arc<dyn Directory> {
+        Arc::new(self.root())
+    }
+
+    /// Kills the process, as `kill -9` does; what it has written stays.
+    pub fn kill(&self) {
+        let mut state = self.shared.state();
+        if state.dead.insert(self.number) && !state.is_halted {
+            Counters::add(&state.fixture.counters.process_killed);
+        }
+        state.locks.release_process(self.number);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    fn root(&self) -> SimDirectory {
+        SimDirectory::root(self.shared.clone(), self.number)
+    }
+}
+
+impl Drop for SimProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Directory for SimProcess {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.root().open(name, mode)
+    }
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
+        self.root().subdirectory(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.root().rename(from, to)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.root().remove(name)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.root().list()
+    }
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.root().exists(name)
+    }
+    fn sync(&self) -> Result<()> {
+        self.root().sync()
+    }
+    fn describe(&self, name: &str) -> String {
+        self.root().describe(name)
+    }
+    fn is_network(&self) -> Result<bool> {
+        self.root().is_network()
+    }
+}
+
+/// Makes the change that creates a node: in which directory, by what name, which.
+type Creation = fn(NodeId, Arc<str>, NodeId) -> Change;
+
+/// An open directory of a simulated disk.
+pub struct SimDirectory {
+    shared: Arc<Shared>,
+    process: u32,
+    node: NodeId,
+    path: String,
+}
+
+impl fmt::Debug for SimDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimDirectory({}, process {})", self.path, self.process)
+    }
+}
+
+impl SimDirectory {
+    pub(super) fn root(shared: Arc<Shared>, process: u32) -> SimDirectory {
+        SimDirectory { shared, process, node: NodeId::ROOT, path: "sim:".to_owned() }
+    }
+
+    fn call<'a>(&self, operation: Operation, path: &'a str) -> Call<'a> {
+        Call { operation, process: self.process, path, offset: None }
+    }
+
+    /// Finds `name`, or makes it if it is missing and may be made.
+    fn find_or_make(
+        &self,
+        state: &mut State,
+        call: &Call<'_>,
+        name: &str,
+        creation: Option<Creation>,
+    ) -> Result<NodeId> {
+        if let Some(&node) = state.tree.names(self.node).get(name) {
+            return Ok(node);
+        }
+        let creation = creation.ok_or_else(|| call.error(ENOENT))?;
+        self.require_writable(state, call)?;
+        let made = state.tree.next_node();
+        state.change(call, creation(self.node, name.into(), made))?;
+        Ok(made)
+    }
+
+    fn require_writable(&self, state: &State, call: &Call<'_>) -> Result<()> {
+        if state.is_read_only {
+            return Err(Error::ReadOnly { operation: call.operation, file: call.path.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// The file a name belongs to; a directory is not one.
+    fn file(&self, state: &State, call: &Call<'_>, name: &str) -> Result<NodeId> {
+        match state.tree.names(self.node).get(name) {
+            None => Err(call.error(ENOENT)),
+            Some(&node) if state.tree.is_directory(node) => Err(call.error(EISDIR)),
+            Some(&node) => Ok(node),
+        }
+    }
+}
+
+impl Directory for SimDirectory {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        check_name(Operation::Open, name)?;
+        let path = self.describe(name);
+        let call = self.call(Operation::Open, &path);
+        let mut state = self.shared.state();
+        state.admit_whole(&call)?;
+        if mode == OpenMode::CreateNew && state.tree.names(self.node).contains_key(name) {
+            return Err(call.error(EEXIST));
+        }
+        let creation: Creation = |directory, name, file| Change::CreateFile { directory, name, file };
+        let may_make = matches!(mode, OpenMode::Create | OpenMode::CreateNew);
+        let node = self.find_or_make(&mut state, &call, name, may_make.then_some(creation))?;
+        if state.tree.is_directory(node) {
+            return Err(call.error(EISDIR));
+        }
+        if mode != OpenMode::ReadOnly {
+            self.require_writable(&state, &call)?;
+        }
+        state.handles += 1;
+        let handle = state.handles;
+        drop(state);
+        let is_writable = mode != OpenMode::ReadOnly;
+        Ok(Arc::new(SimFile { shared: self.shared.clone(), process: self.process, node, handle, path, is_writable }))
+    }
+
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
+        check_name(Operation::Open, name)?;
+        let path = self.describe(name);
+        let call = self.call(Operation::Open, &path);
+        let mut state = self.shared.state();
+        state.admit_whole(&call)?;
+        let creation: Creation = |directory, name, made| Change::CreateDirectory { directory, name, made };
+        let node = self.find_or_make(&mut state, &call, name, Some(creation))?;
+        if !state.tree.is_directory(node) {
+            return Err(call.error(ENOTDIR));
+        }
+        drop(state);
+        Ok(Arc::new(SimDirectory { shared: self.shared.clone(), process: self.process, node, path }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        check_name(Operation::Rename, from)?;
+        check_name(Operation::Rename, to)?;
+        let path = self.describe(from);
+        let call = self.call(Operation::Rename, &path);
+        let mut state = self.shared.state();
+        state.admit_whole(&call)?;
+        self.require_writable(&state, &call)?;
+        let node = self.file(&state, &call, from)?;
+        match self.file(&state, &call, to) {
+            // Two names of one file, or one name: nothing to do, as the system has it.
+            Ok(there) if there == node => return Ok(()),
+            Ok(_) | Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        state.change(&call, Change::Rename { directory: self.node, from: from.into(), to: to.into(), node })
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        check_name(Operation::Remove, name)?;
+        let path = self.describe(name);
+        let call = self.call(Operation::Remove, &path);
+        let mut state = self.shared.state();
+        state.admit_whole(&call)?;
+        self.require_writable(&state, &call)?;
+        let node = self.file(&state, &call, name)?;
+        state.change(&call, Change::Remove { directory: self.node, name: name.into(), node })
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let call = self.call(Operation::List, &self.path);
+        let mut state = self.shared.state();
+        state.admit_whole(&call)?;
+        let names = state.tree.names(self.node).iter();
+        Ok(names.filter(|(_, &node)| !state.tree.is_directory(node)).map(|(name, _)| name.to_string()).collect())
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        check_name(Operation::Inspect, name)?;
+        let path = self.describe(name);
+        let state = self.shared.state();
+        state.check_alive(&self.call(Operation::Inspect, &path))?;
+        Ok(state.tree.names(self.node).contains_key(name))
+    }
+
+    fn sync(&self) -> Result<()> {
+        let call = self.call(Operation::SyncDirectory, &self.path);
+        self.shared.state().sync(&call, self.node, Change::SyncDirectory { directory: self.node })
+    }
+
+    fn describe(&self, name: &str) -> String {
+        if name.is_empty() {
+            self.path.clone()
+        } else {
+            format!("{}/{name}", self.path)
+        }
+    }
+
+    fn is_network(&self) -> Result<bool> {
+        let state = self.shared.state();
+        state.check_alive(&self.call(Operation::Inspect, &self.path))?;
+        Ok(state.is_network)
+    }
+}
+
+/// An open file of a simulated disk.
+pub struct SimFile {
+    shared: Arc<Shared>,
+    process: u32,
+    node: NodeId,
+    handle: u64,
+    path: String,
+    is_writable: bool,
+}
+
+impl fmt::Debug for SimFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimFile({}, process {})", self.path, self.process)
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.shared.state().locks.release_handle(self.handle);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl SimFile {
+    fn call(&self, operation: Operation, offset: Option<u64>) -> Call<'_> {
+        Call { operation, process: self.process, path: &self.path, offset }
+    }
+
+    fn require_writable(&self, operation: Operation) -> Result<()> {
+        if self.is_writable {
+            return Ok(());
+        }
+        Err(Error::ReadOnly { operation, file: self.path.clone() })
+    }
+}
+
+impl File for SimFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let call = self.call(Operation::Read, Some(offset));
+        let mut state = self.shared.state();
+        if let Err(error) = state.admit_whole(&call) {
+            // What lies in the buffer after an error is unknown: nobody should find it useful.
+            buf.fill(0xee);
+            return Err(error);
+        }
+        Ok(state.tree.content(self.node).read(buf, offset))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.require_writable(Operation::Write)?;
+        let call = self.call(Operation::Write, Some(offset));
+        self.shared.state().write(&call, self.node, offset, bytes)
+    }
+
+    fn write_two_at(&self, first: &[u8], second: &[u8], offset: u64) -> Result<()> {
+        self.write_at(&[first, second].concat(), offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        let state = self.shared.state();
+        state.check_alive(&self.call(Operation::Inspect, None))?;
+        Ok(state.tree.content(self.node).len())
+    }
+
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.require_writable(Operation::SetLen)?;
+        let call = self.call(Operation::SetLen, Some(bytes));
+        let mut state = self.shared.state();
+        state.admit_whole(&call)?;
+        state.check_size(&call, bytes)?;
+        state.change(&call, Change::SetLen { file: self.node, bytes })
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<()> {
+        self.require_writable(Operation::Allocate)?;
+        let call = self.call(Operation::Allocate, Some(bytes));
+        self.shared.state().allocate(&call, self.node, bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let call = self.call(Operation::Sync, None);
+        self.shared.state().sync(&call, self.node, Change::Sync { file: self.node })
+    }
+
+    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
+        if mode == LockMode::Exclusive {
+            self.require_writable(Operation::Lock)?;
+        }
+        let call = self.call(Operation::Lock, Some(byte));
+        let mut state = self.shared.state();
+        loop {
+            state.check_alive(&call)?;
+            if state.locks.acquire(self.node, byte, self.handle, self.process, mode) {
+                break;
+            }
+            if !wait {
+                return Ok(false);
+            }
+            // Bounded, because a crash inside another's call tells nobody.
+            let waited = self.shared.changed.wait_timeout(state, LOCK_SLEEP);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        // A change from exclusive to shared may let others in.
+        self.shared.changed.notify_all();
+        Ok(true)
+    }
+
+    fn unlock(&self, byte: u64) -> Result<()> {
+        let mut state = self.shared.state();
+        state.check_alive(&self.call(Operation::Lock, Some(byte)))?;
+        state.locks.release(self.node, byte, self.handle);
+        drop(state);
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
+        let state = self.shared.state();
+        state.check_alive(&self.call(Operation::Lock, Some(from)))?;
+        Ok(state.locks.lowest_of_others(self.node, from, from.saturating_add(bytes), self.handle))
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let state = self.shared.state();
+        state.check_alive(&self.call(Operation::Inspect, None))?;
+        // Nodes are never renumbered or used again, so the number may stand for the birth as well.
+        let inode = u64::from(self.node.0);
+        Ok(Identity { device: state.fixture.device, inode, birth_ns: inode + 1 })
+    }
+}

@@ -1,0 +1,416 @@
+//! What a power cut leaves: a walk along the trace of a disk, and an image of any loss at any point.
+//!
+//! The walker keeps two states of the whole disk: `durable`, what the syncs so far have made safe, and
+//! `current`, that and everything not yet synced; and the list of the unsynced changes between them.
+//! An image is a fork of `durable` with the changes that happened to reach the disk.
+//!
+//! A disk behind a page cache never writes the bytes of one call alone: it writes whole sectors as the
+//! cache has them at that moment.  So an unsynced write remembers the blocks it touched *as they were
+//! after it*, and a kept sector carries what earlier writes had put beside it.
+//!
+//! Names are changed by node: a renaming that was kept while the creation before it was lost still
+//! leads to the file.  They are lost one by one, which is harsher than a journaling filesystem.
+//!
+//! Invariants
+//! 1. What was synced is in every image, whatever the mode and the seed.
+//! 2. Equal trace, position, mode and seed give equal images.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::content::{index, offset, Block, BLOCK_BYTES, SECTOR_BYTES};
+use crate::crash_disk::{Fixture, SimDisk};
+use crate::fault::Counters;
+use crate::random::Random;
+use crate::trace::{Change, TraceEntry};
+use crate::tree::{NodeId, Tree};
+
+/// How the unsynced changes fare in a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LossMode {
+    /// Each write is kept, lost or torn by itself, in sectors of 512 bytes.
+    Torn512,
+    /// Each write is kept, lost or torn by itself, in blocks of 4096 bytes.
+    Torn4096,
+    /// All changes up to some point in the order of the calls are kept whole, the rest is lost.
+    Prefix,
+    /// Any subset of all sectors of all writes reaches the disk, in any order.
+    Reordered,
+    /// Each file and each directory by itself keeps all, none or a prefix of its changes.
+    PerFile,
+    /// All unsynced changes are lost.
+    DropAll,
+    /// All unsynced changes are kept, as when only the processes die.
+    KeepAll,
+}
+
+impl LossMode {
+    /// All seven.
+    pub const ALL: [LossMode; 7] = [
+        LossMode::Torn512,
+        LossMode::Torn4096,
+        LossMode::Prefix,
+        LossMode::Reordered,
+        LossMode::PerFile,
+        LossMode::DropAll,
+        LossMode::KeepAll,
+    ];
+}
+
+/// A change that no sync has covered yet.
+#[derive(Debug, Clone)]
+struct Unsynced {
+    change: Change,
+    /// Of a write: the blocks it touched as they were after it, and the file's length then.
+    after: Vec<Block>,
+    bytes_after: u64,
+}
+
+impl Unsynced {
+    /// Where a write lies; nothing else is divisible.
+    fn extent(&self) -> Option<(NodeId, Range<usize>)> {
+        match &self.change {
+            Change::Write { file, offset, bytes } => {
+                let start = index(*offset);
+                Some((*file, start..start + bytes.len()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The numbers of the pieces the change can be torn into, `unit` bytes each, counted from the
+    /// file's beginning.
+    fn pieces(&self, unit: usize) -> Range<usize> {
+        match self.extent() {
+            Some((_, range)) => range.start / unit..range.end.div_ceil(unit),
+            None => 0..1,
+        }
+    }
+
+    /// Lets the change reach `image` whole, and nothing but it.
+    fn keep(&self, image: &mut Tree) {
+        let Some((file, range)) = self.extent() else {
+            image.apply(&self.change);
+            return;
+        };
+        let content = image.content_mut(file);
+        for number in self.pieces(BLOCK_BYTES) {
+            let start = number * BLOCK_BYTES;
+            let part = range.start.max(start) - start..range.end.min(start + BLOCK_BYTES) - start;
+            content.put(number, part, self.block(number));
+        }
+        content.extend(offset(range.end));
+    }
+
+    /// Lets one piece of the change reach `image`, as the cache had it.
+    fn keep_piece(&self, image: &mut Tree, unit: usize, piece: usize) {
+        let Some((file, _)) = self.extent() else {
+            image.apply(&self.change);
+            return;
+        };
+        let content = image.content_mut(file);
+        let start = piece * unit;
+        let number = start / BLOCK_BYTES;
+        let part = start % BLOCK_BYTES..start % BLOCK_BYTES + unit;
+        content.put(number, part, self.block(number));
+        content.extend(offset(start + unit).min(self.bytes_after));
+    }
+
+    fn block(&self, number: usize) -> &Block {
+        &self.after[number - self.pieces(BLOCK_BYTES).start]
+    }
+
+    fn is_name(&self) -> bool {
+        use Change::{CreateDirectory, CreateFile, Remove, Rename};
+        matches!(self.change, CreateFile { .. } | CreateDirectory { .. } | Rename { .. } | Remove { .. })
+    }
+
+    fn is_length(&self) -> bool {
+        matches!(self.change, Change::SetLen { .. } | Change::Allocate { .. })
+    }
+}
+
+/// What one image kept and lost, to know whether its mode was active.
+#[derive(Debug, Default)]
+struct Tally {
+    kept: usize,
+    lost: usize,
+    torn: usize,
+    overtaken: bool,
+    names_lost: usize,
+    lengths_lost: usize,
+}
+
+impl Tally {
+    fn count(&mut self, change: &Unsynced, pieces_kept: usize, pieces: usize) {
+        if pieces_kept > 0 {
+            self.overtaken |= self.lost > 0;
+            self.kept += 1;
+        }
+        if pieces_kept < pieces {
+            self.lost += 1;
+            self.names_lost += usize::from(change.is_name());
+            self.lengths_lost += usize::from(change.is_length());
+        }
+        self.torn += usize::from(pieces_kept > 0 && pieces_kept < pieces);
+    }
+
+    fn is_active(&self, mode: LossMode) -> bool {
+        match mode {
+            LossMode::Torn512 | LossMode::Torn4096 => self.torn > 0,
+            LossMode::Prefix | LossMode::PerFile => self.kept > 0 && self.lost > 0,
+            LossMode::Reordered => self.overtaken,
+            LossMode::DropAll => self.lost > 0,
+            LossMode::KeepAll => self.kept > 0,
+        }
+    }
+}
+
+/// A walk along a disk's trace; at each step it can say what a crash there would leave.
+#[derive(Debug, Clone)]
+pub struct CrashImages {
+    trace: Arc<[TraceEntry]>,
+    position: usize,
+    durable: Tree,
+    current: Tree,
+    unsynced: Vec<Unsynced>,
+    fixture: Fixture,
+}
+
+impl CrashImages {
+    pub(crate) fn new(base: Tree, trace: Arc<[TraceEntry]>, fixture: Fixture) -> CrashImages {
+        CrashImages { trace, position: 0, durable: base.clone(), current: base, unsynced: Vec::new(), fixture }
+    }
+
+    /// Returns how many changes were done before the crash that images are now made of: the crash is
+    /// after I/O index `position - 1` took effect and before the next.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Returns the position of the walk's end.
+    pub fn end(&self) -> usize {
+        self.trace.len()
+    }
+
+    /// Returns how many changes no sync has covered here; without any, all modes give the same image.
+    pub fn unsynced(&self) -> usize {
+        self.unsynced.len()
+    }
+
+    /// Goes on by one change and returns it, `None` at the end.
+    pub fn advance(&mut self) -> Option<&TraceEntry> {
+        let entry = self.trace.get(self.position)?.clone();
+        self.position += 1;
+        self.take_in(&entry.change);
+        self.trace.get(self.position - 1)
+    }
+
+    /// Goes on to `position`, or to the end if that comes first.
+    ///
+    /// # Panics
+    /// When `position` is behind: a walk does not turn back.
+    pub fn advance_to(&mut self, position: usize) {
+        assert!(position >= self.position, "the walk is at {} already, beyond {position}", self.position);
+        while self.position < position && self.advance().is_some() {}
+    }
+
+    /// Makes the disk that a crash here leaves.  It is alive, all on it is durable, its trace is empty,
+    /// and `seed` decides its random choices too.
+    pub fn image(&self, mode: LossMode, seed: u64) -> SimDisk {
+        let mut random = Random::new(seed);
+        let mut tally = Tally::default();
+        let mut tree = match mode {
+            LossMode::Torn512 => self.torn(SECTOR_BYTES, &mut random, &mut tally),
+            LossMode::Torn4096 => self.torn(BLOCK_BYTES, &mut random, &mut tally),
+            LossMode::Prefix => self.prefix(&mut random, &mut tally),
+            LossMode::Reordered => self.reordered(&mut random, &mut tally),
+            LossMode::PerFile => self.per_file(&mut random, &mut tally),
+            LossMode::DropAll => {
+                self.unsynced.iter().for_each(|change| tally.count(change, 0, 1));
+                self.durable.clone()
+            }
+            LossMode::KeepAll => {
+                self.unsynced.iter().for_each(|change| tally.count(change, 1, 1));
+                self.current.clone()
+            }
+        };
+        let counters = &self.fixture.counters;
+        if tally.is_active(mode) {
+            Counters::add(counters.of_mode(mode));
+        }
+        if tally.names_lost > 0 {
+            Counters::add(&counters.name_lost);
+        }
+        if tally.lengths_lost > 0 {
+            Counters::add(&counters.length_lost);
+        }
+        tree.forget_unnamed();
+        SimDisk::of_tree(tree, random.next_u64(), self.fixture.clone())
+    }
+
+    fn take_in(&mut self, change: &Change) {
+        self.durable.make_node(change);
+        self.current.make_node(change);
+        match change {
+            Change::Sync { .. } | Change::SyncDirectory { .. } => self.sync(change.node()),
+            Change::SyncFailed { node, seed } => self.fail_sync(*node, &mut Random::new(*seed)),
+            Change::Damage { .. } => {
+                self.durable.apply(change);
+                self.current.apply(change);
+            }
+            _ => {
+                self.current.apply(change);
+                let mut unsynced = Unsynced { change: change.clone(), after: Vec::new(), bytes_after: 0 };
+                if let Some((file, _)) = unsynced.extent() {
+                    let content = self.current.content(file);
+                    unsynced.after = unsynced.pieces(BLOCK_BYTES).map(|number| content.block(number).clone()).collect();
+                    unsynced.bytes_after = content.len();
+                }
+                self.unsynced.push(unsynced);
+            }
+        }
+    }
+
+    fn sync(&mut self, node: NodeId) {
+        let durable = &mut self.durable;
+        self.unsynced.retain(|unsynced| {
+            let is_covered = unsynced.change.node() == node;
+            if is_covered {
+                unsynced.keep(durable);
+            }
+            !is_covered
+        });
+    }
+
+    /// After a failed sync the kernel holds everything for clean: what did not reach the disk is lost,
+    /// though everybody goes on reading it from the cache until the crash.
+    fn fail_sync(&mut self, node: NodeId, random: &mut Random) {
+        let durable = &mut self.durable;
+        let mut is_lost = false;
+        self.unsynced.retain(|unsynced| {
+            if unsynced.change.node() != node {
+                return true;
+            }
+            for piece in unsynced.pieces(BLOCK_BYTES) {
+                if random.coin() {
+                    unsynced.keep_piece(durable, BLOCK_BYTES, piece);
+                } else {
+                    is_lost = true;
+                }
+            }
+            false
+        });
+        self.current.take_node(node, &self.durable);
+        if is_lost {
+            Counters::add(&self.fixture.counters.failed_sync_lost);
+        }
+    }
+
+    fn torn(&self, unit: usize, random: &mut Random, tally: &mut Tally) -> Tree {
+        let mut image = self.durable.clone();
+        // From nearly everything kept to nearly everything harmed, so that single losses occur too.
+        let whole_of_eight = random.below(8);
+        for change in &self.unsynced {
+            let pieces = change.pieces(unit);
+            let cut = pieces.start + random.index(pieces.len() + 1);
+            let manner = if random.chance(whole_of_eight, 8) { Manner::Whole } else { Manner::any(random) };
+            let mut kept = 0;
+            for piece in pieces.clone() {
+                let is_kept = match manner {
+                    Manner::Whole => true,
+                    Manner::Lost => false,
+                    Manner::Head => piece < cut,
+                    Manner::Tail => piece >= cut,
+                    Manner::Holes => random.coin(),
+                };
+                if is_kept {
+                    change.keep_piece(&mut image, unit, piece);
+                    kept += 1;
+                }
+            }
+            tally.count(change, kept, pieces.len());
+        }
+        image
+    }
+
+    fn prefix(&self, random: &mut Random, tally: &mut Tally) -> Tree {
+        let mut image = self.durable.clone();
+        let cut = random.index(self.unsynced.len() + 1);
+        for (at, change) in self.unsynced.iter().enumerate() {
+            if at < cut {
+                change.keep(&mut image);
+            }
+            tally.count(change, usize::from(at < cut), 1);
+        }
+        image
+    }
+
+    fn reordered(&self, random: &mut Random, tally: &mut Tally) -> Tree {
+        let mut image = self.durable.clone();
+        let kept_of_eight = 1 + random.below(7);
+        let mut pieces = Vec::new();
+        for (at, change) in self.unsynced.iter().enumerate() {
+            let before = pieces.len();
+            let all = change.pieces(SECTOR_BYTES);
+            let count = all.len();
+            pieces.extend(all.filter(|_| random.chance(kept_of_eight, 8)).map(|piece| (at, piece)));
+            tally.count(change, pieces.len() - before, count);
+        }
+        // Names keep their order among themselves: no filesystem turns two renamings round.
+        let (names, mut pieces): (Vec<_>, Vec<_>) =
+            pieces.into_iter().partition(|(at, _)| self.unsynced[*at].is_name());
+        random.shuffle(&mut pieces);
+        tally.overtaken |= pieces.windows(2).any(|pair| pair[0].0 > pair[1].0);
+        for (at, piece) in pieces.into_iter().chain(names) {
+            self.unsynced[at].keep_piece(&mut image, SECTOR_BYTES, piece);
+        }
+        image
+    }
+
+    fn per_file(&self, random: &mut Random, tally: &mut Tally) -> Tree {
+        let mut image = self.durable.clone();
+        let mut counts = BTreeMap::<NodeId, usize>::new();
+        for change in &self.unsynced {
+            *counts.entry(change.change.node()).or_default() += 1;
+        }
+        let mut kept_of_node: BTreeMap<NodeId, usize> = counts
+            .into_iter()
+            .map(|(node, count)| match random.below(3) {
+                0 => (node, 0),
+                1 => (node, count),
+                _ => (node, random.index(count + 1)),
+            })
+            .collect();
+        for change in &self.unsynced {
+            let left = kept_of_node.get_mut(&change.change.node()).expect("every node was counted above");
+            let is_kept = *left > 0;
+            if is_kept {
+                *left -= 1;
+                change.keep(&mut image);
+            }
+            tally.count(change, usize::from(is_kept), 1);
+        }
+        image
+    }
+}
+
+/// How one torn change fares.
+#[derive(Clone, Copy)]
+enum Manner {
+    Whole,
+    Lost,
+    Head,
+    Tail,
+    Holes,
+}
+
+impl Manner {
+    fn any(random: &mut Random) -> Manner {
+        [Manner::Lost, Manner::Head, Manner::Tail, Manner::Holes][random.index(4)]
+    }
+}
+
+#[cfg(test)]
+mod tests;
