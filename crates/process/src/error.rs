@@ -1,0 +1,25 @@
+//! What can go wrong in the process manager, in sentences that say what to do.
+
+/// A session or the process manager could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The region could not grow, or could not be used. Nothing was changed.
+    #[error("a session needs room in shared memory: {0}")]
+    Region(#[from] rio::Error),
+    /// There are as many sessions as a latch word can name.
+    #[error("the environment already has {limit} sessions, as many as a latch can name; nothing was changed. End some threads or processes that use it")]
+    TooManySessions {
+        /// How many there may be.
+        limit: u32,
+    },
+    /// The region has no process manager.
+    #[error("the region {path} has no process manager: its creation was not finished, or it is not an environment's")]
+    NotInitialised {
+        /// The region's file.
+        path: std::path::PathBuf,
+    },
+}
+
+/// The result of process manager calls.
+pub type Result<T> = std::result::Result<T, Error>;

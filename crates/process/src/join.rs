@@ -1,0 +1,97 @@
+//! Coming and going: how a thread gets a session slot and gives it back.
+//!
+//! A slot is taken by one compare-and-swap that also says whose it is, so no latch is needed and nobody waits for a
+//! newcomer. Undo logs are made when a slot has its first tenant and stay with it.
+//!
+//! If we die here: between the swap and the return, the slot is ours, alive in name, and repaired like any other;
+//! while slots are added, the claim names our pid and the next to need slots takes it over.
+
+use std::time::Duration;
+
+use rio::{Offset, Undo, UndoLog};
+
+use crate::liveness::process_runs;
+use crate::slot::{SessionId, SessionSlot, State, SESSIONS_MAX};
+use crate::{Error, ProcessManager, Result, Session};
+
+impl ProcessManager {
+    /// Makes the calling thread a session. It ends when the handle is dropped.
+    ///
+    /// # Errors
+    /// `Region` if the region cannot grow, `TooManySessions`.
+    pub fn join(&self) -> Result<Session> {
+        let id = loop {
+            match self.take_free_slot() {
+                Some(id) => break id,
+                None => self.add_slots()?,
+            }
+        };
+        let slot = self.0.slots.at(id.index());
+        match self.undo_log_of(slot) {
+            Ok(log) => Ok(Session::new(self.clone(), id, self.0.slots.place(id.index()), log)),
+            Err(error) => {
+                slot.leave();
+                Err(error)
+            }
+        }
+    }
+
+    fn take_free_slot(&self) -> Option<SessionId> {
+        let process = self.0.process;
+        let taken = self.slots().find_map(|(index, slot)| {
+            let free = slot.status.load();
+            let ours = free.next_tenant(process.pid());
+            let taken = free.state() == State::Free && slot.status.compare_exchange(free, ours).is_ok();
+            taken.then_some((SessionId::new(index, ours.generation()), slot))
+        });
+        let (id, slot) = taken?;
+        slot.attachment.init(self.0.attachment);
+        slot.start_time.publish(process.start_time());
+        Some(id)
+    }
+
+    fn undo_log_of(&self, slot: &SessionSlot) -> Result<Offset<UndoLog>> {
+        if let Some(log) = slot.undo.load() {
+            return Ok(log);
+        }
+        let log = Undo::create(&self.0.region, self.0.settings.undo_bytes)?;
+        slot.undo.publish(Some(log));
+        Ok(log)
+    }
+
+    /// Adds slots, or waits a moment while another does.
+    fn add_slots(&self) -> Result<()> {
+        let growing = &self.0.header.growing;
+        let me = u64::from(self.0.process.pid());
+        if let Err(other) = growing.compare_exchange(0, me) {
+            let dead = u32::try_from(other).map_or(true, |pid| !process_runs(pid, 0));
+            if !dead || growing.compare_exchange(other, me).is_err() {
+                std::thread::sleep(Duration::from_micros(50));
+                return Ok(());
+            }
+        }
+        let result = self.add_slots_alone();
+        growing.publish(0);
+        result
+    }
+
+    fn add_slots_alone(&self) -> Result<()> {
+        if self.slots().any(|(_, slot)| slot.status.load().state() == State::Free) {
+            return Ok(());
+        }
+        let after = self.0.slots.capacity() * 2 + crate::FIRST_SLOTS;
+        if after > SESSIONS_MAX {
+            return Err(Error::TooManySessions { limit: self.0.slots.capacity() });
+        }
+        self.0.slots.grow()?;
+        Ok(())
+    }
+}
+
+impl SessionSlot {
+    /// Gives the slot back. Its tenant holds nothing any more.
+    pub(crate) fn leave(&self) {
+        self.clear();
+        self.status.publish(self.status.get().with_state(State::Free));
+    }
+}

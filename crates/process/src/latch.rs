@@ -1,0 +1,269 @@
+//! Latches: short, physical, shared or exclusive, one word each.
+//!
+//! Paper: LIBTP section 4.3: "attempt to obtain a spinlock with a test-and-set, and issue a system call only if the
+//! spinlock is unavailable". The word and its state machine are in `latch_word.rs`.
+//!
+//! Invariants
+//! 1. A session waits only for latches of higher rank than it holds (`rank.rs`).
+//! 2. Every latch a session holds or wants is in its notes (`notes.rs`), also between any two instructions.
+//! 3. A latch is never upgraded.
+//!
+//! If the holder dies: the word keeps it. A waiter looks every [`SLEEP_MAX`] whether the holder lives, and hands a dead
+//! one to the environment's repairer. A guard dropped by a panic above an open section frees nothing (PROTOCOLS D10).
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use rio::{shared, ExclusiveHold, SharedHold, Word};
+
+use crate::latch_word::{self, Class, StateWord, Wait, Waiter};
+use crate::notes::Note;
+use crate::{os, Rank, Session, SessionId, SLEEP_MAX};
+
+shared! {
+    /// A latch. Zero is free.
+    pub struct Latch {
+        word: Word<u64>,
+    } size 8
+}
+
+/// Looks at the word so often before it sleeps: for the holder on another processor to finish ...
+const PAUSES: u32 = 100;
+/// ... and these for a holder that waits for this processor.
+const YIELDS: u32 = 2;
+
+impl Latch {
+    /// Holds it shared with others, waiting as long as it takes.
+    #[inline]
+    pub fn shared<'l>(&'l self, session: &'l Session, rank: Rank) -> SharedGuard<'l> {
+        let place = session.place_of(self);
+        let note = session.take_note(rank, true);
+        session.write_note(note, Note::wanting(place));
+        if !latch_word::acquire_shared(self.word.cell()) {
+            self.wait_shared(session, note);
+        }
+        session.write_note(note, Note::holding(place));
+        SharedGuard { latch: self, session, note }
+    }
+
+    /// Holds it alone, waiting as long as it takes.
+    #[inline]
+    pub fn exclusive<'l>(&'l self, session: &'l Session, rank: Rank) -> ExclusiveGuard<'l> {
+        let note = session.take_note(rank, true);
+        session.write_note(note, Note::exclusive(session.place_of(self)));
+        if !latch_word::acquire_exclusive(self.word.cell(), session.owner()) {
+            self.wait_exclusive(session, note);
+        }
+        ExclusiveGuard { latch: self, session, note }
+    }
+
+    /// Holds it shared with others if that needs no waiting. The order of ranks does not bind.
+    #[inline]
+    pub fn try_shared<'l>(&'l self, session: &'l Session, rank: Rank) -> Option<SharedGuard<'l>> {
+        let place = session.place_of(self);
+        let note = session.take_note(rank, false);
+        session.write_note(note, Note::wanting(place));
+        if !latch_word::try_shared(self.word.cell()) {
+            session.drop_note(note);
+            return None;
+        }
+        session.write_note(note, Note::holding(place));
+        Some(SharedGuard { latch: self, session, note })
+    }
+
+    /// Holds it alone if that needs no waiting. The order of ranks does not bind.
+    #[inline]
+    pub fn try_exclusive<'l>(&'l self, session: &'l Session, rank: Rank) -> Option<ExclusiveGuard<'l>> {
+        let note = session.take_note(rank, false);
+        session.write_note(note, Note::exclusive(session.place_of(self)));
+        if !latch_word::try_exclusive(self.word.cell(), session.owner()) {
+            session.drop_note(note);
+            return None;
+        }
+        Some(ExclusiveGuard { latch: self, session, note })
+    }
+
+    /// Frees it whatever its state: for repair when nobody else is attached.
+    pub fn reset_alone(&self) {
+        self.word.init(0);
+    }
+
+    /// Who holds it exclusively at this moment.
+    pub fn owner(&self) -> Option<SessionId> {
+        SessionId::from_latch_word(self.word.load())
+    }
+
+    /// How many hold it shared at this moment.
+    pub fn shared_count(&self) -> u32 {
+        u32::try_from(self.word.load() & latch_word::COUNT).expect("the count has 14 bits")
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_shared(&self, session: &Session, note: usize) {
+        let place = session.place_of(self);
+        let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
+        latch_word::wait_shared(self.word.cell(), &Waiting { latch: self, session, note, states });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_exclusive(&self, session: &Session, note: usize) {
+        let waiting = Waiting { latch: self, session, note, states: [Note::exclusive(session.place_of(self)); 3] };
+        latch_word::wait_exclusive(self.word.cell(), session.owner(), &waiting);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_shared(&self, session: &Session, note: usize) {
+        let place = session.place_of(self);
+        let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
+        latch_word::release_shared(self.word.cell(), &Waiting { latch: self, session, note, states });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_exclusive(&self, session: &Session, note: usize) {
+        let waiting = Waiting { latch: self, session, note, states: [Note::exclusive(session.place_of(self)); 3] };
+        latch_word::release_exclusive(self.word.cell(), session.owner(), &waiting);
+    }
+
+    /// After a whole time-out: whoever holds the latch may be dead.
+    fn look_for_the_dead(&self, session: &Session) {
+        let seen = self.word.load();
+        let dead = match SessionId::from_latch_word(seen) {
+            Some(owner) => (!session.processes().is_alive(owner)).then_some(owner),
+            None if seen & latch_word::COUNT != 0 => session.processes().dead_holder(session.place_of(self)),
+            None => None,
+        };
+        // One that let go and left since is not dead: then the word has changed.
+        if let Some(dead) = dead.filter(|_| self.word.load() == seen) {
+            session.processes().meet_dead(session, dead);
+        }
+    }
+}
+
+impl fmt::Debug for Latch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Latch({:#x})", self.word.load())
+    }
+}
+
+impl crate::ProcessManager {
+    /// A dead session whose notes say that it holds, or may hold, the latch at `place`.
+    fn dead_holder(&self, place: u64) -> Option<SessionId> {
+        self.slots().find_map(|(index, slot)| {
+            let noted = slot.notes.iter().any(|note| note.load().is_about(place));
+            let status = slot.status.load();
+            let dead = noted && status.state() != crate::slot::State::Free && !self.tenant_lives(slot);
+            dead.then(|| SessionId::new(index, status.generation()))
+        })
+    }
+}
+
+/// A session that waits for a latch: spinning, then in the kernel, its note stepped back while it sleeps.
+struct Waiting<'l> {
+    latch: &'l Latch,
+    session: &'l Session,
+    note: usize,
+    /// The note when wanting, holding, releasing.
+    states: [Note; 3],
+}
+
+impl Waiter<AtomicU64> for Waiting<'_> {
+    const SPINS: u32 = PAUSES + YIELDS;
+
+    fn pause(&self, round: u32) {
+        if round < PAUSES {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    fn wait(&self, word: &AtomicU64, seen: u64, class: Class) -> Wait {
+        self.session.write_note(self.note, Note::NONE);
+        let outcome = os::sleep_on_latch(word, seen, class, SLEEP_MAX);
+        if outcome == Wait::TimedOut {
+            self.latch.look_for_the_dead(self.session);
+        }
+        self.session.write_note(self.note, self.states[0]);
+        outcome
+    }
+
+    fn thaw(&self, word: &AtomicU64) {
+        self.session.write_note(self.note, self.states[1]);
+        // Nobody wakes us: a reaper counts for a moment only.
+        os::sleep_on_latch(word, word.look(), Class::Reader, Duration::from_micros(100));
+        self.session.write_note(self.note, self.states[2]);
+    }
+
+    fn wake(&self, word: &AtomicU64, class: Class) {
+        os::wake_on_latch(word, class);
+    }
+}
+
+/// A latch held shared with others. Dropping it lets go.
+#[must_use = "the latch is held as long as its guard lives"]
+pub struct SharedGuard<'l> {
+    latch: &'l Latch,
+    session: &'l Session,
+    note: usize,
+}
+
+impl<'l> SharedGuard<'l> {
+    /// The session that holds it.
+    #[inline]
+    pub fn session(&self) -> &'l Session {
+        self.session
+    }
+}
+
+impl SharedHold for SharedGuard<'_> {}
+
+impl Drop for SharedGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.session.abandons() {
+            return;
+        }
+        self.session.write_note(self.note, Note::releasing(self.session.place_of(self.latch)));
+        if !latch_word::leave_shared(self.latch.word.cell()) {
+            self.latch.release_shared(self.session, self.note);
+        }
+        self.session.drop_note(self.note);
+    }
+}
+
+/// A latch held alone. Dropping it lets go.
+#[must_use = "the latch is held as long as its guard lives"]
+pub struct ExclusiveGuard<'l> {
+    latch: &'l Latch,
+    session: &'l Session,
+    note: usize,
+}
+
+impl<'l> ExclusiveGuard<'l> {
+    /// The session that holds it.
+    #[inline]
+    pub fn session(&self) -> &'l Session {
+        self.session
+    }
+}
+
+impl SharedHold for ExclusiveGuard<'_> {}
+impl ExclusiveHold for ExclusiveGuard<'_> {}
+
+impl Drop for ExclusiveGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.session.abandons() {
+            return;
+        }
+        if !latch_word::leave_exclusive(self.latch.word.cell(), self.session.owner()) {
+            self.latch.release_exclusive(self.session, self.note);
+        }
+        self.session.drop_note(self.note);
+    }
+}

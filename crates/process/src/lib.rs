@@ -1,0 +1,218 @@
+//! The process manager: who uses the environment, how they exclude each other, how they sleep and wake.
+//!
+//! Paper: LIBTP sections 3.2.4 and 4.3. Departures: the kernel is asked only when a latch is not free; a waiter sleeps
+//! on a word, not on a semaphore, and never without a bound; and every session leaves notes, so that a survivor knows
+//! what a killed one held.
+//!
+//! It does not know what anyone waits for.
+//!
+//! # Example
+//! ```
+//! use libtp_process::{Latch, ProcessManager, Rank, Settings};
+//! let region = rio::Region::anonymous(1 << 24)?;
+//! ProcessManager::init(&region)?;
+//! let processes = ProcessManager::attach(&region, &Settings::default())?;
+//! let session = processes.join()?;
+//!
+//! let latch = region.allocate::<Latch>(1)?;
+//! let guard = region.at(latch).exclusive(&session, Rank::CATALOGUE);
+//! assert_eq!(region.at(latch).owner(), Some(session.id()));
+//! drop(guard);
+//! assert_eq!(region.at(latch).owner(), None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod join;
+mod latch;
+mod latch_word;
+mod liveness;
+mod notes;
+mod os;
+mod rank;
+mod repair;
+mod session;
+mod sleep;
+mod slot;
+#[cfg(feature = "sysv")]
+pub mod sysv;
+
+use std::sync::{Arc, OnceLock};
+
+use rio::{Held, Region, RootSlot, Slab};
+
+use liveness::Process;
+use slot::{ProcessHeader, SessionSlot, State};
+
+pub use error::{Error, Result};
+pub use latch::{ExclusiveGuard, Latch, SharedGuard};
+pub use notes::NOTES;
+pub use rank::Rank;
+pub use repair::{AloneRepair, NotedAppend};
+pub use session::Session;
+pub use sleep::{Ticket, SLEEP_MAX};
+pub use slot::{SessionId, SessionInfo};
+
+/// Slots in the slab's first chunk.
+const FIRST_SLOTS: u32 = 16;
+
+/// What can be chosen about sessions. Nothing needs to be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Bytes of before-images a session can save at first; it grows by [`Session::ensure_undo`]. 64 KiB.
+    pub undo_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { undo_bytes: 64 << 10 }
+    }
+}
+
+/// What a session calls when a latch it waits for is held by a dead one: (the waiting session, the dead one).
+pub type Repairer = dyn Fn(&Session, SessionId) + Send + Sync;
+
+/// One process's handle to the process manager. Cloning it is cheap.
+#[derive(Clone)]
+pub struct ProcessManager(Arc<Inner>);
+
+struct Inner {
+    region: Region,
+    header: Held<ProcessHeader>,
+    slots: Slab<SessionSlot>,
+    settings: Settings,
+    process: Process,
+    /// Numbers the attaches of this region, so that repair knows the slots of this one.
+    attachment: u64,
+    repairer: OnceLock<Box<Repairer>>,
+}
+
+impl ProcessManager {
+    /// Bytes a new process manager takes, and those of the first session.
+    pub fn size(settings: &Settings) -> u64 {
+        let slots = u64::from(FIRST_SLOTS) * size_of::<SessionSlot>() as u64;
+        size_of::<ProcessHeader>() as u64 + size_of::<rio::SlabHeader>() as u64 + slots + settings.undo_bytes + 64
+    }
+
+    /// Makes the process manager's part of a new region.
+    ///
+    /// # Errors
+    /// `Region` if the region cannot grow.
+    pub fn init(region: &Region) -> Result<()> {
+        let header = region.allocate::<ProcessHeader>(1)?;
+        let slots = Slab::<SessionSlot>::init(region, FIRST_SLOTS)?;
+        region.at(header).slots.init(Some(slots));
+        region.at(header).tree_epoch.init(1);
+        region.set_root(RootSlot::Process, header);
+        Ok(())
+    }
+
+    /// Opens the process manager of a region.
+    ///
+    /// # Errors
+    /// `NotInitialised` if the region has none.
+    pub fn attach(region: &Region, settings: &Settings) -> Result<ProcessManager> {
+        let none = || Error::NotInitialised { path: region.path().to_path_buf() };
+        let header = region.root::<ProcessHeader>(RootSlot::Process).ok_or_else(none)?;
+        let header = region.hold(header);
+        let slots = header.slots.load().ok_or_else(none)?;
+        let attachment = header.attachments.fetch_add(1) + 1;
+        Ok(ProcessManager(Arc::new(Inner {
+            region: region.clone(),
+            header,
+            slots: Slab::attach(region, slots),
+            settings: settings.clone(),
+            process: Process::this(),
+            attachment,
+            repairer: OnceLock::new(),
+        })))
+    }
+
+    /// Says who repairs when a latch's holder is found dead. Set once, by the environment, which knows all managers.
+    /// Without it a session that meets a dead holder panics with its name, rather than wait for ever.
+    pub fn set_repairer(&self, repairer: Box<Repairer>) {
+        // A second one is another handle of the same environment: the first does the same.
+        let _ = self.0.repairer.set(repairer);
+    }
+
+    /// The region the sessions are in.
+    #[inline]
+    pub fn region(&self) -> &Region {
+        &self.0.region
+    }
+
+    /// Wakes the session if it sleeps, or lets its next sleep return at once. Never needed for progress (PROTOCOLS D8).
+    #[inline]
+    pub fn wake(&self, session: SessionId) {
+        if let Some(slot) = self.slot(session) {
+            sleep::wake(slot);
+        }
+    }
+
+    /// Whether the session lives: it has not left, is not marked dead, and its process runs (a stopped one does).
+    pub fn is_alive(&self, session: SessionId) -> bool {
+        self.slot(session).is_some_and(|slot| self.tenant_lives(slot))
+    }
+
+    /// Every session there is, dead ones included, for the tools.
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        let taken = |slot: &&SessionSlot| slot.status.load().state() != State::Free;
+        let info = |(index, slot): (u32, &SessionSlot)| slot.info(index, self.tenant_lives(slot));
+        self.slots().filter(|(_, slot)| taken(&slot)).map(info).collect()
+    }
+
+    /// Raises the tree epoch. A page unlinked before may be used again once the number returned
+    /// [has passed](ProcessManager::tree_epoch_passed) (PROTOCOLS T2).
+    ///
+    /// No fence is needed between a session's note and its first read: it can reach the unlinked page only through a
+    /// page it latched before the unlinking latched that one exclusively, and that latch orders its note before us.
+    pub fn next_tree_epoch(&self) -> u64 {
+        self.0.header.tree_epoch.fetch_add(1) + 1
+    }
+
+    /// Whether every session that was inside a tree operation when `epoch` began has left it.
+    pub fn tree_epoch_passed(&self, epoch: u64) -> bool {
+        self.slots().all(|(_, slot)| {
+            let entered = slot.tree_epoch.load();
+            entered == 0 || entered >= epoch
+        })
+    }
+
+    fn slots(&self) -> impl Iterator<Item = (u32, &SessionSlot)> {
+        (1..=self.0.slots.capacity()).map(|index| (index, self.0.slots.at(index)))
+    }
+
+    /// The slot of a session that has not left it.
+    #[inline]
+    fn slot(&self, session: SessionId) -> Option<&SessionSlot> {
+        let index = session.index();
+        if index == 0 || index > self.0.slots.capacity() {
+            return None;
+        }
+        let slot = self.0.slots.at(index);
+        let status = slot.status.load();
+        (status.generation() == session.generation() && status.state() != State::Free).then_some(slot)
+    }
+
+    fn tenant_lives(&self, slot: &SessionSlot) -> bool {
+        let status = slot.status.load();
+        status.state() == State::Alive && self.0.process.sees_alive(status.pid(), slot.start_time.load())
+    }
+
+    /// Somebody found that `dead` holds what it waits for.
+    #[cold]
+    fn meet_dead(&self, waiting: &Session, dead: SessionId) {
+        match self.0.repairer.get() {
+            Some(repairer) => repairer(waiting, dead),
+            None => panic!(
+                "{dead} died holding a latch that {} waits for, and nobody here can repair it: \
+                 end every process that uses the environment and open it again",
+                waiting.id()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What the process manager asks of the kernel: sleep on a word, wake its sleepers, let others run.
+//!
+//! The only file of this crate with `unsafe` in it. Futexes are shared, not private: the sleepers are in other
+//! processes, which map the word at other addresses. No call here sleeps without a bound (PROTOCOLS D8).
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::futex;
+use rustix::time::{clock_gettime, ClockId, Timespec};
+
+use crate::latch_word::{Class, Wait};
+
+/// Sleeps while `word` is `seen`, at most `bound`.
+pub(crate) fn sleep_while(word: &AtomicU32, seen: u32, bound: Duration) -> Wait {
+    let timeout = timespec(bound);
+    outcome(futex::wait(word, futex::Flags::empty(), seen, Some(&timeout)), bound)
+}
+
+/// Wakes whoever sleeps on `word`.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    // A wake is an optimisation (PROTOCOLS D8), so a refusal is no error.
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
+}
+
+/// Sleeps while the low half of the latch word is that of `seen`, at most `bound`, as one of `class`.
+///
+/// The low half has the count, all waiting bits and most of the owner's index, so a change that matters changes it.
+pub(crate) fn sleep_on_latch(word: &AtomicU64, seen: u64, class: Class, bound: Duration) -> Wait {
+    let now = clock_gettime(ClockId::Monotonic);
+    let until = now.checked_add(timespec(bound)).unwrap_or(now);
+    let seen = u32::try_from(seen & u64::from(u32::MAX)).expect("masked to 32 bits");
+    let slept = futex::wait_bitset(low_half(word), futex::Flags::empty(), seen, Some(&until), bits(class));
+    outcome(slept, bound)
+}
+
+/// Wakes all readers, or one writer, that sleep on a latch word.
+pub(crate) fn wake_on_latch(word: &AtomicU64, class: Class) {
+    let count = match class {
+        Class::Reader => i32::MAX.unsigned_abs(),
+        Class::Writer => 1,
+    };
+    let _ = futex::wake_bitset(low_half(word), futex::Flags::empty(), count, bits(class));
+}
+
+fn bits(class: Class) -> NonZeroU32 {
+    let bits = match class {
+        Class::Reader => 1,
+        Class::Writer => 2,
+    };
+    NonZeroU32::new(bits).expect("neither is zero")
+}
+
+/// The half of a latch word the kernel compares. It is given to the kernel only: this program never loads or stores
+/// through it, so no two accesses of different size meet.
+fn low_half(word: &AtomicU64) -> &AtomicU32 {
+    let halves = std::ptr::from_ref(word).cast::<[AtomicU32; 2]>();
+    let low = if cfg!(target_endian = "little") { 0 } else { 1 };
+    // SAFETY: an `AtomicU64` is eight bytes aligned to eight, so both halves lie in it, aligned to four; it lives as
+    // long as the reference returned, and an atomic may be shared with any other reference to the same bytes.
+    let halves = unsafe { &*halves };
+    &halves[low]
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
+    match result {
+        // AGAIN: the word had changed. INTR: a signal; the caller looks again anyway.
+        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Wait::Woken,
+        Err(Errno::TIMEDOUT) => Wait::TimedOut,
+        // A kernel or sandbox without futexes: waiting still works, by looking now and then.
+        Err(_) => {
+            std::thread::sleep(bound.min(Duration::from_millis(1)));
+            Wait::TimedOut
+        }
+    }
+}

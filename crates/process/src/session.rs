@@ -1,0 +1,307 @@
+//! A session: one thread's handle to the environment.
+//!
+//! It may move to another thread but is used by one at a time, so what only it writes (its notes, its undo log) needs
+//! no more than plain stores.
+//!
+//! Invariants
+//! 1. A slot is given back only by a session that holds no latch, has no open section and noted no append. One that
+//!    does is marked dead when its handle goes, and repaired like one that was killed (PROTOCOLS D10).
+//! 2. The handle a forked child inherits does nothing: the slot is the parent's.
+
+use std::cell::{Cell, OnceCell};
+use std::fmt;
+
+use rio::{Held, Offset, Region, Section, Undo, UndoLog};
+
+use crate::notes::Note;
+use crate::slot::{SessionSlot, State};
+use crate::{Latch, ProcessManager, Rank, Result, SessionId, NOTES};
+
+/// One thread's handle. Dropping it leaves.
+pub struct Session {
+    slot: Held<SessionSlot>,
+    id: SessionId,
+    /// The id as the owner in a latch word.
+    owner: u64,
+    /// The address at which this process has mapped the region: notes name latches by their distance from it.
+    base: usize,
+    /// Bit n: note n is in use.
+    notes_used: Cell<u32>,
+    /// The ranks of the latches noted, for the debug build's assertion.
+    ranks: [Cell<Rank>; NOTES],
+    tree_depth: Cell<u32>,
+    dead: Cell<bool>,
+    undo_log: Offset<UndoLog>,
+    undo: UndoHandle,
+    processes: ProcessManager,
+}
+
+/// A handle to the undo log, and a newer one once the log has grown: growing needs no exclusive borrow that way.
+struct UndoHandle {
+    undo: Undo,
+    newer: OnceCell<Box<UndoHandle>>,
+}
+
+impl UndoHandle {
+    #[inline]
+    fn newest(&self) -> &UndoHandle {
+        match self.newer.get() {
+            None => self,
+            Some(newer) => newer.newest(),
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(
+        processes: ProcessManager,
+        id: SessionId,
+        place: Offset<SessionSlot>,
+        undo_log: Offset<UndoLog>,
+    ) -> Session {
+        let region = processes.region();
+        let slot = region.hold(place);
+        let offset = usize::try_from(place.raw()).expect("an offset in a mapping fits an address");
+        Session {
+            owner: id.owner_bits(),
+            base: std::ptr::from_ref::<SessionSlot>(&slot).addr() - offset,
+            undo: UndoHandle { undo: Undo::open(region, undo_log), newer: OnceCell::new() },
+            slot,
+            id,
+            notes_used: Cell::new(0),
+            ranks: std::array::from_fn(|_| Cell::new(Rank::CATALOGUE)),
+            tree_depth: Cell::new(0),
+            dead: Cell::new(false),
+            undo_log,
+            processes,
+        }
+    }
+
+    /// Its name.
+    #[inline]
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// The region it works in.
+    #[inline]
+    pub fn region(&self) -> &Region {
+        self.processes.region()
+    }
+
+    /// The process manager it joined.
+    #[inline]
+    pub fn processes(&self) -> &ProcessManager {
+        &self.processes
+    }
+
+    /// Opens a section (PROTOCOLS D2). It must be closed before the latches of what it changes are given back.
+    #[inline]
+    pub fn section(&self) -> Section<'_> {
+        self.undo().section()
+    }
+
+    /// Its undo log.
+    #[inline]
+    pub fn undo(&self) -> &Undo {
+        &self.undo.newest().undo
+    }
+
+    /// Makes room for `bytes` of before-images and their headers. Called before the first latch (PROTOCOLS D11).
+    ///
+    /// # Errors
+    /// `Region` if the region cannot grow; the log is as it was.
+    ///
+    /// # Panics
+    /// If a section is open.
+    #[inline]
+    pub fn ensure_undo(&self, bytes: u64) -> Result<()> {
+        if bytes + 128 <= self.undo().capacity() {
+            return Ok(());
+        }
+        self.grow_undo(bytes)
+    }
+
+    #[cold]
+    fn grow_undo(&self, bytes: u64) -> Result<()> {
+        assert!(!self.undo().is_open(), "an undo log grows only between sections");
+        let mut undo = Undo::open(self.region(), self.undo_log);
+        undo.ensure(bytes)?;
+        let newer = Box::new(UndoHandle { undo, newer: OnceCell::new() });
+        let stored = self.undo.newest().newer.set(newer);
+        assert!(stored.is_ok(), "the newest handle has no newer one");
+        Ok(())
+    }
+
+    /// Notes that the record of `txn` (zero for none) at `lsn` is about to be published (PROTOCOLS D3).
+    #[inline]
+    pub fn note_append(&self, lsn: u64, txn: u64) {
+        self.slot.append_txn.init(txn);
+        // Release: the LSN says that the note counts, so the transaction is stored before it, also by the compiler.
+        self.slot.append_lsn.publish(lsn);
+    }
+
+    /// Clears the note: the changes its record describes are complete.
+    #[inline]
+    pub fn clear_append(&self) {
+        // Release: every change of a page stays above it.
+        self.slot.append_lsn.publish(0);
+    }
+
+    /// Enters a tree operation: pages unlinked from now on are not used again before it has left (PROTOCOLS T2).
+    /// May be nested.
+    #[inline]
+    pub fn enter_tree(&self) {
+        let depth = self.tree_depth.get();
+        if depth == 0 {
+            self.slot.tree_epoch.publish(self.processes.0.header.tree_epoch.load());
+        }
+        self.tree_depth.set(depth + 1);
+    }
+
+    /// Leaves a tree operation.
+    ///
+    /// # Panics
+    /// If it is in none.
+    #[inline]
+    pub fn leave_tree(&self) {
+        let depth = self.tree_depth.get();
+        assert!(depth != 0, "a tree operation is left as often as it was entered");
+        self.tree_depth.set(depth - 1);
+        if depth == 1 {
+            self.slot.tree_epoch.publish(0);
+        }
+    }
+
+    /// Says for the tools what it waits for: a kind (zero: nothing) and a subject, in its manager's own numbering.
+    #[inline]
+    pub fn wait_info(&self, kind: u32, subject: u64) {
+        self.slot.wait_subject.init(subject);
+        self.slot.wait_kind.publish(kind);
+    }
+
+    /// Whether it is to be treated as killed: a panic left a section of it open (PROTOCOLS D10). Everything it held
+    /// stays held until it is repaired, and it can do nothing more.
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        if !self.dead.get() && self.undo().is_broken() {
+            self.mark_dead();
+        }
+        self.dead.get()
+    }
+
+    /// Marks it dead: what it holds is for others to repair.
+    #[cold]
+    pub fn mark_dead(&self) {
+        self.dead.set(true);
+        let status = self.slot.status.get();
+        if status.state() == State::Alive && status.generation() == self.id.generation() {
+            self.slot.status.publish(status.with_state(State::Dead));
+        }
+    }
+
+    /// How many latches it holds.
+    pub fn latch_count(&self) -> u32 {
+        self.notes_used.get().count_ones()
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self) -> &SessionSlot {
+        &self.slot
+    }
+
+    #[inline]
+    pub(crate) fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// A latch's offset in the region.
+    #[inline]
+    pub(crate) fn place_of(&self, latch: &Latch) -> u64 {
+        let place = std::ptr::from_ref(latch).addr().wrapping_sub(self.base) as u64;
+        debug_assert!(place < self.region().size(), "a session latches in its own mapping of its own region");
+        place
+    }
+
+    /// Takes a free note. In a debug build, asserts the order of latches if the session is going to wait.
+    #[inline]
+    pub(crate) fn take_note(&self, rank: Rank, waits: bool) -> usize {
+        let used = self.notes_used.get();
+        let note = used.trailing_ones() as usize;
+        if note >= NOTES {
+            too_many_latches(self.id);
+        }
+        if cfg!(debug_assertions) {
+            if waits {
+                self.check_rank(used, rank);
+            }
+            self.ranks[note].set(rank);
+        }
+        self.notes_used.set(used | 1 << note);
+        note
+    }
+
+    fn check_rank(&self, used: u32, rank: Rank) {
+        let held = (0..NOTES).filter(|note| used & (1 << note) != 0).map(|note| self.ranks[note].get());
+        for held in held {
+            assert!(
+                rank.may_follow(held),
+                "latches are taken in growing rank: {} after {} (docs/latch-order.md)",
+                rank.number(),
+                held.number()
+            );
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write_note(&self, note: usize, value: Note) {
+        self.slot.notes[note].init(value);
+    }
+
+    #[inline]
+    pub(crate) fn drop_note(&self, note: usize) {
+        self.write_note(note, Note::NONE);
+        self.notes_used.set(self.notes_used.get() & !(1 << note));
+    }
+
+    /// Whether a latch guard that is dropped now must free nothing (PROTOCOLS D10).
+    #[inline]
+    pub(crate) fn abandons(&self) -> bool {
+        self.undo().is_open() && self.abandons_open_section()
+    }
+
+    #[cold]
+    fn abandons_open_section(&self) -> bool {
+        let abandons = self.dead.get() || self.undo().is_broken() || std::thread::panicking();
+        if abandons {
+            self.mark_dead();
+        }
+        abandons
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn too_many_latches(session: SessionId) -> ! {
+    panic!("{session} wants more than {NOTES} latches at once")
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.processes.0.process.is_current() {
+            return;
+        }
+        let clean = self.notes_used.get() == 0 && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
+        if clean && !self.is_dead() {
+            self.slot.leave();
+        } else {
+            self.mark_dead();
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({})", self.id)
+    }
+}

@@ -1,0 +1,140 @@
+//! Sleeping until another session wakes us, without losing a wake and never without a bound.
+//!
+//! Paper: LIBTP section 3.2.4, "for each process, a semaphore is maintained upon which that process waits". Departures:
+//! the semaphore is a word in the session's slot, one per thread; and every sleep ends within [`SLEEP_MAX`], because
+//! whoever should wake us may be dead (PROTOCOLS D8).
+//!
+//! The word: bit 0, the session is in the kernel or on its way there; above it, the number of wakes. The sleeper takes
+//! a [`Ticket`] (the word), *then* looks whether what it waits for has come, *then* sleeps if the word still is the
+//! ticket. A waker first makes true what is waited for, then adds a wake: either the sleeper's look comes later and
+//! sees it, or its ticket is no longer the word. The waker enters the kernel only when bit 0 was set.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::latch_word::Wait;
+use crate::slot::SessionSlot;
+use crate::{os, Session, SessionId};
+
+/// No sleep is longer than this: whoever sleeps looks again at what it waits for, and at whether that still lives.
+pub const SLEEP_MAX: Duration = Duration::from_millis(5);
+
+const ASLEEP: u32 = 1;
+const ONE_WAKE: u32 = 2;
+
+/// The number of wakes at one moment: taken before the look that decides whether to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a ticket is taken before the condition is looked at, and then slept on"]
+pub struct Ticket(u32);
+
+impl Session {
+    /// Takes a ticket. After it, look whether what you wait for has come; if not, [`Session::sleep_on`] it.
+    #[inline]
+    pub fn prepare_sleep(&self) -> Ticket {
+        take_ticket(self.slot().sleep.cell())
+    }
+
+    /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. Returns whether somebody has woken
+    /// us since the ticket was taken; the caller looks at its condition again either way.
+    pub fn sleep_on(&self, ticket: Ticket, duration: Duration) -> bool {
+        let word = self.slot().sleep.cell();
+        let bound = duration.min(SLEEP_MAX);
+        sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, bound)) == Wait::Woken
+    }
+
+    /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. A wake sent before the call is not
+    /// seen; where that matters take a ticket first. Returns whether it was woken.
+    pub fn sleep(&self, duration: Duration) -> bool {
+        self.sleep_on(self.prepare_sleep(), duration)
+    }
+
+    /// Sleeps until `ready` says so, looking again at every wake and at least every [`SLEEP_MAX`]. Returns false if
+    /// the deadline passes first; none is for ever, and then `ready` should also end when what it waits for is dead.
+    pub fn sleep_until(&self, deadline: Option<Instant>, mut ready: impl FnMut() -> bool) -> bool {
+        loop {
+            let ticket = self.prepare_sleep();
+            if ready() {
+                return true;
+            }
+            let left = deadline.map_or(SLEEP_MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return false;
+            }
+            self.sleep_on(ticket, left);
+        }
+    }
+
+    /// Wakes another session: as [`ProcessManager::wake`](crate::ProcessManager::wake).
+    #[inline]
+    pub fn wake(&self, session: SessionId) {
+        self.processes().wake(session);
+    }
+}
+
+/// Wakes the tenant of a slot.
+#[inline]
+pub(crate) fn wake(slot: &SessionSlot) {
+    let word = slot.sleep.cell();
+    add_wake(word, || os::wake_all(word));
+}
+
+/// The atomic a session sleeps on: the real one, or loom's.
+pub(crate) trait SleepWord {
+    fn look(&self) -> u32;
+    fn swap_if(&self, old: u32, new: u32) -> bool;
+    fn add(&self, value: u32) -> u32;
+    fn and(&self, bits: u32) -> u32;
+}
+
+impl SleepWord for AtomicU32 {
+    #[inline]
+    fn look(&self) -> u32 {
+        // Acquire: pairs with `add`. Who sees the wake in its ticket sees in its look what was made true before it.
+        self.load(Ordering::Acquire)
+    }
+    #[inline]
+    fn swap_if(&self, old: u32, new: u32) -> bool {
+        // The waker's `add` on the same word comes before or after this swap: it fails, or the waker sees bit 0.
+        self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+    #[inline]
+    fn add(&self, value: u32) -> u32 {
+        // Release: publishes what was made true before the wake. Pairs with `look` and `and`.
+        self.fetch_add(value, Ordering::AcqRel)
+    }
+    #[inline]
+    fn and(&self, bits: u32) -> u32 {
+        // Acquire: as `look`.
+        self.fetch_and(bits, Ordering::AcqRel)
+    }
+}
+
+#[inline]
+fn take_ticket(word: &impl SleepWord) -> Ticket {
+    Ticket(word.look() & !ASLEEP)
+}
+
+fn sleep_on(word: &impl SleepWord, ticket: Ticket, park: impl FnOnce(u32) -> Wait) -> Wait {
+    let asleep = ticket.0 | ASLEEP;
+    if !word.swap_if(ticket.0, asleep) {
+        return Wait::Woken;
+    }
+    park(asleep);
+    let now = word.and(!ASLEEP) & !ASLEEP;
+    if now == ticket.0 {
+        Wait::TimedOut
+    } else {
+        Wait::Woken
+    }
+}
+
+#[inline]
+fn add_wake(word: &impl SleepWord, unpark: impl FnOnce()) {
+    if word.add(ONE_WAKE) & ASLEEP != 0 {
+        unpark();
+    }
+}
+
+#[cfg(loom)]
+#[path = "sleep/loom_tests.rs"]
+mod loom_tests;

@@ -1,0 +1,263 @@
+//! A session's place in the region: what others may know about it, and what its survivors need.
+//!
+//! Two of a slot's three cache lines are written by its session alone, with plain stores; the third is read by all.
+//!
+//! Invariants
+//! 1. The status word says who the tenant is, at once: state, generation and pid change together.
+//! 2. A start time of zero means not known: it is zero from before the slot is free until its new tenant has stored it.
+//! 3. A dead slot keeps everything until repair is complete; only then is it free.
+
+use std::fmt;
+
+use rio::{bits, shared, Link, SlabHeader, UndoLog, Word};
+
+use crate::latch_word::OWNER_SHIFT;
+use crate::notes::Note;
+use crate::NOTES;
+
+/// Bits of a slot's index in a latch word.
+const INDEX_BITS: u32 = 20;
+/// Bits of the generation in a latch word, and so everywhere.
+pub(crate) const GENERATION_BITS: u32 = 26;
+/// As many sessions as a latch word can name, in whole chunks of the slab.
+pub(crate) const SESSIONS_MAX: u32 = (1 << INDEX_BITS) - crate::FIRST_SLOTS;
+
+/// Names a session for as long as the region lives: the slot's index (low half) and its generation (high half).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(u64);
+bits!(SessionId: u64);
+
+impl SessionId {
+    /// No session.
+    pub const NONE: SessionId = SessionId(0);
+
+    pub(crate) fn new(index: u32, generation: u32) -> SessionId {
+        SessionId(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    /// The number, as it is stored; zero is none.
+    #[inline]
+    pub fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// From a stored number.
+    #[inline]
+    pub fn from_raw(raw: u64) -> SessionId {
+        SessionId(raw)
+    }
+
+    /// The slot's number, one-based; zero for none.
+    #[inline]
+    pub fn index(self) -> u32 {
+        u32::try_from(self.0 & u64::from(u32::MAX)).expect("masked to 32 bits")
+    }
+
+    /// Which tenant of the slot it is, counted from one.
+    #[inline]
+    pub fn generation(self) -> u32 {
+        u32::try_from(self.0 >> 32).expect("32 bits are left")
+    }
+
+    /// Its bits as the owner in a latch word.
+    pub(crate) fn owner_bits(self) -> u64 {
+        (u64::from(self.index()) << OWNER_SHIFT) | (u64::from(self.generation()) << (OWNER_SHIFT + INDEX_BITS))
+    }
+
+    /// The owner a latch word names, if any.
+    pub(crate) fn from_latch_word(word: u64) -> Option<SessionId> {
+        let owner = word >> OWNER_SHIFT;
+        let index = owner & ((1 << INDEX_BITS) - 1);
+        (owner != 0).then_some(SessionId((owner >> INDEX_BITS) << 32 | index))
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session {}.{}", self.index(), self.generation())
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({}.{})", self.index(), self.generation())
+    }
+}
+
+/// What a slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody's: the next to join may have it.
+    Free,
+    /// A session's that has not left; its process may have died.
+    Alive,
+    /// Of a session that is known to be dead and not yet repaired.
+    Dead,
+}
+
+/// State (bits 0-1), generation (2-27) and pid (32-63) of a slot's tenant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Status(u64);
+bits!(Status: u64);
+
+impl Status {
+    fn new(state: State, generation: u32, pid: u32) -> Status {
+        let state = match state {
+            State::Free => 0,
+            State::Alive => 1,
+            State::Dead => 2,
+        };
+        Status(state | u64::from(generation) << 2 | u64::from(pid) << 32)
+    }
+
+    /// Anything unknown is dead: such a slot is not given to a newcomer.
+    #[inline]
+    pub(crate) fn state(self) -> State {
+        match self.0 & 3 {
+            0 => State::Free,
+            1 => State::Alive,
+            _ => State::Dead,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn generation(self) -> u32 {
+        u32::try_from((self.0 >> 2) & ((1 << GENERATION_BITS) - 1)).expect("masked to 26 bits")
+    }
+
+    #[inline]
+    pub(crate) fn pid(self) -> u32 {
+        u32::try_from(self.0 >> 32).expect("32 bits are left")
+    }
+
+    /// The same tenant in another state.
+    pub(crate) fn with_state(self, state: State) -> Status {
+        Status::new(state, self.generation(), self.pid())
+    }
+
+    /// The next tenant, of process `pid`. Generations go round without zero.
+    pub(crate) fn next_tenant(self, pid: u32) -> Status {
+        let generation = (self.generation() + 1) % (1 << GENERATION_BITS);
+        Status::new(State::Alive, generation.max(1), pid)
+    }
+}
+
+shared! {
+    /// The process manager's root in the region.
+    pub(crate) struct ProcessHeader {
+        /// The slab of session slots.
+        pub(crate) slots: Link<SlabHeader>,
+        /// Counts the tree epochs, from one (PROTOCOLS T2).
+        pub(crate) tree_epoch: Word<u64>,
+        /// Counts the attaches of the region.
+        pub(crate) attachments: Word<u64>,
+        /// The pid of the process that is adding slots, or zero.
+        pub(crate) growing: Word<u64>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u64>; 4],
+    } size 64
+}
+
+shared! {
+    /// A session's slot.
+    pub(crate) struct SessionSlot {
+        /// Which latches it holds or wants (PROTOCOLS D7). Written by the session alone, as is all to `wait_subject`.
+        pub(crate) notes: [Word<Note>; 12],
+        /// The LSN it is about to publish, or zero (PROTOCOLS D3).
+        pub(crate) append_lsn: Word<u64>,
+        /// The transaction that append is for.
+        pub(crate) append_txn: Word<u64>,
+        /// The tree epoch at which it entered a tree operation, or zero (PROTOCOLS T2).
+        pub(crate) tree_epoch: Word<u64>,
+        /// What it waits for: a number only its manager understands.
+        pub(crate) wait_subject: Word<u64>,
+
+        /// Who the tenant is; stored last when one comes or goes.
+        pub(crate) status: Word<Status>,
+        /// When the tenant's process started, in clock ticks after boot; zero is not known.
+        pub(crate) start_time: Word<u64>,
+        /// The number of the attach the session belongs to.
+        pub(crate) attachment: Word<u64>,
+        /// Who is repairing it (PROTOCOLS D5), or none.
+        pub(crate) reaper: Word<SessionId>,
+        /// Its undo log; stays with the slot.
+        pub(crate) undo: Link<UndoLog>,
+        /// What it sleeps on: bit 0 asleep, above it the number of wakes.
+        pub(crate) sleep: Word<u32>,
+        /// What kind of thing it waits for; zero is nothing.
+        pub(crate) wait_kind: Word<u32>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u64>; 2],
+    } size 192
+}
+
+const _: () = assert!(NOTES == 12, "the slot has as many notes as a session may hold latches");
+
+impl SessionSlot {
+    /// Empties all that a tenant leaves behind, except its status and its undo log.
+    pub(crate) fn clear(&self) {
+        self.notes.iter().for_each(|note| note.init(Note::NONE));
+        for word in [&self.append_lsn, &self.append_txn, &self.wait_subject, &self.start_time, &self.attachment] {
+            word.init(0);
+        }
+        self.wait_kind.init(0);
+        self.sleep.init(0);
+        self.reaper.init(SessionId::NONE);
+        self.tree_epoch.publish(0);
+    }
+
+    pub(crate) fn info(&self, index: u32, alive: bool) -> SessionInfo {
+        let status = self.status.load();
+        SessionInfo {
+            id: SessionId::new(index, status.generation()),
+            pid: status.pid(),
+            alive,
+            latches: self.notes.iter().filter(|note| note.get().is_held()).count(),
+            append_lsn: self.append_lsn.load(),
+            tree_epoch: self.tree_epoch.load(),
+            wait_kind: self.wait_kind.load(),
+            wait_subject: self.wait_subject.load(),
+        }
+    }
+}
+
+/// What the tools show about a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its name.
+    pub id: SessionId,
+    /// Its process.
+    pub pid: u32,
+    /// Whether it lives.
+    pub alive: bool,
+    /// How many latches it holds.
+    pub latches: usize,
+    /// The LSN it is about to publish or whose changes are not complete, or zero.
+    pub append_lsn: u64,
+    /// The tree epoch it is in, or zero.
+    pub tree_epoch: u64,
+    /// What kind of thing it waits for, in its manager's numbering; zero is nothing.
+    pub wait_kind: u32,
+    /// Which one.
+    pub wait_subject: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SessionId, State, Status, GENERATION_BITS, SESSIONS_MAX};
+
+    #[test]
+    fn a_session_is_named_in_a_latch_word_whole() {
+        for id in [SessionId::new(1, 1), SessionId::new(SESSIONS_MAX, (1 << GENERATION_BITS) - 1)] {
+            assert_eq!(SessionId::from_latch_word(id.owner_bits()), Some(id));
+        }
+        assert_eq!(SessionId::from_latch_word(crate::latch_word::COUNT), None);
+    }
+
+    #[test]
+    fn generations_go_round_without_zero() {
+        let last = Status::new(State::Free, (1 << GENERATION_BITS) - 1, 7);
+        let next = last.next_tenant(9);
+        assert_eq!((next.generation(), next.pid(), next.state()), (1, 9, State::Alive));
+    }
+}
