@@ -4,7 +4,7 @@
 //! `<!-- struct: crates/log/src/record.rs#RecordHeader sha: 0badcafe -->`. Without `#Name` the hash covers what stands
 //! between `// format: begin` and `// format: end` in the file. Comments and white space do not count.
 
-use super::source::{code, is_word, line_of, tree, word_places, File};
+use super::source::{code, line_of, tree, word_places, File};
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -76,20 +76,23 @@ fn hash_of(files: &[File], place: &str) -> Result<String, String> {
     let (path, name) = place.split_once('#').map_or((place, None), |(path, name)| (path, Some(name)));
     let file = files.iter().find(|file| file.path == path).ok_or_else(|| format!("there is no file {path}"))?;
     let text = match name {
-        Some(name) => struct_named(&file.text, name).ok_or_else(|| format!("{path} has no struct {name}"))?,
+        Some(name) => struct_named(&file.text, name).ok_or_else(|| format!("{path} has no struct or enum {name}"))?,
         None => region(&file.text).ok_or_else(|| format!("{path} has no lines {:?} and {:?}", REGION.0, REGION.1))?,
     };
     Ok(short_hash(&text))
 }
 
-/// `struct Name { .. }` without its comments.
+/// `struct Name { .. }` or `enum Name { .. }` without comments; or `Name, 16 { .. }`, where a macro declares structs of a stated size.
 fn struct_named(text: &str, name: &str) -> Option<String> {
     let code = code(text);
-    let named = |at: &usize| {
-        let after = code[at + "struct".len()..].trim_start();
-        after.strip_prefix(name).is_some_and(|rest| !rest.chars().next().is_some_and(is_word))
+    let declares = |at: &usize| {
+        let before = code[..*at].trim_end();
+        let is_type = before.ends_with("struct") || before.ends_with("enum");
+        let size = |one: char| one.is_ascii_digit() || one.is_whitespace();
+        let sized = code[at + name.len()..].strip_prefix(',').map(|rest| rest.trim_start_matches(size));
+        is_type || sized.is_some_and(|rest| rest.starts_with('{'))
     };
-    let start = word_places(&code, "struct").into_iter().find(named)?;
+    let start = word_places(&code, name).into_iter().find(declares)?;
     let length = code[start..].find('}')?;
     Some(code[start..=start + length].to_owned())
 }
@@ -147,10 +150,18 @@ mod tests {
     }
 
     #[test]
+    fn a_struct_that_a_macro_declares_is_found_by_its_name_and_size() {
+        let text =
+            "Insert, 16 is named first\nbody! { /// Body.\n Insert, 16 { page: U64, } }\nbody! { Post, 4 { a: U32, } }";
+        assert_eq!(struct_named(text, "Insert").as_deref(), Some("Insert, 16 { page: U64, }"));
+        assert_eq!(struct_named(text, "Body"), None);
+    }
+
+    #[test]
     fn a_struct_or_file_that_is_gone_is_found() {
         let document = blessed_document();
         let complaints = check(&tree_with("", &document));
-        assert!(complaints[0].contains("no struct Head") && complaints[1].contains("no lines"));
+        assert!(complaints[0].contains("no struct or enum Head") && complaints[1].contains("no lines"));
         let files = [File { path: "docs/formats/log.md".into(), text: document }];
         assert!(check(&files)[0].contains("there is no file"));
     }
