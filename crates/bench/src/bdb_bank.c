@@ -1,0 +1,313 @@
+/*
+ * The bank on Berkeley DB 5.3, as flat functions: its own interface is tables of function
+ * pointers whose layout only <db.h> knows.
+ *
+ * Every function returns 0, BANK_ABORTED (a deadlock's victim: nothing happened), or an error
+ * of Berkeley DB or the system, which bank_error() puts into words. Handles are opened with
+ * DB_THREAD: any thread may call any function on one bank at the same time.
+ *
+ * Its best settings, tried one by one: B-trees of 4 KiB pages for accounts, 512 B for tellers
+ * and branches (locks are on pages, and these are hot), a record read under a write lock
+ * (DB_RMW) and put back through the same cursor, a queue for the history (its locks are on
+ * records), deadlocks looked for at every conflict.
+ */
+#include <db.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BANK_ABORTED (-1)
+#define BANK_END (-2)
+#define RECORD_BYTES 100
+#define HISTORY_BYTES 50
+#define BALANCE_AT 8
+#define TABLES 4
+#define HISTORY 3
+#define KEY_BYTES 4
+
+struct bank {
+	DB_ENV *env;
+	DB *table[TABLES];
+};
+
+/* In the order of the Rust side: account, teller, branch, history. */
+static const char *const file_name[TABLES] = { "account", "teller", "branch", "history" };
+
+static int answer(int ret)
+{
+	return ret == DB_LOCK_DEADLOCK || ret == DB_LOCK_NOTGRANTED ? BANK_ABORTED : ret;
+}
+
+const char *bank_error(int ret)
+{
+	return db_strerror(ret);
+}
+
+/* Big-endian, so that the B-tree's order of bytes is the order of numbers. */
+static void put_key(uint8_t *key, uint32_t id)
+{
+	key[0] = (uint8_t)(id >> 24);
+	key[1] = (uint8_t)(id >> 16);
+	key[2] = (uint8_t)(id >> 8);
+	key[3] = (uint8_t)id;
+}
+
+static uint32_t get_key(const uint8_t *key)
+{
+	return (uint32_t)key[0] << 24 | (uint32_t)key[1] << 16 | (uint32_t)key[2] << 8 | key[3];
+}
+
+static int64_t balance_of(const uint8_t *record)
+{
+	int64_t balance;
+
+	memcpy(&balance, record + BALANCE_AT, sizeof balance);
+	return balance;
+}
+
+/* DB_THREAD demands that the caller owns the memory. */
+static void use(DBT *dbt, void *bytes, uint32_t size)
+{
+	memset(dbt, 0, sizeof *dbt);
+	dbt->data = bytes;
+	dbt->size = size;
+	dbt->ulen = size;
+	dbt->flags = DB_DBT_USERMEM;
+}
+
+static int open_table(struct bank *bank, int which)
+{
+	DB *db;
+	int ret;
+
+	if ((ret = db_create(&db, bank->env, 0)) != 0)
+		return ret;
+	bank->table[which] = db;
+	if (which == HISTORY) {
+		if ((ret = db->set_re_len(db, HISTORY_BYTES)) != 0)
+			return ret;
+	} else if ((ret = db->set_pagesize(db, which == 0 ? 4096 : 512)) != 0) {
+		return ret;
+	}
+	return db->open(db, NULL, file_name[which], NULL, which == HISTORY ? DB_QUEUE : DB_BTREE,
+	    DB_CREATE | DB_THREAD | DB_AUTO_COMMIT, 0644);
+}
+
+static int set_up(DB_ENV *env, uint64_t cache_bytes, int sync)
+{
+	int ret;
+
+	if ((ret = env->set_cachesize(env, (uint32_t)(cache_bytes >> 30),
+	    (uint32_t)(cache_bytes & ((1u << 30) - 1)), 1)) != 0)
+		return ret;
+	if ((ret = env->set_lk_detect(env, DB_LOCK_DEFAULT)) != 0)
+		return ret;
+	if ((ret = env->set_lk_max_lockers(env, 10000)) != 0)
+		return ret;
+	if ((ret = env->set_lk_max_locks(env, 20000)) != 0)
+		return ret;
+	if ((ret = env->set_lk_max_objects(env, 20000)) != 0)
+		return ret;
+	if ((ret = env->set_tx_max(env, 1000)) != 0)
+		return ret;
+	if ((ret = env->set_lg_bsize(env, 1u << 20)) != 0)
+		return ret;
+	if ((ret = env->set_lg_max(env, 256u << 20)) != 0)
+		return ret;
+	if ((ret = env->log_set_config(env, DB_LOG_AUTO_REMOVE, 1)) != 0)
+		return ret;
+	return sync ? 0 : env->set_flags(env, DB_TXN_WRITE_NOSYNC, 1);
+}
+
+int bank_close(struct bank *bank)
+{
+	int i, ret, first = 0;
+
+	for (i = 0; i < TABLES; i++) {
+		if (bank->table[i] == NULL)
+			continue;
+		ret = bank->table[i]->close(bank->table[i], 0);
+		first = first == 0 ? ret : first;
+	}
+	if (bank->env != NULL) {
+		ret = bank->env->close(bank->env, 0);
+		first = first == 0 ? ret : first;
+	}
+	free(bank);
+	return first;
+}
+
+/* Joins the environment in `home` if other processes have it open, else makes or recovers it. */
+int bank_open(const char *home, int recover, int sync, uint64_t cache_bytes, struct bank **out)
+{
+	struct bank *bank;
+	int i, ret;
+
+	if ((bank = calloc(1, sizeof *bank)) == NULL)
+		return ENOMEM;
+	if ((ret = db_env_create(&bank->env, 0)) != 0)
+		goto failed;
+	if ((ret = set_up(bank->env, cache_bytes, sync)) != 0)
+		goto failed;
+	if ((ret = bank->env->open(bank->env, home, DB_CREATE | DB_INIT_MPOOL | DB_INIT_LOCK |
+	    DB_INIT_LOG | DB_INIT_TXN | DB_THREAD | (recover ? DB_RECOVER : 0), 0644)) != 0)
+		goto failed;
+	for (i = 0; i < TABLES; i++)
+		if ((ret = open_table(bank, i)) != 0)
+			goto failed;
+	*out = bank;
+	return 0;
+failed:
+	bank_close(bank);
+	return ret;
+}
+
+/* Puts `count` records with ids from `first` on, in one transaction. */
+int bank_load(struct bank *bank, int which, uint32_t first, uint32_t count, uint8_t *records)
+{
+	DB *db = bank->table[which];
+	DBT key, data;
+	DB_TXN *txn;
+	uint32_t i;
+	uint8_t id[KEY_BYTES];
+	int ret;
+
+	if ((ret = bank->env->txn_begin(bank->env, NULL, &txn, 0)) != 0)
+		return ret;
+	for (i = 0; i < count; i++) {
+		put_key(id, first + i);
+		use(&key, id, KEY_BYTES);
+		use(&data, records + (size_t)i * RECORD_BYTES, RECORD_BYTES);
+		if ((ret = db->put(db, txn, &key, &data, DB_NOOVERWRITE)) != 0) {
+			txn->abort(txn);
+			return answer(ret);
+		}
+	}
+	return txn->commit(txn, 0);
+}
+
+static int change(DB *db, DB_TXN *txn, uint32_t id, int64_t amount, int64_t *balance)
+{
+	DBC *cursor;
+	DBT key, data;
+	uint8_t id_bytes[KEY_BYTES], record[RECORD_BYTES];
+	int ret, closed;
+
+	if ((ret = db->cursor(db, txn, &cursor, 0)) != 0)
+		return ret;
+	put_key(id_bytes, id);
+	use(&key, id_bytes, KEY_BYTES);
+	use(&data, record, RECORD_BYTES);
+	if ((ret = cursor->get(cursor, &key, &data, DB_SET | DB_RMW)) == 0) {
+		*balance = balance_of(record) + amount;
+		memcpy(record + BALANCE_AT, balance, sizeof *balance);
+		use(&data, record, RECORD_BYTES);
+		ret = cursor->put(cursor, &key, &data, DB_CURRENT);
+	}
+	closed = cursor->close(cursor);
+	return ret == 0 ? closed : ret;
+}
+
+/* One transfer; `balance` is the account's new one. */
+int bank_transfer(struct bank *bank, const uint32_t *ids, int64_t amount, uint8_t *history,
+    int64_t *balance)
+{
+	DB *db = bank->table[HISTORY];
+	DBT key, data;
+	DB_TXN *txn;
+	db_recno_t number = 0;
+	int64_t other;
+	int ret;
+
+	if ((ret = bank->env->txn_begin(bank->env, NULL, &txn, 0)) != 0)
+		return answer(ret);
+	if ((ret = change(bank->table[0], txn, ids[0], amount, balance)) != 0)
+		goto failed;
+	if ((ret = change(bank->table[1], txn, ids[1], amount, &other)) != 0)
+		goto failed;
+	if ((ret = change(bank->table[2], txn, ids[2], amount, &other)) != 0)
+		goto failed;
+	use(&key, &number, sizeof number);
+	use(&data, history, HISTORY_BYTES);
+	if ((ret = db->put(db, txn, &key, &data, DB_APPEND)) != 0)
+		goto failed;
+	return answer(txn->commit(txn, 0));
+failed:
+	txn->abort(txn);
+	return answer(ret);
+}
+
+/* Reads three records in one transaction; `sum` is that of their balances. */
+int bank_read(struct bank *bank, const uint32_t *ids, int64_t *sum)
+{
+	DBT key, data;
+	DB_TXN *txn;
+	uint8_t id[KEY_BYTES], record[RECORD_BYTES];
+	int i, ret;
+
+	*sum = 0;
+	if ((ret = bank->env->txn_begin(bank->env, NULL, &txn, 0)) != 0)
+		return answer(ret);
+	for (i = 0; i < HISTORY; i++) {
+		put_key(id, ids[i]);
+		use(&key, id, KEY_BYTES);
+		use(&data, record, RECORD_BYTES);
+		if ((ret = bank->table[i]->get(bank->table[i], txn, &key, &data, 0)) != 0) {
+			txn->abort(txn);
+			return answer(ret);
+		}
+		*sum += balance_of(record);
+	}
+	return answer(txn->commit(txn, 0));
+}
+
+/* Starts a walk through all records of a file. */
+int bank_walk_open(struct bank *bank, int which, DBC **cursor)
+{
+	return bank->table[which]->cursor(bank->table[which], NULL, cursor, 0);
+}
+
+/* The next record, at most RECORD_BYTES of it; BANK_END after the last. */
+int bank_walk_next(DBC *cursor, int which, uint64_t *id, uint8_t *record, uint32_t *size)
+{
+	DBT key, data;
+	db_recno_t number = 0;
+	uint8_t id_bytes[KEY_BYTES];
+	int ret;
+
+	if (which == HISTORY)
+		use(&key, &number, sizeof number);
+	else
+		use(&key, id_bytes, KEY_BYTES);
+	use(&data, record, RECORD_BYTES);
+	ret = cursor->get(cursor, &key, &data, DB_NEXT);
+	if (ret == DB_NOTFOUND)
+		return BANK_END;
+	*id = which == HISTORY ? number : get_key(id_bytes);
+	*size = data.size;
+	return answer(ret);
+}
+
+int bank_walk_close(DBC *cursor)
+{
+	return cursor->close(cursor);
+}
+
+int bank_checkpoint(struct bank *bank)
+{
+	return bank->env->txn_checkpoint(bank->env, 0, 0, 0);
+}
+
+/* Bytes written to the log since the environment was made. */
+int bank_log_bytes(struct bank *bank, uint64_t *bytes)
+{
+	DB_LOG_STAT *stat;
+	int ret;
+
+	if ((ret = bank->env->log_stat(bank->env, &stat, 0)) != 0)
+		return ret;
+	*bytes = ((uint64_t)stat->st_w_mbytes << 20) + stat->st_w_bytes;
+	free(stat);
+	return 0;
+}

@@ -1,0 +1,146 @@
+//! The small door behind which every engine runs the same bank.
+//!
+//! An engine is opened by a function of its own file, loaded once, and then serves any number
+//! of sessions, one per client. The driver makes one dynamic call per transaction.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::audit::{Audit, Tally};
+use crate::error::{Error, Result};
+use crate::tpcb::{Scale, Table, Transfer};
+
+/// What an acknowledged commit survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// The loss of power: on disk before the answer.
+    Sync,
+    /// The death of the process; the disk follows later.
+    Relaxed,
+}
+
+/// What a lock of the engine covers, where the engine lets us choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Granularity {
+    /// One record.
+    Record,
+    /// The page that the record is on, as in the paper.
+    Page,
+}
+
+/// How a transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Acknowledged.
+    Committed {
+        /// The account's new balance; for a read-only transaction the sum of the three read.
+        balance: i64,
+    },
+    /// Chosen as a deadlock's victim: it left no trace; send it again.
+    Aborted,
+}
+
+/// One database engine holding one bank.
+pub trait Engine: Send + Sync {
+    /// The name in reports.
+    fn name(&self) -> &'static str;
+
+    /// What its locks cover, for reports: `record`, `page`, `environment`.
+    fn lock_granularity(&self) -> &'static str;
+
+    /// Writes accounts, tellers and branches with balance zero into an empty bank.
+    /// `progress` is told how many records are in, from time to time.
+    fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()>;
+
+    /// Opens what one client needs. Called and used on the client's own thread.
+    fn session(&self) -> Result<Box<dyn Session + '_>>;
+
+    /// Calls `each` with every record of a file, in any order: its id (for history its place),
+    /// and its bytes. Only called while no session is at work.
+    fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()>;
+
+    /// Bytes the engine has written to its log so far, by its own account; 0 if it has no log.
+    fn log_bytes(&self) -> Result<u64>;
+
+    /// Closes the bank in good order; it can be opened again.
+    fn close(self: Box<Self>) -> Result<()>;
+
+    /// Reads the whole bank and adds it up.
+    fn audit(&self, scale: &Scale) -> Result<Audit> {
+        let mut tally = Tally::new(*scale);
+        for table in Table::BALANCES {
+            self.walk(table, &mut |id, record| tally.see_balance(table, id, record))?;
+        }
+        self.walk(Table::History, &mut |_, record| tally.see_history(record))?;
+        Ok(tally.finish())
+    }
+}
+
+/// What one client does to the bank.
+pub trait Session {
+    /// The transaction of TPC-B: three balances change and a history record is written, or nothing.
+    fn transact(&mut self, transfer: &Transfer) -> Result<Outcome>;
+
+    /// The paper's read-only transaction (§5.1.2): reads the three records of `transfer`.
+    fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome>;
+}
+
+impl Durability {
+    /// The name in settings and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Relaxed => "relaxed",
+        }
+    }
+}
+
+impl Granularity {
+    /// The name in settings and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Granularity::Record => "record",
+            Granularity::Page => "page",
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Granularity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Durability {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Durability> {
+        match name {
+            "sync" => Ok(Durability::Sync),
+            "relaxed" => Ok(Durability::Relaxed),
+            _ => Err(Error::Settings(format!("durability is sync or relaxed, not {name:?}"))),
+        }
+    }
+}
+
+impl FromStr for Granularity {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Granularity> {
+        match name {
+            "record" => Ok(Granularity::Record),
+            "page" => Ok(Granularity::Page),
+            _ => Err(Error::Settings(format!("granularity is record or page, not {name:?}"))),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What can go wrong in a benchmark, each with what to do about it.
+
+use std::path::PathBuf;
+
+/// The result of everything here that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a benchmark could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The engine under test refused an operation.
+    #[error("{engine} failed while {doing}: {why}")]
+    Engine {
+        /// The engine's name, as in the report.
+        engine: &'static str,
+        /// What it was asked for.
+        doing: &'static str,
+        /// Its own words.
+        why: String,
+    },
+    /// A record that the load put there is not there.
+    #[error("{engine} has no {table} record {id}: load the bank first, and with the same --accounts")]
+    Missing {
+        /// The engine's name.
+        engine: &'static str,
+        /// The table's name.
+        table: &'static str,
+        /// The record's id.
+        id: u64,
+    },
+    /// A file of the benchmark itself could not be used.
+    #[error("cannot {doing} {path}: {source}")]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The settings contradict each other or ask for nothing.
+    #[error("{0}")]
+    Settings(String),
+    /// A client process or thread died or said something unintelligible.
+    #[error("client {client} {what}")]
+    Client {
+        /// The client's number.
+        client: u32,
+        /// What it did.
+        what: String,
+    },
+}
+
+impl Error {
+    /// Wraps an engine's own error; for use in `map_err`.
+    pub fn engine<E: std::fmt::Display>(engine: &'static str, doing: &'static str) -> impl FnOnce(E) -> Error {
+        move |why| Error::Engine { engine, doing, why: why.to_string() }
+    }
+
+    /// Wraps an error of the file system; for use in `map_err`.
+    pub fn file(doing: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.to_path_buf();
+        move |source| Error::File { doing, path, source }
+    }
+}

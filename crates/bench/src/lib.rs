@@ -1,0 +1,53 @@
+//! The papers' workloads, and the peers they are compared with.
+//!
+//! One workload so far, TPC-B (LIBTP §5.1), behind the [`Engine`] trait: an engine is a file
+//! `engine_*.rs` that says how it opens, loads, and carries out one transfer; the driver, the
+//! latencies and the audit are the same for all. LMDB and Berkeley DB are behind feature
+//! `peers`, because they need a C compiler and `libdb5.3-dev`.
+//!
+//! ```
+//! use libtp_bench::{run_threads, Engine, InMemory, MapKind, RunSettings, Scale};
+//! use std::time::Duration;
+//!
+//! let bank = InMemory::new(MapKind::Tree);
+//! bank.load(&Scale::SMALL, &mut |_loaded| {})?;
+//! let settings = RunSettings {
+//!     scale: Scale::SMALL,
+//!     warmup: Duration::ZERO,
+//!     measured: Duration::from_millis(10),
+//!     ..RunSettings::default()
+//! };
+//! let report = run_threads(&bank, &settings, &mut |_progress| {})?;
+//! assert_eq!(report.audit, "ok");
+//! # Ok::<(), libtp_bench::Error>(())
+//! ```
+#![cfg_attr(not(feature = "peers"), forbid(unsafe_code))]
+#![cfg_attr(feature = "peers", deny(unsafe_code))]
+
+pub mod audit;
+pub mod bare_disk;
+pub mod catalogue;
+pub mod engine;
+#[cfg(feature = "peers")]
+pub mod engine_bdb;
+pub mod engine_in_memory;
+#[cfg(feature = "peers")]
+pub mod engine_lmdb;
+pub mod error;
+pub mod histogram;
+pub mod processes;
+pub mod report;
+pub mod run;
+pub mod tpcb;
+
+pub use audit::{Audit, Tally};
+pub use bare_disk::{BareDisk, BareDiskReport};
+pub use catalogue::{open_engine, EngineKind, OpenSettings};
+pub use engine::{Durability, Engine, Granularity, Outcome, Session};
+pub use engine_in_memory::{InMemory, MapKind};
+pub use error::{Error, Result};
+pub use histogram::Histogram;
+pub use processes::{run_processes, serve_client};
+pub use report::{ClientReport, ClientsAs, Report, RunSettings};
+pub use run::{run_client, run_threads, Progress};
+pub use tpcb::{Scale, Table, Transfer, Transfers};

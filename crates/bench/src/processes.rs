@@ -1,0 +1,254 @@
+//! Clients as processes: the same run, each client in a process of its own.
+//!
+//! The caller says how a client process is started (usually this binary again, with a hidden
+//! verb that opens the engine and calls [`serve_client`]). The two talk in lines of JSON over
+//! the child's standard input and output:
+//!
+//! ```text
+//! parent   {"settings":{..},"client":7}
+//! child    {"ready":true}              its session is open
+//! parent   {"go":true}                 all are ready
+//! child    {"committed":12345}         every 200 ms
+//! child    {"report":{..}}  or  {"error":".."}
+//! ```
+//!
+//! The parent closes its end when it has the report, or wants no more: the child stops in
+//! mid-run, in good order. A parent that dies closes it too.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{mpsc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::report::{ClientReport, ClientsAs, Report, RunSettings};
+use crate::run::{check, run_client, Before, Counter, Meter, Progress, PROGRESS_EVERY};
+
+/// How long a client may take to close its engine before it is killed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a parent says.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", untagged)]
+enum Order {
+    Begin { settings: RunSettings, client: u32 },
+    Go { go: bool },
+}
+
+/// What a child says.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    Ready(bool),
+    Committed(u64),
+    Report(ClientReport),
+    Error(String),
+}
+
+/// Runs every client in a process that `command` makes, audits the bank, and reports.
+///
+/// # Errors
+/// `Client` if a process could not be started, died, or reports an error; all others are then
+/// ended.
+pub fn run_processes(
+    engine: &dyn Engine,
+    settings: &RunSettings,
+    command: &mut dyn FnMut(u32) -> Command,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Report> {
+    check(settings)?;
+    let before = Before::look(engine)?;
+    let mut family = Family { children: Vec::new() };
+    for client in (before.first_client..).take(settings.clients as usize) {
+        family.start(client, command(client))?;
+    }
+    // Returns when all processes are gone: the audit reads a quiet bank.
+    let clients = family.run(settings, progress)?;
+    before.report(engine, settings, ClientsAs::Processes, &clients)
+}
+
+/// The child's side: takes orders from `orders`, runs one client, answers on `answers`, and
+/// returns when the parent closes `orders`. The engine should then be closed in good order.
+///
+/// # Errors
+/// What the client ended with; the parent was told, if it still listens.
+pub fn serve_client(
+    engine: &dyn Engine,
+    orders: &mut (dyn BufRead + Send),
+    answers: &mut (dyn Write + Send),
+) -> Result<()> {
+    let Order::Begin { settings, client } = hear(orders)? else {
+        return Err(broken(0, "was told to go before it had its settings"));
+    };
+    let answers = Mutex::new(answers);
+    let tell = |what: &Answer| say(&mut **answers.lock().unwrap_or_else(PoisonError::into_inner), client, what);
+    let (committed, stop) = (Counter::default(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (running, ended) = mpsc::channel::<()>();
+        let mut once = Some((orders, ended));
+        let (tell, committed, stop) = (&tell, &committed, &stop);
+        let mut start = || {
+            let (orders, ended) = once.take().expect("a client starts once");
+            tell(&Answer::Ready(true))?;
+            let Order::Go { go: true } = hear(orders)? else {
+                return Err(broken(client, "was called off"));
+            };
+            scope.spawn(move || tell_progress(&ended, tell, committed, stop));
+            scope.spawn(move || stop_when_closed(orders, stop));
+            Ok(())
+        };
+        let outcome = run_client(engine, &settings, client, &mut start, committed, stop);
+        drop(running);
+        match outcome {
+            Ok(report) => tell(&Answer::Report(report)),
+            Err(error) => {
+                // The error itself matters more than whether the parent could be told.
+                tell(&Answer::Error(error.to_string())).ok();
+                Err(error)
+            }
+        }
+    })
+}
+
+/// Waits until the parent closes the pipe: it has our report, or wants no more of us.
+fn stop_when_closed(orders: &mut (dyn BufRead + Send), stop: &AtomicBool) {
+    while hear::<Order>(orders).is_ok() {}
+    // Relaxed: the flag carries nothing but itself.
+    stop.store(true, Ordering::Relaxed);
+}
+
+/// Tells how far the client is until it ends; if nobody listens any more, stops it.
+fn tell_progress(
+    ended: &mpsc::Receiver<()>,
+    tell: &(impl Fn(&Answer) -> Result<()> + ?Sized),
+    committed: &Counter,
+    stop: &AtomicBool,
+) {
+    while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(PROGRESS_EVERY) {
+        if tell(&Answer::Committed(committed.get())).is_err() {
+            // Relaxed: the flag carries nothing but itself.
+            stop.store(true, Ordering::Relaxed);
+            return;
+        }
+    }
+}
+
+/// The client processes of a run. Dropping it asks those still alive to end, and after a while
+/// kills them.
+struct Family {
+    children: Vec<(u32, Child)>,
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        self.children.iter_mut().for_each(|(_, child)| drop(child.stdin.take()));
+        let patience = Instant::now() + PATIENCE;
+        for (_, child) in &mut self.children {
+            // A client killed in the middle may leave a lock in shared memory for ever.
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < patience {
+                thread::sleep(Duration::from_millis(5));
+            }
+            // Both fail only if it is gone already, which is what we want.
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+impl Family {
+    fn start(&mut self, client: u32, mut command: Command) -> Result<()> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.spawn();
+        let child = child.map_err(|e| broken(client, &format!("could not be started: {e}")))?;
+        self.children.push((client, child));
+        Ok(())
+    }
+
+    fn run(mut self, settings: &RunSettings, progress: &mut dyn FnMut(&Progress)) -> Result<Vec<ClientReport>> {
+        let (tell, answers) = mpsc::channel();
+        for at in 0..self.children.len() {
+            let client = self.children[at].0;
+            self.order(at, &Order::Begin { settings: settings.clone(), client })?;
+            let output = self.children[at].1.stdout.take();
+            let output = output.ok_or_else(|| broken(client, "has no standard output"))?;
+            let tell = tell.clone();
+            thread::spawn(move || listen(at, client, &mut BufReader::new(output), &tell));
+        }
+        drop(tell);
+        self.collect(&answers, progress)
+    }
+
+    fn collect(
+        &mut self,
+        answers: &mpsc::Receiver<(usize, Result<Answer>)>,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Vec<ClientReport>> {
+        let count = self.children.len();
+        let (mut ready, mut reports) = (0, Vec::new());
+        let mut committed = vec![0; count];
+        let mut meter = Meter::start();
+        while reports.len() < count {
+            let (at, answer) = answers.recv().map_err(|_| broken(0, "fell silent"))?;
+            match answer? {
+                Answer::Ready(_) => {
+                    ready += 1;
+                    if ready == count {
+                        (0..count).try_for_each(|at| self.order(at, &Order::Go { go: true }))?;
+                        meter = Meter::start();
+                    }
+                }
+                Answer::Committed(so_far) => {
+                    committed[at] = so_far;
+                    if at == 0 {
+                        progress(&meter.read(committed.iter().sum()));
+                    }
+                }
+                Answer::Report(report) => reports.push(report),
+                Answer::Error(why) => return Err(broken(self.children[at].0, &why)),
+            }
+        }
+        Ok(reports)
+    }
+
+    fn order(&mut self, at: usize, order: &Order) -> Result<()> {
+        let (client, child) = &mut self.children[at];
+        let input = child.stdin.as_mut().ok_or_else(|| broken(*client, "has no standard input"))?;
+        say(input, *client, order)
+    }
+}
+
+/// Passes a child's lines on until its report, its error, or its end.
+fn listen(at: usize, client: u32, output: &mut dyn BufRead, tell: &mpsc::Sender<(usize, Result<Answer>)>) {
+    loop {
+        let answer = hear(output).map_err(|error| broken(client, &format!("died: {error}")));
+        let last = !matches!(answer, Ok(Answer::Ready(_) | Answer::Committed(_)));
+        if tell.send((at, answer)).is_err() || last {
+            return;
+        }
+    }
+}
+
+fn say<T: Serialize>(to: &mut (impl Write + ?Sized), client: u32, what: &T) -> Result<()> {
+    let line = serde_json::to_string(what).map_err(|e| broken(client, &e.to_string()))?;
+    let sent = writeln!(to, "{line}").and_then(|()| to.flush());
+    sent.map_err(|e| broken(client, &format!("could not be told or could not tell: {e}")))
+}
+
+fn hear<T: for<'a> Deserialize<'a>>(from: &mut (impl BufRead + ?Sized)) -> Result<T> {
+    let mut line = String::new();
+    let got = from.read_line(&mut line);
+    got.map_err(|e| Error::Settings(format!("the pipe between clients broke: {e}")))?;
+    if line.is_empty() {
+        return Err(Error::Settings("the pipe between clients was closed".to_string()));
+    }
+    serde_json::from_str(&line).map_err(|e| Error::Settings(format!("{:?} is not understood: {e}", line.trim_end())))
+}
+
+fn broken(client: u32, what: &str) -> Error {
+    Error::Client { client, what: what.to_string() }
+}

@@ -1,0 +1,211 @@
+//! What a run says: one JSON object a line, fields always in this order.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Durability, Engine};
+use crate::histogram::Histogram;
+use crate::tpcb::Scale;
+
+/// What to run. Goes to client processes as a line of JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// The bank's scale; the bank must have been loaded with it.
+    pub scale: Scale,
+    /// The seed of all clients' transfers.
+    pub seed: u64,
+    /// Clients at work at the same time.
+    pub clients: u32,
+    /// Transactions run before the measurement, for this long.
+    pub warmup: Duration,
+    /// The measurement's length.
+    pub measured: Duration,
+    /// Read three records instead of changing them (§5.1.2).
+    pub read_only: bool,
+    /// As the engine was opened; for the report.
+    pub durability: Durability,
+}
+
+impl Default for RunSettings {
+    fn default() -> RunSettings {
+        RunSettings {
+            scale: Scale::PAPER,
+            seed: 1,
+            clients: 1,
+            warmup: Duration::from_secs(1),
+            measured: Duration::from_secs(5),
+            read_only: false,
+            durability: Durability::Sync,
+        }
+    }
+}
+
+/// What one client did, thread or process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// The client's number.
+    pub client: u32,
+    /// Transactions acknowledged before the measurement.
+    pub committed_in_warmup: u64,
+    /// Transactions acknowledged in the measurement.
+    pub committed: u64,
+    /// Attempts in the measurement that ended as a deadlock's victim and were sent again.
+    pub aborts: u64,
+    /// The measurement's length as this client had it.
+    pub elapsed_ns: u64,
+    /// From a transfer's first attempt to its acknowledgement.
+    pub latency: Histogram,
+}
+
+/// How clients are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientsAs {
+    /// Threads of this process.
+    Threads,
+    /// Processes of their own.
+    Processes,
+}
+
+/// The whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// `tpcb` or `tpcb-read-only`.
+    pub workload: String,
+    /// The engine's name.
+    pub engine: String,
+    /// How many clients.
+    pub clients: u32,
+    /// Threads or processes.
+    #[serde(rename = "as")]
+    pub clients_as: ClientsAs,
+    /// What an acknowledged commit survives.
+    pub durability: Durability,
+    /// What the engine's locks cover.
+    pub granularity: String,
+    /// Accounts in the bank.
+    pub accounts: u32,
+    /// Transactions a second, by elapsed time as in the paper.
+    pub tps: u64,
+    /// Half of the transactions were acknowledged within this.
+    pub p50_us: f64,
+    /// 99 of 100 were.
+    pub p99_us: f64,
+    /// All were.
+    pub max_us: f64,
+    /// Transactions acknowledged in the measurement.
+    pub committed: u64,
+    /// Attempts that ended as a deadlock's victim and were sent again.
+    pub aborts: u64,
+    /// `ok`, or what disagrees.
+    pub audit: String,
+    /// Bytes the engine wrote to its log, warm-up included.
+    pub log_bytes: u64,
+    /// The measurement's length.
+    pub seconds: f64,
+}
+
+impl Report {
+    /// Adds clients together. `audit` is the verdict; `log_bytes` what the run wrote.
+    pub fn merge(
+        engine: &dyn Engine,
+        settings: &RunSettings,
+        clients_as: ClientsAs,
+        clients: &[ClientReport],
+        audit: String,
+        log_bytes: u64,
+    ) -> Report {
+        let mut latency = Histogram::new();
+        clients.iter().for_each(|client| latency.merge(&client.latency));
+        let committed = clients.iter().map(|client| client.committed).sum();
+        let elapsed_ns = clients.iter().map(|client| client.elapsed_ns).max().unwrap_or(0);
+        Report {
+            workload: if settings.read_only { "tpcb-read-only" } else { "tpcb" }.to_string(),
+            engine: engine.name().to_string(),
+            clients: settings.clients,
+            clients_as,
+            durability: settings.durability,
+            granularity: engine.lock_granularity().to_string(),
+            accounts: settings.scale.accounts,
+            tps: per_second(committed, elapsed_ns),
+            p50_us: micros(latency.permille(500)),
+            p99_us: micros(latency.permille(990)),
+            max_us: micros(latency.max()),
+            committed,
+            aborts: clients.iter().map(|client| client.aborts).sum(),
+            audit,
+            log_bytes,
+            seconds: micros(elapsed_ns / 1_000_000 * 1_000) / 1_000.0,
+        }
+    }
+
+    /// Whether the bank added up.
+    pub fn audit_is_ok(&self) -> bool {
+        self.audit == "ok"
+    }
+
+    /// The report as one line of JSON.
+    pub fn to_json_line(&self) -> String {
+        serde_json::to_string(self).expect("a report has only strings and finite numbers")
+    }
+}
+
+/// `count` events in `nanos` nanoseconds, as a whole number a second, rounded.
+pub fn per_second(count: u64, nanos: u64) -> u64 {
+    let nanos = u128::from(nanos.max(1));
+    let rate = (u128::from(count) * 1_000_000_000 + nanos / 2) / nanos;
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// Nanoseconds as microseconds.
+pub fn micros(nanos: u64) -> f64 {
+    nanos as f64 / 1000.0
+}
+
+/// A duration in whole nanoseconds; 584 years and more are all the same.
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine_in_memory::{InMemory, MapKind};
+
+    fn client(client: u32, committed: u64, elapsed_ns: u64) -> ClientReport {
+        let mut latency = Histogram::new();
+        (0..committed).for_each(|_| latency.record(2_000));
+        ClientReport { client, committed_in_warmup: 1, committed, aborts: 3, elapsed_ns, latency }
+    }
+
+    #[test]
+    fn clients_are_added_together_over_the_longest_of_their_times() {
+        let engine = InMemory::new(MapKind::Tree);
+        let settings = RunSettings { clients: 2, ..RunSettings::default() };
+        let clients = [client(0, 1_000, 1_000_000_000), client(1, 3_000, 2_000_000_000)];
+        let ok = "ok".to_string();
+        let report = Report::merge(&engine, &settings, ClientsAs::Processes, &clients, ok, 7);
+        assert_eq!((report.tps, report.committed, report.aborts), (2_000, 4_000, 6));
+        assert_eq!(report.seconds, 2.0);
+        assert!((1.96..2.04).contains(&report.p99_us));
+    }
+
+    #[test]
+    fn the_line_has_the_promised_fields_in_order_and_counts_are_integers() {
+        let engine = InMemory::new(MapKind::Tree);
+        let clients = [client(0, 10, 1_000_000_000)];
+        let ok = "ok".to_string();
+        let settings = RunSettings::default();
+        let line = Report::merge(&engine, &settings, ClientsAs::Threads, &clients, ok, 0).to_json_line();
+        assert!(
+            line.starts_with(
+                r#"{"workload":"tpcb","engine":"btreemap","clients":1,"as":"threads","durability":"sync","#
+            ),
+            "{line}"
+        );
+        assert!(line.contains(r#""tps":10,"p50_us":2."#), "{line}");
+        assert!(line.contains(r#""aborts":3,"audit":"ok","log_bytes":0,"seconds":1.0"#), "{line}");
+        assert!(!line.contains('\n'));
+    }
+}

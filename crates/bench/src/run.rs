@@ -1,0 +1,323 @@
+//! The driver: clients that send transfers for so many seconds, and the clock beside them.
+//!
+//! Paper: LIBTP §5.1. Departures: each transaction's latency is kept as well as the rate, and
+//! the warm-up is a time (§5.1.2 ran 2,000 transactions).
+//!
+//! Invariants
+//! 1. A transfer counts as committed only after the engine said so, and is sent again until it
+//!    does; one that was aborted when the time was up is given up and left no trace.
+//! 2. The clock is read once a transaction: the end of one is the beginning of the next.
+//! 3. All clients have their session before the first transfer is sent.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{mpsc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::audit::next_client;
+use crate::engine::{Engine, Outcome, Session};
+use crate::error::{Error, Result};
+use crate::histogram::Histogram;
+use crate::report::{nanos, per_second, ClientReport, ClientsAs, Report, RunSettings};
+use crate::tpcb::{Table, Transfer, Transfers};
+
+/// How often the caller hears about progress.
+pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// Retries of one transfer before its client lets others run first.
+const RETRIES_BEFORE_YIELD: u32 = 2;
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Since the first transfer, warm-up included.
+    pub elapsed: Duration,
+    /// Transactions acknowledged so far, warm-up included.
+    pub committed: u64,
+    /// Transactions a second since the last call.
+    pub tps_now: u64,
+}
+
+/// A client's count of acknowledged transactions, alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Reads it. Relaxed: a number to show, nothing is concluded from it.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Writes it; only the client does. Relaxed: as [`Counter::get`].
+    #[inline]
+    fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+}
+
+/// What the history held before a run: runs in one bank must not repeat each other's ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Before {
+    /// History records.
+    pub history_count: u64,
+    /// The first client number that was never used.
+    pub first_client: u32,
+    /// The engine's log.
+    pub log_bytes: u64,
+}
+
+impl Before {
+    /// Looks at the bank as it is.
+    pub fn look(engine: &dyn Engine) -> Result<Before> {
+        let mut history_count = 0;
+        let mut greatest: Option<u64> = None;
+        engine.walk(Table::History, &mut |_, record| {
+            history_count += 1;
+            greatest = greatest.max(Transfer::from_history(record).map(|transfer| transfer.id));
+        })?;
+        let first_client = next_client(greatest.as_ref());
+        Ok(Before { history_count, first_client, log_bytes: engine.log_bytes()? })
+    }
+
+    /// Audits the bank after a run and makes the report.
+    pub fn report(
+        &self,
+        engine: &dyn Engine,
+        settings: &RunSettings,
+        clients_as: ClientsAs,
+        clients: &[ClientReport],
+    ) -> Result<Report> {
+        let log_bytes = engine.log_bytes()?.saturating_sub(self.log_bytes);
+        let audit = engine.audit(&settings.scale)?;
+        let sent: u64 = clients.iter().map(|c| c.committed + c.committed_in_warmup).sum();
+        let written = if settings.read_only { 0 } else { sent };
+        let verdict = audit.verdict(self.history_count + written);
+        Ok(Report::merge(engine, settings, clients_as, clients, verdict, log_bytes))
+    }
+}
+
+/// Runs the clients as threads, audits the bank, and reports.
+///
+/// # Errors
+/// The first client's error, or an audit that could not be carried out. A bank that does not
+/// add up is not an error here: the report says so.
+pub fn run_threads(engine: &dyn Engine, settings: &RunSettings, progress: &mut dyn FnMut(&Progress)) -> Result<Report> {
+    check(settings)?;
+    let before = Before::look(engine)?;
+    let clients = all_threads(engine, settings, before.first_client, progress)?;
+    before.report(engine, settings, ClientsAs::Threads, &clients)
+}
+
+/// Runs one client on this thread. `start` is called once its session is open, and returns when
+/// the clients may start together; `committed` is kept up to date; `stop` ends the run early.
+pub fn run_client(
+    engine: &dyn Engine,
+    settings: &RunSettings,
+    client: u32,
+    start: &mut dyn FnMut() -> Result<()>,
+    committed: &Counter,
+    stop: &AtomicBool,
+) -> Result<ClientReport> {
+    let mut session = engine.session()?;
+    start()?;
+    let transfers = Transfers::new(settings.scale, settings.seed, client);
+    let mut client = Client { transfers, settings, committed, stop, sent_before: 0 };
+    let warmup = client.send_for(session.as_mut(), settings.warmup)?;
+    client.sent_before = warmup.committed;
+    let measured = client.send_for(session.as_mut(), settings.measured)?;
+    Ok(ClientReport { committed_in_warmup: warmup.committed, ..measured })
+}
+
+/// Refuses settings that ask for nothing.
+pub(crate) fn check(settings: &RunSettings) -> Result<()> {
+    let refuse = |why: &str| Err(Error::Settings(why.to_string()));
+    if settings.clients == 0 {
+        return refuse("a benchmark needs at least one client");
+    }
+    if Table::BALANCES.iter().any(|&table| settings.scale.count(table) == 0) {
+        return refuse("a bank needs at least one account, one teller and one branch");
+    }
+    Ok(())
+}
+
+/// One client in the middle of its run.
+struct Client<'a> {
+    transfers: Transfers,
+    settings: &'a RunSettings,
+    committed: &'a Counter,
+    stop: &'a AtomicBool,
+    sent_before: u64,
+}
+
+impl Client<'_> {
+    /// Sends transfers for a time and counts them.
+    fn send_for(&mut self, session: &mut dyn Session, time: Duration) -> Result<ClientReport> {
+        let (mut committed, mut aborts) = (0, 0);
+        let mut latency = Histogram::new();
+        let begin = Instant::now();
+        let end = begin + time;
+        let mut now = begin;
+        // Relaxed: the flag carries nothing but itself.
+        while now < end && !self.stop.load(Ordering::Relaxed) {
+            let transfer = self.transfers.next_transfer();
+            let done = self.send(session, &transfer, end, &mut aborts)?;
+            let after = Instant::now();
+            if done {
+                committed += 1;
+                latency.record(nanos(after - now));
+                self.committed.set(self.sent_before + committed);
+            }
+            now = after;
+        }
+        Ok(ClientReport {
+            client: u32::try_from(self.transfers.next_transfer().client()).expect("a client's number has 24 bits"),
+            committed_in_warmup: 0,
+            committed,
+            aborts,
+            elapsed_ns: nanos(now - begin),
+            latency,
+        })
+    }
+
+    /// Sends one transfer until it commits; false if it was aborted and the time is up.
+    #[inline]
+    fn send(&self, session: &mut dyn Session, transfer: &Transfer, end: Instant, aborts: &mut u64) -> Result<bool> {
+        let mut attempts = 0;
+        loop {
+            let outcome =
+                if self.settings.read_only { session.read_only(transfer)? } else { session.transact(transfer)? };
+            if let Outcome::Committed { .. } = outcome {
+                return Ok(true);
+            }
+            *aborts += 1;
+            attempts += 1;
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            if attempts > RETRIES_BEFORE_YIELD {
+                thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Where threads wait until all have their session.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<Option<bool>>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn decide(&self, go: bool) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(go);
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(go) = *open {
+                return go;
+            }
+            open = self.changed.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// What a thread tells the one that waits for it.
+enum News {
+    Ready,
+    Done(Result<ClientReport>),
+}
+
+fn all_threads(
+    engine: &dyn Engine,
+    settings: &RunSettings,
+    first_client: u32,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Vec<ClientReport>> {
+    let counters: Vec<Counter> = (0..settings.clients).map(|_| Counter::default()).collect();
+    let (gate, stop) = (Gate::default(), AtomicBool::new(false));
+    let (tell, news) = mpsc::channel();
+    thread::scope(|scope| {
+        for (client, counter) in (first_client..).zip(&counters) {
+            let (tell, gate, stop) = (tell.clone(), &gate, &stop);
+            scope.spawn(move || {
+                let mut start = || {
+                    // The receiver outlives the scope: this cannot fail.
+                    tell.send(News::Ready).ok();
+                    if gate.wait() {
+                        return Ok(());
+                    }
+                    Err(Error::Client { client, what: "was called off".to_string() })
+                };
+                let done = run_client(engine, settings, client, &mut start, counter, stop);
+                tell.send(News::Done(done)).ok();
+            });
+        }
+        drop(tell);
+        let outcome = wait_for_threads(&news, &gate, &counters, progress);
+        // Whatever went wrong, nobody may wait for ever or run on.
+        // Relaxed: the flag carries nothing but itself.
+        stop.store(true, Ordering::Relaxed);
+        gate.decide(false);
+        outcome
+    })
+}
+
+/// Opens the gate, reports progress, and collects reports; on the first error, that error.
+fn wait_for_threads(
+    news: &mpsc::Receiver<News>,
+    gate: &Gate,
+    counters: &[Counter],
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Vec<ClientReport>> {
+    let mut meter = Meter::start();
+    let (mut ready, mut reports) = (0, Vec::new());
+    while reports.len() < counters.len() {
+        match news.recv_timeout(PROGRESS_EVERY) {
+            Ok(News::Ready) => {
+                ready += 1;
+                if ready == counters.len() {
+                    gate.decide(true);
+                    meter = Meter::start();
+                }
+            }
+            Ok(News::Done(report)) => reports.push(report?),
+            Err(mpsc::RecvTimeoutError::Timeout) if ready == counters.len() => {
+                progress(&meter.read(counters.iter().map(Counter::get).sum()));
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(Error::Settings("a client thread panicked; see above".to_string()));
+            }
+        }
+    }
+    Ok(reports)
+}
+
+/// Turns counts into rates.
+pub(crate) struct Meter {
+    begin: Instant,
+    last: Instant,
+    last_count: u64,
+}
+
+impl Meter {
+    pub(crate) fn start() -> Meter {
+        let begin = Instant::now();
+        Meter { begin, last: begin, last_count: 0 }
+    }
+
+    pub(crate) fn read(&mut self, committed: u64) -> Progress {
+        let now = Instant::now();
+        let new = committed.saturating_sub(self.last_count);
+        let tps_now = per_second(new, nanos(now - self.last));
+        (self.last, self.last_count) = (now, committed);
+        Progress { elapsed: now - self.begin, committed, tps_now }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The driver with the in-memory engine, honest and spoilt.
+
+use super::*;
+use crate::engine_in_memory::{InMemory, MapKind};
+use crate::tpcb::Scale;
+
+fn quick(clients: u32) -> RunSettings {
+    RunSettings {
+        scale: Scale::SMALL,
+        clients,
+        warmup: Duration::from_millis(20),
+        measured: Duration::from_millis(60),
+        ..RunSettings::default()
+    }
+}
+
+fn loaded(kind: MapKind) -> InMemory {
+    let engine = InMemory::new(kind);
+    engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
+    engine
+}
+
+#[test]
+fn a_run_reports_what_it_did_and_the_bank_adds_up() {
+    for kind in [MapKind::Hash, MapKind::Tree] {
+        let engine = loaded(kind);
+        let report = run_threads(&engine, &quick(1), &mut |_| {}).unwrap();
+        assert_eq!(report.audit, "ok");
+        assert!(report.committed > 100, "only {} transactions", report.committed);
+        assert!(report.p50_us > 0.0 && report.p50_us <= report.p99_us);
+        assert!(report.p99_us <= report.max_us);
+        assert!((0.05..1.0).contains(&report.seconds), "{} s", report.seconds);
+        let history = Before::look(&engine).unwrap();
+        assert!(history.history_count >= report.committed);
+    }
+}
+
+#[test]
+fn several_clients_and_several_runs_share_one_bank() {
+    let engine = loaded(MapKind::Tree);
+    for run in 1..=3u32 {
+        let report = run_threads(&engine, &quick(4), &mut |_| {}).unwrap();
+        assert_eq!(report.audit, "ok");
+        assert_eq!(Before::look(&engine).unwrap().first_client, 4 * run);
+    }
+}
+
+#[test]
+fn a_read_only_run_leaves_no_history() {
+    let engine = loaded(MapKind::Hash);
+    let settings = RunSettings { read_only: true, ..quick(2) };
+    let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
+    assert_eq!((report.workload.as_str(), report.audit.as_str()), ("tpcb-read-only", "ok"));
+    assert!(report.committed > 100);
+    assert_eq!(Before::look(&engine).unwrap().history_count, 0);
+}
+
+#[test]
+fn progress_is_told_while_clients_run() {
+    let engine = loaded(MapKind::Hash);
+    let settings = RunSettings { measured: PROGRESS_EVERY * 3, ..quick(1) };
+    let mut told = Vec::new();
+    let report = run_threads(&engine, &settings, &mut |now| told.push(*now)).unwrap();
+    assert!(told.len() >= 2, "told {} times", told.len());
+    assert!(told.windows(2).all(|pair| pair[0].committed < pair[1].committed));
+    assert!(told[1].tps_now > 0 && told[1].committed <= 2 * report.committed);
+}
+
+#[test]
+fn a_planted_wrong_balance_is_in_the_report() {
+    let engine = loaded(MapKind::Tree);
+    engine.spoil(Table::Teller, 7, 1);
+    let report = run_threads(&engine, &quick(1), &mut |_| {}).unwrap();
+    assert!(!report.audit_is_ok());
+    assert!(report.audit.contains("teller record 7"), "{}", report.audit);
+}
+
+/// An engine that aborts every other attempt, forgets some commits, or fails, as told.
+struct Faulty {
+    inner: InMemory,
+    abort: bool,
+    forget: bool,
+    fail: bool,
+    refuse: bool,
+}
+
+impl Faulty {
+    fn new() -> Faulty {
+        let inner = loaded(MapKind::Hash);
+        Faulty { inner, abort: false, forget: false, fail: false, refuse: false }
+    }
+}
+
+struct FaultySession<'a> {
+    inner: Box<dyn Session + 'a>,
+    engine: &'a Faulty,
+    attempts: u64,
+}
+
+impl Session for FaultySession<'_> {
+    fn transact(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        self.attempts += 1;
+        if self.engine.abort && self.attempts % 2 == 1 {
+            return Ok(Outcome::Aborted);
+        }
+        if self.engine.fail && self.attempts == 5 {
+            return Err(Error::Settings("planted".to_string()));
+        }
+        if self.engine.forget && self.attempts == 5 {
+            return Ok(Outcome::Committed { balance: 0 });
+        }
+        self.inner.transact(transfer)
+    }
+
+    fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        self.inner.read_only(transfer)
+    }
+}
+
+impl Engine for Faulty {
+    fn name(&self) -> &'static str {
+        "faulty"
+    }
+    fn lock_granularity(&self) -> &'static str {
+        "none"
+    }
+    fn load(&self, _: &Scale, _: &mut dyn FnMut(u64)) -> Result<()> {
+        Ok(())
+    }
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        if self.refuse {
+            return Err(Error::Settings("no more sessions".to_string()));
+        }
+        Ok(Box::new(FaultySession { inner: self.inner.session()?, engine: self, attempts: 0 }))
+    }
+    fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
+        self.inner.walk(table, each)
+    }
+    fn log_bytes(&self) -> Result<u64> {
+        Ok(0)
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn aborted_transfers_are_sent_again_and_counted() {
+    let engine = Faulty { abort: true, ..Faulty::new() };
+    let report = run_threads(&engine, &quick(2), &mut |_| {}).unwrap();
+    assert_eq!(report.audit, "ok");
+    // One abort for each commit, except that each client may have given up one at the end.
+    assert!(report.aborts.abs_diff(report.committed) <= 4, "{}", report.to_json_line());
+}
+
+#[test]
+fn an_acknowledged_transfer_that_left_no_trace_is_noticed() {
+    let engine = Faulty { forget: true, ..Faulty::new() };
+    let report = run_threads(&engine, &quick(1), &mut |_| {}).unwrap();
+    assert!(report.audit.contains("were acknowledged"), "{}", report.audit);
+}
+
+#[test]
+fn a_client_that_fails_ends_the_run_with_its_error() {
+    let engine = Faulty { fail: true, ..Faulty::new() };
+    let settings = RunSettings { measured: Duration::from_secs(600), ..quick(3) };
+    let error = run_threads(&engine, &settings, &mut |_| {}).unwrap_err();
+    assert_eq!(error.to_string(), "planted");
+    let engine = Faulty { refuse: true, ..Faulty::new() };
+    let error = run_threads(&engine, &settings, &mut |_| {}).unwrap_err();
+    assert_eq!(error.to_string(), "no more sessions");
+}
+
+#[test]
+fn settings_that_ask_for_nothing_are_refused() {
+    let engine = loaded(MapKind::Hash);
+    for settings in [quick(0), RunSettings { scale: Scale::with_accounts(0), ..quick(1) }] {
+        assert!(run_threads(&engine, &settings, &mut |_| {}).is_err());
+    }
+}
