@@ -342,11 +342,7 @@ impl File for PosixFile {
         let both = [IoSlice::new(first), IoSlice::new(second)];
         let written = retry_on_intr(|| rustix::io::pwritev(&self.descriptor, &both, offset))
             .map_err(|errno| self.error(Operation::Write, Some(offset), errno))?;
-        // What one call did not take, plain writes continue.
-        let in_first = written.min(first.len());
-        self.write_at(&first[in_first..], advance(offset, in_first))?;
-        let in_second = written - in_first;
-        self.write_at(&second[in_second..], advance(offset, first.len() + in_second))
+        self.write_rest(first, second, offset, written)
     }
 
     fn len(&self) -> Result<u64> {
@@ -434,6 +430,14 @@ impl File for PosixFile {
 }
 
 impl PosixFile {
+    /// Continues with plain writes what one vectored write of `first` and `second` did not take.
+    fn write_rest(&self, first: &[u8], second: &[u8], offset: u64, written: usize) -> Result<()> {
+        let in_first = written.min(first.len());
+        self.write_at(&first[in_first..], advance(offset, in_first))?;
+        let in_second = written - in_first;
+        self.write_at(&second[in_second..], advance(offset, first.len() + in_second))
+    }
+
     /// Stands in for `fallocate` where there is none: writes zeros from the end up to `bytes`.
     fn write_zeros(&self, bytes: u64) -> Result<()> {
         static ZEROS: [u8; 65536] = [0; 65536];

@@ -8,14 +8,14 @@
 //! cache has them at that moment.  So an unsynced write remembers the blocks it touched *as they were
 //! after it*, and a kept sector carries what earlier writes had put beside it.
 //!
-//! Names are changed by node: a renaming that was kept while the creation before it was lost still
-//! leads to the file.  They are lost one by one, which is harsher than a journaling filesystem.
+//! Changes of names are lost one by one, which is harsher than a journaling filesystem; but with a
+//! change all later ones are lost that touch the same name, as the entry is written whole too.
 //!
 //! Invariants
 //! 1. What was synced is in every image, whatever the mode and the seed.
 //! 2. Equal trace, position, mode and seed give equal images.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -122,12 +122,27 @@ impl Unsynced {
     }
 
     fn is_name(&self) -> bool {
-        use Change::{CreateDirectory, CreateFile, Remove, Rename};
-        matches!(self.change, CreateFile { .. } | CreateDirectory { .. } | Rename { .. } | Remove { .. })
+        self.change.names().next().is_some()
     }
 
     fn is_length(&self) -> bool {
         matches!(self.change, Change::SetLen { .. } | Change::Allocate { .. })
+    }
+}
+
+/// The names whose later changes are lost because an earlier one was.
+#[derive(Debug, Default)]
+struct LostNames(BTreeSet<(NodeId, Arc<str>)>);
+
+impl LostNames {
+    /// Returns whether a change that was to be kept or lost can be kept; one without names can.
+    fn may_keep(&mut self, change: &Change, is_kept: bool) -> bool {
+        let directory = change.node();
+        let is_kept = is_kept && change.names().all(|name| !self.0.contains(&(directory, name.clone())));
+        if !is_kept {
+            self.0.extend(change.names().map(|name| (directory, name.clone())));
+        }
+        is_kept
     }
 }
 
@@ -289,12 +304,13 @@ impl CrashImages {
     fn fail_sync(&mut self, node: NodeId, random: &mut Random) {
         let durable = &mut self.durable;
         let mut is_lost = false;
+        let mut lost_names = LostNames::default();
         self.unsynced.retain(|unsynced| {
             if unsynced.change.node() != node {
                 return true;
             }
             for piece in unsynced.pieces(BLOCK_BYTES) {
-                if random.coin() {
+                if lost_names.may_keep(&unsynced.change, random.coin()) {
                     unsynced.keep_piece(durable, BLOCK_BYTES, piece);
                 } else {
                     is_lost = true;
@@ -312,6 +328,7 @@ impl CrashImages {
         let mut image = self.durable.clone();
         // From nearly everything kept to nearly everything harmed, so that single losses occur too.
         let whole_of_eight = random.below(8);
+        let mut lost_names = LostNames::default();
         for change in &self.unsynced {
             let pieces = change.pieces(unit);
             let cut = pieces.start + random.index(pieces.len() + 1);
@@ -325,7 +342,7 @@ impl CrashImages {
                     Manner::Tail => piece >= cut,
                     Manner::Holes => random.coin(),
                 };
-                if is_kept {
+                if lost_names.may_keep(&change.change, is_kept) {
                     change.keep_piece(&mut image, unit, piece);
                     kept += 1;
                 }
@@ -350,12 +367,14 @@ impl CrashImages {
     fn reordered(&self, random: &mut Random, tally: &mut Tally) -> Tree {
         let mut image = self.durable.clone();
         let kept_of_eight = 1 + random.below(7);
+        let mut lost_names = LostNames::default();
         let mut pieces = Vec::new();
         for (at, change) in self.unsynced.iter().enumerate() {
             let before = pieces.len();
             let all = change.pieces(SECTOR_BYTES);
             let count = all.len();
-            pieces.extend(all.filter(|_| random.chance(kept_of_eight, 8)).map(|piece| (at, piece)));
+            let kept = all.filter(|_| lost_names.may_keep(&change.change, random.chance(kept_of_eight, 8)));
+            pieces.extend(kept.map(|piece| (at, piece)));
             tally.count(change, pieces.len() - before, count);
         }
         // Names keep their order among themselves: no filesystem turns two renamings round.

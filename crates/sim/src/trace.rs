@@ -126,4 +126,16 @@ impl Change {
             Change::SyncFailed { node, .. } => *node,
         }
     }
+
+    /// Returns the names of the directory that this change touches, none if it is not about names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        let (first, second) = match self {
+            Change::CreateFile { name, .. } | Change::CreateDirectory { name, .. } | Change::Remove { name, .. } => {
+                (Some(name), None)
+            }
+            Change::Rename { from, to, .. } => (Some(from), Some(to)),
+            _ => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
 }

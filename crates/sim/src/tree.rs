@@ -120,7 +120,7 @@ impl Tree {
             }
             Change::Rename { directory, from, to, node } => {
                 let names = self.names_mut(*directory);
-                // The name may bear another node by now if an earlier change was lost.
+                // After a failed sync the name may be lost, or bear another node, on the disk.
                 if names.get(from) == Some(node) {
                     names.remove(from);
                 }

@@ -202,6 +202,21 @@ fn byte_locks_exclude_other_handles_and_not_one_s_own() {
 }
 
 #[test]
+fn the_lowest_locked_byte_is_found_whoever_locked_first() {
+    on_both("lowest", |directory| {
+        let open = || directory.open("control", OpenMode::Create).unwrap();
+        let (one, two, three, asker) = (open(), open(), open(), open());
+        for (holder, byte) in [(&one, 90), (&two, 40), (&one, 20), (&three, 60), (&two, 95)] {
+            assert!(holder.lock(byte, LockMode::Exclusive, false).unwrap());
+        }
+        for (from, lowest) in [(0, Some(20)), (21, Some(40)), (41, Some(60)), (61, Some(90)), (96, None)] {
+            assert_eq!(asker.locked_by_other(from, 100).unwrap(), lowest, "from {from}");
+        }
+        assert_eq!(one.locked_by_other(0, 100).unwrap(), Some(40));
+    });
+}
+
+#[test]
 fn a_waiter_gets_the_lock_when_it_is_given_back() {
     on_both("wait", |directory| {
         let one = directory.open("control", OpenMode::Create).unwrap();

@@ -216,3 +216,19 @@ fn a_read_only_handle_reads_and_changes_nothing() {
     assert!(file.lock(0, LockMode::Shared, false).unwrap());
     assert_eq!(file.len().unwrap(), 3);
 }
+
+#[test]
+fn a_vectored_write_that_stops_short_is_continued() {
+    let scratch = Scratch::new();
+    let directory = scratch.directory();
+    for written in 0..=5 {
+        let name = format!("file{written}");
+        let descriptor = directory.open_or_make(&name).unwrap();
+        let file = PosixFile { descriptor, path: scratch.0.join(&name), is_writable: true };
+        file.write_at(&b"-abcde"[..=written], 0).unwrap();
+        file.write_rest(b"abc", b"de", 1, written).unwrap();
+        let mut all = [0; 9];
+        assert_eq!(file.read_at(&mut all, 0).unwrap(), 6);
+        assert_eq!(&all[..6], b"-abcde");
+    }
+}

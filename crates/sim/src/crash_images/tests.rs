@@ -204,6 +204,45 @@ fn a_removed_or_replaced_file_may_come_back() {
 }
 
 #[test]
+fn a_torn_append_is_as_long_as_what_is_kept_of_it() {
+    for mode in [LossMode::Torn512, LossMode::Torn4096, LossMode::Reordered] {
+        let (disk, file) = prepared(1);
+        file.write_at(&[2; 10_000], 4096).unwrap();
+        let mut lengths = BTreeSet::new();
+        for image in images(&disk, mode, 200) {
+            let last = image.iter().rposition(|byte| *byte != 0).unwrap();
+            assert!(last + 1 == image.len(), "{mode:?}: zeros at the end of {} bytes", image.len());
+            lengths.insert(image.len());
+        }
+        assert!(lengths.contains(&4096) && lengths.contains(&14_096) && lengths.len() > 3, "{mode:?} {lengths:?}");
+    }
+}
+
+#[test]
+fn a_lost_change_of_a_name_never_loses_another_file() {
+    let (disk, _) = prepared(1);
+    let other = disk.open("other", OpenMode::Create).unwrap();
+    other.write_at(b"other", 0).unwrap();
+    other.sync().unwrap();
+    Directory::sync(&disk).unwrap();
+    disk.rename("file", "first").unwrap();
+    disk.rename("other", "file").unwrap();
+    disk.rename("file", "third").unwrap();
+    disk.open("file", OpenMode::CreateNew).unwrap();
+    disk.remove("file").unwrap();
+    let mut seen = BTreeSet::new();
+    for mode in LossMode::ALL {
+        for seed in 0..100 {
+            let image = disk.crash_image(mode, seed);
+            let lengths: Vec<usize> = image.paths().iter().map(|path| image.file_bytes(path).unwrap().len()).collect();
+            assert!(lengths.contains(&4096) && lengths.contains(&5), "{mode:?} {:?}", image.paths());
+            seen.insert(image.paths());
+        }
+    }
+    assert_eq!(seen.len(), 5, "these changes depend on each other, so only prefixes are left: {seen:?}");
+}
+
+#[test]
 fn a_file_in_a_new_directory_needs_both_names() {
     let disk = SimDisk::new(3);
     let below = disk.subdirectory("log").unwrap();
@@ -246,6 +285,22 @@ fn after_a_failed_sync_the_next_one_succeeds_and_writes_nothing() {
         assert_eq!(disk.crash_image(LossMode::DropAll, 1).file_bytes("file").unwrap(), [2; 4 * 4096]);
     }
     assert!(states.len() > 8, "{states:?}");
+}
+
+#[test]
+fn a_failed_sync_concerns_no_other_file() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let (file, other) = (disk.open("file", OpenMode::Create).unwrap(), disk.open("x", OpenMode::Create).unwrap());
+        Directory::sync(&disk).unwrap();
+        file.write_at(&[1; 4096], 0).unwrap();
+        other.write_at(&[2; 4096], 0).unwrap();
+        disk.fail_call(crate::Calls::Of(libtp_io::Operation::Sync), 0, crate::Fault::Eio, crate::Repeat::Once);
+        other.sync().unwrap_err();
+        assert_eq!(disk.crash_image(LossMode::DropAll, 0).file_bytes("file").unwrap(), b"");
+        file.sync().unwrap();
+        assert_eq!(disk.crash_image(LossMode::DropAll, 0).file_bytes("file").unwrap(), [1; 4096]);
+    }
 }
 
 #[test]
