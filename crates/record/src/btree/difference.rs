@@ -1,0 +1,74 @@
+//! What changed between two values: the bytes in the middle. Only they are logged.
+
+/// A change: `cut` bytes at `offset` give way to `put` bytes of the new value, at the same offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Where the values begin to differ.
+    pub offset: usize,
+    /// Bytes of the old value from there on that are not in the new one.
+    pub cut: usize,
+    /// Bytes of the new value from there on that were not in the old one.
+    pub put: usize,
+}
+
+impl Difference {
+    /// The smallest middle outside which both values are equal.
+    #[inline]
+    pub fn between(old: &[u8], new: &[u8]) -> Difference {
+        let shorter = old.len().min(new.len());
+        let offset = equal_front(&old[..shorter], &new[..shorter]);
+        let rest = shorter - offset;
+        let back = equal_back(&old[old.len() - rest..], &new[new.len() - rest..]);
+        Difference { offset, cut: old.len() - offset - back, put: new.len() - offset - back }
+    }
+}
+
+/// How many bytes are equal from the front, of two slices of one length.
+#[inline]
+fn equal_front(a: &[u8], b: &[u8]) -> usize {
+    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(x, y)| x == y).count();
+    let at = words * 8;
+    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
+}
+
+/// How many bytes are equal from the back, of two slices of one length.
+#[inline]
+fn equal_back(a: &[u8], b: &[u8]) -> usize {
+    let words = a.rchunks_exact(8).zip(b.rchunks_exact(8)).take_while(|(x, y)| x == y).count();
+    let end = a.len() - words * 8;
+    words * 8 + a[..end].iter().rev().zip(b[..end].iter().rev()).take_while(|(x, y)| x == y).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply(old: &[u8], new: &[u8], difference: Difference) -> Vec<u8> {
+        let Difference { offset, cut, put } = difference;
+        [&old[..offset], &new[offset..offset + put], &old[offset + cut..]].concat()
+    }
+
+    #[test]
+    fn the_middle_alone_differs() {
+        let difference = Difference::between(b"0123456789abcdefXY456789", b"0123456789abcdefZ456789");
+        assert_eq!(difference, Difference { offset: 16, cut: 2, put: 1 });
+    }
+
+    #[test]
+    fn nothing_differs_between_equals_and_repeats_are_not_counted_twice() {
+        assert_eq!(Difference::between(b"aaaa", b"aaaa"), Difference { offset: 4, cut: 0, put: 0 });
+        assert_eq!(Difference::between(b"aaaa", b"aaaaaa"), Difference { offset: 4, cut: 0, put: 2 });
+        assert_eq!(Difference::between(b"", b"x"), Difference { offset: 0, cut: 0, put: 1 });
+    }
+
+    #[test]
+    fn applying_the_difference_gives_the_new_value() {
+        let values: Vec<Vec<u8>> = (0..2000u32)
+            .map(|seed| (0..seed % 40).map(|at| u8::from((seed.wrapping_mul(2654435761) >> (at % 31)) & 1 == 1)).collect())
+            .collect();
+        for pair in values.windows(2) {
+            let difference = Difference::between(&pair[0], &pair[1]);
+            assert_eq!(apply(&pair[0], &pair[1], difference), pair[1]);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Building the bodies of the B-tree's log records from the pages they will change.
+//!
+//! One function a record type; each empties nothing and appends to the session's scratch buffer, so that logging a change
+//! allocates nothing.
+
+use zerocopy::little_endian::U16;
+use zerocopy::IntoBytes;
+
+use crate::btree::difference::Difference;
+use crate::btree::log_records::{append_cell, Insert, Post, Restore, RootSplit, Split, Update};
+use crate::btree::node::{pack_lsn, Node, Record, RecordFlags};
+use crate::btree::split_plan::SplitPlan;
+use crate::stand_in::Lsn;
+
+/// A length or an index on a page.
+pub(crate) fn short(value: usize) -> U16 {
+    u16::try_from(value).expect("lengths and indexes on a page are below 64 KiB").into()
+}
+
+/// The body of an insertion.
+#[inline]
+pub fn insert(body: &mut Vec<u8>, page: u64, slot: usize, flags: RecordFlags, key: &[u8], stored: &[u8]) {
+    let record = Insert {
+        page: page.into(),
+        slot: short(slot),
+        key_bytes: short(key.len()),
+        stored_bytes: short(stored.len()),
+        flags: flags.0,
+        unused: 0,
+    };
+    body.extend_from_slice(record.as_bytes());
+    body.extend_from_slice(key);
+    body.extend_from_slice(stored);
+}
+
+/// What a record is to become.
+#[derive(Clone, Copy, Debug)]
+pub struct After<'a> {
+    /// Its stored value.
+    pub stored: &'a [u8],
+    /// Its flags.
+    pub flags: RecordFlags,
+}
+
+/// The body of an update or, if the record becomes a ghost, a deletion: then its whole value is in the log, for it will
+/// no longer be on the page.
+#[inline]
+pub fn update(body: &mut Vec<u8>, page: u64, slot: usize, before: &Record<'_>, key: &[u8], after: After<'_>) {
+    let middle = if after.flags.has(RecordFlags::GHOST) {
+        Difference { offset: 0, cut: before.stored.len(), put: after.stored.len() }
+    } else {
+        Difference::between(before.stored, after.stored)
+    };
+    let record = Update {
+        page: page.into(),
+        slot: short(slot),
+        key_bytes: short(key.len()),
+        offset: short(middle.offset),
+        cut_bytes: short(middle.cut),
+        put_bytes: short(middle.put),
+        flags_before: before.flags.0,
+        flags_after: after.flags.0,
+        unused: 0.into(),
+        lsn_before: before.lsn.raw().into(),
+    };
+    body.extend_from_slice(record.as_bytes());
+    body.extend_from_slice(key);
+    body.extend_from_slice(&before.stored[middle.offset..middle.offset + middle.cut]);
+    body.extend_from_slice(&after.stored[middle.offset..middle.offset + middle.put]);
+}
+
+/// The body of the compensation of an update: its middle put back.
+pub fn restore_update(body: &mut Vec<u8>, page: u64, slot: usize, undone: &Update, cut_out: &[u8]) {
+    let lsn = Lsn::new(undone.lsn_before.get());
+    let record = Restore {
+        page: page.into(),
+        slot: short(slot),
+        offset: undone.offset,
+        cut_bytes: undone.put_bytes,
+        put_bytes: undone.cut_bytes,
+        lsn_and_flags: pack_lsn(lsn, RecordFlags(undone.flags_before)).into(),
+    };
+    body.extend_from_slice(record.as_bytes());
+    body.extend_from_slice(cut_out);
+}
+
+/// The body of the compensation of an insertion: a ghost that never was committed.
+pub fn restore_insert(body: &mut Vec<u8>, page: u64, slot: usize, stored_bytes: usize) {
+    let record = Restore {
+        page: page.into(),
+        slot: short(slot),
+        offset: 0.into(),
+        cut_bytes: short(stored_bytes),
+        put_bytes: 0.into(),
+        lsn_and_flags: pack_lsn(Lsn::NONE, RecordFlags::GHOST).into(),
+    };
+    body.extend_from_slice(record.as_bytes());
+}
+
+/// The pages an allocation takes, and what the meta page holds afterwards.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken<const N: usize> {
+    /// The new pages' numbers.
+    pub pages: [u32; N],
+    /// The head of the free list afterwards.
+    pub free_head: u32,
+    /// The page count afterwards.
+    pub page_count: u32,
+}
+
+/// The body of a split. None if a cell cannot be read.
+pub fn split(body: &mut Vec<u8>, page: u64, node: &Node<'_>, plan: &SplitPlan, taken: Taken<1>) -> Option<()> {
+    let high = node.high().unwrap_or_default();
+    let flags = u8::try_from(node.header().flags.get()).ok()?;
+    let record = Split {
+        page: page.into(),
+        right: taken.pages[0].into(),
+        neighbour: node.header().right,
+        free_head: taken.free_head.into(),
+        page_count: taken.page_count.into(),
+        at: short(plan.at),
+        count: short(node.count() - plan.at),
+        separator_bytes: short(plan.separator.len()),
+        high_bytes: short(high.len()),
+        prefix_bytes: node.header().prefix_bytes,
+        level: node.level(),
+        flags,
+        unused: 0.into(),
+    };
+    body.extend_from_slice(record.as_bytes());
+    body.extend_from_slice(&plan.separator);
+    body.extend_from_slice(high);
+    (plan.at..node.count()).try_for_each(|slot| append_cell(node, slot, body))
+}
+
+/// The body of a split of the root. None if a cell cannot be read.
+pub fn root_split(body: &mut Vec<u8>, page: u64, node: &Node<'_>, plan: &SplitPlan, taken: Taken<2>) -> Option<()> {
+    let record = RootSplit {
+        page: page.into(),
+        left: taken.pages[0].into(),
+        right: taken.pages[1].into(),
+        free_head: taken.free_head.into(),
+        page_count: taken.page_count.into(),
+        at: short(plan.at),
+        count: short(node.count()),
+        separator_bytes: short(plan.separator.len()),
+        level: node.level(),
+        unused: 0,
+    };
+    body.extend_from_slice(record.as_bytes());
+    body.extend_from_slice(&plan.separator);
+    (0..node.count()).try_for_each(|slot| append_cell(node, slot, body))
+}
+
+/// The body of a post.
+pub fn post(body: &mut Vec<u8>, page: u64, parent: u32, child: u32, slot: usize, separator: &[u8]) {
+    let record = Post {
+        page: page.into(),
+        parent: parent.into(),
+        child: child.into(),
+        slot: short(slot),
+        separator_bytes: short(separator.len()),
+        unused: 0.into(),
+    };
+    body.extend_from_slice(record.as_bytes());
+    body.extend_from_slice(separator);
+}

@@ -1,0 +1,330 @@
+//! The B-tree's log records: one little-endian struct each, in front of the bytes it counts.
+//!
+//! Paper: LIBTP 3.2.6. A change of a leaf names page and slot, for redo, and the key, for undo; a split or anything else
+//! that only moves things names pages alone and has no undo (LIBTP 3.1.2). Byte tables: docs/formats/log.md.
+//!
+//! `page` is always a packed [`PageId`](libtp_buffer::PageId), the file in the high half; other pages of the same record
+//! are of the same file and named by number, zero for none.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::btree::node::{LeafCell, Node, LEAF_CELL_HEAD};
+use crate::btree::rebuild::Cell;
+use crate::page::slotted::SplitKey;
+use crate::stand_in::Damage;
+
+/// A record enters a leaf. Undo: it becomes a ghost that never was committed.
+pub const INSERT: u16 = 32;
+/// A record's value changes, or a ghost becomes a record. Undo: the old bytes, flags and LSN.
+pub const UPDATE: u16 = 33;
+/// A record becomes a ghost; laid out as an update. Undo: as there.
+pub const DELETE: u16 = 34;
+/// The compensation of all three: bytes, flags and LSN as they were.
+pub const RESTORE: u16 = 35;
+/// A page gives its upper part to a new right neighbour.
+pub const SPLIT: u16 = 36;
+/// The root gives all it has to two new pages.
+pub const ROOT_SPLIT: u16 = 37;
+/// A parent learns of a page's new right neighbour.
+pub const POST: u16 = 38;
+/// Ghosts leave a page and slack is given up.
+pub const RECLAIM: u16 = 39;
+/// An empty page leaves the tree; its left neighbour takes over its range.
+pub const UNLINK: u16 = 40;
+/// An unlinked page enters the free list.
+pub const FREE_UNLINKED: u16 = 41;
+/// A replaced chain of overflow pages enters the free list.
+pub const DROP_CHAIN: u16 = 42;
+
+macro_rules! body {
+    ($(#[$doc:meta])* $name:ident, $size:literal { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default)]
+        #[repr(C)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
+        const _: () = assert!(size_of::<$name>() == $size);
+    };
+}
+
+body! {
+    /// Body of [`INSERT`]; the key and the stored value follow.
+    Insert, 16 {
+        /// 00: the leaf.
+        page: U64,
+        /// 08: index in the slot array before the insertion.
+        slot: U16,
+        /// 10: bytes of the whole key.
+        key_bytes: U16,
+        /// 12: bytes of the stored value.
+        stored_bytes: U16,
+        /// 14: the record's flags.
+        flags: u8,
+        /// 15: zero.
+        unused: u8,
+    }
+}
+
+body! {
+    /// Body of [`UPDATE`] and [`DELETE`]; the key, the bytes taken out and the bytes put in follow.
+    Update, 32 {
+        /// 00: the leaf.
+        page: U64,
+        /// 08: the record's slot.
+        slot: U16,
+        /// 10: bytes of the whole key.
+        key_bytes: U16,
+        /// 12: where in the stored value the change begins.
+        offset: U16,
+        /// 14: bytes taken out there.
+        cut_bytes: U16,
+        /// 16: bytes put in there.
+        put_bytes: U16,
+        /// 18: the record's flags before.
+        flags_before: u8,
+        /// 19: the record's flags after.
+        flags_after: u8,
+        /// 20: zero.
+        unused: U32,
+        /// 24: the LSN the record had: where its older versions are found.
+        lsn_before: U64,
+    }
+}
+
+body! {
+    /// Body of [`RESTORE`]; the bytes put in follow.
+    Restore, 24 {
+        /// 00: the leaf.
+        page: U64,
+        /// 08: the record's slot.
+        slot: U16,
+        /// 10: where in the stored value the change begins.
+        offset: U16,
+        /// 12: bytes taken out there.
+        cut_bytes: U16,
+        /// 14: bytes put in there.
+        put_bytes: U16,
+        /// 16: the LSN the record gets back, its flags in the top byte.
+        lsn_and_flags: U64,
+    }
+}
+
+body! {
+    /// Body of [`SPLIT`]; the separator, the old high key and the cells that move follow. Roles: the page, the new page,
+    /// the meta page, the old right neighbour.
+    Split, 40 {
+        /// 00: the page that is split.
+        page: U64,
+        /// 08: the new page, its right neighbour.
+        right: U32,
+        /// 12: the right neighbour before.
+        neighbour: U32,
+        /// 16: the head of the free list afterwards.
+        free_head: U32,
+        /// 20: the page count afterwards.
+        page_count: U32,
+        /// 24: the first slot that moves.
+        at: U16,
+        /// 26: how many move.
+        count: U16,
+        /// 28: bytes of the separator.
+        separator_bytes: U16,
+        /// 30: bytes of the old high key.
+        high_bytes: U16,
+        /// 32: how many of these begin every key that moves.
+        prefix_bytes: U16,
+        /// 34: the level of both pages.
+        level: u8,
+        /// 35: the flags of the page before, which the new one inherits.
+        flags: u8,
+        /// 36: zero.
+        unused: U32,
+    }
+}
+
+body! {
+    /// Body of [`ROOT_SPLIT`]; the separator and all cells follow. Roles: the root, the two new pages, the meta page.
+    RootSplit, 32 {
+        /// 00: the root.
+        page: U64,
+        /// 08: the new left page.
+        left: U32,
+        /// 12: the new right page.
+        right: U32,
+        /// 16: the head of the free list afterwards.
+        free_head: U32,
+        /// 20: the page count afterwards.
+        page_count: U32,
+        /// 24: how many cells go left.
+        at: U16,
+        /// 26: how many there are.
+        count: U16,
+        /// 28: bytes of the separator.
+        separator_bytes: U16,
+        /// 30: the level of the new pages.
+        level: u8,
+        /// 31: zero.
+        unused: u8,
+    }
+}
+
+body! {
+    /// Body of [`POST`]; the separator follows. Roles: the page whose neighbour is posted, the parent.
+    Post, 24 {
+        /// 00: the page with the incomplete split.
+        page: U64,
+        /// 08: its parent.
+        parent: U32,
+        /// 12: the right neighbour.
+        child: U32,
+        /// 16: the slot its entry gets in the parent.
+        slot: U16,
+        /// 18: bytes of the separator.
+        separator_bytes: U16,
+        /// 20: zero.
+        unused: U32,
+    }
+}
+
+body! {
+    /// Body of [`RECLAIM`]; one [`ReclaimEntry`] a slot follows, in slot order.
+    Reclaim, 24 {
+        /// 00: the leaf.
+        page: U64,
+        /// 08: the highest LSN of a ghost removed from the page, now or earlier.
+        deleter_lsn: U64,
+        /// 16: how many entries follow.
+        count: U16,
+        /// 18: zero.
+        unused: U16,
+        /// 20: zero.
+        unused_2: U32,
+    }
+}
+
+body! {
+    /// What becomes of one slot in a [`RECLAIM`].
+    ReclaimEntry, 4 {
+        /// 00: the slot, as numbered before.
+        slot: U16,
+        /// 02: 1 to remove it, 2 to give up its slack.
+        action: U16,
+    }
+}
+
+/// [`ReclaimEntry::action`]: the ghost leaves the page.
+pub const RECLAIM_REMOVE: u16 = 1;
+/// [`ReclaimEntry::action`]: the record keeps no more room than it fills.
+pub const RECLAIM_TRIM: u16 = 2;
+
+body! {
+    /// Body of [`UNLINK`]; the high key of the page that goes follows. Roles: the left neighbour, the page, the parent,
+    /// the right neighbour.
+    Unlink, 24 {
+        /// 00: the left neighbour, which takes over the range.
+        page: U64,
+        /// 08: the page that goes.
+        gone: U32,
+        /// 12: the parent of both.
+        parent: U32,
+        /// 16: the right neighbour.
+        neighbour: U32,
+        /// 20: the slot of the page that goes, in the parent.
+        slot: U16,
+        /// 22: bytes of the high key, zero for none.
+        high_bytes: U16,
+    }
+}
+
+body! {
+    /// Body of [`FREE_UNLINKED`]. Roles: the page that leads there, the page that becomes free, the meta page.
+    FreeUnlinked, 16 {
+        /// 00: the page that leads there.
+        page: U64,
+        /// 08: the page that becomes free and the new head of the free list.
+        gone: U32,
+        /// 12: the head of the free list before.
+        next: U32,
+    }
+}
+
+body! {
+    /// Body of [`DROP_CHAIN`]. Roles: the leaf, the chain's last page, the meta page.
+    DropChain, 40 {
+        /// 00: the leaf.
+        page: U64,
+        /// 08: the record's slot.
+        slot: U16,
+        /// 10: zero.
+        unused: U16,
+        /// 12: the chain's first page, the new head of the free list.
+        first: U32,
+        /// 16: the chain's last page.
+        last: U32,
+        /// 20: the head of the free list before.
+        next: U32,
+        /// 24: the chain that is replaced now: its first page, zero if there is none left.
+        older_first: U32,
+        /// 28: its last page.
+        older_last: U32,
+        /// 32: its bytes.
+        older_bytes: U64,
+    }
+}
+
+/// Takes the struct off the front of a body.
+///
+/// # Errors
+/// The body is shorter.
+#[inline]
+pub fn read<T: FromBytes + KnownLayout + Immutable + Unaligned>(body: &[u8]) -> Result<(&T, &[u8]), Damage> {
+    T::ref_from_prefix(body).map_err(|_| Damage("the log record is shorter than its type".into()))
+}
+
+/// Takes `count` bytes off the front.
+///
+/// # Errors
+/// There are fewer.
+#[inline]
+pub fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], Damage> {
+    let Some((front, rest)) = bytes.split_at_checked(count) else {
+        return Err(Damage("the log record is shorter than the lengths in it say".into()));
+    };
+    *bytes = rest;
+    Ok(front)
+}
+
+/// Adds a cell to a body: key length, the cell's beginning, the key behind the page's prefix, the stored value.
+pub fn append_cell(node: &Node<'_>, slot: usize, body: &mut Vec<u8>) -> Option<()> {
+    let suffix = node.key(slot).suffix;
+    body.extend_from_slice(&u16::try_from(suffix.len()).ok()?.to_le_bytes());
+    match Cell::at(node, slot)? {
+        Cell::Record { head, stored, .. } => {
+            body.extend_from_slice(head.as_bytes());
+            body.extend_from_slice(suffix);
+            body.extend_from_slice(stored);
+        }
+        Cell::Child { child, .. } => {
+            body.extend_from_slice(&child.to_le_bytes());
+            body.extend_from_slice(suffix);
+        }
+    }
+    Some(())
+}
+
+/// Takes a cell off the front of `bytes`, as [`append_cell`] wrote it.
+///
+/// # Errors
+/// The bytes end too soon.
+pub fn take_cell<'b>(bytes: &mut &'b [u8], level: u8, prefix: &'b [u8]) -> Result<Cell<'b>, Damage> {
+    let (key_bytes, _) = read::<U16>(take(bytes, 2)?)?;
+    let key_bytes = usize::from(key_bytes.get());
+    if level == 0 {
+        let (head, _) = read::<LeafCell>(take(bytes, LEAF_CELL_HEAD)?)?;
+        let key = SplitKey { prefix, suffix: take(bytes, key_bytes)? };
+        let stored = take(bytes, usize::from(head.stored_bytes.get()))?;
+        return Ok(Cell::Record { key, head: *head, stored });
+    }
+    let (child, _) = read::<U32>(take(bytes, 4)?)?;
+    Ok(Cell::Child { key: SplitKey { prefix, suffix: take(bytes, key_bytes)? }, child: child.get() })
+}

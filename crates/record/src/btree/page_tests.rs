@@ -1,0 +1,330 @@
+//! Pages alone: random changes to a small forest of leaves, through the log records and their redo, against a BTreeMap.
+//!
+//! The doubt: a page is changed by pure functions of bytes that nobody can read by eye. The cases: every change is made
+//! twice, from the same image, and must give the same image; every change of a record is undone and the records must be
+//! what they were; splits move records and lose none; searches find each key and the place of each absent one.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use crate::btree::encode::{self, After, Taken};
+use crate::btree::log_records::{read, Reclaim, ReclaimEntry, Update, RECLAIM_REMOVE};
+use crate::btree::node::{Node, RecordFlags};
+use crate::btree::rebuild::{make_new, Frame};
+use crate::btree::redo;
+use crate::btree::split_plan::{plan, Incoming};
+use crate::free_pages::{self, Meta};
+use crate::stand_in::{Lsn, PageMut};
+use zerocopy::IntoBytes;
+
+const PAGE: usize = 4096;
+const FILE: u32 = 7;
+
+type Redo = fn(&mut PageMut<'_, '_>, usize, Lsn, &[u8]) -> Result<(), crate::stand_in::Damage>;
+
+/// Leaves side by side, with what should be on them.
+struct Leaves {
+    pages: BTreeMap<u32, Vec<u8>>,
+    meta: Vec<u8>,
+    model: BTreeMap<Vec<u8>, (Vec<u8>, u64, bool)>,
+    lsn: u64,
+}
+
+fn id(page: u32) -> u64 {
+    (u64::from(FILE) << 32) | u64::from(page)
+}
+
+fn empty_frame() -> Frame {
+    Frame { left: 0, right: 0, flags: 0, unlinked: 0, low: vec![], high: vec![] }
+}
+
+impl Leaves {
+    fn new() -> Leaves {
+        let mut first = vec![0; PAGE];
+        make_new(&mut PageMut::detached(&mut first), (FILE, 2), 0, &empty_frame()).unwrap().finish().unwrap();
+        let mut meta = vec![0; PAGE];
+        let start = Meta { page_count: 3.into(), ..Meta::default() };
+        free_pages::make_new(&mut PageMut::detached(&mut meta), FILE, start);
+        Leaves { pages: BTreeMap::from([(2, first)]), meta, model: BTreeMap::new(), lsn: 8 }
+    }
+
+    /// The leaf a key belongs to, found by right links and high keys alone.
+    fn leaf_of(&self, key: &[u8]) -> u32 {
+        let mut page = 2;
+        loop {
+            let node = Node::over(&self.pages[&page]).unwrap();
+            assert!(!node.is_below(key), "the search went too far right");
+            if !node.belongs_right(key) {
+                return page;
+            }
+            page = node.right().expect("only a page with a right neighbour has a high key");
+        }
+    }
+
+    /// Changes a page by a record, twice from the same image, and checks that both are equal.
+    fn apply(&mut self, page: u32, role: usize, redo: Redo, body: &[u8]) {
+        self.lsn += 8;
+        let image = if page == 1 { &mut self.meta } else { self.pages.entry(page).or_insert_with(|| vec![0; PAGE]) };
+        let mut again = image.clone();
+        redo(&mut PageMut::detached(image), role, Lsn::new(self.lsn), body).unwrap();
+        redo(&mut PageMut::detached(&mut again), role, Lsn::new(self.lsn), body).unwrap();
+        assert!(*image == again, "doing and redoing differ");
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        let page = self.leaf_of(key);
+        let node = Node::over(&self.pages[&page]).unwrap();
+        let (slot, found) = node.find(key);
+        let mut body = Vec::new();
+        let incoming = Incoming { key, slot, bytes: node.record_need(key.len(), value.len()), is_new: !found };
+        if found {
+            let record = node.record(slot).unwrap();
+            if !node.fits_change(slot, value.len()) {
+                return self.split_and_put(page, incoming, value);
+            }
+            encode::update(&mut body, id(page), slot, &record, key, After { stored: value, flags: RecordFlags::NONE });
+            self.apply(page, 0, redo::update, &body);
+        } else {
+            if node.record_need(key.len(), value.len()) > node.free_bytes() {
+                return self.split_and_put(page, incoming, value);
+            }
+            encode::insert(&mut body, id(page), slot, RecordFlags::NONE, key, value);
+            self.apply(page, 0, redo::insert, &body);
+        }
+        self.model.insert(key.to_vec(), (value.to_vec(), self.lsn, false));
+    }
+
+    fn split_and_put(&mut self, page: u32, incoming: Incoming<'_>, value: &[u8]) {
+        let node = Node::over(&self.pages[&page]).unwrap();
+        let plan = plan(&node, incoming).expect("a full page can be cut");
+        let right = Meta::of(&self.meta).unwrap().page_count.get();
+        let taken = Taken { pages: [right], free_head: 0, page_count: right + 1 };
+        let neighbour = node.right();
+        let mut body = Vec::new();
+        encode::split(&mut body, id(page), &node, &plan, taken).unwrap();
+        self.apply(right, 1, redo::split, &body);
+        self.apply(page, 0, redo::split, &body);
+        self.apply(1, 2, redo::split, &body);
+        if let Some(neighbour) = neighbour {
+            self.apply(neighbour, 3, redo::split, &body);
+        }
+        self.put(incoming.key, value);
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        let page = self.leaf_of(key);
+        let node = Node::over(&self.pages[&page]).unwrap();
+        let (slot, found) = node.find(key);
+        if !found || node.record(slot).unwrap().is_ghost() {
+            return;
+        }
+        let mut body = Vec::new();
+        let after = After { stored: &[], flags: RecordFlags::GHOST };
+        encode::update(&mut body, id(page), slot, &node.record(slot).unwrap(), key, after);
+        self.apply(page, 0, redo::update, &body);
+        self.model.insert(key.to_vec(), (vec![], self.lsn, true));
+    }
+
+    /// Makes a change and its compensation, and checks that the record has its LSN, flags and bytes again.
+    fn put_and_undo(&mut self, key: &[u8], value: &[u8]) {
+        let before = self.model.get(key).cloned();
+        let deletes = value.is_empty() && before.as_ref().is_some_and(|(_, _, ghost)| !ghost);
+        if deletes { self.delete(key) } else { self.put(key, value) }
+        let page = self.leaf_of(key);
+        let node = Node::over(&self.pages[&page]).unwrap();
+        let (slot, _) = node.find(key);
+        let mut body = Vec::new();
+        match &before {
+            None => {
+                encode::restore_insert(&mut body, id(page), slot, value.len());
+                self.model.insert(key.to_vec(), (vec![], 0, true));
+            }
+            Some((old, lsn, ghost)) => {
+                // The record is logged again as it was logged first; the log is not kept here.
+                let mut logged = Vec::new();
+                let mut image = self.pages[&page].clone();
+                let word = crate::btree::node::pack_lsn(Lsn::new(*lsn), ghost_flag(*ghost));
+                let record = node.record(slot).unwrap();
+                image[record.cell_at..record.cell_at + 8].copy_from_slice(&word.to_le_bytes());
+                let mut then = Node::over(&image).unwrap().record(slot).unwrap();
+                then.stored = old;
+                let after = After { stored: record.stored, flags: record.flags };
+                encode::update(&mut logged, id(page), slot, &then, key, after);
+                let (update, rest) = read::<Update>(&logged).unwrap();
+                let cut_out = &rest[key.len()..key.len() + usize::from(update.cut_bytes.get())];
+                encode::restore_update(&mut body, id(page), slot, update, cut_out);
+                self.model.insert(key.to_vec(), (old.clone(), *lsn, *ghost));
+            }
+        }
+        let free_before = node.free_bytes();
+        self.apply(page, 0, redo::restore, &body);
+        let free_after = Node::over(&self.pages[&page]).unwrap().free_bytes();
+        assert_eq!(free_before, free_after, "undo needed space");
+    }
+
+    /// Takes the ghosts off every page and the slack off every record.
+    fn reclaim(&mut self) {
+        for page in self.pages.keys().copied().collect::<Vec<_>>() {
+            let node = Node::over(&self.pages[&page]).unwrap();
+            let mut entries = Vec::new();
+            for slot in 0..node.count() {
+                let action = if node.record(slot).unwrap().is_ghost() { RECLAIM_REMOVE } else { 2 };
+                entries.push(ReclaimEntry { slot: encode::short(slot), action: action.into() });
+            }
+            let head = Reclaim { page: id(page).into(), count: encode::short(entries.len()), ..Reclaim::default() };
+            let mut body = head.as_bytes().to_vec();
+            entries.iter().for_each(|entry| body.extend_from_slice(entry.as_bytes()));
+            self.apply(page, 0, redo::reclaim, &body);
+        }
+        self.model.retain(|_, (_, _, ghost)| !*ghost);
+    }
+
+    /// Walks from the first page to the last and compares everything with the model.
+    fn check(&self) {
+        let mut page = 2;
+        let mut expected = self.model.iter();
+        let mut left = 0;
+        loop {
+            let node = Node::over(&self.pages[&page]).unwrap();
+            assert_eq!(node.header().left.get(), left);
+            let garbage = node.header().garbage_bytes.get() as usize;
+            let cells: usize = (0..node.count()).map(|slot| node.cell_bytes(slot)).sum();
+            assert_eq!(node.heap_end() - node.header().heap_start.get() as usize, cells + garbage, "garbage is wrong");
+            for slot in 0..node.count() {
+                let (key, (value, lsn, ghost)) = expected.next().expect("a record too many");
+                let record = node.record(slot).unwrap();
+                assert_eq!(&node.key(slot).to_vec(), key);
+                assert_eq!((record.stored, record.lsn.raw(), record.is_ghost()), (&value[..], *lsn, *ghost));
+                assert_eq!(node.find(key), (slot, true));
+            }
+            left = page;
+            let Some(right) = node.right() else { break };
+            page = right;
+        }
+        assert!(expected.next().is_none(), "a record is lost");
+    }
+}
+
+fn ghost_flag(ghost: bool) -> RecordFlags {
+    if ghost { RecordFlags::GHOST } else { RecordFlags::NONE }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Undone(Vec<u8>, Vec<u8>),
+    Reclaim,
+}
+
+fn keys() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        8 => (0u16..400).prop_map(|number| format!("customer/{number:05}").into_bytes()),
+        4 => proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0x61), Just(0xff)], 0..12),
+        1 => (0u8..6, 900usize..=1024).prop_map(|(first, bytes)| vec![first; bytes]),
+        1 => (0u8..6, 0u16..300).prop_map(|(first, tail)| [&vec![first; 60][..], &tail.to_be_bytes()].concat()),
+    ]
+}
+
+fn values() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        8 => (any::<u8>(), 0usize..120).prop_map(|(byte, bytes)| vec![byte; bytes]),
+        1 => (any::<u8>(), 0usize..900).prop_map(|(byte, bytes)| vec![byte; bytes]),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let fitting = |(key, mut value): (Vec<u8>, Vec<u8>)| {
+        value.truncate((PAGE / 4).saturating_sub(key.len()));
+        (key, value)
+    };
+    let step = prop_oneof![
+        10 => (keys(), values()).prop_map(fitting).prop_map(|(key, value)| Step::Put(key, value)),
+        3 => keys().prop_map(Step::Delete),
+        3 => (keys(), values()).prop_map(fitting).prop_map(|(key, value)| Step::Undone(key, value)),
+        1 => Just(Step::Reclaim),
+    ];
+    proptest::collection::vec(step, 1..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn leaves_hold_what_a_btreemap_holds_through_splits_undo_and_reclaiming(steps in steps()) {
+        let mut leaves = Leaves::new();
+        for step in steps {
+            match step {
+                Step::Put(key, value) => leaves.put(&key, &value),
+                Step::Delete(key) => leaves.delete(&key),
+                Step::Undone(key, value) => leaves.put_and_undo(&key, &value),
+                Step::Reclaim => leaves.reclaim(),
+            }
+        }
+        leaves.check();
+    }
+
+    #[test]
+    fn absent_keys_are_found_where_they_would_be(present in proptest::collection::btree_set(keys(), 0..60), absent in keys()) {
+        let mut leaves = Leaves::new();
+        present.iter().for_each(|key| leaves.put(key, b""));
+        let page = leaves.leaf_of(&absent);
+        let node = Node::over(&leaves.pages[&page]).unwrap();
+        let (slot, found) = node.find(&absent);
+        prop_assert_eq!(found, present.contains(&absent));
+        let expected = (0..node.count()).take_while(|&slot| node.key(slot).to_vec() < absent).count();
+        prop_assert_eq!(slot, expected);
+    }
+
+    #[test]
+    fn bytes_that_are_no_page_are_read_without_a_panic(seed in proptest::collection::vec(any::<u8>(), 256), count in 0u16..40, key in keys()) {
+        let mut page: Vec<u8> = seed.iter().copied().cycle().take(PAGE).collect();
+        page[20] = 3;
+        page[21] &= 1;
+        page[40..42].copy_from_slice(&count.to_le_bytes());
+        page[44..48].copy_from_slice(&3000u32.to_le_bytes());
+        page[52..58].copy_from_slice(&[2, 0, 5, 0, 9, 0]);
+        if let Some(node) = Node::over(&page) {
+            node.find(&key);
+            let _ = node.child(node.child_slot(&key));
+            for slot in 0..=node.count() {
+                let _ = (node.record(slot), node.key(slot), node.child(slot), node.cell_bytes(slot));
+            }
+        }
+    }
+}
+
+#[test]
+fn rising_keys_leave_full_pages_behind() {
+    let mut leaves = Leaves::new();
+    for number in 0..3000u32 {
+        leaves.put(&number.to_be_bytes(), &[7; 30]);
+    }
+    leaves.check();
+    let used: Vec<usize> =
+        leaves.pages.values().map(|page| PAGE - Node::over(page).unwrap().free_bytes()).collect();
+    let full = &used[..used.len() - 1];
+    assert!(full.iter().all(|&bytes| bytes > PAGE * 92 / 100), "{used:?}");
+}
+
+#[test]
+fn falling_keys_leave_full_pages_behind() {
+    let mut leaves = Leaves::new();
+    for number in (0..3000u32).rev() {
+        leaves.put(&number.to_be_bytes(), &[7; 30]);
+    }
+    leaves.check();
+    let full = leaves.pages.values().filter(|page| Node::over(page).unwrap().free_bytes() < PAGE / 10).count();
+    assert!(full + 2 >= leaves.pages.len(), "{full} of {}", leaves.pages.len());
+}
+
+#[test]
+fn keys_of_a_quarter_page_with_values_to_match_still_find_room() {
+    let mut leaves = Leaves::new();
+    for number in 0..40u8 {
+        let number = number.wrapping_mul(157);
+        leaves.put(&[&[number; 1000][..], &[number]].concat(), &[1; 23]);
+    }
+    leaves.check();
+}

@@ -1,0 +1,255 @@
+//! Writing a B-tree page as a whole: made new, compacted, cut in two, with other fences.
+//!
+//! A page is rebuilt from a copy of itself. Slack, ghosts, flags and record LSNs come along as they are, unless the caller
+//! says otherwise (PROTOCOLS T4, S3). Free bytes are zeros afterwards, so that doing and redoing give the same image.
+
+use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
+use crate::page::slotted::{
+    common_prefix, head_of, Slot, SlottedHeader, SplitKey, HEADER_AT, SLOTS_AT, SLOT_BYTES,
+};
+use crate::page::PageKind;
+use crate::page_header;
+use crate::stand_in::{Damage, PageMut};
+use zerocopy::IntoBytes;
+
+/// The low fence is stored no longer than this part of a page: it only serves the common prefix.
+const LOW_PART: usize = 16;
+
+/// Everything about a B-tree page but its cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The left neighbour, zero for none.
+    pub left: u32,
+    /// The right neighbour, zero for none.
+    pub right: u32,
+    /// [`Flags`](crate::page::slotted::Flags).
+    pub flags: u16,
+    /// An unlinked page this one still leads to, zero for none.
+    pub unlinked: u32,
+    /// What no key is below; may be cut short.
+    pub low: Vec<u8>,
+    /// What every key is below; empty for no limit.
+    pub high: Vec<u8>,
+}
+
+impl Frame {
+    /// The frame of a page as it is.
+    pub fn of(node: &Node<'_>) -> Frame {
+        let header = node.header();
+        Frame {
+            left: header.left.get(),
+            right: header.right.get(),
+            flags: header.flags.get(),
+            unlinked: header.unlinked.get(),
+            low: node.low().to_vec(),
+            high: node.high().unwrap_or_default().to_vec(),
+        }
+    }
+
+    /// The part of the low fence a page of that size stores.
+    pub fn low_stored(low: &[u8], page_bytes: usize) -> &[u8] {
+        &low[..low.len().min(page_bytes / LOW_PART)]
+    }
+
+    /// Bytes all keys between these fences begin with.
+    pub fn prefix_bytes(low: &[u8], high: &[u8], page_bytes: usize) -> usize {
+        common_prefix(Frame::low_stored(low, page_bytes), high)
+    }
+
+    /// Bytes of a page that are left for slots and cells.
+    pub fn room(low: &[u8], high: &[u8], page_bytes: usize) -> usize {
+        page_bytes.saturating_sub(SLOTS_AT + Frame::low_stored(low, page_bytes).len() + high.len())
+    }
+}
+
+/// A cell on its way to a page.
+#[derive(Clone, Copy)]
+pub enum Cell<'c> {
+    /// A record.
+    Record {
+        /// Its key.
+        key: SplitKey<'c>,
+        /// The beginning of its cell.
+        head: LeafCell,
+        /// The stored value.
+        stored: &'c [u8],
+    },
+    /// A downlink.
+    Child {
+        /// Where its range begins; ignored for the first of a page.
+        key: SplitKey<'c>,
+        /// The child's page number.
+        child: u32,
+    },
+}
+
+impl<'c> Cell<'c> {
+    /// The cell of a record as it stands.
+    pub fn of_record(key: SplitKey<'c>, record: &Record<'c>) -> Cell<'c> {
+        let head = LeafCell {
+            lsn_and_flags: super::node::pack_lsn(record.lsn, record.flags).into(),
+            stored_bytes: u16::try_from(record.stored.len()).expect("a stored value is shorter than a page").into(),
+            room: u16::try_from(record.room).expect("a cell is shorter than a page").into(),
+        };
+        Cell::Record { key, head, stored: record.stored }
+    }
+
+    /// The cell at a slot of a page; none if it does not fit the page.
+    pub fn at(node: &Node<'c>, slot: usize) -> Option<Cell<'c>> {
+        let key = node.key(slot);
+        if node.is_leaf() {
+            return Some(Cell::of_record(key, &node.record(slot)?));
+        }
+        Some(Cell::Child { key, child: node.child(slot)? })
+    }
+
+    fn key(&self) -> SplitKey<'c> {
+        match self {
+            Cell::Record { key, .. } | Cell::Child { key, .. } => *key,
+        }
+    }
+
+    /// Bytes of the cell if `key_bytes` of its key are stored.
+    fn bytes(&self, key_bytes: usize) -> usize {
+        match self {
+            Cell::Record { head, .. } => LEAF_CELL_HEAD + key_bytes + usize::from(head.room.get()),
+            Cell::Child { .. } => INNER_CELL_HEAD + key_bytes,
+        }
+    }
+}
+
+/// Writes the slots and cells of one page, in key order.
+pub struct PageWriter<'b> {
+    bytes: &'b mut [u8],
+    header: SlottedHeader,
+    heap_start: usize,
+    count: usize,
+}
+
+fn too_small() -> Damage {
+    Damage("its cells do not fit the page".into())
+}
+
+fn number(value: usize) -> Result<u16, Damage> {
+    u16::try_from(value).map_err(|_| too_small())
+}
+
+impl<'b> PageWriter<'b> {
+    /// Begins to write a page whose common header stands, with these fences and links.
+    ///
+    /// # Errors
+    /// The fences do not fit the page.
+    pub fn begin(bytes: &'b mut [u8], frame: &Frame) -> Result<PageWriter<'b>, Damage> {
+        let page_bytes = bytes.len();
+        let low = Frame::low_stored(&frame.low, page_bytes);
+        let prefix = common_prefix(low, &frame.high);
+        let heap_end = page_bytes.checked_sub(low.len() + frame.high.len()).ok_or_else(too_small)?;
+        if heap_end < SLOTS_AT {
+            return Err(too_small());
+        }
+        bytes[HEADER_AT..heap_end].fill(0);
+        bytes[heap_end..heap_end + low.len()].copy_from_slice(low);
+        bytes[heap_end + low.len()..].copy_from_slice(&frame.high);
+        let header = SlottedHeader {
+            left: frame.left.into(),
+            right: frame.right.into(),
+            flags: frame.flags.into(),
+            unlinked: frame.unlinked.into(),
+            prefix_bytes: number(prefix)?.into(),
+            low_bytes: number(low.len())?.into(),
+            high_bytes: number(frame.high.len())?.into(),
+            ..SlottedHeader::default()
+        };
+        Ok(PageWriter { bytes, header, heap_start: heap_end, count: 0 })
+    }
+
+    /// Adds a cell behind those there are.
+    ///
+    /// # Errors
+    /// The page is full.
+    pub fn push(&mut self, cell: Cell<'_>) -> Result<(), Damage> {
+        let first_child = self.count == 0 && matches!(cell, Cell::Child { .. });
+        let key = if first_child { SplitKey::whole(&[]) } else { cell.key() };
+        let suffix = key.behind(usize::from(self.header.prefix_bytes.get()));
+        let bytes = cell.bytes(suffix.bytes());
+        let slot_at = SLOTS_AT + SLOT_BYTES * self.count;
+        let at = self.heap_start.checked_sub(bytes).filter(|&at| at >= slot_at + SLOT_BYTES).ok_or_else(too_small)?;
+        let mut place = at;
+        let mut write = |piece: &[u8]| {
+            self.bytes[place..place + piece.len()].copy_from_slice(piece);
+            place += piece.len();
+        };
+        match &cell {
+            Cell::Record { head, .. } => write(head.as_bytes()),
+            Cell::Child { child, .. } => write(&child.to_le_bytes()),
+        }
+        let key_at = at + if matches!(cell, Cell::Record { .. }) { LEAF_CELL_HEAD } else { INNER_CELL_HEAD };
+        write(suffix.prefix);
+        write(suffix.suffix);
+        if let Cell::Record { stored, .. } = cell {
+            write(stored);
+        }
+        let head = head_of(&self.bytes[key_at..key_at + suffix.bytes()]);
+        let slot = Slot { offset: number(at)?.into(), key_bytes: number(suffix.bytes())?.into(), head: head.into() };
+        self.bytes[slot_at..slot_at + SLOT_BYTES].copy_from_slice(slot.as_bytes());
+        self.heap_start = at;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Stores the header: the page is whole.
+    ///
+    /// # Errors
+    /// Never, for a page that took its cells.
+    pub fn finish(mut self) -> Result<(), Damage> {
+        self.header.slot_count = number(self.count)?.into();
+        self.header.heap_start = u32::try_from(self.heap_start).map_err(|_| too_small())?.into();
+        self.bytes[HEADER_AT..SLOTS_AT].copy_from_slice(self.header.as_bytes());
+        Ok(())
+    }
+}
+
+/// Makes a page new: an empty B-tree page with this frame.
+///
+/// # Errors
+/// The fences do not fit the page.
+pub fn make_new<'b>(
+    page: &'b mut PageMut<'_, '_>,
+    (file, number): (u32, u32),
+    level: u8,
+    frame: &Frame,
+) -> Result<PageWriter<'b>, Damage> {
+    let bytes = page.fresh();
+    page_header::make_new(bytes, file, number, PageKind::Btree as u8, level);
+    PageWriter::begin(bytes, frame)
+}
+
+/// Writes a page again, with another frame; `edit` hands on what it wants of each cell to the writer.
+///
+/// # Errors
+/// The page is no B-tree page, or the result does not fit.
+pub fn rebuild(
+    page: &mut PageMut<'_, '_>,
+    frame: &Frame,
+    mut edit: impl FnMut(usize, Cell<'_>, &mut PageWriter<'_>) -> Result<(), Damage>,
+) -> Result<(), Damage> {
+    let old = page.bytes().to_vec();
+    let node = Node::over(&old).ok_or_else(|| Damage("it is no B-tree page".into()))?;
+    let length = old.len();
+    let mut writer = PageWriter::begin(page.range(0..length), frame)?;
+    for slot in 0..node.count() {
+        let cell = Cell::at(&node, slot).ok_or_else(|| Damage(format!("slot {slot} leads outside the heap")))?;
+        edit(slot, cell, &mut writer)?;
+    }
+    writer.finish()
+}
+
+/// Writes a page again as it is, without its garbage.
+///
+/// # Errors
+/// The page is no B-tree page.
+pub fn compact(page: &mut PageMut<'_, '_>) -> Result<(), Damage> {
+    let node = Node::over(page.bytes()).ok_or_else(|| Damage("it is no B-tree page".into()))?;
+    let frame = Frame::of(&node);
+    rebuild(page, &frame, |_, cell, writer| writer.push(cell))
+}

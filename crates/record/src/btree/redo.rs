@@ -1,0 +1,406 @@
+//! What each log record of the B-tree does to each page it names. Pure: bytes and a record in, bytes out.
+//!
+//! Paper: LIBTP 3.2.6. The same functions make a change the first time and repeat it after a crash; the driver in the
+//! transaction manager latches, compares and stamps LSNs. What a record may not do to a page was checked by whoever logged
+//! it; a refusal here means that page and log do not belong together.
+
+use zerocopy::IntoBytes;
+
+use crate::btree::log_records::{
+    read, take, take_cell, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split,
+    Unlink, Update, RECLAIM_REMOVE,
+};
+use crate::btree::node::{pack_lsn, LeafCell, Node, Record, RecordFlags, INNER_CELL_HEAD, LEAF_CELL_HEAD};
+use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
+use crate::free_pages;
+use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
+use crate::page::slotted::{head_of, open_slot, store_header, store_slot, Flags, Slot, SplitKey, SLOT_BYTES};
+use crate::page_header;
+use crate::stand_in::{Damage, Lsn, PageMut};
+
+type Redone = Result<(), Damage>;
+
+fn node_of<'p>(page: &'p PageMut<'_, '_>) -> Result<Node<'p>, Damage> {
+    Node::over(page.bytes()).ok_or_else(|| Damage("it is no B-tree page, or its header contradicts itself".into()))
+}
+
+fn record_of<'p>(node: &Node<'p>, slot: usize) -> Result<Record<'p>, Damage> {
+    node.record(slot).ok_or_else(|| Damage(format!("it has no record at slot {slot}")))
+}
+
+fn no_role(role: usize) -> Redone {
+    Err(Damage(format!("the record has no page of role {role}")))
+}
+
+fn number(value: usize) -> Result<u16, Damage> {
+    u16::try_from(value).map_err(|_| Damage("a length does not fit the page".into()))
+}
+
+/// Redoes an insertion.
+pub fn insert(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> Redone {
+    if role != 0 {
+        return no_role(role);
+    }
+    let (record, mut rest) = read::<Insert>(body)?;
+    let key = take(&mut rest, usize::from(record.key_bytes.get()))?;
+    let stored = take(&mut rest, usize::from(record.stored_bytes.get()))?;
+    let head = LeafCell {
+        lsn_and_flags: pack_lsn(lsn, RecordFlags(record.flags)).into(),
+        stored_bytes: record.stored_bytes,
+        room: record.stored_bytes,
+    };
+    add_cell(page, usize::from(record.slot.get()), key, head.as_bytes(), stored)
+}
+
+/// Adds a cell and its slot, compacting the page if its free bytes are scattered.
+fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], stored: &[u8]) -> Redone {
+    let mut node = node_of(page)?;
+    let prefix = usize::from(node.header().prefix_bytes.get());
+    let suffix = key.get(prefix..).ok_or_else(|| Damage("the key is shorter than the page's prefix".into()))?;
+    let bytes = head.len() + suffix.len() + stored.len();
+    if node.count() < index || node.free_bytes() < bytes + SLOT_BYTES {
+        return Err(Damage(format!("it has no room for {bytes} bytes at slot {index}")));
+    }
+    if node.contiguous_bytes() < bytes + SLOT_BYTES {
+        compact(page)?;
+        node = node_of(page)?;
+    }
+    let (mut header, count) = (*node.header(), node.count());
+    let at = header.heap_start.get() as usize - bytes;
+    let cell = page.range(at..at + bytes);
+    let (cell_head, rest) = cell.split_at_mut(head.len());
+    let (cell_key, cell_stored) = rest.split_at_mut(suffix.len());
+    cell_head.copy_from_slice(head);
+    cell_key.copy_from_slice(suffix);
+    cell_stored.copy_from_slice(stored);
+    let slot = Slot {
+        offset: number(at)?.into(),
+        key_bytes: number(suffix.len())?.into(),
+        head: head_of(suffix).into(),
+    };
+    open_slot(page, index, count, slot);
+    header.slot_count = number(count + 1)?.into();
+    header.heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
+    store_header(page, header);
+    Ok(())
+}
+
+/// Redoes an update or a deletion.
+pub fn update(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> Redone {
+    if role != 0 {
+        return no_role(role);
+    }
+    let (record, rest) = read::<Update>(body)?;
+    let put_at = usize::from(record.key_bytes.get()) + usize::from(record.cut_bytes.get());
+    let put = rest.get(put_at..).and_then(|rest| rest.get(..usize::from(record.put_bytes.get())));
+    let put = put.ok_or_else(|| Damage("the log record is shorter than the lengths in it say".into()))?;
+    let word = pack_lsn(lsn, RecordFlags(record.flags_after));
+    let edit = Edit { offset: record.offset.get().into(), cut: record.cut_bytes.get().into(), put };
+    change(page, record.slot.get().into(), edit, word)
+}
+
+/// Redoes the compensation of an insertion, an update or a deletion.
+pub fn restore(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+    if role != 0 {
+        return no_role(role);
+    }
+    let (record, mut rest) = read::<Restore>(body)?;
+    let put = take(&mut rest, usize::from(record.put_bytes.get()))?;
+    let edit = Edit { offset: record.offset.get().into(), cut: record.cut_bytes.get().into(), put };
+    change(page, record.slot.get().into(), edit, record.lsn_and_flags.get())
+}
+
+/// A change in the middle of a stored value.
+#[derive(Clone, Copy)]
+struct Edit<'e> {
+    offset: usize,
+    cut: usize,
+    put: &'e [u8],
+}
+
+/// Changes a record's stored value, LSN and flags; in place where its room allows.
+fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
+    let node = node_of(page)?;
+    let record = record_of(&node, slot)?;
+    let old_bytes = record.stored.len();
+    let Some(tail) = old_bytes.checked_sub(edit.offset).and_then(|rest| rest.checked_sub(edit.cut)) else {
+        return Err(Damage(format!("the record at slot {slot} has {old_bytes} bytes, too few for the change")));
+    };
+    let new_bytes = edit.offset + edit.put.len() + tail;
+    if new_bytes > record.room {
+        return grow(page, slot, edit, lsn_and_flags);
+    }
+    let (cell_at, stored_at) = (record.cell_at, record.stored_at);
+    page.range(cell_at..cell_at + 8).copy_from_slice(&lsn_and_flags.to_le_bytes());
+    let at = stored_at + edit.offset;
+    if new_bytes == old_bytes {
+        page.range(at..at + edit.put.len()).copy_from_slice(edit.put);
+        return Ok(());
+    }
+    page.range(cell_at + 8..cell_at + 10).copy_from_slice(&number(new_bytes)?.to_le_bytes());
+    let end = stored_at + old_bytes.max(new_bytes);
+    let bytes = page.range(at..end);
+    bytes.copy_within(edit.cut..edit.cut + tail, edit.put.len());
+    bytes[..edit.put.len()].copy_from_slice(edit.put);
+    // What is left behind becomes slack; zeros, so that an image depends on the records alone.
+    bytes[edit.put.len() + tail..].fill(0);
+    Ok(())
+}
+
+/// Changes a record that needs more room than its cell has: it gets another cell.
+fn grow(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
+    let node = node_of(page)?;
+    let record = record_of(&node, slot)?;
+    let mut stored = Vec::with_capacity(record.stored.len() + edit.put.len());
+    stored.extend_from_slice(&record.stored[..edit.offset]);
+    stored.extend_from_slice(edit.put);
+    stored.extend_from_slice(&record.stored[edit.offset + edit.cut..]);
+    let length = number(stored.len())?;
+    let head = LeafCell { lsn_and_flags: lsn_and_flags.into(), stored_bytes: length.into(), room: length.into() };
+    if !node.fits_change(slot, stored.len()) {
+        return Err(Damage(format!("it has no room for the record at slot {slot} to grow to {length} bytes")));
+    }
+    let (key_bytes, old_bytes) = (record.stored_at - record.cell_at - LEAF_CELL_HEAD, record.cell_bytes());
+    let new_bytes = LEAF_CELL_HEAD + key_bytes + stored.len();
+    if node.contiguous_bytes() < new_bytes {
+        let frame = Frame::of(&node);
+        return rebuild(page, &frame, |index, cell, writer| match cell {
+            Cell::Record { key, .. } if index == slot => writer.push(Cell::Record { key, head, stored: &stored }),
+            other => writer.push(other),
+        });
+    }
+    let suffix = node.key(slot).suffix.to_vec();
+    let (mut header, mut entry) = (*node.header(), node.slots()[slot]);
+    let at = header.heap_start.get() as usize - new_bytes;
+    let cell = page.range(at..at + new_bytes);
+    cell[..LEAF_CELL_HEAD].copy_from_slice(head.as_bytes());
+    cell[LEAF_CELL_HEAD..LEAF_CELL_HEAD + key_bytes].copy_from_slice(&suffix);
+    cell[LEAF_CELL_HEAD + key_bytes..].copy_from_slice(&stored);
+    entry.offset = number(at)?.into();
+    store_slot(page, slot, entry);
+    header.heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
+    header.garbage_bytes += u32::try_from(old_bytes).map_err(|_| Damage("its heap lies outside".into()))?;
+    store_header(page, header);
+    Ok(())
+}
+
+/// Redoes a split.
+pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+    let (record, mut rest) = read::<Split>(body)?;
+    let separator = take(&mut rest, usize::from(record.separator_bytes.get()))?;
+    let high = take(&mut rest, usize::from(record.high_bytes.get()))?;
+    let left = low_half(record.page.get());
+    match role {
+        0 => {
+            let node = node_of(page)?;
+            let mut frame = Frame::of(&node);
+            frame.high = separator.to_vec();
+            frame.right = record.right.get();
+            frame.flags |= Flags::INCOMPLETE;
+            let at = usize::from(record.at.get());
+            rebuild(page, &frame, |slot, cell, writer| if slot < at { writer.push(cell) } else { Ok(()) })
+        }
+        1 => {
+            let frame = Frame {
+                left,
+                right: record.neighbour.get(),
+                flags: u16::from(record.flags),
+                unlinked: 0,
+                low: separator.to_vec(),
+                high: high.to_vec(),
+            };
+            let prefix = high.get(..usize::from(record.prefix_bytes.get())).unwrap_or_default();
+            let id = (high_half(record.page.get()), record.right.get());
+            let mut writer = make_new(page, id, record.level, &frame)?;
+            for _ in 0..record.count.get() {
+                writer.push(take_cell(&mut rest, record.level, prefix)?)?;
+            }
+            writer.finish()
+        }
+        2 => free_pages::set_allocated(page, record.free_head.get(), record.page_count.get()),
+        3 => set_left(page, record.right.get()),
+        _ => no_role(role),
+    }
+}
+
+fn set_left(page: &mut PageMut<'_, '_>, left: u32) -> Redone {
+    let mut header = *node_of(page)?.header();
+    header.left = left.into();
+    store_header(page, header);
+    Ok(())
+}
+
+/// The page number of a packed page identifier.
+#[allow(clippy::cast_possible_truncation)] // the low half is what is wanted
+pub(crate) fn low_half(packed: u64) -> u32 {
+    packed as u32
+}
+
+/// The file of a packed page identifier.
+#[allow(clippy::cast_possible_truncation)] // the high half of 64 bits is 32 bits
+pub(crate) fn high_half(packed: u64) -> u32 {
+    (packed >> 32) as u32
+}
+
+/// Redoes a split of the root.
+pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+    let (record, mut rest) = read::<RootSplit>(body)?;
+    let separator = take(&mut rest, usize::from(record.separator_bytes.get()))?;
+    let (file, root) = (high_half(record.page.get()), low_half(record.page.get()));
+    let (left, right) = (record.left.get(), record.right.get());
+    let empty = Frame { left: 0, right: 0, flags: 0, unlinked: 0, low: vec![], high: vec![] };
+    let at = usize::from(record.at.get());
+    let (id, frame, mine) = match role {
+        0 => {
+            let length = page.bytes().len();
+            let bytes = page.range(0..length);
+            page_header::set_level(bytes, record.level + 1);
+            let mut writer = crate::btree::rebuild::PageWriter::begin(bytes, &empty)?;
+            writer.push(Cell::Child { key: SplitKey::whole(&[]), child: left })?;
+            writer.push(Cell::Child { key: SplitKey::whole(separator), child: right })?;
+            return writer.finish();
+        }
+        1 => ((file, left), Frame { right, high: separator.to_vec(), ..empty }, 0..at),
+        2 => ((file, right), Frame { left, low: separator.to_vec(), ..empty }, at..usize::from(record.count.get())),
+        3 => return free_pages::set_allocated(page, record.free_head.get(), record.page_count.get()),
+        _ => return no_role(role),
+    };
+    debug_assert!(root != left && root != right, "the root keeps its number");
+    let mut writer = make_new(page, id, record.level, &frame)?;
+    for slot in 0..usize::from(record.count.get()) {
+        let cell = take_cell(&mut rest, record.level, &[])?;
+        if mine.contains(&slot) {
+            writer.push(cell)?;
+        }
+    }
+    writer.finish()
+}
+
+/// Redoes the posting of a right neighbour in the parent.
+pub fn post(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+    let (record, mut rest) = read::<Post>(body)?;
+    let separator = take(&mut rest, usize::from(record.separator_bytes.get()))?;
+    match role {
+        0 => {
+            let mut header = *node_of(page)?.header();
+            header.flags = (header.flags.get() & !Flags::INCOMPLETE).into();
+            store_header(page, header);
+            Ok(())
+        }
+        1 => add_cell(page, record.slot.get().into(), separator, &record.child.get().to_le_bytes(), &[]),
+        _ => no_role(role),
+    }
+}
+
+/// Redoes the removal of ghosts and slack.
+pub fn reclaim(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+    if role != 0 {
+        return no_role(role);
+    }
+    let (record, mut rest) = read::<Reclaim>(body)?;
+    let mut entries = Vec::with_capacity(record.count.get().into());
+    for _ in 0..record.count.get() {
+        entries.push(*read::<ReclaimEntry>(take(&mut rest, size_of::<ReclaimEntry>())?)?.0);
+    }
+    let frame = Frame::of(&node_of(page)?);
+    let mut next = entries.iter().peekable();
+    rebuild(page, &frame, |slot, cell, writer| {
+        let Some(entry) = next.next_if(|entry| usize::from(entry.slot.get()) == slot) else {
+            return writer.push(cell);
+        };
+        match cell {
+            Cell::Record { key, mut head, stored } if entry.action.get() != RECLAIM_REMOVE => {
+                head.room = head.stored_bytes;
+                writer.push(Cell::Record { key, head, stored })
+            }
+            _ => Ok(()),
+        }
+    })?;
+    page_header::set_deleter_lsn(page, Lsn::new(record.deleter_lsn.get()));
+    Ok(())
+}
+
+/// Redoes the unlinking of an empty page.
+pub fn unlink(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+    let (record, mut rest) = read::<Unlink>(body)?;
+    let high = take(&mut rest, usize::from(record.high_bytes.get()))?;
+    match role {
+        0 => {
+            let mut frame = Frame::of(&node_of(page)?);
+            frame.high = high.to_vec();
+            frame.right = record.neighbour.get();
+            frame.unlinked = record.gone.get();
+            rebuild(page, &frame, |_, cell, writer| writer.push(cell))
+        }
+        1 => {
+            let mut header = *node_of(page)?.header();
+            header.flags |= Flags::DELETED;
+            store_header(page, header);
+            Ok(())
+        }
+        2 => remove_child(page, record.slot.get().into()),
+        3 => set_left(page, low_half(record.page.get())),
+        _ => no_role(role),
+    }
+}
+
+fn remove_child(page: &mut PageMut<'_, '_>, slot: usize) -> Redone {
+    let node = node_of(page)?;
+    if node.is_leaf() || slot == 0 || slot >= node.count() {
+        return Err(Damage(format!("it has no downlink at slot {slot} that could be taken out")));
+    }
+    let bytes = INNER_CELL_HEAD + usize::from(node.slots()[slot].key_bytes.get());
+    let (mut header, count) = (*node.header(), node.count());
+    crate::page::slotted::close_slot(page, slot, count);
+    header.slot_count = number(count - 1)?.into();
+    header.garbage_bytes += u32::try_from(bytes).map_err(|_| Damage("its heap lies outside".into()))?;
+    store_header(page, header);
+    Ok(())
+}
+
+/// Redoes the freeing of an unlinked page.
+pub fn free_unlinked(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+    let (record, _) = read::<FreeUnlinked>(body)?;
+    match role {
+        0 => {
+            let mut header = *node_of(page)?.header();
+            header.unlinked = 0.into();
+            store_header(page, header);
+            Ok(())
+        }
+        1 => {
+            overflow::make_free(page, (high_half(record.page.get()), record.gone.get()), record.next.get());
+            Ok(())
+        }
+        2 => free_pages::set_free_head(page, record.gone.get()),
+        _ => no_role(role),
+    }
+}
+
+/// Redoes the freeing of a replaced chain.
+pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+    let (record, _) = read::<DropChain>(body)?;
+    match role {
+        0 => {
+            let node = node_of(page)?;
+            let slot = usize::from(record.slot.get());
+            let at = record_of(&node, slot)?;
+            let offset = at.stored.len().checked_sub(CHAIN_REF_BYTES);
+            let offset = offset.ok_or_else(|| Damage(format!("the record at slot {slot} names no chain")))?;
+            let older = ChainRef { first: record.older_first, last: record.older_last, bytes: record.older_bytes };
+            let (put, flags) = if record.older_first.get() == 0 {
+                (&[][..], RecordFlags(at.flags.0 & !RecordFlags::REPLACED.0))
+            } else {
+                (older.as_bytes(), at.flags)
+            };
+            let word = pack_lsn(at.lsn, flags);
+            change(page, slot, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)
+        }
+        1 => {
+            overflow::set_next(page, record.next.get());
+            Ok(())
+        }
+        2 => free_pages::set_free_head(page, record.first.get()),
+        _ => no_role(role),
+    }
+}

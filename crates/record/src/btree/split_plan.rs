@@ -1,0 +1,96 @@
+//! Where to cut a full page in two, and by which key.
+//!
+//! Paper: LIBTP section 5, footnote 5: "in-order insertion is pessimal for B-tree indices". Here a key that arrives at
+//! the very end of its level leaves the full page full and begins the next one; likewise at the very beginning, for keys
+//! that arrive in falling order. Otherwise the halves are balanced, the new key counted in.
+//!
+//! Between leaves the separator is the shortest key that tells them apart; between inner pages it is the key that moves up.
+
+use crate::btree::node::Node;
+use crate::btree::rebuild::Frame;
+use crate::page::slotted::{common_prefix, SLOT_BYTES};
+
+/// A cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitPlan {
+    /// The first slot that moves to the right page.
+    pub at: usize,
+    /// What the left page's keys are below and the right page's are not.
+    pub separator: Vec<u8>,
+}
+
+/// What the page had no room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'k> {
+    /// The key that arrives, or whose record grows.
+    pub key: &'k [u8],
+    /// The slot it gets, or has.
+    pub slot: usize,
+    /// Bytes it takes.
+    pub bytes: usize,
+    /// Whether it is new on the page.
+    pub is_new: bool,
+}
+
+/// Chooses where to cut a page; none if no cut makes two pages that hold their cells, which no page this library wrote
+/// can be.
+pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
+    let count = node.count();
+    let last = if node.is_leaf() && incoming.is_new && incoming.slot == count { count } else { count.checked_sub(1)? };
+    let sizes: Vec<usize> = (0..count).map(|slot| node.cell_bytes(slot) + SLOT_BYTES).collect();
+    let total: usize = sizes.iter().sum();
+    let at_end = node.right().is_none() && incoming.is_new && incoming.slot == count;
+    let at_start = node.left().is_none() && incoming.is_new && incoming.slot == 0;
+    let mut best: Option<(usize, SplitPlan)> = None;
+    let mut left = 0;
+    for at in 1..=last {
+        left += sizes[at - 1];
+        let separator = separator(node, at, incoming.key);
+        if !fits(node, at, left, total - left, &separator) {
+            continue;
+        }
+        let with_new = |bytes: usize, mine: bool| bytes + if mine { incoming.bytes } else { 0 };
+        let goes_left = incoming.slot < at;
+        let (here, there) = (with_new(left, goes_left), with_new(total - left, !goes_left));
+        let cost = match (at_end, at_start) {
+            (true, _) => count - at,
+            (_, true) => at,
+            _ => here.abs_diff(there),
+        };
+        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            best = Some((cost, SplitPlan { at, separator }));
+        }
+    }
+    best.map(|(_, plan)| plan)
+}
+
+/// The key between slots `at - 1` and `at`; where there is no slot `at`, the arriving key is what is to the right.
+fn separator(node: &Node<'_>, at: usize, arriving: &[u8]) -> Vec<u8> {
+    if !node.is_leaf() {
+        return node.key(at).to_vec();
+    }
+    let left = node.key(at - 1);
+    if at == node.count() {
+        let shared = left.prefix.iter().chain(left.suffix).zip(arriving).take_while(|(a, b)| a == b).count();
+        return arriving[..(shared + 1).min(arriving.len())].to_vec();
+    }
+    let right = node.key(at);
+    let shared = common_prefix(left.suffix, right.suffix);
+    let mut key = right.prefix.to_vec();
+    key.extend_from_slice(&right.suffix[..(shared + 1).min(right.suffix.len())]);
+    key
+}
+
+/// Whether both halves hold their cells, with the fences they will have.
+fn fits(node: &Node<'_>, at: usize, left: usize, right: usize, separator: &[u8]) -> bool {
+    let page_bytes = node.page_bytes();
+    let prefix = usize::from(node.header().prefix_bytes.get());
+    let high = node.high().unwrap_or_default();
+    let half = |low: &[u8], high: &[u8], cells: usize, bytes: usize| {
+        let saved = Frame::prefix_bytes(low, high, page_bytes).saturating_sub(prefix);
+        // The first child of an inner page has no key to save bytes of; its old key is counted in full, on the safe side.
+        let keys = if node.is_leaf() { cells } else { cells.saturating_sub(1) };
+        bytes.saturating_sub(saved * keys) <= Frame::room(low, high, page_bytes)
+    };
+    half(node.low(), separator, at, left) && half(separator, high, node.count() - at, right)
+}

@@ -1,0 +1,89 @@
+//! The meta page (page 1), and the pages a file has to give: the free list, and beyond its last page.
+//!
+//! Every record that first uses a page says what the meta page holds afterwards (PROTOCOLS T1), so allocation is part of
+//! what the page is allocated for and neither is ever lost or done twice.
+
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::page::PageKind;
+use crate::page_header;
+use crate::stand_in::{Damage, PageMut};
+
+/// The meta page's number.
+pub const META_PAGE: u32 = 1;
+/// The first page an access method may use. It is the root of a B-tree, the first records of a recno file.
+pub const FIRST_PAGE: u32 = 2;
+
+const AT: usize = 32;
+const END: usize = AT + size_of::<Meta>();
+
+/// Bytes 32 to 47 of the meta page.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Meta {
+    /// 32: the number of the page that was never used and comes next.
+    pub page_count: U32,
+    /// 36: the first free page, zero for none; each leads to the next.
+    pub free_head: U32,
+    /// 40: recno: the last page with records. Else zero.
+    pub tail_page: U32,
+    /// 44: zero.
+    pub unused: U32,
+}
+
+const _: () = assert!(size_of::<Meta>() == 16);
+
+impl Meta {
+    /// Reads the meta page; none if it is another kind of page.
+    pub fn of(page: &[u8]) -> Option<&Meta> {
+        if page_header::kind(page) != PageKind::Meta as u8 {
+            return None;
+        }
+        Meta::ref_from_bytes(page.get(AT..END)?).ok()
+    }
+}
+
+/// Makes the meta page new.
+pub fn make_new(page: &mut PageMut<'_, '_>, file: u32, meta: Meta) {
+    let bytes = page.fresh();
+    page_header::make_new(bytes, file, META_PAGE, PageKind::Meta as u8, 0);
+    bytes[AT..END].copy_from_slice(meta.as_bytes());
+}
+
+fn set(page: &mut PageMut<'_, '_>, edit: impl FnOnce(&mut Meta)) -> Result<(), Damage> {
+    let mut meta = *Meta::of(page.bytes()).ok_or_else(|| Damage("it is no meta page".into()))?;
+    edit(&mut meta);
+    page.range(AT..END).copy_from_slice(meta.as_bytes());
+    Ok(())
+}
+
+/// Redoes the meta page's part of a record that uses new pages.
+///
+/// # Errors
+/// It is no meta page.
+pub fn set_allocated(page: &mut PageMut<'_, '_>, free_head: u32, page_count: u32) -> Result<(), Damage> {
+    set(page, |meta| {
+        meta.free_head = free_head.into();
+        meta.page_count = page_count.into();
+    })
+}
+
+/// Redoes the meta page's part of a record that frees pages.
+///
+/// # Errors
+/// It is no meta page.
+pub fn set_free_head(page: &mut PageMut<'_, '_>, free_head: u32) -> Result<(), Damage> {
+    set(page, |meta| meta.free_head = free_head.into())
+}
+
+/// Redoes the meta page's part of a record that begins another page of a recno file.
+///
+/// # Errors
+/// It is no meta page.
+pub fn set_tail(page: &mut PageMut<'_, '_>, tail_page: u32) -> Result<(), Damage> {
+    set(page, |meta| {
+        meta.tail_page = tail_page.into();
+        meta.page_count = (tail_page + 1).into();
+    })
+}

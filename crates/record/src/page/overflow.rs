@@ -1,0 +1,105 @@
+//! Overflow pages: a value too long for a leaf, cut into pieces, each page leading to the next.
+//!
+//! ```text
+//! 0       32     36      40            48           52          56
+//! | common | next | bytes | older bytes | older first | older last | the piece, to the page's end |
+//! ```
+//!
+//! `next` stands where a free page keeps its own link, so a whole chain enters the free list by one store at its end.
+//! The first page of a chain also names the chain it replaced, so that a record changed many times in one transaction
+//! loses none of them (see btree/README.md).
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::page::PageKind;
+use crate::page_header;
+use crate::stand_in::PageMut;
+
+/// Where the header of overflow and free pages begins.
+pub const HEADER_AT: usize = 32;
+/// Where the piece begins.
+pub const PIECE_AT: usize = 56;
+
+/// Bytes 32 to 55 of an overflow page; of a free page only the first field counts.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ChainHeader {
+    /// 32: the next page of the chain (or of the free list), zero for none.
+    pub next: U32,
+    /// 36: bytes of the piece on this page.
+    pub piece_bytes: U32,
+    /// 40: on the first page of a chain, the value bytes of the chain it replaced.
+    pub older_bytes: U64,
+    /// 48: its first page, zero if it replaced none.
+    pub older_first: U32,
+    /// 52: its last page.
+    pub older_last: U32,
+}
+
+const _: () = assert!(size_of::<ChainHeader>() == PIECE_AT - HEADER_AT);
+
+/// Where a value lies that is too long for a leaf. Stored in its place.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ChainRef {
+    /// 0: the first page.
+    pub first: U32,
+    /// 4: the last page.
+    pub last: U32,
+    /// 8: bytes of the value.
+    pub bytes: U64,
+}
+
+/// Bytes of a [`ChainRef`].
+pub const CHAIN_REF_BYTES: usize = 16;
+const _: () = assert!(size_of::<ChainRef>() == CHAIN_REF_BYTES);
+
+impl ChainRef {
+    /// Reads a reference; none if there are not enough bytes or it names no page.
+    pub fn read(bytes: &[u8]) -> Option<ChainRef> {
+        ChainRef::read_from_bytes(bytes).ok().filter(|chain| chain.first.get() != 0)
+    }
+}
+
+/// Bytes of a value one page of that size takes.
+pub fn piece_capacity(page_bytes: usize) -> usize {
+    page_bytes - PIECE_AT
+}
+
+/// The header of an overflow or free page; none if the page is neither.
+pub fn header(page: &[u8]) -> Option<&ChainHeader> {
+    let kind = PageKind::from_byte(page_header::kind(page));
+    if !matches!(kind, Some(PageKind::Overflow | PageKind::Free)) {
+        return None;
+    }
+    ChainHeader::ref_from_bytes(page.get(HEADER_AT..PIECE_AT)?).ok()
+}
+
+/// The piece on an overflow page; none if the page is none or lies about its length.
+pub fn piece(page: &[u8]) -> Option<&[u8]> {
+    let bytes = header(page)?.piece_bytes.get() as usize;
+    page.get(PIECE_AT..)?.get(..bytes)
+}
+
+/// Makes a page new: one piece of a value. The piece fits the page.
+pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), header: ChainHeader, piece: &[u8]) {
+    let bytes = page.fresh();
+    page_header::make_new(bytes, file, number, PageKind::Overflow as u8, 0);
+    bytes[HEADER_AT..PIECE_AT].copy_from_slice(header.as_bytes());
+    bytes[PIECE_AT..PIECE_AT + piece.len()].copy_from_slice(piece);
+}
+
+/// Turns a page into a free one that leads to `next`. Its old bytes are not worth an image: it was unreachable already,
+/// or the record that frees it says all.
+pub fn make_free(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), next: u32) {
+    let length = page.bytes().len();
+    let bytes = page.range(0..length);
+    page_header::make_new(bytes, file, number, PageKind::Free as u8, 0);
+    bytes[HEADER_AT..HEADER_AT + 4].copy_from_slice(&next.to_le_bytes());
+}
+
+/// Makes the last page of a chain lead on to the free list.
+pub fn set_next(page: &mut PageMut<'_, '_>, next: u32) {
+    page.range(HEADER_AT..HEADER_AT + 4).copy_from_slice(&next.to_le_bytes());
+}

@@ -1,0 +1,348 @@
+//! Slotted pages: a header, an array of slots that grows up, a heap of cells that grows down, two fence keys at the end.
+//!
+//! Paper: LIBTP 4.4 keeps db(3)'s pages; this layout is our own (docs/formats/btree.md has the byte table).
+//!
+//! ```text
+//! 0       32       64              64+8n        heap start            heap end      page end
+//! | common | header | slot 0..n-1 -> |   free     | <- cells and garbage | low | high |
+//! ```
+//!
+//! Every key on the page lies in `[low, high)`, so all of them share the common prefix of low and high, which is stored
+//! once (it is the beginning of the high key). A slot holds the first four bytes after that prefix, the key's *head*,
+//! big-endian: numbers order as the bytes do, and a search seldom leaves the slot array (DESIGN 8).
+//!
+//! Invariants
+//! 1. slots end at or below the heap start; heap start <= heap end; cells lie between these two.
+//! 2. garbage bytes = heap bytes that belong to no cell.
+//! 3. prefix bytes <= high bytes, and <= low bytes.
+//!
+//! Reading never panics, whatever the bytes: what does not fit reads as empty and `verify` names it.
+
+use std::cmp::Ordering;
+
+use crate::stand_in::PageMut;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Where the slotted header begins: behind the common header.
+pub const HEADER_AT: usize = 32;
+/// Where the slot array begins.
+pub const SLOTS_AT: usize = 64;
+/// Bytes of one slot.
+pub const SLOT_BYTES: usize = 8;
+
+/// Bytes 32 to 63 of a B-tree page. See docs/formats/btree.md.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct SlottedHeader {
+    /// 32: the left neighbour's page number, zero for none.
+    pub left: U32,
+    /// 36: the right neighbour's page number (the right link), zero for none.
+    pub right: U32,
+    /// 40: slots in the array.
+    pub slot_count: U16,
+    /// 42: see [`Flags`].
+    pub flags: U16,
+    /// 44: where the lowest cell begins.
+    pub heap_start: U32,
+    /// 48: bytes of the heap that belong to no cell.
+    pub garbage_bytes: U32,
+    /// 52: bytes at the beginning of every key, not repeated in the cells.
+    pub prefix_bytes: U16,
+    /// 54: bytes of the low fence, possibly cut short; it ends where the high key begins.
+    pub low_bytes: U16,
+    /// 56: bytes of the high key, which ends the page; zero for none (no key is too great).
+    pub high_bytes: U16,
+    /// 58: zero.
+    pub unused: U16,
+    /// 60: an emptied right neighbour that was unlinked and is not yet free, zero for none.
+    pub unlinked: U32,
+}
+
+const _: () = {
+    assert!(size_of::<SlottedHeader>() == SLOTS_AT - HEADER_AT);
+    assert!(std::mem::offset_of!(SlottedHeader, heap_start) == 12);
+    assert!(std::mem::offset_of!(SlottedHeader, unlinked) == 28);
+    assert!(size_of::<Slot>() == SLOT_BYTES);
+};
+
+/// Bits of [`SlottedHeader::flags`].
+pub struct Flags;
+
+impl Flags {
+    /// The right neighbour has no entry in the parent yet: whoever notices posts it (PROTOCOLS T1).
+    pub const INCOMPLETE: u16 = 1;
+    /// The page was emptied and unlinked; its right link still leads on (PROTOCOLS T2).
+    pub const DELETED: u16 = 2;
+}
+
+/// One entry of the slot array.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Slot {
+    /// Where the cell begins, from the start of the page.
+    pub offset: U16,
+    /// Bytes of the key behind the common prefix.
+    pub key_bytes: U16,
+    /// The first four of them, big-endian, padded with zeros, as a number.
+    pub head: U32,
+}
+
+/// The first four bytes of a key behind the prefix, as a number that orders as the bytes do.
+#[inline]
+pub fn head_of(suffix: &[u8]) -> u32 {
+    if let Some(four) = suffix.first_chunk::<4>() {
+        return u32::from_be_bytes(*four);
+    }
+    let mut four = [0; 4];
+    four[..suffix.len()].copy_from_slice(suffix);
+    u32::from_be_bytes(four)
+}
+
+/// Bytes two keys have in common at their beginning.
+pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// A key in two pieces: what the page stores once, and what the cell stores.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitKey<'k> {
+    /// The common prefix.
+    pub prefix: &'k [u8],
+    /// The rest.
+    pub suffix: &'k [u8],
+}
+
+impl<'k> SplitKey<'k> {
+    /// A key in one piece.
+    pub fn whole(key: &'k [u8]) -> SplitKey<'k> {
+        SplitKey { prefix: &[], suffix: key }
+    }
+
+    /// Bytes of the whole key.
+    pub fn bytes(&self) -> usize {
+        self.prefix.len() + self.suffix.len()
+    }
+
+    /// The key without its first `count` bytes.
+    pub fn behind(self, count: usize) -> SplitKey<'k> {
+        let from_prefix = count.min(self.prefix.len());
+        let from_suffix = (count - from_prefix).min(self.suffix.len());
+        SplitKey { prefix: &self.prefix[from_prefix..], suffix: &self.suffix[from_suffix..] }
+    }
+
+    /// Copies the key to the end of `to`.
+    pub fn append_to(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(self.prefix);
+        to.extend_from_slice(self.suffix);
+    }
+
+    /// The key as a vector.
+    pub fn to_vec(self) -> Vec<u8> {
+        let mut key = Vec::with_capacity(self.bytes());
+        self.append_to(&mut key);
+        key
+    }
+
+    /// Compares with a key in one piece.
+    pub fn compare(&self, key: &[u8]) -> Ordering {
+        self.prefix.iter().chain(self.suffix).cmp(key)
+    }
+}
+
+/// A slotted page, to be read.
+#[derive(Clone, Copy)]
+pub struct Slotted<'p> {
+    page: &'p [u8],
+    header: &'p SlottedHeader,
+    slots: &'p [Slot],
+}
+
+impl<'p> Slotted<'p> {
+    /// Looks at a page; none if its header contradicts itself.
+    #[inline]
+    pub fn over(page: &'p [u8]) -> Option<Slotted<'p>> {
+        let header = SlottedHeader::ref_from_bytes(page.get(HEADER_AT..SLOTS_AT)?).ok()?;
+        let slots_end = SLOTS_AT + SLOT_BYTES * usize::from(header.slot_count.get());
+        let heap_start = header.heap_start.get() as usize;
+        let fences = usize::from(header.low_bytes.get()) + usize::from(header.high_bytes.get());
+        let heap_end = page.len().checked_sub(fences)?;
+        if slots_end > heap_start || heap_start > heap_end || header.prefix_bytes.get() > header.high_bytes.get() {
+            return None;
+        }
+        let slots = <[Slot]>::ref_from_bytes(&page[SLOTS_AT..slots_end]).ok()?;
+        Some(Slotted { page, header, slots })
+    }
+
+    /// The header.
+    #[inline]
+    pub fn header(&self) -> &'p SlottedHeader {
+        self.header
+    }
+
+    /// The slots, in key order.
+    #[inline]
+    pub fn slots(&self) -> &'p [Slot] {
+        self.slots
+    }
+
+    /// How many slots there are.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes of the whole page.
+    #[inline]
+    pub fn page_bytes(&self) -> usize {
+        self.page.len()
+    }
+
+    /// Where cells end and fences begin.
+    #[inline]
+    pub fn heap_end(&self) -> usize {
+        self.page.len() - usize::from(self.header.low_bytes.get()) - usize::from(self.header.high_bytes.get())
+    }
+
+    /// Free bytes between the slots and the heap: what the next cell and its slot may use as they are.
+    #[inline]
+    pub fn contiguous_bytes(&self) -> usize {
+        self.header.heap_start.get() as usize - (SLOTS_AT + SLOT_BYTES * self.slots.len())
+    }
+
+    /// Free bytes there are after a compaction.
+    #[inline]
+    pub fn free_bytes(&self) -> usize {
+        self.contiguous_bytes() + self.header.garbage_bytes.get() as usize
+    }
+
+    /// The key no key of the page reaches; none on the last page of a level.
+    #[inline]
+    pub fn high(&self) -> Option<&'p [u8]> {
+        let bytes = usize::from(self.header.high_bytes.get());
+        (bytes != 0).then(|| &self.page[self.page.len() - bytes..])
+    }
+
+    /// The beginning of the key all keys of the page are equal to or above; empty on the first page of a level.
+    #[inline]
+    pub fn low(&self) -> &'p [u8] {
+        let end = self.page.len() - usize::from(self.header.high_bytes.get());
+        &self.page[end - usize::from(self.header.low_bytes.get())..end]
+    }
+
+    /// The bytes every key begins with.
+    #[inline]
+    pub fn prefix(&self) -> &'p [u8] {
+        let at = self.page.len() - usize::from(self.header.high_bytes.get());
+        &self.page[at..at + usize::from(self.header.prefix_bytes.get())]
+    }
+
+    /// `count` bytes of the page from `at` on, if they lie in the heap.
+    #[inline]
+    pub fn heap_bytes(&self, at: usize, count: usize) -> Option<&'p [u8]> {
+        let end = at.checked_add(count)?;
+        if end > self.heap_end() {
+            return None;
+        }
+        self.page.get(at..end)
+    }
+
+    /// Whether a key belongs further right: it is not below the high key.
+    #[inline]
+    pub fn belongs_right(&self, key: &[u8]) -> bool {
+        match self.high() {
+            Some(high) => key >= high,
+            None => false,
+        }
+    }
+
+    /// The first slot whose key is not below the search key, given without the common prefix; and whether it is equal.
+    ///
+    /// `cell_head` is how many bytes stand in a cell before its key.
+    #[inline]
+    pub fn lower_bound(&self, suffix: &[u8], cell_head: usize) -> (usize, bool) {
+        let head = head_of(suffix);
+        let slots = self.slots;
+        let (mut base, mut size) = (0, slots.len());
+        if size == 0 {
+            return (0, false);
+        }
+        while size > 1 {
+            let half = size / 2;
+            let middle = base + half;
+            base = if slots[middle].head.get() < head { middle } else { base };
+            size -= half;
+        }
+        base += usize::from(slots[base].head.get() < head);
+        if base == slots.len() || slots[base].head.get() != head {
+            return (base, false);
+        }
+        self.lower_bound_among_equals(base, head, suffix, cell_head)
+    }
+
+    /// Goes on where heads say no more: among the slots from `base` on whose head is `head`.
+    #[inline]
+    fn lower_bound_among_equals(&self, base: usize, head: u32, suffix: &[u8], cell_head: usize) -> (usize, bool) {
+        let compare = |slot: &Slot| {
+            slot.head.get().cmp(&head).then_with(|| {
+                let bytes = usize::from(slot.key_bytes.get());
+                if bytes <= 4 || suffix.len() <= 4 {
+                    // Equal heads: where one key ends within its head, the other is longer by zeros, or as long.
+                    return bytes.cmp(&suffix.len());
+                }
+                let at = usize::from(slot.offset.get()) + cell_head;
+                self.heap_bytes(at, bytes).unwrap_or_default().get(4..).unwrap_or_default().cmp(&suffix[4..])
+            })
+        };
+        let (mut low, mut high) = (base, self.slots.len());
+        // The run of equal heads is nearly always one slot long.
+        let mut step = 1;
+        while low + step < high && self.slots[low + step].head.get() == head {
+            step *= 2;
+        }
+        high = high.min(low + step + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match compare(&self.slots[middle]) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return (middle, true),
+                Ordering::Greater => high = middle,
+            }
+        }
+        (low, false)
+    }
+}
+
+/// Stores the header, which the caller has changed a copy of.
+#[inline]
+pub fn store_header(page: &mut PageMut<'_, '_>, header: SlottedHeader) {
+    page.range(HEADER_AT..SLOTS_AT).copy_from_slice(header.as_bytes());
+}
+
+/// Makes room for a slot at `index` of an array of `count` and stores it there.
+#[inline]
+pub fn open_slot(page: &mut PageMut<'_, '_>, index: usize, count: usize, slot: Slot) {
+    let at = SLOTS_AT + SLOT_BYTES * index;
+    let end = SLOTS_AT + SLOT_BYTES * count;
+    let bytes = page.range(at..end + SLOT_BYTES);
+    bytes.copy_within(0..end - at, SLOT_BYTES);
+    bytes[..SLOT_BYTES].copy_from_slice(slot.as_bytes());
+}
+
+/// Stores one slot.
+#[inline]
+pub fn store_slot(page: &mut PageMut<'_, '_>, index: usize, slot: Slot) {
+    let at = SLOTS_AT + SLOT_BYTES * index;
+    page.range(at..at + SLOT_BYTES).copy_from_slice(slot.as_bytes());
+}
+
+/// Takes the slot at `index` out of an array of `count`.
+#[inline]
+pub fn close_slot(page: &mut PageMut<'_, '_>, index: usize, count: usize) {
+    let at = SLOTS_AT + SLOT_BYTES * index;
+    let end = SLOTS_AT + SLOT_BYTES * count;
+    let bytes = page.range(at..end);
+    bytes.copy_within(SLOT_BYTES.., 0);
+    let last = bytes.len() - SLOT_BYTES;
+    bytes[last..].fill(0);
+}
