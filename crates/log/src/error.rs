@@ -15,8 +15,11 @@ pub enum Error {
         source_text: String,
     },
     /// A write or sync of the log failed before. Nothing more is acknowledged; reading goes on.
-    #[error("a write or a sync of the log failed earlier, so nothing more can be made durable; what was acknowledged before is safe and can be read; close the environment, look at the disk, and open it again: recovery then runs by itself")]
-    Failed,
+    #[error("nothing more can be made durable: {cause}; what was acknowledged before is safe and can be read; close the environment, look at the disk, and open it again: recovery then runs by itself")]
+    Failed {
+        /// What failed, and when.
+        cause: String,
+    },
     /// The log is damaged where it must be whole.
     #[error("the log is damaged at LSN {lsn} ({file}, byte {offset}): {what}, although the log was durable beyond it; nothing was changed; restore the file from a backup")]
     Corrupt {

@@ -1,21 +1,270 @@
 //! Log Manager: the write-ahead log, its tail in shared memory, its body in segment files.
+//!
+//! Papers: LIBTP sections 3.2.1 and 4.2. Primitive operations under the paper's names: [`LogManager::log`],
+//! [`LogManager::log_commit`], [`LogManager::read`] (`log_read`), [`LogManager::roll`], [`LogManager::unroll`].
+//! It does not know what a record's body means: a record has a kind, and the kind an owner elsewhere.
+//!
+//! | file | what |
+//! |---|---|
+//! | `lsn`, `record` | where a record is, and what it is made of |
+//! | `tail`, `ring` | the words and the memory all processes share |
+//! | `reserve`, `append` | first room, then the record |
+//! | `flush`, `group_commit` | to the disk, many together |
+//! | `segment`, `segment_files`, `prepare` | the files: arithmetic, handling, made ahead and recycled |
+//! | `reader`, `roll`, `unroll` | one record, all forwards, one transaction's backwards |
+//! | `incarnation`, `control` | whose bytes verify, and what restart must know |
+//! | `restart`, `repair` | where the log ends, and what to save from a region |
+//!
+//! # Example
+//! ```
+//! use std::sync::Arc;
+//! use libtp_log::{Control, LogManager, Lsn, Settings, TxnId};
+//! # use libtp_process::ProcessManager;
+//! # let path = std::env::temp_dir().join(format!("libtp-log-example-{}", std::process::id()));
+//! let directory: Arc<dyn libtp_io::Directory> = Arc::new(libtp_io::PosixDirectory::create(&path)?);
+//! let region = rio::Region::anonymous(1 << 24)?;
+//! ProcessManager::init(&region)?;
+//! let processes = ProcessManager::attach(&region, &Default::default())?;
+//! let session = processes.join()?;
+//!
+//! let settings = Settings::default();
+//! let control = Control::new([7; 16], &settings);
+//! LogManager::init(&region, &settings, &directory, &control, Lsn::FIRST)?;
+//! let log = LogManager::attach(&region, &settings, &directory, &control, &processes)?;
+//!
+//! log.reserve(&session, libtp_log::record_bytes(5))?;
+//! let lsn = log.log_commit(&session, 1024, TxnId::new(1), Lsn::NONE, &[b"hello"])?;
+//! assert!(log.flushed().covers(lsn));
+//! assert_eq!(log.read(lsn)?.body, b"hello");
+//! # std::fs::remove_dir_all(&path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
+mod append;
 mod control;
 mod error;
+mod flush;
+mod group_commit;
 mod incarnation;
 mod lsn;
+mod prepare;
+mod reader;
 mod record;
+mod repair;
+mod reserve;
+mod restart;
+mod ring;
+mod roll;
 mod segment;
+mod segment_files;
 mod settings;
+mod tail;
+mod unroll;
 
-pub use control::{Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION};
+use std::sync::Arc;
+
+use libtp_io::Directory;
+use libtp_process::ProcessManager;
+use rio::{Held, Region, RootSlot};
+
+use group_commit::RelaxedAge;
+use ring::Ring;
+use segment_files::Opened;
+use tail::LogHeader;
+
+pub use append::Entry;
+pub use control::{Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
 pub use error::{Error, Result};
-pub use incarnation::{Incarnation, Incarnations};
+pub use flush::FlushedTo;
+pub use incarnation::{Incarnation, Incarnations, INCARNATIONS_MAX};
 pub use lsn::Lsn;
 pub use record::{
     record_bytes, Record, RecordHeader, RecordRef, TxnId, BODY_BYTES_MAX, KIND_FILLER, KIND_FLUSH_MARK,
     RECORD_BYTES_MAX, RECORD_HEADER_BYTES,
 };
+pub use repair::{rescue_ring, Rescued};
+pub use restart::{begin_incarnation, find_end, restart, LogEnd, Restarted};
+pub use roll::Roll;
 pub use segment::{segment_name, segment_number, Geometry, Place, LOG_VERSION, SEGMENT_HEADER_BYTES};
+pub use segment_files::LogFiles;
 pub use settings::Settings;
+pub use unroll::Unroll;
+
+/// One process's handle to the log manager. Its threads share it; each call takes the thread's session.
+pub struct LogManager {
+    header: Held<LogHeader>,
+    ring: Ring,
+    files: LogFiles,
+    processes: ProcessManager,
+    settings: Settings,
+    incarnation: u64,
+    relaxed: RelaxedAge,
+}
+
+impl LogManager {
+    /// Bytes of region a new log manager takes.
+    pub fn size(settings: &Settings) -> u64 {
+        size_of::<LogHeader>() as u64 + 2 * settings.ring_chunk_bytes + 128
+    }
+
+    /// Makes the log manager's part of a new region, for a log that ends at `end`, and the segment the next record goes
+    /// to if it is missing. The caller is alone, and `control` with its incarnation has been synced.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when region or disk have no room, [`Error::Io`], [`Error::Corrupt`] when the segment at the end
+    /// is not this environment's.
+    ///
+    /// # Panics
+    /// If the ring's chunk size is no power of two from 4 KiB.
+    pub fn init(
+        region: &Region,
+        settings: &Settings,
+        directory: &Arc<dyn Directory>,
+        control: &Control,
+        end: Lsn,
+    ) -> Result<()> {
+        let chunk = settings.ring_chunk_bytes;
+        assert!(chunk.is_power_of_two() && chunk >= 4096, "a ring's chunk is a power of two from 4 KiB");
+        let files = LogFiles::new(Arc::clone(directory), control);
+        let file_end = prepared_end(&files, control, end)?;
+        let no_room = |error| Error::from_region("its part of the region", error);
+        let offset = region.allocate::<LogHeader>(1).map_err(no_room)?;
+        let header = region.hold(offset);
+        header.incarnation.init(control.incarnation());
+        header.segment_bytes_first.init(control.segment_bytes_first);
+        header.segment_bytes_max.init(control.segment_bytes_max);
+        header.chunk_bytes.init(chunk);
+        header.session_high.init(1);
+        header.reserve_largest.init(reserve::RESERVE_BYTES_MIN);
+        header.file_end.init(file_end);
+        header.oldest.init(control.oldest.min(end));
+        for word in [&header.start, &header.durable, &header.tail] {
+            word.init(end);
+        }
+        // The ring begins with the bytes just before the end, so that region and files can be compared (F1).
+        let witness = end.minus(repair::WITNESS_BYTES).max(control.oldest).min(end);
+        let first = witness.minus(witness.raw() % chunk);
+        header.ring_start.init(first);
+        header.ring_end.init(first);
+        let ring = Ring::new(region, header.clone());
+        while header.ring_end.get() <= end {
+            ring.add_chunk(header.ring_end.get())?;
+        }
+        let mut before = vec![0; usize::try_from(end.since(witness)).expect("at most 4096 bytes")];
+        let read = files.copy_out(witness, &mut before)?;
+        before[read..].fill(0);
+        ring.copy_in(witness, &before);
+        region.set_root(RootSlot::Log, offset);
+        Ok(())
+    }
+
+    /// Opens the log manager of a region.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] when the region has no log, or one of other sizes or another incarnation than `control`.
+    pub fn attach(
+        region: &Region,
+        settings: &Settings,
+        directory: &Arc<dyn Directory>,
+        control: &Control,
+        processes: &ProcessManager,
+    ) -> Result<LogManager> {
+        let unusable =
+            |what: &str| Error::Unusable { file: region.path().display().to_string(), what: what.to_string() };
+        let offset = region.root::<LogHeader>(RootSlot::Log).ok_or_else(|| unusable("it has no log"))?;
+        region.try_at(offset).ok_or_else(|| unusable("its log's header lies outside it"))?;
+        let header = region.hold(offset);
+        if header.incarnation.get() != control.incarnation() {
+            return Err(unusable("its log has another incarnation than the control file"));
+        }
+        let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
+        if sizes != (control.segment_bytes_first, control.segment_bytes_max) {
+            return Err(unusable("its log has other segment sizes than the control file"));
+        }
+        if !header.chunk_bytes.get().is_power_of_two() {
+            return Err(unusable("its log's ring has an impossible chunk size"));
+        }
+        Ok(LogManager {
+            ring: Ring::new(region, header.clone()),
+            incarnation: header.incarnation.get(),
+            header,
+            files: LogFiles::new(Arc::clone(directory), control),
+            processes: processes.clone(),
+            settings: settings.clone(),
+            relaxed: RelaxedAge::default(),
+        })
+    }
+
+    /// The end of the last published record: the LSN of the next.
+    #[inline]
+    pub fn tail(&self) -> Lsn {
+        // Acquire: pairs with the publish of the tail; the record's bytes are there.
+        self.header.tail.load()
+    }
+
+    /// How far the log is synced: the record at an LSN is durable if this is beyond it.
+    #[inline]
+    pub fn durable(&self) -> Lsn {
+        // Acquire: pairs with the leader's store after the sync.
+        self.header.durable.load()
+    }
+
+    /// Records below are gone.
+    pub fn oldest(&self) -> Lsn {
+        self.header.oldest.load()
+    }
+
+    /// Bytes that flushes have written to the segment files in this region's life.
+    pub fn bytes_written(&self) -> u64 {
+        self.header.bytes_written.load()
+    }
+
+    /// Syncs of segment files by flushes in this region's life.
+    pub fn fsyncs(&self) -> u64 {
+        self.header.sync_count.load()
+    }
+
+    /// Flushes in this region's life.
+    pub fn flushes(&self) -> u64 {
+        self.header.flush_count.load()
+    }
+
+    /// The log's incarnation.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// The log's settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+}
+
+/// Makes sure that the segment at `end` is there, and returns how far the segments reach without a gap. Those beyond a
+/// gap are removed: they would be in the way.
+fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
+    let mut number = files.geometry().locate(end).segment;
+    match files.segment(number)? {
+        Opened::Good(_) => {}
+        // Nothing of the log can have been in it.
+        _ if end == Lsn::FIRST || end == files.geometry().start(number) => {
+            files.prepare_new(number, control.incarnation())?;
+        }
+        Opened::Missing => return Err(files.damage(end.minus(8), "the segment file at the log's end is missing")),
+        Opened::Wrong(_) => {
+            return Err(files.damage(end.minus(8), "the segment file at the log's end is not the log's"))
+        }
+    }
+    while matches!(files.segment(number + 1)?, Opened::Good(_)) {
+        number += 1;
+    }
+    for beyond in files.present()?.into_iter().filter(|&beyond| beyond > number) {
+        files.remove(beyond)?;
+    }
+    files.directory().sync()?;
+    Ok(files.geometry().end(number))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! `log`: a record enters the log.
+//!
+//! Paper: LIBTP section 3.2.1. The record is built and its checksum computed before the latch is taken; under it are
+//! the LSN, sixteen bytes of checksum, one copy into the ring and two stores. Nothing here waits for the disk and
+//! nothing can fail: [`LogManager::reserve`](crate::LogManager::reserve) came first (PROTOCOLS D11).
+//!
+//! Invariants
+//! 1. The session's note says which LSN is about to be published before the tail is (D3).
+//! 2. The tail is published with one release store, after the record's bytes.
+//!
+//! Latch: `append` (rank 80), then nothing.
+//! If we die here: before the tail's store the record does not exist; after it, it does, and the note names it.
+
+use libtp_process::{Rank, Session};
+
+use crate::record::{assemble, put_crc, seal};
+use crate::{LogManager, Lsn, RecordHeader, TxnId, RECORD_HEADER_BYTES};
+
+/// What a record says beside its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is; the owner of the number knows.
+    pub kind: u16,
+    /// Bits the owner of the kind gives a meaning.
+    pub flags: u16,
+    /// The transaction it belongs to, or none.
+    pub txn: TxnId,
+    /// The transaction's previous record, or none.
+    pub prev: Lsn,
+}
+
+/// Room for a record on the stack, aligned so that checksum and copy work on whole words.
+#[repr(align(64))]
+struct Place<const N: usize>([u8; N]);
+
+impl LogManager {
+    /// Appends a record and returns its LSN: the paper's `log`. The body may come in several parts.
+    ///
+    /// The session's note of the append is set; the caller clears it when the page changes the record describes are
+    /// complete (PROTOCOLS D3). Room must have been reserved.
+    ///
+    /// # Panics
+    /// If nothing was reserved and the log is full, or the body is longer than [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX).
+    #[inline]
+    pub fn log(&self, session: &Session, kind: u16, txn: TxnId, prev: Lsn, body: &[&[u8]]) -> Lsn {
+        self.log_entry(session, &Entry { kind, flags: 0, txn, prev }, body)
+    }
+
+    /// As [`LogManager::log`], with flags.
+    ///
+    /// # Panics
+    /// As [`LogManager::log`].
+    #[inline]
+    pub fn log_entry(&self, session: &Session, entry: &Entry, body: &[&[u8]]) -> Lsn {
+        let body_bytes = body.iter().map(|part| part.len()).sum();
+        let header = RecordHeader::new(entry.kind, entry.flags, entry.txn, entry.prev, body_bytes);
+        match header.length() {
+            ..=128 => self.append_small::<128>(session, &header, body),
+            ..=256 => self.append_small::<256>(session, &header, body),
+            ..=512 => self.append_small::<512>(session, &header, body),
+            _ => self.append_large(session, &header, body),
+        }
+    }
+
+    #[inline]
+    fn append_small<const N: usize>(&self, session: &Session, header: &RecordHeader, body: &[&[u8]]) -> Lsn {
+        let mut place = Place([0; N]);
+        let record = &mut place.0[..header.length()];
+        let crc = assemble(record, header, body);
+        let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
+        // Relaxed: only the latch's holder moves the tail.
+        let lsn = self.header.tail.get();
+        put_crc(record, seal(crc, lsn, self.incarnation));
+        self.check_room(lsn, header);
+        self.ring.copy_in(lsn, record);
+        self.publish(session, lsn, header);
+        drop(latch);
+        lsn
+    }
+
+    /// A record too large for the stack passes through it in pieces.
+    fn append_large(&self, session: &Session, header: &RecordHeader, body: &[&[u8]]) -> Lsn {
+        let padding = header.length() - RECORD_HEADER_BYTES - header.body_bytes();
+        let mut head = Place([0; RECORD_HEADER_BYTES]);
+        let mut crc = assemble(&mut head.0, header, &[]);
+        for part in body {
+            crc = crc32c::crc32c_append(crc, part);
+        }
+        crc = crc32c::crc32c_append(crc, &[0; 8][..padding]);
+
+        let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
+        // Relaxed: only the latch's holder moves the tail.
+        let lsn = self.header.tail.get();
+        put_crc(&mut head.0, seal(crc, lsn, self.incarnation));
+        self.check_room(lsn, header);
+        let mut copy = Pieces { log: self, at: lsn, place: Place([0; 1024]), filled: 0 };
+        copy.push(&head.0);
+        body.iter().for_each(|part| copy.push(part));
+        copy.push(&[0; 8][..padding]);
+        copy.end();
+        self.publish(session, lsn, header);
+        drop(latch);
+        lsn
+    }
+
+    /// A record beyond what was reserved would overwrite bytes that are not durable.
+    #[inline]
+    fn check_room(&self, lsn: Lsn, header: &RecordHeader) {
+        let end = lsn.plus(header.length() as u64);
+        // Relaxed: whoever reserved has seen a ring at least this long, and it only grows.
+        assert!(end <= self.header.ring_end.get(), "a record was logged without reserving room for it");
+    }
+
+    #[inline]
+    fn publish(&self, session: &Session, lsn: Lsn, header: &RecordHeader) {
+        session.note_append(lsn.raw(), header.txn().raw());
+        // Release: publishes the record's bytes to whoever loads the tail with acquire.
+        self.header.tail.publish(lsn.plus(header.length() as u64));
+    }
+
+    /// Appends a flush mark if there is room for one: what the log says about its own durable end (PROTOCOLS L2). It
+    /// changes no page, so nothing is noted. Returns the durable end and the tail after it.
+    pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
+        let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
+        let durable = self.header.durable.load();
+        // Relaxed: only the latch's holder moves the tail.
+        let lsn = self.header.tail.get();
+        if lsn <= durable {
+            return (durable, durable);
+        }
+        let body = durable.raw().to_le_bytes();
+        let header = RecordHeader::new(crate::KIND_FLUSH_MARK, 0, TxnId::NONE, Lsn::NONE, body.len());
+        let end = lsn.plus(header.length() as u64);
+        if end > self.header.ring_end.load() || end > self.header.file_end.load() {
+            return (durable, lsn);
+        }
+        let mut place = Place([0; 40]);
+        let crc = assemble(&mut place.0, &header, &[&body]);
+        put_crc(&mut place.0, seal(crc, lsn, self.incarnation));
+        self.ring.copy_in(lsn, &place.0);
+        // Release: as in `publish`.
+        self.header.tail.publish(end);
+        drop(latch);
+        (durable, end)
+    }
+}
+
+/// Copies parts of any length into the ring in whole words.
+struct Pieces<'l> {
+    log: &'l LogManager,
+    at: Lsn,
+    place: Place<1024>,
+    filled: usize,
+}
+
+impl Pieces<'_> {
+    fn push(&mut self, mut part: &[u8]) {
+        while !part.is_empty() {
+            let room = self.place.0.len() - self.filled;
+            let (now, later) = part.split_at(part.len().min(room));
+            self.place.0[self.filled..self.filled + now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            part = later;
+            if self.filled == self.place.0.len() {
+                self.end();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.log.ring.copy_in(self.at, &self.place.0[..self.filled]);
+        self.at = self.at.plus(self.filled as u64);
+        self.filled = 0;
+    }
+}

@@ -1,0 +1,131 @@
+//! Flushing: one session, the leader, writes what is in the ring to the segment files and syncs them.
+//!
+//! Paper: LIBTP section 4.2. The leader is whoever finds nobody leading; it writes from `durable`, always, also what
+//! another wrote before (bytes dirtied again are bytes synced again), and only then moves `durable` (PROTOCOLS L3).
+//! Appends go on meanwhile: no latch is held.
+//!
+//! Invariants
+//! 1. `durable` moves only after every byte below its new value was written and synced without an error.
+//! 2. After an error `poison` is set before anyone is answered, and `durable` never moves again.
+//! 3. Each flush ends with a mark that states the durable end before it (L2).
+//!
+//! If the leader dies: it is not alive, so whoever waits takes its word over and writes again from `durable`.
+
+use libtp_process::{Session, SessionId};
+use rio::SharedHold;
+
+use crate::segment_files::Opened;
+use crate::{Error, LogManager, Lsn, Result};
+
+/// Proof that the log is durable up to a position. Only the log makes it: what must not be written before the log is
+/// (a page, PROTOCOLS' write-ahead rule) takes it as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlushedTo(Lsn);
+
+impl FlushedTo {
+    /// The position: everything before it is on the disk.
+    #[inline]
+    pub fn lsn(self) -> Lsn {
+        self.0
+    }
+
+    /// Returns whether the record at `lsn` is on the disk.
+    #[inline]
+    pub fn covers(self, lsn: Lsn) -> bool {
+        lsn < self.0
+    }
+}
+
+/// The leadership of a flush. While it lives, nobody else moves `durable`, so the bytes from there to the tail stay
+/// where they are and as they are.
+pub(crate) struct Leader<'l> {
+    log: &'l LogManager,
+    me: SessionId,
+}
+
+// The published part of the tail is immutable, and its chunks move only below `durable`, which the leader alone moves.
+impl SharedHold for Leader<'_> {}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        // If it fails, we were taken for dead: the word is another's.
+        let _ = self.log.header.leader.compare_exchange(self.me, SessionId::NONE);
+    }
+}
+
+impl LogManager {
+    /// How far the log is durable now.
+    #[inline]
+    pub fn flushed(&self) -> FlushedTo {
+        FlushedTo(self.durable())
+    }
+
+    /// Becomes the leader if nobody is, or if `is_suspect` and whoever is has died.
+    pub(crate) fn try_lead(&self, session: &Session, is_suspect: bool) -> Option<Leader<'_>> {
+        let word = &self.header.leader;
+        let holder = word.load();
+        if holder != SessionId::NONE && !(is_suspect && !self.processes.is_alive(holder)) {
+            return None;
+        }
+        let me = session.id();
+        word.compare_exchange(holder, me).ok().map(|_| Leader { log: self, me })
+    }
+
+    /// Makes everything published so far durable, and wakes whoever waited for it.
+    pub(crate) fn flush(&self, session: &Session, leader: Leader<'_>) -> Result<FlushedTo> {
+        let (from, to) = self.append_mark(session);
+        let written = if from == to { Ok(0) } else { self.write_and_sync(&leader, from, to) };
+        match written {
+            Err(error) => {
+                // Published before anyone is answered. The next restart writes the ring's tail into new files.
+                self.header.poison.publish(1);
+                drop(leader);
+                tracing::error!(%error, %from, %to, "the log could not be made durable");
+                self.wake_waiters(Lsn::new(u64::MAX));
+                Err(Error::Failed { cause: error.to_string() })
+            }
+            Ok(syncs) => {
+                let header = &*self.header;
+                // Release, within the maximum: what we saw synced comes before it for whoever acquires it.
+                header.durable.fetch_max(to);
+                header.sync_count.fetch_add(syncs);
+                header.flush_count.fetch_add(u64::from(from != to));
+                header.bytes_written.fetch_add(to.since(from));
+                drop(leader);
+                self.wake_waiters(to);
+                self.check_poison()?;
+                Ok(FlushedTo(to))
+            }
+        }
+    }
+
+    /// Writes `from .. to` out of the ring and syncs each segment it touches, in order.
+    fn write_and_sync(&self, leader: &Leader<'_>, from: Lsn, to: Lsn) -> Result<u64> {
+        let mut syncs = 0;
+        let mut at = from;
+        while at < to {
+            let place = self.files.geometry().locate(at);
+            let end = to.min(at.plus(place.left));
+            let Opened::Good(file) = self.files.segment(place.segment)? else {
+                return Err(self.files.damage(at, "the segment that was prepared is not there"));
+            };
+            let mut offset = place.offset;
+            while at < end {
+                let first = self.ring.piece(at, end, leader);
+                let middle = at.plus(first.len() as u64);
+                let second = if middle < end { self.ring.piece(middle, end, leader) } else { &[] };
+                if second.is_empty() {
+                    file.write_at(first, offset)?;
+                } else {
+                    file.write_two_at(first, second, offset)?;
+                }
+                let written = first.len() + second.len();
+                at = at.plus(written as u64);
+                offset += written as u64;
+            }
+            file.sync()?;
+            syncs += 1;
+        }
+        Ok(syncs)
+    }
+}

@@ -1,0 +1,197 @@
+//! Group commit: many transactions share one sync of the log.
+//!
+//! Paper: LIBTP section 4.2. Departure: by default nobody waits on purpose; whoever arrives while a flush runs is part
+//! of the next one, so groups form by themselves. The paper's three thresholds are settings
+//! ([`LogManager::force_group`]).
+//!
+//! Invariants
+//! 1. Nobody is told "durable" before `durable` is beyond its LSN and the log is not poisoned.
+//! 2. Nobody sleeps longer than [`SLICE`] without looking again (PROTOCOLS D8): a wake only saves time.
+//! 3. A waiter's place in the table is its own from the swap that took it to the one that gives it back.
+//!
+//! Why no wake is lost: a waiter enters the table, then looks at `durable` and `leader`; a leader stores `durable`, gives
+//! up `leader`, then looks at the table; a full fence stands between on both sides. (It could be lost: see 2.)
+//! If a waiter dies: its place is cleared when the log is durable beyond what it waited for.
+
+use std::sync::atomic::{fence, Ordering};
+use std::time::{Duration, Instant};
+
+use libtp_process::{Session, SessionId};
+
+use crate::tail::{FlushWaiter, WAITERS};
+use crate::{Error, FlushedTo, LogManager, Lsn, Result, TxnId};
+
+/// The longest anyone sleeps without looking again.
+pub(crate) const SLICE: Duration = Duration::from_millis(5);
+
+impl LogManager {
+    /// Appends a record and makes it durable: the paper's `log_commit`. The session's note of the append is cleared: a
+    /// commit record describes no page.
+    ///
+    /// # Errors
+    /// [`Error::Failed`]: whether the record is durable is not known; restart decides.
+    pub fn log_commit(&self, session: &Session, kind: u16, txn: TxnId, prev: Lsn, body: &[&[u8]]) -> Result<Lsn> {
+        let lsn = self.log(session, kind, txn, prev, body);
+        session.clear_append();
+        self.force(session, lsn)?;
+        Ok(lsn)
+    }
+
+    /// Returns when the record at `lsn` is durable: leads a flush at once, or waits for the one that runs.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] when a write or a sync failed, now or before.
+    pub fn force(&self, session: &Session, lsn: Lsn) -> Result<FlushedTo> {
+        let mut is_suspect = false;
+        loop {
+            self.check_poison()?;
+            let flushed = self.flushed();
+            if flushed.covers(lsn) {
+                return Ok(flushed);
+            }
+            if lsn >= self.tail() {
+                return Err(Error::PastEnd { lsn, end: self.tail() });
+            }
+            if let Some(leader) = self.try_lead(session, is_suspect) {
+                // Another may have finished between our look and our swap.
+                if !self.flushed().covers(lsn) {
+                    self.flush(session, leader)?;
+                }
+                continue;
+            }
+            is_suspect = self.wait_for_flush(session, lsn, SLICE);
+        }
+    }
+
+    /// As [`LogManager::force`], but waits for company by the paper's thresholds: with at least the group threshold of
+    /// active transactions it sleeps until the wait threshold's share of them waits, the logdelay threshold is
+    /// reached, or the longest wait is over. With the default settings it never waits on purpose.
+    ///
+    /// # Errors
+    /// As [`LogManager::force`].
+    pub fn force_group(&self, session: &Session, lsn: Lsn, active_txns: u32) -> Result<FlushedTo> {
+        let settings = &self.settings;
+        if settings.group_threshold == 0 || active_txns < settings.group_threshold {
+            return self.force(session, lsn);
+        }
+        let wanted = u64::from(active_txns) * u64::from(settings.wait_threshold_percent);
+        let patience = Duration::from_micros(settings.group_wait_micros_max);
+        let begun = Instant::now();
+        while !self.flushed().covers(lsn) {
+            self.check_poison()?;
+            let waiting = self.waiter_count() + 1;
+            let unflushed = self.tail().since(self.durable());
+            let left = patience.saturating_sub(begun.elapsed());
+            if waiting * 100 >= wanted || unflushed >= settings.log_delay_bytes || left.is_zero() {
+                break;
+            }
+            self.sleep_in_table(session, lsn, left.min(SLICE), || false);
+        }
+        self.force(session, lsn)
+    }
+
+    /// Sleeps until a flush that somebody else leads is over. Returns whether a whole slice passed without a wake.
+    fn wait_for_flush(&self, session: &Session, lsn: Lsn, slice: Duration) -> bool {
+        let begun = Instant::now();
+        self.sleep_in_table(session, lsn, slice, || self.header.leader.load() == SessionId::NONE);
+        begun.elapsed() >= slice
+    }
+
+    /// Sleeps at most `slice`, in the table so that the leader can wake us, unless there is nothing to wait for.
+    fn sleep_in_table(&self, session: &Session, lsn: Lsn, slice: Duration, is_over: impl Fn() -> bool) {
+        let ticket = session.prepare_sleep();
+        let place = self.enter_table(session.id(), lsn);
+        // Pairs with the fence in `wake_waiters`.
+        fence(Ordering::SeqCst);
+        if !self.flushed().covers(lsn) && !self.is_poisoned() && !is_over() {
+            session.sleep_on(ticket, slice);
+        }
+        if let Some(place) = place {
+            // A failure means that the leader gave the place back for us.
+            let _ = place.session.compare_exchange(session.id(), SessionId::NONE);
+        }
+    }
+
+    /// Takes a place in the table of waiters, or none if the nearest are all taken.
+    fn enter_table(&self, me: SessionId, lsn: Lsn) -> Option<&FlushWaiter> {
+        let wanted = me.index() as usize;
+        for probe in 0..8 {
+            let index = (wanted + probe) % WAITERS;
+            let place = &self.header.waiters[index];
+            if place.session.compare_exchange(SessionId::NONE, me).is_ok() {
+                place.lsn.publish(lsn);
+                self.header.waiter_high.fetch_max(index as u64 + 1);
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = (&FlushWaiter, SessionId)> {
+        let high = usize::try_from(self.header.waiter_high.load()).unwrap_or(WAITERS).min(WAITERS);
+        let places = self.header.waiters[..high].iter();
+        places.map(|place| (place, place.session.load())).filter(|(_, session)| *session != SessionId::NONE)
+    }
+
+    fn waiter_count(&self) -> u64 {
+        self.waiting().count() as u64
+    }
+
+    /// Wakes everyone whose record is now durable, and one of the others to lead the next flush.
+    pub(crate) fn wake_waiters(&self, durable: Lsn) {
+        // Pairs with the fence in `sleep_in_table`.
+        fence(Ordering::SeqCst);
+        let mut next_leader = None;
+        for (place, session) in self.waiting() {
+            if place.lsn.load() < durable {
+                if place.session.compare_exchange(session, SessionId::NONE).is_ok() {
+                    self.processes.wake(session);
+                }
+            } else if next_leader.is_none() {
+                next_leader = Some(session);
+            }
+        }
+        if let Some(session) = next_leader {
+            self.processes.wake(session);
+        }
+    }
+
+    /// Flushes relaxed commits before they become older than their bound (PROTOCOLS L5). A background thread of any
+    /// process calls it several times within the bound; it returns whether it flushed.
+    ///
+    /// # Errors
+    /// [`Error::Failed`].
+    pub fn background_flush(&self, session: &Session) -> Result<bool> {
+        self.check_poison()?;
+        let (tail, durable) = (self.tail(), self.durable());
+        let is_old = self.relaxed.is_old(tail, durable, Duration::from_micros(self.settings.relaxed_micros_max / 2));
+        if tail == durable || !(is_old || tail.since(durable) >= self.settings.relaxed_bytes_max) {
+            return Ok(false);
+        }
+        self.flush_to_tail(session)?;
+        Ok(true)
+    }
+}
+
+/// How old the oldest unflushed record can be, without a clock in the append: one look at the tail now and then.
+#[derive(Debug, Default)]
+pub(crate) struct RelaxedAge(std::sync::Mutex<Option<(Instant, Instant, Lsn)>>);
+
+impl RelaxedAge {
+    /// Returns whether something unflushed may be older than `bound`.
+    fn is_old(&self, tail: Lsn, durable: Lsn, bound: Duration) -> bool {
+        let now = Instant::now();
+        let mut seen = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // (everything unflushed is younger than this, when we looked last, the tail then)
+        let (since, looked, tail_then) = seen.unwrap_or((now, now, durable));
+        let since = if tail == durable {
+            now
+        } else if tail_then <= durable {
+            looked
+        } else {
+            since
+        };
+        *seen = Some((since, now, tail));
+        now.duration_since(since) >= bound
+    }
+}

@@ -1,0 +1,135 @@
+//! Preparing segments ahead of the tail, and recycling those nobody needs.
+//!
+//! A flush writes only into files that are there, with blocks behind every byte, so it changes no metadata and never
+//! finds the disk full (PROTOCOLS D11). A segment is prepared by a background thread in good time, or by the appender
+//! that comes near the end.
+//!
+//! Invariants
+//! 1. `file_end` moves only after the segments below it have their headers synced and their names durable (L1).
+//! 2. `oldest` is raised before a segment below it changes its name, so readers know that it is gone.
+//!
+//! If the preparer dies: its word is taken over; what it left unfinished is removed, what it finished is used.
+
+use std::time::Duration;
+
+use libtp_process::{Session, SessionId};
+
+use crate::segment_files::Opened;
+use crate::{Error, LogManager, Lsn, Result};
+
+/// How long a session sleeps while another prepares what it needs.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// The right to make, rename and remove segments.
+struct Preparer<'l> {
+    log: &'l LogManager,
+    me: SessionId,
+}
+
+impl Drop for Preparer<'_> {
+    fn drop(&mut self) {
+        // If it fails, we were taken for dead: the word is another's.
+        let _ = self.log.header.preparer.compare_exchange(self.me, SessionId::NONE);
+    }
+}
+
+impl LogManager {
+    fn try_prepare(&self, session: &Session) -> Option<Preparer<'_>> {
+        let word = &self.header.preparer;
+        let holder = word.load();
+        if holder != SessionId::NONE && self.processes.is_alive(holder) {
+            return None;
+        }
+        let me = session.id();
+        word.compare_exchange(holder, me).ok().map(|_| Preparer { log: self, me })
+    }
+
+    /// Makes segments until the files reach `need`, or waits for who is at it.
+    pub(crate) fn prepare_segment(&self, session: &Session, need: Lsn) -> Result<()> {
+        while self.header.file_end.load() < need {
+            self.check_poison()?;
+            match self.try_prepare(session) {
+                Some(preparer) => self.prepare_to(&preparer, need)?,
+                None => {
+                    session.sleep(PATIENCE);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare_to(&self, _preparer: &Preparer<'_>, need: Lsn) -> Result<()> {
+        let header = &*self.header;
+        while header.file_end.load() < need {
+            let number = self.files.geometry().locate(header.file_end.load()).segment;
+            // A preparer that died may have finished it.
+            if !matches!(self.files.segment(number)?, Opened::Good(_)) {
+                self.files.prepare_new(number, self.incarnation)?;
+            }
+            self.publish_segments(number)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the names of new segments durable, and says that the files reach to the end of `number`.
+    fn publish_segments(&self, number: u32) -> Result<()> {
+        if let Err(error) = self.files.directory().sync() {
+            // As final as a failed sync of a file: nobody knows which names are on the disk.
+            self.header.poison.publish(1);
+            return Err(Error::Failed { cause: error.to_string() });
+        }
+        self.header.file_end.fetch_max(self.files.geometry().end(number));
+        Ok(())
+    }
+
+    /// Prepares the next segment if the tail has passed the middle of the last one. A background thread of any process
+    /// calls it now and then, so that no appender has to wait for zeros to be written. Returns whether it did.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Io`]: nothing was changed, an appender may still fail or succeed later.
+    /// [`Error::Failed`].
+    pub fn prepare_next_segment(&self, session: &Session) -> Result<bool> {
+        self.check_poison()?;
+        let end = self.header.file_end.load();
+        let last = self.files.geometry().locate(end.minus(8)).segment;
+        let ahead = end.since(self.tail().plus(self.header.promised.load()));
+        if ahead >= self.files.geometry().file_bytes(last) / 2 {
+            return Ok(false);
+        }
+        let Some(preparer) = self.try_prepare(session) else { return Ok(false) };
+        self.prepare_to(&preparer, end.plus(8))?;
+        Ok(true)
+    }
+
+    /// Gives up the log below `keep_from`: whole segments are renamed to be used again, or removed. The control file
+    /// that says so was synced before (PROTOCOLS L7). If another session is at it nothing is done.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Io`]: some segments may be gone already, none that is needed. [`Error::Failed`].
+    pub fn recycle(&self, session: &Session, keep_from: Lsn) -> Result<()> {
+        self.check_poison()?;
+        let Some(_preparer) = self.try_prepare(session) else { return Ok(()) };
+        let header = &*self.header;
+        let geometry = self.files.geometry();
+        header.oldest.fetch_max(keep_from.min(header.durable.load()));
+        let first_kept = geometry.locate(header.oldest.load()).segment;
+        let mut last = geometry.locate(header.file_end.load().minus(8)).segment;
+        let published = last;
+        for old in self.files.present()? {
+            if old >= first_kept {
+                break;
+            }
+            let ahead = geometry.end(last).since(header.tail.load());
+            if geometry.file_bytes(old) == geometry.file_bytes(last + 1) && ahead < self.settings.recycled_bytes_max {
+                self.files.prepare_recycled(old, last + 1, self.incarnation)?;
+                last += 1;
+            } else {
+                self.files.remove(old)?;
+            }
+        }
+        if last > published {
+            self.publish_segments(last)?;
+        }
+        Ok(())
+    }
+}

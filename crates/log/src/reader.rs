@@ -1,0 +1,171 @@
+//! `log_read`: one record by its LSN, out of the ring or the segment files.
+//!
+//! Paper: LIBTP section 3.2.1. What is read is checked by LSN, incarnation and checksum before anyone sees it; a place
+//! where no record begins is told from one that is damaged only by whoever knows that a record must be there.
+
+use crate::record::{verify, Bad};
+use crate::roll::Source;
+use crate::unroll::ReadRecord;
+use crate::{
+    Error, Incarnations, LogFiles, LogManager, Lsn, Record, RecordHeader, Result, Roll, Unroll, RECORD_HEADER_BYTES,
+};
+
+/// Most records are shorter: they are read in one call.
+const FIRST_LOOK_BYTES: usize = 512;
+
+/// Reads the record at `lsn` through `copy_out` into `buffer`, which then begins with the whole record.
+#[inline]
+pub(crate) fn read_through(
+    lsn: Lsn,
+    incarnation: u64,
+    buffer: &mut Vec<u8>,
+    mut copy_out: impl FnMut(Lsn, &mut [u8]) -> Result<usize>,
+) -> Result<std::result::Result<RecordHeader, Bad>> {
+    buffer.resize(FIRST_LOOK_BYTES, 0);
+    let mut read = copy_out(lsn, buffer)?;
+    match RecordHeader::plausible(&buffer[..read]) {
+        Ok(header) if header.length() > read => {
+            buffer.resize(header.length(), 0);
+            read = copy_out(lsn, buffer)?;
+        }
+        Ok(_) => {}
+        Err(bad) => return Ok(Err(bad)),
+    }
+    Ok(verify(&buffer[..read], lsn, incarnation))
+}
+
+/// A record out of a buffer that begins with it.
+pub(crate) fn to_record(lsn: Lsn, header: RecordHeader, buffer: &[u8]) -> Record {
+    let body = &buffer[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + header.body_bytes()];
+    Record { lsn, header, body: body.to_vec() }
+}
+
+impl LogFiles {
+    /// Reads the record at `lsn` into `buffer`, or says why there is none.
+    pub(crate) fn try_read(&self, lsn: Lsn, buffer: &mut Vec<u8>) -> Result<std::result::Result<RecordHeader, Bad>> {
+        read_through(lsn, self.incarnations().at(lsn), buffer, |from, place| self.copy_out(from, place))
+    }
+
+    /// Reads the record at `lsn`, which must be there.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when no good record begins there, [`Error::Io`].
+    pub fn read(&self, lsn: Lsn) -> Result<Record> {
+        if lsn < Lsn::FIRST || lsn.raw() % 8 != 0 {
+            return Err(Error::NoRecord { lsn });
+        }
+        let mut buffer = Vec::new();
+        match self.try_read(lsn, &mut buffer)? {
+            Ok(header) => Ok(to_record(lsn, header, &buffer)),
+            Err(bad) => Err(self.damage(lsn, bad.what())),
+        }
+    }
+}
+
+impl LogManager {
+    /// Reads the record at `lsn`: the paper's `log_read`. From the ring if it is there, else from the files.
+    ///
+    /// # Errors
+    /// [`Error::TooOld`] when it was recycled, [`Error::PastEnd`], [`Error::Corrupt`] when no good record begins there,
+    /// [`Error::Io`].
+    pub fn read(&self, lsn: Lsn) -> Result<Record> {
+        let mut buffer = Vec::new();
+        let header = self.read_into(lsn, &mut buffer)?;
+        Ok(to_record(lsn, header, &buffer))
+    }
+
+    /// As [`LogManager::read`], into a buffer that is used again: it then begins with the whole record, header first.
+    ///
+    /// # Errors
+    /// As [`LogManager::read`].
+    pub fn read_into(&self, lsn: Lsn, buffer: &mut Vec<u8>) -> Result<RecordHeader> {
+        if lsn < Lsn::FIRST || lsn.raw() % 8 != 0 {
+            return Err(Error::NoRecord { lsn });
+        }
+        let mut last = Bad::Short;
+        for _ in 0..3 {
+            let end = self.tail();
+            if lsn >= end {
+                return Err(Error::PastEnd { lsn, end });
+            }
+            if let Ok(header) = self.read_ring(lsn, end, buffer)? {
+                return Ok(header);
+            }
+            // Not in the ring, or recycled while it was copied: then it is durable, and in the files.
+            if lsn < self.durable() {
+                match self.files.try_read(lsn, buffer)? {
+                    Ok(header) => return Ok(header),
+                    Err(bad) => last = bad,
+                }
+            }
+            let oldest = self.oldest();
+            if lsn < oldest {
+                return Err(Error::TooOld { lsn, oldest });
+            }
+        }
+        Err(self.files.damage(lsn, last.what()))
+    }
+
+    fn read_ring(&self, lsn: Lsn, end: Lsn, buffer: &mut Vec<u8>) -> Result<std::result::Result<RecordHeader, Bad>> {
+        read_through(lsn, self.files.incarnations().at(lsn), buffer, |from, place| {
+            let bytes = usize::try_from(end.since(from)).unwrap_or(usize::MAX).min(place.len());
+            let copied = self.ring.copy_out(from, &mut place[..bytes]);
+            Ok(if copied { bytes } else { 0 })
+        })
+    }
+
+    /// The records from the one at `from` to the tail as it is now, forwards: the paper's `log_roll`.
+    pub fn roll(&self, from: Lsn) -> Roll<'_> {
+        Roll::new(self, from.max(Lsn::FIRST), self.tail())
+    }
+
+    /// The transaction's records from the one at `last` backwards: the paper's `log_unroll`.
+    pub fn unroll(&self, last: Lsn) -> Unroll<'_> {
+        Unroll::new(self, last)
+    }
+}
+
+impl Source for LogManager {
+    fn fill(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
+        let (tail, durable) = (self.tail(), self.durable());
+        let end = if from < durable { durable } else { tail };
+        let bytes = usize::try_from(end.since(from)).unwrap_or(usize::MAX).min(buffer.len());
+        let place = &mut buffer[..bytes];
+        if from < durable {
+            return self.files.copy_out(from, place);
+        }
+        // What moved meanwhile is durable now: the caller sees that it is wrong and asks again.
+        Ok(if self.ring.copy_out(from, place) { bytes } else { 0 })
+    }
+    fn lives(&self) -> &Incarnations {
+        self.files.incarnations()
+    }
+    fn damage(&self, lsn: Lsn, what: &str) -> Error {
+        let oldest = self.oldest();
+        if lsn < oldest {
+            return Error::TooOld { lsn, oldest };
+        }
+        self.files.damage(lsn, what)
+    }
+}
+
+impl ReadRecord for LogManager {
+    fn record(&self, lsn: Lsn) -> Result<Record> {
+        self.read(lsn)
+    }
+    fn damage(&self, lsn: Lsn, what: &str) -> Error {
+        self.files.damage(lsn, what)
+    }
+}
+
+impl LogFiles {
+    /// The records from the one at `from` to `end`, forwards, from the files alone.
+    pub fn roll(&self, from: Lsn, end: Lsn) -> Roll<'_> {
+        Roll::new(self, from, end)
+    }
+
+    /// A transaction's records from the one at `last` backwards, from the files alone.
+    pub fn unroll(&self, last: Lsn) -> Unroll<'_> {
+        Unroll::new(self, last)
+    }
+}

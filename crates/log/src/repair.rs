@@ -1,0 +1,204 @@
+//! Repair of the log's part of a region that nobody else is attached to, and saving its tail when the region must go.
+//!
+//! PROTOCOLS L6, F1. What a killed session can leave in the log is little: latches, role words, places in the table of
+//! waiters. The tail itself needs nothing: a record was published or it does not exist (D1).
+//!
+//! If we die here: everything is done again by the next to open.
+
+use std::sync::Arc;
+
+use libtp_io::Directory;
+use libtp_process::SessionId;
+use rio::{Held, Region, RootSlot};
+
+use crate::record::verify;
+use crate::ring::Ring;
+use crate::segment_files::Opened;
+use crate::tail::LogHeader;
+use crate::{Control, Error, LogFiles, LogManager, Lsn, Result};
+
+/// How many bytes below `durable` the ring and the files must have in common.
+pub(crate) const WITNESS_BYTES: u64 = 4096;
+
+impl LogManager {
+    /// Puts the log's part of the region in order while nobody else is attached; open sections were rolled back before.
+    ///
+    /// # Errors
+    /// What is broken, half a sentence: the region must be made anew (after [`rescue_ring`]).
+    pub fn repair_alone(&self) -> std::result::Result<(), String> {
+        let header = &*self.header;
+        header.append.reset_alone();
+        header.ring.reset_alone();
+        header.leader.publish(SessionId::NONE);
+        header.preparer.publish(SessionId::NONE);
+        header.waiters.iter().for_each(|place| place.session.publish(SessionId::NONE));
+        header.waiter_high.publish(0);
+        header.session_high.publish(1);
+        self.check()
+    }
+
+    /// Checks the invariants of the tail and the ring.
+    ///
+    /// # Errors
+    /// What is wrong, half a sentence.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        check_header(&self.header)?;
+        self.ring.check()
+    }
+
+    /// Checks that the files hold the very bytes the region has below its durable end (PROTOCOLS F1): before the first
+    /// to attach uses a region it found.
+    ///
+    /// # Errors
+    /// [`Error::Disagree`], [`Error::Io`].
+    pub fn check_against_files(&self) -> Result<()> {
+        agree(&self.header, &self.ring, &self.files)
+    }
+}
+
+fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
+    let (start, durable) = (header.ring_start.load(), header.durable.load());
+    let (tail, end, files) = (header.tail.load(), header.ring_end.load(), header.file_end.load());
+    let words_fit = start <= durable && durable <= tail && tail <= end && tail <= files;
+    if !words_fit || durable < Lsn::FIRST || header.oldest.load() > durable || tail.raw() % 8 != 0 {
+        return Err(format!(
+            "the log's tail is out of order: ring from {start}, durable {durable}, tail {tail}, ring to {end}, files to {files}"
+        ));
+    }
+    let chunk = header.chunk_bytes.get();
+    if !chunk.is_power_of_two() || !(4096..=1 << 30).contains(&chunk) {
+        return Err(format!("the log's ring has chunks of {chunk} bytes"));
+    }
+    Ok(())
+}
+
+/// The bytes just below `durable` must be the same in the ring and in the files.
+fn agree(header: &LogHeader, ring: &Ring, files: &LogFiles) -> Result<()> {
+    let durable = header.durable.load();
+    let from = durable.minus(WITNESS_BYTES).max(header.ring_start.load()).max(header.oldest.load()).max(Lsn::FIRST);
+    let bytes = usize::try_from(durable.since(from)).expect("at most 4096");
+    let (mut in_ring, mut in_files) = (vec![0; bytes], vec![0; bytes]);
+    let has_ring = ring.copy_out(from, &mut in_ring);
+    let read = files.copy_out(from, &mut in_files)?;
+    if has_ring && read == bytes && in_ring == in_files {
+        return Ok(());
+    }
+    let same = in_ring.iter().zip(&in_files[..read]).take_while(|(one, other)| one == other).count();
+    Err(Error::Disagree { region: durable, files: from.plus(same as u64 & !7) })
+}
+
+/// What of a region's ring was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rescued {
+    /// The region's durable end.
+    pub from: Lsn,
+    /// The log files are good and synced up to here.
+    pub to: Lsn,
+    /// The region's tail: what lies between could not be saved.
+    pub tail: Lsn,
+}
+
+/// Writes the tail of a region's ring to the log files and syncs them, before the region is discarded (PROTOCOLS L6):
+/// acknowledged Relaxed commits are kept. None if the region has no log that could be trusted. The caller is alone.
+///
+/// After a failed write or sync (L3) the tail goes into *new* files, since nobody knows what the old ones have on disk.
+///
+/// # Errors
+/// [`Error::Disagree`] when files and region contradict each other; [`Error::Full`], [`Error::Io`]: try again.
+pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
+    let Some(offset) = region.root::<LogHeader>(RootSlot::Log) else { return Ok(None) };
+    if region.try_at(offset).is_none() {
+        return Ok(None);
+    }
+    let header: Held<LogHeader> = region.hold(offset);
+    let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
+    let is_ours = header.incarnation.get() == control.incarnation()
+        && sizes == (control.segment_bytes_first, control.segment_bytes_max);
+    if !is_ours || check_header(&header).is_err() {
+        return Ok(None);
+    }
+    let ring = Ring::new(region, header.clone());
+    if ring.check().is_err() {
+        return Ok(None);
+    }
+    let files = LogFiles::new(Arc::clone(directory), control);
+    let (from, tail) = (header.durable.load(), header.tail.load());
+    if from < control.durable_end {
+        return Err(Error::Disagree { region: from, files: control.durable_end });
+    }
+    agree(&header, &ring, &files)?;
+    let bytes = good_records(&ring, from, tail, control.incarnation());
+    let to = from.plus(bytes.len() as u64);
+    if header.poison.load() != 0 {
+        files.rewrite(from, &bytes, control.incarnation())?;
+    } else {
+        files.write(from, &bytes, control.incarnation())?;
+    }
+    Ok(Some(Rescued { from, to, tail }))
+}
+
+/// The ring's bytes from `from` on, as far as they are good records.
+fn good_records(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(tail.since(from)).unwrap_or(0)];
+    if !ring.copy_out(from, &mut bytes) {
+        return Vec::new();
+    }
+    let mut good = 0;
+    while let Ok(header) = verify(&bytes[good..], from.plus(good as u64), incarnation) {
+        good += header.length();
+    }
+    bytes.truncate(good);
+    bytes
+}
+
+impl LogFiles {
+    /// Writes bytes to where they belong and syncs them; a segment that is missing is made.
+    fn write(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let place = self.geometry().locate(from.plus(done as u64));
+            let piece = usize::try_from(place.left).unwrap_or(usize::MAX).min(bytes.len() - done);
+            if !matches!(self.segment(place.segment)?, Opened::Good(_)) {
+                self.prepare_new(place.segment, incarnation)?;
+            }
+            let Opened::Good(file) = self.segment(place.segment)? else {
+                return Err(self.damage(from.plus(done as u64), "the segment that was just made is not there"));
+            };
+            file.write_at(&bytes[done..done + piece], place.offset).map_err(no_room)?;
+            file.sync().map_err(no_room)?;
+            done += piece;
+        }
+        self.directory().sync()?;
+        Ok(())
+    }
+
+    /// As `write`, into new files that take the old ones' names once they are synced.
+    fn rewrite(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
+        let mut at = from;
+        let end = from.plus(bytes.len() as u64);
+        loop {
+            let place = self.geometry().locate(at);
+            let start = self.geometry().start(place.segment);
+            // What is below `from` was synced before anything failed.
+            let mut before = vec![0; usize::try_from(at.since(start)).unwrap_or(0)];
+            let read = self.copy_out(start, &mut before)?;
+            if read < before.len() {
+                return Err(self.damage(start.plus(read as u64), "the file ends, or is missing"));
+            }
+            let piece = usize::try_from(place.left.min(end.since(at))).expect("a piece of a slice in memory");
+            let into = usize::try_from(at.since(from)).expect("a place in a slice in memory");
+            before.extend_from_slice(&bytes[into..into + piece]);
+            self.prepare_with(place.segment, incarnation, &before)?;
+            at = at.plus(place.left);
+            if at >= end {
+                break;
+            }
+        }
+        self.directory().sync()?;
+        Ok(())
+    }
+}
+
+fn no_room(error: libtp_io::Error) -> Error {
+    Error::from_disk("the tail that is saved from shared memory", error)
+}

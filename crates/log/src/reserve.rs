@@ -1,0 +1,116 @@
+//! Reserving: everything an append may need is there before the first latch (PROTOCOLS D11).
+//!
+//! Nothing is handed out and nothing is taken back. A reservation is a promise that the ring and the files reach far
+//! enough beyond the tail for *every* session that may append before it reserves again, each as much as the largest
+//! reservation ever made; so it is two comparisons, and a session that dies with one leaves nothing.
+//!
+//! Why that is enough: whoever reserves counts all sessions that have reserved before, itself included, from the tail
+//! as it is then. What is appended later was either counted, or reserved later, and then counted us.
+//!
+//! Holds no latch while it waits: it may flush, and prepare a segment.
+
+use libtp_process::Session;
+
+use crate::ring::{RingBounds, Room};
+use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX};
+
+/// What a session may append on one reservation if it asked for less.
+pub(crate) const RESERVE_BYTES_MIN: u64 = 64 << 10;
+/// Room for the marks that flushes append without reserving.
+const MARKS_BYTES: u64 = 4096;
+
+impl LogManager {
+    /// Makes sure that this session can append `bytes` (of whole records, [`record_bytes`](crate::record_bytes) each)
+    /// until it reserves again, without waiting and without failing. May flush the log and prepare a segment.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when disk or memory have no room, [`Error::Io`]: nothing was changed, and the next call tries
+    /// again. [`Error::Failed`] after a failed write or sync.
+    ///
+    /// # Panics
+    /// If a latch or a section is held, in debug builds; if `bytes` is more than 16 records of the largest size.
+    #[inline]
+    pub fn reserve(&self, session: &Session, bytes: usize) -> Result<()> {
+        let header = &*self.header;
+        let (high, largest) = (header.session_high.get(), header.reserve_largest.get());
+        let is_counted = session_index(session) <= high && bytes as u64 <= largest;
+        // Acquire: chunks and segments up to the ends were made before the ends were published.
+        let end = header.tail.load().plus(high * largest + MARKS_BYTES);
+        let has_ring = end <= header.ring_end.load();
+        let has_files = end.plus(header.promised.get()) <= header.file_end.load();
+        if is_counted && has_ring && has_files && header.poison.get() == 0 {
+            return Ok(());
+        }
+        self.reserve_slowly(session, bytes)
+    }
+
+    #[cold]
+    fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<()> {
+        assert!(bytes <= 16 * RECORD_BYTES_MAX, "one reservation is at most 16 MiB");
+        let header = &*self.header;
+        header.session_high.fetch_max(session_index(session));
+        header.reserve_largest.fetch_max((bytes as u64).next_multiple_of(RESERVE_BYTES_MIN));
+        loop {
+            self.check_poison()?;
+            let ahead = header.session_high.load() * header.reserve_largest.load() + MARKS_BYTES;
+            let end = header.tail.load().plus(ahead);
+            let file_end = end.plus(header.promised.load());
+            if file_end > header.file_end.load() {
+                self.prepare_segment(session, file_end)?;
+            } else if end > header.ring_end.load() {
+                if self.ring.make_room(session, end, RingBounds::new(&self.settings))? == Room::FlushFirst {
+                    self.flush_to_tail(session)?;
+                }
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Promises `bytes` of log file, beyond what appenders reserve, to whoever may have to undo: an abort, in this life
+    /// or at the next restart, then never finds the disk full. Give them back with [`LogManager::release_promise`].
+    ///
+    /// # Errors
+    /// As [`LogManager::reserve`]; nothing is promised then.
+    pub fn promise(&self, session: &Session, bytes: u64) -> Result<()> {
+        self.header.promised.fetch_add(bytes);
+        // The ordinary reservation counts what is promised.
+        let made = self.reserve(session, 0);
+        if made.is_err() {
+            self.release_promise(bytes);
+        }
+        made
+    }
+
+    /// Gives back bytes that were promised: the transactions they were for have ended.
+    pub fn release_promise(&self, bytes: u64) {
+        self.header.promised.fetch_add(0_u64.wrapping_sub(bytes));
+    }
+
+    /// Returns whether a write or a sync of the log has failed: then nothing more becomes durable (PROTOCOLS L3).
+    #[inline]
+    pub fn is_poisoned(&self) -> bool {
+        // Acquire: pairs with the publish by the leader that failed.
+        self.header.poison.load() != 0
+    }
+
+    #[inline]
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        if self.is_poisoned() {
+            return Err(Error::Failed { cause: "a write or a sync of the log failed earlier".to_string() });
+        }
+        Ok(())
+    }
+
+    /// Flushes everything published so far; whoever leads.
+    pub(crate) fn flush_to_tail(&self, session: &Session) -> Result<Lsn> {
+        let tail = self.tail();
+        self.force(session, tail.minus(8)).map(|flushed| flushed.lsn())
+    }
+}
+
+/// The session's place in the table of sessions, counted from one: slots are given out from the lowest.
+#[inline]
+fn session_index(session: &Session) -> u64 {
+    u64::from(session.id().index())
+}

@@ -1,0 +1,156 @@
+//! Restart: where the log ends, told from the files, and the new incarnation that begins there.
+//!
+//! PROTOCOLS L1, L2. The scan begins at the durable end of the control file, a place up to which the log was whole at
+//! the last checkpoint; what lies before it is judged by whoever reads it, for a roll never stops silently.
+//!
+//! The first place that is no record is the end, *if* nobody can testify that the log was durable beyond it. Witnesses
+//! are flush marks: each states how far the log was durable when its flush began. A flush mark lies at the end of its
+//! flush and so at most two ring lengths beyond any byte it vouches for.
+//!
+//! If we die here: before the control file is written, nothing has changed. After it, nothing was appended yet, and the
+//! next restart finds the same end and raises the incarnation once more.
+
+use std::sync::Arc;
+
+use libtp_io::Directory;
+
+use crate::record::{record_bytes, verify, RecordHeader};
+use crate::{Control, ControlFile, Error, LogFiles, Lsn, Result, Roll, Settings, KIND_FLUSH_MARK};
+
+const MARK_BYTES: usize = record_bytes(8);
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The position after the last good record: the first to be appended gets this LSN.
+    pub end: Lsn,
+    /// What stands there, half a sentence.
+    pub what: &'static str,
+    /// How many records lie between the control file's durable end and here.
+    pub records_beyond: u64,
+}
+
+/// Finds the log's end.
+///
+/// # Errors
+/// [`Error::Corrupt`] with the LSN of a record that is damaged although the log was durable beyond it; [`Error::Io`].
+pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Result<LogEnd> {
+    let mut roll = Roll::new(files, control.durable_end, Lsn::new(u64::MAX));
+    let mut records_beyond = 0;
+    let bad = loop {
+        match roll.step()? {
+            Ok(_) => records_beyond += 1,
+            Err(bad) => break bad,
+        }
+    };
+    let end = roll.position();
+    let ring = settings.ring_bytes_max.max(Settings::default().ring_bytes_max);
+    if let Some(mark) = later_witness(files, end, 2 * ring)? {
+        let what = format!("{}, and a flush mark at LSN {} says it was durable", bad.what(), mark);
+        return Err(files.damage(end, &what));
+    }
+    Ok(LogEnd { end, what: bad.what(), records_beyond })
+}
+
+/// Looks for a good flush mark beyond `bad` that says the log was durable beyond `bad`; returns where it lies.
+fn later_witness(files: &LogFiles, bad: Lsn, bytes: u64) -> Result<Option<Lsn>> {
+    let last = bad.plus(bytes);
+    let mut at = bad.plus(8);
+    let mut piece = vec![0; 1 << 20];
+    while at < last {
+        let read = copy_out_unchecked(files, at, &mut piece)?;
+        if read < MARK_BYTES {
+            return Ok(None);
+        }
+        let mut into = 0;
+        while into + MARK_BYTES <= read {
+            let lsn = at.plus(into as u64);
+            let place = &piece[into..into + MARK_BYTES];
+            if let Some(durable) = mark_at(place, lsn, files.incarnations().at(lsn)) {
+                if durable > bad {
+                    return Ok(Some(lsn));
+                }
+            }
+            into += 8;
+        }
+        at = at.plus(into as u64);
+    }
+    Ok(None)
+}
+
+/// What the flush mark at `lsn` states, if `place` begins with one.
+pub(crate) fn mark_at(place: &[u8], lsn: Lsn, incarnation: u64) -> Option<Lsn> {
+    let header = RecordHeader::plausible(place).ok()?;
+    if header.kind() != KIND_FLUSH_MARK || header.body_bytes() != 8 {
+        return None;
+    }
+    verify(place, lsn, incarnation).ok()?;
+    let body = place.get(crate::RECORD_HEADER_BYTES..MARK_BYTES)?;
+    Some(Lsn::new(u64::from_le_bytes(body.try_into().expect("a mark's body has eight bytes"))))
+}
+
+/// As `LogFiles::copy_out`, whatever the headers say, and zeros where a file is cut off: a witness in a file with a
+/// damaged header is a witness. Ends where the files end.
+fn copy_out_unchecked(files: &LogFiles, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let place = files.geometry().locate(from.plus(done as u64));
+        let want = usize::try_from(place.left).unwrap_or(usize::MAX).min(buffer.len() - done);
+        let piece = &mut buffer[done..done + want];
+        piece.fill(0);
+        match files.segment_unchecked(place.segment)? {
+            Some(file) => {
+                file.read_at(piece, place.offset)?;
+            }
+            // A segment may be missing in the middle; one after it may still testify.
+            None if files.present()?.last().is_some_and(|&last| last > place.segment) => {}
+            None => break,
+        }
+        done += want;
+    }
+    Ok(done)
+}
+
+/// Raises the incarnation: from `end` on, records are sealed with a number no earlier life has used. The control file
+/// is synced before this returns, and so before the first append (L1).
+///
+/// # Errors
+/// [`Error::Full`], [`Error::Io`], [`Error::Unusable`] from writing the control file; `control` is then as it was.
+pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) -> Result<()> {
+    let mut next = control.clone();
+    next.incarnations.forget_below(next.oldest);
+    next.incarnations.begin(end)?;
+    next.clean = false;
+    file.write(&next)?;
+    *control = next;
+    Ok(())
+}
+
+/// What a restart found and began.
+#[derive(Clone, Debug)]
+pub struct Restarted {
+    /// The control file as it now is, with the new incarnation.
+    pub control: Control,
+    /// Where the log ends and the new incarnation begins.
+    pub end: LogEnd,
+}
+
+/// Restart's part of the log, from the files alone: find the end, make what was found durable, begin a new incarnation.
+/// The caller is alone (F1), and then makes a region and a [`LogManager`](crate::LogManager) on it.
+///
+/// # Errors
+/// [`Error::Corrupt`], [`Error::Unusable`], [`Error::Full`], [`Error::Io`].
+pub fn restart(directory: &Arc<dyn Directory>, file: &ControlFile, settings: &Settings) -> Result<Restarted> {
+    let mut control = file.read()?;
+    let files = LogFiles::new(Arc::clone(directory), &control);
+    files.discard_unfinished().or_else(|error| match error {
+        // A read-only or full disk does not keep anyone from reading on; the leftover is harmless.
+        Error::Io(_) | Error::Full { .. } => Ok(()),
+        other => Err(other),
+    })?;
+    let end = find_end(&files, &control, settings)?;
+    // What was found may have been written and never synced: from now on others will build on it.
+    files.sync(control.durable_end, end.end)?;
+    begin_incarnation(file, &mut control, end.end)?;
+    Ok(Restarted { control, end })
+}

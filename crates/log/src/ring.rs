@@ -1,0 +1,215 @@
+//! The ring: the log's newest bytes, in chunks of shared memory.
+//!
+//! Chunk `n` holds the bytes from `n * chunk_bytes` on; the directory's entry `n % 1024` says where it lies. A new
+//! environment has two. When the appenders come near the end, a chunk that is durable as a whole is moved from the old
+//! end of the ring to the new one, or a new one is allocated, up to `ring_bytes_max`; beyond, the log is flushed first.
+//!
+//! Invariants
+//! 1. Bytes from `durable` on stay where they are: only chunks wholly below it move (PROTOCOLS L3).
+//! 2. Readers take no latch: what they copied is checked by LSN and checksum, and read from the files if it is wrong.
+//!
+//! Latch: `ring` (rank 82), then nothing.
+//! If we die here: the move of a chunk is a section. Closed but `ring_end` not yet published: the next to make room
+//! finds the chunk in its new place. A chunk allocated and not yet in the directory is lost: 256 KiB until the region
+//! is made anew.
+
+use libtp_process::{Rank, Session};
+use rio::{Bytes, Held, Offset, Region, SharedHold};
+
+use crate::tail::{LogHeader, DIRECTORY_CHUNKS};
+use crate::{Error, Lsn, Result, Settings};
+
+/// One process's handle to the ring.
+pub(crate) struct Ring {
+    region: Region,
+    header: Held<LogHeader>,
+    shift: u32,
+}
+
+/// How many bytes the ring may have and should keep.
+#[derive(Clone, Copy)]
+pub(crate) struct RingBounds {
+    /// Beyond these the log is flushed before the ring grows.
+    pub(crate) bytes_max: u64,
+    /// Durable bytes that stay for readers.
+    pub(crate) bytes_kept: u64,
+}
+
+impl RingBounds {
+    pub(crate) fn new(settings: &Settings) -> RingBounds {
+        RingBounds { bytes_max: settings.ring_bytes_max, bytes_kept: settings.ring_bytes_kept }
+    }
+}
+
+impl Ring {
+    pub(crate) fn new(region: &Region, header: Held<LogHeader>) -> Ring {
+        let shift = header.chunk_bytes.get().trailing_zeros();
+        Ring { region: region.clone(), header, shift }
+    }
+
+    fn chunk_bytes(&self) -> u64 {
+        1 << self.shift
+    }
+
+    /// The place of a position's chunk, and the bytes from the position to the chunk's end.
+    #[inline]
+    fn place(&self, lsn: Lsn) -> Option<(Offset<Bytes>, usize)> {
+        let number = lsn.raw() >> self.shift;
+        let into = lsn.raw() & (self.chunk_bytes() - 1);
+        let slot = usize::try_from(number % DIRECTORY_CHUNKS as u64).expect("a remainder of 1024 is small");
+        // Acquire: pairs with the publish of a chunk by whoever put it there.
+        let chunk = self.header.directory[slot].load()?;
+        let left = usize::try_from(self.chunk_bytes() - into).expect("a chunk is far smaller than memory");
+        Some((chunk.plus(into), left))
+    }
+
+    /// Copies a record's bytes, whole words, to their position. The caller holds the append latch, or is alone.
+    #[inline]
+    pub(crate) fn copy_in(&self, lsn: Lsn, bytes: &[u8]) {
+        let mut lsn = lsn;
+        let mut rest = bytes;
+        loop {
+            let (place, left) = self.place(lsn).expect("reserve made sure of chunks up to ring_end");
+            if rest.len() <= left {
+                self.region.copy_in(place, rest);
+                return;
+            }
+            let (now, later) = rest.split_at(left);
+            self.region.copy_in(place, now);
+            lsn = lsn.plus(left as u64);
+            rest = later;
+        }
+    }
+
+    /// Copies bytes out, whole words; false if the ring has no chunk for some of them. What was copied may be anything:
+    /// the caller checks it.
+    #[inline]
+    pub(crate) fn copy_out(&self, lsn: Lsn, bytes: &mut [u8]) -> bool {
+        let mut lsn = lsn;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let Some((place, left)) = self.place(lsn) else { return false };
+            let (now, later) = rest.split_at_mut(left.min(rest.len()));
+            self.region.copy_out(place, now);
+            lsn = lsn.plus(now.len() as u64);
+            rest = later;
+        }
+        true
+    }
+
+    /// The bytes of `from .. to` that lie in one piece. The hold is the leadership of a flush: `from` is at or beyond
+    /// `durable`, which nobody else moves, so the chunk stays; `to` is at or below the tail, so the bytes do.
+    pub(crate) fn piece<'g>(&'g self, from: Lsn, to: Lsn, hold: &'g impl SharedHold) -> &'g [u8] {
+        let (place, left) = self.place(from).expect("the ring has a chunk for every position from durable to the tail");
+        let want = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
+        self.region.bytes(place, left.min(want), hold)
+    }
+
+    /// Makes chunks up to `need`, or says that the log must be flushed first.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the region cannot grow and nothing durable can be moved.
+    pub(crate) fn make_room(&self, session: &Session, need: Lsn, bounds: RingBounds) -> Result<Room> {
+        let header = &*self.header;
+        let _latch = header.ring.exclusive(session, Rank::LOG_FLUSH);
+        let most = bounds.bytes_max.min(self.directory_bytes());
+        while header.ring_end.get() < need {
+            let (start, end) = (header.ring_start.get(), header.ring_end.get());
+            let has_most = end.since(start) >= most;
+            // Acquire: the bytes below `durable` are in the files before the chunk is used again.
+            let durable = header.durable.load();
+            let is_flushed = durable >= header.tail.load();
+            let spare = |kept: u64| start.plus(self.chunk_bytes() + kept) <= durable;
+            if self.chunk_at(end).is_some() && end.since(start) <= self.directory_bytes() {
+                // Somebody died between moving the chunk and saying so.
+                header.ring_end.publish(end.plus(self.chunk_bytes()));
+            } else if spare(if has_most { 0 } else { bounds.bytes_kept }) {
+                self.move_chunk(session, start, end);
+            } else if has_most && !is_flushed {
+                return Ok(Room::FlushFirst);
+            } else if end.since(start) >= self.directory_bytes() {
+                let source_text = "more is reserved at once than the ring's directory can name".to_string();
+                return Err(Error::Full { what: "its ring in memory", source_text });
+            } else if let Err(error) = self.add_chunk(end) {
+                // No memory for a chunk: one that readers might still have used, or one that a flush sets free.
+                match (spare(0), is_flushed) {
+                    (true, _) => self.move_chunk(session, start, end),
+                    (false, false) => return Ok(Room::FlushFirst),
+                    (false, true) => return Err(error),
+                }
+            }
+        }
+        Ok(Room::Made)
+    }
+
+    fn directory_bytes(&self) -> u64 {
+        (DIRECTORY_CHUNKS as u64 - 1) << self.shift
+    }
+
+    fn entry(&self, lsn: Lsn) -> &rio::Link<Bytes> {
+        let slot = (lsn.raw() >> self.shift) % DIRECTORY_CHUNKS as u64;
+        &self.header.directory[usize::try_from(slot).expect("a remainder of 1024 is small")]
+    }
+
+    fn chunk_at(&self, lsn: Lsn) -> Option<Offset<Bytes>> {
+        self.entry(lsn).get()
+    }
+
+    /// Moves the chunk at `start` to `end`.
+    fn move_chunk(&self, session: &Session, start: Lsn, end: Lsn) {
+        let chunk = self.chunk_at(start).expect("the ring has a chunk for every position from ring_start on");
+        let mut section = session.section();
+        self.entry(start).set(&mut section, None);
+        self.header.ring_start.set(&mut section, start.plus(self.chunk_bytes()));
+        self.entry(end).set(&mut section, Some(chunk));
+        section.close();
+        self.header.ring_end.publish(end.plus(self.chunk_bytes()));
+    }
+
+    /// Adds a chunk at `end`. The caller holds the ring's latch, or is alone.
+    pub(crate) fn add_chunk(&self, end: Lsn) -> Result<()> {
+        let chunk = self
+            .region
+            .allocate_bytes(self.chunk_bytes(), 64)
+            .map_err(|error| Error::from_region("its ring in memory", error))?;
+        self.entry(end).publish(Some(chunk));
+        self.header.ring_end.publish(end.plus(self.chunk_bytes()));
+        Ok(())
+    }
+
+    /// Checks that every position of the ring has a chunk of its own inside the region.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        let (start, end) = (self.header.ring_start.load(), self.header.ring_end.load());
+        if start.raw() % self.chunk_bytes() != 0 || end.raw() % self.chunk_bytes() != 0 || end <= start {
+            return Err(format!("the log's ring goes from {start} to {end}, which are no chunks' ends"));
+        }
+        if end.since(start) > self.directory_bytes() + self.chunk_bytes() {
+            return Err(format!("the log's ring from {start} to {end} is longer than its directory"));
+        }
+        let mut chunks = Vec::new();
+        let mut at = start;
+        while at < end {
+            let chunk = self.chunk_at(at).ok_or_else(|| format!("the log's ring has no chunk at {at}"))?;
+            if chunk.raw() % 64 != 0 || chunk.raw().saturating_add(self.chunk_bytes()) > self.region.used() {
+                return Err(format!("the log's ring has its chunk for {at} at {chunk:?}, outside the region"));
+            }
+            chunks.push(chunk.raw());
+            at = at.plus(self.chunk_bytes());
+        }
+        chunks.sort_unstable();
+        if chunks.windows(2).any(|two| two[0] + self.chunk_bytes() > two[1]) {
+            return Err("two places of the log's ring share memory".to_string());
+        }
+        Ok(())
+    }
+}
+
+/// Whether room was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Made,
+    FlushFirst,
+}

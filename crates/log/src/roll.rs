@@ -1,0 +1,131 @@
+//! `log_roll`: the records of the log one after the other, forwards.
+//!
+//! Paper: LIBTP section 3.2.1. Reads about a megabyte at a time, from wherever the bytes are: segment files alone, or a
+//! live log, whose newest bytes are in the ring.
+//!
+//! Invariants
+//! 1. Every record given out has verified at its LSN, with the incarnation of that part of the log.
+//! 2. Before its end a roll never stops silently: what does not verify is [`Error::Corrupt`], or
+//!    [`Error::TooOld`] when it was recycled meanwhile.
+
+use std::ops::Range;
+
+use crate::record::{verify, Bad};
+use crate::{Error, Incarnations, Lsn, Record, RecordHeader, RecordRef, Result, RECORD_BYTES_MAX, RECORD_HEADER_BYTES};
+
+const BUFFER_BYTES: usize = RECORD_BYTES_MAX;
+
+/// Where a log's bytes come from.
+pub(crate) trait Source {
+    /// Copies the log's bytes from `from` on; returns how many there are, fewer than asked where they end.
+    fn fill(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize>;
+    /// Which incarnation sealed which part.
+    fn lives(&self) -> &Incarnations;
+    /// The error for bytes at `lsn` that should have been a record.
+    fn damage(&self, lsn: Lsn, what: &str) -> Error;
+}
+
+impl Source for crate::LogFiles {
+    fn fill(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
+        self.copy_out(from, buffer)
+    }
+    fn lives(&self) -> &Incarnations {
+        self.incarnations()
+    }
+    fn damage(&self, lsn: Lsn, what: &str) -> Error {
+        crate::LogFiles::damage(self, lsn, what)
+    }
+}
+
+/// A forward scan. [`Roll::next_record`] lends each record; as an [`Iterator`] it gives copies.
+pub struct Roll<'l> {
+    source: &'l dyn Source,
+    buffer: Vec<u8>,
+    /// The LSN of the buffer's first byte.
+    buffer_at: Lsn,
+    filled: usize,
+    next: Lsn,
+    end: Lsn,
+    /// The incarnation at `next`, and where it changes.
+    life: u64,
+    life_ends: Lsn,
+    done: bool,
+}
+
+impl<'l> Roll<'l> {
+    /// A scan of the records that begin in `from .. end`. A record begins at `from`.
+    pub(crate) fn new(source: &'l dyn Source, from: Lsn, end: Lsn) -> Roll<'l> {
+        let bytes = usize::try_from(end.since(from)).unwrap_or(BUFFER_BYTES).clamp(4096, BUFFER_BYTES);
+        Roll {
+            source,
+            buffer: vec![0; bytes],
+            buffer_at: from,
+            filled: 0,
+            next: from,
+            end,
+            life: 0,
+            life_ends: Lsn::NONE,
+            done: false,
+        }
+    }
+
+    /// The next record, lent until the call after it, or none at the end. After an error there is no next.
+    pub fn next_record(&mut self) -> Option<Result<RecordRef<'_>>> {
+        if self.done || self.next >= self.end {
+            return None;
+        }
+        let lsn = self.next;
+        match self.step() {
+            Ok(Ok((header, body))) => Some(Ok(RecordRef { lsn, header, body: &self.buffer[body] })),
+            Ok(Err(bad)) => {
+                self.done = true;
+                Some(Err(self.source.damage(lsn, bad.what())))
+            }
+            Err(error) => {
+                self.done = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Where the next record begins, or the scan ended.
+    pub fn position(&self) -> Lsn {
+        self.next
+    }
+
+    /// Takes the record at `next`, or says why there is none.
+    pub(crate) fn step(&mut self) -> Result<std::result::Result<(RecordHeader, Range<usize>), Bad>> {
+        if self.next >= self.life_ends {
+            self.life = self.source.lives().at(self.next);
+            self.life_ends = self.source.lives().next_change(self.next);
+        }
+        // Bytes that do not verify are read once more: the buffer may end inside the record, and bytes from the ring
+        // may have been recycled while they were copied, when the files have them.
+        for fresh in 0..3 {
+            if fresh > 0 {
+                self.buffer_at = self.next;
+                self.filled = self.source.fill(self.next, &mut self.buffer)?;
+            }
+            let into = usize::try_from(self.next.since(self.buffer_at)).unwrap_or(usize::MAX).min(self.filled);
+            match verify(&self.buffer[into..self.filled], self.next, self.life) {
+                Ok(header) => {
+                    self.next = self.next.plus(header.length() as u64);
+                    let body = into + RECORD_HEADER_BYTES;
+                    return Ok(Ok((header, body..body + header.body_bytes())));
+                }
+                Err(bad) if fresh == 2 => return Ok(Err(bad)),
+                Err(Bad::Short) if self.buffer.len() < BUFFER_BYTES && fresh > 0 => self.buffer.resize(BUFFER_BYTES, 0),
+                Err(_) => {}
+            }
+        }
+        unreachable!("the third attempt returns")
+    }
+}
+
+impl Iterator for Roll<'_> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        self.next_record().map(|record| record.map(|record| record.to_record()))
+    }
+}

@@ -1,0 +1,251 @@
+//! The log's files as one process has them open: finding, checking, preparing, recycling.
+//!
+//! Descriptors are per process and never shared. A file is checked against its header when it is opened: after
+//! recycling, the same inode is another segment (PROTOCOLS F3). Nothing here decides *when* a segment is made or given
+//! up; [`LogManager`](crate::LogManager) does, one session at a time.
+//!
+//! If we die here: a segment being prepared has the name `log.preparing`, which means nothing; the next to prepare one
+//! removes it. Renamed, it is complete.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libtp_io::{Directory, File, OpenMode};
+
+use crate::segment::{check_header, header_block, segment_name, segment_number, WrongHeader, NAME_PREPARING};
+use crate::{Control, Error, Geometry, Incarnations, Lsn, Result, SEGMENT_HEADER_BYTES};
+
+const OPEN_MAX: usize = 16;
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// A segment's file, or why there is none.
+#[derive(Clone, Debug)]
+pub(crate) enum Opened {
+    Good(Arc<dyn File>),
+    Missing,
+    Wrong(WrongHeader),
+}
+
+/// The segment files of one log. Works without a region: restart reads the log through it.
+#[derive(Debug)]
+pub struct LogFiles {
+    directory: Arc<dyn Directory>,
+    geometry: Geometry,
+    environment: [u8; 16],
+    incarnations: Incarnations,
+    /// Lately used files, the last used one last.
+    open: Mutex<Vec<(u32, Arc<dyn File>)>>,
+}
+
+impl LogFiles {
+    /// The log files of the environment whose control file says `control`. Nothing is opened yet.
+    pub fn new(directory: Arc<dyn Directory>, control: &Control) -> LogFiles {
+        LogFiles {
+            directory,
+            geometry: control.geometry(),
+            environment: control.environment_id,
+            incarnations: control.incarnations.clone(),
+            open: Mutex::default(),
+        }
+    }
+
+    /// The arithmetic of the files' sizes.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Which incarnation sealed which part.
+    pub fn incarnations(&self) -> &Incarnations {
+        &self.incarnations
+    }
+
+    /// The directory the files lie in.
+    pub(crate) fn directory(&self) -> &Arc<dyn Directory> {
+        &self.directory
+    }
+
+    /// The environment they belong to.
+    pub(crate) fn environment(&self) -> [u8; 16] {
+        self.environment
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Vec<(u32, Arc<dyn File>)>> {
+        // A panic between push and remove leaves the list whole: it is only a cache.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens segment `number`, or finds it open.
+    pub(crate) fn segment(&self, number: u32) -> Result<Opened> {
+        let mut open = self.opened();
+        if let Some(at) = open.iter().position(|(known, _)| *known == number) {
+            let entry = open.remove(at);
+            let file = Arc::clone(&entry.1);
+            open.push(entry);
+            return Ok(Opened::Good(file));
+        }
+        let Some(file) = self.segment_unchecked(number)? else {
+            return Ok(Opened::Missing);
+        };
+        let mut block = vec![0; 4096];
+        let read = file.read_at(&mut block, 0)?;
+        if let Err(wrong) = check_header(&block[..read], &self.geometry, number, self.environment) {
+            return Ok(Opened::Wrong(wrong));
+        }
+        if open.len() == OPEN_MAX {
+            open.remove(0);
+        }
+        open.push((number, Arc::clone(&file)));
+        Ok(Opened::Good(file))
+    }
+
+    /// Opens segment `number` whatever its header says: to look for marks beyond a damaged place.
+    pub(crate) fn segment_unchecked(&self, number: u32) -> Result<Option<Arc<dyn File>>> {
+        let name = segment_name(number);
+        let opened = match self.directory.open(&name, OpenMode::Existing) {
+            // A reader of a read-only copy may still look.
+            Err(libtp_io::Error::ReadOnly { .. } | libtp_io::Error::Denied { .. }) => {
+                self.directory.open(&name, OpenMode::ReadOnly)
+            }
+            other => other,
+        };
+        match opened {
+            Ok(file) => Ok(Some(file)),
+            Err(libtp_io::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Closes what this process has open of segment `number`.
+    pub(crate) fn forget(&self, number: u32) {
+        self.opened().retain(|(known, _)| *known != number);
+    }
+
+    /// Copies the log's bytes from `from` on into `buffer` and returns how many there are: fewer than asked where a
+    /// file ends, is missing or is not the segment it should be.
+    pub(crate) fn copy_out(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let place = self.geometry.locate(from.plus(done as u64));
+            let Opened::Good(file) = self.segment(place.segment)? else { break };
+            let want = usize::try_from(place.left).unwrap_or(usize::MAX).min(buffer.len() - done);
+            let read = file.read_at(&mut buffer[done..done + want], place.offset)?;
+            done += read;
+            if read < want {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// The numbers of the segments that are there, sorted.
+    pub(crate) fn present(&self) -> Result<Vec<u32>> {
+        let mut numbers: Vec<u32> = self.directory.list()?.iter().filter_map(|name| segment_number(name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The error for damage at `lsn`.
+    pub(crate) fn damage(&self, lsn: Lsn, what: &str) -> Error {
+        let place = self.geometry.locate(lsn);
+        let file = self.directory.describe(&segment_name(place.segment));
+        let header = match self.segment(place.segment) {
+            Ok(Opened::Wrong(wrong)) => format!(" ({})", wrong.0),
+            _ => String::new(),
+        };
+        Error::Corrupt { lsn, file, offset: place.offset, what: format!("{what}{header}") }
+    }
+
+    /// Syncs every segment that holds bytes of `from .. to`.
+    pub(crate) fn sync(&self, from: Lsn, to: Lsn) -> Result<()> {
+        let mut at = from;
+        while at < to {
+            let place = self.geometry.locate(at);
+            if let Opened::Good(file) = self.segment(place.segment)? {
+                file.sync()?;
+            }
+            at = at.plus(place.left);
+        }
+        Ok(())
+    }
+
+    /// Makes segment `number`: zeros, header, sync, and only then the name. The caller syncs the directory.
+    ///
+    /// # Errors
+    /// [`Error::Full`] and [`Error::Io`]: nothing is left behind.
+    pub(crate) fn prepare_new(&self, number: u32, incarnation: u64) -> Result<()> {
+        self.prepare_with(number, incarnation, &[])
+    }
+
+    /// As [`LogFiles::prepare_new`], but the log's bytes in it begin with `contents`.
+    pub(crate) fn prepare_with(&self, number: u32, incarnation: u64, contents: &[u8]) -> Result<()> {
+        self.discard_unfinished()?;
+        let made = self.directory.open(NAME_PREPARING, OpenMode::CreateNew).map_err(no_room)?;
+        let bytes = self.geometry.file_bytes(number);
+        let filled = made.allocate(bytes).map_err(no_room).and_then(|()| {
+            if !contents.is_empty() {
+                made.write_at(contents, SEGMENT_HEADER_BYTES).map_err(no_room)?;
+            }
+            let zeros = vec![0; usize::try_from(bytes).unwrap_or(ZEROS_BYTES).min(ZEROS_BYTES)];
+            let mut at = SEGMENT_HEADER_BYTES + contents.len() as u64;
+            while at < bytes {
+                let piece = (bytes - at).min(zeros.len() as u64);
+                let piece = usize::try_from(piece).expect("a piece is at most as long as a buffer in memory");
+                made.write_at(&zeros[..piece], at).map_err(no_room)?;
+                at += piece as u64;
+            }
+            self.finish(&*made, number, incarnation)
+        });
+        self.or_discard(filled)
+    }
+
+    /// Makes segment `number` out of the file of segment `old`, which has the same size and is needed no more.
+    ///
+    /// # Errors
+    /// As [`LogFiles::prepare_new`]; the old file is gone then.
+    pub(crate) fn prepare_recycled(&self, old: u32, number: u32, incarnation: u64) -> Result<()> {
+        self.discard_unfinished()?;
+        self.forget(old);
+        self.directory.rename(&segment_name(old), NAME_PREPARING).map_err(no_room)?;
+        let filled = match self.directory.open(NAME_PREPARING, OpenMode::Existing) {
+            Ok(file) => self.finish(&*file, number, incarnation),
+            Err(error) => Err(error.into()),
+        };
+        self.or_discard(filled)
+    }
+
+    fn finish(&self, file: &dyn File, number: u32, incarnation: u64) -> Result<()> {
+        let block = header_block(&self.geometry, number, incarnation, self.environment);
+        file.write_at(&block, 0).map_err(no_room)?;
+        file.sync().map_err(no_room)?;
+        self.forget(number);
+        self.directory.rename(NAME_PREPARING, &segment_name(number)).map_err(no_room)
+    }
+
+    fn or_discard(&self, filled: Result<()>) -> Result<()> {
+        if filled.is_err() {
+            // The first error is the one to report; a leftover is discarded by the next to prepare a segment.
+            let _ = self.discard_unfinished();
+        }
+        filled
+    }
+
+    /// Removes what a dead preparer left.
+    pub(crate) fn discard_unfinished(&self) -> Result<()> {
+        match self.directory.remove(NAME_PREPARING) {
+            Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes segment `number`.
+    pub(crate) fn remove(&self, number: u32) -> Result<()> {
+        self.forget(number);
+        match self.directory.remove(&segment_name(number)) {
+            Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn no_room(error: libtp_io::Error) -> Error {
+    Error::from_disk("its next segment file", error)
+}

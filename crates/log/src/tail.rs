@@ -1,0 +1,111 @@
+//! The log's tail: what all processes share of the log, in the region.
+//!
+//! ```text
+//!      files only        ring and files          ring only         reserved, not yet written
+//!  ...-------------|--------------------------|--------------|--------------------------------|
+//!              ring_start                  durable          tail                   ring_end, file_end
+//! ```
+//!
+//! Invariants ([`LogManager::check`](crate::LogManager::check))
+//! 1. `ring_start <= durable <= tail <= ring_end` and `tail <= file_end`. All five only grow.
+//! 2. The ring has a chunk for every position from `ring_start` to `ring_end`; the files have blocks up to `file_end`.
+//! 3. Every byte below `tail` is part of a record that was published; every byte below `durable` is synced.
+//! 4. `poison` is zero or not, and never zero again.
+//!
+//! `tail`, `durable`, `ring_end` and `file_end` are read without a latch, so each is the last store of its change and
+//! never rolled back (PROTOCOLS D2). If an appender dies under the latch, the tail has not moved: the record does not
+//! exist, and its bytes in the ring are overwritten by the next (D1, D3).
+
+use libtp_process::{Latch, SessionId};
+use rio::{Bytes, Link, Word};
+
+use crate::Lsn;
+
+/// How many chunks the ring's directory can name.
+pub(crate) const DIRECTORY_CHUNKS: usize = 1024;
+/// How many sessions can wait for a flush and be woken by it; more sleep in slices.
+pub(crate) const WAITERS: usize = 256;
+
+rio::shared! {
+    /// A session that waits until the log is durable beyond an LSN.
+    pub struct FlushWaiter {
+        /// Who; zero for nobody. Taken by compare-and-swap.
+        pub session: Word<SessionId>,
+        /// It waits until the log is durable beyond this.
+        pub lsn: Word<Lsn>,
+    } size 16
+}
+
+rio::shared! {
+    /// The log manager's header in the region. Each group of eight words is a cache line of its own, so that appenders,
+    /// the leader of a flush and those who only look do not take lines from each other.
+    pub struct LogHeader {
+        /// Held for an append. Written by appenders.
+        pub append: Latch,
+        /// The end of the last published record.
+        pub tail: Word<Lsn>,
+        /// Zero: the rest of the appenders' line.
+        pub spare_append: [Word<u64>; 6],
+
+        /// The ring has chunks up to here. Written seldom, read by every reserve, as the next seven.
+        pub ring_end: Word<Lsn>,
+        /// Segment files are ready up to here.
+        pub file_end: Word<Lsn>,
+        /// Non-zero once a write or a sync of the log failed.
+        pub poison: Word<u64>,
+        /// The highest session index that ever reserved.
+        pub session_high: Word<u64>,
+        /// The largest reservation ever made, in bytes.
+        pub reserve_largest: Word<u64>,
+        /// Bytes of file promised to those who may have to undo.
+        pub promised: Word<u64>,
+        /// The log's incarnation.
+        pub incarnation: Word<u64>,
+        /// Zero.
+        pub spare_reserve: Word<u64>,
+
+        /// Everything before is synced. Written by the leader of a flush.
+        pub durable: Word<Lsn>,
+        /// Who leads a flush; zero for nobody.
+        pub leader: Word<SessionId>,
+        /// Flushes that were completed.
+        pub flush_count: Word<u64>,
+        /// Calls of sync on segment files.
+        pub sync_count: Word<u64>,
+        /// Bytes written to segment files by flushes.
+        pub bytes_written: Word<u64>,
+        /// One more than the highest place of a waiter ever used.
+        pub waiter_high: Word<u64>,
+        /// Zero.
+        pub spare_flush: [Word<u64>; 2],
+
+        /// Held while chunks of the ring move.
+        pub ring: Latch,
+        /// The ring has chunks from here on.
+        pub ring_start: Word<Lsn>,
+        /// Who prepares or recycles segments; zero for nobody.
+        pub preparer: Word<SessionId>,
+        /// Records below are gone.
+        pub oldest: Word<Lsn>,
+        /// Bytes of a chunk, a power of two.
+        pub chunk_bytes: Word<u64>,
+        /// Bytes of the first segment file.
+        pub segment_bytes_first: Word<u64>,
+        /// Bytes of the largest segment file.
+        pub segment_bytes_max: Word<u64>,
+        /// Where this region's log began: the end that restart found.
+        pub start: Word<Lsn>,
+
+        /// Where the chunk of a position lies: the entry is the chunk's number modulo the directory's length.
+        pub directory: [Link<Bytes>; 1024],
+        /// Who waits for a flush.
+        pub waiters: [FlushWaiter; 256],
+    } size 12544
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(LogHeader, ring_end) == 64);
+    assert!(std::mem::offset_of!(LogHeader, durable) == 128);
+    assert!(std::mem::offset_of!(LogHeader, ring) == 192);
+    assert!(std::mem::offset_of!(LogHeader, directory) == 256);
+};

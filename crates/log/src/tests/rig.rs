@@ -1,0 +1,116 @@
+//! An environment with nothing but a log in it.
+
+use std::sync::Arc;
+
+use libtp_io::{Directory, OpenMode};
+use libtp_process::{ProcessManager, Session};
+use libtp_sim::SimDisk;
+use rio::Region;
+
+use crate::{
+    record_bytes, restart, Control, ControlFile, LogManager, Lsn, Restarted, Result, Settings, TxnId, CONTROL_NAME,
+};
+
+/// A simulated process's view of the environment.
+pub(super) struct Side {
+    pub(super) log: LogManager,
+    pub(super) session: Session,
+    pub(super) processes: ProcessManager,
+}
+
+impl Side {
+    /// Reserves and appends one record of kind 1024.
+    pub(super) fn put(&self, body: &[u8]) -> Lsn {
+        self.try_put(body).expect("there is room")
+    }
+
+    pub(super) fn try_put(&self, body: &[u8]) -> Result<Lsn> {
+        self.log.reserve(&self.session, record_bytes(body.len()))?;
+        let lsn = self.log.log(&self.session, 1024, TxnId::new(1), Lsn::NONE, &[body]);
+        self.session.clear_append();
+        Ok(lsn)
+    }
+
+    /// Reserves, appends and forces.
+    pub(super) fn commit(&self, body: &[u8]) -> Result<Lsn> {
+        self.log.reserve(&self.session, record_bytes(body.len()))?;
+        self.log.log_commit(&self.session, 1024, TxnId::new(1), Lsn::NONE, &[body])
+    }
+
+    /// The bodies of all records of kind 1024.
+    pub(super) fn bodies(&self, from: Lsn) -> Vec<Vec<u8>> {
+        self.log
+            .roll(from)
+            .map(|record| record.expect("whole"))
+            .filter(|r| r.header.kind() == 1024)
+            .map(|r| r.body)
+            .collect()
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) disk: SimDisk,
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) region: Region,
+    pub(super) control: Control,
+    pub(super) settings: Settings,
+    /// Two processes: each has mapped the region at an address of its own.
+    pub(super) one: Side,
+    pub(super) two: Side,
+}
+
+/// Small pieces, so that a test crosses their borders quickly.
+pub(super) fn small() -> Settings {
+    Settings {
+        segment_bytes_first: 16 << 10,
+        segment_bytes_max: 64 << 10,
+        ring_chunk_bytes: 4 << 10,
+        ring_bytes_max: 128 << 10,
+        ring_bytes_kept: 8 << 10,
+        recycled_bytes_max: 256 << 10,
+        ..Settings::default()
+    }
+}
+
+pub(super) fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
+    ControlFile::new(directory.open(CONTROL_NAME, OpenMode::Create).expect("a disk"), CONTROL_NAME)
+}
+
+impl Rig {
+    pub(super) fn new() -> Rig {
+        Rig::on(SimDisk::new(1), small())
+    }
+
+    /// A new environment.
+    pub(super) fn on(disk: SimDisk, settings: Settings) -> Rig {
+        let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+        let control = Control::new([7; 16], &settings);
+        control_file(&directory).create(&control).expect("a disk with room");
+        directory.sync().expect("a disk");
+        Rig::at(disk, settings, control, Lsn::FIRST).expect("a disk with room")
+    }
+
+    /// A region on a log that ends at `end`.
+    pub(super) fn at(disk: SimDisk, settings: Settings, control: Control, end: Lsn) -> Result<Rig> {
+        let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+        let region = Region::anonymous(1 << 30).expect("memory");
+        ProcessManager::init(&region).expect("memory");
+        LogManager::init(&region, &settings, &directory, &control, end)?;
+        let [one, two] = [0, 1].map(|_| {
+            let region = region.map_again().expect("memory");
+            let processes = ProcessManager::attach(&region, &Default::default()).expect("memory");
+            let session = processes.join().expect("memory");
+            let log = LogManager::attach(&region, &settings, &directory, &control, &processes).expect("it is ours");
+            Side { log, session, processes }
+        });
+        Ok(Rig { disk, directory, region, control, settings, one, two })
+    }
+
+    /// Everyone is gone and so is the region; `disk` is what is left.
+    pub(super) fn restart_on(disk: SimDisk, settings: Settings) -> Result<(Rig, Restarted)> {
+        let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+        let found = restart(&directory, &control_file(&directory), &settings)?;
+        let rig = Rig::at(disk, settings, found.control.clone(), found.end.end)?;
+        Ok((rig, found))
+    }
+}

@@ -1,0 +1,66 @@
+//! `log_unroll`: the records of one transaction, backwards along its chain.
+//!
+//! Paper: LIBTP section 3.2.1, "following backward transaction pointers". What is done with each record (undo, or a
+//! jump over what a CLR has already undone) is the caller's.
+//!
+//! Invariant: the chain goes strictly backwards. A link that does not is damage, never a loop.
+
+use crate::{Error, Lsn, Record, Result};
+
+/// Who can read one record.
+pub(crate) trait ReadRecord {
+    /// Reads the record at `lsn`.
+    fn record(&self, lsn: Lsn) -> Result<Record>;
+    /// The error for a record at `lsn` that cannot be right.
+    fn damage(&self, lsn: Lsn, what: &str) -> Error;
+}
+
+impl ReadRecord for crate::LogFiles {
+    fn record(&self, lsn: Lsn) -> Result<Record> {
+        self.read(lsn)
+    }
+    fn damage(&self, lsn: Lsn, what: &str) -> Error {
+        crate::LogFiles::damage(self, lsn, what)
+    }
+}
+
+/// A backward walk along the prev-LSNs.
+pub struct Unroll<'l> {
+    source: &'l dyn ReadRecord,
+    next: Lsn,
+}
+
+impl<'l> Unroll<'l> {
+    /// The chain that ends with the record at `last`; none if it is no LSN.
+    pub(crate) fn new(source: &'l dyn ReadRecord, last: Lsn) -> Unroll<'l> {
+        Unroll { source, next: last }
+    }
+
+    /// Goes on at `lsn` instead of the record before: a CLR says where.
+    pub fn continue_at(&mut self, lsn: Lsn) {
+        self.next = lsn;
+    }
+}
+
+impl Iterator for Unroll<'_> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        let lsn = std::mem::take(&mut self.next);
+        if lsn.is_none() {
+            return None;
+        }
+        let record = match self.source.record(lsn) {
+            Ok(record) => record,
+            Err(error) => return Some(Err(error)),
+        };
+        let prev = record.header.prev();
+        if prev >= lsn {
+            return Some(Err(self
+                .source
+                .damage(lsn, "its link to the transaction's previous record does not go back")));
+        }
+        self.next = prev;
+        Some(Ok(record))
+    }
+}
