@@ -190,7 +190,7 @@ impl Leaves {
             assert_eq!(node.header().left.get(), left);
             let garbage = node.header().garbage_bytes.get() as usize;
             let cells: usize = (0..node.count()).map(|slot| node.cell_bytes(slot)).sum();
-            assert_eq!(node.heap_end() - node.header().heap_start.get() as usize, cells + garbage, "garbage is wrong");
+            assert_eq!(PAGE - node.header().heap_start.get() as usize, cells + garbage, "garbage is wrong");
             for slot in 0..node.count() {
                 let (key, (value, lsn, ghost)) = expected.next().expect("a record too many");
                 let record = node.record(slot).unwrap();

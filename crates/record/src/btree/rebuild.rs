@@ -5,7 +5,7 @@
 
 use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::page::slotted::{
-    common_prefix, head_of, Slot, SlottedHeader, SplitKey, HEADER_AT, SLOTS_AT, SLOT_BYTES,
+    common_prefix, head_of, slots_at, Slot, SlottedHeader, SplitKey, FENCES_AT, HEADER_AT, SLOT_BYTES,
 };
 use crate::page::PageKind;
 use crate::page_header;
@@ -58,7 +58,7 @@ impl Frame {
 
     /// Bytes of a page that are left for slots and cells.
     pub fn room(low: &[u8], high: &[u8], page_bytes: usize) -> usize {
-        page_bytes.saturating_sub(SLOTS_AT + Frame::low_stored(low, page_bytes).len() + high.len())
+        page_bytes.saturating_sub(slots_at(high.len(), Frame::low_stored(low, page_bytes).len()))
     }
 }
 
@@ -143,13 +143,13 @@ impl<'b> PageWriter<'b> {
         let page_bytes = bytes.len();
         let low = Frame::low_stored(&frame.low, page_bytes);
         let prefix = common_prefix(low, &frame.high);
-        let heap_end = page_bytes.checked_sub(low.len() + frame.high.len()).ok_or_else(too_small)?;
-        if heap_end < SLOTS_AT {
+        if slots_at(frame.high.len(), low.len()) > page_bytes {
             return Err(too_small());
         }
-        bytes[HEADER_AT..heap_end].fill(0);
-        bytes[heap_end..heap_end + low.len()].copy_from_slice(low);
-        bytes[heap_end + low.len()..].copy_from_slice(&frame.high);
+        bytes[HEADER_AT..].fill(0);
+        let (high_end, low_end) = (FENCES_AT + frame.high.len(), FENCES_AT + frame.high.len() + low.len());
+        bytes[FENCES_AT..high_end].copy_from_slice(&frame.high);
+        bytes[high_end..low_end].copy_from_slice(low);
         let header = SlottedHeader {
             left: frame.left.into(),
             right: frame.right.into(),
@@ -160,7 +160,7 @@ impl<'b> PageWriter<'b> {
             high_bytes: number(frame.high.len())?.into(),
             ..SlottedHeader::default()
         };
-        Ok(PageWriter { bytes, header, heap_start: heap_end, count: 0 })
+        Ok(PageWriter { bytes, header, heap_start: page_bytes, count: 0 })
     }
 
     /// Adds a cell behind those there are.
@@ -172,7 +172,7 @@ impl<'b> PageWriter<'b> {
         let key = if first_child { SplitKey::whole(&[]) } else { cell.key() };
         let suffix = key.behind(usize::from(self.header.prefix_bytes.get()));
         let bytes = cell.bytes(suffix.bytes());
-        let slot_at = SLOTS_AT + SLOT_BYTES * self.count;
+        let slot_at = self.header.slots_at() + SLOT_BYTES * self.count;
         let at = self.heap_start.checked_sub(bytes).filter(|&at| at >= slot_at + SLOT_BYTES).ok_or_else(too_small)?;
         let mut place = at;
         let mut write = |piece: &[u8]| {
@@ -204,7 +204,7 @@ impl<'b> PageWriter<'b> {
     pub fn finish(mut self) -> Result<(), Damage> {
         self.header.slot_count = number(self.count)?.into();
         self.header.heap_start = u32::try_from(self.heap_start).map_err(|_| too_small())?.into();
-        self.bytes[HEADER_AT..SLOTS_AT].copy_from_slice(self.header.as_bytes());
+        self.bytes[HEADER_AT..FENCES_AT].copy_from_slice(self.header.as_bytes());
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::btree::node::{pack_lsn, LeafCell, Node, Record, RecordFlags, INNER_CE
 use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
 use crate::free_pages;
 use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
-use crate::page::slotted::{head_of, open_slot, store_header, store_slot, Flags, Slot, SplitKey, SLOT_BYTES};
+use crate::page::slotted::{close_slot, head_of, open_slot, store_header, store_slot, Flags, Slot, SplitKey, SLOT_BYTES};
 use crate::page_header;
 use crate::stand_in::{Damage, Lsn, PageMut};
 
@@ -78,7 +78,7 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
         key_bytes: number(suffix.len())?.into(),
         head: head_of(suffix).into(),
     };
-    open_slot(page, index, count, slot);
+    open_slot(page, &header, index, slot);
     header.slot_count = number(count + 1)?.into();
     header.heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
     store_header(page, header);
@@ -177,7 +177,7 @@ fn grow(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: 
     cell[LEAF_CELL_HEAD..LEAF_CELL_HEAD + key_bytes].copy_from_slice(&suffix);
     cell[LEAF_CELL_HEAD + key_bytes..].copy_from_slice(&stored);
     entry.offset = number(at)?.into();
-    store_slot(page, slot, entry);
+    store_slot(page, &header, slot, entry);
     header.heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
     header.garbage_bytes += u32::try_from(old_bytes).map_err(|_| Damage("its heap lies outside".into()))?;
     store_header(page, header);
@@ -351,7 +351,7 @@ fn remove_child(page: &mut PageMut<'_, '_>, slot: usize) -> Redone {
     }
     let bytes = INNER_CELL_HEAD + usize::from(node.slots()[slot].key_bytes.get());
     let (mut header, count) = (*node.header(), node.count());
-    crate::page::slotted::close_slot(page, slot, count);
+    close_slot(page, &header, slot);
     header.slot_count = number(count - 1)?.into();
     header.garbage_bytes += u32::try_from(bytes).map_err(|_| Damage("its heap lies outside".into()))?;
     store_header(page, header);
