@@ -1,5 +1,6 @@
 //! What pages look like inside: slots and heap, overflow chains, and the number every kind of page bears.
 
+pub mod log_records;
 pub mod overflow;
 pub mod slotted;
 

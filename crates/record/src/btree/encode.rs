@@ -3,19 +3,14 @@
 //! One function a record type; each empties nothing and appends to the session's scratch buffer, so that logging a change
 //! allocates nothing.
 
-use zerocopy::little_endian::U16;
 use zerocopy::IntoBytes;
 
 use crate::btree::difference::Difference;
 use crate::btree::log_records::{append_cell, Insert, Post, Restore, RootSplit, Split, Update};
 use crate::btree::node::{pack_lsn, Node, Record, RecordFlags};
 use crate::btree::split_plan::SplitPlan;
+use crate::log_body::short;
 use crate::stand_in::Lsn;
-
-/// A length or an index on a page.
-pub(crate) fn short(value: usize) -> U16 {
-    u16::try_from(value).expect("lengths and indexes on a page are below 64 KiB").into()
-}
 
 /// The body of an insertion.
 #[inline]

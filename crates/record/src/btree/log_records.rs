@@ -7,10 +7,11 @@
 //! are of the same file and named by number, zero for none.
 
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::IntoBytes;
 
 use crate::btree::node::{LeafCell, Node, LEAF_CELL_HEAD};
 use crate::btree::rebuild::Cell;
+use crate::log_body::{body, read, take};
 use crate::page::slotted::SplitKey;
 use crate::stand_in::Damage;
 
@@ -36,16 +37,6 @@ pub const UNLINK: u16 = 40;
 pub const FREE_UNLINKED: u16 = 41;
 /// A replaced chain of overflow pages enters the free list.
 pub const DROP_CHAIN: u16 = 42;
-
-macro_rules! body {
-    ($(#[$doc:meta])* $name:ident, $size:literal { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default)]
-        #[repr(C)]
-        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
-        const _: () = assert!(size_of::<$name>() == $size);
-    };
-}
 
 body! {
     /// Body of [`INSERT`]; the key and the stored value follow.
@@ -270,28 +261,6 @@ body! {
         /// 32: its bytes.
         older_bytes: U64,
     }
-}
-
-/// Takes the struct off the front of a body.
-///
-/// # Errors
-/// The body is shorter.
-#[inline]
-pub fn read<T: FromBytes + KnownLayout + Immutable + Unaligned>(body: &[u8]) -> Result<(&T, &[u8]), Damage> {
-    T::ref_from_prefix(body).map_err(|_| Damage("the log record is shorter than its type".into()))
-}
-
-/// Takes `count` bytes off the front.
-///
-/// # Errors
-/// There are fewer.
-#[inline]
-pub fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], Damage> {
-    let Some((front, rest)) = bytes.split_at_checked(count) else {
-        return Err(Damage("the log record is shorter than the lengths in it say".into()));
-    };
-    *bytes = rest;
-    Ok(front)
 }
 
 /// Adds a cell to a body: key length, the cell's beginning, the key behind the page's prefix, the stored value.

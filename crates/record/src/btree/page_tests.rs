@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::btree::encode::{self, After, Taken};
-use crate::btree::log_records::{read, Reclaim, ReclaimEntry, Update, RECLAIM_REMOVE};
+use crate::btree::log_records::{Reclaim, ReclaimEntry, Update, RECLAIM_REMOVE};
 use crate::btree::node::{Node, RecordFlags};
 use crate::btree::rebuild::{make_new, Frame};
 use crate::btree::redo;
 use crate::btree::split_plan::{plan, Incoming};
 use crate::free_pages::{self, Meta};
+use crate::log_body::{read, short};
 use crate::stand_in::{Lsn, PageMut};
 use zerocopy::IntoBytes;
 
@@ -170,9 +171,9 @@ impl Leaves {
             let mut entries = Vec::new();
             for slot in 0..node.count() {
                 let action = if node.record(slot).unwrap().is_ghost() { RECLAIM_REMOVE } else { 2 };
-                entries.push(ReclaimEntry { slot: encode::short(slot), action: action.into() });
+                entries.push(ReclaimEntry { slot: short(slot), action: action.into() });
             }
-            let head = Reclaim { page: id(page).into(), count: encode::short(entries.len()), ..Reclaim::default() };
+            let head = Reclaim { page: id(page).into(), count: short(entries.len()), ..Reclaim::default() };
             let mut body = head.as_bytes().to_vec();
             entries.iter().for_each(|entry| body.extend_from_slice(entry.as_bytes()));
             self.apply(page, 0, redo::reclaim, &body);

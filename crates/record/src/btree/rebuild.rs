@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 const LOW_PART: usize = 16;
 
 /// Everything about a B-tree page but its cells.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// The left neighbour, zero for none.
     pub left: u32,
@@ -252,4 +252,12 @@ pub fn compact(page: &mut PageMut<'_, '_>) -> Result<(), Damage> {
     let node = Node::over(page.bytes()).ok_or_else(|| Damage("it is no B-tree page".into()))?;
     let frame = Frame::of(&node);
     rebuild(page, &frame, |_, cell, writer| writer.push(cell))
+}
+
+/// Makes the root of an empty tree: a leaf without fences.
+///
+/// # Errors
+/// Never: no page is too small for it.
+pub fn make_root(page: &mut PageMut<'_, '_>, file: u32, number: u32) -> Result<(), Damage> {
+    make_new(page, (file, number), 0, &Frame::default())?.finish()
 }

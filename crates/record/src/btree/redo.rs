@@ -7,12 +7,13 @@
 use zerocopy::IntoBytes;
 
 use crate::btree::log_records::{
-    read, take, take_cell, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split,
+    take_cell, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split,
     Unlink, Update, RECLAIM_REMOVE,
 };
 use crate::btree::node::{pack_lsn, LeafCell, Node, Record, RecordFlags, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
 use crate::free_pages;
+use crate::log_body::{file_number, page_number, read, take};
 use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
 use crate::page::slotted::{close_slot, head_of, open_slot, store_header, store_slot, Flags, Slot, SplitKey, SLOT_BYTES};
 use crate::page_header;
@@ -189,7 +190,7 @@ pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
     let (record, mut rest) = read::<Split>(body)?;
     let separator = take(&mut rest, usize::from(record.separator_bytes.get()))?;
     let high = take(&mut rest, usize::from(record.high_bytes.get()))?;
-    let left = low_half(record.page.get());
+    let left = page_number(record.page.get());
     match role {
         0 => {
             let node = node_of(page)?;
@@ -210,7 +211,7 @@ pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
                 high: high.to_vec(),
             };
             let prefix = high.get(..usize::from(record.prefix_bytes.get())).unwrap_or_default();
-            let id = (high_half(record.page.get()), record.right.get());
+            let id = (file_number(record.page.get()), record.right.get());
             let mut writer = make_new(page, id, record.level, &frame)?;
             for _ in 0..record.count.get() {
                 writer.push(take_cell(&mut rest, record.level, prefix)?)?;
@@ -230,25 +231,13 @@ fn set_left(page: &mut PageMut<'_, '_>, left: u32) -> Redone {
     Ok(())
 }
 
-/// The page number of a packed page identifier.
-#[allow(clippy::cast_possible_truncation)] // the low half is what is wanted
-pub(crate) fn low_half(packed: u64) -> u32 {
-    packed as u32
-}
-
-/// The file of a packed page identifier.
-#[allow(clippy::cast_possible_truncation)] // the high half of 64 bits is 32 bits
-pub(crate) fn high_half(packed: u64) -> u32 {
-    (packed >> 32) as u32
-}
-
 /// Redoes a split of the root.
 pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, mut rest) = read::<RootSplit>(body)?;
     let separator = take(&mut rest, usize::from(record.separator_bytes.get()))?;
-    let (file, root) = (high_half(record.page.get()), low_half(record.page.get()));
+    let (file, root) = (file_number(record.page.get()), page_number(record.page.get()));
     let (left, right) = (record.left.get(), record.right.get());
-    let empty = Frame { left: 0, right: 0, flags: 0, unlinked: 0, low: vec![], high: vec![] };
+    let empty = Frame::default();
     let at = usize::from(record.at.get());
     let (id, frame, mine) = match role {
         0 => {
@@ -339,7 +328,7 @@ pub fn unlink(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -
             Ok(())
         }
         2 => remove_child(page, record.slot.get().into()),
-        3 => set_left(page, low_half(record.page.get())),
+        3 => set_left(page, page_number(record.page.get())),
         _ => no_role(role),
     }
 }
@@ -369,7 +358,7 @@ pub fn free_unlinked(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &
             Ok(())
         }
         1 => {
-            overflow::make_free(page, (high_half(record.page.get()), record.gone.get()), record.next.get());
+            overflow::make_free(page, (file_number(record.page.get()), record.gone.get()), record.next.get());
             Ok(())
         }
         2 => free_pages::set_free_head(page, record.gone.get()),

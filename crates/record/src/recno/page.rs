@@ -1,0 +1,186 @@
+//! A page of a recno file: records of one length side by side, each behind its LSN.
+//!
+//! Paper: LIBTP 4.4, "fixed length recno". Record `n` (from 1) stands on page `2 + (n - 1) / per page`, at slot
+//! `(n - 1) % per page`: no search, no splits, nothing moves.
+//!
+//! ```text
+//! 0       32     36             40          48
+//! | common | used | record bytes | unused 8 | slot 0: [LSN and flags 8][record] | slot 1 ...
+//! ```
+//!
+//! A slot that is all zeros was never used; one with the ghost flag holds no record and zeros for bytes.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::btree::node::{unpack_lsn, RecordFlags};
+use crate::free_pages::FIRST_PAGE;
+use crate::page::PageKind;
+use crate::page_header;
+use crate::stand_in::{Lsn, PageMut};
+
+/// Where the header begins.
+pub const HEADER_AT: usize = 32;
+/// Where the slots begin.
+pub const SLOTS_AT: usize = 48;
+/// Bytes of a slot before the record.
+pub const SLOT_HEAD: usize = 8;
+
+/// Bytes 32 to 47 of a recno page. See docs/formats/recno.md.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct RecnoHeader {
+    /// 32: slots from here on were never used.
+    pub used: U32,
+    /// 36: bytes of every record.
+    pub record_bytes: U32,
+    /// 40: zero.
+    pub unused: U64,
+}
+
+const _: () = assert!(size_of::<RecnoHeader>() == SLOTS_AT - HEADER_AT);
+
+/// Where records of one length stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arithmetic {
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Records on a page.
+    pub per_page: u32,
+}
+
+impl Arithmetic {
+    /// For pages and records of these sizes; none if a record does not fit a page, or has no bytes.
+    pub fn new(page_bytes: usize, record_bytes: usize) -> Option<Arithmetic> {
+        let per_page = page_bytes.checked_sub(SLOTS_AT)? / (record_bytes.checked_add(SLOT_HEAD)?);
+        let per_page = u32::try_from(per_page).ok()?;
+        (record_bytes != 0 && per_page != 0).then_some(Arithmetic { record_bytes, per_page })
+    }
+
+    /// The page and slot of a record; none if no page has such a number.
+    #[inline]
+    pub fn place(&self, number: u64) -> Option<(u32, usize)> {
+        let index = number.checked_sub(1)?;
+        let page = u32::try_from(index / u64::from(self.per_page)).ok()?.checked_add(FIRST_PAGE)?;
+        Some((page, usize::try_from(index % u64::from(self.per_page)).ok()?))
+    }
+
+    /// The number of the record at a slot of a page.
+    #[inline]
+    pub fn number(&self, page: u32, slot: usize) -> u64 {
+        u64::from(page.saturating_sub(FIRST_PAGE)) * u64::from(self.per_page) + slot as u64 + 1
+    }
+}
+
+/// A record of a recno page.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<'p> {
+    /// What last changed it; none if it was never used, or its insertion was undone.
+    pub lsn: Lsn,
+    /// Whether it is a ghost.
+    pub flags: RecordFlags,
+    /// Its bytes.
+    pub bytes: &'p [u8],
+}
+
+impl Slot<'_> {
+    /// Whether there is a record.
+    #[inline]
+    pub fn is_record(&self) -> bool {
+        !self.lsn.is_none() && !self.flags.has(RecordFlags::GHOST)
+    }
+}
+
+/// A recno page, to be read.
+#[derive(Clone, Copy)]
+pub struct RecnoPage<'p> {
+    page: &'p [u8],
+    header: &'p RecnoHeader,
+}
+
+impl<'p> RecnoPage<'p> {
+    /// Looks at a page; none if it is no recno page or contradicts itself.
+    #[inline]
+    pub fn over(page: &'p [u8]) -> Option<RecnoPage<'p>> {
+        if page_header::kind(page) != PageKind::Recno as u8 {
+            return None;
+        }
+        let header = RecnoHeader::ref_from_bytes(page.get(HEADER_AT..SLOTS_AT)?).ok()?;
+        let this = RecnoPage { page, header };
+        let end = (header.used.get() as usize).checked_mul(this.stride())?.checked_add(SLOTS_AT)?;
+        (end <= page.len()).then_some(this)
+    }
+
+    #[inline]
+    fn stride(&self) -> usize {
+        SLOT_HEAD + self.record_bytes()
+    }
+
+    /// Bytes of every record.
+    #[inline]
+    pub fn record_bytes(&self) -> usize {
+        self.header.record_bytes.get() as usize
+    }
+
+    /// Slots from here on were never used.
+    #[inline]
+    pub fn used(&self) -> usize {
+        self.header.used.get() as usize
+    }
+
+    /// How many slots the page has.
+    pub fn capacity(&self) -> usize {
+        (self.page.len() - SLOTS_AT) / self.stride()
+    }
+
+    /// Where a slot begins, if the page has it.
+    pub fn slot_at(&self, slot: usize) -> Option<usize> {
+        (slot < self.capacity()).then(|| SLOTS_AT + slot * self.stride())
+    }
+
+    /// A slot; none if the page has none of that number.
+    #[inline]
+    pub fn slot(&self, slot: usize) -> Option<Slot<'p>> {
+        let at = slot.checked_mul(self.stride())?.checked_add(SLOTS_AT)?;
+        let bytes = self.page.get(at..at.checked_add(self.stride())?)?;
+        let (head, bytes) = bytes.split_first_chunk::<SLOT_HEAD>()?;
+        let (lsn, flags) = unpack_lsn(u64::from_le_bytes(*head));
+        Some(Slot { lsn, flags, bytes })
+    }
+}
+
+/// Makes a recno page new: all slots never used.
+pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), record_bytes: u32) {
+    let bytes = page.fresh();
+    page_header::make_new(bytes, file, number, PageKind::Recno as u8, 0);
+    let header = RecnoHeader { record_bytes: record_bytes.into(), ..RecnoHeader::default() };
+    bytes[HEADER_AT..SLOTS_AT].copy_from_slice(header.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_has_one_place_and_every_place_one_number() {
+        let arithmetic = Arithmetic::new(4096, 100).unwrap();
+        assert_eq!(arithmetic.per_page, 37);
+        assert_eq!(arithmetic.place(0), None);
+        assert_eq!(arithmetic.place(1), Some((2, 0)));
+        assert_eq!(arithmetic.place(37), Some((2, 36)));
+        assert_eq!(arithmetic.place(38), Some((3, 0)));
+        for number in 1..1000 {
+            let (page, slot) = arithmetic.place(number).unwrap();
+            assert_eq!(arithmetic.number(page, slot), number);
+        }
+        assert_eq!(arithmetic.place(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_record_fills_a_page_at_most() {
+        assert!(Arithmetic::new(4096, 0).is_none());
+        assert_eq!(Arithmetic::new(4096, 4040).unwrap().per_page, 1);
+        assert!(Arithmetic::new(4096, 4041).is_none());
+        assert!(Arithmetic::new(4096, usize::MAX).is_none());
+    }
+}
