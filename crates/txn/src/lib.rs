@@ -1,1 +1,34 @@
-//! To be written.
+//! Transaction Manager: begin, commit, abort, checkpoint and recovery.
+//!
+//! Paper: LIBTP 3.2.5. It assigns transaction identifiers, keeps each running transaction's state in shared memory, and
+//! directs commit and abort; it names no access method: what a log record means, how it is repeated and how it is undone,
+//! is found through the [`RecordTable`] (LIBTP 3.2.6).
+//!
+//! The files read in this order: [`slot`](mod@slot) (what is shared), `session` (who runs transactions), `change` (the
+//! one driver of every page change), `commit`, `abort`, `checkpoint`, `recovery`.
+#![forbid(unsafe_code)]
+
+mod abort;
+mod change;
+mod checkpoint;
+mod commit;
+mod error;
+mod log_records;
+mod managers;
+mod record_table;
+mod recovery;
+mod repair;
+mod session;
+pub mod slot;
+
+pub use change::Change;
+pub use checkpoint::Checkpointed;
+pub use commit::{Committed, Durability};
+pub use error::{Error, Result};
+pub use log_records::{CheckpointEntry, ABORT_END, CHECKPOINT, CLR_FLAG, COMMIT};
+pub use managers::{Managers, Parts, Settings};
+pub use record_table::{Damage, PageList, RecordTable, RecordType, UndoFn};
+pub use recovery::{restart, Recovered, Watcher};
+pub use repair::Repaired;
+pub use session::TxnSession;
+pub use slot::{State, TxnInfo};

@@ -1,0 +1,344 @@
+//! Opening and leaving an environment: create, join, repair or restart (DESIGN 6, PROTOCOLS F1, L6).
+//!
+//! All of it happens at the door ([`crate::judge`]), one process at a time:
+//!
+//! * nobody attached, a region of this boot that passes its checks: everyone died; the region is **repaired** and used,
+//!   nothing is replayed;
+//! * nobody attached, no such region: **restart** from the log files; the good part of an old region's log goes to the
+//!   files first;
+//! * others attached: **join** their region, or an error if it cannot be seen; never a second one.
+//!
+//! If we die here: the door opens with our death, and whatever we were at is begun again by the next; a region is
+//! attached by others only after it was declared ready.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use libtp_buffer::{BufferManager, Policy, PoolSettings};
+use libtp_io::{File, OpenMode};
+use libtp_lock::LockManager;
+use libtp_log::{Control, ControlFile, LogManager, Lsn, CONTROL_NAME};
+use libtp_process::ProcessManager;
+use libtp_txn::{Managers, Parts, TxnSession};
+use rio::{Identity, Region};
+use serde::Serialize;
+
+use crate::judge::{Door, Judge};
+use crate::platform::Found;
+use crate::settings::{Replacement, Settings, Victim};
+use crate::{record_types, Error, Result};
+
+pub use crate::platform::{Memory, Platform, SharedMemory};
+
+/// How an environment was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// It was made.
+    Created,
+    /// Others are at work in it.
+    Joined,
+    /// Everyone had died; their shared memory was repaired and nothing was replayed.
+    Repaired,
+    /// The log was replayed.
+    Restarted,
+    /// It had been closed in good order.
+    Clean,
+}
+
+/// What opening did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Opened {
+    /// How.
+    pub how: How,
+    /// How long it took, milliseconds.
+    pub millis: u64,
+    /// Log bytes replayed.
+    pub log_bytes: u64,
+    /// Page changes repeated.
+    pub redone: u64,
+    /// Transactions undone.
+    pub undone: u64,
+    /// Torn pages mended from the double-write file.
+    pub mended: u64,
+}
+
+/// An attached environment.
+pub(crate) struct Attached {
+    pub(crate) managers: Arc<Managers>,
+    pub(crate) judge: Judge,
+    pub(crate) opened: Opened,
+}
+
+/// Told how far a restart is.
+pub(crate) type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
+
+/// Everything opening works with.
+struct Opening<'o> {
+    platform: &'o Platform,
+    settings: &'o Settings,
+    control_file: ControlFile,
+    started: Instant,
+}
+
+pub(crate) fn open(platform: &Platform, settings: &Settings, watch: Watcher<'_>) -> Result<Attached> {
+    let started = Instant::now();
+    let file = open_control(platform)?;
+    let judge = Judge::new(Arc::clone(&file));
+    let control_file = ControlFile::new(Arc::clone(&file), platform.directory.describe(CONTROL_NAME));
+    let opening = Opening { platform, settings, control_file, started };
+    let door = judge.door()?;
+    let (managers, opened) = opening.through(&door, file.as_ref(), watch)?;
+    door.sit()?;
+    drop(door);
+    Ok(Attached { managers, judge, opened })
+}
+
+fn open_control(platform: &Platform) -> Result<Arc<dyn File>> {
+    // Making it here is harmless: an empty control file is no environment until `create` has filled it.
+    Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
+}
+
+impl Opening<'_> {
+    fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<(Arc<Managers>, Opened)> {
+        let others = door.others()?;
+        let created = !others && self.create_if_empty(file)?;
+        let control = self.control_file.read()?;
+        let identity = self.identity(file, &control)?;
+        match self.platform.find_region(&identity) {
+            Found::Good(region) if others => Ok((self.attach(&region, &control)?, self.opened(How::Joined))),
+            Found::Good(region) => self.repair_or_restart(&region, &control, file, watch),
+            Found::None | Found::Unusable(_) if others => Err(self.unseen(&identity)),
+            Found::None | Found::Unusable(_) => {
+                let how = match (created, control.clean) {
+                    (true, _) => How::Created,
+                    (false, true) => How::Clean,
+                    (false, false) => How::Restarted,
+                };
+                self.restart(file, how, watch)
+            }
+        }
+    }
+
+    /// Fills the control file of a new environment; true if it was new.
+    fn create_if_empty(&self, file: &dyn File) -> Result<bool> {
+        let mut front = [0; 8];
+        let read = file.read_at(&mut front, 0)?;
+        // The first bytes are written last, so zeros mean that making it was not finished.
+        if read == front.len() && front != [0; 8] {
+            return Ok(false);
+        }
+        if read > 0 && read < front.len() {
+            let what = format!("its file `{CONTROL_NAME}` has {read} bytes and is no control file");
+            return Err(Error::Environment { environment: self.platform.path.clone(), what });
+        }
+        let log_settings = self.log_settings();
+        self.control_file.create(&Control::new(random_id(), &log_settings))?;
+        self.platform.directory.sync()?;
+        Ok(true)
+    }
+
+    fn identity(&self, file: &dyn File, control: &Control) -> Result<Identity> {
+        let own = file.identity()?;
+        let half = |range: std::ops::Range<usize>| {
+            u64::from_le_bytes(control.environment_id[range].try_into().expect("eight of sixteen bytes"))
+        };
+        Ok(Identity {
+            layout: record_types::layout_hash(),
+            environment: [half(0..8), half(8..16)],
+            incarnation: control.incarnation(),
+            control_inode: own.inode,
+            control_birth: u64::try_from(own.birth_ns).unwrap_or(0),
+        })
+    }
+
+    fn unseen(&self, identity: &Identity) -> Error {
+        let what = match self.platform.find_region(identity) {
+            Found::Unusable(why) => format!("other processes use it, and their shared memory cannot be joined: {why}"),
+            _ => "other processes use it, but their shared memory cannot be seen from here (another container, or \
+                  another user's mount). Set `region_directory` in libtp.toml to a directory that all of them see"
+                .into(),
+        };
+        Error::Environment { environment: self.platform.path.clone(), what }
+    }
+
+    /// Everyone died and their region is there.
+    fn repair_or_restart(
+        &self,
+        region: &Region,
+        control: &Control,
+        file: &dyn File,
+        watch: Watcher<'_>,
+    ) -> Result<(Arc<Managers>, Opened)> {
+        match self.repair(region, control) {
+            Ok(repaired) => Ok(repaired),
+            Err(why) => {
+                tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");
+                // PROTOCOLS L6: first its log, then it is given up.
+                libtp_log::rescue_ring(region, &self.platform.log_directory, control)?;
+                self.restart(file, How::Restarted, watch)
+            }
+        }
+    }
+
+    /// Puts the region in order (PROTOCOLS D4, L6).
+    fn repair(&self, region: &Region, control: &Control) -> std::result::Result<(Arc<Managers>, Opened), String> {
+        let text = |error: Error| error.to_string();
+        let managers = self.attach(region, control).map_err(text)?;
+        if managers.log.is_poisoned() {
+            return Err("a sync had failed".into());
+        }
+        let repair = managers.processes.repair_alone();
+        managers.log.repair_alone()?;
+        managers.log.check_against_files().map_err(|error| error.to_string())?;
+        managers.buffers.repair_alone();
+        managers.locks.repair_alone();
+        managers.reset_alone();
+        let noted: Vec<(u64, u64)> = repair.appends().iter().map(|note| (note.lsn, note.txn)).collect();
+        let who = managers.join().map_err(|error| error.to_string())?;
+        let done = managers.repair_alone(&who, &noted).map_err(|error| error.to_string())?;
+        managers.leave(who);
+        repair.finish();
+        let opened = Opened { redone: done.redone, undone: done.undone, ..self.opened(How::Repaired) };
+        Ok((managers, opened))
+    }
+
+    fn restart(&self, file: &dyn File, how: How, watch: Watcher<'_>) -> Result<(Arc<Managers>, Opened)> {
+        let restarted = libtp_log::restart(&self.platform.log_directory, &self.control_file, &self.log_settings())?;
+        let control = restarted.control;
+        let files = libtp_record::find_files(self.platform.directory.as_ref(), &control.environment_id)?;
+        let mended = libtp_record::restore_torn(self.platform.directory.as_ref(), &files)?;
+        let identity = self.identity(file, &control)?;
+        let region = self.platform.make_region(&identity)?;
+        let log_settings = self.log_settings();
+        ProcessManager::init(&region)?;
+        LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
+        LockManager::init(&region)?;
+        BufferManager::init(&region, &self.buffer_settings())?;
+        Managers::init(&region, restarted.end.end)?;
+        let managers = self.attach(&region, &control)?;
+        let who = managers.join()?;
+        libtp_record::register_files(&managers, &who, &files)?;
+        let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
+        let done = libtp_txn::restart(&managers, &who, checkpoint, control.oldest, watch)?;
+        libtp_record::after_restart(&managers, &who)?;
+        managers.leave(who);
+        region.set_ready();
+        let opened = Opened {
+            log_bytes: done.end.since(done.redo_from),
+            redone: done.redone,
+            undone: done.undone,
+            mended: mended as u64,
+            ..self.opened(how)
+        };
+        Ok((managers, opened))
+    }
+
+    fn attach(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
+        let processes = ProcessManager::attach(region, &libtp_process::Settings::default())?;
+        let directory = &self.platform.log_directory;
+        let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
+        let locks = LockManager::attach(region, &processes, self.lock_settings())?;
+        let home = Arc::clone(&self.platform.directory);
+        let buffers = BufferManager::attach(region, home, Arc::clone(&log), &self.buffer_settings())?;
+        let parts = Parts {
+            region: region.clone(),
+            processes,
+            log,
+            locks,
+            buffers,
+            control: self.control_file.clone(),
+        };
+        let mut settings = libtp_txn::Settings::default();
+        if let Some(bytes) = self.settings.checkpoint_log {
+            settings.checkpoint_log_bytes = bytes.0;
+        }
+        Ok(Managers::attach(parts, record_types::all(), settings))
+    }
+
+    fn opened(&self, how: How) -> Opened {
+        let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Opened { how, millis, log_bytes: 0, redone: 0, undone: 0, mended: 0 }
+    }
+
+    fn log_settings(&self) -> libtp_log::Settings {
+        let mut log = libtp_log::Settings::default();
+        let own = self.settings;
+        set(&mut log.segment_bytes_first, own.log_segment_first.map(|bytes| bytes.0));
+        set(&mut log.segment_bytes_max, own.log_segment_max.map(|bytes| bytes.0));
+        set(&mut log.group_threshold, own.group_threshold);
+        set(&mut log.wait_threshold_percent, own.wait_threshold_percent);
+        set(&mut log.log_delay_bytes, own.log_delay.map(|bytes| bytes.0));
+        set(&mut log.relaxed_micros_max, own.relaxed_millis.map(|millis| millis * 1000));
+        log
+    }
+
+    fn buffer_settings(&self) -> libtp_buffer::Settings {
+        let policy = match self.settings.replacement.unwrap_or_default() {
+            Replacement::Clock => Policy::Clock,
+            Replacement::Lru => Policy::Lru,
+        };
+        let pool = PoolSettings { budget_bytes: self.settings.memory_bytes(), policy };
+        libtp_buffer::Settings { pool, ..libtp_buffer::Settings::default() }
+    }
+
+    fn lock_settings(&self) -> libtp_lock::Settings {
+        let mut locks = libtp_lock::Settings::default();
+        if let Some(millis) = self.settings.deadlock_period_millis {
+            locks.detect = libtp_lock::Detect::Every(std::time::Duration::from_millis(millis));
+        }
+        locks.victim = match self.settings.victim.unwrap_or_default() {
+            Victim::Youngest => libtp_lock::Victim::Youngest,
+            Victim::FewestLocks => libtp_lock::Victim::FewestLocks,
+            Victim::FewestLogBytes => libtp_lock::Victim::FewestLogBytes,
+        };
+        locks
+    }
+}
+
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+/// Leaves an environment in good order: what was committed is on disk; the last to leave takes a checkpoint, writes down
+/// that the log ends here, and takes the shared memory away.
+pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, sessions: Vec<TxnSession>) -> Result<()> {
+    let door = judge.door()?;
+    for session in sessions {
+        managers.leave(session);
+    }
+    if managers.log.is_poisoned() {
+        return Ok(());
+    }
+    let who = managers.join()?;
+    let tail = managers.log.tail();
+    if tail > managers.log.durable() {
+        managers.log.force(who.session(), tail.minus(8))?;
+    }
+    // A transaction that another thread still holds, or one that could not be undone: the next open ends it.
+    let unfinished = !managers.transactions().is_empty();
+    if door.others()? || unfinished {
+        managers.leave(who);
+        return Ok(());
+    }
+    managers.close(&who)?;
+    managers.leave(who);
+    let header = managers.region.header();
+    platform.remove_region(&Identity {
+        environment: [header.environment[0].get(), header.environment[1].get()],
+        ..Identity::default()
+    })
+}
+
+/// Sixteen random bytes.
+fn random_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    if !matches!(rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()), Ok(16)) {
+        // A kernel without it: time and process tell environments of one machine apart.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+        id = (now ^ u128::from(std::process::id()) << 96).to_le_bytes();
+    }
+    id
+}

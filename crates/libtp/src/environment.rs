@@ -1,0 +1,348 @@
+//! An environment: a directory that any number of processes open at once.
+//!
+//! The only place that sees all managers. It calls their doors top-down to create, attach and repair (DESIGN 3, 6), and
+//! keeps what is one process's own: a pool of sessions, the open databases, the background thread.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use libtp_log::Lsn;
+use libtp_txn::{Managers, TxnSession};
+
+use crate::attach::{self, Opened, Platform};
+use crate::background::Background;
+use crate::database::OpenDatabase;
+use crate::judge::Judge;
+use crate::settings::{Bytes, Granularity, Replacement, Settings};
+use crate::txn::{run, CommitLsn};
+use crate::{Db, Durability, Error, Recno, Result, Txn};
+
+/// An open environment. Cloning it is cheap; all clones are one handle. Any thread may use it.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let accounts = env.btree("accounts")?;
+/// env.run(|txn| {
+///     accounts.put(txn, b"alice", b"10")?;
+///     accounts.put(txn, b"bob", b"20")
+/// })?;
+/// let alice = env.run(|txn| accounts.get(txn, b"alice"))?;
+/// assert_eq!(alice.as_deref(), Some(&b"10"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Env(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    /// Stopped before anything else goes.
+    background: Mutex<Option<Background>>,
+    sessions: Mutex<Vec<TxnSession>>,
+    databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
+    pub(crate) managers: Arc<Managers>,
+    pub(crate) platform: Platform,
+    pub(crate) settings: Settings,
+    pub(crate) durability: Durability,
+    opened: Opened,
+    judge: Judge,
+}
+
+/// Opens environments with settings; see [`Env::builder`].
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    settings: Settings,
+    create: Option<bool>,
+}
+
+impl Builder {
+    /// Where the log's segment files lie.
+    #[must_use]
+    pub fn log_directory(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.settings.log_directory = Some(path.into());
+        self
+    }
+
+    /// The memory the page cache may use.
+    #[must_use]
+    pub fn memory(mut self, bytes: Bytes) -> Builder {
+        self.settings.memory = Some(bytes);
+        self
+    }
+
+    /// When a commit is answered, unless the transaction says otherwise.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.settings.durability = Some(durability);
+        self
+    }
+
+    /// Which frame gives way.
+    #[must_use]
+    pub fn replacement(mut self, replacement: Replacement) -> Builder {
+        self.settings.replacement = Some(replacement);
+        self
+    }
+
+    /// What is locked in one database.
+    #[must_use]
+    pub fn granularity(mut self, database: &str, granularity: Granularity) -> Builder {
+        self.settings.database.entry(database.into()).or_default().granularity = Some(granularity);
+        self
+    }
+
+    /// A buffer pool of its own for one database.
+    #[must_use]
+    pub fn own_pool(mut self, database: &str, bytes: Bytes) -> Builder {
+        self.settings.database.entry(database.into()).or_default().own_pool = Some(bytes);
+        self
+    }
+
+    /// The page size of one database, when it is made here: 4 to 64 KiB.
+    #[must_use]
+    pub fn page_size(mut self, database: &str, bytes: Bytes) -> Builder {
+        self.settings.database.entry(database.into()).or_default().page_bytes = Some(bytes);
+        self
+    }
+
+    /// The longest a lock is waited for.
+    #[must_use]
+    pub fn lock_timeout(mut self, longest: Duration) -> Builder {
+        self.settings.lock_timeout_millis = Some(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// All settings at once; what was set before is kept where `settings` says nothing.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Builder {
+        self.settings = settings.over(self.settings);
+        self
+    }
+
+    /// Whether a missing environment is made (it is, by default).
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Builder {
+        self.create = Some(create);
+        self
+    }
+
+    /// Opens the environment in `directory`.
+    ///
+    /// # Errors
+    /// `Environment` when it cannot be opened, with what to do; `Corrupt` when restart met damage; `Settings`; `Io`.
+    pub fn open(&self, directory: impl AsRef<Path>) -> Result<Env> {
+        let directory = directory.as_ref();
+        let platform = Platform::posix(directory, &self.settings, self.create.unwrap_or(true))?;
+        self.open_on(platform, &mut |_, _, _| {})
+    }
+
+    /// As [`Builder::open`], telling `watch` how far a restart is: what it does, bytes done, bytes in all.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open_watched(
+        &self,
+        directory: impl AsRef<Path>,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Env> {
+        let platform = Platform::posix(directory.as_ref(), &self.settings, self.create.unwrap_or(true))?;
+        self.open_on(platform, watch)
+    }
+
+    /// Opens an environment on another disk and memory than the machine's: for simulation.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    #[doc(hidden)]
+    pub fn open_on(&self, platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
+        let settings = self.settings.clone().over(platform.settings_file()?);
+        let attached = attach::open(&platform, &settings, watch)?;
+        let inner = Arc::new(Inner {
+            background: Mutex::new(None),
+            sessions: Mutex::new(Vec::new()),
+            databases: Mutex::new(HashMap::new()),
+            managers: attached.managers,
+            durability: settings.durability.unwrap_or_default(),
+            opened: attached.opened,
+            judge: attached.judge,
+            platform,
+            settings,
+        });
+        if !inner.settings.no_background {
+            *lock(&inner.background) = Some(Background::start(&inner)?);
+        }
+        Ok(Env(inner))
+    }
+}
+
+impl Env {
+    /// Opens the environment in `directory` with the settings of its `libtp.toml`, if there is one, and makes it if it
+    /// is missing.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(directory: impl AsRef<Path>) -> Result<Env> {
+        Builder::default().open(directory)
+    }
+
+    /// Sets something before opening.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// What opening did: nothing, a repair, or a restart from the log.
+    pub fn opened(&self) -> &Opened {
+        &self.0.opened
+    }
+
+    /// Begins a transaction: the paper's `txn_begin`.
+    ///
+    /// # Errors
+    /// `Full` when shared memory cannot grow for one more session.
+    pub fn begin(&self) -> Result<Txn<'_>> {
+        Txn::begin(&self.0, self.0.durability)
+    }
+
+    /// Begins a transaction with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Env::begin`].
+    pub fn begin_with(&self, durability: Durability) -> Result<Txn<'_>> {
+        Txn::begin(&self.0, durability)
+    }
+
+    /// Runs `work` in a transaction and commits it; runs it again when it was chosen to end a deadlock.
+    ///
+    /// # Errors
+    /// What `work` returned, after the transaction was aborted; or the commit's error.
+    pub fn run<T>(&self, work: impl FnMut(&Txn<'_>) -> Result<T>) -> Result<T> {
+        run(&self.0, self.0.durability, work)
+    }
+
+    /// As [`Env::run`], with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Env::run`].
+    pub fn run_with<T>(&self, durability: Durability, work: impl FnMut(&Txn<'_>) -> Result<T>) -> Result<T> {
+        run(&self.0, durability, work)
+    }
+
+    /// Opens a B-tree database and makes it if it is missing.
+    ///
+    /// # Errors
+    /// `Database` when the name belongs to another kind or cannot be a file's; `Full`, `Io`, `Corrupt`.
+    pub fn btree(&self, name: &str) -> Result<Db> {
+        Db::open(&self.0, name)
+    }
+
+    /// Opens a record-number database of records of `record_bytes`, and makes it if it is missing.
+    ///
+    /// # Errors
+    /// As [`Env::btree`]; `Database` when its records have another length.
+    pub fn recno(&self, name: &str, record_bytes: u32) -> Result<Recno> {
+        Recno::open(&self.0, name, Some(record_bytes))
+    }
+
+    /// Waits until a commit made with [`Txn::commit_async`] is on disk.
+    ///
+    /// # Errors
+    /// `Failed` when writing to disk failed.
+    pub fn wait_durable(&self, commit: CommitLsn) -> Result<()> {
+        let who = self.0.take_session()?;
+        let waited = who.wait_durable(&self.0.managers, commit.0);
+        self.0.give_session(who);
+        Ok(waited?)
+    }
+
+    /// Takes a checkpoint now. False if another session is taking one.
+    ///
+    /// # Errors
+    /// A page or the control file cannot be written; the previous checkpoint stays in force.
+    pub fn checkpoint(&self) -> Result<bool> {
+        let who = self.0.take_session()?;
+        let taken = self.0.managers.checkpoint(&who);
+        self.0.give_session(who);
+        Ok(taken?.is_some())
+    }
+
+    /// Writes to disk what has been committed so far.
+    ///
+    /// # Errors
+    /// `Failed` when writing to disk failed.
+    pub fn flush(&self) -> Result<()> {
+        let who = self.0.take_session()?;
+        let tail = self.0.managers.log.tail();
+        let flushed = self.0.managers.log.force(who.session(), Lsn::new(tail.raw() - 8));
+        self.0.give_session(who);
+        flushed?;
+        Ok(())
+    }
+
+    /// The directory, for messages.
+    pub fn path(&self) -> &Path {
+        &self.0.platform.path
+    }
+
+    /// The names of its databases, sorted.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn databases(&self) -> Result<Vec<String>> {
+        crate::database::names(&self.0)
+    }
+
+    /// The managers below: the log, lock and buffer calls for programs with structures of their own (LIBTP 6).
+    #[doc(hidden)]
+    pub fn managers(&self) -> &Arc<Managers> {
+        &self.0.managers
+    }
+}
+
+impl std::fmt::Debug for Env {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Env({})", self.path().display())
+    }
+}
+
+impl Inner {
+    /// A session from the pool, or a new one.
+    #[inline]
+    pub(crate) fn take_session(&self) -> Result<TxnSession> {
+        match lock(&self.sessions).pop() {
+            Some(session) => Ok(session),
+            None => Ok(self.managers.join()?),
+        }
+    }
+
+    /// Back into the pool; one that died stays with the repair.
+    #[inline]
+    pub(crate) fn give_session(&self, who: TxnSession) {
+        if who.session().is_dead() || who.state() != libtp_txn::State::Idle {
+            self.managers.leave(who);
+            return;
+        }
+        lock(&self.sessions).push(who);
+    }
+
+    pub(crate) fn databases(&self) -> MutexGuard<'_, HashMap<String, Arc<OpenDatabase>>> {
+        lock(&self.databases)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(background) = lock(&self.background).take() {
+            background.stop();
+        }
+        let sessions = std::mem::take(&mut *lock(&self.sessions));
+        if let Err(error) = attach::leave(&self.managers, &self.judge, &self.platform, sessions) {
+            tracing::error!(%error, "closing the environment was not orderly; the next to open it restarts from the log");
+        }
+    }
+}
+
+/// A lock whose holder panicked guards a plain list, which is whole between any two statements.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

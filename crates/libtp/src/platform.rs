@@ -1,0 +1,206 @@
+//! What an environment stands on: directories for its files, and a home for its shared memory.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use libtp_io::{Directory, OpenMode, PosixDirectory};
+use rio::{Identity, Region};
+
+use crate::environment::lock;
+use crate::settings::{Settings, SETTINGS_NAME};
+use crate::{Error, Result};
+
+/// Where shared memory lies if nobody says otherwise.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// A filesystem with less room than this is not used for shared memory (a container's 64 MiB would soon be full).
+const ROOM_MIN: u64 = 96 << 20;
+/// The region's name in the environment's own directory.
+const REGION_NAME: &str = "region";
+/// Address space reserved for a region: as much as it may ever become.
+const RESERVE_BYTES: u64 = 1 << 38;
+
+/// The directories and the memory of an environment.
+#[derive(Clone)]
+pub struct Platform {
+    /// The environment's directory, for messages.
+    pub path: PathBuf,
+    /// Data files, control file, double-write file.
+    pub directory: Arc<dyn Directory>,
+    /// The log's segment files.
+    pub log_directory: Arc<dyn Directory>,
+    /// Where the region lies.
+    pub memory: Memory,
+}
+
+/// Where the region lies.
+#[derive(Clone)]
+pub enum Memory {
+    /// In a file of one of these directories; the last is the environment's own.
+    Files(Vec<PathBuf>),
+    /// In the memory of this process: simulated processes share it.
+    Shared(SharedMemory),
+}
+
+/// Memory that simulated processes share, and that a simulated power cut loses.
+#[derive(Clone, Default)]
+pub struct SharedMemory(Arc<Mutex<Option<Region>>>);
+
+impl SharedMemory {
+    /// Nothing in it yet.
+    pub fn new() -> SharedMemory {
+        SharedMemory::default()
+    }
+
+    /// Forgets what is in it.
+    pub fn lose(&self) {
+        *lock(&self.0) = None;
+    }
+}
+
+impl Platform {
+    /// The machine's disk and memory.
+    ///
+    /// # Errors
+    /// `Environment` when the directory cannot be used, with what to do.
+    pub(crate) fn posix(path: &Path, settings: &Settings, create: bool) -> Result<Platform> {
+        let refuse = |what: String| Error::Environment { environment: path.to_path_buf(), what };
+        let directory = if create { PosixDirectory::create(path) } else { PosixDirectory::open(path) };
+        let directory = directory.map_err(|error| refuse(error.to_string()))?;
+        if directory.is_network().map_err(|error| refuse(error.to_string()))? {
+            return Err(refuse(
+                "it is on a network filesystem, where file locks, shared memory and syncs of several machines do not \
+                 work as needed. Put the environment on a local disk"
+                    .into(),
+            ));
+        }
+        let directory: Arc<dyn Directory> = Arc::new(directory);
+        let log_directory = match &settings.log_directory {
+            None => Arc::clone(&directory),
+            Some(log) => {
+                let log = if log.is_absolute() { log.clone() } else { path.join(log) };
+                let made = PosixDirectory::create(&log);
+                Arc::new(made.map_err(|error| refuse(format!("its log directory: {error}")))?) as Arc<dyn Directory>
+            }
+        };
+        let mut homes = vec![settings.region_directory.clone().unwrap_or_else(|| SHARED_MEMORY.into())];
+        homes.push(path.to_path_buf());
+        Ok(Platform { path: path.to_path_buf(), directory, log_directory, memory: Memory::Files(homes) })
+    }
+
+    /// What `libtp.toml` says, or nothing.
+    pub(crate) fn settings_file(&self) -> Result<Settings> {
+        if !self.directory.exists(SETTINGS_NAME)? {
+            return Ok(Settings::default());
+        }
+        let file = self.directory.open(SETTINGS_NAME, OpenMode::ReadOnly)?;
+        let length = usize::try_from(file.len()?).unwrap_or(usize::MAX).min(1 << 20);
+        let mut text = vec![0; length];
+        let read = file.read_at(&mut text, 0)?;
+        text.truncate(read);
+        let text = String::from_utf8(text).map_err(|_| Error::Settings {
+            what: format!("{} is not UTF-8 text", self.directory.describe(SETTINGS_NAME)),
+        })?;
+        Settings::parse(&text)
+            .map_err(|error| Error::Settings { what: format!("{}: {error}", self.directory.describe(SETTINGS_NAME)) })
+    }
+
+    /// The region, if there is one; or why there is one that cannot be used.
+    pub(crate) fn find_region(&self, identity: &Identity) -> Found {
+        match &self.memory {
+            Memory::Shared(shared) => match &*lock(&shared.0) {
+                // Simulated processes map it at addresses of their own, as real ones do.
+                Some(region) => region.map_again().map_or_else(|error| Found::Unusable(error.to_string()), Found::Good),
+                None => Found::None,
+            },
+            Memory::Files(homes) => {
+                let mut found = Found::None;
+                for home in homes {
+                    let path = home.join(self.region_name(home, identity));
+                    if !path.exists() {
+                        continue;
+                    }
+                    match Region::attach(&path, identity, RESERVE_BYTES) {
+                        Ok(region) => return Found::Good(region),
+                        Err(error) => found = Found::Unusable(error.to_string()),
+                    }
+                }
+                found
+            }
+        }
+    }
+
+    /// Makes a new region in the first home that has room; what was there of this environment is removed.
+    pub(crate) fn make_region(&self, identity: &Identity) -> Result<Region> {
+        match &self.memory {
+            Memory::Shared(shared) => {
+                let region = Region::anonymous(1 << 30)?;
+                *lock(&shared.0) = Some(region.map_again()?);
+                Ok(region)
+            }
+            Memory::Files(homes) => {
+                self.remove_region(identity)?;
+                let mode = self.file_mode();
+                let mut refused = None;
+                for home in homes {
+                    let own = *home == self.path;
+                    if !own && !has_room(home) {
+                        continue;
+                    }
+                    match Region::create(&home.join(self.region_name(home, identity)), identity, RESERVE_BYTES, mode) {
+                        Ok(region) => return Ok(region),
+                        Err(error) => refused = Some(error),
+                    }
+                }
+                Err(refused.expect("the last home is the environment's own directory and is always tried").into())
+            }
+        }
+    }
+
+    /// Removes the region's file: nobody is attached, and what it held is in the files.
+    pub(crate) fn remove_region(&self, identity: &Identity) -> Result<()> {
+        match &self.memory {
+            Memory::Shared(shared) => *lock(&shared.0) = None,
+            Memory::Files(homes) => {
+                for home in homes {
+                    let path = home.join(self.region_name(home, identity));
+                    match std::fs::remove_file(&path) {
+                        Ok(()) => {}
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                        Err(error) => {
+                            let what = format!("its shared memory {} cannot be removed: {error}", path.display());
+                            return Err(Error::Environment { environment: self.path.clone(), what });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn region_name(&self, home: &Path, identity: &Identity) -> String {
+        if home == self.path {
+            return REGION_NAME.into();
+        }
+        format!("libtp-{:016x}{:016x}", identity.environment[0], identity.environment[1])
+    }
+
+    /// Who may read and write the directory may read and write its shared memory.
+    fn file_mode(&self) -> u32 {
+        std::fs::metadata(&self.path).map_or(0o600, |metadata| metadata.mode() & 0o666 | 0o600)
+    }
+}
+
+/// What was found where the region should be.
+pub(crate) enum Found {
+    /// Nothing.
+    None,
+    /// A region of this environment, build and boot.
+    Good(Region),
+    /// Something else; why.
+    Unusable(String),
+}
+
+fn has_room(home: &Path) -> bool {
+    rustix::fs::statvfs(home).is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= ROOM_MIN)
+}

@@ -1,0 +1,242 @@
+//! Settings of an environment. None is needed.
+//!
+//! They come from the builder ([`crate::Builder`]), over what the file `libtp.toml` in the environment's directory says,
+//! over the defaults. Sizes are in bytes and may be written `"64MiB"` in the file; times carry their unit in the name.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::{Durability, Error, Result};
+
+/// The name of the settings file in an environment's directory.
+pub const SETTINGS_NAME: &str = "libtp.toml";
+
+/// Which frame gives way when a page needs one (LIBTP 3.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Replacement {
+    /// Second chance.
+    #[default]
+    Clock,
+    /// Least recently used, as in the paper.
+    Lru,
+}
+
+/// Who is aborted when transactions wait for each other in a circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Victim {
+    /// The one that began last.
+    #[default]
+    Youngest,
+    /// The one with the fewest locks.
+    FewestLocks,
+    /// The one that has logged least.
+    FewestLogBytes,
+}
+
+/// What is locked (LIBTP 3.2.3, 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Granularity {
+    /// Records, and the gaps between them.
+    #[default]
+    Record,
+    /// Leaf pages, held to the end of the transaction: the paper's.
+    Page,
+}
+
+/// The settings of one database, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DatabaseSettings {
+    /// Bytes of a page, 4 to 64 KiB, when the database is made here.
+    pub page_bytes: Option<Bytes>,
+    /// What is locked.
+    pub granularity: Option<Granularity>,
+    /// A buffer pool of its own with so many bytes.
+    pub own_pool: Option<Bytes>,
+}
+
+/// The settings of an environment.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Where the log's segment files lie; the environment's directory if unset.
+    pub log_directory: Option<PathBuf>,
+    /// The memory the page cache may use; a quarter of the machine's if unset.
+    pub memory: Option<Bytes>,
+    /// When a commit is answered, unless the transaction says otherwise.
+    pub durability: Option<Durability>,
+    /// Replacement policy of the page cache.
+    pub replacement: Option<Replacement>,
+    /// How old a relaxed commit may become before it is on disk (default 100 ms).
+    pub relaxed_millis: Option<u64>,
+    /// The paper's group threshold (default 0: never wait on purpose).
+    pub group_threshold: Option<u32>,
+    /// The paper's wait threshold, percent of the active transactions.
+    pub wait_threshold_percent: Option<u32>,
+    /// The paper's logdelay threshold.
+    pub log_delay: Option<Bytes>,
+    /// Bytes of the log's first segment, when the environment is made here.
+    pub log_segment_first: Option<Bytes>,
+    /// Bytes of the log's largest segment, when the environment is made here.
+    pub log_segment_max: Option<Bytes>,
+    /// A checkpoint is taken after so much log.
+    pub checkpoint_log: Option<Bytes>,
+    /// The longest a lock is waited for; for ever if unset.
+    pub lock_timeout_millis: Option<u64>,
+    /// Search for deadlocks with this period, as in the paper, instead of when a wait lasts.
+    pub deadlock_period_millis: Option<u64>,
+    /// Who is aborted.
+    pub victim: Option<Victim>,
+    /// Where the shared memory lies: a directory; `/dev/shm` if unset.
+    pub region_directory: Option<PathBuf>,
+    /// No thread of ours runs in this process; someone calls `Env::background_step`, or another process does the work.
+    pub no_background: bool,
+    /// Databases, by name.
+    pub database: BTreeMap<String, DatabaseSettings>,
+}
+
+impl Settings {
+    /// Reads the text of a settings file.
+    ///
+    /// # Errors
+    /// `Settings`, with the line and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Settings> {
+        toml::from_str(text).map_err(|error| Error::Settings { what: error.to_string() })
+    }
+
+    /// These settings, with what they leave unset taken from `under`.
+    #[must_use]
+    pub fn over(self, under: Settings) -> Settings {
+        let mut database = under.database;
+        database.extend(self.database);
+        Settings {
+            log_directory: self.log_directory.or(under.log_directory),
+            memory: self.memory.or(under.memory),
+            durability: self.durability.or(under.durability),
+            replacement: self.replacement.or(under.replacement),
+            relaxed_millis: self.relaxed_millis.or(under.relaxed_millis),
+            group_threshold: self.group_threshold.or(under.group_threshold),
+            wait_threshold_percent: self.wait_threshold_percent.or(under.wait_threshold_percent),
+            log_delay: self.log_delay.or(under.log_delay),
+            log_segment_first: self.log_segment_first.or(under.log_segment_first),
+            log_segment_max: self.log_segment_max.or(under.log_segment_max),
+            checkpoint_log: self.checkpoint_log.or(under.checkpoint_log),
+            lock_timeout_millis: self.lock_timeout_millis.or(under.lock_timeout_millis),
+            deadlock_period_millis: self.deadlock_period_millis.or(under.deadlock_period_millis),
+            victim: self.victim.or(under.victim),
+            region_directory: self.region_directory.or(under.region_directory),
+            no_background: self.no_background || under.no_background,
+            database,
+        }
+    }
+
+    /// The bytes the page cache may use.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.map_or_else(|| machine_memory() / 4, |bytes| bytes.0)
+    }
+
+    /// The longest wait for a lock.
+    pub fn lock_timeout(&self) -> Option<Duration> {
+        self.lock_timeout_millis.map(Duration::from_millis)
+    }
+}
+
+/// Bytes of memory this process may count on: the machine's, or its control group's limit if that is lower.
+fn machine_memory() -> u64 {
+    const UNKNOWN: u64 = 1 << 30;
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok())
+        .map_or(UNKNOWN, |kib| kib * 1024);
+    limit.map_or(total, |limit: u64| limit.min(total))
+}
+
+/// A number of bytes: a plain number, or text with a unit (`KiB`, `MiB`, `GiB`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "BytesText")]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// So many mebibytes.
+    pub const fn mib(count: u64) -> Bytes {
+        Bytes(count << 20)
+    }
+
+    /// So many kibibytes.
+    pub const fn kib(count: u64) -> Bytes {
+        Bytes(count << 10)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum BytesText {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<BytesText> for Bytes {
+    type Error = String;
+    fn try_from(text: BytesText) -> std::result::Result<Bytes, String> {
+        match text {
+            BytesText::Number(bytes) => Ok(Bytes(bytes)),
+            BytesText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl std::str::FromStr for Bytes {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Bytes, String> {
+        let text = text.trim();
+        let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+        let unit = match text[digits..].trim() {
+            "" | "B" => 1,
+            "KiB" | "K" | "k" => 1 << 10,
+            "MiB" | "M" => 1 << 20,
+            "GiB" | "G" => 1 << 30,
+            other => return Err(format!("`{other}` is no unit of bytes: KiB, MiB or GiB")),
+        };
+        let number: u64 = text[..digits].parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
+        number.checked_mul(unit).map(Bytes).ok_or_else(|| format!("`{text}` is too many bytes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_sets_what_it_names_and_nothing_else() {
+        let text = "memory = \"64MiB\"\ndurability = \"relaxed\"\n[database.accounts]\ngranularity = \"page\"\n";
+        let settings = Settings::parse(text).unwrap();
+        assert_eq!(settings.memory, Some(Bytes::mib(64)));
+        assert_eq!(settings.durability, Some(Durability::Relaxed));
+        assert_eq!(settings.database["accounts"].granularity, Some(Granularity::Page));
+        assert_eq!(settings.replacement, None);
+    }
+
+    #[test]
+    fn a_word_nobody_knows_is_an_error_that_names_it() {
+        let error = Settings::parse("memry = 3").unwrap_err().to_string();
+        assert!(error.contains("memry"), "{error}");
+        assert!(Settings::parse("memory = \"3 parsecs\"").unwrap_err().to_string().contains("parsecs"));
+    }
+
+    #[test]
+    fn the_builder_goes_over_the_file() {
+        let file = Settings { memory: Some(Bytes(1)), relaxed_millis: Some(5), ..Settings::default() };
+        let builder = Settings { memory: Some(Bytes(2)), ..Settings::default() };
+        let both = builder.over(file);
+        assert_eq!((both.memory, both.relaxed_millis), (Some(Bytes(2)), Some(5)));
+    }
+}

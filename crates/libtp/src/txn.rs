@@ -1,0 +1,191 @@
+//! A transaction, as a program holds it.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use libtp_txn::{Change, Committed, State, TxnSession};
+
+use crate::environment::Inner;
+use crate::{Durability, Error, Result};
+
+/// A running transaction. Dropped without `commit` it is aborted.
+///
+/// It may be moved to another thread; one thread at a time works in it.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let stock = env.btree("stock")?;
+/// let txn = env.begin()?;
+/// stock.put(&txn, b"apples", b"3")?;
+/// txn.commit()?;
+///
+/// let txn = env.begin()?;
+/// stock.put(&txn, b"apples", b"2")?;
+/// txn.abort()?;
+/// let txn = env.begin()?;
+/// assert_eq!(stock.get(&txn, b"apples")?.as_deref(), Some(&b"3"[..]));
+/// # txn.commit()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a transaction that is dropped is aborted"]
+pub struct Txn<'e> {
+    env: &'e Arc<Inner>,
+    who: Option<TxnSession>,
+    durability: Durability,
+    not_sync: PhantomData<std::cell::Cell<()>>,
+}
+
+impl<'e> Txn<'e> {
+    pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
+        let who = env.take_session()?;
+        who.begin(&env.managers);
+        Ok(Txn { env, who: Some(who), durability, not_sync: PhantomData })
+    }
+
+    /// The transaction's number, unique in the environment.
+    pub fn id(&self) -> u64 {
+        self.session().id().raw()
+    }
+
+    /// Answers the commit at another durability than the environment's.
+    pub fn set_durability(&mut self, durability: Durability) {
+        self.durability = durability;
+    }
+
+    /// Keeps what the transaction did: the paper's `txn_commit`. Returns when it is as durable as the transaction asks.
+    ///
+    /// # Errors
+    /// `Full` or `Failed` with the transaction aborted; or `Failed` when the commit is in shared memory but its way to
+    /// the disk failed, as the error says.
+    pub fn commit(self) -> Result<()> {
+        let durability = self.durability;
+        let env = self.env;
+        let (who, committed) = self.finish()?;
+        let waited = match durability {
+            Durability::Sync => who.wait_durable(&env.managers, committed),
+            Durability::Relaxed => Ok(()),
+        };
+        env.give_session(who);
+        Ok(waited?)
+    }
+
+    /// Keeps what the transaction did and does not wait for the disk, whatever its durability. Other transactions see
+    /// it at once; [`crate::Env::wait_durable`] waits.
+    ///
+    /// # Errors
+    /// As [`Txn::commit`] before the commit record is written: the transaction is aborted.
+    pub fn commit_async(self) -> Result<CommitLsn> {
+        let env = self.env;
+        let (who, committed) = self.finish()?;
+        env.give_session(who);
+        Ok(CommitLsn(committed))
+    }
+
+    fn finish(mut self) -> Result<(TxnSession, Committed)> {
+        let who = self.who.take().expect("a transaction holds its session until it ends");
+        match who.commit_now(&self.env.managers) {
+            Ok(committed) => Ok((who, committed)),
+            Err(error) => {
+                self.who = Some(who);
+                // Dropping `self` aborts.
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes back what the transaction did: the paper's `txn_abort`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Failed` when a page or the log cannot be read: the transaction keeps its locks until the
+    /// environment is opened anew.
+    pub fn abort(mut self) -> Result<()> {
+        self.abort_in_place()
+    }
+
+    fn abort_in_place(&mut self) -> Result<()> {
+        let Some(who) = self.who.take() else { return Ok(()) };
+        let aborted = who.abort(&self.env.managers);
+        self.env.give_session(who);
+        Ok(aborted?)
+    }
+
+    #[inline]
+    pub(crate) fn session(&self) -> &TxnSession {
+        self.who.as_ref().expect("a transaction holds its session until it ends")
+    }
+
+    /// What access methods are handed.
+    #[inline]
+    pub(crate) fn change(&self) -> Change<'_> {
+        Change::new(&self.env.managers, self.session())
+    }
+
+    #[inline]
+    pub(crate) fn environment(&self) -> &Arc<Inner> {
+        self.env
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if let Some(who) = &self.who {
+            if who.state() == State::Idle || who.session().is_dead() {
+                return;
+            }
+            if let Err(error) = self.abort_in_place() {
+                tracing::error!(%error, "a dropped transaction could not be aborted; it is undone when the environment is opened anew");
+            }
+        }
+    }
+}
+
+/// The place of a commit in the log, for [`crate::Env::wait_durable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitLsn(pub(crate) Committed);
+
+impl CommitLsn {
+    /// The log sequence number; zero if there was nothing to commit.
+    pub fn lsn(self) -> u64 {
+        self.0.lsn.raw()
+    }
+}
+
+/// How often [`run`] tries before it gives the error to the caller.
+const TRIES: u32 = 1000;
+
+/// Runs `work` in transactions until one commits.
+pub(crate) fn run<T>(
+    env: &Arc<Inner>,
+    durability: Durability,
+    mut work: impl FnMut(&Txn<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut tries = 0;
+    loop {
+        let txn = Txn::begin(env, durability)?;
+        let ended = match work(&txn) {
+            Ok(value) => txn.commit().map(|()| value),
+            Err(error) => {
+                // The caller's error counts more than one of the abort, which the next open repeats.
+                let aborted = txn.abort();
+                Err(keep_first(error, aborted))
+            }
+        };
+        tries += 1;
+        match ended {
+            Err(error) if error.is_retryable() && tries < TRIES => {
+                // Give whoever we collided with a chance, longer with each try.
+                std::thread::sleep(std::time::Duration::from_micros(u64::from(tries.min(64)) * 10));
+            }
+            ended => return ended,
+        }
+    }
+}
+
+fn keep_first(first: Error, aborted: Result<()>) -> Error {
+    match aborted {
+        Ok(()) => first,
+        Err(second) if first.is_retryable() => second,
+        Err(_) => first,
+    }
+}

@@ -1,0 +1,68 @@
+//! Abort: the log is read backwards and each change undone, by key, with a compensation record.
+//!
+//! Paper: LIBTP 3.2.5, "calls on log_unroll to read the transaction's log records and undo any modifications". A
+//! compensation names where undo goes on, so an abort that dies half way goes on from there and undoes nothing twice.
+
+use libtp_log::{Lsn, RecordRef};
+
+use crate::log_records::{ABORT_END, CLR_FLAG};
+use crate::slot::State;
+use crate::{Change, Error, Managers, Result, TxnSession};
+
+impl TxnSession {
+    /// Ends the transaction and takes back what it did: the paper's `txn_abort`.
+    ///
+    /// # Errors
+    /// When a page cannot be read or the log has failed: the transaction then stays unfinished with its locks, and
+    /// restart or repair undoes it.
+    pub fn abort(&self, managers: &Managers) -> Result<()> {
+        if self.last_lsn() != Lsn::NONE {
+            self.slot().state.publish(State::Aborting as u32);
+            self.undo_to(managers, Lsn::NONE)?;
+            managers.log.reserve(self.session(), libtp_log::record_bytes(0))?;
+            let lsn = managers.log.log(self.session(), ABORT_END, self.id(), self.last_lsn(), &[]);
+            self.logged(lsn);
+        }
+        managers.locks.unlock_all(self.session(), self.locker());
+        self.end(managers);
+        self.session().clear_append();
+        Ok(())
+    }
+
+    /// Undoes everything the transaction logged after `mark`, newest first.
+    fn undo_to(&self, managers: &Managers, mark: Lsn) -> Result<()> {
+        let change = Change::new(managers, self);
+        let mut at = self.last_lsn();
+        while at > mark {
+            let record = managers.log.read(at)?;
+            at = undo_one(&change, &record.borrow())?;
+        }
+        Ok(())
+    }
+}
+
+/// Undoes one record and says where undo goes on.
+fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Lsn> {
+    let header = &record.header;
+    if header.flags() & CLR_FLAG != 0 {
+        return undo_next(record);
+    }
+    let unknown = Error::UnknownRecord { lsn: record.lsn, code: header.kind() };
+    let record_type = change.managers.types.get(header.kind()).ok_or(unknown)?;
+    if let Some(undo) = record_type.undo {
+        undo(change, record)?;
+    }
+    Ok(header.prev())
+}
+
+/// The LSN a compensation's body begins with.
+fn undo_next(record: &RecordRef<'_>) -> Result<Lsn> {
+    match record.body.first_chunk::<8>() {
+        Some(word) => Ok(Lsn::new(u64::from_le_bytes(*word))),
+        None => Err(Error::Damaged {
+            lsn: record.lsn,
+            name: "compensation",
+            what: "its body is too short to say where undo goes on".into(),
+        }),
+    }
+}

@@ -1,0 +1,128 @@
+//! The one driver of page changes: every forward change, compensation and split goes through here.
+//!
+//! The order (STYLE 3, steps 4 to 8; PROTOCOLS D2, D3, D11, L7): everything needed was reserved before the first latch;
+//! the pages are latched by the caller; each is marked dirty with the tail *before* the append as recovery LSN; a section
+//! is opened; the record is appended; **redo** changes each page, the same function recovery calls; the page LSN is
+//! stamped; the section is closed; only then do latches fall.
+//!
+//! If we die here: before the tail is published the record does not exist and the section is rolled back; after it, the
+//! survivor rolls the section back and redoes the record on the pages it names that are older.
+
+use libtp_buffer::ExclusivePage;
+use libtp_log::{record_bytes, Entry, Lsn, TxnId};
+use libtp_process::Session;
+
+use crate::log_records::CLR_FLAG;
+use crate::{Managers, Result, TxnSession};
+
+/// Who changes something, and on whose behalf: what access methods are handed, to do and to undo.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    /// The environment's managers.
+    pub managers: &'a Managers,
+    /// The session and its running transaction.
+    pub who: &'a TxnSession,
+}
+
+/// Bytes a compensation may have more than the record it undoes: where undo goes on, and the LSN the record had.
+const CLR_EXTRA: usize = 64;
+
+impl<'a> Change<'a> {
+    /// A change on behalf of the session's transaction.
+    #[inline]
+    pub fn new(managers: &'a Managers, who: &'a TxnSession) -> Change<'a> {
+        Change { managers, who }
+    }
+
+    /// The process manager's session.
+    #[inline]
+    pub fn session(&self) -> &'a Session {
+        self.who.session()
+    }
+
+    /// Makes sure that a record with a body of `body_bytes`, and the compensation that may undo it, can be logged
+    /// without waiting and without failing (PROTOCOLS D11). Called before the first latch.
+    ///
+    /// # Errors
+    /// The disk is full, or the log has failed: nothing was changed.
+    #[inline]
+    pub fn reserve(&self, body_bytes: usize) -> Result<()> {
+        let undo_bytes = (record_bytes(body_bytes) + CLR_EXTRA) as u64;
+        self.who.promise_undo(self.managers, undo_bytes)?;
+        self.managers.log.reserve(self.session(), record_bytes(body_bytes))?;
+        Ok(())
+    }
+
+    /// Logs a change of the transaction and makes it, by redo, on each page in the order of roles. Infallible: what
+    /// could fail was reserved, and what could not fit was checked.
+    ///
+    /// # Panics
+    /// If redo refuses the record: a broken invariant of the caller.
+    #[inline]
+    pub fn apply(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
+        let (id, prev) = (self.who.id(), self.who.last_lsn());
+        let lsn = self.drive(kind, 0, id, prev, body, body, pages);
+        self.who.logged(lsn);
+        self.session().clear_append();
+        lsn
+    }
+
+    /// Logs and makes a change that belongs to no transaction and stands whatever becomes of it: a split, the removal of
+    /// a ghost.
+    ///
+    /// # Panics
+    /// As [`Change::apply`].
+    pub fn apply_redo_only(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
+        let lsn = self.drive(kind, 0, TxnId::NONE, Lsn::NONE, body, body, pages);
+        self.session().clear_append();
+        lsn
+    }
+
+    /// Logs and makes a compensation: a change that undoes one, is redone by recovery, and is never undone itself. The
+    /// undo goes on at `undo_next`, which is put before the body.
+    ///
+    /// # Panics
+    /// As [`Change::apply`].
+    pub fn compensate(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>], undo_next: Lsn) -> Lsn {
+        let mut whole = Vec::with_capacity(8 + body.len());
+        whole.extend_from_slice(&undo_next.raw().to_le_bytes());
+        whole.extend_from_slice(body);
+        let (id, prev) = (self.who.id(), self.who.last_lsn());
+        let lsn = self.drive(kind, CLR_FLAG, id, prev, &whole, body, pages);
+        self.who.logged(lsn);
+        self.session().clear_append();
+        lsn
+    }
+
+    #[inline]
+    #[allow(clippy::too_many_arguments)] // the one driver: three callers just above, each a line
+    fn drive(
+        &self,
+        kind: u16,
+        flags: u16,
+        txn: TxnId,
+        prev: Lsn,
+        logged: &[u8],
+        body: &[u8],
+        pages: &mut [&mut ExclusivePage<'_>],
+    ) -> Lsn {
+        let managers = self.managers;
+        let record_type = managers.types.get(kind).expect("a record type is registered before it is logged");
+        let recovery_lsn = managers.log.tail();
+        for page in pages.iter_mut() {
+            page.mark_dirty(recovery_lsn);
+        }
+        let session = self.session();
+        let mut section = session.section();
+        let lsn = managers.log.log_entry(session, &Entry { kind, flags, txn, prev }, &[logged]);
+        for (role, page) in pages.iter_mut().enumerate() {
+            let mut page = page.page_mut(&mut section);
+            if let Err(damage) = (record_type.redo)(&mut page, role, lsn, body) {
+                panic!("redo of {} refused a page its caller had checked: {}", record_type.name, damage.0);
+            }
+            page.set_lsn(lsn);
+        }
+        section.close();
+        lsn
+    }
+}

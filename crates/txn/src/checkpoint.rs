@@ -1,0 +1,116 @@
+//! Fuzzy checkpoints: recovery is kept short while everyone goes on working.
+//!
+//! Not in the paper (ARIES). One session at a time takes the role; any process may be the one. Dirty pages are written
+//! in batches, each under a shared latch for as long as a copy takes; then a record with the running transactions is
+//! logged and forced, and the control file is told where redo starts. Log segments below that are recycled.
+//!
+//! Invariants
+//! 1. Every record below the redo point is in the data files, synced.
+//! 2. Every transaction unfinished at the end of the log either is in the last checkpoint's list or has a record at or
+//!    above the checkpoint's `begin_lsn`.
+//!
+//! For 2, notes of appends are read before slots: a note is cleared after its record is in the slot, so a record below
+//! `begin_lsn` is found in one of the two.
+//! If the checkpointer dies: nothing refers to what it did until the control file is written, and that is one slot of
+//! two; the next checkpoint starts anew.
+
+use std::collections::BTreeMap;
+
+use libtp_log::{Lsn, TxnId};
+use libtp_process::SessionId;
+
+use crate::log_records::{Checkpoint, CheckpointEntry, CHECKPOINT};
+use crate::slot::State;
+use crate::{Managers, Result, TxnSession};
+
+/// What a checkpoint did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpointed {
+    /// Its record.
+    pub lsn: Lsn,
+    /// Redo would start here.
+    pub redo_point: Lsn,
+    /// The log before this is not needed any more.
+    pub keep_from: Lsn,
+}
+
+impl Managers {
+    /// Takes a checkpoint, unless another session is taking one: then none.
+    ///
+    /// # Errors
+    /// A page or the control file cannot be written; the previous checkpoint stays in force.
+    pub fn checkpoint(&self, who: &TxnSession) -> Result<Option<Checkpointed>> {
+        let role = &self.txns.header.checkpointer;
+        let me = who.session().id();
+        let holder = role.load();
+        if holder != SessionId::NONE && self.processes.is_alive(holder) {
+            return Ok(None);
+        }
+        if role.compare_exchange(holder, me).is_err() {
+            return Ok(None);
+        }
+        let done = self.checkpoint_in_role(who);
+        role.publish(SessionId::NONE);
+        done.map(Some)
+    }
+
+    /// Whether so much log was written since the last checkpoint that one is due.
+    pub fn checkpoint_due(&self) -> bool {
+        let since = self.txns.header.checkpoint_lsn.load().max(self.txns.header.restart_lsn.get());
+        self.log.tail().since(since) >= self.settings.checkpoint_log_bytes
+    }
+
+    /// The last to leave: a checkpoint with nobody running, and the control file is told that the log ends behind it.
+    ///
+    /// # Errors
+    /// As [`Managers::checkpoint`]: the next to open restarts from the log.
+    pub fn close(&self, who: &TxnSession) -> Result<()> {
+        let Some(done) = self.checkpoint(who)? else { return Ok(()) };
+        self.log.force(who.session(), self.log.tail().minus(8))?;
+        self.write_control(done.lsn, done.redo_point, done.keep_from, true)
+    }
+
+    fn checkpoint_in_role(&self, who: &TxnSession) -> Result<Checkpointed> {
+        let session = who.session();
+        self.buffers.write_all(session)?;
+        let begin_lsn = self.log.tail();
+        let running = self.running_at(begin_lsn);
+        let redo_point = self.buffers.dirty_minimum().map_or(begin_lsn, |dirty| dirty.min(begin_lsn));
+        let next_id = self.txns.header.next_id.load();
+        let oldest = running.iter().map(|entry| entry.first_lsn).min().unwrap_or(begin_lsn);
+        let body = Checkpoint { begin_lsn, redo_point, next_id, running }.encode();
+        self.log.reserve(session, libtp_log::record_bytes(body.len()))?;
+        let lsn = self.log.log(session, CHECKPOINT, TxnId::NONE, Lsn::NONE, &[&body]);
+        session.clear_append();
+        self.log.force(session, lsn)?;
+        let keep_from = redo_point.min(oldest);
+        self.write_control(lsn, redo_point, keep_from, false)?;
+        self.txns.header.checkpoint_lsn.publish(lsn);
+        self.txns.header.checkpoints.fetch_add(1);
+        self.log.recycle(session, keep_from)?;
+        Ok(Checkpointed { lsn, redo_point, keep_from })
+    }
+
+    /// The transactions that had logged something below `begin` and may be unfinished.
+    fn running_at(&self, begin: Lsn) -> Vec<CheckpointEntry> {
+        let mut running: BTreeMap<u64, CheckpointEntry> = BTreeMap::new();
+        let mut merge = |id: TxnId, first: Lsn, last: Lsn| {
+            let entry = running.entry(id.raw()).or_insert(CheckpointEntry { id, first_lsn: first, last_lsn: last });
+            entry.first_lsn = entry.first_lsn.min(first);
+            entry.last_lsn = entry.last_lsn.max(last);
+        };
+        for (lsn, id) in self.processes.noted_appends() {
+            if id != 0 && lsn < begin.raw() {
+                merge(TxnId::new(id), Lsn::new(lsn), Lsn::new(lsn));
+            }
+        }
+        for (_, slot) in self.txns.running() {
+            let (id, last, first) = (slot.id.get(), slot.last_lsn.load(), slot.first_lsn.get());
+            let still = slot.id.get() == id && State::from_word(slot.state.load()) != State::Idle;
+            if still && last != Lsn::NONE && first != Lsn::NONE {
+                merge(id, first, last);
+            }
+        }
+        running.into_values().collect()
+    }
+}

@@ -1,0 +1,90 @@
+//! Commit: one log record decides, locks fall at once, the answer waits for the disk if the caller asked for that.
+//!
+//! Paper: LIBTP 3.2.5 and 4.2. Departure: locks are released as soon as the commit record has its LSN (early lock
+//! release, DESIGN 7), not after the flush; so a hot record does not wait for the disk. What keeps it right is
+//! PROTOCOLS L4: whoever read what this transaction wrote has a later commit record, or waits for this one.
+
+use libtp_log::Lsn;
+
+use crate::log_records::COMMIT;
+use crate::slot::State;
+use crate::{Managers, Result, TxnSession};
+
+/// When a commit is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// When it is on disk.
+    #[default]
+    Sync,
+    /// At once: it survives the death of any process now, and is on disk within the set time (PROTOCOLS L5).
+    Relaxed,
+}
+
+/// What a commit answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The commit record, or for a transaction that wrote nothing the last commit it may have read from; none if there
+    /// was none. `wait_durable` takes it.
+    pub lsn: Lsn,
+}
+
+impl TxnSession {
+    /// Ends the transaction and keeps what it did: the paper's `txn_commit`. Returns when it is as durable as asked.
+    ///
+    /// # Errors
+    /// `Log`: before the commit record was written, and then the transaction still runs and can be aborted
+    /// ([`TxnSession::state`] says `Running`); or while waiting for the disk, and then it is committed in memory but
+    /// may be lost with the machine, as the error says.
+    pub fn commit(&self, managers: &Managers, durability: Durability) -> Result<Committed> {
+        let committed = self.commit_now(managers)?;
+        if durability == Durability::Sync {
+            self.wait_durable(managers, committed)?;
+        }
+        Ok(committed)
+    }
+
+    /// Writes the commit record and releases the locks; does not wait for the disk.
+    ///
+    /// # Errors
+    /// `Log` when the record cannot be written: the transaction still runs.
+    #[inline]
+    pub fn commit_now(&self, managers: &Managers) -> Result<Committed> {
+        if self.last_lsn() == Lsn::NONE {
+            // PROTOCOLS L4. Read while the locks are held: every commit this transaction read from is at or below it.
+            let lsn = managers.txns.header.last_commit.load();
+            managers.locks.unlock_all(self.session(), self.locker());
+            self.end(managers);
+            return Ok(Committed { lsn });
+        }
+        managers.log.reserve(self.session(), libtp_log::record_bytes(0))?;
+        self.slot().state.publish(State::Committing as u32);
+        let lsn = managers.log.log(self.session(), COMMIT, self.id(), self.last_lsn(), &[]);
+        // If we die from here on, the transaction is committed: its last record says so (PROTOCOLS D6).
+        managers.txns.header.last_commit.fetch_max(lsn);
+        self.logged(lsn);
+        managers.locks.unlock_all(self.session(), self.locker());
+        self.end(managers);
+        self.session().clear_append();
+        Ok(Committed { lsn })
+    }
+
+    /// Waits until a commit is on disk.
+    ///
+    /// # Errors
+    /// `Log` when a sync failed: the commit may be lost with the machine.
+    #[inline]
+    pub fn wait_durable(&self, managers: &Managers, committed: Committed) -> Result<()> {
+        if committed.lsn == Lsn::NONE || managers.log.durable() > committed.lsn {
+            return Ok(());
+        }
+        managers.log.force_group(self.session(), committed.lsn, managers.running_count())?;
+        Ok(())
+    }
+}
+
+impl Managers {
+    /// How many transactions run: the paper's group threshold is compared with it.
+    pub fn running_count(&self) -> u32 {
+        u32::try_from(self.txns.running().count()).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,53 @@
+//! What the transaction manager can fail with.
+
+use libtp_log::Lsn;
+
+/// A transaction call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// From the log.
+    #[error(transparent)]
+    Log(#[from] libtp_log::Error),
+    /// From the lock manager: deadlock, timeout.
+    #[error(transparent)]
+    Lock(#[from] libtp_lock::Error),
+    /// From the buffer manager: a damaged page, a full disk.
+    #[error(transparent)]
+    Buffer(#[from] libtp_buffer::Error),
+    /// From the process manager.
+    #[error(transparent)]
+    Process(#[from] libtp_process::Error),
+    /// From the region.
+    #[error(transparent)]
+    Region(#[from] rio::Error),
+    /// A log record has a type nobody registered: without its redo and undo the environment cannot be recovered.
+    #[error("the log record at LSN {lsn} has type {code}, which no part of this program registered; nothing was changed. Open the environment with the program that wrote it, or register the type")]
+    UnknownRecord {
+        /// Where it stands.
+        lsn: Lsn,
+        /// Its type code.
+        code: u16,
+    },
+    /// A log record does not fit the page it names, or cannot be read as its type.
+    #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. Restore the file it names from a backup, or salvage it with `tp verify`")]
+    Damaged {
+        /// Where it stands.
+        lsn: Lsn,
+        /// The record type's name.
+        name: &'static str,
+        /// What does not fit.
+        what: String,
+    },
+    /// An access method met something it cannot undo.
+    #[error("the change logged at LSN {lsn} cannot be undone: {what}")]
+    Undo {
+        /// Where it stands.
+        lsn: Lsn,
+        /// What was met.
+        what: String,
+    },
+}
+
+/// The result of transaction calls.
+pub type Result<T> = std::result::Result<T, Error>;

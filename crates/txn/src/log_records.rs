@@ -1,0 +1,127 @@
+//! The transaction manager's own log records: commit, end of abort, checkpoint.
+
+use libtp_log::{Lsn, TxnId};
+
+use crate::record_table::{PageList, RecordType};
+
+/// The transaction is committed from this record's LSN on. Body: empty.
+pub const COMMIT: u16 = 16;
+/// The transaction's changes are all undone. Body: empty.
+pub const ABORT_END: u16 = 17;
+/// A checkpoint. Body: see [`Checkpoint`].
+pub const CHECKPOINT: u16 = 18;
+
+/// Header flag of a compensation record: its body begins with the LSN at which undo goes on.
+pub const CLR_FLAG: u16 = 1;
+
+/// A transaction that was running when the checkpoint was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointEntry {
+    /// Its identifier.
+    pub id: TxnId,
+    /// Its first log record.
+    pub first_lsn: Lsn,
+    /// Its last log record known at the checkpoint.
+    pub last_lsn: Lsn,
+}
+
+/// What a checkpoint record says.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Checkpoint {
+    /// The tail when it began: what was logged later is not counted in `running`.
+    pub begin_lsn: Lsn,
+    /// Redo starts here.
+    pub redo_point: Lsn,
+    /// Identifiers below are used up.
+    pub next_id: u64,
+    /// Running transactions that had logged something.
+    pub running: Vec<CheckpointEntry>,
+}
+
+impl Checkpoint {
+    /// The record's body: begin LSN, redo point, next identifier, count, then three words each.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(32 + 24 * self.running.len());
+        for word in [self.begin_lsn.raw(), self.redo_point.raw(), self.next_id, self.running.len() as u64] {
+            body.extend_from_slice(&word.to_le_bytes());
+        }
+        for entry in &self.running {
+            for word in [entry.id.raw(), entry.first_lsn.raw(), entry.last_lsn.raw()] {
+                body.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        body
+    }
+
+    /// Reads a body; none if its length does not fit its count.
+    pub fn decode(body: &[u8]) -> Option<Checkpoint> {
+        let (words, rest) = body.as_chunks_of_eight();
+        let [begin, redo, next_id, count, entries @ ..] = words.as_slice() else { return None };
+        if !rest || entries.len() as u64 != count.checked_mul(3)? {
+            return None;
+        }
+        let running = entries
+            .chunks_exact(3)
+            .map(|entry| CheckpointEntry { id: TxnId::new(entry[0]), first_lsn: Lsn::new(entry[1]), last_lsn: Lsn::new(entry[2]) })
+            .collect();
+        Some(Checkpoint { begin_lsn: Lsn::new(*begin), redo_point: Lsn::new(*redo), next_id: *next_id, running })
+    }
+}
+
+trait Words {
+    /// The little-endian words, and whether nothing was left over.
+    fn as_chunks_of_eight(&self) -> (Vec<u64>, bool);
+}
+
+impl Words for [u8] {
+    fn as_chunks_of_eight(&self) -> (Vec<u64>, bool) {
+        let chunks = self.chunks_exact(8);
+        let whole = chunks.remainder().is_empty();
+        let words =
+            chunks.map(|eight| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")));
+        (words.collect(), whole)
+    }
+}
+
+/// The transaction manager's record types, for the table.
+pub(crate) fn record_types() -> [RecordType; 3] {
+    let nothing = |code, name, describe| RecordType {
+        code,
+        name,
+        pages: |_| PageList::NONE,
+        redo: |_, _, _, _| Ok(()),
+        undo: None,
+        describe,
+    };
+    [
+        nothing(COMMIT, "commit", |_| String::new()),
+        nothing(ABORT_END, "abort end", |_| String::new()),
+        nothing(CHECKPOINT, "checkpoint", |body| match Checkpoint::decode(body) {
+            Some(it) => format!("redo from {}, {} running", it.redo_point, it.running.len()),
+            None => "unreadable".into(),
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_reads_back_as_it_was_written() {
+        let running = vec![CheckpointEntry { id: TxnId::new(7), first_lsn: Lsn::new(80), last_lsn: Lsn::new(160) }];
+        let checkpoint = Checkpoint { begin_lsn: Lsn::new(200), redo_point: Lsn::new(72), next_id: 9, running };
+        assert_eq!(Checkpoint::decode(&checkpoint.encode()), Some(checkpoint));
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_length_is_refused() {
+        let mut body = Checkpoint::default().encode();
+        assert!(Checkpoint::decode(&body[..24]).is_none());
+        body.push(0);
+        assert!(Checkpoint::decode(&body).is_none());
+        let mut lying = Checkpoint::default().encode();
+        lying[24] = 1;
+        assert!(Checkpoint::decode(&lying).is_none());
+    }
+}

@@ -1,0 +1,152 @@
+//! The managers of one environment, as one process sees them: the bundle everything above is handed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libtp_buffer::BufferManager;
+use libtp_lock::LockManager;
+use libtp_log::{ControlFile, LogManager, Lsn};
+use libtp_process::ProcessManager;
+use rio::Region;
+
+use crate::record_table::{RecordTable, RecordType};
+use crate::slot::{TxnInfo, TxnTable};
+use crate::{log_records, Result};
+
+/// Settings of the transaction manager.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// A checkpoint is due when this much log was written since the last.
+    pub checkpoint_log_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { checkpoint_log_bytes: 256 << 20 }
+    }
+}
+
+/// One process's handles to all managers of an environment.
+pub struct Managers {
+    /// The shared memory.
+    pub region: Region,
+    /// Sessions and latches.
+    pub processes: ProcessManager,
+    /// The log.
+    pub log: Arc<LogManager>,
+    /// Locks.
+    pub locks: LockManager,
+    /// Pages.
+    pub buffers: BufferManager,
+    /// Every log-record type this process knows.
+    pub types: RecordTable,
+    /// Settings.
+    pub settings: Settings,
+    pub(crate) txns: TxnTable,
+    control: Mutex<ControlFile>,
+}
+
+/// The managers below, to be bundled.
+pub struct Parts {
+    /// The shared memory.
+    pub region: Region,
+    /// Sessions and latches.
+    pub processes: ProcessManager,
+    /// The log.
+    pub log: Arc<LogManager>,
+    /// Locks.
+    pub locks: LockManager,
+    /// Pages.
+    pub buffers: BufferManager,
+    /// The control file.
+    pub control: ControlFile,
+}
+
+impl Managers {
+    /// Bytes of the region the transaction manager needs at first.
+    pub fn size(_settings: &Settings) -> u64 {
+        16 << 10
+    }
+
+    /// Makes the transaction table in a new region; the log ends at `log_end`.
+    ///
+    /// # Errors
+    /// The region cannot grow.
+    pub fn init(region: &Region, log_end: Lsn) -> Result<()> {
+        let header = TxnTable::init(region)?;
+        region.at(header).restart_lsn.init(log_end);
+        Ok(())
+    }
+
+    /// Bundles the managers with the transaction table; `types` are the access methods' record types.
+    pub fn attach(parts: Parts, types: impl IntoIterator<Item = RecordType>, settings: Settings) -> Arc<Managers> {
+        let Parts { region, processes, log, locks, buffers, control } = parts;
+        let types = RecordTable::new(log_records::record_types().into_iter().chain(types));
+        let txns = TxnTable::attach(&region);
+        Arc::new(Managers {
+            region,
+            processes,
+            log,
+            locks,
+            buffers,
+            types,
+            settings,
+            txns,
+            control: Mutex::new(control),
+        })
+    }
+
+    /// Tells the control file where a restart would begin.
+    ///
+    /// # Errors
+    /// It cannot be written or synced: what it said before stays in force.
+    pub fn write_control(&self, checkpoint: Lsn, redo_point: Lsn, keep_from: Lsn, clean: bool) -> Result<()> {
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut words = control.read()?;
+        words.checkpoint = checkpoint;
+        words.redo_point = redo_point;
+        words.oldest = keep_from;
+        words.durable_end = self.log.durable();
+        words.clean = clean;
+        words.incarnations.forget_below(keep_from);
+        control.write(&words)?;
+        Ok(())
+    }
+
+    /// Hands out the next database file's number, once and for all.
+    ///
+    /// # Errors
+    /// The control file cannot be written.
+    pub fn next_file_id(&self) -> Result<u32> {
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut words = control.read()?;
+        let id = words.next_file_id;
+        words.next_file_id = id + 1;
+        control.write(&words)?;
+        Ok(id)
+    }
+
+    /// Every running transaction.
+    pub fn transactions(&self) -> Vec<TxnInfo> {
+        self.txns
+            .running()
+            .map(|(_, slot)| TxnInfo {
+                id: slot.id.get(),
+                state: crate::State::from_word(slot.state.load()),
+                session: slot.owner.get(),
+                first_lsn: slot.first_lsn.get(),
+                last_lsn: slot.last_lsn.load(),
+                locker: slot.locker.get(),
+            })
+            .collect()
+    }
+
+    /// The last checkpoint's record since the region was made; none if there was none.
+    pub fn last_checkpoint(&self) -> Lsn {
+        self.txns.header.checkpoint_lsn.load()
+    }
+
+    /// Checkpoints taken since the region was made.
+    pub fn checkpoint_count(&self) -> u64 {
+        self.txns.header.checkpoints.load()
+    }
+}

@@ -1,0 +1,102 @@
+//! The table of log-record types: how recovery calls access methods it does not know.
+//!
+//! Paper: LIBTP 3.2.6, "the Log Manager performs a table lookup on the record type to call the appropriate routines".
+//! Departure: the table stands in the transaction manager, since redo and undo work on pages, which the log does not know.
+
+use libtp_buffer::{PageId, PageMut};
+use libtp_log::{Lsn, RecordRef};
+
+use crate::{Change, Result};
+
+/// Why a record does not fit a page: redo met bytes that cannot be what the record was made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage(pub String);
+
+/// The pages a record names, in the order of their roles; at most four.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PageList {
+    pages: [Option<PageId>; 4],
+}
+
+impl PageList {
+    /// No page: the record has nothing to redo.
+    pub const NONE: PageList = PageList { pages: [None; 4] };
+
+    /// One page.
+    pub fn one(page: PageId) -> PageList {
+        PageList { pages: [Some(page), None, None, None] }
+    }
+
+    /// Several pages, role by role; a role may be empty.
+    pub fn of(pages: [Option<PageId>; 4]) -> PageList {
+        PageList { pages }
+    }
+
+    /// Each page with its role.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, PageId)> + '_ {
+        self.pages.iter().enumerate().filter_map(|(role, page)| page.map(|page| (role, page)))
+    }
+}
+
+/// Undoes one change logically: finds the record again, by key, and logs the compensation through `Change::compensate`
+/// with the log record's previous LSN as the place where undo goes on.
+pub type UndoFn = fn(&Change<'_>, &RecordRef<'_>) -> Result<()>;
+
+/// Everything recovery needs to know of a log-record type.
+#[derive(Clone, Copy)]
+pub struct RecordType {
+    /// The code in the record's header. Never reused.
+    pub code: u16,
+    /// Its name, for people.
+    pub name: &'static str,
+    /// Which pages a body names.
+    pub pages: fn(body: &[u8]) -> PageList,
+    /// Repeats the change on the page of that role. Pure: no I/O, no latch, no LSN test; the driver does those.
+    pub redo: fn(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> std::result::Result<(), Damage>,
+    /// Undoes it; none for changes that stand whatever happens to the transaction (splits).
+    pub undo: Option<UndoFn>,
+    /// One line for `tp printlog`.
+    pub describe: fn(body: &[u8]) -> String,
+}
+
+impl std::fmt::Debug for RecordType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}({})", self.name, self.code)
+    }
+}
+
+/// All record types a process knows, by code.
+#[derive(Debug, Default)]
+pub struct RecordTable {
+    types: Vec<Option<RecordType>>,
+}
+
+impl RecordTable {
+    /// A table of these types.
+    ///
+    /// # Panics
+    /// If two types have one code: a mistake in the program.
+    pub fn new(types: impl IntoIterator<Item = RecordType>) -> RecordTable {
+        let mut table = RecordTable::default();
+        for record_type in types {
+            let code = usize::from(record_type.code);
+            if table.types.len() <= code {
+                table.types.resize(code + 1, None);
+            }
+            assert!(table.types[code].is_none(), "two log-record types have the code {code}");
+            table.types[code] = Some(record_type);
+        }
+        table
+    }
+
+    /// The type with that code.
+    #[inline]
+    pub fn get(&self, code: u16) -> Option<&RecordType> {
+        self.types.get(usize::from(code)).and_then(Option::as_ref)
+    }
+
+    /// Every type, in the order of codes.
+    pub fn iter(&self) -> impl Iterator<Item = &RecordType> {
+        self.types.iter().flatten()
+    }
+}

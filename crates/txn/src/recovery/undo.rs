@@ -1,0 +1,15 @@
+//! Undo: the losers are aborted, by the same code that aborts a running transaction.
+//!
+//! One after the other, in any order: their locks kept them apart while they ran, and what they share (splits) is not
+//! undone. Each goes on where its last compensation says, so a crash in here undoes nothing twice.
+
+use super::analysis::Found;
+use crate::{Managers, Result, TxnSession};
+
+pub(super) fn take_back(managers: &Managers, who: &TxnSession, found: &Found) -> Result<u64> {
+    for loser in found.losers.values() {
+        who.adopt(loser.id, loser.first_lsn, loser.last_lsn);
+        who.abort(managers)?;
+    }
+    Ok(found.losers.len() as u64)
+}

@@ -1,0 +1,100 @@
+//! Repair when everyone is dead and the region is still there: nothing is replayed (PROTOCOLS L6).
+//!
+//! The open sections were rolled back by the process manager, latches and pins given back by their owners' managers.
+//! What is left, in this order: each record a dead session had appended but not finished is redone on the pages it names
+//! that are older (PROTOCOLS D3, D4); then each transaction ends as its last record says (PROTOCOLS D6).
+//! If we die here: redo goes by page LSN and undo by compensations, so the next to open does the rest.
+
+use libtp_log::{Lsn, TxnId};
+use libtp_process::{Rank, SessionId};
+
+use crate::log_records::{ABORT_END, COMMIT};
+use crate::recovery::redo_record;
+use crate::slot::{State, TxnSlot};
+use crate::{Managers, Result, TxnSession};
+
+/// What repair did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Appended records whose page changes were completed.
+    pub redone: u64,
+    /// Transactions that had committed and were finished.
+    pub finished: u64,
+    /// Transactions undone.
+    pub undone: u64,
+}
+
+impl Managers {
+    /// Frees the latches of the transaction table. Nobody else is attached.
+    pub fn reset_alone(&self) {
+        self.txns.header.latch.reset_alone();
+        self.txns.header.checkpointer.publish(SessionId::NONE);
+    }
+
+    /// Ends what the dead left unfinished. `noted` are the appends the dead sessions had noted, by LSN and transaction.
+    ///
+    /// # Errors
+    /// A page cannot be read or the log has failed: opening again starts over.
+    pub fn repair_alone(&self, who: &TxnSession, noted: &[(u64, u64)]) -> Result<Repaired> {
+        let mut repaired = Repaired::default();
+        let mut noted: Vec<(u64, u64)> = noted.to_vec();
+        noted.sort_unstable();
+        for &(lsn, id) in noted.iter().filter(|(lsn, _)| *lsn < self.log.tail().raw()) {
+            let record = self.log.read(Lsn::new(lsn))?;
+            repaired.redone += redo_record(self, who, &record.borrow())?;
+            self.adopt_note(TxnId::new(id), Lsn::new(lsn));
+        }
+        for index in 1..=self.txns.slots.capacity() {
+            if index != who.slot_index() {
+                self.end_slot(who, index, &mut repaired)?;
+            }
+        }
+        Ok(repaired)
+    }
+
+    /// A noted record is the transaction's last, though its slot may not say so yet.
+    fn adopt_note(&self, id: TxnId, lsn: Lsn) {
+        if id == TxnId::NONE {
+            return;
+        }
+        if let Some((_, slot)) = self.txns.running().find(|(_, slot)| slot.id.get() == id) {
+            if slot.first_lsn.get() == Lsn::NONE {
+                slot.first_lsn.init(lsn);
+            }
+            slot.last_lsn.fetch_max(lsn);
+        }
+    }
+
+    fn end_slot(&self, who: &TxnSession, index: u32, repaired: &mut Repaired) -> Result<()> {
+        let slot = self.txns.slots.at(index);
+        let last = slot.last_lsn.load();
+        if State::from_word(slot.state.load()) != State::Idle && last != Lsn::NONE {
+            let kind = self.log.read(last)?.header.kind();
+            if kind == COMMIT || kind == ABORT_END {
+                self.txns.header.last_commit.fetch_max(last);
+                repaired.finished += 1;
+            } else {
+                who.adopt(slot.id.get(), slot.first_lsn.get(), last);
+                who.abort(self)?;
+                repaired.undone += 1;
+            }
+        }
+        self.free_slot(who, index, slot);
+        Ok(())
+    }
+
+    fn free_slot(&self, who: &TxnSession, index: u32, slot: &TxnSlot) {
+        slot.undo_counted.init(0);
+        slot.state.publish(State::Idle as u32);
+        if slot.owner.get() == SessionId::NONE {
+            return;
+        }
+        slot.owner.publish(SessionId::NONE);
+        let header = &self.txns.header;
+        let _guard = header.latch.exclusive(who.session(), Rank::TXN_TABLE);
+        let mut section = who.session().section();
+        slot.next_free.set(&mut section, header.free.get());
+        header.free.set(&mut section, index);
+        section.close();
+    }
+}

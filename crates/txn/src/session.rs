@@ -1,0 +1,215 @@
+//! A session that runs transactions: a process-manager session with a slot and a locker of its own.
+//!
+//! One transaction at a time. A program's threads take such sessions from a pool (in the door crate) and give them back,
+//! so beginning and ending a transaction allocates nothing and touches no shared list.
+
+use std::cell::{Cell, RefCell};
+
+use libtp_lock::LockerId;
+use libtp_log::{Lsn, TxnId};
+use libtp_process::{Rank, Session};
+use rio::Held;
+
+use crate::slot::{State, TxnSlot, ID_BLOCK, UNDO_STEP};
+use crate::{Managers, Result};
+
+/// A session with its transaction slot. `Send`, not `Sync`.
+pub struct TxnSession {
+    session: Session,
+    slot: Held<TxnSlot>,
+    index: u32,
+    locker: LockerId,
+    id_next: Cell<u64>,
+    id_end: Cell<u64>,
+    /// Where record bodies are put together before they are logged.
+    scratch: RefCell<Vec<u8>>,
+}
+
+impl Managers {
+    /// Joins the environment with a session that can run transactions.
+    ///
+    /// # Errors
+    /// The region cannot grow for one more session.
+    pub fn join(&self) -> Result<TxnSession> {
+        let session = self.processes.join()?;
+        let locker = self.locks.new_locker(&session)?;
+        let index = self.take_slot(&session)?;
+        let region = &self.region;
+        let slot = region.hold(self.txns.slots.place(index));
+        slot.locker.init(locker.0);
+        slot.owner.publish(session.id());
+        Ok(TxnSession {
+            session,
+            slot,
+            index,
+            locker,
+            id_next: Cell::new(0),
+            id_end: Cell::new(0),
+            scratch: RefCell::new(Vec::new()),
+        })
+    }
+
+    /// Ends a session: its slot and locker may be used by others.
+    pub fn leave(&self, who: TxnSession) {
+        let TxnSession { session, slot, index, locker, .. } = who;
+        if session.is_dead() || State::from_word(slot.state.get()) != State::Idle {
+            // It died in a section or in mid-transaction: what it holds is the repair's to give back.
+            return;
+        }
+        slot.owner.publish(libtp_process::SessionId::NONE);
+        self.locks.free_locker(&session, locker);
+        let header = &self.txns.header;
+        let guard = header.latch.exclusive(&session, Rank::TXN_TABLE);
+        let mut section = session.section();
+        slot.next_free.set(&mut section, header.free.get());
+        header.free.set(&mut section, index);
+        section.close();
+        drop(guard);
+    }
+
+    fn take_slot(&self, session: &Session) -> Result<u32> {
+        let header = &self.txns.header;
+        let _guard = header.latch.exclusive(session, Rank::TXN_TABLE);
+        if header.free.get() == 0 {
+            let added = self.txns.slots.grow()?;
+            let mut section = session.section();
+            // Chained backwards so that the lowest number is used first.
+            for index in added.rev() {
+                self.txns.slots.at(index).next_free.init(header.free.get());
+                header.free.set(&mut section, index);
+            }
+            section.close();
+        }
+        let index = header.free.get();
+        let mut section = session.section();
+        header.free.set(&mut section, self.txns.slots.at(index).next_free.get());
+        section.close();
+        Ok(index)
+    }
+}
+
+impl TxnSession {
+    /// The process manager's session.
+    #[inline]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Whose locks the transaction's locks are.
+    #[inline]
+    pub fn locker(&self) -> LockerId {
+        self.locker
+    }
+
+    /// The running transaction's identifier.
+    #[inline]
+    pub fn id(&self) -> TxnId {
+        self.slot.id.get()
+    }
+
+    /// Its last log record, none if it has written nothing.
+    #[inline]
+    pub fn last_lsn(&self) -> Lsn {
+        self.slot.last_lsn.get()
+    }
+
+    /// What the transaction is doing.
+    #[inline]
+    pub fn state(&self) -> State {
+        State::from_word(self.slot.state.get())
+    }
+
+    /// The number of its slot.
+    pub fn slot_index(&self) -> u32 {
+        self.index
+    }
+
+    /// A buffer for record bodies, empty.
+    ///
+    /// # Panics
+    /// If it is already borrowed: bodies are built one at a time.
+    #[inline]
+    pub fn scratch(&self) -> std::cell::RefMut<'_, Vec<u8>> {
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.clear();
+        scratch
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self) -> &TxnSlot {
+        &self.slot
+    }
+
+    /// Begins a transaction: the paper's `txn_begin`. Nothing is logged until it changes something.
+    ///
+    /// # Panics
+    /// If one is running.
+    #[inline]
+    pub fn begin(&self, managers: &Managers) -> TxnId {
+        assert_eq!(self.state(), State::Idle, "a session runs one transaction at a time");
+        if self.id_next.get() == self.id_end.get() {
+            let first = managers.txns.header.next_id.fetch_add(ID_BLOCK);
+            self.id_next.set(first);
+            self.id_end.set(first + ID_BLOCK);
+        }
+        let id = TxnId(self.id_next.get());
+        self.id_next.set(id.raw() + 1);
+        let slot = self.slot();
+        slot.id.init(id);
+        slot.first_lsn.init(Lsn::NONE);
+        slot.last_lsn.init(Lsn::NONE);
+        let tail = managers.log.tail();
+        slot.begin_lsn.init(tail);
+        slot.undo_bytes.init(0);
+        // The last store: from here on a checkpoint counts it.
+        slot.state.publish(State::Running as u32);
+        id
+    }
+
+    /// Takes over a transaction found unfinished by restart, to undo it.
+    pub(crate) fn adopt(&self, id: TxnId, first: Lsn, last: Lsn) {
+        let slot = self.slot();
+        slot.id.init(id);
+        slot.first_lsn.init(first);
+        slot.last_lsn.init(last);
+        slot.begin_lsn.init(first);
+        slot.undo_bytes.init(0);
+        slot.state.publish(State::Running as u32);
+    }
+
+    /// Sets log space aside for undoing `bytes` more, so that an abort never meets a full disk (PROTOCOLS D11). Counted in
+    /// the log in large steps: small transactions never touch a shared word.
+    #[inline]
+    pub(crate) fn promise_undo(&self, managers: &Managers, bytes: u64) -> Result<()> {
+        let slot = self.slot();
+        let total = slot.undo_bytes.get() + bytes;
+        if total > slot.undo_counted.get() + UNDO_STEP {
+            managers.log.promise(&self.session, UNDO_STEP.max(bytes))?;
+            slot.undo_counted.init(slot.undo_counted.get() + UNDO_STEP.max(bytes));
+        }
+        slot.undo_bytes.init(total);
+        Ok(())
+    }
+
+    /// Notes a record of the running transaction, just published at `lsn`.
+    #[inline]
+    pub(crate) fn logged(&self, lsn: Lsn) {
+        let slot = self.slot();
+        if slot.first_lsn.get() == Lsn::NONE {
+            slot.first_lsn.init(lsn);
+        }
+        slot.last_lsn.publish(lsn);
+    }
+
+    /// The transaction is over: the slot is free for the next.
+    #[inline]
+    pub(crate) fn end(&self, managers: &Managers) {
+        let slot = self.slot();
+        let counted = slot.undo_counted.get();
+        if counted != 0 {
+            managers.log.release_promise(counted);
+            slot.undo_counted.init(0);
+        }
+        slot.state.publish(State::Idle as u32);
+    }
+}

@@ -1,0 +1,160 @@
+//! What is shared of a running transaction: its slot.
+//!
+//! Paper: LIBTP 3.2.5, "a per-process transaction structure in shared memory": the last log sequence number, a state
+//! (idle, running, aborting or committing), and a pointer into the lock table. A slot belongs to one session for as long
+//! as that lives and runs one transaction after the other, so begin and end touch no shared list.
+//!
+//! A state word informs; what became of a transaction is decided by its last log record (PROTOCOLS D6).
+
+use libtp_log::{Lsn, TxnId};
+use libtp_process::SessionId;
+use rio::{Offset, Region, Slab, SlabHeader, Word};
+
+use crate::Result;
+
+/// What a transaction is doing. The paper's four states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// No transaction.
+    Idle = 0,
+    /// Between begin and its end.
+    Running = 1,
+    /// Its commit record is being written.
+    Committing = 2,
+    /// Its changes are being undone.
+    Aborting = 3,
+}
+
+impl State {
+    /// From a stored word; anything unknown reads as running, which is the careful answer.
+    pub fn from_word(word: u32) -> State {
+        match word {
+            0 => State::Idle,
+            2 => State::Committing,
+            3 => State::Aborting,
+            _ => State::Running,
+        }
+    }
+}
+
+rio::shared! {
+    /// A transaction's slot. Written by its owner only; read by checkpoints and tools.
+    pub struct TxnSlot {
+        /// The session it belongs to; zero while the slot is free.
+        pub owner: Word<SessionId>,
+        /// The transaction's identifier.
+        pub id: Word<TxnId>,
+        /// Its first log record, none while it has written nothing.
+        pub first_lsn: Word<Lsn>,
+        /// Its last log record.
+        pub last_lsn: Word<Lsn>,
+        /// The tail of the log when it began.
+        pub begin_lsn: Word<Lsn>,
+        /// Log bytes its abort may need.
+        pub undo_bytes: Word<u64>,
+        /// How much of it the log has been made to promise, in steps of [`UNDO_STEP`].
+        pub undo_counted: Word<u64>,
+        /// A [`State`].
+        pub state: Word<u32>,
+        /// Its locker.
+        pub locker: Word<u32>,
+        /// The next free slot, for the free list.
+        pub next_free: Word<u32>,
+        /// Zero, kept for later.
+        pub spare_small: Word<u32>,
+        /// Zero, kept for later.
+        pub spare: [Word<u64>; 7],
+    } size 136
+}
+
+rio::shared! {
+    /// The transaction manager's words in the region.
+    pub struct TxnHeader {
+        /// Guards the free list.
+        pub latch: libtp_process::Latch,
+        /// First free slot.
+        pub free: Word<u32>,
+        /// Zero, kept for later.
+        pub spare_small: Word<u32>,
+        /// Where the slots lie.
+        pub slots: rio::Link<SlabHeader>,
+        /// The session that takes a checkpoint, zero if none does.
+        pub checkpointer: Word<SessionId>,
+        /// The last checkpoint's record.
+        pub checkpoint_lsn: Word<Lsn>,
+        /// The tail when the region was made.
+        pub restart_lsn: Word<Lsn>,
+        /// Zero, kept for later.
+        pub spare: [Word<u64>; 2],
+        /// The next identifier to hand out, in blocks. On a cache line of its own.
+        pub next_id: Word<u64>,
+        /// Checkpoints taken.
+        pub checkpoints: Word<u64>,
+        /// Transactions ended, summed from the sessions now and then.
+        pub commits: Word<u64>,
+        /// Aborts.
+        pub aborts: Word<u64>,
+        /// Zero, kept for later.
+        pub spare_line: [Word<u64>; 4],
+        /// The highest commit record there is (PROTOCOLS L4). On a cache line of its own: every commit writes it.
+        pub last_commit: Word<Lsn>,
+        /// Zero, kept for later.
+        pub spare_last: [Word<u64>; 7],
+    } size 192
+}
+
+/// Space for undo is promised by the log in steps this large, so that small transactions never touch a shared word.
+pub const UNDO_STEP: u64 = 64 << 10;
+
+/// Identifiers handed to a session at a time.
+pub const ID_BLOCK: u64 = 1024;
+
+/// What a tool shows of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxnInfo {
+    /// Its identifier.
+    pub id: TxnId,
+    /// What it is doing.
+    pub state: State,
+    /// The session that runs it.
+    pub session: SessionId,
+    /// Its first log record, if it wrote any.
+    pub first_lsn: Lsn,
+    /// Its last log record.
+    pub last_lsn: Lsn,
+    /// Its locker's number.
+    pub locker: u32,
+}
+
+/// A process's handle to the transaction table.
+pub(crate) struct TxnTable {
+    pub(crate) header: rio::Held<TxnHeader>,
+    pub(crate) slots: Slab<TxnSlot>,
+}
+
+impl TxnTable {
+    pub(crate) fn init(region: &Region) -> Result<Offset<TxnHeader>> {
+        let slots = Slab::<TxnSlot>::init(region, 32)?;
+        let header = region.allocate::<TxnHeader>(1)?;
+        let words = region.at(header);
+        words.slots.init(Some(slots));
+        words.next_id.init(1);
+        region.set_root(rio::RootSlot::Txn, header);
+        Ok(header)
+    }
+
+    pub(crate) fn attach(region: &Region) -> TxnTable {
+        let header = region.root::<TxnHeader>(rio::RootSlot::Txn).expect("init came before attach");
+        let header = region.hold(header);
+        let slots = header.slots.load().expect("init made the slab");
+        TxnTable { slots: Slab::attach(region, slots), header }
+    }
+
+    /// Every slot that runs a transaction.
+    pub(crate) fn running(&self) -> impl Iterator<Item = (u32, &TxnSlot)> {
+        (1..=self.slots.capacity())
+            .map(|index| (index, self.slots.at(index)))
+            .filter(|(_, slot)| State::from_word(slot.state.load()) != State::Idle)
+    }
+}
