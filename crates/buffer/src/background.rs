@@ -1,0 +1,57 @@
+//! The background writer: a few clean frames before anyone needs them.
+//!
+//! Paper: none; LIBTP's evictor writes its victim itself. Any process may host it: a thread that calls
+//! [`BufferManager::background_step`] from time to time. Without one everything works, and evictors write.
+//!
+//! If we die here: nothing is held but what `write_back` says.
+
+use libtp_process::Session;
+
+use crate::frame::{FrameSlot, State};
+use crate::pool::Shelf;
+use crate::{BufferManager, Result};
+
+/// How far ahead of the replacement policy the writer looks: this share of the frames, within bounds.
+const AHEAD_SHARE: u32 = 8;
+const AHEAD_MIN: u32 = 16;
+const AHEAD_MAX: u32 = 1024;
+/// Nothing is written for fewer dirty frames than this share of those looked at: a batch has its price.
+const DIRTY_SHARE: usize = 4;
+
+impl BufferManager {
+    /// Looks at the frames that will make room next and writes the dirty ones, a batch for each shelf at most. Does
+    /// nothing while a pool still grows. Returns how many were written; call again at once if it is not zero, else in a
+    /// few milliseconds. The caller holds no latch.
+    ///
+    /// # Errors
+    /// As [`BufferManager::write_all`]; what could not be written stays dirty.
+    pub fn background_step(&self, session: &Session) -> Result<usize> {
+        let mut written = 0;
+        for (_, shelf) in self.pools.shelves() {
+            if shelf.can_grow() {
+                continue;
+            }
+            let dirty = next_dirty(shelf);
+            if !dirty.is_empty() {
+                written += self.write_victims(session, &dirty)?;
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// The dirty ones of the frames whose turn is next, if they are enough for a batch.
+fn next_dirty(shelf: &Shelf) -> Vec<&FrameSlot> {
+    let ahead = (shelf.frame_count() / AHEAD_SHARE).clamp(AHEAD_MIN, AHEAD_MAX);
+    let next = shelf.policy().next(shelf, ahead);
+    let looked_at = next.len();
+    let is_dirty = |slot: &&FrameSlot| {
+        // Hints without the latch: the writer looks again.
+        slot.state() == State::Resident && !slot.is_pinned() && !slot.recovery.load().is_none()
+    };
+    let dirty: Vec<&FrameSlot> = next.into_iter().filter(is_dirty).collect();
+    if dirty.len() * DIRTY_SHARE < looked_at {
+        return Vec::new();
+    }
+    dirty
+}

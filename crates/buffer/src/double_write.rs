@@ -1,0 +1,438 @@
+//! The double-write file: every batch of pages goes here first, so that a torn page at its home can be mended.
+//!
+//! Paper: none; LIBTP assumes that a page is written whole. PROTOCOLS L8.
+//!
+//! The file `libtp.double` holds one batch, the latest. Block 0 (512 bytes) says which batch is done; block 1 (4096 bytes
+//! from byte 4096) is the batch's table; the page images follow, one behind the other, from byte 8192. The byte tables
+//! are in docs/formats/page.md.
+//!
+//! Order of a batch: table and images written, this file synced; pages written to their homes, the homes synced; the
+//! batch marked done, not synced (a lost mark costs a look at restart and nothing else).
+//!
+//! Invariants
+//! 1. The images of a batch stay until the homes of all its pages were synced. There is one batch at a time.
+//! 2. So every page's newest image that ever began its way home is at its home, whole and synced, or in this file.
+//!    That is why a home that fails its checksum may be replaced by its image here and never goes back in time.
+//! 3. Table and images are in one write: if the table or an image is bad after a crash, the file was not synced, no home
+//!    was touched, and there is nothing to mend with that image.
+//!
+//! If we die here: `restore` at restart, or `finish` by whoever writes the next batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use libtp_io::{Directory, File, OpenMode};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::page_header::{check, is_page_size};
+use crate::settings::BATCH_PAGES_MAX;
+use crate::{FileId, PageId, Result};
+
+/// The file's name in the environment's directory.
+pub const DOUBLE_WRITE_NAME: &str = "libtp.double";
+
+const MAGIC: u64 = u64::from_le_bytes(*b"libtp2wr");
+const VERSION: u32 = 1;
+const TABLE_AT: u64 = 4096;
+const TABLE_BYTES: usize = 4096;
+/// Bytes of a batch before its first image.
+pub(crate) const IMAGES_AT: usize = TABLE_BYTES;
+
+/// Block 0: which batch needs no mending.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct DoneBlock {
+    magic: U64,    // 00-07  "libtp2wr"
+    version: U32,  // 08-11
+    crc: U32,      // 12-15  CRC-32C of the block with this field zero
+    sequence: U64, // 16-23  the batch all of whose homes are synced
+    spare: [u8; 488],
+}
+
+/// The head of a batch's table; `count` entries follow it.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct TableHead {
+    magic: U64,    // 00-07  "libtp2wr"
+    version: U32,  // 08-11
+    crc: U32,      // 12-15  CRC-32C of the 4096 bytes of the table with this field zero
+    sequence: U64, // 16-23  number of the batch, one more than the batch before
+    count: U32,    // 24-27  pages in the batch
+    spare: [u8; 36],
+}
+
+/// One page of a batch.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct Entry {
+    page_no: U32,    // 00-03
+    file_id: U32,    // 04-07
+    page_bytes: U32, // 08-11
+    crc: U32,        // 12-15  CRC-32C of the image
+}
+
+const HEAD_BYTES: usize = size_of::<TableHead>();
+const ENTRY_BYTES: usize = size_of::<Entry>();
+const _: () = {
+    assert!(size_of::<DoneBlock>() == 512);
+    assert!(HEAD_BYTES == 64);
+    assert!(HEAD_BYTES + BATCH_PAGES_MAX * ENTRY_BYTES <= TABLE_BYTES);
+};
+
+/// A page in a batch: its name and where its image lies in the batch's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) id: PageId,
+    pub(crate) range: std::ops::Range<usize>,
+}
+
+/// A batch in private memory: room for the table, then the images in the order they were added.
+#[derive(Default)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    images: Vec<Image>,
+}
+
+impl Batch {
+    /// Forgets what was in it and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.resize(IMAGES_AT, 0);
+        self.images.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Copies a page in.
+    pub(crate) fn push(&mut self, id: PageId, page: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(page);
+        self.images.push(Image { id, range: start..self.bytes.len() });
+    }
+
+    pub(crate) fn images(&self) -> &[Image] {
+        &self.images
+    }
+
+    pub(crate) fn page(&self, image: &Image) -> &[u8] {
+        &self.bytes[image.range.clone()]
+    }
+
+    /// A stretch of the batch's bytes.
+    pub(crate) fn bytes(&self, range: std::ops::Range<usize>) -> &[u8] {
+        &self.bytes[range]
+    }
+
+    pub(crate) fn page_mut(&mut self, index: usize) -> &mut [u8] {
+        &mut self.bytes[self.images[index].range.clone()]
+    }
+
+    /// The images sorted by home, so that neighbours go out in one write.
+    pub(crate) fn in_home_order(&self) -> Vec<Image> {
+        let mut images = self.images.clone();
+        images.sort_unstable_by_key(|image| image.id);
+        images
+    }
+
+    /// Fills in the table: from now on the bytes are what goes to the file.
+    fn close(&mut self, sequence: u64) -> &[u8] {
+        let mut table = vec![0; TABLE_BYTES];
+        let mut head = TableHead {
+            magic: U64::new(MAGIC),
+            version: U32::new(VERSION),
+            crc: U32::ZERO,
+            sequence: U64::new(sequence),
+            count: U32::new(u32::try_from(self.images.len()).expect("a batch has at most 240 pages")),
+            spare: [0; 36],
+        };
+        for (entry, image) in table[HEAD_BYTES..].chunks_exact_mut(ENTRY_BYTES).zip(&self.images) {
+            let page = &self.bytes[image.range.clone()];
+            let made = Entry {
+                page_no: U32::new(image.id.page().raw()),
+                file_id: U32::new(image.id.file().raw()),
+                page_bytes: U32::new(u32::try_from(page.len()).expect("a page has at most 64 KiB")),
+                crc: U32::new(crc32c::crc32c(page)),
+            };
+            entry.copy_from_slice(made.as_bytes());
+        }
+        table[..HEAD_BYTES].copy_from_slice(head.as_bytes());
+        head.crc.set(crc32c::crc32c(&table));
+        table[..HEAD_BYTES].copy_from_slice(head.as_bytes());
+        self.bytes[..TABLE_BYTES].copy_from_slice(&table);
+        &self.bytes
+    }
+}
+
+/// What a look at the file after a crash found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Pages in the last batch; zero if it was done, or never reached the disk.
+    pub looked_at: usize,
+    /// Homes that failed their checksum and were written again.
+    pub mended: usize,
+}
+
+/// The file, opened by one process.
+pub(crate) struct DoubleWrite {
+    file: Arc<dyn File>,
+}
+
+impl DoubleWrite {
+    /// Opens the file, makes it if need be, and makes its name durable.
+    pub(crate) fn open(directory: &dyn Directory) -> Result<DoubleWrite> {
+        let is_new = !directory.exists(DOUBLE_WRITE_NAME)?;
+        let file = directory.open(DOUBLE_WRITE_NAME, OpenMode::Create)?;
+        if is_new {
+            // Its contents are synced with every batch; a name lost at a power cut would lose them all.
+            directory.sync()?;
+        }
+        Ok(DoubleWrite { file })
+    }
+
+    /// The batch that lies in the file, unless it is done or never came to the disk whole.
+    pub(crate) fn open_batch(&self) -> Result<Option<(u64, Batch)>> {
+        let Some((sequence, batch)) = read_batch(&*self.file)? else {
+            return Ok(None);
+        };
+        let done = read_done(&*self.file)?;
+        Ok((done != Some(sequence)).then_some((sequence, batch)))
+    }
+
+    /// The highest number of a batch that the file mentions, zero if none.
+    pub(crate) fn last_sequence(&self) -> Result<u64> {
+        let batch = read_batch(&*self.file)?.map_or(0, |(sequence, _)| sequence);
+        Ok(read_done(&*self.file)?.unwrap_or(0).max(batch))
+    }
+
+    /// Writes a batch. Only after a [`DoubleWrite::sync`] may its pages go to their homes.
+    pub(crate) fn write(&self, sequence: u64, batch: &mut Batch) -> Result<()> {
+        let bytes = batch.close(sequence);
+        // Blocks first: a refusal for want of room comes before anything was overwritten.
+        self.file.allocate(TABLE_AT + bytes.len() as u64)?;
+        Ok(self.file.write_at(bytes, TABLE_AT)?)
+    }
+
+    /// Syncs what [`DoubleWrite::write`] wrote. An error is final.
+    pub(crate) fn sync(&self) -> Result<()> {
+        Ok(self.file.sync()?)
+    }
+
+    /// Notes that every home of the batch is synced. Not synced itself.
+    pub(crate) fn mark_done(&self, sequence: u64) -> Result<()> {
+        Ok(self.file.write_at(done_block(sequence).as_bytes(), 0)?)
+    }
+}
+
+fn done_block(sequence: u64) -> DoneBlock {
+    let mut block = DoneBlock {
+        magic: U64::new(MAGIC),
+        version: U32::new(VERSION),
+        crc: U32::ZERO,
+        sequence: U64::new(sequence),
+        spare: [0; 488],
+    };
+    block.crc.set(crc32c::crc32c(block.as_bytes()));
+    block
+}
+
+fn read_done(file: &dyn File) -> Result<Option<u64>> {
+    let mut bytes = [0; 512];
+    if file.read_at(&mut bytes, 0)? < bytes.len() {
+        return Ok(None);
+    }
+    let sequence = DoneBlock::ref_from_bytes(&bytes).expect("a done block has 512 bytes").sequence.get();
+    Ok((done_block(sequence).as_bytes() == bytes).then_some(sequence))
+}
+
+/// The batch in the file, without the images that are not whole; `None` if the table is not.
+fn read_batch(file: &dyn File) -> Result<Option<(u64, Batch)>> {
+    let mut table = vec![0; TABLE_BYTES];
+    if file.read_at(&mut table, TABLE_AT)? < TABLE_BYTES {
+        return Ok(None);
+    }
+    let head = *TableHead::ref_from_bytes(&table[..HEAD_BYTES]).expect("the head has 64 bytes");
+    table[12..16].fill(0);
+    let is_known = head.magic.get() == MAGIC && head.version.get() == VERSION;
+    let count = head.count.get() as usize;
+    if !is_known || count > BATCH_PAGES_MAX || crc32c::crc32c(&table) != head.crc.get() {
+        return Ok(None);
+    }
+    let mut batch = Batch::default();
+    batch.clear();
+    let mut at = TABLE_AT + IMAGES_AT as u64;
+    for entry in table[HEAD_BYTES..].chunks_exact(ENTRY_BYTES).take(count) {
+        let entry = Entry::ref_from_bytes(entry).expect("an entry has 16 bytes");
+        if !is_page_size(entry.page_bytes.get()) {
+            return Ok(None);
+        }
+        let mut page = vec![0; entry.page_bytes.get() as usize];
+        let read = file.read_at(&mut page, at)?;
+        at += page.len() as u64;
+        if read == page.len() && crc32c::crc32c(&page) == entry.crc.get() {
+            let file_id = FileId::new(entry.file_id.get());
+            batch.push(PageId::new(file_id, crate::PageNo::new(entry.page_no.get())), &page);
+        }
+    }
+    Ok(Some((head.sequence.get(), batch)))
+}
+
+/// Mends torn homes from the last batch: at restart, before anything reads a page.
+///
+/// `open` gives the file of a number, `None` if there is no such file any more. Only a home that fails its checksum is
+/// written, and everything written is synced before this returns. Doing it twice is the same as once.
+///
+/// # Errors
+/// The disk refused; nothing is lost, and it can be done again.
+pub fn restore_torn(
+    directory: &dyn Directory,
+    open: &mut dyn FnMut(FileId) -> Result<Option<Arc<dyn File>>>,
+) -> Result<Restored> {
+    if !directory.exists(DOUBLE_WRITE_NAME)? {
+        return Ok(Restored::default());
+    }
+    let double = DoubleWrite { file: directory.open(DOUBLE_WRITE_NAME, OpenMode::Existing)? };
+    let Some((sequence, batch)) = double.open_batch()? else {
+        return Ok(Restored::default());
+    };
+    let mut restored = Restored { looked_at: batch.len(), mended: 0 };
+    let mut homes: BTreeMap<FileId, Arc<dyn File>> = BTreeMap::new();
+    for image in batch.images() {
+        let Some(home) = open(image.id.file())? else {
+            continue;
+        };
+        let page = batch.page(image);
+        let at = image.id.page().offset(u32::try_from(page.len()).expect("a page has at most 64 KiB"));
+        let mut found = vec![0; page.len()];
+        home.read_at(&mut found, at)?;
+        if check(&found, image.id).is_err() {
+            home.write_at(page, at)?;
+            restored.mended += 1;
+        }
+        // Synced even if nothing was mended: the batch is about to be marked done, and its homes may be unsynced.
+        homes.insert(image.id.file(), home);
+    }
+    for home in homes.values() {
+        home.sync()?;
+    }
+    double.mark_done(sequence)?;
+    Ok(restored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page_header::{seal, PageHeader, PAGE_HEADER_BYTES};
+    use crate::PageNo;
+    use libtp_io::PosixDirectory;
+    use std::path::PathBuf;
+
+    struct Place(PathBuf);
+    impl Place {
+        fn new(name: &str) -> (Place, Arc<dyn Directory>) {
+            let path = std::env::temp_dir().join(format!("libtp-double-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::create_dir_all(&path).unwrap();
+            let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::open(&path).unwrap());
+            (Place(path), directory)
+        }
+    }
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const FILE: FileId = FileId::new(7);
+
+    fn page(number: u32, fill: u8) -> Vec<u8> {
+        let id = PageId::new(FILE, PageNo::new(number));
+        let mut page = vec![fill; 4096];
+        page[..PAGE_HEADER_BYTES].copy_from_slice(PageHeader::new(id, 1, 0).as_bytes());
+        seal(&mut page);
+        page
+    }
+
+    fn write_batch(double: &DoubleWrite, sequence: u64, pages: &[(u32, u8)]) {
+        let mut batch = Batch::default();
+        batch.clear();
+        for &(number, fill) in pages {
+            batch.push(PageId::new(FILE, PageNo::new(number)), &page(number, fill));
+        }
+        double.write(sequence, &mut batch).unwrap();
+        double.sync().unwrap();
+    }
+
+    fn restore(directory: &Arc<dyn Directory>) -> Restored {
+        let mut open = |file| {
+            assert_eq!(file, FILE);
+            Ok(Some(directory.open("home.tp", OpenMode::Create)?))
+        };
+        restore_torn(&**directory, &mut open).unwrap()
+    }
+
+    #[test]
+    fn only_torn_homes_are_mended() {
+        let (_place, directory) = Place::new("torn");
+        let home = directory.open("home.tp", OpenMode::Create).unwrap();
+        for number in 1..=3 {
+            home.write_at(&page(number, 1), u64::from(number) * 4096).unwrap();
+        }
+        let double = DoubleWrite::open(&*directory).unwrap();
+        write_batch(&double, 1, &[(1, 2), (2, 2), (3, 2)]);
+        // Page 1 came home whole, of page 2 only the first half, page 3 not at all.
+        home.write_at(&page(1, 2), 4096).unwrap();
+        home.write_at(&page(2, 2)[..2048], 2 * 4096).unwrap();
+        assert_eq!(restore(&directory), Restored { looked_at: 3, mended: 1 });
+        let mut found = vec![0; 4096];
+        for (number, fill) in [(1, 2), (2, 2), (3, 1)] {
+            home.read_at(&mut found, u64::from(number) * 4096).unwrap();
+            assert_eq!(found, page(number, fill), "page {number}");
+        }
+        assert_eq!(restore(&directory), Restored::default(), "a second look finds the batch done");
+    }
+
+    #[test]
+    fn a_batch_that_is_done_mends_nothing() {
+        let (_place, directory) = Place::new("done");
+        let home = directory.open("home.tp", OpenMode::Create).unwrap();
+        let double = DoubleWrite::open(&*directory).unwrap();
+        write_batch(&double, 5, &[(1, 2)]);
+        double.mark_done(5).unwrap();
+        home.write_at(&[9; 4096], 4096).unwrap();
+        assert_eq!(restore(&directory), Restored::default());
+        write_batch(&double, 6, &[(1, 3)]);
+        assert_eq!(restore(&directory), Restored { looked_at: 1, mended: 1 });
+    }
+
+    #[test]
+    fn a_batch_that_is_torn_itself_gives_only_its_whole_images() {
+        let (_place, directory) = Place::new("half");
+        let double = DoubleWrite::open(&*directory).unwrap();
+        write_batch(&double, 1, &[(1, 2), (2, 2)]);
+        let second_image = TABLE_AT + 4096 + 4096;
+        double.file.write_at(&[0; 512], second_image + 1024).unwrap();
+        let (sequence, batch) = double.open_batch().unwrap().unwrap();
+        assert_eq!((sequence, batch.len()), (1, 1));
+        assert_eq!(batch.images()[0].id.page().raw(), 1);
+        double.file.write_at(&[1; 8], TABLE_AT + 200).unwrap();
+        assert!(double.open_batch().unwrap().is_none(), "a damaged table");
+    }
+
+    #[test]
+    fn a_shorter_batch_leaves_nothing_of_the_longer_one_before_it() {
+        let (_place, directory) = Place::new("shorter");
+        let double = DoubleWrite::open(&*directory).unwrap();
+        write_batch(&double, 1, &[(1, 1), (2, 1), (3, 1)]);
+        write_batch(&double, 2, &[(1, 2)]);
+        let (sequence, batch) = double.open_batch().unwrap().unwrap();
+        assert_eq!((sequence, batch.len()), (2, 1));
+    }
+
+    #[test]
+    fn without_the_file_there_is_nothing_to_mend() {
+        let (_place, directory) = Place::new("none");
+        assert_eq!(restore(&directory), Restored::default());
+    }
+}

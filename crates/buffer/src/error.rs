@@ -1,0 +1,68 @@
+//! What can go wrong with a page, in sentences that say what was kept and what to do.
+
+use crate::{FileId, PageNo};
+
+/// A call to the buffer manager failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// What lies in the file, or in memory, is not the page. It is never returned to anyone.
+    #[error("page {page} of {file} is damaged: {what}; nothing was changed; other pages can be used; restore the file from a backup")]
+    Corrupt {
+        /// The file.
+        file: String,
+        /// The page.
+        page: PageNo,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no room: on the disk, in memory, or in a pool all of whose frames are in use.
+    #[error("there is no room for {what}: {why}; nothing was lost; make room and try again")]
+    Full {
+        /// What there was no room for.
+        what: &'static str,
+        /// Who refused, and what may be done.
+        why: String,
+    },
+    /// A sync of a data file failed earlier. Reading goes on.
+    #[error("a sync of a data file failed earlier, so no page can be made durable any more; what was committed is safe in the log; close the environment, look at the disk, and open it again: recovery then runs by itself")]
+    Failed,
+    /// No file of that number is registered.
+    #[error("no database file has the number {file}: it was removed, or never registered")]
+    UnknownFile {
+        /// The number asked for.
+        file: FileId,
+    },
+    /// A file cannot be registered so.
+    #[error("the database file {name:?} cannot be used: {what}; nothing was changed")]
+    Unsuitable {
+        /// The file's name.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The log could not be forced, so no page could be written.
+    #[error(transparent)]
+    Log(#[from] libtp_log::Error),
+    /// The disk refused a call.
+    #[error("a data file's disk failed: {0}; every page that could not be written is kept in memory")]
+    Io(libtp_io::Error),
+}
+
+impl From<libtp_io::Error> for Error {
+    fn from(error: libtp_io::Error) -> Error {
+        match error {
+            libtp_io::Error::Full { .. } => Error::Full { what: "a page on the disk", why: error.to_string() },
+            other => Error::Io(other),
+        }
+    }
+}
+
+impl From<rio::Error> for Error {
+    fn from(error: rio::Error) -> Error {
+        Error::Full { what: "more of the buffer pool in shared memory", why: error.to_string() }
+    }
+}
+
+/// The result of calls to the buffer manager.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,222 @@
+//! A frame: a page's place in the buffer pool, and the slot that says what is in it.
+//!
+//! Paper: LIBTP 3.2.2. Departure: the latch on the slot is what keeps a page from being replaced; pins exist too, for
+//! who must latch later without waiting for the disk (docs/design/0001-pages-latched-not-pinned.md).
+//!
+//! ```text
+//!            take                  read, checked            mark_dirty
+//!   free ----------> loading ------------------> clean <------------------> dirty
+//!    ^                  |                          |      written, synced
+//!    +------------------+--------------------------+
+//!        could not be read              replaced
+//! ```
+//!
+//! Invariants
+//! 1. `page` changes only under the slot's exclusive latch *and* its bucket's, with no pins. So a latch, in either mode,
+//!    keeps the page in the frame, and so does a pin.
+//! 2. A pin is taken only by who holds the slot's latch or its bucket's.
+//! 3. The page is in the table's chains exactly while `page` names it and `state` is not free, but for the moments of
+//!    moving in and out, which happen under the bucket's latch.
+//! 4. `recovery` or `unsynced` is set while the disk does not have, synced, all of the page (PROTOCOLS L7).
+//! 5. A slot keeps its type, its data area, its pool and page size for the region's life (PROTOCOLS D14).
+//!
+//! If we die here: `page` and `state` are stored in an order such that a frame that is latched by a dead session and
+//! not in its bucket's chain is free, and one that is loading has nothing worth keeping (see `repair`).
+
+use libtp_log::Lsn;
+use libtp_process::Latch;
+use rio::{Bytes, Link, Word};
+
+use crate::PageId;
+
+/// `used` of a frame that was used since the clock's hand passed it. Never a stamp of the LRU policy.
+pub(crate) const HOT: u32 = 1;
+
+rio::shared! {
+    /// A frame's slot: one cache line, which every user of the page touches anyway for the latch.
+    pub(crate) struct FrameSlot {
+        /// 00 Guards the page's bytes and everything here but `page`, `next` and `pins`.
+        pub(crate) latch: Latch,
+        /// 08 The page it holds. Read by anyone, believed only under the latch or the bucket's.
+        pub(crate) page: Word<PageId>,
+        /// 16 The next slot of the bucket's chain, or of the free list.
+        pub(crate) next: Link<FrameSlot>,
+        /// 24 The page's bytes. Written once.
+        pub(crate) data: Link<Bytes>,
+        /// 32 First LSN that may have changed the page since it was last written; none if it is clean.
+        pub(crate) recovery: Word<Lsn>,
+        /// 40 The recovery LSN of the image that is on its way to the disk and not yet synced there.
+        pub(crate) unsynced: Word<Lsn>,
+        /// 48 How many must be able to latch the page without waiting for the disk.
+        pub(crate) pins: Word<u32>,
+        /// 52 What the replacement policy remembers. Stored only when it changes: the line is shared.
+        pub(crate) used: Word<u32>,
+        /// 56 See [`State`].
+        pub(crate) state: Word<u32>,
+        /// 60 Which shelf owns the slot: [`ShelfKey`](crate::pool::ShelfKey).
+        pub(crate) shelf: Word<u32>,
+    } size 64
+}
+
+/// What a slot is doing. Changed under its exclusive latch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing: on the free list, or in the hands of who took it from there.
+    Free,
+    /// Being read from the disk. Whoever finds it in the table waits for the latch and looks again.
+    Loading,
+    /// The page is there.
+    Resident,
+}
+
+impl FrameSlot {
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        match self.state.get() {
+            1 => State::Loading,
+            2 => State::Resident,
+            _ => State::Free,
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.publish(match state {
+            State::Free => 0,
+            State::Loading => 1,
+            State::Resident => 2,
+        });
+    }
+
+    /// Takes a pin. See invariant 2.
+    #[inline]
+    pub(crate) fn pin(&self) {
+        self.pins.fetch_add(1);
+    }
+
+    /// Gives a pin back. The frame may be replaced from now on.
+    #[inline]
+    pub(crate) fn unpin(&self) {
+        let before = self.pins.fetch_add(u32::MAX);
+        assert!(before != 0, "a frame was unpinned more often than pinned");
+    }
+
+    #[inline]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins.load() != 0
+    }
+
+    /// Whether the disk has all of the page, synced. Under the latch, or as a hint.
+    #[inline]
+    pub(crate) fn is_clean(&self) -> bool {
+        self.recovery.load().is_none() && self.unsynced.load().is_none()
+    }
+
+    /// Notes that records from `recovery` on may change the page. Under the exclusive latch, before the append
+    /// (PROTOCOLS L7). Nothing happens if it is dirty already: the older LSN counts.
+    #[inline]
+    pub(crate) fn mark_dirty(&self, recovery: Lsn) {
+        if self.recovery.get().is_none() {
+            // A swap, not a store: whoever failed to write an older image puts its LSN back without the latch.
+            let _ = self.recovery.compare_exchange(Lsn::NONE, recovery);
+        }
+    }
+
+    /// Claims the page for writing: its recovery LSN moves over to the image that is about to be copied. Under the latch.
+    /// Returns whether there is anything to write that nobody else is writing.
+    pub(crate) fn begin_write(&self) -> bool {
+        let recovery = self.recovery.load();
+        // In this order: a reader of the dirty minimum that finds `recovery` empty finds `unsynced` set.
+        if recovery.is_none() || self.unsynced.compare_exchange(Lsn::NONE, recovery).is_err() {
+            return false;
+        }
+        self.recovery.publish(Lsn::NONE);
+        true
+    }
+
+    /// The image is on the disk, synced.
+    pub(crate) fn end_write(&self) {
+        self.unsynced.publish(Lsn::NONE);
+    }
+
+    /// The image did not get to the disk: the page is as dirty as it was. Needs no latch.
+    pub(crate) fn undo_write(&self) {
+        let older = self.unsynced.get();
+        loop {
+            let now = self.recovery.load();
+            if !now.is_none() && now <= older {
+                break;
+            }
+            if self.recovery.compare_exchange(now, older).is_ok() {
+                break;
+            }
+        }
+        self.unsynced.publish(Lsn::NONE);
+    }
+
+    /// The oldest LSN a restart would need for this page, if any. Needs no latch.
+    pub(crate) fn oldest_needed(&self) -> Option<Lsn> {
+        // Thrice, because the LSN may move to `unsynced`, or back, between two looks.
+        let looks = [self.recovery.load(), self.unsynced.load(), self.recovery.load()];
+        looks.into_iter().filter(|lsn| !lsn.is_none()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rio::Region;
+
+    fn with_slot(check: impl Fn(&FrameSlot)) {
+        let region = Region::anonymous(1 << 20).unwrap();
+        let place = region.allocate::<FrameSlot>(1).unwrap();
+        check(region.at(place));
+    }
+
+    #[test]
+    fn the_first_recovery_lsn_stays_until_the_page_was_synced() {
+        with_slot(|slot| {
+            slot.mark_dirty(Lsn::new(80));
+            slot.mark_dirty(Lsn::new(160));
+            assert_eq!(slot.oldest_needed(), Some(Lsn::new(80)));
+            assert!(slot.begin_write());
+            assert!(!slot.begin_write(), "one writes it at a time");
+            assert!(!slot.is_clean(), "written is not synced");
+            assert_eq!(slot.oldest_needed(), Some(Lsn::new(80)));
+            slot.end_write();
+            assert!(slot.is_clean());
+            assert_eq!(slot.oldest_needed(), None);
+        });
+    }
+
+    #[test]
+    fn a_page_changed_while_it_is_written_stays_dirty() {
+        with_slot(|slot| {
+            slot.mark_dirty(Lsn::new(80));
+            assert!(slot.begin_write());
+            slot.mark_dirty(Lsn::new(160));
+            slot.end_write();
+            assert_eq!(slot.oldest_needed(), Some(Lsn::new(160)));
+        });
+    }
+
+    #[test]
+    fn a_failed_write_puts_the_older_lsn_back() {
+        with_slot(|slot| {
+            slot.mark_dirty(Lsn::new(80));
+            assert!(slot.begin_write());
+            slot.mark_dirty(Lsn::new(160));
+            slot.undo_write();
+            assert_eq!((slot.recovery.get(), slot.unsynced.get()), (Lsn::new(80), Lsn::NONE));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "unpinned more often")]
+    fn an_unpin_too_many_is_a_broken_invariant() {
+        with_slot(|slot| {
+            slot.pin();
+            slot.unpin();
+            slot.unpin();
+        });
+    }
+}

@@ -1,0 +1,350 @@
+//! Getting a page: from the table if it is there, else from the disk into a frame that makes room.
+//!
+//! Paper: LIBTP 3.2.2. The hot path is: hash, bucket, slot, latch, look again. It takes no latch but the page's, counts
+//! nothing and pins nothing (docs/design/0001-pages-latched-not-pinned.md).
+//!
+//! Invariants
+//! 1. What is returned was read whole, passed its checks, and is latched or pinned.
+//! 2. Nobody *waits* for the latch of a frame that it has not pinned: between finding a frame and waiting for it, the
+//!    frame could become a page of any rank, and the wait one that closes a circle. So a busy latch is waited for
+//!    through a pin taken under the bucket's latch.
+//! 3. A frame whose page could not be read leaves the table before its latch is let go. Who waited for it looks again,
+//!    reads again, and gets an error of its own.
+//!
+//! If we die here: see `frame`; a frame that was being loaded is free again after repair.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use libtp_process::{ExclusiveGuard, Rank, Session};
+
+use crate::content::data_of;
+use crate::files::OpenFile;
+use crate::frame::{FrameSlot, State, HOT};
+use crate::page_header::{check_read, checksum_field};
+use crate::pool::{Bound, Shelf, Taken};
+use crate::{BufferManager, Error, ExclusivePage, PageId, Pin, Result, SharedPage};
+
+/// Looks at a busy latch so often before it is waited for through a pin.
+const SPINS: u32 = 20;
+/// Dirty frames seen without a clean one that make an evictor write a batch.
+const DIRTY_SEEN_MAX: usize = 64;
+/// So often an evictor that finds every frame in use waits a moment, before it gives up: about ten seconds.
+const PATIENCE: u32 = 5_000;
+const MOMENT: Duration = Duration::from_millis(2);
+/// So often who waits for another's read from the disk looks again.
+const READ_SLICE: Duration = Duration::from_micros(50);
+/// The rank under which a frame's latch is tried where no page is meant: trying is not bound to the order.
+pub(crate) const ANY_PAGE: Rank = Rank::page(0);
+
+/// Where the bytes of a page that is not in memory come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The file.
+    Disk,
+    /// Nowhere: the caller makes the page new.
+    Zeros,
+}
+
+impl BufferManager {
+    /// The page, latched shared.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if what lies on the disk is not the page, [`Error::UnknownFile`], [`Error::Io`];
+    /// [`Error::Full`], [`Error::Failed`] and [`Error::Log`] if no frame could be had for it.
+    #[inline]
+    pub fn shared<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
+        if let Some(slot) = self.table.find(id) {
+            if let Some(guard) = slot.latch.try_shared(session, rank) {
+                if slot.page.get() == id {
+                    self.note_use(slot);
+                    return Ok(SharedPage::new(&self.region, slot, guard, id));
+                }
+            }
+        }
+        self.shared_slowly(session, id, rank)
+    }
+
+    /// The page, latched exclusively.
+    ///
+    /// # Errors
+    /// As [`BufferManager::shared`].
+    #[inline]
+    pub fn exclusive<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<ExclusivePage<'s>> {
+        if let Some(slot) = self.table.find(id) {
+            if let Some(guard) = slot.latch.try_exclusive(session, rank) {
+                if slot.page.get() == id {
+                    self.note_use(slot);
+                    return Ok(ExclusivePage::new(&self.region, slot, guard, id));
+                }
+            }
+        }
+        self.exclusive_slowly(session, id, rank)
+    }
+
+    /// The page, in memory and staying there, not latched.
+    ///
+    /// # Errors
+    /// As [`BufferManager::shared`].
+    #[inline]
+    pub fn pin<'s>(&'s self, session: &'s Session, id: PageId) -> Result<Pin<'s>> {
+        if let Some(slot) = self.table.find(id) {
+            if let Some(_guard) = slot.latch.try_shared(session, ANY_PAGE) {
+                if slot.page.get() == id {
+                    slot.pin();
+                    self.note_use(slot);
+                    return Ok(Pin::adopt(&self.region, session, slot, id));
+                }
+            }
+        }
+        self.pin_from(session, id, Source::Disk)
+    }
+
+    /// A frame for a page the caller makes new, in memory and staying there: zeros, if the page was not in memory.
+    /// Nothing is read from the disk.
+    ///
+    /// # Errors
+    /// As [`BufferManager::shared`], but never [`Error::Corrupt`].
+    pub fn pin_new<'s>(&'s self, session: &'s Session, id: PageId) -> Result<Pin<'s>> {
+        self.pin_from(session, id, Source::Zeros)
+    }
+
+    /// Whether the page is in memory now.
+    pub fn is_resident(&self, id: PageId) -> bool {
+        self.table.find(id).is_some()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn shared_slowly<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
+        for _ in 0..SPINS {
+            let Some(slot) = self.table.find(id) else { break };
+            if let Some(guard) = slot.latch.try_shared(session, rank) {
+                if slot.page.get() == id {
+                    return Ok(SharedPage::new(&self.region, slot, guard, id));
+                }
+            }
+            std::hint::spin_loop();
+        }
+        Ok(self.pin_from(session, id, Source::Disk)?.shared(rank))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn exclusive_slowly<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<ExclusivePage<'s>> {
+        for _ in 0..SPINS {
+            let Some(slot) = self.table.find(id) else { break };
+            if let Some(guard) = slot.latch.try_exclusive(session, rank) {
+                if slot.page.get() == id {
+                    return Ok(ExclusivePage::new(&self.region, slot, guard, id));
+                }
+            }
+            std::hint::spin_loop();
+        }
+        Ok(self.pin_from(session, id, Source::Disk)?.exclusive(rank))
+    }
+
+    #[inline]
+    fn note_use(&self, slot: &FrameSlot) {
+        if slot.used.get() != HOT {
+            self.note_first_use(slot);
+        }
+    }
+
+    #[cold]
+    fn note_first_use(&self, slot: &FrameSlot) {
+        let shelf = self.pools.shelf_of(slot);
+        shelf.policy().used(shelf, slot);
+    }
+
+    /// Pins the page, looked up under its bucket's latch, or loaded.
+    fn pin_from<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Pin<'s>> {
+        loop {
+            let Some(slot) = self.table.find_pinned(session, id) else {
+                if let Some(pin) = self.load(session, id, source)? {
+                    return Ok(pin);
+                }
+                continue;
+            };
+            let pin = Pin::adopt(&self.region, session, slot, id);
+            if slot.state() == State::Loading {
+                wait_for_reader(session, slot);
+            }
+            if slot.page.load() == id && slot.state() == State::Resident {
+                self.note_use(slot);
+                return Ok(pin);
+            }
+        }
+    }
+
+    /// Brings the page into a frame. `None` if another session was faster: then it is in the table.
+    fn load<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Option<Pin<'s>>> {
+        let file = self.files.open(id.file())?;
+        let shelf = self.pools.shelf(session, file.info.pool, file.info.page_bytes)?;
+        shelf.slot.misses.fetch_add(1);
+        let mut taken = self.take_frame(session, shelf)?;
+        let Some(pin) = self.enter(session, id, &taken) else {
+            shelf.push_free(session, taken);
+            return Ok(None);
+        };
+        let filled = match source {
+            Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
+            Source::Zeros => {
+                self.region.bytes_mut(data_of(taken.slot), file.info.page_bytes as usize, &mut taken.guard).fill(0);
+                Ok(())
+            }
+        };
+        match filled {
+            Ok(()) => {
+                shelf.slot.reads.fetch_add(u64::from(source == Source::Disk));
+                self.settle(shelf, taken);
+                self.table.grow(session);
+                Ok(Some(pin))
+            }
+            Err(error) => {
+                self.give_up(session, shelf, taken, pin);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a taken frame out for the page and puts it into the table, loading and pinned. `None` if the page is there
+    /// already: then the frame was changed back.
+    pub(crate) fn enter<'s>(&'s self, session: &'s Session, id: PageId, taken: &Taken<'s>) -> Option<Pin<'s>> {
+        taken.slot.page.publish(id);
+        taken.slot.set_state(State::Loading);
+        taken.slot.pin();
+        if let Some(other) = self.table.insert(session, id, taken.slot) {
+            other.unpin();
+            taken.slot.unpin();
+            taken.slot.page.publish(PageId::NONE);
+            taken.slot.set_state(State::Free);
+            return None;
+        }
+        Some(Pin::adopt(&self.region, session, taken.slot, id))
+    }
+
+    /// The page is in its frame: others may have it.
+    pub(crate) fn settle(&self, shelf: &Shelf, taken: Taken<'_>) {
+        shelf.policy().loaded(shelf, taken.slot);
+        taken.slot.set_state(State::Resident);
+        drop(taken.guard);
+    }
+
+    /// The page could not be had: the frame leaves the table, whoever waits for it, and is free.
+    pub(crate) fn give_up(&self, session: &Session, shelf: &Shelf, taken: Taken<'_>, pin: Pin<'_>) {
+        let removed = self.table.remove(session, taken.slot, u32::MAX);
+        assert!(removed, "a frame leaves the table however many wait for it");
+        drop(pin);
+        shelf.push_free(session, taken);
+    }
+
+    fn read_page(&self, file: &OpenFile, id: PageId, slot: &FrameSlot, guard: &mut ExclusiveGuard<'_>) -> Result<()> {
+        let page = self.region.bytes_mut(data_of(slot), file.info.page_bytes as usize, guard);
+        let read = file.file.read_at(page, file.offset(id))?;
+        // Beyond the end of the file lie pages never written.
+        page[read..].fill(0);
+        check_page(file, id, page, self.log.tail())
+    }
+
+    /// A frame of the shelf, latched, holding nothing.
+    pub(crate) fn take_frame<'s>(&'s self, session: &'s Session, shelf: &'s Shelf) -> Result<Taken<'s>> {
+        for round in 0..PATIENCE {
+            if let Some(taken) = shelf.pop_free(session) {
+                return Ok(taken);
+            }
+            if shelf.grow(session, &self.table, Bound::Budget) > 0 {
+                continue;
+            }
+            let mut dirty = Vec::new();
+            if let Some(taken) = self.evict_clean(session, shelf, &mut dirty) {
+                return Ok(taken);
+            }
+            if !dirty.is_empty() && self.write_victims(session, &dirty)? > 0 {
+                if let Some(taken) = dirty.iter().find_map(|&slot| self.try_evict(session, shelf, slot)) {
+                    return Ok(taken);
+                }
+                continue;
+            }
+            if round > 2 && shelf.grow(session, &self.table, Bound::Emergency) > 0 {
+                continue;
+            }
+            if round < 10 {
+                std::thread::yield_now();
+            } else {
+                session.sleep(MOMENT);
+            }
+        }
+        let why = format!(
+            "all {} frames of {} bytes are in use at once; give the pool a larger budget, or use fewer threads",
+            shelf.frame_count(),
+            shelf.page_bytes()
+        );
+        Err(Error::Full { what: "one more page in the buffer pool", why })
+    }
+
+    /// The first frame, in the policy's order, that can go without being written. Those that would have to be written
+    /// are collected, until they are enough for a batch.
+    pub(crate) fn evict_clean<'s>(
+        &'s self,
+        session: &'s Session,
+        shelf: &'s Shelf,
+        dirty: &mut Vec<&'s FrameSlot>,
+    ) -> Option<Taken<'s>> {
+        let mut found = None;
+        shelf.policy().offer(shelf, &mut |slot| {
+            if slot.state() != State::Resident || slot.is_pinned() {
+                return ControlFlow::Continue(());
+            }
+            if slot.is_clean() {
+                found = self.try_evict(session, shelf, slot);
+                return if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            }
+            dirty.push(slot);
+            if dirty.len() < DIRTY_SEEN_MAX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        found
+    }
+
+    /// Takes the frame if nobody has its page latched or pinned, and it is clean.
+    fn try_evict<'s>(&'s self, session: &'s Session, shelf: &'s Shelf, slot: &'s FrameSlot) -> Option<Taken<'s>> {
+        let guard = slot.latch.try_exclusive(session, ANY_PAGE)?;
+        if slot.state() != State::Resident || !slot.is_clean() || !self.table.remove(session, slot, 0) {
+            return None;
+        }
+        shelf.slot.evictions.fetch_add(1);
+        Some(Taken { slot, guard })
+    }
+}
+
+/// Checks a page as read from the disk, and takes its checksum off: in memory the field is zero.
+pub(crate) fn check_page(file: &OpenFile, id: PageId, page: &mut [u8], log_end: libtp_log::Lsn) -> Result<()> {
+    check_read(page, id, log_end).map_err(|damage| file.corrupt(id, &damage))?;
+    page[checksum_field()].fill(0);
+    Ok(())
+}
+
+/// Waits until a pinned frame that is being loaded is latched by its reader no more.
+///
+/// The order of latches does not bind here: the reader waits for the disk and for latches that are last in the order,
+/// never for a page. So this is not a wait for the latch but a look from time to time, unless the reader is dead.
+fn wait_for_reader(session: &Session, slot: &FrameSlot) {
+    for round in 0_u32.. {
+        if slot.latch.try_shared(session, ANY_PAGE).is_some() {
+            return;
+        }
+        match slot.latch.owner() {
+            Some(owner) if round > 100 && !session.processes().is_alive(owner) => {
+                // Waiting for it properly makes the session meet the dead one, and repair.
+                drop(slot.latch.shared(session, Rank::page(19)));
+                return;
+            }
+            _ if round < 10 => std::thread::yield_now(),
+            _ => drop(session.sleep(READ_SLICE)),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The buffer manager: a page cache in shared memory, behind the log.
+//!
+//! Paper: LIBTP 3.2.2 and 3.1.3. Departures: a latch, not a pin, keeps a page in its frame while it is used
+//! (docs/design/0001-pages-latched-not-pinned.md); the table and the pool grow by themselves to a budget; every page has a
+//! checksum; pages go out through a double-write file, so that the log needs no page images.
+//!
+//! It knows of a page what its common header says ([`PageHeader`]) and nothing of transactions.
+//!
+//! | file | what |
+//! |---|---|
+//! | `page_id`, `page_header` | how a page is named; its first 32 bytes and its checksum |
+//! | `frame`, `lookup`, `pool` | a page's place; which frame holds which page; how many frames there are |
+//! | `get`, `content` | getting a page; what its user holds |
+//! | `replace` | which page makes room |
+//! | `write_back`, `double_write` | the only place where pages are written; mending torn ones |
+//! | `background`, `prefetch` | clean frames, and pages, before anyone needs them |
+//! | `files` | database files by number |
+//! | `repair` | after everyone died |
+//!
+//! # Example
+//! ```no_run
+//! # use libtp_buffer::{BufferManager, Error, FileId, PageId, PageNo};
+//! # use libtp_process::{Rank, Session};
+//! fn first_byte(buffers: &BufferManager, session: &Session) -> Result<u8, Error> {
+//!     let id = PageId::new(FileId::new(1), PageNo::new(7));
+//!     let page = buffers.shared(session, id, Rank::page(0))?;
+//!     Ok(page[32])
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod background;
+mod content;
+mod double_write;
+mod error;
+mod files;
+mod frame;
+mod get;
+mod lookup;
+mod page_header;
+mod page_id;
+mod pool;
+mod prefetch;
+mod repair;
+mod replace;
+mod settings;
+mod write_ahead;
+mod write_back;
+
+use std::sync::{Arc, Mutex};
+
+use libtp_io::Directory;
+use libtp_process::{Session, SessionId};
+use rio::{Held, Link, Region, RootSlot, Word};
+
+use double_write::{Batch, DoubleWrite};
+use files::{FileTable, Files};
+use lookup::{PageTable, TableHeader};
+use pool::{PoolTable, Pools};
+
+pub use content::{ExclusivePage, PageMut, Pin, SharedPage};
+pub use double_write::{restore_torn, Restored, DOUBLE_WRITE_NAME};
+pub use error::{Error, Result};
+pub use files::{file_name, FileInfo, NAME_BYTES_MAX};
+pub use page_header::{
+    belongs, check, checksum, is_page_size, is_zero, page_lsn, seal, Damage, PageHeader, PAGE_BYTES_DEFAULT,
+    PAGE_BYTES_MAX, PAGE_BYTES_MIN, PAGE_HEADER_BYTES,
+};
+pub use page_id::{FileId, PageId, PageNo};
+pub use pool::PoolId;
+pub use settings::{memory_bytes, Policy, PoolSettings, Settings};
+pub use write_ahead::WriteAhead;
+
+rio::shared! {
+    /// The buffer manager's root in the region.
+    pub(crate) struct BufferHeader {
+        /// The page table.
+        table: Link<TableHeader>,
+        /// The pools.
+        pools: Link<PoolTable>,
+        /// The files.
+        files: Link<FileTable>,
+        /// Who writes pages now; none for nobody.
+        writer: Word<SessionId>,
+        /// Number of the last batch; zero before the first.
+        sequence: Word<u64>,
+        /// The batch whose pages may not all be home; zero for none.
+        open_batch: Word<u64>,
+        /// Odd while pages are on their way home.
+        home_writes: Word<u64>,
+        /// Non-zero once a sync failed. Written once, read without a latch.
+        failed: Word<u64>,
+        /// Batches written.
+        batches: Word<u64>,
+        /// Zero, kept for later.
+        spare: [Word<u64>; 7],
+    } size 128
+}
+
+/// One process's handle to the buffer manager.
+pub struct BufferManager {
+    region: Region,
+    header: Held<BufferHeader>,
+    table: PageTable,
+    pools: Pools,
+    files: Files,
+    log: Arc<dyn WriteAhead>,
+    double: Mutex<Option<Arc<DoubleWrite>>>,
+    spare_batches: Mutex<Vec<Batch>>,
+    settings: Settings,
+}
+
+impl BufferManager {
+    /// Bytes a new buffer manager takes, before the first page.
+    pub fn size() -> u64 {
+        // The header, the three tables' headers, and their first chunks: buckets, pools. Files and frames come later.
+        let fixed = size_of::<BufferHeader>() + size_of::<TableHeader>() + 2 * size_of::<rio::SlabHeader>();
+        (fixed + 64 * size_of::<lookup::Bucket>() + 4 * size_of::<pool::PoolSlot>() + 256) as u64
+    }
+
+    /// Makes the buffer manager's part of a new region.
+    ///
+    /// # Errors
+    /// [`Error::Full`] if the region cannot grow.
+    pub fn init(region: &Region, settings: &Settings) -> Result<()> {
+        let place = region.allocate::<BufferHeader>(1)?;
+        let header = region.at(place);
+        header.table.init(Some(PageTable::init(region)?));
+        header.pools.init(Some(Pools::init(region, &settings.pool)?));
+        header.files.init(Some(Files::init(region)?));
+        region.set_root(RootSlot::Buffer, place);
+        Ok(())
+    }
+
+    /// Opens the buffer manager of a region. The database files lie in `directory`; no page goes out before `log` is
+    /// durable beyond it.
+    ///
+    /// # Panics
+    /// If the region has none: it was checked to be a complete region of this build before.
+    pub fn attach(
+        region: &Region,
+        settings: &Settings,
+        directory: Arc<dyn Directory>,
+        log: Arc<dyn WriteAhead>,
+    ) -> BufferManager {
+        let place = region.root::<BufferHeader>(RootSlot::Buffer).expect("a complete region has a buffer manager");
+        let header = region.hold(place);
+        let made = "the buffer manager's parts were made before it";
+        BufferManager {
+            table: PageTable::attach(region, header.table.load().expect(made)),
+            pools: Pools::attach(region, header.pools.load().expect(made)),
+            files: Files::attach(region, header.files.load().expect(made), directory),
+            region: region.clone(),
+            header,
+            log,
+            double: Mutex::new(None),
+            spare_batches: Mutex::new(Vec::new()),
+            settings: *settings,
+        }
+    }
+
+    /// Makes a pool that databases may have for themselves.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub fn add_pool(&self, session: &Session, settings: &PoolSettings) -> Result<PoolId> {
+        self.pools.add(session, settings)
+    }
+
+    /// Enters a database file, which exists in the directory. Entering the same again changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unsuitable`] when the name, number or page size cannot be, or belongs to another; [`Error::Full`].
+    pub fn register_file(&self, session: &Session, info: &FileInfo) -> Result<()> {
+        if !self.pools.has(info.pool) {
+            let what = format!("its pool {} was not made", info.pool.0);
+            return Err(Error::Unsuitable { name: info.name.clone(), what });
+        }
+        self.files.register(session, info)
+    }
+
+    /// The file of that name, without `.tp`.
+    pub fn file_by_name(&self, name: &str) -> Option<FileInfo> {
+        self.files.live().find(|info| info.name == name)
+    }
+
+    /// The file of that number.
+    pub fn file_by_id(&self, id: FileId) -> Option<FileInfo> {
+        self.files.live().find(|info| info.id == id)
+    }
+
+    /// Every registered file.
+    pub fn files(&self) -> Vec<FileInfo> {
+        self.files.live().collect()
+    }
+
+    /// How the pools fare.
+    pub fn stats(&self) -> Vec<PoolStats> {
+        let mut pools: Vec<PoolStats> =
+            (1..=self.pools.count()).map(|number| self.pool_stats(PoolId(number))).collect();
+        for (id, shelf) in self.pools.shelves() {
+            let stats = &mut pools[(id.0 - 1) as usize];
+            stats.frames += u64::from(shelf.frame_count());
+            stats.misses += shelf.slot.misses.get();
+            stats.reads += shelf.slot.reads.get();
+            stats.writes += shelf.slot.writes.get();
+            stats.evictions += shelf.slot.evictions.get();
+        }
+        pools
+    }
+
+    fn pool_stats(&self, pool: PoolId) -> PoolStats {
+        let settings = self.pools.settings(pool);
+        PoolStats { pool, settings, bytes: self.pools.bytes(pool), ..PoolStats::default() }
+    }
+
+    /// How many batches went through the double-write file, and how many buckets the page table has.
+    pub fn batch_and_bucket_counts(&self) -> (u64, u32) {
+        (self.header.batches.get(), self.table.bucket_count())
+    }
+}
+
+/// What a pool has done since the region was made. Hits are not counted: counting would cost as much as a hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Which pool.
+    pub pool: PoolId,
+    /// What it was made with.
+    pub settings: PoolSettings,
+    /// Frames it has.
+    pub frames: u64,
+    /// Bytes of pages they hold.
+    pub bytes: u64,
+    /// Pages asked for that were not in memory.
+    pub misses: u64,
+    /// Pages read from the disk.
+    pub reads: u64,
+    /// Pages written to the disk.
+    pub writes: u64,
+    /// Pages that made room for others.
+    pub evictions: u64,
+}
+
+impl Default for PoolStats {
+    fn default() -> PoolStats {
+        let settings = PoolSettings { budget_bytes: 0, policy: Policy::Clock };
+        PoolStats { pool: PoolId::DEFAULT, settings, frames: 0, bytes: 0, misses: 0, reads: 0, writes: 0, evictions: 0 }
+    }
+}

@@ -1,0 +1,293 @@
+//! The page table: which frame holds which page.
+//!
+//! Paper: LIBTP 3.2.2 needs one and does not describe it. It is a directory of buckets in the region that grows by
+//! linear hashing, one bucket at a time (PROTOCOLS D14), with chains through the frames' slots.
+//!
+//! *A hit takes no latch.* [`PageTable::find`] walks a chain with acquire loads and nothing else. Slots keep their type
+//! for ever, so a walker that is overtaken by a change at worst goes astray into another chain or the free list, and a
+//! walk has a bounded number of steps. What it finds is believed only after the slot's latch was taken and the page read
+//! again; what it does not find is looked up once more under the bucket's latch. So going astray costs time, never truth.
+//!
+//! Invariants
+//! 1. Chains change under the bucket's exclusive latch only.
+//! 2. Moving in and out of a chain is one store of a link, which is never rolled back (PROTOCOLS D2): the frame is in the
+//!    chain or it is not.
+//! 3. A bucket is split in a section, under the latches of both halves. It may be rolled back although its links are read
+//!    without a latch, because those readers believe nothing (above).
+//!
+//! Latches: a bucket's (rank 50), after a page's. Two buckets are held by a split only, which waits for neither.
+
+use libtp_process::{Latch, Rank, Session};
+use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
+
+use crate::frame::{FrameSlot, State};
+use crate::{PageId, Result};
+
+/// Buckets of a new table.
+const BUCKETS_FIRST: u32 = 64;
+/// A walk without latches that is longer than this has gone astray.
+const STEPS_MAX: u32 = 16;
+
+rio::shared! {
+    /// One bucket.
+    pub(crate) struct Bucket {
+        /// Guards the chain, and the pages of the frames on it.
+        pub(crate) latch: Latch,
+        /// The first frame.
+        pub(crate) head: Link<FrameSlot>,
+    } size 16
+}
+
+rio::shared! {
+    /// The table's shared part.
+    pub(crate) struct TableHeader {
+        /// The buckets.
+        pub(crate) buckets: Link<SlabHeader>,
+        /// How many there are. Changes under the latch of the bucket that is split.
+        pub(crate) bucket_count: Word<u32>,
+        /// How many frames there are in all shelves: the table grows with them.
+        pub(crate) frame_count: Word<u32>,
+        /// Held by who splits a bucket; only ever tried.
+        pub(crate) growth: Latch,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u64>; 5],
+    } size 64
+}
+
+/// One process's handle to the page table.
+pub(crate) struct PageTable {
+    region: Region,
+    header: Held<TableHeader>,
+    buckets: Slab<Bucket>,
+}
+
+impl PageTable {
+    /// Makes an empty table.
+    pub(crate) fn init(region: &Region) -> Result<Offset<TableHeader>> {
+        let place = region.allocate::<TableHeader>(1)?;
+        let slab = Slab::<Bucket>::init(region, BUCKETS_FIRST)?;
+        Slab::<Bucket>::attach(region, slab).grow()?;
+        let header = region.at(place);
+        header.buckets.init(Some(slab));
+        header.bucket_count.init(BUCKETS_FIRST);
+        Ok(place)
+    }
+
+    /// Opens the table at `place`.
+    pub(crate) fn attach(region: &Region, place: Offset<TableHeader>) -> PageTable {
+        let header = region.hold(place);
+        let slab = header.buckets.load().expect("a page table was made before it is opened");
+        let buckets = Slab::attach(region, slab);
+        PageTable { region: region.clone(), header, buckets }
+    }
+
+    /// The frame that seems to hold the page. Takes no latch; see the top of this file for what it is worth.
+    #[inline]
+    pub(crate) fn find(&self, id: PageId) -> Option<&FrameSlot> {
+        let bucket = self.buckets.at(bucket_number(id, self.header.bucket_count.get()));
+        // Acquire, here and below: pairs with the publish that put the slot into the chain.
+        let mut next = bucket.head.load();
+        for _ in 0..STEPS_MAX {
+            let slot = self.region.at(next?);
+            if slot.page.get() == id {
+                return Some(slot);
+            }
+            next = slot.next.load();
+        }
+        None
+    }
+
+    /// The frame that holds the page, pinned; looked up under the bucket's latch.
+    pub(crate) fn find_pinned(&self, session: &Session, id: PageId) -> Option<&FrameSlot> {
+        loop {
+            let (number, bucket) = self.bucket_of(id);
+            let guard = bucket.latch.shared(session, Rank::BUCKET);
+            if number != self.bucket_of(id).0 {
+                continue;
+            }
+            let found = self.in_chain(bucket, id);
+            if let Some(slot) = found {
+                slot.pin();
+            }
+            drop(guard);
+            return found;
+        }
+    }
+
+    /// Puts `slot`, which the caller owns exclusively and has made out for `id`, into the table. If another frame holds
+    /// the page already, that one is returned, pinned, and nothing was changed.
+    pub(crate) fn insert<'t>(&'t self, session: &Session, id: PageId, slot: &FrameSlot) -> Option<&'t FrameSlot> {
+        loop {
+            let (number, bucket) = self.bucket_of(id);
+            let guard = bucket.latch.exclusive(session, Rank::BUCKET);
+            if number != self.bucket_of(id).0 {
+                continue;
+            }
+            if let Some(found) = self.in_chain(bucket, id) {
+                found.pin();
+                return Some(found);
+            }
+            slot.next.init(bucket.head.get());
+            bucket.head.publish(Some(self.region.offset_of(slot)));
+            drop(guard);
+            return None;
+        }
+    }
+
+    /// Takes `slot`, which the caller holds exclusively, out of the table, unless it has more than `pins` pins. Returns
+    /// whether it did; the slot is free then.
+    pub(crate) fn remove(&self, session: &Session, slot: &FrameSlot, pins: u32) -> bool {
+        let id = slot.page.get();
+        let place = self.region.offset_of(slot);
+        loop {
+            let (number, bucket) = self.bucket_of(id);
+            let guard = bucket.latch.exclusive(session, Rank::BUCKET);
+            if number != self.bucket_of(id).0 {
+                continue;
+            }
+            if slot.pins.load() > pins {
+                return false;
+            }
+            let mut link = &bucket.head;
+            while link.get() != Some(place) {
+                link = &self.region.at(link.get().expect("a frame that holds a page is in its bucket's chain")).next;
+            }
+            link.publish(slot.next.get());
+            slot.page.publish(PageId::NONE);
+            slot.set_state(State::Free);
+            drop(guard);
+            return true;
+        }
+    }
+
+    /// Splits a bucket if there are more frames than buckets. Waits for nothing: if anyone is in the way it is done
+    /// another time.
+    pub(crate) fn grow(&self, session: &Session) {
+        let count = self.header.bucket_count.load();
+        if count >= self.header.frame_count.load() {
+            return;
+        }
+        let Some(_growth) = self.header.growth.try_exclusive(session, Rank::BUCKET) else { return };
+        let count = self.header.bucket_count.load();
+        if count >= self.buckets.capacity() && self.buckets.grow().is_err() {
+            // No room: chains become longer and everything goes on.
+            return;
+        }
+        // Bucket `count` (from zero) is new; its pages come from the one that differs in the highest bit.
+        let old = count - (1 << count.ilog2());
+        let (from, to) = (self.buckets.at(old + 1), self.buckets.at(count + 1));
+        let Some(_from) = from.latch.try_exclusive(session, Rank::BUCKET) else { return };
+        let Some(_to) = to.latch.try_exclusive(session, Rank::BUCKET) else { return };
+        self.split(session, from, to, count);
+    }
+
+    /// If we die here: the section is rolled back, the chain is whole again, and the count is the old one.
+    fn split(&self, session: &Session, from: &Bucket, to: &Bucket, count: u32) {
+        let mut section = session.section();
+        let mut next = from.head.get();
+        let (mut stays, mut moves) = (&from.head, &to.head);
+        while let Some(place) = next {
+            let slot = self.region.at(place);
+            next = slot.next.get();
+            let moving = bucket_number(slot.page.get(), count + 1) == count + 1;
+            let link = if moving { &mut moves } else { &mut stays };
+            if link.get() != Some(place) {
+                link.set(&mut section, Some(place));
+            }
+            *link = &slot.next;
+        }
+        stays.set(&mut section, None);
+        moves.set(&mut section, None);
+        self.header.bucket_count.set(&mut section, count + 1);
+        section.close();
+    }
+
+    /// Counts frames that were added to a shelf.
+    pub(crate) fn add_frames(&self, count: u32) {
+        self.header.frame_count.fetch_add(count);
+    }
+
+    /// How many buckets there are.
+    pub(crate) fn bucket_count(&self) -> u32 {
+        self.header.bucket_count.load()
+    }
+
+    /// Empties every bucket and frees every latch. Nobody else is attached.
+    pub(crate) fn clear_alone(&self) {
+        self.header.growth.reset_alone();
+        for number in 1..=self.bucket_count() {
+            let bucket = self.buckets.at(number);
+            bucket.latch.reset_alone();
+            bucket.head.publish(None);
+        }
+    }
+
+    /// Puts a frame back into its chain. Nobody else is attached.
+    pub(crate) fn insert_alone(&self, slot: &FrameSlot) {
+        let (_, bucket) = self.bucket_of(slot.page.get());
+        slot.next.init(bucket.head.get());
+        bucket.head.publish(Some(self.region.offset_of(slot)));
+    }
+
+    #[inline]
+    fn bucket_of(&self, id: PageId) -> (u32, &Bucket) {
+        // Under a bucket's latch this is final: the count changes that bucket's share only under the same latch.
+        let number = bucket_number(id, self.header.bucket_count.load());
+        (number, self.buckets.at(number))
+    }
+
+    /// The frame of the page in a chain whose latch is held.
+    fn in_chain(&self, bucket: &Bucket, id: PageId) -> Option<&FrameSlot> {
+        let mut next = bucket.head.get();
+        while let Some(place) = next {
+            let slot = self.region.at(place);
+            if slot.page.get() == id {
+                return Some(slot);
+            }
+            next = slot.next.get();
+        }
+        None
+    }
+}
+
+/// The bucket of a page, one-based, when there are `count`.
+#[inline]
+fn bucket_number(id: PageId, count: u32) -> u32 {
+    // Neighbouring pages land in different buckets: the multiplier is 2^64 over the golden ratio.
+    #[allow(clippy::cast_possible_truncation)] // the high half is what is wanted, and it is 32 bits
+    let hash = (id.raw().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+    let high_bit = 1 << count.max(1).ilog2();
+    let number = hash & (2 * high_bit - 1);
+    1 + if number < count { number } else { hash & (high_bit - 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileId, PageNo};
+
+    fn id(page: u32) -> PageId {
+        PageId::new(FileId::new(3), PageNo::new(page))
+    }
+
+    #[test]
+    fn one_more_bucket_moves_pages_out_of_one_bucket_only() {
+        for count in 64..300_u32 {
+            let source = count - (1 << count.ilog2());
+            for page in 0..2_000 {
+                let (before, after) = (bucket_number(id(page), count), bucket_number(id(page), count + 1));
+                assert!(before <= count && after <= count + 1);
+                assert!(before == after || (before == source + 1 && after == count + 1), "{count}: {before}, {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn neighbouring_pages_spread_over_the_buckets() {
+        let mut filled = vec![0_u32; 1025];
+        for page in 0..1024 {
+            filled[bucket_number(id(page), 1024) as usize] += 1;
+        }
+        assert!(filled.iter().all(|&pages| pages <= 4), "{:?}", filled.iter().max());
+    }
+}

@@ -1,0 +1,279 @@
+//! The first 32 bytes of every page, and the checksum over all of it.
+//!
+//! The buffer manager knows this much of a page and no more. The byte table is docs/formats/page.md.
+//!
+//! Invariants
+//! 1. In memory the checksum field is zero; it is filled in the private copy that goes to the disk (PROTOCOLS L8).
+//! 2. The checksum covers the page's own number and file, so a page that lies in another's place is found out.
+//! 3. A page that is all zeros was never written: it is legal and has LSN 0 (PROTOCOLS F3).
+
+use std::fmt;
+
+use libtp_log::Lsn;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::PageId;
+
+/// Bytes of the common header.
+pub const PAGE_HEADER_BYTES: usize = 32;
+/// The smallest page.
+pub const PAGE_BYTES_MIN: u32 = 4 << 10;
+/// The largest page.
+pub const PAGE_BYTES_MAX: u32 = 64 << 10;
+/// A page unless the database says otherwise.
+pub const PAGE_BYTES_DEFAULT: u32 = 8 << 10;
+
+const LSN_FIELD: std::ops::Range<usize> = 8..16;
+
+/// The common header, as it stands on the disk.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PageHeader {
+    /// 00-03 CRC-32C of the page with this field zero; zero in memory.
+    pub checksum: U32,
+    /// 04-07 The page's own number.
+    pub page_no: U32,
+    /// 08-15 LSN of the last record that changed the page.
+    pub page_lsn: U64,
+    /// 16-19 The file the page belongs to.
+    pub file_id: U32,
+    /// 20 What the page is; zero on a page never made.
+    pub kind: u8,
+    /// 21 Zero for a leaf, one more for each floor above.
+    pub level: u8,
+    /// 22-23 As the kind says.
+    pub flags: U16,
+    /// 24-31 Highest LSN of a delete whose ghost was removed from the page.
+    pub deleter_lsn: U64,
+}
+
+const _: () = {
+    assert!(size_of::<PageHeader>() == PAGE_HEADER_BYTES);
+    assert!(std::mem::offset_of!(PageHeader, page_lsn) == LSN_FIELD.start);
+    assert!(std::mem::offset_of!(PageHeader, file_id) == 16);
+    assert!(std::mem::offset_of!(PageHeader, deleter_lsn) == 24);
+};
+
+impl PageHeader {
+    /// The header of a page.
+    ///
+    /// # Panics
+    /// If `page` is shorter than a header, which no page is.
+    #[inline]
+    pub fn of(page: &[u8]) -> &PageHeader {
+        PageHeader::ref_from_prefix(page).expect("every page is longer than its header").0
+    }
+
+    /// A header for a page made new, with LSN 0: what `fresh` memory begins with.
+    pub fn new(id: PageId, kind: u8, level: u8) -> PageHeader {
+        PageHeader {
+            checksum: U32::ZERO,
+            page_no: U32::new(id.page().raw()),
+            page_lsn: U64::ZERO,
+            file_id: U32::new(id.file().raw()),
+            kind,
+            level,
+            flags: U16::ZERO,
+            deleter_lsn: U64::ZERO,
+        }
+    }
+}
+
+/// The page's LSN.
+#[inline]
+pub fn page_lsn(page: &[u8]) -> Lsn {
+    Lsn::new(PageHeader::of(page).page_lsn.get())
+}
+
+/// The bytes of the header that hold the checksum.
+pub(crate) fn checksum_field() -> std::ops::Range<usize> {
+    0..4
+}
+
+/// The bytes of the header that hold the LSN.
+#[inline]
+pub(crate) fn lsn_field() -> std::ops::Range<usize> {
+    LSN_FIELD
+}
+
+/// Returns whether `page_bytes` is a page size this library knows: a power of two from 4 KiB to 64 KiB.
+pub fn is_page_size(page_bytes: u32) -> bool {
+    page_bytes.is_power_of_two() && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes)
+}
+
+/// Why the bytes found where a page should be are not that page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The bytes are not those that were written: rot, a torn write, or garbage.
+    Checksum {
+        /// What stands on the page.
+        stored: u32,
+        /// What its bytes sum up to.
+        computed: u32,
+    },
+    /// A whole page, but another one.
+    Misplaced {
+        /// The page that lies there.
+        found: PageId,
+    },
+    /// A page from a future the log does not know.
+    BeyondLog {
+        /// The page's LSN.
+        page_lsn: Lsn,
+        /// Where the log ends.
+        log_end: Lsn,
+    },
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::Checksum { stored, computed } => {
+                write!(f, "its checksum is {stored:#010x}, its bytes sum up to {computed:#010x}")
+            }
+            Damage::Misplaced { found } => write!(f, "{found} lies in its place"),
+            Damage::BeyondLog { page_lsn, log_end } => {
+                write!(f, "its LSN is {page_lsn}, but the log ends at {log_end}")
+            }
+        }
+    }
+}
+
+/// The CRC-32C of a page as if its checksum field were zero.
+pub fn checksum(page: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&[0; 4]), &page[4..])
+}
+
+/// Puts the checksum into a private copy of a page. A page never made stays all zeros.
+pub fn seal(page: &mut [u8]) {
+    if is_zero(page) {
+        return;
+    }
+    let sum = checksum(page);
+    page[checksum_field()].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Returns whether the page was never written.
+pub fn is_zero(page: &[u8]) -> bool {
+    // The first header word decides nearly always; only what could be zero is read to its end.
+    page.iter().all(|&byte| byte == 0)
+}
+
+/// Checks that `page`, as read from the disk, is the page `id`, or was never written.
+///
+/// # Errors
+/// [`Damage::Checksum`] and [`Damage::Misplaced`].
+pub fn check(page: &[u8], id: PageId) -> Result<(), Damage> {
+    let header = PageHeader::of(page);
+    let (stored, computed) = (header.checksum.get(), checksum(page));
+    if stored != computed {
+        return if is_zero(page) { Ok(()) } else { Err(Damage::Checksum { stored, computed }) };
+    }
+    belongs(page, id)
+}
+
+/// Checks that the header says `id`.
+///
+/// # Errors
+/// [`Damage::Misplaced`].
+pub fn belongs(page: &[u8], id: PageId) -> Result<(), Damage> {
+    let header = PageHeader::of(page);
+    let found = PageId::new(crate::FileId::new(header.file_id.get()), crate::PageNo::new(header.page_no.get()));
+    if found == id {
+        Ok(())
+    } else {
+        Err(Damage::Misplaced { found })
+    }
+}
+
+/// Checks as [`check`] does, and that the page is no younger than the log (PROTOCOLS L8).
+///
+/// # Errors
+/// Each [`Damage`].
+pub fn check_read(page: &[u8], id: PageId, log_end: Lsn) -> Result<(), Damage> {
+    check(page, id)?;
+    let page_lsn = page_lsn(page);
+    if page_lsn.is_none() || page_lsn < log_end {
+        Ok(())
+    } else {
+        Err(Damage::BeyondLog { page_lsn, log_end })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileId, PageNo};
+
+    fn id(file: u32, page: u32) -> PageId {
+        PageId::new(FileId::new(file), PageNo::new(page))
+    }
+
+    fn page(of: PageId, lsn: u64) -> Vec<u8> {
+        let mut page = vec![0; 4096];
+        let mut header = PageHeader::new(of, 3, 0);
+        header.page_lsn.set(lsn);
+        page[..PAGE_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        page[100] = 42;
+        page
+    }
+
+    #[test]
+    fn a_header_has_the_bytes_of_its_table() {
+        let mut header = PageHeader::new(id(0x0a0b_0c0d, 0x0102_0304), 5, 6);
+        header.checksum.set(0x1112_1314);
+        header.page_lsn.set(0x2122_2324_2526_2728);
+        header.flags.set(0x3132);
+        header.deleter_lsn.set(0x4142_4344_4546_4748);
+        let golden = [
+            0x14, 0x13, 0x12, 0x11, 4, 3, 2, 1, 0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 0x0d, 0x0c, 0x0b, 0x0a,
+            5, 6, 0x32, 0x31, 0x48, 0x47, 0x46, 0x45, 0x44, 0x43, 0x42, 0x41,
+        ];
+        assert_eq!(header.as_bytes(), golden);
+    }
+
+    #[test]
+    fn a_sealed_page_passes_and_every_flipped_bit_is_noticed() {
+        let mut sealed = page(id(1, 2), 100);
+        seal(&mut sealed);
+        assert_eq!(check_read(&sealed, id(1, 2), Lsn::new(101)), Ok(()));
+        for bit in (0..sealed.len() * 8).step_by(7).chain(0..256) {
+            sealed[bit / 8] ^= 1 << (bit % 8);
+            assert!(matches!(check(&sealed, id(1, 2)), Err(Damage::Checksum { .. })), "bit {bit} was not noticed");
+            sealed[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_page_in_anothers_place_is_noticed() {
+        let mut sealed = page(id(1, 2), 100);
+        seal(&mut sealed);
+        assert_eq!(check(&sealed, id(1, 3)), Err(Damage::Misplaced { found: id(1, 2) }));
+        assert_eq!(check(&sealed, id(2, 2)), Err(Damage::Misplaced { found: id(1, 2) }));
+    }
+
+    #[test]
+    fn a_page_from_beyond_the_log_is_noticed() {
+        let mut sealed = page(id(1, 2), 100);
+        seal(&mut sealed);
+        let damage = Damage::BeyondLog { page_lsn: Lsn::new(100), log_end: Lsn::new(100) };
+        assert_eq!(check_read(&sealed, id(1, 2), Lsn::new(100)), Err(damage));
+    }
+
+    #[test]
+    fn zeros_are_a_page_never_written_and_stay_zeros() {
+        let mut zeros = vec![0; 4096];
+        seal(&mut zeros);
+        assert!(is_zero(&zeros));
+        assert_eq!(check_read(&zeros, id(1, 2), Lsn::new(8)), Ok(()));
+        zeros[4095] = 1;
+        assert!(check(&zeros, id(1, 2)).is_err());
+    }
+
+    #[test]
+    fn page_sizes_are_powers_of_two_from_4_to_64_kib() {
+        let sizes: Vec<u32> = (0..200_000).filter(|&bytes| is_page_size(bytes)).collect();
+        assert_eq!(sizes, [4096, 8192, 16384, 32768, 65536]);
+    }
+}

@@ -1,0 +1,475 @@
+//! Pools and their shelves: how many frames there are, and which of them are free.
+//!
+//! Paper: LIBTP 3.2.2, "multiple buffer pools with different policies". A pool has a budget in bytes and a policy. Its
+//! frames of one page size are a *shelf*, because a data area keeps its size for ever.
+//!
+//! A shelf begins empty and grows while there is budget: by half of what it has, at least 16 frames, at most 4 MiB at a
+//! time, so a new environment is small and a large one grows in few steps. Where the region cannot grow (its filesystem
+//! is full), the shelf makes do with replacement.
+//!
+//! Invariants
+//! 1. The frames `1..=frame_count` of a shelf's slab have a data area; the others are zero.
+//! 2. A frame on the free list holds no page. Taking one from the list and latching it are one step.
+//!
+//! Latches: the shelf's (rank 52) guards its free list; the pool table's, of the same rank, the making of pools and
+//! shelves. Who grows a shelf is a word taken by compare-and-swap (PROTOCOLS D5): growing is a system call, and nobody
+//! waits for the system under a latch.
+//!
+//! If we die here: taken from the list, a frame is latched by a dead session and free; grown, some areas are lost.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+
+use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
+use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
+
+use crate::frame::{FrameSlot, State};
+use crate::lookup::PageTable;
+use crate::page_header::is_page_size;
+use crate::replace::{self, Replace};
+use crate::settings::{Policy, PoolSettings};
+use crate::{Error, PageId, Result};
+
+/// A pool's number. Pools are never removed while the region lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PoolId(pub(crate) u32);
+
+impl PoolId {
+    /// The environment's own pool.
+    pub const DEFAULT: PoolId = PoolId(1);
+}
+
+const POOLS_FIRST: u32 = 4;
+const POOLS_MAX: u32 = 1 << 20;
+const FRAMES_FIRST: u32 = 32;
+const GROW_FRAMES_MIN: u32 = 16;
+const GROW_BYTES_MAX: u64 = 4 << 20;
+/// A shelf may have so many frames whatever the budget says: fewer could not hold what a few threads use at once.
+const FRAMES_MIN: u32 = 16;
+/// After a refusal of the region, so many frames are replaced before it is asked again.
+const REFUSAL_REST: u32 = 1024;
+/// Data areas begin at multiples of this.
+const AREA_ALIGN: u64 = 4096;
+const SHELVES: usize = 5;
+const PAGE_SHIFT_MIN: u32 = 12;
+
+rio::shared! {
+    /// A pool.
+    pub(crate) struct PoolSlot {
+        /// Bytes of pages it may hold.
+        pub(crate) budget_bytes: Word<u64>,
+        /// Bytes of pages it has.
+        pub(crate) bytes: Word<u64>,
+        /// Its policy.
+        pub(crate) policy: Word<u32>,
+        /// Zero, kept for later.
+        pub(crate) spare: Word<u32>,
+        /// Its shelves, by page size: 4, 8, 16, 32, 64 KiB.
+        pub(crate) shelves: [Link<ShelfSlot>; 5],
+    } size 64
+}
+
+rio::shared! {
+    /// All pools.
+    pub(crate) struct PoolTable {
+        /// Guards the making of pools and shelves.
+        pub(crate) latch: Latch,
+        /// The pools.
+        pub(crate) pools: Link<SlabHeader>,
+        /// How many there are; stored last when one is made.
+        pub(crate) pool_count: Word<u32>,
+        /// Zero, kept for later.
+        pub(crate) spare: Word<u32>,
+    } size 24
+}
+
+rio::shared! {
+    /// The frames of one page size in one pool.
+    pub(crate) struct ShelfSlot {
+        /// Guards the free list.
+        pub(crate) latch: Latch,
+        /// The first free frame.
+        pub(crate) free: Link<FrameSlot>,
+        /// The frames' slots.
+        pub(crate) slab: Link<SlabHeader>,
+        /// Who makes it grow; zero for nobody.
+        pub(crate) grower: Word<SessionId>,
+        /// How many frames have a data area.
+        pub(crate) frame_count: Word<u32>,
+        /// Where the clock's hand is.
+        pub(crate) hand: Word<u32>,
+        /// What the LRU policy calls now.
+        pub(crate) now: Word<u32>,
+        /// log2 of the page size.
+        pub(crate) page_shift: Word<u32>,
+        /// The pool.
+        pub(crate) pool: Word<u32>,
+        /// Zero, kept for later.
+        pub(crate) spare: Word<u32>,
+        /// Pages not found in memory.
+        pub(crate) misses: Word<u64>,
+        /// Pages read from the disk.
+        pub(crate) reads: Word<u64>,
+        /// Pages written to the disk.
+        pub(crate) writes: Word<u64>,
+        /// Pages that made room for others.
+        pub(crate) evictions: Word<u64>,
+        /// Zero, kept for later.
+        pub(crate) spare_words: [Word<u64>; 5],
+    } size 128
+}
+
+/// Which shelf: the pool's number and log2 of the page size, as kept in a frame's slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ShelfKey(u32);
+
+impl ShelfKey {
+    fn new(pool: PoolId, page_shift: u32) -> ShelfKey {
+        ShelfKey((pool.0 << 8) | page_shift)
+    }
+
+    #[inline]
+    pub(crate) fn of(slot: &FrameSlot) -> ShelfKey {
+        ShelfKey(slot.shelf.get())
+    }
+
+    /// The page size.
+    #[inline]
+    pub(crate) fn page_bytes(self) -> usize {
+        1 << (self.0 & 31)
+    }
+}
+
+/// One process's handle to a shelf.
+pub(crate) struct Shelf {
+    region: Region,
+    pub(crate) slot: Held<ShelfSlot>,
+    pub(crate) slab: Slab<FrameSlot>,
+    key: ShelfKey,
+    pool: Held<PoolSlot>,
+    policy: Box<dyn Replace>,
+    /// How many more frames to replace before the region is asked again for room it refused.
+    rest: AtomicU32,
+}
+
+/// A frame in the hands of one session: latched, in no chain, on no list.
+pub(crate) struct Taken<'s> {
+    pub(crate) slot: &'s FrameSlot,
+    pub(crate) guard: ExclusiveGuard<'s>,
+}
+
+/// How far a shelf may grow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// To the pool's budget.
+    Budget,
+    /// To twice the budget, because every frame is in use and the caller would otherwise fail.
+    Emergency,
+}
+
+impl Shelf {
+    fn attach(region: &Region, pool: &Held<PoolSlot>, place: Offset<ShelfSlot>) -> Shelf {
+        let slot = region.hold(place);
+        let slab = slot.slab.load().expect("a shelf was made before it is opened");
+        Shelf {
+            region: region.clone(),
+            slab: Slab::attach(region, slab),
+            key: ShelfKey::new(PoolId(slot.pool.get()), slot.page_shift.get()),
+            pool: pool.clone(),
+            policy: replace::of(Policy::from_raw(pool.policy.get())),
+            rest: AtomicU32::new(0),
+            slot,
+        }
+    }
+
+    /// Bytes of its pages.
+    pub(crate) fn page_bytes(&self) -> u32 {
+        1 << self.slot.page_shift.get()
+    }
+
+    /// How many frames it has.
+    pub(crate) fn frame_count(&self) -> u32 {
+        self.slot.frame_count.load()
+    }
+
+    /// Its policy.
+    pub(crate) fn policy(&self) -> &dyn Replace {
+        &*self.policy
+    }
+
+    /// Its frames.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &FrameSlot> {
+        (1..=self.frame_count()).map(|number| self.slab.at(number))
+    }
+
+    /// Takes a frame from the free list, if the first one there can be had at once.
+    pub(crate) fn pop_free<'s>(&'s self, session: &'s Session) -> Option<Taken<'s>> {
+        // A look without the latch: an empty list costs nothing, a stale answer costs a replacement.
+        self.slot.free.get()?;
+        let _list = self.slot.latch.exclusive(session, Rank::REPLACER);
+        let slot = self.region.at(self.slot.free.get()?);
+        // A walker that went astray may hold the latch for a moment, and who waited for a page that could not be read
+        // may still have a pin.
+        let guard = slot.latch.try_exclusive(session, Rank::page(0))?;
+        if slot.is_pinned() {
+            return None;
+        }
+        assert!(slot.state() == State::Free && slot.page.get().is_none(), "a frame on the free list holds no page");
+        self.slot.free.publish(slot.next.get());
+        Some(Taken { slot, guard })
+    }
+
+    /// Gives a frame back to the free list. It is in no chain any more.
+    pub(crate) fn push_free(&self, session: &Session, taken: Taken<'_>) {
+        taken.slot.page.publish(PageId::NONE);
+        taken.slot.set_state(State::Free);
+        let list = self.slot.latch.exclusive(session, Rank::REPLACER);
+        self.link_free(taken.slot);
+        drop(list);
+        drop(taken.guard);
+    }
+
+    fn link_free(&self, slot: &FrameSlot) {
+        slot.next.init(self.slot.free.get());
+        self.slot.free.publish(Some(self.region.offset_of(slot)));
+    }
+
+    /// Adds frames if the budget and the region allow it and nobody else is at it. Returns how many.
+    pub(crate) fn grow(&self, session: &Session, table: &PageTable, bound: Bound) -> u32 {
+        // Relaxed: a count that only saves system calls.
+        let rest = self.rest.load(Ordering::Relaxed);
+        if rest > 0 && bound == Bound::Budget && self.frame_count() > 0 {
+            self.rest.store(rest - 1, Ordering::Relaxed);
+            return 0;
+        }
+        if self.room(bound) == 0 || self.slot.grower.compare_exchange(SessionId::NONE, session.id()).is_err() {
+            return 0;
+        }
+        // Looked at again: another may have grown the shelf just before.
+        let added = self.add_frames(session, self.room(bound), table);
+        self.slot.grower.publish(SessionId::NONE);
+        if added == 0 {
+            self.rest.store(REFUSAL_REST, Ordering::Relaxed);
+        }
+        added
+    }
+
+    /// Whether there is budget left, and the region was not found full.
+    pub(crate) fn can_grow(&self) -> bool {
+        // Relaxed: a hint.
+        self.room(Bound::Budget) > 0 && self.rest.load(Ordering::Relaxed) == 0
+    }
+
+    /// How many frames may be added now.
+    fn room(&self, bound: Bound) -> u32 {
+        let count = self.frame_count();
+        let most = u32::try_from(GROW_BYTES_MAX / u64::from(self.page_bytes())).expect("4 MiB are few pages");
+        let wanted = (count / 2).clamp(GROW_FRAMES_MIN, most);
+        let budget = match bound {
+            Bound::Budget => self.pool.budget_bytes.get(),
+            Bound::Emergency => self.pool.budget_bytes.get().saturating_mul(2),
+        };
+        let bytes = budget.saturating_sub(self.pool.bytes.load());
+        let within = u32::try_from(bytes / u64::from(self.page_bytes())).unwrap_or(u32::MAX);
+        wanted.min(within.max(FRAMES_MIN.saturating_sub(count)))
+    }
+
+    /// Adds up to `wanted` frames; fewer, or none, where the region has no room. Called by the grower alone.
+    ///
+    /// If we die here: before the count is stored, the area is lost; before a frame is linked, the frame is idle until
+    /// the region is repaired.
+    fn add_frames(&self, session: &Session, wanted: u32, table: &PageTable) -> u32 {
+        let count = self.frame_count();
+        while self.slab.capacity() < count + wanted {
+            if self.slab.grow().is_err() {
+                break;
+            }
+        }
+        let mut adding = wanted.min(self.slab.capacity() - count);
+        let page_bytes = u64::from(self.page_bytes());
+        let area = loop {
+            if adding == 0 {
+                return 0;
+            }
+            match self.region.allocate_bytes(u64::from(adding) * page_bytes, AREA_ALIGN) {
+                Ok(area) => break area,
+                Err(_) => adding /= 2,
+            }
+        };
+        for index in 0..adding {
+            let slot = self.slab.at(count + 1 + index);
+            slot.data.init(Some(area.plus(u64::from(index) * page_bytes)));
+            slot.shelf.init(self.key.0);
+        }
+        self.pool.bytes.fetch_add(u64::from(adding) * page_bytes);
+        self.slot.frame_count.publish(count + adding);
+        table.add_frames(adding);
+        let list = self.slot.latch.exclusive(session, Rank::REPLACER);
+        for index in (0..adding).rev() {
+            self.link_free(self.slab.at(count + 1 + index));
+        }
+        drop(list);
+        adding
+    }
+
+    /// Makes the free list anew and frees every latch. Nobody else is attached, and every frame's state is right.
+    pub(crate) fn rebuild_alone(&self) {
+        self.slot.latch.reset_alone();
+        self.slot.grower.publish(SessionId::NONE);
+        self.slot.free.publish(None);
+        for slot in self.frames().filter(|slot| slot.state() == State::Free) {
+            self.link_free(slot);
+        }
+    }
+}
+
+/// One process's handle to a pool, and to the one after it.
+pub(crate) struct Pool {
+    slot: Held<PoolSlot>,
+    shelves: [OnceLock<Shelf>; SHELVES],
+    next: OnceLock<Box<Pool>>,
+}
+
+/// One process's handle to all pools. Handles are made when they are first asked for and stay: a shelf is reached
+/// without a lock.
+pub(crate) struct Pools {
+    region: Region,
+    table: Held<PoolTable>,
+    slab: Slab<PoolSlot>,
+    first: OnceLock<Box<Pool>>,
+}
+
+impl Pools {
+    /// Makes the table and the environment's own pool in it.
+    pub(crate) fn init(region: &Region, first: &PoolSettings) -> Result<Offset<PoolTable>> {
+        let place = region.allocate::<PoolTable>(1)?;
+        let slab = Slab::<PoolSlot>::init(region, POOLS_FIRST)?;
+        region.at(place).pools.init(Some(slab));
+        let slab = Slab::<PoolSlot>::attach(region, slab);
+        slab.grow()?;
+        fill(slab.at(PoolId::DEFAULT.0), first);
+        region.at(place).pool_count.publish(1);
+        Ok(place)
+    }
+
+    /// Opens the table at `place`.
+    pub(crate) fn attach(region: &Region, place: Offset<PoolTable>) -> Pools {
+        let table = region.hold(place);
+        let slab = table.pools.load().expect("the pools were made before they are opened");
+        Pools { region: region.clone(), slab: Slab::attach(region, slab), table, first: OnceLock::new() }
+    }
+
+    /// Makes another pool.
+    pub(crate) fn add(&self, session: &Session, settings: &PoolSettings) -> Result<PoolId> {
+        let guard = self.table.latch.exclusive(session, Rank::REPLACER);
+        let number = self.table.pool_count.get() + 1;
+        if number > POOLS_MAX {
+            return Err(Error::Full { what: "one more buffer pool", why: format!("there are {POOLS_MAX}") });
+        }
+        if self.slab.capacity() < number {
+            self.slab.grow()?;
+        }
+        fill(self.slab.at(number), settings);
+        self.table.pool_count.publish(number);
+        drop(guard);
+        Ok(PoolId(number))
+    }
+
+    /// How many pools there are; their numbers begin at one.
+    pub(crate) fn count(&self) -> u32 {
+        self.table.pool_count.load()
+    }
+
+    /// Whether there is such a pool.
+    pub(crate) fn has(&self, pool: PoolId) -> bool {
+        (1..=self.count()).contains(&pool.0)
+    }
+
+    /// The handle of a pool that exists.
+    pub(crate) fn pool(&self, id: PoolId) -> &Pool {
+        let mut handle = self.first.get_or_init(|| self.open(1));
+        for number in 2..=id.0 {
+            handle = handle.next.get_or_init(|| self.open(number));
+        }
+        handle
+    }
+
+    fn open(&self, number: u32) -> Box<Pool> {
+        assert!(number <= self.count(), "a pool is made before it is used");
+        let slot = self.region.hold(self.slab.place(number));
+        Box::new(Pool { slot, shelves: std::array::from_fn(|_| OnceLock::new()), next: OnceLock::new() })
+    }
+
+    /// The shelf of a frame.
+    pub(crate) fn shelf_of(&self, slot: &FrameSlot) -> &Shelf {
+        let key = ShelfKey::of(slot);
+        let pool = self.pool(PoolId(key.0 >> 8));
+        self.handle(pool, key.0 & 31).expect("a frame's shelf exists")
+    }
+
+    /// The shelf for pages of `page_bytes` in a pool, made if there is none.
+    pub(crate) fn shelf(&self, session: &Session, id: PoolId, page_bytes: u32) -> Result<&Shelf> {
+        assert!(is_page_size(page_bytes), "page sizes are checked when a file is registered");
+        let pool = self.pool(id);
+        let page_shift = page_bytes.ilog2();
+        if let Some(shelf) = self.handle(pool, page_shift) {
+            return Ok(shelf);
+        }
+        let link = &pool.slot.shelves[(page_shift - PAGE_SHIFT_MIN) as usize];
+        let guard = self.table.latch.exclusive(session, Rank::REPLACER);
+        if link.get().is_none() {
+            let place = self.region.allocate::<ShelfSlot>(1)?;
+            let slot = self.region.at(place);
+            slot.slab.init(Some(Slab::<FrameSlot>::init(&self.region, FRAMES_FIRST)?));
+            slot.page_shift.init(page_shift);
+            slot.pool.init(id.0);
+            // LRU stamps 0 and 1 mean other things.
+            slot.now.init(replace::STAMP_FIRST);
+            link.publish(Some(place));
+        }
+        drop(guard);
+        Ok(self.handle(pool, page_shift).expect("it was just made, or found"))
+    }
+
+    fn handle<'p>(&self, pool: &'p Pool, page_shift: u32) -> Option<&'p Shelf> {
+        let index = (page_shift - PAGE_SHIFT_MIN) as usize;
+        if let Some(shelf) = pool.shelves[index].get() {
+            return Some(shelf);
+        }
+        let place = pool.slot.shelves[index].load()?;
+        Some(pool.shelves[index].get_or_init(|| Shelf::attach(&self.region, &pool.slot, place)))
+    }
+
+    /// Every shelf there is, with its pool.
+    pub(crate) fn shelves(&self) -> Vec<(PoolId, &Shelf)> {
+        let mut found = Vec::new();
+        for id in (1..=self.count()).map(PoolId) {
+            let pool = self.pool(id);
+            let shifts = (0..SHELVES).map(|index| index as u32 + PAGE_SHIFT_MIN);
+            found.extend(shifts.filter_map(|shift| self.handle(pool, shift)).map(|shelf| (id, shelf)));
+        }
+        found
+    }
+
+    /// What a pool was made with.
+    pub(crate) fn settings(&self, id: PoolId) -> PoolSettings {
+        let slot = &self.pool(id).slot;
+        PoolSettings { budget_bytes: slot.budget_bytes.get(), policy: Policy::from_raw(slot.policy.get()) }
+    }
+
+    /// Bytes of pages a pool has.
+    pub(crate) fn bytes(&self, id: PoolId) -> u64 {
+        self.pool(id).slot.bytes.load()
+    }
+
+    /// Frees every latch and makes every free list anew. Nobody else is attached.
+    pub(crate) fn rebuild_alone(&self) {
+        self.table.latch.reset_alone();
+        self.shelves().into_iter().for_each(|(_, shelf)| shelf.rebuild_alone());
+    }
+}
+
+fn fill(slot: &PoolSlot, settings: &PoolSettings) {
+    slot.budget_bytes.init(settings.budget_bytes);
+    slot.policy.init(settings.policy.to_raw());
+}

@@ -1,0 +1,111 @@
+//! Prefetch: pages that will be wanted soon, read in one call.
+//!
+//! Paper: none. A scan says which pages come next; those that are not in memory are read together into private memory,
+//! then put into frames one by one. No latch is held while the disk reads.
+//!
+//! *Why what was read may be believed.* A page read from the disk is stale if it was in memory, changed, and came home
+//! since. But a page that is in memory when it is put into its frame is left as it is; one that is not, and was when the
+//! disk was read, came home in between if it was dirty; and pages on their way home are counted before the first and
+//! after the last (`home_writes`). So if that count is even and the same before the read and after the page has entered
+//! the table, where nobody can load or change it any more, the bytes are the page.
+
+use libtp_process::Session;
+
+use crate::content::data_of;
+use crate::files::OpenFile;
+use crate::get::check_page;
+use crate::pool::{Bound, Shelf, Taken};
+use crate::{BufferManager, FileId, PageId, PageNo, Result};
+
+/// At most so many bytes are read in one call.
+const RUN_BYTES_MAX: u32 = 256 << 10;
+
+impl BufferManager {
+    /// Reads those of the `count` pages from `first` on that are not in memory, as far as frames can be had without
+    /// writing. A page that is damaged is left to who asks for it. Returns how many were read. The caller holds no latch.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFile`](crate::Error::UnknownFile), [`Error::Io`](crate::Error::Io): nothing is lost by going on.
+    pub fn prefetch(&self, session: &Session, file: FileId, first: PageNo, count: u32) -> Result<usize> {
+        let open = self.files.open(file)?;
+        let shelf = self.pools.shelf(session, open.info.pool, open.info.page_bytes)?;
+        let run_max = RUN_BYTES_MAX / open.info.page_bytes;
+        let end = first.raw().saturating_add(count);
+        let (mut page, mut read) = (first.raw(), 0);
+        while page < end {
+            let missing = |page: &u32| !self.is_resident(PageId::new(file, PageNo::new(*page)));
+            let Some(start) = (page..end).find(missing) else { break };
+            let length = (start..end.min(start.saturating_add(run_max))).take_while(missing).count();
+            let length = u32::try_from(length).expect("a run is at most 64 pages");
+            let entered = self.read_run(session, &open, shelf, start, length)?;
+            read += entered;
+            if entered == 0 {
+                break;
+            }
+            page = start.saturating_add(length.max(1));
+        }
+        Ok(read)
+    }
+
+    /// Reads `length` pages from `start` on and enters what can be entered.
+    fn read_run(&self, session: &Session, file: &OpenFile, shelf: &Shelf, start: u32, length: u32) -> Result<usize> {
+        let before = self.header.home_writes.load();
+        if before % 2 != 0 {
+            return Ok(0);
+        }
+        let page_bytes = file.info.page_bytes as usize;
+        let mut bytes = vec![0; page_bytes * length as usize];
+        let first = PageId::new(file.info.id, PageNo::new(start));
+        let read = file.file.read_at(&mut bytes, file.offset(first))?;
+        let log_end = self.log.tail();
+        let mut entered = 0;
+        // What lies beyond the end of the file is made when it is asked for.
+        for (number, page) in (start..).zip(bytes[..read].chunks_exact_mut(page_bytes)) {
+            let id = PageId::new(file.info.id, PageNo::new(number));
+            if check_page(file, id, page, log_end).is_err() {
+                continue;
+            }
+            let Some(taken) = self.take_at_once(session, shelf) else { break };
+            entered += usize::from(self.enter_read(session, shelf, taken, id, page, before));
+        }
+        self.table.grow(session);
+        Ok(entered)
+    }
+
+    /// A frame that costs no writing and no waiting.
+    fn take_at_once<'s>(&'s self, session: &'s Session, shelf: &'s Shelf) -> Option<Taken<'s>> {
+        if let Some(taken) = shelf.pop_free(session) {
+            return Some(taken);
+        }
+        if shelf.grow(session, &self.table, Bound::Budget) > 0 {
+            return shelf.pop_free(session);
+        }
+        self.evict_clean(session, shelf, &mut Vec::new())
+    }
+
+    /// Puts a page into its frame unless it is in memory, or may have come home since `before` was counted.
+    fn enter_read(
+        &self,
+        session: &Session,
+        shelf: &Shelf,
+        mut taken: Taken<'_>,
+        id: PageId,
+        page: &[u8],
+        before: u64,
+    ) -> bool {
+        let Some(pin) = self.enter(session, id, &taken) else {
+            shelf.push_free(session, taken);
+            return false;
+        };
+        // Acquire: pairs with the count before the first write home; the table's latch orders the rest.
+        if self.header.home_writes.load() != before {
+            self.give_up(session, shelf, taken, pin);
+            return false;
+        }
+        self.region.bytes_mut(data_of(taken.slot), page.len(), &mut taken.guard).copy_from_slice(page);
+        shelf.slot.reads.fetch_add(1);
+        self.settle(shelf, taken);
+        drop(pin);
+        true
+    }
+}

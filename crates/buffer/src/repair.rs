@@ -1,0 +1,73 @@
+//! Repair when everyone is dead: the region is there, nobody is attached, and one process puts it in order (PROTOCOLS
+//! L6). Every open section was rolled back before, and the noted records are redone on their pages after or before:
+//! pages and their LSNs are not touched here.
+//!
+//! What the dead leave in the frames:
+//! * latches and pins: nobody holds any, so all are given back;
+//! * a frame that was being loaded, or that was taken and not yet put into the table: free;
+//! * a frame that was on its way out of its chain: back in it, or free, as its state says;
+//! * pages of a file that is not registered any more: given up;
+//! * a page that was being written: as dirty as before, by its older recovery LSN. The batch stays open, and the next
+//!   writer brings it home first (`write_back`).
+//!
+//! Chains and free lists are made anew from the slots, which say it all. Doing it twice is the same as once.
+//!
+//! If we die here: it is done again.
+
+use libtp_log::Lsn;
+use libtp_process::SessionId;
+
+use crate::frame::{FrameSlot, State};
+use crate::{BufferManager, PageId};
+
+/// What repair found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameRepair {
+    /// Pages that stay in memory.
+    pub kept: usize,
+    /// Frames that were being filled, or whose file is gone, and are free now.
+    pub dropped: usize,
+    /// Pages that were being written, and are dirty again.
+    pub unsynced: usize,
+}
+
+impl BufferManager {
+    /// Puts the region's part in order. The caller knows that nobody else is attached, and has rolled the dead sessions'
+    /// sections back.
+    pub fn repair_alone(&self) -> FrameRepair {
+        let mut found = FrameRepair::default();
+        self.table.clear_alone();
+        self.files.reset_alone();
+        self.header.writer.publish(SessionId::NONE);
+        let writes = self.header.home_writes.load();
+        self.header.home_writes.publish(writes.next_multiple_of(2));
+        for (_, shelf) in self.pools.shelves() {
+            shelf.frames().for_each(|slot| self.repair_frame(slot, &mut found));
+        }
+        self.pools.rebuild_alone();
+        found
+    }
+
+    fn repair_frame(&self, slot: &FrameSlot, found: &mut FrameRepair) {
+        slot.latch.reset_alone();
+        slot.pins.publish(0);
+        if !slot.unsynced.load().is_none() && !self.is_failed() {
+            slot.undo_write();
+            found.unsynced += 1;
+        }
+        let is_wanted = self.files.has(slot.page.load().file());
+        match slot.state() {
+            State::Resident if is_wanted => {
+                found.kept += 1;
+                self.table.insert_alone(slot);
+            }
+            state => {
+                found.dropped += usize::from(state != State::Free);
+                slot.recovery.publish(Lsn::NONE);
+                slot.unsynced.publish(Lsn::NONE);
+                slot.page.publish(PageId::NONE);
+                slot.set_state(State::Free);
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What may be set about the buffer manager. Nothing needs to be.
+
+/// Which frame makes room for another page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Second chance: a hand goes round and takes what was not used since it last passed. The default.
+    Clock,
+    /// The least recently used, exactly, as in the paper; every hit then stores to shared memory.
+    Lru,
+}
+
+impl Policy {
+    pub(crate) fn to_raw(self) -> u32 {
+        match self {
+            Policy::Clock => 0,
+            Policy::Lru => 1,
+        }
+    }
+
+    /// From shared memory: what is not known is the default.
+    pub(crate) fn from_raw(raw: u32) -> Policy {
+        if raw == Policy::Lru.to_raw() {
+            Policy::Lru
+        } else {
+            Policy::Clock
+        }
+    }
+}
+
+/// One pool of frames. The environment has one, and a database may have one of its own (LIBTP 3.2.2: "multiple buffer
+/// pools with different policies").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// Bytes of pages it may hold. It begins with nothing and grows to this; a little more is taken only when every
+    /// frame is in use at once.
+    pub budget_bytes: u64,
+    /// Its replacement policy.
+    pub policy: Policy,
+}
+
+impl Default for PoolSettings {
+    fn default() -> PoolSettings {
+        PoolSettings { budget_bytes: memory_bytes() / 4, policy: Policy::Clock }
+    }
+}
+
+/// The buffer manager's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The pool of every database that has none of its own.
+    pub pool: PoolSettings,
+    /// Pages written in one batch through the double-write file, 1 to 240. A batch costs two syncs, one of them more
+    /// for each further file in it.
+    pub batch_pages: usize,
+}
+
+/// More pages than this do not fit the table in the double-write file's header.
+pub(crate) const BATCH_PAGES_MAX: usize = 240;
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { pool: PoolSettings::default(), batch_pages: 64 }
+    }
+}
+
+impl Settings {
+    pub(crate) fn batch_pages(&self) -> usize {
+        self.batch_pages.clamp(1, BATCH_PAGES_MAX)
+    }
+}
+
+/// Bytes of memory this process may count on: the machine's, or its container's if that is less.
+pub fn memory_bytes() -> u64 {
+    const FALLBACK: u64 = 1 << 30;
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_of(&text)).unwrap_or(FALLBACK);
+    let container = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .filter_map(|text| text.trim().parse::<u64>().ok())
+        .min();
+    container.map_or(machine, |limit| limit.min(machine))
+}
+
+/// The `MemTotal` of `/proc/meminfo`, in bytes.
+fn total_of(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_memory_is_read_from_its_line() {
+        assert_eq!(total_of("MemTotal:       24604116 kB\nMemFree: 1 kB\n"), Some(24_604_116 * 1024));
+        assert_eq!(total_of("MemFree: 1 kB\n"), None);
+        assert!(memory_bytes() >= 64 << 20, "a test machine has 64 MiB");
+    }
+
+    #[test]
+    fn a_policy_comes_back_from_shared_memory() {
+        for policy in [Policy::Clock, Policy::Lru] {
+            assert_eq!(Policy::from_raw(policy.to_raw()), policy);
+        }
+        assert_eq!(Policy::from_raw(99), Policy::Clock);
+    }
+
+    #[test]
+    fn a_batch_fits_its_table() {
+        let batch = |batch_pages| Settings { batch_pages, ..Settings::default() }.batch_pages();
+        assert_eq!((batch(0), batch(64), batch(10_000)), (1, 64, BATCH_PAGES_MAX));
+    }
+}

@@ -1,0 +1,500 @@
+//! Writing pages back: the only place where a page goes to the disk.
+//!
+//! Paper: LIBTP 3.2.2, "checks with the Log Manager to ensure that the write-ahead protocol is enforced". Here the check
+//! is an argument: [`write_homes`](BufferManager::write_homes) takes a [`FlushedTo`], which only the log can make, and
+//! asserts that it covers each page. Departure: pages go out in batches through the double-write file.
+//!
+//! A batch, step by step:
+//! 1. *Claim*: under a frame's shared latch its page is copied and its recovery LSN moved aside (`frame`). Never waited
+//!    for with another claim in hand, so nobody who needs a clean frame waits for a latch it holds itself.
+//! 2. Become the writer: one at a time in the environment, because the double-write file holds one batch.
+//! 3. Checksums go into the copies. The log is forced to the youngest page LSN among them.
+//! 4. Table and images go to the double-write file, which is synced.
+//! 5. The pages go home, and each file is synced.
+//! 6. The claims end: the pages are clean, unless they were changed meanwhile. The batch is marked done.
+//!
+//! Invariants
+//! 1. A page counts as dirty, for eviction and for the checkpoint, until its file was synced after the write (L7).
+//! 2. A write that fails leaves its pages as dirty as they were, and the batch open: the next writer first brings the
+//!    batch home from the double-write file (L8). Nothing is lost; it is tried again.
+//! 3. A sync that fails is final: `failed` is set before anyone is told, the claims stay for ever, so no checkpoint
+//!    passes them, and nothing is written any more.
+//!
+//! If we die here: before 5, the pages are dirty again after repair. From 5 on also, and the batch is open.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use libtp_log::{FlushedTo, Lsn};
+use libtp_process::{Session, SessionId, SharedGuard};
+
+use crate::content::data_of;
+use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
+use crate::files::OpenFile;
+use crate::frame::{FrameSlot, State};
+use crate::get::ANY_PAGE;
+use crate::page_header::{belongs, is_zero, page_lsn, seal};
+use crate::pool::ShelfKey;
+use crate::{BufferManager, Error, FileId, PageNo, Result};
+
+/// So long who waits to write, or for another to write, sleeps at most before it looks again.
+const SLICE: Duration = Duration::from_micros(300);
+
+/// So many slices others' writes are waited for: some seconds.
+const PATIENCE: u32 = 10_000;
+
+/// Whether a busy latch is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Latching {
+    Try,
+    Wait,
+}
+
+/// What became of an attempt to claim a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    Claimed,
+    /// Nothing to write: clean, or claimed by another.
+    Needless,
+    Busy,
+}
+
+/// Pages on their way out: their copies, and the frames they came from, in the same order.
+struct Load<'m> {
+    batch: Batch,
+    slots: Vec<&'m FrameSlot>,
+    /// The first refusal for want of room: the page stayed dirty, others went on.
+    refused: Option<Error>,
+}
+
+/// A failure, and whether it can be tried again.
+enum Fault {
+    Again(Error),
+    Final(Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Again(error)
+    }
+}
+
+/// The writer's role. Given back when dropped.
+struct Writer<'m> {
+    manager: &'m BufferManager,
+    me: SessionId,
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        // Refused means that we were taken for dead: the role is another's.
+        let _ = self.manager.header.writer.compare_exchange(self.me, SessionId::NONE);
+    }
+}
+
+impl BufferManager {
+    /// Writes every page that is dirty now and syncs its file. Returns how many were written. The caller holds no latch.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Io`], [`Error::Corrupt`]: what could not be written stays dirty and is tried again at the
+    /// next call. [`Error::Log`] if the log could not be forced. [`Error::Failed`] is final.
+    pub fn write_all(&self, session: &Session) -> Result<usize> {
+        self.write_older(session, Lsn::new(u64::MAX))
+    }
+
+    /// Writes every page whose recovery LSN is below `than`, and syncs its file: afterwards the log below `than` is not
+    /// needed for any page that was dirty at the call. Returns how many were written. The caller holds no latch.
+    ///
+    /// # Errors
+    /// As [`BufferManager::write_all`].
+    pub fn write_older(&self, session: &Session, than: Lsn) -> Result<usize> {
+        let mut frames: Vec<&FrameSlot> = Vec::new();
+        for (_, shelf) in self.pools.shelves() {
+            frames.extend(shelf.frames().filter(|slot| slot.oldest_needed().is_some_and(|lsn| lsn < than)));
+        }
+        frames.sort_unstable_by_key(|slot| slot.page.load());
+        let mut load = self.new_load();
+        let mut written = 0;
+        // Once without waiting, once more for those that were busy, then one by one, waiting for each.
+        for _ in 0..2 {
+            let mut busy = Vec::new();
+            for slot in frames {
+                if self.claim(session, slot, Latching::Try, &mut load)? == Claim::Busy {
+                    busy.push(slot);
+                }
+                if load.slots.len() == self.settings.batch_pages() {
+                    written += self.write_load(session, &mut load)?;
+                }
+            }
+            written += self.write_load(session, &mut load)?;
+            frames = busy;
+        }
+        for slot in frames {
+            self.claim(session, slot, Latching::Wait, &mut load)?;
+            written += self.write_load(session, &mut load)?;
+        }
+        self.wait_for_others(session, than)?;
+        let refused = load.refused.take();
+        self.keep_load(load);
+        refused.map_or(Ok(written), Err)
+    }
+
+    /// Waits until what others had claimed when we came by is synced, or given back. Not for ever: a claim may be a dead
+    /// session's, and the dirty minimum knows of it anyway.
+    fn wait_for_others(&self, session: &Session, than: Lsn) -> Result<()> {
+        let claimed = |slot: &FrameSlot| {
+            let lsn = slot.unsynced.load();
+            !lsn.is_none() && lsn < than
+        };
+        let mut patience = PATIENCE;
+        for (_, shelf) in self.pools.shelves() {
+            for slot in shelf.frames() {
+                while claimed(slot) && patience > 0 {
+                    self.check_failed()?;
+                    session.sleep(SLICE);
+                    patience -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The oldest LSN that a restart needs for any page: where redo would begin. None if every page is on the disk,
+    /// synced. Whoever wants a redo point reads the log's tail *before* this, and takes the smaller.
+    pub fn dirty_minimum(&self) -> Option<Lsn> {
+        let shelves = self.pools.shelves();
+        shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter_map(FrameSlot::oldest_needed).min()
+    }
+
+    /// How many pages are not on the disk, synced.
+    pub fn dirty_count(&self) -> usize {
+        let shelves = self.pools.shelves();
+        shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| !slot.is_clean()).count()
+    }
+
+    /// Whether a sync of a data file failed: nothing is written any more, reading goes on.
+    pub fn is_failed(&self) -> bool {
+        self.header.failed.load() != 0
+    }
+
+    pub(crate) fn check_failed(&self) -> Result<()> {
+        if self.is_failed() {
+            Err(Error::Failed)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes those of the frames that can be had without waiting, up to a batch. Returns how many; none if another is
+    /// writing: then some frames will be clean in a moment.
+    pub(crate) fn write_victims(&self, session: &Session, frames: &[&FrameSlot]) -> Result<usize> {
+        self.check_failed()?;
+        let holder = self.header.writer.load();
+        if holder != SessionId::NONE && session.processes().is_alive(holder) {
+            session.sleep(SLICE);
+            return Ok(0);
+        }
+        let mut load = self.new_load();
+        for slot in frames.iter().take(self.settings.batch_pages()) {
+            self.claim(session, slot, Latching::Try, &mut load)?;
+        }
+        let written = self.write_load(session, &mut load)?;
+        let refused = load.refused.take();
+        self.keep_load(load);
+        match refused {
+            Some(error) if written == 0 => Err(error),
+            _ => Ok(written),
+        }
+    }
+
+    /// Syncs one file, which others may have written.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFile`], [`Error::Io`] if it cannot be opened; [`Error::Failed`] is final.
+    pub fn sync_file(&self, file: FileId) -> Result<()> {
+        self.check_failed()?;
+        let file = self.files.open(file)?;
+        file.file.sync().map_err(|error| self.fail(&error))
+    }
+
+    /// Syncs every registered file.
+    ///
+    /// # Errors
+    /// As [`BufferManager::sync_file`].
+    pub fn sync_files(&self) -> Result<()> {
+        let files: Vec<FileId> = self.files.live().map(|info| info.id).collect();
+        files.into_iter().try_for_each(|file| self.sync_file(file))
+    }
+
+    /// Copies the frame's page out if it is dirty and nobody else is writing it.
+    fn claim<'m>(&self, session: &Session, slot: &'m FrameSlot, how: Latching, load: &mut Load<'m>) -> Result<Claim> {
+        assert!(how == Latching::Try || load.slots.is_empty(), "nobody waits for a latch with a claim in hand");
+        let id = slot.page.load();
+        if id.is_none() || slot.recovery.load().is_none() {
+            return Ok(Claim::Needless);
+        }
+        // Room on the disk first, and not under the latch.
+        let file = match self.files.open(id.file()).and_then(|file| file.make_room(id).map(|()| file)) {
+            Ok(file) => file,
+            // Removed meanwhile: its frames are about to be given up.
+            Err(Error::UnknownFile { .. }) => return Ok(Claim::Needless),
+            Err(error) => {
+                load.refused.get_or_insert(error);
+                return Ok(Claim::Needless);
+            }
+        };
+        let guard = match how {
+            Latching::Try => slot.latch.try_shared(session, ANY_PAGE),
+            Latching::Wait => Some(slot.latch.shared(session, ANY_PAGE)),
+        };
+        let Some(guard) = guard else { return Ok(Claim::Busy) };
+        if slot.page.get() != id || slot.state() != State::Resident {
+            return Ok(Claim::Needless);
+        }
+        self.claim_latched(slot, &guard, &file, load)
+    }
+
+    fn claim_latched<'m>(
+        &self,
+        slot: &'m FrameSlot,
+        guard: &SharedGuard<'_>,
+        file: &OpenFile,
+        load: &mut Load<'m>,
+    ) -> Result<Claim> {
+        let id = slot.page.get();
+        let page = self.region.bytes(data_of(slot), ShelfKey::of(slot).page_bytes(), guard);
+        if !is_zero_or_belongs(page, id) {
+            let error = file.corrupt(id, &"its header in memory was overwritten");
+            load.refused.get_or_insert(error);
+            return Ok(Claim::Needless);
+        }
+        if !slot.begin_write() {
+            return Ok(Claim::Needless);
+        }
+        load.batch.push(id, page);
+        load.slots.push(slot);
+        Ok(Claim::Claimed)
+    }
+
+    /// Writes what was claimed, and ends the claims, one way or the other.
+    fn write_load(&self, session: &Session, load: &mut Load<'_>) -> Result<usize> {
+        let count = load.slots.len();
+        if count == 0 {
+            return Ok(0);
+        }
+        let outcome = self.write_batch(session, &mut load.batch);
+        match &outcome {
+            Ok(()) => {
+                for slot in &load.slots {
+                    slot.end_write();
+                    self.pools.shelf_of(slot).slot.writes.fetch_add(1);
+                }
+                self.header.batches.fetch_add(1);
+            }
+            Err(Fault::Again(_)) => load.slots.iter().for_each(|slot| slot.undo_write()),
+            // The claims stay: no checkpoint passes them.
+            Err(Fault::Final(_)) => {}
+        }
+        load.slots.clear();
+        load.batch.clear();
+        match outcome {
+            Ok(()) => Ok(count),
+            Err(Fault::Again(error) | Fault::Final(error)) => Err(error),
+        }
+    }
+
+    /// Steps 2 to 5 of a batch.
+    fn write_batch(&self, session: &Session, batch: &mut Batch) -> std::result::Result<(), Fault> {
+        let writer = self.become_writer(session);
+        self.check_failed()?;
+        let double = self.double_write()?;
+        self.finish_open_batch(&double, &writer)?;
+        let mut youngest = Lsn::NONE;
+        for index in 0..batch.len() {
+            let page = batch.page_mut(index);
+            youngest = youngest.max(page_lsn(page));
+            seal(page);
+        }
+        let flushed = if youngest.is_none() {
+            self.log.flushed()
+        } else {
+            self.log.force(session, youngest).map_err(Error::Log)?
+        };
+        let sequence = self.next_sequence(&double)?;
+        double.write(sequence, batch)?;
+        self.sync_double(&double)?;
+        self.header.open_batch.publish(sequence);
+        self.bring_home(flushed, batch)?;
+        self.end_batch(&double, sequence);
+        drop(writer);
+        Ok(())
+    }
+
+    /// Writes the pages to their homes and syncs those. The batch is in the double-write file.
+    fn bring_home(&self, flushed: FlushedTo, batch: &Batch) -> std::result::Result<(), Fault> {
+        let _homes = HomeWrites::begin(self);
+        let homes = self.write_homes(flushed, batch)?;
+        for home in homes.values() {
+            home.file.sync().map_err(|error| Fault::Final(self.fail(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// The one function that writes a page to its home. `flushed` is the write-ahead rule: it says how far the log is
+    /// durable, and only the log can make it.
+    ///
+    /// # Panics
+    /// If a page is younger than the durable log: that would break the rule.
+    fn write_homes(&self, flushed: FlushedTo, batch: &Batch) -> Result<BTreeMap<FileId, Arc<OpenFile>>> {
+        let mut homes: BTreeMap<FileId, Arc<OpenFile>> = BTreeMap::new();
+        let images = batch.in_home_order();
+        let mut index = 0;
+        while index < images.len() {
+            let first = &images[index];
+            let mut run = first.range.clone();
+            let mut next = index;
+            // Pages that lie side by side here and at home go out in one write.
+            while next < images.len() && (next == index || follows(&images[next - 1], &images[next])) {
+                let lsn = page_lsn(batch.page(&images[next]));
+                assert!(
+                    lsn.is_none() || flushed.covers(lsn),
+                    "a page is written only after the log of its last change"
+                );
+                run.end = images[next].range.end;
+                next += 1;
+            }
+            index = next;
+            let home = match homes.entry(first.id.file()) {
+                std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+                std::collections::btree_map::Entry::Vacant(place) => match self.files.open(first.id.file()) {
+                    Ok(file) => place.insert(file),
+                    // The file was removed since: nobody needs its pages.
+                    Err(Error::UnknownFile { .. }) => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            home.file.write_at(batch.bytes(run), home.offset(first.id))?;
+        }
+        Ok(homes)
+    }
+
+    /// If the last batch did not come home, brings it home now, out of the double-write file.
+    fn finish_open_batch(&self, double: &DoubleWrite, _: &Writer<'_>) -> std::result::Result<(), Fault> {
+        let sequence = self.header.open_batch.load();
+        if sequence == 0 {
+            return Ok(());
+        }
+        let Some((_, batch)) = double.open_batch()?.filter(|(found, _)| *found == sequence) else {
+            let what = format!("batch {sequence} was synced there and cannot be read back");
+            let file = DOUBLE_WRITE_NAME.to_string();
+            return Err(Fault::Again(Error::Corrupt { file, page: PageNo::HEADER, what }));
+        };
+        // The log was forced for these pages before they came into the file, and does not shrink.
+        self.bring_home(self.log.flushed(), &batch)?;
+        self.end_batch(double, sequence);
+        Ok(())
+    }
+
+    fn end_batch(&self, double: &DoubleWrite, sequence: u64) {
+        self.header.open_batch.publish(0);
+        if let Err(error) = double.mark_done(sequence) {
+            // Not needed: a restart looks at homes that are whole.
+            tracing::debug!(%error, sequence, "a batch of pages could not be marked done");
+        }
+    }
+
+    fn sync_double(&self, double: &DoubleWrite) -> std::result::Result<(), Fault> {
+        double.sync().map_err(|error| {
+            self.header.failed.publish(1);
+            tracing::error!(%error, "the double-write file could not be synced: no page is written any more");
+            Fault::Final(Error::Failed)
+        })
+    }
+
+    /// Publishes that a sync failed, before anyone is told.
+    fn fail(&self, error: &libtp_io::Error) -> Error {
+        self.header.failed.publish(1);
+        tracing::error!(%error, "a data file could not be synced: no page is written any more");
+        Error::Failed
+    }
+
+    fn become_writer(&self, session: &Session) -> Writer<'_> {
+        let me = session.id();
+        for round in 0_u32.. {
+            let holder = self.header.writer.load();
+            let is_free = holder == SessionId::NONE || !session.processes().is_alive(holder);
+            if is_free && self.header.writer.compare_exchange(holder, me).is_ok() {
+                break;
+            }
+            if round < 10 {
+                std::thread::yield_now();
+            } else {
+                session.sleep(SLICE);
+            }
+        }
+        Writer { manager: self, me }
+    }
+
+    /// The number of the next batch. The first after the region was made follows what is in the file, so that an old mark
+    /// "done" is never taken for the new batch's.
+    fn next_sequence(&self, double: &DoubleWrite) -> Result<u64> {
+        if self.header.sequence.load() == 0 {
+            self.header.sequence.publish(double.last_sequence()?);
+        }
+        Ok(self.header.sequence.fetch_add(1) + 1)
+    }
+
+    fn double_write(&self) -> Result<Arc<DoubleWrite>> {
+        let mut opened = self.double.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(double) = &*opened {
+            return Ok(double.clone());
+        }
+        let double = Arc::new(DoubleWrite::open(self.files.directory())?);
+        *opened = Some(double.clone());
+        Ok(double)
+    }
+
+    /// Private memory for a batch: kept from the last time, because new memory costs a page fault a page.
+    fn new_load<'m>(&self) -> Load<'m> {
+        let kept = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut batch = kept.unwrap_or_default();
+        batch.clear();
+        Load { batch, slots: Vec::new(), refused: None }
+    }
+
+    fn keep_load(&self, load: Load<'_>) {
+        let mut spare = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < 2 {
+            spare.push(load.batch);
+        }
+    }
+}
+
+/// Between these, pages are on their way home: who read a page from the disk before must not believe it (`prefetch`).
+struct HomeWrites<'m>(&'m BufferManager);
+
+impl<'m> HomeWrites<'m> {
+    fn begin(manager: &'m BufferManager) -> HomeWrites<'m> {
+        let count = manager.header.home_writes.load();
+        // Odd while pages are under way. Odd already: the writer before us died, and we take its place.
+        manager.header.home_writes.publish(if count % 2 == 0 { count + 1 } else { count + 2 });
+        HomeWrites(manager)
+    }
+}
+
+impl Drop for HomeWrites<'_> {
+    fn drop(&mut self) {
+        self.0.header.home_writes.fetch_add(1);
+    }
+}
+
+fn follows(before: &crate::double_write::Image, after: &crate::double_write::Image) -> bool {
+    after.range.start == before.range.end
+        && after.id.raw() == before.id.raw() + 1
+        && after.id.file() == before.id.file()
+}
+
+fn is_zero_or_belongs(page: &[u8], id: crate::PageId) -> bool {
+    belongs(page, id).is_ok() || is_zero(page)
+}
