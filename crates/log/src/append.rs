@@ -54,11 +54,15 @@ impl LogManager {
     pub fn log_entry(&self, session: &Session, entry: &Entry, body: &[&[u8]]) -> Lsn {
         let body_bytes = body.iter().map(|part| part.len()).sum();
         let header = RecordHeader::new(entry.kind, entry.flags, entry.txn, entry.prev, body_bytes);
-        match header.length() {
-            ..=128 => self.append_small::<128>(session, &header, body),
-            ..=256 => self.append_small::<256>(session, &header, body),
-            ..=512 => self.append_small::<512>(session, &header, body),
-            _ => self.append_large(session, &header, body),
+        let length = header.length();
+        if length <= 128 {
+            self.append_small::<128>(session, &header, body)
+        } else if length <= 192 {
+            self.append_small::<192>(session, &header, body)
+        } else if length <= 512 {
+            self.append_small::<512>(session, &header, body)
+        } else {
+            self.append_large(session, &header, body)
         }
     }
 

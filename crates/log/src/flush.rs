@@ -64,7 +64,7 @@ impl LogManager {
     pub(crate) fn try_lead(&self, session: &Session, is_suspect: bool) -> Option<Leader<'_>> {
         let word = &self.header.leader;
         let holder = word.load();
-        if holder != SessionId::NONE && !(is_suspect && !self.processes.is_alive(holder)) {
+        if holder != SessionId::NONE && (!is_suspect || self.processes.is_alive(holder)) {
             return None;
         }
         let me = session.id();

@@ -63,11 +63,6 @@ impl LogFiles {
         &self.directory
     }
 
-    /// The environment they belong to.
-    pub(crate) fn environment(&self) -> [u8; 16] {
-        self.environment
-    }
-
     fn opened(&self) -> MutexGuard<'_, Vec<(u32, Arc<dyn File>)>> {
         // A panic between push and remove leaves the list whole: it is only a cache.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
@@ -143,15 +138,18 @@ impl LogFiles {
         Ok(numbers)
     }
 
-    /// The error for damage at `lsn`.
+    /// The error for damage at `lsn`. It names a wrong header too, also that of the next segment: a record may reach
+    /// into it.
     pub(crate) fn damage(&self, lsn: Lsn, what: &str) -> Error {
         let place = self.geometry.locate(lsn);
+        let mut what = what.to_string();
+        for number in [place.segment, place.segment + 1] {
+            if let Ok(Opened::Wrong(wrong)) = self.segment(number) {
+                what.push_str(&format!("; of {}, {}", segment_name(number), wrong.0));
+            }
+        }
         let file = self.directory.describe(&segment_name(place.segment));
-        let header = match self.segment(place.segment) {
-            Ok(Opened::Wrong(wrong)) => format!(" ({})", wrong.0),
-            _ => String::new(),
-        };
-        Error::Corrupt { lsn, file, offset: place.offset, what: format!("{what}{header}") }
+        Error::Corrupt { lsn, file, offset: place.offset, what }
     }
 
     /// Syncs every segment that holds bytes of `from .. to`.

@@ -1,7 +1,11 @@
 //! The log as a whole, on a simulated disk, through two mappings of its region.
 
+// Numbers here are small, or meant to wrap.
+#![allow(clippy::cast_possible_truncation)]
+
 mod appending;
 mod flushing;
 mod recycling;
 mod restarting;
 mod rig;
+mod slow_disk;

@@ -112,7 +112,7 @@ fn an_append_beyond_what_was_reserved_is_stopped() {
 fn the_ring_stays_within_its_bound_when_nobody_flushes_and_small_when_everybody_does() {
     let rig = Rig::new();
     let ring = |rig: &Rig| rig.one.log.header.ring_end.load().since(rig.one.log.header.ring_start.load());
-    for number in 0..2000 {
+    for number in 0..6000 {
         rig.one.put(&body(number % 9));
     }
     let bound = rig.settings.ring_bytes_max + 2 * (64 << 10) + (8 << 10);

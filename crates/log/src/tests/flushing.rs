@@ -1,1 +1,244 @@
-//! x
+//! Making the log durable: groups, thresholds, the relaxed bound, and a disk that fails.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtp_io::{Directory, Operation};
+use libtp_process::SessionId;
+use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
+
+use super::rig::{control_file, small, Rig, Side};
+use super::slow_disk::SlowDisk;
+use crate::{Control, Error, Lsn, Result, Settings};
+
+/// An environment on a disk whose syncs take a millisecond.
+fn slow(settings: Settings) -> (Rig, Arc<AtomicU64>) {
+    let disk = SimDisk::new(3);
+    let syncs = Arc::new(AtomicU64::new(0));
+    let below: Arc<dyn Directory> = Arc::new(disk.clone());
+    let control = Control::new([7; 16], &settings);
+    control_file(&below).create(&control).unwrap();
+    below.sync().unwrap();
+    let directory: Arc<dyn Directory> = Arc::new(SlowDisk { below, syncs: Arc::clone(&syncs) });
+    let rig = Rig::through(disk, directory, settings, control, Lsn::FIRST).unwrap();
+    // The segments are there before anyone counts.
+    rig.one.log.prepare_segment(&rig.one.session, Lsn::new(2 << 20)).unwrap();
+    syncs.store(0, Ordering::SeqCst);
+    (rig, syncs)
+}
+
+/// Runs `work` on as many threads as there are sides.
+fn on_threads<R: Send>(sides: Vec<Side>, work: impl Fn(usize, &Side) -> R + Sync) -> Vec<R> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            sides.into_iter().enumerate().map(|(number, side)| scope.spawn(move || work(number, &side))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn flushed_after(rig: &Rig) -> Lsn {
+    let (_, found) = Rig::restart_on(rig.disk.crash_image(LossMode::DropAll, 1), rig.settings.clone()).unwrap();
+    found.end.end
+}
+
+#[test]
+fn a_commit_is_on_the_disk_when_it_returns_and_a_record_is_not() {
+    let rig = Rig::new();
+    let lsn = rig.one.commit(b"safe").unwrap();
+    let relaxed = rig.two.put(b"not yet");
+    assert!(rig.two.log.flushed().covers(lsn) && !rig.two.log.flushed().covers(relaxed));
+    assert_eq!(flushed_after(&rig), rig.two.log.durable());
+    rig.two.log.force(&rig.two.session, relaxed).unwrap();
+    assert!(flushed_after(&rig) > relaxed);
+}
+
+#[test]
+fn nothing_new_is_not_written_again() {
+    let rig = Rig::new();
+    let lsn = rig.one.commit(b"once").unwrap();
+    let (io, syncs) = (rig.disk.io_index(), rig.one.log.fsyncs());
+    for _ in 0..10 {
+        rig.one.log.force(&rig.one.session, lsn).unwrap();
+        rig.two.log.flush_to_tail(&rig.two.session).unwrap();
+        assert!(!rig.two.log.background_flush(&rig.two.session).unwrap());
+    }
+    assert_eq!((rig.disk.io_index(), rig.one.log.fsyncs()), (io, syncs));
+}
+
+#[test]
+fn commits_share_syncs_and_none_is_acknowledged_before_it_is_durable() {
+    const COMMITS: usize = 40;
+    let (rig, syncs) = slow(small());
+    let sides: Vec<Side> = (0..8).map(|_| rig.another()).collect();
+    let acknowledged = on_threads(sides, |number, side| {
+        let mut done = Vec::new();
+        for round in 0..COMMITS {
+            let lsn = side.commit(&[number as u8, round as u8]).unwrap();
+            assert!(side.log.durable() > lsn);
+            done.push((rig.disk.io_index(), lsn));
+        }
+        done
+    });
+    let syncs = syncs.load(Ordering::SeqCst);
+    assert!(syncs < 8 * COMMITS as u64 / 2, "{syncs} syncs for {} commits", 8 * COMMITS);
+    // At each acknowledgement a power cut that loses everything unsynced keeps the record.
+    let mut all: Vec<(usize, Lsn)> = acknowledged.into_iter().flatten().collect();
+    all.sort_unstable();
+    let mut images = rig.disk.crash_images();
+    for (io_index, lsn) in all.into_iter().step_by(7) {
+        images.advance_to(io_index);
+        let (_, found) = Rig::restart_on(images.image(LossMode::DropAll, 1), rig.settings.clone()).unwrap();
+        assert!(found.end.end > lsn, "acknowledged {lsn}, but the log ends at {}", found.end.end);
+    }
+    assert_eq!(rig.one.bodies(Lsn::FIRST).len(), 8 * COMMITS);
+}
+
+#[test]
+fn a_failed_sync_poisons_for_good() {
+    let rig = Rig::new();
+    let safe = rig.one.commit(b"safe").unwrap();
+    rig.disk.fail_call(Calls::On(Operation::Sync, "log.0".into()), 0, Fault::Eio, Repeat::Once);
+    let (durable, failed) = (rig.one.log.durable(), rig.one.commit(b"lost").unwrap_err());
+    assert!(matches!(failed, Error::Failed { .. }), "{failed}");
+    rig.disk.clear_faults();
+    let is_failed = |outcome: Result<()>| matches!(outcome, Err(Error::Failed { .. }));
+    for side in [&rig.one, &rig.two] {
+        assert!(side.log.is_poisoned());
+        assert!(is_failed(side.log.reserve(&side.session, 100)));
+        assert!(is_failed(side.log.force(&side.session, safe).map(drop)));
+        assert!(is_failed(side.log.background_flush(&side.session).map(drop)));
+        assert!(is_failed(side.log.recycle(&side.session, Lsn::FIRST)));
+        assert_eq!(side.log.read(safe).unwrap().body, b"safe", "reads go on");
+        assert_eq!(side.log.durable(), durable);
+    }
+}
+
+#[test]
+fn a_failed_write_poisons_and_everyone_who_waits_is_told() {
+    let (rig, _) = slow(small());
+    rig.disk.fail_call(Calls::On(Operation::Write, "log.0".into()), 3, Fault::Enospc, Repeat::Forever);
+    let sides: Vec<Side> = (0..6).map(|_| rig.another()).collect();
+    let last = on_threads(sides, |_, side| {
+        for _ in 0..1000 {
+            if let Err(error) = side.commit(b"x") {
+                return error;
+            }
+        }
+        panic!("a commit without a disk");
+    });
+    assert!(last.iter().all(|error| matches!(error, Error::Failed { .. })));
+}
+
+#[test]
+fn a_dead_leader_is_replaced() {
+    let rig = Rig::new();
+    // The slot is free again: whoever had it is gone.
+    let ghost = rig.another().session.id();
+    rig.one.log.header.leader.publish(ghost);
+    let begun = Instant::now();
+    rig.one.commit(b"anyway").unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert_eq!(rig.one.log.header.leader.load(), SessionId::NONE);
+}
+
+#[test]
+fn a_leader_that_panics_lets_the_next_one_lead() {
+    let rig = Rig::new();
+    let lsn = rig.one.put(b"x");
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _leader = rig.one.log.try_lead(&rig.one.session, false).unwrap();
+        panic!("in the disk's code");
+    }));
+    assert!(caught.is_err());
+    rig.two.log.force(&rig.two.session, lsn).unwrap();
+}
+
+#[test]
+fn relaxed_records_are_flushed_in_the_background_within_their_bound() {
+    let settings = Settings { relaxed_micros_max: 20_000, relaxed_bytes_max: 10_000, ..small() };
+    let rig = Rig::on(SimDisk::new(1), settings);
+    assert!(!rig.two.log.background_flush(&rig.two.session).unwrap());
+    let lsn = rig.one.put(b"relaxed");
+    let begun = Instant::now();
+    while !rig.two.log.flushed().covers(lsn) {
+        rig.two.log.background_flush(&rig.two.session).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(begun.elapsed() < Duration::from_secs(2));
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(8), "not at once: {:?}", begun.elapsed());
+    // Many bytes are not kept waiting.
+    rig.one.put(&[0; 11_000]);
+    assert!(rig.two.log.background_flush(&rig.two.session).unwrap());
+}
+
+#[test]
+fn the_papers_thresholds_make_commits_wait_for_company() {
+    let thresholds = Settings {
+        group_threshold: 4,
+        wait_threshold_percent: 100,
+        log_delay_bytes: 1 << 20,
+        group_wait_micros_max: 2_000_000,
+        ..small()
+    };
+    let commit = |side: &Side, active| {
+        side.log.reserve(&side.session, 100).unwrap();
+        let lsn = side.log.log(&side.session, 1024, crate::TxnId::new(1), Lsn::NONE, &[b"x"]);
+        side.session.clear_append();
+        side.log.force_group(&side.session, lsn, active).unwrap();
+        assert!(side.log.flushed().covers(lsn));
+    };
+    // Fewer than the group threshold: nobody waits.
+    let rig = Rig::on(SimDisk::new(1), thresholds.clone());
+    let begun = Instant::now();
+    commit(&rig.one, 3);
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    // All four wait: the last one's arrival is the moment, and one flush serves all.
+    let before = rig.one.log.flushes();
+    let sides: Vec<Side> = (0..4).map(|_| rig.another()).collect();
+    on_threads(sides, |number, side| {
+        std::thread::sleep(Duration::from_millis(20 * number as u64));
+        commit(side, 4);
+    });
+    assert!(begun.elapsed() < Duration::from_secs(2), "the longest wait was not needed");
+    assert_eq!(rig.one.log.flushes() - before, 1);
+    // Much unflushed log: nobody waits.
+    let rig = Rig::on(SimDisk::new(1), Settings { log_delay_bytes: 1, ..thresholds.clone() });
+    let begun = Instant::now();
+    commit(&rig.one, 4);
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    // Nobody comes: the longest wait ends it.
+    let rig = Rig::on(SimDisk::new(1), Settings { group_wait_micros_max: 30_000, ..thresholds });
+    let begun = Instant::now();
+    commit(&rig.one, 4);
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+}
+
+#[test]
+fn two_processes_append_and_flush_at_once_and_every_record_is_there_once() {
+    let (rig, _) = slow(small());
+    let sides: Vec<Side> = (0..4).map(|_| rig.another()).collect();
+    on_threads(sides, |number, side| {
+        for round in 0..2000_u32 {
+            let mut body = vec![number as u8; (round % 300) as usize];
+            body.extend_from_slice(&round.to_le_bytes());
+            if round % 50 == 0 {
+                side.commit(&body).unwrap();
+            } else {
+                side.put(&body);
+            }
+        }
+    });
+    let mut next = [0_u32; 4];
+    for body in rig.two.bodies(Lsn::FIRST) {
+        let round = u32::from_le_bytes(body[body.len() - 4..].try_into().unwrap());
+        let Some(&number) = body.first().filter(|_| body.len() > 4) else { continue };
+        let known = &mut next[usize::from(number)];
+        assert!(round > *known || *known == 0, "records of one session are in its order");
+        *known = round;
+    }
+    assert_eq!(next, [1999; 4]);
+    assert_eq!(rig.two.bodies(Lsn::FIRST).len(), 8000);
+    rig.one.log.check().unwrap();
+}

@@ -1,1 +1,155 @@
-//! x
+//! Segments made ahead, given up and used again, and a disk without room.
+
+use libtp_io::{Directory, Operation};
+use libtp_process::SessionId;
+use libtp_sim::{Calls, Fault, Repeat, SimDisk};
+
+use super::rig::{small, Rig};
+use crate::{segment_name, segment_number, Error, Lsn, Settings};
+
+fn segments(rig: &Rig) -> Vec<u32> {
+    rig.disk.paths().iter().filter_map(|path| segment_number(path)).collect()
+}
+
+#[test]
+fn a_full_disk_is_an_error_of_reserve_and_changes_nothing() {
+    let rig = Rig::new();
+    rig.disk.set_capacity(Some(rig.disk.bytes_used() + (40 << 10)));
+    let mut safe = Vec::new();
+    let error = loop {
+        match rig.one.commit(&[5; 3000]) {
+            Ok(lsn) => safe.push(lsn),
+            Err(error) => break error,
+        }
+        assert!(safe.len() < 1000, "the disk never got full");
+    };
+    assert!(matches!(error, Error::Full { .. }), "{error}");
+    let (tail, durable, files) = (rig.one.log.tail(), rig.one.log.durable(), segments(&rig));
+    for _ in 0..3 {
+        assert!(matches!(rig.two.commit(b"x"), Err(Error::Full { .. })));
+    }
+    assert_eq!((rig.one.log.tail(), rig.one.log.durable(), segments(&rig)), (tail, durable, files));
+    assert!(!rig.disk.paths().iter().any(|path| path.contains("preparing")));
+    assert!(!rig.one.log.is_poisoned());
+    for &lsn in &safe {
+        assert_eq!(rig.two.log.read(lsn).unwrap().body, [5; 3000]);
+    }
+    // Space is freed: it goes on by itself.
+    rig.disk.set_capacity(None);
+    rig.two.commit(b"on").unwrap();
+}
+
+#[test]
+fn every_call_of_preparing_a_segment_may_fail_once() {
+    for calls in 0..12 {
+        for fault in [Fault::Eio, Fault::Enospc] {
+            let rig = Rig::new();
+            rig.one.commit(b"safe").unwrap();
+            let end = rig.one.log.header.file_end.load();
+            rig.disk.fail_call(Calls::Any, calls, fault, Repeat::Once);
+            let outcome = rig.one.log.prepare_segment(&rig.one.session, end.plus(8));
+            rig.disk.clear_faults();
+            if rig.one.log.is_poisoned() {
+                assert!(matches!(outcome, Err(Error::Failed { .. })), "only a failed sync of the directory is final");
+                continue;
+            }
+            let expected_full = fault == Fault::Enospc;
+            match outcome {
+                Ok(()) => {}
+                Err(Error::Full { .. }) => assert!(expected_full),
+                Err(Error::Io(_)) => {}
+                Err(other) => panic!("{other}"),
+            }
+            assert_eq!(rig.one.log.header.preparer.load(), SessionId::NONE);
+            for number in 0..200 {
+                rig.one.commit(&[number; 1000]).unwrap();
+            }
+            assert_eq!(rig.two.bodies(Lsn::FIRST).len(), 201);
+        }
+    }
+}
+
+#[test]
+fn promised_bytes_are_kept_free_for_undo() {
+    let rig = Rig::new();
+    rig.one.put(b"x");
+    let ready = |rig: &Rig| rig.one.log.header.file_end.load().since(rig.one.log.tail());
+    let before = ready(&rig);
+    rig.one.log.promise(&rig.one.session, 500_000).unwrap();
+    assert!(ready(&rig) >= 500_000 && before < 500_000);
+    rig.disk.set_capacity(Some(rig.disk.bytes_used()));
+    assert!(matches!(rig.one.log.promise(&rig.one.session, 500_000), Err(Error::Full { .. })));
+    rig.one.log.release_promise(500_000);
+    while rig.two.try_put(&[0; 1000]).is_ok() {}
+    assert!(ready(&rig) < 200_000, "what was given back is for everyone");
+}
+
+#[test]
+fn unneeded_segments_are_renamed_or_removed_and_old_records_are_gone() {
+    let rig = Rig::new();
+    let first = rig.one.commit(b"first").unwrap();
+    for number in 0..300 {
+        rig.one.commit(&[number as u8; 2000]).unwrap();
+    }
+    let keep = rig.one.commit(b"keep").unwrap();
+    let files = segments(&rig);
+    assert_eq!(files[0], 1);
+    rig.one.log.recycle(&rig.one.session, keep).unwrap();
+    let left = segments(&rig);
+    assert_eq!(left[0], rig.one.log.files.geometry().locate(keep).segment);
+    assert!(left.last() > files.last(), "some were made ready ahead: {left:?}");
+    assert!(left.windows(2).all(|two| two[1] == two[0] + 1), "no gaps: {left:?}");
+    assert!(matches!(rig.two.log.read(first), Err(Error::TooOld { .. })));
+    assert!(matches!(rig.two.log.roll(first).next(), Some(Err(Error::TooOld { .. }))));
+    assert_eq!(rig.two.log.read(keep).unwrap().body, b"keep");
+    // On through the recycled ones.
+    for number in 0..300 {
+        rig.two.commit(&[number as u8; 2000]).unwrap();
+    }
+    assert_eq!(rig.one.bodies(keep).len(), 301);
+}
+
+#[test]
+fn the_log_does_not_grow_when_it_is_recycled() {
+    let rig = Rig::new();
+    let mut most = 0;
+    for round in 0..40 {
+        for _ in 0..40 {
+            rig.one.put(&[round; 3000]);
+        }
+        rig.one.log.flush_to_tail(&rig.one.session).unwrap();
+        rig.one.log.recycle(&rig.one.session, rig.one.log.durable()).unwrap();
+        most = most.max(rig.disk.bytes_used());
+    }
+    assert!(most < 700 << 10, "{most} bytes for a log that is given up at once");
+    assert!(rig.disk.trace().iter().filter(|entry| format!("{entry:?}").contains("Rename")).count() > 20);
+}
+
+#[test]
+fn the_next_segment_is_made_in_the_background() {
+    let settings = Settings { segment_bytes_first: 256 << 10, segment_bytes_max: 1 << 20, ..small() };
+    let rig = Rig::on(SimDisk::new(1), settings);
+    assert!(!rig.one.log.prepare_next_segment(&rig.one.session).unwrap());
+    while rig.one.log.tail() < Lsn::new(130 << 10) {
+        rig.one.put(&[0; 1000]);
+    }
+    assert_eq!(segments(&rig), [1]);
+    assert!(rig.two.log.prepare_next_segment(&rig.two.session).unwrap());
+    assert_eq!(segments(&rig), [1, 2]);
+    assert!(!rig.two.log.prepare_next_segment(&rig.two.session).unwrap());
+}
+
+#[test]
+fn what_a_dead_preparer_left_is_in_nobodys_way() {
+    let rig = Rig::new();
+    let ghost = rig.another().session.id();
+    rig.one.log.header.preparer.publish(ghost);
+    rig.disk.open("log.preparing", libtp_io::OpenMode::Create).unwrap().write_at(b"half a segment", 0).unwrap();
+    let next = rig.one.log.files.geometry().locate(rig.one.log.header.file_end.load()).segment;
+    rig.one.log.files.prepare_new(next, 1).unwrap();
+    let writes = rig.disk.calls(&Calls::On(Operation::Write, String::new()));
+    rig.one.log.prepare_segment(&rig.one.session, rig.one.log.files.geometry().end(next)).unwrap();
+    assert_eq!(rig.disk.calls(&Calls::Of(Operation::Write)), writes, "the finished one was used");
+    rig.two.commit(&[1; 30_000]).unwrap();
+    assert!(rig.disk.paths().contains(&segment_name(next)));
+}

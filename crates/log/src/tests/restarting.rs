@@ -1,1 +1,333 @@
-//! x
+//! Where the log ends after a crash: a torn tail is an end, a damaged middle is an error that names the place, and what
+//! an earlier life left never comes back.
+
+use std::sync::Arc;
+
+use libtp_io::Directory;
+use libtp_sim::{LossMode, SimDisk};
+
+use super::rig::{control_file, small, Rig};
+use crate::{find_end, rescue_ring, segment_name, Error, LogFiles, Lsn, Settings};
+
+/// Appends and forces `count` records; returns their LSNs.
+fn fill(rig: &Rig, count: usize, bytes: usize) -> Vec<Lsn> {
+    (0..count).map(|number| rig.one.commit(&vec![number as u8; bytes]).unwrap()).collect()
+}
+
+fn flip(rig: &Rig, lsn: Lsn) {
+    let place = rig.one.log.files.geometry().locate(lsn);
+    let name = segment_name(place.segment);
+    let old = rig.disk.file_bytes(&name).unwrap()[place.offset as usize];
+    rig.disk.damage(&name, place.offset, &[old ^ 0x10]);
+}
+
+/// Writes the control file as a checkpoint or a clean close would.
+fn checkpoint(rig: &Rig, is_clean: bool) {
+    let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
+    let file = control_file(&directory);
+    let mut control = file.read().unwrap();
+    control.durable_end = rig.one.log.durable();
+    control.clean = is_clean;
+    file.write(&control).unwrap();
+}
+
+fn image(rig: &Rig) -> SimDisk {
+    rig.disk.crash_image(LossMode::KeepAll, 1)
+}
+
+#[test]
+fn a_restarted_log_goes_on_where_it_ended() {
+    let mut rig = Rig::new();
+    let mut all = 0;
+    for life in 1..6 {
+        fill(&rig, 30, 700);
+        all += 30;
+        let end = rig.one.log.durable();
+        rig.two.put(b"never flushed");
+        let (next, found) = Rig::restart_on(image(&rig), small()).unwrap();
+        assert_eq!((found.end.end, found.control.incarnation()), (end, life + 1));
+        assert!(!found.control.clean);
+        assert_eq!(next.one.log.tail(), end);
+        assert_eq!(next.two.bodies(Lsn::FIRST).len(), all);
+        rig = next;
+    }
+    rig.one.log.check().unwrap();
+}
+
+#[test]
+fn a_tail_torn_at_any_byte_of_the_last_flush_is_an_end() {
+    let rig = Rig::new();
+    fill(&rig, 20, 300);
+    let durable = rig.one.log.durable();
+    let last = rig.one.put(&[0xEE; 504]);
+    let place = rig.one.log.files.geometry().locate(last);
+    let before = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
+    rig.one.log.force(&rig.one.session, last).unwrap();
+    let after = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
+    let bytes = rig.one.log.durable().since(last) as usize;
+    for kept in 0..bytes {
+        // Either only the first bytes of the flush reached the disk, or all but those.
+        for is_first in [true, false] {
+            let disk = image(&rig);
+            let at = place.offset as usize;
+            let lost = if is_first { at + kept..at + bytes } else { at..at + kept };
+            disk.damage(&segment_name(place.segment), lost.start as u64, &before[lost]);
+            let (_, found) = Rig::restart_on(disk.clone(), small()).unwrap();
+            let left = disk.file_bytes(&segment_name(place.segment)).unwrap();
+            // The record has 536 bytes, the mark the rest; some that were lost were zeros anyway.
+            let expected = if left == after {
+                rig.one.log.durable()
+            } else if left[at..at + 536] == after[at..at + 536] {
+                last.plus(536)
+            } else {
+                durable
+            };
+            assert_eq!(found.end.end, expected, "{kept} bytes, first: {is_first}");
+        }
+    }
+    assert_ne!(before, after);
+}
+
+#[test]
+fn a_flipped_byte_in_the_middle_is_corrupt_with_its_lsn() {
+    let rig = Rig::new();
+    let lsns = fill(&rig, 60, 700);
+    for &damaged in &lsns[..lsns.len() - 1] {
+        for byte in [0, 5, 9, 40, 700] {
+            let disk = image(&rig);
+            let place = rig.one.log.files.geometry().locate(damaged.plus(byte));
+            let name = segment_name(place.segment);
+            let old = disk.file_bytes(&name).unwrap()[place.offset as usize];
+            disk.damage(&name, place.offset, &[old ^ 0x10]);
+            match Rig::restart_on(disk, small()).map(drop) {
+                Err(Error::Corrupt { lsn, .. }) => assert_eq!(lsn, damaged),
+                other => panic!("byte {byte} of {damaged}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_to_the_very_last_flush_is_noticed_after_a_clean_close_or_a_checkpoint() {
+    let rig = Rig::new();
+    let lsns = fill(&rig, 10, 100);
+    flip(&rig, lsns[9]);
+    let (_, found) = Rig::restart_on(image(&rig), small()).unwrap();
+    assert_eq!(found.end.end, lsns[9], "nobody can testify: it passes for a torn tail");
+    checkpoint(&rig, true);
+    // The scan begins at the durable end; whoever reads the record finds out.
+    let (next, _) = Rig::restart_on(image(&rig), small()).unwrap();
+    let error = next.one.log.roll(lsns[8]).find_map(Result::err);
+    assert!(matches!(error, Some(Error::Corrupt { lsn, .. }) if lsn == lsns[9]));
+}
+
+#[test]
+fn a_damaged_or_missing_segment_in_the_middle_is_corrupt() {
+    let rig = Rig::new();
+    fill(&rig, 100, 1000);
+    let geometry = *rig.one.log.files.geometry();
+    let expected = geometry.start(2);
+    let must_fail = |disk: &SimDisk, what: &str| match Rig::restart_on(disk.clone(), small()).map(drop) {
+        Err(Error::Corrupt { lsn, what: why, .. }) => {
+            assert!(lsn <= expected && lsn.plus(1100) > expected, "{what}: {lsn}");
+            why
+        }
+        other => panic!("{what}: {other:?}"),
+    };
+    let name = segment_name(2);
+    let disk = image(&rig);
+    disk.remove(&name).unwrap();
+    must_fail(&disk, "removed");
+    let disk = image(&rig);
+    disk.open(&name, libtp_io::OpenMode::Existing).unwrap().set_len(5000).unwrap();
+    assert!(Rig::restart_on(disk, small()).is_err(), "cut off");
+    let disk = image(&rig);
+    disk.damage(&name, 24, &[9]);
+    assert!(must_fail(&disk, "its header damaged").contains("header"));
+    let disk = image(&rig);
+    disk.rename(&segment_name(3), &name).unwrap();
+    must_fail(&disk, "another's file in its place");
+    let disk = image(&rig);
+    disk.damage(&name, 0, &vec![0; 32 << 10]);
+    must_fail(&disk, "zeroed");
+}
+
+#[test]
+fn what_lay_beyond_a_torn_tail_never_comes_back() {
+    let rig = Rig::new();
+    fill(&rig, 5, 100);
+    // A flush of two equal records whose first was torn.
+    let first = rig.one.put(&[0x11; 100]);
+    let second = rig.one.commit(&[0x22; 100]).unwrap();
+    flip(&rig, first);
+    let (next, found) = Rig::restart_on(image(&rig), small()).unwrap();
+    assert_eq!(found.end.end, first);
+    // The new life writes a record of the same length: the old one is behind it, whole.
+    assert_eq!(next.one.commit(&[0x33; 100]).unwrap(), first);
+    let (after, found) = Rig::restart_on(image(&next), small()).unwrap();
+    assert!(after.two.bodies(Lsn::FIRST).iter().all(|body| *body != [0x22; 100]));
+    assert!(found.end.end <= second.plus(40), "{}", found.end.end);
+}
+
+#[test]
+fn a_stale_record_in_a_recycled_segment_does_not_verify() {
+    let settings = Settings { segment_bytes_first: 16 << 10, segment_bytes_max: 16 << 10, ..small() };
+    let rig = Rig::on(SimDisk::new(1), settings.clone());
+    let payload = rig.one.log.files.geometry().payload_bytes(1);
+    // Records of one size that divides a segment's payload: they lie at the same places in every segment.
+    let body = vec![6; 96 - 32];
+    assert_eq!(payload % 96, 0);
+    while rig.one.log.tail() < rig.one.log.files.geometry().start(12) {
+        rig.one.put(&body);
+    }
+    rig.one.log.flush_to_tail(&rig.one.session).unwrap();
+    rig.one.log.recycle(&rig.one.session, rig.one.log.durable()).unwrap();
+    // Go on until old records lie where the log goes on.
+    let is_stale = |segment: u32| {
+        let bytes = rig.disk.file_bytes(&segment_name(segment)).unwrap();
+        bytes[4096..].windows(32).any(|window| window == [6; 32])
+    };
+    let segment = |lsn| rig.one.log.files.geometry().locate(lsn).segment;
+    while !is_stale(segment(rig.one.log.tail()) + 1) {
+        rig.one.put(&body);
+    }
+    rig.one.log.flush_to_tail(&rig.one.session).unwrap();
+    assert!(is_stale(segment(rig.one.log.tail()) + 1));
+    let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
+    let mut control = control_file(&directory).read().unwrap();
+    control.durable_end = rig.one.log.durable();
+    control.oldest = rig.one.log.oldest();
+    control_file(&directory).write(&control).unwrap();
+    let files = LogFiles::new(directory, &control);
+    let end = find_end(&files, &control, &settings).unwrap();
+    assert_eq!(end.end, rig.one.log.durable());
+}
+
+#[test]
+fn crashes_at_every_call_in_every_mode_lose_nothing_durable() {
+    let rig = Rig::new();
+    let mut acknowledged = Vec::new();
+    for round in 0..60_usize {
+        for _ in 0..round % 4 {
+            rig.one.put(&vec![round as u8; 90 * round]);
+        }
+        let lsn = rig.two.commit(&[round as u8; 40]).unwrap();
+        acknowledged.push((rig.disk.io_index(), lsn));
+        if round % 20 == 19 {
+            checkpoint(&rig, false);
+        }
+    }
+    let mut images = rig.disk.crash_images();
+    let mut states = 0;
+    while images.advance().is_some() {
+        let position = images.position();
+        let Some(_) = acknowledged.iter().find(|(io_index, _)| *io_index <= position) else { continue };
+        let safe = acknowledged.iter().rev().find(|(io_index, _)| *io_index <= position).map(|(_, lsn)| *lsn);
+        for mode in LossMode::ALL {
+            let (next, found) = Rig::restart_on(images.image(mode, position as u64), small())
+                .unwrap_or_else(|error| panic!("{mode:?} at {position}: {error}"));
+            assert!(Some(found.end.end) > safe, "{mode:?} at {position}: ends at {}", found.end.end);
+            next.one.commit(b"on").unwrap();
+            assert!(next.two.log.roll(Lsn::FIRST).all(|record| record.is_ok()));
+            states += 1;
+        }
+    }
+    assert!(states > 500, "{states} states");
+}
+
+#[test]
+fn the_ring_of_a_region_is_saved_before_the_region_is_discarded() {
+    let rig = Rig::new();
+    fill(&rig, 10, 300);
+    let relaxed: Vec<Lsn> = (0..90).map(|number| rig.two.put(&[number; 400])).collect();
+    let tail = rig.two.log.tail();
+    let disk = image(&rig);
+    let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+    for _ in 0..2 {
+        let saved = rescue_ring(&rig.region, &directory, &rig.control).unwrap().unwrap();
+        assert_eq!((saved.to, saved.tail), (tail, tail));
+    }
+    let (next, found) = Rig::restart_on(disk.crash_image(LossMode::DropAll, 1), small()).unwrap();
+    assert_eq!(found.end.end, tail);
+    assert!(relaxed.iter().all(|&lsn| next.one.log.read(lsn).is_ok()));
+}
+
+#[test]
+fn after_a_failed_sync_the_ring_is_saved_into_new_files() {
+    use libtp_sim::{Calls, Fault, Repeat};
+    let rig = Rig::new();
+    fill(&rig, 10, 300);
+    rig.two.put(&[1; 3000]);
+    rig.disk.fail_call(Calls::On(libtp_io::Operation::Sync, "log.0".into()), 0, Fault::Eio, Repeat::Once);
+    let error = rig.one.commit(b"unknown").unwrap_err();
+    assert!(rig.one.log.is_poisoned(), "{error}");
+    let tail = rig.one.log.tail();
+    let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
+    let saved = rescue_ring(&rig.region, &directory, &rig.control).unwrap().unwrap();
+    assert_eq!(saved.to, tail);
+    assert!(rig.disk.trace().iter().any(|entry| format!("{entry:?}").contains("Rename")));
+    let (next, found) = Rig::restart_on(rig.disk.crash_image(LossMode::DropAll, 1), small()).unwrap();
+    assert_eq!(found.end.end, tail);
+    assert_eq!(next.one.bodies(Lsn::FIRST).len(), 12);
+}
+
+#[test]
+fn a_region_and_files_that_disagree_are_never_mixed() {
+    let rig = Rig::new();
+    fill(&rig, 40, 300);
+    rig.one.log.check_against_files().unwrap();
+    // A restored directory: the log in it is another.
+    let other = Rig::new();
+    (0..40).for_each(|number| assert!(other.one.commit(&[number ^ 0xFF; 300]).is_ok()));
+    let directory: Arc<dyn Directory> = Arc::new(other.disk.clone());
+    let outcome = rescue_ring(&rig.region, &directory, &rig.control);
+    assert!(matches!(outcome, Err(Error::Disagree { .. })), "{outcome:?}");
+    // The files were set back to before the region's last flush.
+    let rig = Rig::new();
+    let directory = rig.directory.clone();
+    let lsn = fill(&rig, 2, 300)[1];
+    flip(&rig, lsn);
+    let outcome = rescue_ring(&rig.region, &directory, &rig.control);
+    assert!(matches!(outcome, Err(Error::Disagree { files, .. }) if files <= lsn), "{outcome:?}");
+    assert!(matches!(rig.one.log.check_against_files(), Err(Error::Disagree { .. })));
+}
+
+#[test]
+fn a_region_of_another_life_is_not_taken_for_this_one() {
+    let rig = Rig::new();
+    fill(&rig, 5, 100);
+    let (next, _) = Rig::restart_on(image(&rig), small()).unwrap();
+    let outcome = rescue_ring(&rig.region, &next.directory, &next.control).unwrap();
+    assert_eq!(outcome, None);
+    assert!(
+        crate::LogManager::attach(&rig.region, &small(), &next.directory, &next.control, &next.one.processes).is_err()
+    );
+}
+
+#[test]
+fn everyone_died_and_the_region_is_put_in_order() {
+    let rig = Rig::new();
+    let lsn = rig.one.put(b"published");
+    let ghost = rig.another().session.id();
+    rig.one.log.header.leader.publish(ghost);
+    rig.one.log.header.preparer.publish(ghost);
+    rig.one.log.header.waiters[5].session.publish(ghost);
+    rig.one.log.header.waiter_high.publish(6);
+    std::mem::forget(rig.one.log.header.append.exclusive(&rig.one.session, libtp_process::Rank::LOG_APPEND));
+    let fresh = rig.another();
+    fresh.log.repair_alone().unwrap();
+    assert!(fresh.commit(b"on").unwrap() > lsn);
+    assert_eq!(fresh.bodies(Lsn::FIRST).len(), 2);
+    fresh.log.header.durable.publish(fresh.log.tail().plus(8));
+    assert!(fresh.log.repair_alone().unwrap_err().contains("out of order"));
+}
+
+#[test]
+fn a_full_disk_does_not_keep_anyone_from_opening_and_reading() {
+    let rig = Rig::new();
+    let lsns = fill(&rig, 30, 1000);
+    let disk = image(&rig);
+    disk.set_capacity(Some(disk.bytes_used()));
+    let (next, _) = Rig::restart_on(disk, small()).unwrap();
+    assert!(lsns.iter().all(|&lsn| next.one.log.read(lsn).is_ok()));
+}

@@ -65,7 +65,7 @@ pub(super) fn small() -> Settings {
         segment_bytes_first: 16 << 10,
         segment_bytes_max: 64 << 10,
         ring_chunk_bytes: 4 << 10,
-        ring_bytes_max: 128 << 10,
+        ring_bytes_max: 512 << 10,
         ring_bytes_kept: 8 << 10,
         recycled_bytes_max: 256 << 10,
         ..Settings::default()
@@ -93,17 +93,38 @@ impl Rig {
     /// A region on a log that ends at `end`.
     pub(super) fn at(disk: SimDisk, settings: Settings, control: Control, end: Lsn) -> Result<Rig> {
         let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+        Rig::through(disk, directory, settings, control, end)
+    }
+
+    /// The same, where `directory` is a way to `disk`.
+    pub(super) fn through(
+        disk: SimDisk,
+        directory: Arc<dyn Directory>,
+        settings: Settings,
+        control: Control,
+        end: Lsn,
+    ) -> Result<Rig> {
         let region = Region::anonymous(1 << 30).expect("memory");
         ProcessManager::init(&region).expect("memory");
         LogManager::init(&region, &settings, &directory, &control, end)?;
-        let [one, two] = [0, 1].map(|_| {
+        let side = || {
             let region = region.map_again().expect("memory");
             let processes = ProcessManager::attach(&region, &Default::default()).expect("memory");
             let session = processes.join().expect("memory");
             let log = LogManager::attach(&region, &settings, &directory, &control, &processes).expect("it is ours");
             Side { log, session, processes }
-        });
+        };
+        let (one, two) = (side(), side());
         Ok(Rig { disk, directory, region, control, settings, one, two })
+    }
+
+    /// Another process that attaches.
+    pub(super) fn another(&self) -> Side {
+        let region = self.region.map_again().expect("memory");
+        let processes = ProcessManager::attach(&region, &Default::default()).expect("memory");
+        let session = processes.join().expect("memory");
+        let log = LogManager::attach(&region, &self.settings, &self.directory, &self.control, &processes);
+        Side { log: log.expect("it is ours"), session, processes }
     }
 
     /// Everyone is gone and so is the region; `disk` is what is left.
