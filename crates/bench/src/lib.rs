@@ -39,6 +39,7 @@ pub mod processes;
 pub mod report;
 pub mod run;
 pub mod tpcb;
+pub mod turns;
 
 pub use audit::{Audit, Tally};
 pub use bare_disk::{BareDisk, BareDiskReport};
@@ -51,3 +52,4 @@ pub use processes::{run_processes, serve_client};
 pub use report::{ClientReport, ClientsAs, Report, RunSettings};
 pub use run::{run_client, run_threads, Progress};
 pub use tpcb::{Scale, Table, Transfer, Transfers};
+pub use turns::Turns;

@@ -236,7 +236,7 @@ fn listen(at: usize, client: u32, output: &mut dyn BufRead, tell: &mpsc::Sender<
 fn say<T: Serialize>(to: &mut (impl Write + ?Sized), client: u32, what: &T) -> Result<()> {
     let line = serde_json::to_string(what).map_err(|e| broken(client, &e.to_string()))?;
     let sent = writeln!(to, "{line}").and_then(|()| to.flush());
-    sent.map_err(|e| broken(client, &format!("could not be told or could not tell: {e}")))
+    sent.map_err(|e| broken(client, &format!("could not be written to: {e}")))
 }
 
 fn hear<T: for<'a> Deserialize<'a>>(from: &mut (impl BufRead + ?Sized)) -> Result<T> {
@@ -252,3 +252,6 @@ fn hear<T: for<'a> Deserialize<'a>>(from: &mut (impl BufRead + ?Sized)) -> Resul
 fn broken(client: u32, what: &str) -> Error {
     Error::Client { client, what: what.to_string() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,6 +58,17 @@ pub struct ClientReport {
     pub latency: Histogram,
 }
 
+impl ClientReport {
+    /// Adds a later slice of the same run, which had another client number.
+    pub fn extend(&mut self, later: &ClientReport) {
+        self.committed_in_warmup += later.committed_in_warmup;
+        self.committed += later.committed;
+        self.aborts += later.aborts;
+        self.elapsed_ns += later.elapsed_ns;
+        self.latency.merge(&later.latency);
+    }
+}
+
 /// How clients are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

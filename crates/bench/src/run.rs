@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::histogram::Histogram;
 use crate::report::{nanos, per_second, ClientReport, ClientsAs, Report, RunSettings};
 use crate::tpcb::{Table, Transfer, Transfers};
+use crate::turns::Turns;
 
 /// How often the caller hears about progress.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -102,10 +103,9 @@ impl Before {
 /// The first client's error, or an audit that could not be carried out. A bank that does not
 /// add up is not an error here: the report says so.
 pub fn run_threads(engine: &dyn Engine, settings: &RunSettings, progress: &mut dyn FnMut(&Progress)) -> Result<Report> {
-    check(settings)?;
-    let before = Before::look(engine)?;
-    let clients = all_threads(engine, settings, before.first_client, progress)?;
-    before.report(engine, settings, ClientsAs::Threads, &clients)
+    let mut turns = Turns::new(engine, settings)?;
+    turns.run_for(settings.measured, progress)?;
+    turns.report()
 }
 
 /// Runs one client on this thread. `start` is called once its session is open, and returns when
@@ -231,7 +231,8 @@ enum News {
     Done(Result<ClientReport>),
 }
 
-fn all_threads(
+/// Runs one thread for each client, numbered from `first_client` on; reports in that order.
+pub(crate) fn all_threads(
     engine: &dyn Engine,
     settings: &RunSettings,
     first_client: u32,
@@ -294,6 +295,7 @@ fn wait_for_threads(
             }
         }
     }
+    reports.sort_by_key(|report: &ClientReport| report.client);
     Ok(reports)
 }
 

@@ -29,7 +29,7 @@ fn a_run_reports_what_it_did_and_the_bank_adds_up() {
         assert!(report.committed > 100, "only {} transactions", report.committed);
         assert!(report.p50_us > 0.0 && report.p50_us <= report.p99_us);
         assert!(report.p99_us <= report.max_us);
-        assert!((0.05..1.0).contains(&report.seconds), "{} s", report.seconds);
+        assert!((0.05..10.0).contains(&report.seconds), "{} s", report.seconds);
         let history = Before::look(&engine).unwrap();
         assert!(history.history_count >= report.committed);
     }

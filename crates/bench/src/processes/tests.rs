@@ -1,0 +1,123 @@
+//! The parent against shell scripts that play a client, the child over a socket pair, and both
+//! through this crate's own functions.
+
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::engine_in_memory::{InMemory, MapKind};
+use crate::tpcb::Scale;
+
+fn quick(clients: u32) -> RunSettings {
+    RunSettings {
+        scale: Scale::SMALL,
+        clients,
+        warmup: Duration::from_millis(10),
+        measured: Duration::from_millis(50),
+        ..RunSettings::default()
+    }
+}
+
+fn loaded() -> InMemory {
+    let engine = InMemory::new(MapKind::Tree);
+    engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
+    engine
+}
+
+/// A client process that is a shell script; `{}` in it becomes the client's number.
+fn script(text: &str) -> impl FnMut(u32) -> Command + '_ {
+    move |client| {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(text.replace("{}", &client.to_string()));
+        command
+    }
+}
+
+const REPORT: &str = r#"{"report":{"client":{},"committed_in_warmup":0,"committed":0,"aborts":4,"elapsed_ns":1000000000,"latency":{"max":5,"buckets":[[5,2]]}}}"#;
+
+#[test]
+fn a_parent_starts_all_clients_together_and_adds_their_reports() {
+    let engine = loaded();
+    let text =
+        format!("read begin; echo '{{\"ready\":true}}'; read go; echo '{{\"committed\":9}}'; echo '{REPORT}'; cat");
+    let mut told = 0;
+    let report = run_processes(&engine, &quick(3), &mut script(&text), &mut |now| told = now.committed).unwrap();
+    assert_eq!((report.aborts, report.audit.as_str()), (12, "ok"));
+    assert_eq!(report.clients_as, ClientsAs::Processes);
+    assert!(told >= 9, "progress said {told}");
+}
+
+#[test]
+fn a_client_that_dies_fails_or_babbles_ends_the_run_with_its_name() {
+    let engine = loaded();
+    for (text, word) in [
+        ("read begin; exit 0", "closed"),
+        ("echo nonsense; cat", "nonsense"),
+        ("echo '{\"error\":\"the disk is full\"}'; cat", "the disk is full"),
+        ("read begin; echo '{\"ready\":true}'; exit 3", "client"),
+    ] {
+        let error = run_processes(&engine, &quick(2), &mut script(text), &mut |_| {}).unwrap_err().to_string();
+        assert!(error.starts_with("client ") && error.contains(word), "{text}: {error}");
+    }
+    let mut missing = |_| Command::new("/nowhere/to/be/found");
+    let error = run_processes(&engine, &quick(1), &mut missing, &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("could not be started"), "{error}");
+}
+
+/// Plays the parent for one client and returns everything the client said.
+fn converse(engine: &InMemory, settings: RunSettings, parent: impl FnOnce(&mut UnixStream, &mut dyn BufRead)) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut orders = BufReader::new(theirs.try_clone().unwrap());
+            // An error is also told to the parent, which checks it.
+            serve_client(engine, &mut orders, &mut theirs.try_clone().unwrap()).ok();
+            theirs.shutdown(std::net::Shutdown::Both).ok();
+        });
+        let mut to = ours.try_clone().unwrap();
+        say(&mut to, 0, &Order::Begin { settings, client: 5 }).unwrap();
+        parent(&mut to, &mut BufReader::new(&ours));
+        ours.shutdown(std::net::Shutdown::Both).ok();
+    });
+}
+
+#[test]
+fn a_child_runs_when_told_to_and_reports_what_the_bank_shows() {
+    let engine = loaded();
+    let before = Before::look(&engine).unwrap();
+    let mut reports = Vec::new();
+    converse(&engine, quick(1), |to, from| {
+        assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));
+        assert_eq!(Before::look(&engine).unwrap().history_count, 0, "it ran before it was told to");
+        say(to, 5, &Order::Go { go: true }).unwrap();
+        let Answer::Report(report) = hear(from).unwrap() else { panic!("no report") };
+        reports.push(report);
+    });
+    assert_eq!(reports[0].client, 5);
+    assert!(reports[0].committed > 0);
+    let report = before.report(&engine, &quick(1), ClientsAs::Processes, &reports).unwrap();
+    assert_eq!(report.audit, "ok");
+}
+
+#[test]
+fn a_child_stops_in_mid_run_when_its_parent_is_gone() {
+    let engine = loaded();
+    let long = RunSettings { measured: Duration::from_secs(600), ..quick(1) };
+    let begin = Instant::now();
+    converse(&engine, long, |to, from| {
+        assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));
+        say(to, 5, &Order::Go { go: true }).unwrap();
+        assert!(matches!(hear(from).unwrap(), Answer::Committed(count) if count > 0));
+    });
+    assert!(begin.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn a_child_that_cannot_go_on_says_why() {
+    let engine = InMemory::new(MapKind::Tree); // not loaded
+    converse(&engine, quick(1), |to, from| {
+        assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));
+        say(to, 5, &Order::Go { go: true }).unwrap();
+        let Answer::Error(why) = hear(from).unwrap() else { panic!("no error") };
+        assert!(why.contains("load the bank first"), "{why}");
+    });
+}

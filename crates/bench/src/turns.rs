@@ -1,0 +1,90 @@
+//! Engines measured in turns, a slice each, so that a drifting machine treats them alike.
+//!
+//! The development machine's disk changes its speed tenfold within an hour, and other people's
+//! work comes and goes: two figures compare only if both are from the same minutes. A [`Turns`]
+//! has the shape of [`crate::BareDisk`]: run a slice, then somebody else's slice, then report.
+
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::report::{ClientReport, ClientsAs, Report, RunSettings};
+use crate::run::{all_threads, check, Before, Progress};
+
+/// The warm-up of a slice after the first: the others' work is still in the caches.
+const WARMUP_AGAIN: Duration = Duration::from_millis(50);
+
+/// One engine's run, paused between slices.
+pub struct Turns<'a> {
+    engine: &'a dyn Engine,
+    settings: RunSettings,
+    before: Before,
+    next_client: u32,
+    clients: Vec<ClientReport>,
+}
+
+impl<'a> Turns<'a> {
+    /// Looks at the bank; nothing runs yet. Of the settings, `measured` is not used.
+    ///
+    /// # Errors
+    /// `Settings` if they ask for nothing; the engine's own.
+    pub fn new(engine: &'a dyn Engine, settings: &RunSettings) -> Result<Turns<'a>> {
+        check(settings)?;
+        let before = Before::look(engine)?;
+        let (settings, next_client) = (settings.clone(), before.first_client);
+        Ok(Turns { engine, settings, before, next_client, clients: Vec::new() })
+    }
+
+    /// Runs all clients, as threads, for this long.
+    ///
+    /// # Errors
+    /// The first client's error.
+    pub fn run_for(&mut self, time: Duration, progress: &mut dyn FnMut(&Progress)) -> Result<()> {
+        self.settings.measured = time;
+        let slice = all_threads(self.engine, &self.settings, self.next_client, progress)?;
+        // Every slice has client numbers of its own: transfers' ids never repeat.
+        self.next_client += self.settings.clients;
+        self.settings.warmup = self.settings.warmup.min(WARMUP_AGAIN);
+        if self.clients.is_empty() {
+            self.clients = slice;
+            return Ok(());
+        }
+        self.clients.iter_mut().zip(&slice).for_each(|(client, more)| client.extend(more));
+        Ok(())
+    }
+
+    /// Audits the bank and reports all slices as one run.
+    ///
+    /// # Errors
+    /// The engine's, if the bank could not be read. That it does not add up is in the report.
+    pub fn report(&self) -> Result<Report> {
+        self.before.report(self.engine, &self.settings, ClientsAs::Threads, &self.clients)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine_in_memory::{InMemory, MapKind};
+    use crate::tpcb::Scale;
+
+    #[test]
+    fn two_banks_in_turns_report_all_their_slices_and_add_up() {
+        let banks = [InMemory::new(MapKind::Hash), InMemory::new(MapKind::Tree)];
+        banks.iter().for_each(|bank| bank.load(&Scale::SMALL, &mut |_| {}).unwrap());
+        let settings =
+            RunSettings { scale: Scale::SMALL, clients: 2, warmup: Duration::from_millis(5), ..RunSettings::default() };
+        let mut turns = banks.each_ref().map(|bank| Turns::new(bank, &settings).unwrap());
+        for _ in 0..3 {
+            for turn in &mut turns {
+                turn.run_for(Duration::from_millis(20), &mut |_| {}).unwrap();
+            }
+        }
+        for turn in &turns {
+            let report = turn.report().unwrap();
+            assert_eq!(report.audit, "ok");
+            assert_eq!(report.clients, 2);
+            assert!((0.06..10.0).contains(&report.seconds), "{} s", report.seconds);
+        }
+    }
+}

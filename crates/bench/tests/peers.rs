@@ -1,0 +1,127 @@
+//! The peers' doubt: an engine that we drive wrongly would be slow, or would lie, and our own
+//! figures beside it would be worth nothing. Each must add up, survive being closed, and be
+//! caught when what it holds is not what was acknowledged.
+#![cfg(feature = "peers")]
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use libtp_bench::{
+    open_engine, run_threads, Durability, Engine, EngineKind, OpenSettings, Outcome, RunSettings, Scale, Table,
+    Transfers,
+};
+
+const PEERS: [EngineKind; 2] = [EngineKind::Lmdb, EngineKind::Bdb];
+
+/// A directory that is removed at the end.
+struct Fresh(PathBuf);
+
+impl Fresh {
+    fn new(name: &str) -> Fresh {
+        let path = std::env::temp_dir().join(format!("libtp-bench-peers-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Fresh(path)
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn open(kind: EngineKind, directory: &Path, durability: Durability) -> Box<dyn Engine> {
+    open_engine(kind, &OpenSettings { directory, durability, join: false }).unwrap()
+}
+
+fn settings(durability: Durability, clients: u32) -> RunSettings {
+    RunSettings {
+        scale: Scale::SMALL,
+        clients,
+        warmup: Duration::from_millis(20),
+        measured: Duration::from_millis(150),
+        durability,
+        ..RunSettings::default()
+    }
+}
+
+#[test]
+fn several_clients_leave_a_bank_that_adds_up_and_outlives_being_closed() {
+    for kind in PEERS {
+        for durability in [Durability::Relaxed, Durability::Sync] {
+            let fresh = Fresh::new(&format!("runs-{}-{durability}", kind.name()));
+            let engine = open(kind, &fresh.0, durability);
+            engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
+            let first = run_threads(engine.as_ref(), &settings(durability, 4), &mut |_| {}).unwrap();
+            assert_eq!(first.audit, "ok", "{first:?}");
+            assert!(first.committed > 10, "{first:?}");
+            let kept = engine.audit(&Scale::SMALL).unwrap();
+            engine.close().unwrap();
+            let engine = open(kind, &fresh.0, durability);
+            assert_eq!(engine.audit(&Scale::SMALL).unwrap(), kept);
+            let second = run_threads(engine.as_ref(), &settings(durability, 2), &mut |_| {}).unwrap();
+            assert_eq!(second.audit, "ok", "{second:?}");
+            engine.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn balances_read_are_those_written_and_read_only_runs_write_nothing() {
+    for kind in PEERS {
+        let fresh = Fresh::new(&format!("reads-{}", kind.name()));
+        let engine = open(kind, &fresh.0, Durability::Relaxed);
+        engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
+        let transfer = Transfers::new(Scale::SMALL, 3, 0).next_transfer();
+        let mut session = engine.session().unwrap();
+        assert_eq!(session.transact(&transfer).unwrap(), Outcome::Committed { balance: transfer.amount });
+        assert_eq!(session.read_only(&transfer).unwrap(), Outcome::Committed { balance: 3 * transfer.amount });
+        drop(session);
+        let audit = engine.audit(&Scale::SMALL).unwrap();
+        assert_eq!((audit.verdict(1).as_str(), audit.transfers.as_slice()), ("ok", &[transfer.id][..]));
+        assert!(audit.verdict(2).contains("were acknowledged"));
+        let log_bytes = engine.log_bytes().unwrap();
+        let quiet = RunSettings { read_only: true, ..settings(Durability::Relaxed, 2) };
+        let report = run_threads(engine.as_ref(), &quiet, &mut |_| {}).unwrap();
+        assert_eq!((report.audit.as_str(), report.log_bytes), ("ok", 0));
+        assert_eq!(engine.log_bytes().unwrap(), log_bytes);
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn berkeley_db_writes_a_log_of_plausible_size() {
+    let fresh = Fresh::new("log");
+    let engine = open(EngineKind::Bdb, &fresh.0, Durability::Relaxed);
+    engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
+    let report = run_threads(engine.as_ref(), &settings(Durability::Relaxed, 1), &mut |_| {}).unwrap();
+    let each = report.log_bytes / report.committed;
+    assert!((200..4_000).contains(&each), "{each} bytes of log a transfer");
+    engine.close().unwrap();
+}
+
+#[test]
+fn a_record_that_was_never_loaded_is_an_error_that_names_the_engine() {
+    for kind in PEERS {
+        let fresh = Fresh::new(&format!("empty-{}", kind.name()));
+        let engine = open(kind, &fresh.0, Durability::Relaxed);
+        let error = run_threads(engine.as_ref(), &settings(Durability::Relaxed, 1), &mut |_| {}).unwrap_err();
+        assert!(error.to_string().starts_with(kind.name()), "{error}");
+        let mut seen = 0;
+        engine.walk(Table::Branch, &mut |_, _| seen += 1).unwrap();
+        assert_eq!(seen, 0);
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_an_error_and_not_a_crash() {
+    for kind in PEERS {
+        let nowhere = Path::new("/nowhere/at/all");
+        let settings = OpenSettings { directory: nowhere, durability: Durability::Sync, join: false };
+        let error = open_engine(kind, &settings).err().unwrap().to_string();
+        assert!(error.starts_with(kind.name()), "{error}");
+    }
+}
