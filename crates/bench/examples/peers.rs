@@ -5,9 +5,10 @@
 //!     --engine lmdb --accounts 1000000 --seconds 5 --clients 1 --durability relaxed
 //! ```
 //!
-//! `--engine`: lmdb, bdb, hashmap, btreemap (the same as `--in-memory`), or disk, the bare loop
-//! of write and fdatasync. `--env DIR` keeps the bank; without it a fresh directory is removed
-//! at the end. Exit: 0 done, 1 failed or the audit disagrees, 2 wrong usage.
+//! `--engine`: lmdb, bdb, hashmap, btreemap (the same as `--in-memory`), disk (the bare loop of
+//! write and fdatasync), or several with commas between: they are then measured in turns of ten
+//! slices, by threads, one line each. `--env DIR` keeps the banks; without it a fresh directory
+//! is removed at the end. Exit: 0 done, 1 failed or the audit disagrees, 2 wrong usage.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -17,12 +18,22 @@ use std::time::{Duration, Instant};
 
 use libtp_bench::{
     open_engine, run_processes, run_threads, serve_client, BareDisk, ClientsAs, Engine, EngineKind, Error,
-    OpenSettings, Result, RunSettings, Scale,
+    OpenSettings, Result, RunSettings, Scale, Turns,
 };
+
+/// How many slices of each there are when several are measured in turns.
+const SLICES: u32 = 10;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq)]
+enum Contender {
+    Engine(EngineKind),
+    Disk,
+}
 
 /// The command line, understood.
 struct Arguments {
-    engine: Option<EngineKind>,
+    contenders: Vec<Contender>,
     directory: Option<PathBuf>,
     clients_as: ClientsAs,
     serve: bool,
@@ -49,7 +60,7 @@ fn main() -> ExitCode {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments> {
     let mut arguments = Arguments {
-        engine: Some(EngineKind::BTreeMap),
+        contenders: vec![Contender::Engine(EngineKind::BTreeMap)],
         directory: None,
         clients_as: ClientsAs::Threads,
         serve: false,
@@ -60,10 +71,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments> {
         let mut value = || words.next().ok_or_else(|| Error::Settings(format!("{word} needs a value")));
         match word.as_str() {
             "--engine" => {
-                let name = value()?;
-                arguments.engine = if name == "disk" { None } else { Some(name.parse()?) };
+                arguments.contenders = value()?.split(',').map(contender).collect::<Result<_>>()?;
             }
-            "--in-memory" => arguments.engine = Some(EngineKind::BTreeMap),
+            "--in-memory" => arguments.contenders = vec![Contender::Engine(EngineKind::BTreeMap)],
             "--env" => arguments.directory = Some(PathBuf::from(value()?)),
             "--accounts" => settings.scale = Scale::with_accounts(number(&word, &value()?)?),
             "--clients" => settings.clients = number(&word, &value()?)?,
@@ -78,6 +88,13 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments> {
         }
     }
     Ok(arguments)
+}
+
+fn contender(name: &str) -> Result<Contender> {
+    if name == "disk" {
+        return Ok(Contender::Disk);
+    }
+    name.parse().map(Contender::Engine)
 }
 
 fn number<T: FromStr>(word: &str, value: &str) -> Result<T> {
@@ -101,9 +118,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let fresh = std::env::temp_dir().join(format!("libtp-bench-{}", std::process::id()));
     let directory = arguments.directory.as_ref().unwrap_or(&fresh);
     std::fs::create_dir_all(directory).map_err(Error::file("create", directory))?;
-    let outcome = match arguments.engine {
-        None => bare_disk(directory, arguments.settings.measured),
-        Some(kind) => bank(kind, directory, arguments),
+    let outcome = match arguments.contenders.as_slice() {
+        [Contender::Disk] => bare_disk(directory, arguments.settings.measured),
+        [Contender::Engine(kind)] => bank(*kind, directory, arguments),
+        several => in_turns(several, directory, &arguments.settings),
     };
     if arguments.directory.is_none() {
         std::fs::remove_dir_all(&fresh).map_err(Error::file("remove", &fresh))?;
@@ -114,8 +132,12 @@ fn run(arguments: &Arguments) -> Result<bool> {
 fn bare_disk(directory: &Path, time: Duration) -> Result<bool> {
     let mut disk = BareDisk::create(directory)?;
     disk.run_for(time)?;
-    println!("{}", serde_json::to_string(&disk.report()).expect("a report has only finite numbers"));
+    show_disk(&disk);
     Ok(true)
+}
+
+fn show_disk(disk: &BareDisk) {
+    println!("{}", serde_json::to_string(&disk.report()).expect("a report has only finite numbers"));
 }
 
 fn bank(kind: EngineKind, directory: &Path, arguments: &Arguments) -> Result<bool> {
@@ -143,6 +165,37 @@ fn bank(kind: EngineKind, directory: &Path, arguments: &Arguments) -> Result<boo
     println!("{}", report.to_json_line());
     engine.close()?;
     Ok(report.audit_is_ok())
+}
+
+fn in_turns(contenders: &[Contender], directory: &Path, settings: &RunSettings) -> Result<bool> {
+    let mut engines = Vec::new();
+    for contender in contenders {
+        let Contender::Engine(kind) = contender else { continue };
+        let directory = directory.join(kind.name());
+        std::fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
+        let durability = settings.durability;
+        let engine = open_engine(*kind, &OpenSettings { directory: &directory, durability, join: false })?;
+        if !is_loaded(engine.as_ref())? {
+            load(engine.as_ref(), &settings.scale)?;
+        }
+        engines.push(engine);
+    }
+    let mut turns = engines.iter().map(|e| Turns::new(e.as_ref(), settings)).collect::<Result<Vec<_>>>()?;
+    let mut disk = contenders.contains(&Contender::Disk).then(|| BareDisk::create(directory)).transpose()?;
+    let slice = settings.measured / SLICES;
+    for _ in 0..SLICES {
+        turns.iter_mut().try_for_each(|turn| turn.run_for(slice, &mut |_| {}))?;
+        disk.iter_mut().try_for_each(|disk| disk.run_for(slice))?;
+    }
+    let mut all_ok = true;
+    for turn in turns {
+        let report = turn.report()?;
+        all_ok &= report.audit_is_ok();
+        println!("{}", report.to_json_line());
+    }
+    disk.iter().for_each(show_disk);
+    engines.into_iter().try_for_each(Engine::close)?;
+    Ok(all_ok)
 }
 
 fn is_loaded(engine: &dyn Engine) -> Result<bool> {

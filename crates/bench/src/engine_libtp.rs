@@ -1,0 +1,278 @@
+//! libtp itself, through its public door only: accounts, tellers and branches in B-trees, the history by number.
+//!
+//! Balances change in place under an exclusive lock taken at the read (`update_with`): a transfer reads nothing it does
+//! not write, so it asks for each lock once and upgrades none. Keys are record numbers of four big-endian bytes.
+
+use std::path::Path;
+
+use libtp::{Db, Env, Recno, Txn};
+
+use crate::engine::{Durability, Engine, Granularity, Outcome, Session};
+use crate::error::{Error, Result};
+use crate::tpcb::{add_to_balance, balance_of, new_record, Scale, Table, Transfer, HISTORY_BYTES};
+
+const NAME: &str = "libtp";
+/// Records of one transaction of the load, and of the audit.
+const BATCH: u32 = 5_000;
+
+/// A bank in an environment.
+pub struct Libtp {
+    env: Env,
+    balances: [Db; 3],
+    history: Recno,
+    durability: Durability,
+    granularity: Granularity,
+}
+
+impl Libtp {
+    /// Opens the environment in `directory`, which is made or recovered if it has to be, and makes the four files if
+    /// they are not there. `watch` is told how far a recovery is: what it does, bytes done, bytes in all.
+    ///
+    /// # Errors
+    /// What the environment cannot be opened for.
+    pub fn open(
+        directory: &Path,
+        durability: Durability,
+        granularity: Granularity,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Libtp> {
+        let failed = || Error::engine::<libtp::Error>(NAME, "opening");
+        let mut builder = Env::builder().durability(in_libtp(durability));
+        for table in [Table::Account, Table::Teller, Table::Branch, Table::History] {
+            let locked = match granularity {
+                Granularity::Record => libtp::Granularity::Record,
+                Granularity::Page => libtp::Granularity::Page,
+            };
+            builder = builder.granularity(table.name(), locked);
+        }
+        let env = builder.open_watched(directory, watch).map_err(failed())?;
+        let open = |table: Table| env.btree(table.name()).map_err(failed());
+        let balances = [open(Table::Account)?, open(Table::Teller)?, open(Table::Branch)?];
+        let bytes = u32::try_from(HISTORY_BYTES).expect("a history record has 50 bytes");
+        let history = env.recno(Table::History.name(), bytes).map_err(failed())?;
+        Ok(Libtp { env, balances, history, durability, granularity })
+    }
+
+    /// The environment, for what the bank does not ask of it.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Opens what one client needs, at a durability of its own.
+    pub fn session_at(&self, durability: Durability) -> LibtpSession<'_> {
+        LibtpSession { bank: self, durability: in_libtp(durability) }
+    }
+
+    /// Writes records `ids` of one file in one transaction.
+    fn load_batch(&self, table: Table, db: &Db, ids: std::ops::Range<u32>) -> Result<()> {
+        let loaded = self.env.run_with(libtp::Durability::Relaxed, |txn| {
+            ids.clone().try_for_each(|id| db.put(txn, &key_of(id), &new_record(id, 0)))
+        });
+        loaded.map_err(Error::engine(NAME, table_doing(table)))
+    }
+
+    /// Reads one file in transactions of a batch each: a bank at rest need not be locked as a whole.
+    fn walk_balances(&self, db: &Db, each: &mut dyn FnMut(u64, &[u8])) -> libtp::Result<()> {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let txn = self.env.begin()?;
+            let mut cursor = db.cursor(&txn);
+            let mut record = cursor.seek(&key_of(from))?;
+            next = None;
+            for _ in 0..BATCH {
+                let Some((key, value)) = record else { break };
+                let id = id_of(&key);
+                each(id, &value);
+                next = u32::try_from(id).ok().and_then(|id| id.checked_add(1));
+                record = cursor.next()?;
+            }
+            drop(cursor);
+            txn.commit()?;
+        }
+        Ok(())
+    }
+
+    fn walk_history(&self, each: &mut dyn FnMut(u64, &[u8])) -> libtp::Result<()> {
+        let mut next = Some(1);
+        while let Some(from) = next {
+            let txn = self.env.begin()?;
+            let mut cursor = self.history.cursor(&txn);
+            let mut record = cursor.seek(from)?;
+            next = None;
+            for _ in 0..BATCH {
+                let Some((number, value)) = record else { break };
+                each(number, &value);
+                next = number.checked_add(1);
+                record = cursor.next()?;
+            }
+            drop(cursor);
+            txn.commit()?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Libtp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lock_granularity(&self) -> &'static str {
+        self.granularity.name()
+    }
+
+    fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let failed = || Error::engine::<libtp::Error>(NAME, "writing the loaded bank to disk");
+        let mut loaded = 0;
+        for (table, db) in Table::BALANCES.into_iter().zip(&self.balances) {
+            let mut id = 0;
+            while id < scale.count(table) {
+                let end = scale.count(table).min(id + BATCH);
+                self.load_batch(table, db, id..end)?;
+                loaded += u64::from(end - id);
+                id = end;
+                progress(loaded);
+            }
+        }
+        self.env.flush().map_err(failed())?;
+        // False only if the background thread is at it just now.
+        self.env.checkpoint().map_err(failed())?;
+        Ok(())
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(self.session_at(self.durability)))
+    }
+
+    fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
+        let place = Table::BALANCES.into_iter().position(|one| one == table);
+        let walked = match place {
+            Some(at) => self.walk_balances(&self.balances[at], each),
+            None => self.walk_history(each),
+        };
+        walked.map_err(Error::engine(NAME, "reading all records"))
+    }
+
+    fn log_bytes(&self) -> Result<u64> {
+        Ok(self.env.stats().map_err(Error::engine(NAME, "reading its own figures"))?.log.bytes_written)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.env.flush().map_err(Error::engine(NAME, "closing"))
+    }
+}
+
+/// What one client of libtp does.
+pub struct LibtpSession<'b> {
+    bank: &'b Libtp,
+    durability: libtp::Durability,
+}
+
+impl Session for LibtpSession<'_> {
+    #[inline]
+    fn transact(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        let txn = self.bank.env.begin_with(self.durability).map_err(Error::engine(NAME, "beginning a transfer"))?;
+        match change(self.bank, &txn, transfer) {
+            Ok(balance) => ended(txn.commit(), balance, "committing a transfer"),
+            Err(Trouble::Missing(table)) => Err(missing(table, transfer)),
+            Err(Trouble::Refused(error)) => aborted(txn, error, "carrying out a transfer"),
+        }
+    }
+
+    #[inline]
+    fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        let txn = self.bank.env.begin_with(self.durability).map_err(Error::engine(NAME, "beginning to read"))?;
+        match read(self.bank, &txn, transfer) {
+            Ok(balance) => ended(txn.commit(), balance, "ending a transaction that read"),
+            Err(Trouble::Missing(table)) => Err(missing(table, transfer)),
+            Err(Trouble::Refused(error)) => aborted(txn, error, "reading three records"),
+        }
+    }
+}
+
+/// Why a transfer did not get to its commit.
+enum Trouble {
+    Missing(Table),
+    Refused(libtp::Error),
+}
+
+impl From<libtp::Error> for Trouble {
+    fn from(error: libtp::Error) -> Trouble {
+        Trouble::Refused(error)
+    }
+}
+
+/// The transfer itself; returns the account's new balance.
+#[inline]
+fn change(bank: &Libtp, txn: &Txn<'_>, transfer: &Transfer) -> std::result::Result<i64, Trouble> {
+    let [account, teller, branch] = &bank.balances;
+    let add = |db: &Db, table: Table, id: u32| {
+        db.update_with(txn, &key_of(id), |record| add_to_balance(record, transfer.amount))?
+            .ok_or(Trouble::Missing(table))
+    };
+    let balance = add(account, Table::Account, transfer.account)?;
+    add(teller, Table::Teller, transfer.teller)?;
+    add(branch, Table::Branch, transfer.branch)?;
+    bank.history.append(txn, &transfer.to_history())?;
+    Ok(balance)
+}
+
+#[inline]
+fn read(bank: &Libtp, txn: &Txn<'_>, transfer: &Transfer) -> std::result::Result<i64, Trouble> {
+    let mut sum = 0;
+    for (table, db) in Table::BALANCES.into_iter().zip(&bank.balances) {
+        let balance = db.get_with(txn, &key_of(transfer.record_in(table)), balance_of)?;
+        sum += balance.ok_or(Trouble::Missing(table))?;
+    }
+    Ok(sum)
+}
+
+/// A commit that is refused as a deadlock's victim left no trace, like one before it.
+fn ended(committed: libtp::Result<()>, balance: i64, doing: &'static str) -> Result<Outcome> {
+    match committed {
+        Ok(()) => Ok(Outcome::Committed { balance }),
+        Err(error) if error.is_retryable() => Ok(Outcome::Aborted),
+        Err(error) => Err(Error::engine(NAME, doing)(error)),
+    }
+}
+
+#[cold]
+fn aborted(txn: Txn<'_>, error: libtp::Error, doing: &'static str) -> Result<Outcome> {
+    if !error.is_retryable() {
+        return Err(Error::engine(NAME, doing)(error));
+    }
+    txn.abort().map_err(Error::engine(NAME, "aborting a transfer"))?;
+    Ok(Outcome::Aborted)
+}
+
+#[cold]
+fn missing(table: Table, transfer: &Transfer) -> Error {
+    Error::Missing { engine: NAME, table: table.name(), id: u64::from(transfer.record_in(table)) }
+}
+
+fn table_doing(table: Table) -> &'static str {
+    match table {
+        Table::Account => "loading accounts",
+        Table::Teller => "loading tellers",
+        Table::Branch => "loading branches",
+        Table::History => "loading the history",
+    }
+}
+
+fn in_libtp(durability: Durability) -> libtp::Durability {
+    match durability {
+        Durability::Sync => libtp::Durability::Sync,
+        Durability::Relaxed => libtp::Durability::Relaxed,
+    }
+}
+
+/// Big-endian, so that the order of keys is the order of numbers.
+#[inline]
+fn key_of(id: u32) -> [u8; 4] {
+    id.to_be_bytes()
+}
+
+/// A key that nobody of us wrote is beyond every bank's scale, which the audit reports.
+fn id_of(key: &[u8]) -> u64 {
+    key.try_into().map_or(u64::MAX, |key| u64::from(u32::from_be_bytes(key)))
+}
