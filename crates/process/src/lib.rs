@@ -159,7 +159,16 @@ impl ProcessManager {
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let taken = |slot: &&SessionSlot| slot.status.load().state() != State::Free;
         let info = |(index, slot): (u32, &SessionSlot)| slot.info(index, self.tenant_lives(slot));
-        self.slots().filter(|(_, slot)| taken(&slot)).map(info).collect()
+        self.slots().filter(|(_, slot)| taken(slot)).map(info).collect()
+    }
+
+    /// The appends that sessions have noted and not yet cleared (PROTOCOLS D3): LSN and transaction, zero for none.
+    pub fn noted_appends(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.slots().filter_map(|(_, slot)| {
+            // Acquire: a cleared note means that the record is in its transaction's slot.
+            let lsn = slot.append_lsn.load();
+            (lsn != 0).then(|| (lsn, slot.append_txn.get()))
+        })
     }
 
     /// Raises the tree epoch. A page unlinked before may be used again once the number returned

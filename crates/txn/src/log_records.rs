@@ -62,7 +62,11 @@ impl Checkpoint {
         }
         let running = entries
             .chunks_exact(3)
-            .map(|entry| CheckpointEntry { id: TxnId::new(entry[0]), first_lsn: Lsn::new(entry[1]), last_lsn: Lsn::new(entry[2]) })
+            .map(|entry| CheckpointEntry {
+                id: TxnId::new(entry[0]),
+                first_lsn: Lsn::new(entry[1]),
+                last_lsn: Lsn::new(entry[2]),
+            })
             .collect();
         Some(Checkpoint { begin_lsn: Lsn::new(*begin), redo_point: Lsn::new(*redo), next_id: *next_id, running })
     }

@@ -152,7 +152,7 @@ impl TxnSession {
             self.id_next.set(first);
             self.id_end.set(first + ID_BLOCK);
         }
-        let id = TxnId(self.id_next.get());
+        let id = TxnId::new(self.id_next.get());
         self.id_next.set(id.raw() + 1);
         let slot = self.slot();
         slot.id.init(id);

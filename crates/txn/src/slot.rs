@@ -65,7 +65,7 @@ rio::shared! {
         pub spare_small: Word<u32>,
         /// Zero, kept for later.
         pub spare: [Word<u64>; 7],
-    } size 136
+    } size 128
 }
 
 rio::shared! {

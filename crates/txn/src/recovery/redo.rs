@@ -68,11 +68,12 @@ fn redo_page(
     role: usize,
     id: PageId,
 ) -> Result<bool> {
-    if !managers.buffers.is_registered(id.file) {
+    let mut page = match managers.buffers.exclusive(who.session(), id, Rank::page(0)) {
+        Ok(page) => page,
         // The database was dropped after this record: its pages are gone with it.
-        return Ok(false);
-    }
-    let mut page = managers.buffers.exclusive(who.session(), id, Rank::page(0))?;
+        Err(libtp_buffer::Error::UnknownFile { .. }) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
     if page.lsn() >= lsn {
         return Ok(false);
     }
