@@ -32,6 +32,8 @@ shared! {
 const PAUSES: u32 = 100;
 /// ... and these for a holder that waits for this processor.
 const YIELDS: u32 = 2;
+/// The bound of the first sleep; each further one is twice as long, up to [`SLEEP_MAX`].
+const SLEEP_FIRST: Duration = Duration::from_micros(100);
 
 impl Latch {
     /// Holds it shared with others, waiting as long as it takes.
@@ -182,9 +184,14 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         }
     }
 
-    fn wait(&self, word: &AtomicU64, seen: u64, class: Class) -> Wait {
+    fn wait(&self, word: &AtomicU64, seen: u64, class: Class, round: u32) -> Wait {
         self.session.write_note(self.note, Note::NONE);
-        let outcome = os::sleep_on_latch(word, seen, class, SLEEP_MAX);
+        let bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
+        let mut outcome = os::sleep_on_latch(word, seen, class, bound);
+        if bound < SLEEP_MAX {
+            // Too soon to suspect anybody of being dead.
+            outcome = Wait::Woken;
+        }
         if outcome == Wait::TimedOut {
             self.latch.look_for_the_dead(self.session);
         }

@@ -20,8 +20,11 @@
 //! 2. `PENDING` only while nobody owns the word.
 //! 3. The three waiting bits are advice: a sleeper that times out goes by the holders alone, and clears `PENDING`.
 //!
+//! 4. A reaper freezes only a word with shared holders, so never an owned one. (PROTOCOLS D7 has every release a swap; by
+//!    this invariant an owner's need not be.)
+//!
 //! If we die here: with a bit set and not asleep, or having cleared it and not woken anyone: whoever is concerned
-//! wakes by itself within [`SLEEP_MAX`](crate::SLEEP_MAX) and looks again.
+//! wakes by itself, after as long again as it has slept so far, [`SLEEP_MAX`](crate::SLEEP_MAX) at most.
 //!
 //! Everything is generic over the word and over how to wait, so that loom can run it.
 
@@ -54,6 +57,8 @@ pub(crate) trait StateWord {
     fn look(&self) -> u64;
     /// Swaps if it holds `old`; the error is what it holds.
     fn swap_if(&self, old: u64, new: u64) -> Result<u64, u64>;
+    /// Stores zero.
+    fn free(&self);
 }
 
 impl StateWord for AtomicU64 {
@@ -67,6 +72,11 @@ impl StateWord for AtomicU64 {
         // AcqRel, both ways: acquiring pairs with the release by the last holder; releasing publishes what was done
         // under the latch; and either publishes the note the session wrote before it to the reaper's freezing swap.
         self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
+    }
+    #[inline]
+    fn free(&self) {
+        // Release: publishes what was done under the latch to the next swap that acquires it.
+        self.store(0, Ordering::Release);
     }
 }
 
@@ -82,9 +92,9 @@ pub(crate) enum Class {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Woken, or the word had changed before sleep.
+    /// Woken, or the word had changed before sleep, or too little time has passed to draw a conclusion.
     Woken,
-    /// The bound passed.
+    /// The whole bound passed: whoever should have woken us may be dead.
     TimedOut,
 }
 
@@ -94,8 +104,8 @@ pub(crate) trait Waiter<W> {
     const SPINS: u32;
     /// Passes a moment between looks; `round` counts them.
     fn pause(&self, round: u32);
-    /// Sleeps while the word is `seen`.
-    fn wait(&self, word: &W, seen: u64, class: Class) -> Wait;
+    /// Sleeps while the word is `seen`. The first time `round` is 0.
+    fn wait(&self, word: &W, seen: u64, class: Class, round: u32) -> Wait;
     /// Waits a moment for a reaper to unfreeze the word, which is to be released.
     fn thaw(&self, word: &W);
     /// Wakes all readers, or one writer.
@@ -147,14 +157,16 @@ fn take_exclusive(word: &impl StateWord, owner: u64, bits: u64) -> bool {
 
 /// Waits until it is a shared holder.
 pub(crate) fn wait_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
+    let mut round = 0;
     loop {
         if spin(waiter, || try_shared(word)) {
             return;
         }
         let Some(asleep) = announce_reader(word) else { continue };
-        if waiter.wait(word, asleep, Class::Reader) == Wait::TimedOut && enter_past_pending(word) {
+        if waiter.wait(word, asleep, Class::Reader, round) == Wait::TimedOut && enter_past_pending(word) {
             return;
         }
+        round += 1;
     }
 }
 
@@ -185,7 +197,7 @@ fn enter_past_pending(word: &impl StateWord) -> bool {
 /// Waits until it is the owner.
 pub(crate) fn wait_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &impl Waiter<W>) {
     // Once we have slept we may have had the only wake, so we pass it on: see `WRITERS` above.
-    let mut pass_on = 0;
+    let (mut round, mut pass_on) = (0, 0);
     loop {
         let taken = spin(waiter, || {
             hold_readers_off(word);
@@ -195,8 +207,8 @@ pub(crate) fn wait_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &impl W
             return;
         }
         let Some(asleep) = announce_writer(word) else { continue };
-        waiter.wait(word, asleep, Class::Writer);
-        pass_on = WRITERS;
+        waiter.wait(word, asleep, Class::Writer, round);
+        (round, pass_on) = (round + 1, WRITERS);
     }
 }
 
@@ -267,10 +279,18 @@ pub(crate) fn release_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
     }
 }
 
-/// One attempt to stop being the owner of a word nobody waits for.
+/// One attempt to stop being the owner of a word nobody waits for. A look and a store, at half the price of two swaps.
+///
+/// A sleeper's bit that is set between the two is lost; nothing else can be, because nobody else changes an owned word
+/// otherwise. The sleeper's kernel call compares the word once more, hundreds of nanoseconds later, so it sleeps in vain
+/// only if we lose the processor between two instructions; then it wakes by itself (invariant 3).
 #[inline]
 pub(crate) fn leave_exclusive(word: &impl StateWord, owner: u64) -> bool {
-    word.swap_if(owner, 0).is_ok()
+    let alone = word.look() == owner;
+    if alone {
+        word.free();
+    }
+    alone
 }
 
 /// Stops being the owner; wakes the sleepers.

@@ -65,10 +65,7 @@ fn low_half(word: &AtomicU64) -> &AtomicU32 {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: duration.subsec_nanos().into(),
-    }
+    Timespec { tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX), tv_nsec: duration.subsec_nanos().into() }
 }
 
 fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
@@ -81,5 +78,47 @@ fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
             std::thread::sleep(bound.min(Duration::from_millis(1)));
             Wait::TimedOut
         }
+    }
+}
+
+/// One System V semaphore, removed when dropped. Only for the benchmark that repeats figure 5.
+#[cfg(feature = "sysv")]
+pub(crate) struct SemaphoreSet(libc::c_int);
+
+#[cfg(feature = "sysv")]
+impl SemaphoreSet {
+    /// Makes one of value zero.
+    pub(crate) fn create() -> std::io::Result<SemaphoreSet> {
+        // SAFETY: takes and returns integers only.
+        let id = unsafe { libc::semget(libc::IPC_PRIVATE, 1, libc::IPC_CREAT | 0o600) };
+        if id < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(SemaphoreSet(id))
+    }
+
+    /// Adds `value`; a negative one waits until the semaphore is large enough.
+    #[inline]
+    pub(crate) fn add(&self, value: i16) -> std::io::Result<()> {
+        let mut operation = libc::sembuf { sem_num: 0, sem_op: value, sem_flg: 0 };
+        loop {
+            // SAFETY: the pointer is to one `sembuf`, as the count says, alive and exclusively ours during the call.
+            let result = unsafe { libc::semop(self.0, &mut operation, 1) };
+            if result == 0 {
+                return Ok(());
+            }
+            let error = std::io::Error::last_os_error();
+            if error.kind() != std::io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}
+
+#[cfg(feature = "sysv")]
+impl Drop for SemaphoreSet {
+    fn drop(&mut self) {
+        // SAFETY: IPC_RMID takes no further argument, and no call on this semaphore can be under way: we own it.
+        let _ = unsafe { libc::semctl(self.0, 0, libc::IPC_RMID) };
     }
 }

@@ -1,0 +1,102 @@
+//! A latch over a System V semaphore: every acquire and release is a system call.
+//!
+//! Paper: LIBTP section 4.3 and figure 5, which measures what that costs beside a spinlock. It exists for the benchmark
+//! that repeats the figure and for nothing else: it knows no sharing, no owner and no death.
+
+use std::io;
+
+use crate::os::SemaphoreSet;
+
+/// A latch that is always asked of the kernel.
+pub struct SemaphoreLatch(SemaphoreSet);
+
+impl SemaphoreLatch {
+    /// Makes a free latch. The kernel keeps it until it is dropped.
+    ///
+    /// # Errors
+    /// The error of `semget` or `semctl`: none allowed here, or too many.
+    pub fn new() -> io::Result<SemaphoreLatch> {
+        let semaphore = SemaphoreSet::create()?;
+        semaphore.add(1)?;
+        Ok(SemaphoreLatch(semaphore))
+    }
+
+    /// Holds it alone, sleeping in the kernel as long as it takes.
+    ///
+    /// # Panics
+    /// If the semaphore was removed.
+    #[inline]
+    pub fn acquire(&self) -> SemaphoreGuard<'_> {
+        self.0.add(-1).expect("the semaphore lives as long as its handle");
+        SemaphoreGuard(self)
+    }
+}
+
+/// A held [`SemaphoreLatch`]. Dropping it lets go.
+#[must_use = "the latch is held as long as its guard lives"]
+pub struct SemaphoreGuard<'l>(&'l SemaphoreLatch);
+
+impl Drop for SemaphoreGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let released = self.0 .0.add(1);
+        debug_assert!(released.is_ok(), "the semaphore lives as long as its handle");
+    }
+}
+
+/// The price of the paper's synchronisation for a program that runs on ordinary latches: beside each acquire and each
+/// release it makes one uncontended call on a semaphore of its own. The figure's runs were single-user, so none of
+/// its semaphores was contended either.
+pub struct Toll(SemaphoreSet);
+
+impl Toll {
+    /// Makes the semaphore.
+    ///
+    /// # Errors
+    /// As [`SemaphoreLatch::new`].
+    pub fn new() -> io::Result<Toll> {
+        let semaphore = SemaphoreSet::create()?;
+        semaphore.add(1000)?;
+        Ok(Toll(semaphore))
+    }
+
+    /// What an acquire pays.
+    #[inline]
+    pub fn acquire(&self) {
+        let paid = self.0.add(-1);
+        debug_assert!(paid.is_ok(), "the semaphore lives as long as its handle");
+    }
+
+    /// What a release pays.
+    #[inline]
+    pub fn release(&self) {
+        let paid = self.0.add(1);
+        debug_assert!(paid.is_ok(), "the semaphore lives as long as its handle");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::SemaphoreLatch;
+
+    #[test]
+    fn one_thread_at_a_time_holds_a_semaphore_latch() {
+        let latch = SemaphoreLatch::new().expect("a semaphore is to be had");
+        let (inside, total) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let _guard = latch.acquire();
+                        assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                        total.fetch_add(1, Ordering::Relaxed);
+                        inside.fetch_sub(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(total.into_inner(), 4000);
+    }
+}
