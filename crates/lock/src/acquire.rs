@@ -1,0 +1,180 @@
+//! Taking a lock.
+//!
+//! Paper: LIBTP 3.2.3, *lock*: "if an incoming lock request cannot be granted, the requesting process is queued for the
+//! lock and descheduled". A lock nobody else wants costs one latch and a section of two words.
+//!
+//! Latches: one bucket (rank 60), and before it, when the locker's own slots are used up, the slab (62) alone.
+//!
+//! If we die here: with the section open, nothing was asked for; after it, the locker has the request, granted or
+//! waiting, and whoever repairs it finds it on the locker's stack.
+
+use libtp_process::Session;
+
+use crate::change::Change;
+use crate::locker::LockerSlot;
+use crate::object::{LockName, Queue};
+use crate::request::{Place, State, Summary};
+use crate::table::{Latched, LONG_CHAIN};
+use crate::{Error, LockManager, LockerId, Mode, Result, Wait};
+
+/// A call for a lock: who wants what.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) locker: u32,
+    pub(crate) slot: &'a LockerSlot,
+    pub(crate) name: LockName,
+    pub(crate) mixed: u64,
+    pub(crate) mode: Mode,
+}
+
+impl Ask<'_> {
+    #[cold]
+    pub(crate) fn would_block(&self) -> Error {
+        Error::WouldBlock { name: self.name, mode: self.mode }
+    }
+}
+
+impl LockManager {
+    /// Takes a lock: the paper's `lock`. A lock held in a mode that covers this one is enough; held in another mode, it
+    /// is traded for the weakest mode that covers both, ahead of all who wait.
+    ///
+    /// Everything but [`Wait::No`] may wait, so the caller holds no latch.
+    ///
+    /// # Errors
+    /// `WouldBlock` with `Wait::No`; `Timeout`; `Deadlock`, chosen to give way; `Full` and `OutOfReach` when the table
+    /// cannot grow. In each case the locker holds what it held before.
+    ///
+    /// # Panics
+    /// If it must wait and the session holds a latch.
+    #[inline]
+    pub fn lock(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode, wait: Wait) -> Result<()> {
+        let ask = self.ask(session, locker, name, mode);
+        let place = self.table.next_slot(session, ask.slot)?;
+        let latched = self.table.latch(session, ask.mixed);
+        match self.table.find(latched.bucket, name, ask.mixed) {
+            Err(passed) => {
+                self.lock_new(&ask, latched, place);
+                if passed >= LONG_CHAIN {
+                    self.table.split_one(session);
+                }
+                Ok(())
+            }
+            Ok(queue) => self.lock_known(&ask, latched, queue, place, wait),
+        }
+    }
+
+    /// Takes a lock if that needs no waiting: the only way while a latch is held, and the only way to escalate
+    /// (PROTOCOLS K2).
+    ///
+    /// # Errors
+    /// As [`LockManager::lock`] with [`Wait::No`].
+    #[inline]
+    pub fn try_lock(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Result<()> {
+        self.lock(session, locker, name, mode, Wait::No)
+    }
+
+    /// Makes sure that the locker's next lock needs no room: to be called before the first latch (PROTOCOLS D11).
+    ///
+    /// # Errors
+    /// `Full`, `OutOfReach`.
+    #[inline]
+    pub fn reserve(&self, session: &Session, locker: LockerId) -> Result<()> {
+        self.table.next_slot(session, self.table.locker(locker.0)).map(|_| ())
+    }
+
+    #[inline]
+    pub(crate) fn ask<'a>(&'a self, session: &'a Session, locker: LockerId, name: LockName, mode: Mode) -> Ask<'a> {
+        Ask { session, locker: locker.0, slot: self.table.locker(locker.0), name, mixed: name.mixed(), mode }
+    }
+
+    /// Nobody has it: its first request.
+    #[inline]
+    fn lock_new(&self, ask: &Ask<'_>, latched: Latched<'_>, place: Place) {
+        let request = self.table.request(place);
+        let chain = latched.bucket.chain(ask.mixed);
+        request.fill(ask.name, ask.mixed, ask.locker, State::granted_in(ask.mode));
+        request.chain_next.init(chain.get());
+        ask.slot.note_one_more(ask.mixed);
+        let mut change = Change::open(ask.session);
+        change.set(chain, place);
+        ask.slot.push(&mut change, place);
+        change.close();
+        drop(latched);
+    }
+
+    /// Somebody has it, perhaps we.
+    fn lock_known(
+        &self,
+        ask: &Ask<'_>,
+        latched: Latched<'_>,
+        queue: Queue<'_>,
+        place: Place,
+        wait: Wait,
+    ) -> Result<()> {
+        if ask.slot.may_hold(ask.mixed) {
+            if let Some((own, _)) = queue.of_locker(ask.locker) {
+                return self.convert(ask, latched, queue, own, wait);
+            }
+        }
+        if let Some(summary) = may_join(queue, ask.mode) {
+            self.join(ask, queue, place, summary);
+            return Ok(());
+        }
+        if wait == Wait::No {
+            return Err(ask.would_block());
+        }
+        self.enqueue(ask, queue, place);
+        let number = self.begin_wait(ask, place);
+        drop(latched);
+        self.wait(ask, place, number, wait)
+    }
+
+    /// Becomes one of those who hold it.
+    fn join(&self, ask: &Ask<'_>, queue: Queue<'_>, place: Place, summary: Summary) {
+        let (request, head) = (self.table.request(place), queue.head);
+        let next = head.queue_next.get();
+        request.fill(ask.name, ask.mixed, ask.locker, State::granted_in(ask.mode));
+        request.queue_prev.init(queue.place);
+        request.queue_next.init(next);
+        ask.slot.note_one_more(ask.mixed);
+        let mut change = Change::open(ask.session);
+        change.set(&head.queue_next, place);
+        if let Some(next) = next.some() {
+            change.set(&self.table.request(next).queue_prev, place);
+        }
+        if head.summary.get() != summary {
+            change.set(&head.summary, summary);
+        }
+        ask.slot.push(&mut change, place);
+        change.close();
+    }
+
+    /// Becomes the last of those who wait.
+    fn enqueue(&self, ask: &Ask<'_>, queue: Queue<'_>, place: Place) {
+        let request = self.table.request(place);
+        let (last_place, last) = queue.last();
+        request.fill(ask.name, ask.mixed, ask.locker, State::waiting_for(ask.mode));
+        request.queue_prev.init(last_place);
+        ask.slot.note_one_more(ask.mixed);
+        let mut change = Change::open(ask.session);
+        change.set(&last.queue_next, place);
+        change.set(&queue.head.summary, queue.head.summary.get().with_waiting());
+        ask.slot.push(&mut change, place);
+        change.close();
+    }
+}
+
+/// The queue's summary once a newcomer holds it in `mode` too; none if the newcomer must wait.
+fn may_join(queue: Queue<'_>, mode: Mode) -> Option<Summary> {
+    let summary = queue.head.summary.get();
+    if summary.waiting() {
+        return None;
+    }
+    if summary.granted() & mode.conflicts() == 0 {
+        return Some(summary.with(mode.bit()));
+    }
+    // The summary may have bits of modes that are gone.
+    let granted = queue.granted();
+    (granted & mode.conflicts() == 0).then(|| Summary::new(granted | mode.bit(), false))
+}

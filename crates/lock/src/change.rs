@@ -1,0 +1,65 @@
+//! A change of the lock table: a section, and the one place where tests can stop it.
+//!
+//! Every store that must be rolled back goes through [`Change::set`]. A test says how many of them happen before the
+//! thread stops as a killed one would: with its section open and its latches held.
+
+use libtp_process::Session;
+use rio::{Bits, Section, Word};
+
+/// An open section.
+pub(crate) struct Change<'s> {
+    section: Section<'s>,
+}
+
+impl<'s> Change<'s> {
+    #[inline]
+    pub(crate) fn open(session: &'s Session) -> Change<'s> {
+        Change { section: session.section() }
+    }
+
+    /// Stores a word that a rolled-back section puts back.
+    #[inline]
+    pub(crate) fn set<T: Bits>(&mut self, word: &Word<T>, value: T) {
+        #[cfg(test)]
+        stop::here();
+        word.set(&mut self.section, value);
+    }
+
+    /// What was changed stands. If we die before this store, nothing was; after it, all.
+    #[inline]
+    pub(crate) fn close(self) {
+        #[cfg(test)]
+        stop::here();
+        self.section.close();
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod stop {
+    //! Stops a thread before a chosen store, as a kill does.
+
+    use std::cell::Cell;
+
+    thread_local! {
+        static STORES_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// What a stopped thread panics with.
+    pub(crate) struct Stopped;
+
+    /// Stops this thread before its store number `stores`, counted from zero; none never stops it.
+    pub(crate) fn before(stores: Option<u32>) {
+        STORES_LEFT.set(stores);
+    }
+
+    pub(super) fn here() {
+        let Some(left) = STORES_LEFT.get() else { return };
+        match left.checked_sub(1) {
+            Some(left) => STORES_LEFT.set(Some(left)),
+            None => {
+                STORES_LEFT.set(None);
+                std::panic::resume_unwind(Box::new(Stopped));
+            }
+        }
+    }
+}

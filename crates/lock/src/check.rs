@@ -1,0 +1,169 @@
+//! The lock table's invariants, checked while nobody uses it: by tests, and after repair.
+
+use std::collections::HashMap;
+
+use crate::locker::{filter_bit, LockerSlot};
+use crate::object::Queue;
+use crate::request::{Place, Request};
+use crate::LockManager;
+
+/// How many slots are where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Census {
+    /// Objects somebody holds.
+    pub objects: u64,
+    /// Requests that hold something.
+    pub granted: u64,
+    /// Requests that wait, for a lock or a conversion.
+    pub waiting: u64,
+    /// Free slots on lockers' stacks.
+    pub reserved: u64,
+    /// Free slots in the shared list.
+    pub listed: u64,
+    /// Slots never used.
+    pub fresh: u64,
+    /// All slots.
+    pub slots: u64,
+}
+
+/// What a failed check says.
+pub type Broken = String;
+
+macro_rules! demand {
+    ($holds:expr, $($words:tt)*) => {
+        if !$holds {
+            return Err(format!($($words)*));
+        }
+    };
+}
+
+impl LockManager {
+    /// Checks every invariant. Nobody uses the table meanwhile.
+    ///
+    /// # Errors
+    /// The sentence that does not hold.
+    pub fn check(&self) -> Result<Census, Broken> {
+        let mut census = Census { slots: u64::from(self.table.requests.capacity()), ..Census::default() };
+        // By place: whose request it is, as the queues say.
+        let mut queued = HashMap::new();
+        let mut names = 0_u64;
+        for number in 0..self.table.buckets.capacity() {
+            names += self.check_bucket(number, &mut queued, &mut census)?;
+        }
+        // Invariant 1 of `table.rs`: a bucket of level l has 2^-l of all names.
+        demand!(names == 1 << 32, "the buckets' levels do not cover every name once: {names:#x}");
+        let mut places = queued.len() as u64;
+        for number in self.lockers() {
+            let slot = self.table.locker(number);
+            self.check_stack(number, slot, &mut queued, &mut census)?;
+        }
+        demand!(queued.is_empty(), "requests in queues but on nobody's stack: {queued:?}");
+        self.check_free(&mut census)?;
+        places += census.reserved + census.listed + census.fresh;
+        demand!(places == census.slots, "{places} slots of {} can be found: {census:?}", census.slots);
+        Ok(census)
+    }
+
+    /// Returns the bucket's part of all names, of 2^32.
+    fn check_bucket(&self, number: u32, queued: &mut HashMap<Place, u32>, census: &mut Census) -> Result<u64, Broken> {
+        let bucket = self.table.bucket(number);
+        let level = bucket.level.get();
+        for queue in self.queues(bucket) {
+            let mixed = queue.head.mixed.get();
+            demand!(mixed == queue.head.lock_name().mixed(), "{} has a wrong hash", queue.head.lock_name());
+            let own_bits = u64::from(number) == mixed & ((1 << level) - 1);
+            demand!(level != 0 && own_bits, "{} is in bucket {number}, not its own", queue.head.lock_name());
+            demand!(queue.head.queue_prev.get() == Place::NONE, "{:?} is a head with a predecessor", queue.place);
+            let found = self.table.find(bucket, queue.head.lock_name(), mixed);
+            demand!(found.is_ok_and(|found| found.place == queue.place), "{} is there twice", queue.head.lock_name());
+            self.check_queue(queue, queued, census)?;
+            census.objects += 1;
+        }
+        Ok(if level == 0 { 0 } else { 1 << (32 - level) })
+    }
+
+    fn check_queue(
+        &self,
+        queue: Queue<'_>,
+        queued: &mut HashMap<Place, u32>,
+        census: &mut Census,
+    ) -> Result<(), Broken> {
+        let name = queue.head.lock_name();
+        let (mut before, mut granted, mut waits, mut only_waits) = (Place::NONE, Vec::new(), false, false);
+        for (place, request) in queue.requests() {
+            let state = request.state.get();
+            demand!(request.is_for(name), "a request for {} is in the queue of {name}", request.lock_name());
+            demand!(request.queue_prev.get() == before, "the queue of {name} is not the same backwards");
+            demand!(queued.insert(place, request.locker.get()).is_none(), "{place:?} is in two places");
+            demand!(state.granted().is_some() || state.waits(), "a request for {name} is neither granted nor waits");
+            demand!(!(only_waits && state.granted().is_some()), "a lock on {name} is granted behind one that waits");
+            granted.extend(state.granted());
+            census.granted += u64::from(state.granted().is_some());
+            census.waiting += u64::from(state.waits());
+            only_waits |= state.granted().is_none();
+            waits |= state.waits();
+            before = place;
+        }
+        demand!(!granted.is_empty(), "nobody holds {name} and yet it has a queue");
+        for (n, mode) in granted.iter().enumerate() {
+            let together = granted[n + 1..].iter().all(|other| mode.is_compatible_with(*other));
+            demand!(together, "{name} is held in modes that exclude each other: {granted:?}");
+        }
+        let summary = queue.head.summary.get();
+        let modes = granted.iter().fold(0, |set, mode| set | mode.bit());
+        demand!(modes & !summary.granted() == 0, "the summary of {name} lacks a mode: {summary:?}");
+        demand!(summary.waiting() == waits, "the summary of {name} is wrong about who waits: {summary:?}");
+        Ok(())
+    }
+
+    fn check_stack(
+        &self,
+        number: u32,
+        slot: &LockerSlot,
+        queued: &mut HashMap<Place, u32>,
+        census: &mut Census,
+    ) -> Result<(), Broken> {
+        let (mut held, mut below, mut count) = (slot.top.get() != Place::NONE, Place::NONE, 0);
+        let mut next = slot.first.get();
+        while let Some(place) = next.some() {
+            let request: &Request = self.table.request(place);
+            demand!(request.own_prev.get() == below, "the stack of locker {number} is not the same backwards");
+            if held {
+                demand!(queued.remove(&place) == Some(number), "{place:?} of locker {number} is in no queue");
+                let mixed = request.mixed.get();
+                demand!(slot.filter.get() & filter_bit(mixed) != 0, "the filter of locker {number} lacks a name");
+            } else {
+                demand!(!queued.contains_key(&place), "{place:?} is free and in a queue");
+                census.reserved += 1;
+            }
+            held &= place != slot.top.get();
+            count += 1;
+            below = place;
+            next = request.own_next.get();
+        }
+        demand!(!held, "the top of locker {number} is not on its stack");
+        demand!(below == slot.last.get(), "the stack of locker {number} ends elsewhere");
+        demand!(count == slot.slots.get(), "locker {number} has {count} slots, not {}", slot.slots.get());
+        Ok(())
+    }
+
+    fn check_free(&self, census: &mut Census) -> Result<(), Broken> {
+        let header = &self.table.header;
+        let mut next = header.free_first.get();
+        while let Some(place) = next.some() {
+            census.listed += 1;
+            demand!(census.listed <= census.slots, "the list of free slots is a circle");
+            next = self.table.request(place).own_next.get();
+        }
+        let count = header.free_count.get();
+        demand!(census.listed == u64::from(count), "{} free slots are listed, not {count}", census.listed);
+        census.fresh = u64::from(header.fresh_count.get());
+        let mut next = header.locker_free.get();
+        while next != 0 {
+            let slot = self.table.locker(next);
+            demand!(slot.in_use.get() == 0 && slot.top.get() == Place::NONE, "locker {next} is free and in use");
+            next = slot.next_free.get();
+        }
+        Ok(())
+    }
+}

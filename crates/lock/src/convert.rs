@@ -1,0 +1,135 @@
+//! Trading a lock for another mode, and asking whether one could be had.
+//!
+//! Paper: LIBTP 3.2.3, *lock_upgrade* and *lock_downgrade*, "which allow the caller to atomically trade a lock of one
+//! type for a lock of another".
+//!
+//! A conversion never queues behind others: it waits in its place among the granted for the modes of others to go away,
+//! and newcomers wait behind it. So a reader that wants to write is not starved, and two that do so on one object are a
+//! deadlock, which is found like any other.
+//!
+//! If we die here: the lock is held in its old mode or, once the section is closed, in its new one.
+
+use libtp_process::Session;
+
+use crate::acquire::Ask;
+use crate::change::Change;
+use crate::object::{Granted, LockName, Queue};
+use crate::request::{Place, State};
+use crate::table::Latched;
+use crate::{Error, LockManager, LockerId, Mode, Result, Wait};
+
+impl LockManager {
+    /// Trades a held lock for the weakest mode that covers what is held and `mode`: the paper's `lock_upgrade`.
+    ///
+    /// # Errors
+    /// `NotHeld`, and as [`LockManager::lock`].
+    pub fn upgrade(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode, wait: Wait) -> Result<()> {
+        let ask = self.ask(session, locker, name, mode);
+        let latched = self.table.latch(session, ask.mixed);
+        let queue = self.table.find(latched.bucket, name, ask.mixed).map_err(|_| Error::NotHeld { name })?;
+        let (own, _) = queue.of_locker(ask.locker).ok_or(Error::NotHeld { name })?;
+        self.convert(&ask, latched, queue, own, wait)
+    }
+
+    /// Trades a held lock for a weaker mode that it covers: the paper's `lock_downgrade`.
+    ///
+    /// # Errors
+    /// `NotHeld`, also when what is held does not cover `mode`.
+    pub fn downgrade(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Result<()> {
+        let ask = self.ask(session, locker, name, mode);
+        let mut granted = Granted::new();
+        let latched = self.table.latch(session, ask.mixed);
+        let queue = self.table.find(latched.bucket, name, ask.mixed).map_err(|_| Error::NotHeld { name })?;
+        let (_, own) = queue.of_locker(ask.locker).ok_or(Error::NotHeld { name })?;
+        if !own.state.get().granted().is_some_and(|held| held.covers(mode)) {
+            return Err(Error::NotHeld { name });
+        }
+        let mut change = Change::open(session);
+        change.set(&own.state, State::granted_in(mode));
+        // Also says in the summary that the stronger mode is gone.
+        queue.grant(&mut change, &mut granted);
+        change.close();
+        drop(latched);
+        self.wake(&granted);
+        Ok(())
+    }
+
+    /// Waits until the lock could be had, and does not keep it: for an insertion's `IX` on the gap it enters
+    /// (PROTOCOLS K1). Those who only wait do not stand in the way, because nothing is taken from them.
+    ///
+    /// # Errors
+    /// As [`LockManager::lock`].
+    pub fn instant(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode, wait: Wait) -> Result<()> {
+        let ask = self.ask(session, locker, name, mode);
+        let held = {
+            let latched = self.table.latch(session, ask.mixed);
+            let Ok(queue) = self.table.find(latched.bucket, name, ask.mixed) else { return Ok(()) };
+            if queue.granted_to_others(ask.locker) & mode.conflicts() == 0 {
+                return Ok(());
+            }
+            let own = queue.of_locker(ask.locker);
+            own.and_then(|(_, own)| own.state.get().granted())
+        };
+        if wait == Wait::No {
+            return Err(ask.would_block());
+        }
+        self.lock(session, locker, name, mode, wait)?;
+        match held {
+            None => self.unlock(session, locker, name),
+            Some(held) => self.downgrade(session, locker, name, held),
+        }
+    }
+
+    /// The mode in which the locker holds the object.
+    pub fn holds(&self, session: &Session, locker: LockerId, name: LockName) -> Option<Mode> {
+        let mixed = name.mixed();
+        if !self.table.locker(locker.0).may_hold(mixed) {
+            return None;
+        }
+        let latched = self.table.latch(session, mixed);
+        let queue = self.table.find(latched.bucket, name, mixed).ok()?;
+        queue.of_locker(locker.0).and_then(|(_, own)| own.state.get().granted())
+    }
+
+    /// Whether nobody holds the object or waits for it, at this moment.
+    pub fn is_free(&self, session: &Session, name: LockName) -> bool {
+        let mixed = name.mixed();
+        let latched = self.table.latch(session, mixed);
+        self.table.find(latched.bucket, name, mixed).is_err()
+    }
+
+    /// The locker's request at `place` is to be held in `ask.mode` as well.
+    pub(crate) fn convert(
+        &self,
+        ask: &Ask<'_>,
+        latched: Latched<'_>,
+        queue: Queue<'_>,
+        place: Place,
+        wait: Wait,
+    ) -> Result<()> {
+        let own = self.table.request(place);
+        let held = own.state.get().granted().expect("a locker asks for nothing while it waits");
+        if held.covers(ask.mode) {
+            return Ok(());
+        }
+        let mode = held.join(ask.mode);
+        let summary = queue.head.summary.get();
+        if queue.granted_to_others(ask.locker) & mode.conflicts() == 0 {
+            let mut change = Change::open(ask.session);
+            change.set(&own.state, State::granted_in(mode));
+            change.set(&queue.head.summary, summary.with(mode.bit()));
+            change.close();
+            return Ok(());
+        }
+        if wait == Wait::No {
+            return Err(ask.would_block());
+        }
+        let mut change = Change::open(ask.session);
+        change.set(&own.state, State::converting(held, mode));
+        change.set(&queue.head.summary, summary.with_waiting());
+        change.close();
+        let number = self.begin_wait(ask, place);
+        drop(latched);
+        self.wait(ask, place, number, wait)
+    }
+}

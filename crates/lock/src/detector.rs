@@ -1,0 +1,148 @@
+//! Deadlocks: finding circles of waiting lockers, and choosing who gives way.
+//!
+//! Paper: LIBTP 4.1: "a distinguished process monitors the lock table, searching for cycles. When a cycle is detected, one
+//! of the transactions in the cycle is nominated and aborted." Departures: nobody is distinguished; the search is a role
+//! that whoever has waited long enough takes (PROTOCOLS D5). By default it follows its own wait only; as in the paper
+//! the whole table is searched now and then.
+//!
+//! Why a circle seen twice is a circle. Each wait has a number. If all waits of a circle are first seen, one after the
+//! other, and then all seen again with the same numbers, there was a moment between when all of them lasted; and
+//! while a locker is in one wait, what it holds and where it stands do not change, nor does what it waits for behind
+//! one that waits too. So at that moment the circle was whole, and only giving up can open it.
+//!
+//! If we die here: the role is taken over; a victim that was chosen reads its own word.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, SystemTime};
+
+use libtp_process::Session;
+
+use crate::table::Role;
+use crate::waits_for::SeenWait;
+use crate::{Detect, LockManager, LockerId, Result, Victim};
+
+/// What one search has seen.
+#[derive(Default)]
+struct Search {
+    /// By locker: its wait, or that it does not wait or is going to end its wait.
+    seen: HashMap<u32, Option<SeenWait>>,
+    /// Lockers from which no circle can be reached.
+    clear: HashSet<u32>,
+    victims: usize,
+}
+
+impl LockManager {
+    /// Searches the whole table for deadlocks and resolves them: the paper's periodic detector. Returns how many lockers
+    /// were chosen to give way; none if another session is searching.
+    ///
+    /// # Errors
+    /// None yet; a search that needs more than it can get will say so.
+    pub fn detect(&self, session: &Session) -> Result<usize> {
+        self.table.header.searched_micros.publish(now_micros());
+        Ok(self.search(session, self.lockers()))
+    }
+
+    /// Called by one that waits and was not woken for some time.
+    pub(crate) fn search_when_due(&self, session: &Session, locker: LockerId, waited: Duration) {
+        match self.settings.detect {
+            Detect::OnWait(patience) if waited >= patience => {
+                self.search(session, locker.0..=locker.0);
+            }
+            Detect::OnWait(_) => {}
+            Detect::Every(period) => {
+                let (last, now) = (self.table.header.searched_micros.load(), now_micros());
+                let due = u128::from(now.abs_diff(last)) >= period.as_micros();
+                if due && self.table.header.searched_micros.compare_exchange(last, now).is_ok() {
+                    self.search(session, self.lockers());
+                }
+            }
+        }
+    }
+
+    fn search(&self, session: &Session, starts: std::ops::RangeInclusive<u32>) -> usize {
+        let Some(role) = Role::take(&self.table.header.detector, session) else { return 0 };
+        let mut search = Search::default();
+        for start in starts {
+            while let Some(circle) = self.find_circle(session, &mut search, start) {
+                self.resolve(session, &mut search, &circle);
+            }
+        }
+        role.give_back();
+        search.victims
+    }
+
+    /// Follows waits from a locker, depth first. Returns the lockers of a circle, each waiting for the next.
+    fn find_circle(&self, session: &Session, search: &mut Search, start: u32) -> Option<Vec<u32>> {
+        // Each step: a locker, and how many of those it waits for have been followed.
+        let mut path: Vec<(u32, usize)> = vec![(start, 0)];
+        while let Some(&mut (locker, ref mut followed)) = path.last_mut() {
+            let seen = search.seen.entry(locker).or_insert_with(|| self.seen_wait(session, locker));
+            let next = seen.as_ref().and_then(|seen| seen.blockers.get(*followed)).copied();
+            *followed += 1;
+            match next {
+                None => {
+                    search.clear.insert(locker);
+                    path.pop();
+                }
+                Some(next) if search.clear.contains(&next) => {}
+                Some(next) => {
+                    if let Some(at) = path.iter().position(|&(locker, _)| locker == next) {
+                        return Some(path[at..].iter().map(|&(locker, _)| locker).collect());
+                    }
+                    path.push((next, 0));
+                }
+            }
+        }
+        None
+    }
+
+    /// Looks at a circle once more, and if it is one, chooses who gives way. Afterwards the search knows at least one of
+    /// its lockers as not waiting, so it does not find it again.
+    fn resolve(&self, session: &Session, search: &mut Search, circle: &[u32]) {
+        let number = |search: &Search, locker: u32| {
+            search.seen.get(&locker).and_then(|seen| seen.as_ref()).map(|seen| seen.number)
+        };
+        for &locker in circle {
+            let now = self.seen_wait(session, locker).map(|seen| seen.number);
+            if now.is_none() || now != number(search, locker) {
+                search.seen.insert(locker, None);
+                return;
+            }
+        }
+        let chosen_before = |&locker: &u32| Some(self.table.locker(locker).victim.load()) == number(search, locker);
+        if let Some(locker) = circle.iter().copied().find(|locker| chosen_before(locker)) {
+            search.seen.insert(locker, None);
+            return;
+        }
+        let victim = self.choose(circle);
+        let slot = self.table.locker(victim);
+        slot.victim.publish(number(search, victim).unwrap_or(0));
+        session.wake(slot.session.load());
+        self.table.header.deadlock_count.fetch_add(1);
+        tracing::debug!(circle = ?circle, victim, "deadlock");
+        search.seen.insert(victim, None);
+        search.victims += 1;
+    }
+
+    /// Who of a circle gives way; among equals the youngest.
+    fn choose(&self, circle: &[u32]) -> u32 {
+        let age = |locker: u32| (Reverse(self.table.locker(locker).birth.load()), Reverse(locker));
+        let chosen = circle.iter().copied().min_by_key(|&locker| {
+            let slot = self.table.locker(locker);
+            let cost = match self.settings.victim {
+                Victim::Youngest => 0,
+                Victim::FewestLocks => u64::from(slot.count.load()),
+                Victim::FewestLogBytes => slot.log_bytes.load(),
+            };
+            (cost, age(locker))
+        });
+        chosen.expect("a circle has lockers")
+    }
+}
+
+/// Microseconds since 1970; a clock that is set only makes a search come early or late.
+fn now_micros() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,93 @@
+//! What the tools show: every lock, and how large the table is.
+
+use libtp_process::{Session, SessionId};
+
+use crate::object::{LockName, Queue};
+use crate::table::Bucket;
+use crate::{LockManager, LockerId, Mode};
+
+/// One request, as `tp locks` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// The object.
+    pub name: LockName,
+    /// Whose request.
+    pub locker: LockerId,
+    /// The session that used the locker when it last waited, or made it.
+    pub session: SessionId,
+    /// The mode held.
+    pub granted: Option<Mode>,
+    /// The mode waited for.
+    pub wanted: Option<Mode>,
+}
+
+/// How large the lock table is, and what happened in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Buckets there are.
+    pub buckets: u32,
+    /// Slots for requests there are.
+    pub slots: u32,
+    /// Lockers in use.
+    pub lockers: u32,
+    /// Bytes of the region.
+    pub bytes: u64,
+    /// Waits so far.
+    pub waits: u64,
+    /// Deadlocks resolved so far.
+    pub deadlocks: u64,
+}
+
+impl LockManager {
+    /// Every request there is. Each object is seen at one moment, the whole at none.
+    pub fn dump(&self, session: &Session) -> Vec<LockInfo> {
+        let mut infos = Vec::new();
+        for number in 0..self.table.header.bucket_count.load() {
+            let bucket = self.table.bucket(number);
+            let _guard = bucket.latch.exclusive(session, libtp_process::Rank::LOCK_BUCKET);
+            self.queues(bucket).for_each(|queue| infos.extend(self.infos(queue)));
+        }
+        infos
+    }
+
+    /// The table's size and counts.
+    pub fn stats(&self) -> Stats {
+        let header = &self.table.header;
+        let (buckets, slots) = (self.table.buckets.capacity(), self.table.requests.capacity());
+        let lockers = self.table.lockers.capacity();
+        let bytes = u64::from(buckets) * size_of::<Bucket>() as u64
+            + u64::from(slots) * crate::request::REQUEST_BYTES
+            + u64::from(lockers) * size_of::<crate::locker::LockerSlot>() as u64;
+        let in_use = self.lockers().filter(|&number| self.table.locker(number).in_use.load() != 0).count();
+        Stats {
+            buckets: header.bucket_count.load(),
+            slots,
+            lockers: u32::try_from(in_use).unwrap_or(u32::MAX),
+            bytes,
+            waits: header.wait_count.load(),
+            deadlocks: header.deadlock_count.load(),
+        }
+    }
+
+    /// The queues of a bucket, under its latch.
+    pub(crate) fn queues<'t>(&'t self, bucket: &'t Bucket) -> impl Iterator<Item = Queue<'t>> {
+        let heads = bucket.chains.iter().flat_map(|chain| {
+            std::iter::successors(chain.get().some(), |&place| self.table.request(place).chain_next.get().some())
+        });
+        heads.map(|place| Queue::new(&self.table, place))
+    }
+
+    fn infos<'t>(&'t self, queue: Queue<'t>) -> impl Iterator<Item = LockInfo> + 't {
+        let name = queue.head.lock_name();
+        queue.requests().map(move |(_, request)| {
+            let (locker, state) = (request.locker.get(), request.state.get());
+            LockInfo {
+                name,
+                locker: LockerId(locker),
+                session: self.table.locker(locker).session.load(),
+                granted: state.granted(),
+                wanted: state.wanted(),
+            }
+        })
+    }
+}

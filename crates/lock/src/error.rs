@@ -1,0 +1,61 @@
+//! Why a lock was not granted, in sentences that say what to do.
+
+use std::time::Duration;
+
+use crate::{LockName, Mode};
+
+/// A lock call did not do what it was asked. Locks the locker held before are still held.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Somebody holds a conflicting lock, or waits for one, and the caller did not want to wait.
+    #[error("{name} is locked by others and cannot be had in mode {mode} at once; nothing was changed. Wait for it with no latch held")]
+    WouldBlock {
+        /// The object.
+        name: LockName,
+        /// The mode asked for.
+        mode: Mode,
+    },
+    /// Lockers waited for each other in a circle, and this one was chosen to give way.
+    #[error("the wait for {name} in mode {mode} closed a circle of waiting transactions; this one was chosen to give way. Abort it and run it again")]
+    Deadlock {
+        /// The object waited for.
+        name: LockName,
+        /// The mode asked for.
+        mode: Mode,
+    },
+    /// The wait was longer than the caller allowed.
+    #[error("{name} could not be had in mode {mode} within {limit:?}; nothing was changed. Run it again, or allow a longer wait")]
+    Timeout {
+        /// The object waited for.
+        name: LockName,
+        /// The mode asked for.
+        mode: Mode,
+        /// How long the caller allowed.
+        limit: Duration,
+    },
+    /// The lock to be traded or given back is not held.
+    #[error("{name} is not locked by this locker in a mode that allows the call; nothing was changed")]
+    NotHeld {
+        /// The object.
+        name: LockName,
+    },
+    /// The region has no room for one more lock. Nothing was changed.
+    #[error("the lock table cannot grow, no lock was taken: {0}")]
+    Full(#[source] rio::Error),
+    /// The lock table is as large as its slots can be named.
+    #[error("the lock table cannot grow beyond the region's first {limit} bytes, where its slots can be named; no lock was taken. End transactions that hold very many locks")]
+    OutOfReach {
+        /// The last byte a slot may have.
+        limit: u64,
+    },
+    /// The region has no lock manager.
+    #[error("the region {path} has no lock manager: its creation was not finished, or it is not an environment's")]
+    NotInitialised {
+        /// The region's file.
+        path: std::path::PathBuf,
+    },
+}
+
+/// The result of lock manager calls.
+pub type Result<T> = std::result::Result<T, Error>;

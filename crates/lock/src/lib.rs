@@ -1,0 +1,173 @@
+//! The lock manager: who may use what until the end of its transaction.
+//!
+//! Paper: LIBTP sections 3.2.3 and 4.1. Departures: six modes instead of two; names are opaque, so databases, pages,
+//! records and gaps are locked alike; the table grows by itself; a deadlock is searched for by whoever waits long.
+//!
+//! It does not know what a page is: an object is sixteen opaque bytes. Nor what a transaction is: a *locker* holds locks.
+//!
+//! All of it lies in the region and changes in sections, one for each call and object, so a killed process leaves a
+//! table that is whole once its section is rolled back.
+//!
+//! # Example
+//! ```
+//! use libtp_lock::{LockManager, LockName, Mode, Settings, Wait};
+//! # use libtp_process::ProcessManager;
+//! # let region = rio::Region::anonymous(1 << 24)?;
+//! # ProcessManager::init(&region)?;
+//! # let processes = ProcessManager::attach(&region, &libtp_process::Settings::default())?;
+//! LockManager::init(&region)?;
+//! let locks = LockManager::attach(&region, &processes, Settings::default())?;
+//! let session = processes.join()?;
+//! let (reader, writer) = (locks.new_locker(&session)?, locks.new_locker(&session)?);
+//!
+//! let record = LockName { space: 1, kind: 3, hash: 42 };
+//! locks.lock(&session, reader, record, Mode::S, Wait::Forever)?;
+//! assert!(locks.try_lock(&session, writer, record, Mode::X).is_err());
+//! locks.unlock_all(&session, reader);
+//! locks.try_lock(&session, writer, record, Mode::X)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod acquire;
+mod change;
+mod check;
+mod convert;
+mod detector;
+mod dump;
+mod error;
+mod locker;
+mod mode;
+mod object;
+mod release;
+mod repair;
+mod request;
+mod settings;
+mod slots;
+mod table;
+mod wait;
+mod waits_for;
+
+use rio::{bits, Region, RootSlot, Slab};
+
+use libtp_process::{ProcessManager, Session};
+
+use table::{Bucket, LockHeader, Table, FIRST_BUCKETS};
+
+pub use check::{Broken, Census};
+pub use dump::{LockInfo, Stats};
+pub use error::{Error, Result};
+pub use mode::Mode;
+pub use object::LockName;
+pub use repair::Repaired;
+pub use settings::{Detect, Settings, Victim, Wait};
+pub use wait::WAITS_FOR_LOCK;
+pub use waits_for::Edge;
+
+/// Names whoever holds locks: the number of its slot, from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockerId(pub u32);
+bits!(LockerId: u32);
+
+impl std::fmt::Display for LockerId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "locker {}", self.0)
+    }
+}
+
+/// One process's handle to the lock manager.
+pub struct LockManager {
+    table: Table,
+    settings: Settings,
+    processes: ProcessManager,
+}
+
+impl LockManager {
+    /// Bytes a new lock table takes. It grows with the number of locks held at once.
+    pub fn size() -> u64 {
+        let slots = u64::from(slots::FIRST_REQUESTS) * size_of::<request::Request>() as u64
+            + u64::from(slots::FIRST_LOCKERS) * size_of::<locker::LockerSlot>() as u64
+            + u64::from(FIRST_BUCKETS) * size_of::<Bucket>() as u64;
+        slots + (size_of::<LockHeader>() + 3 * size_of::<rio::SlabHeader>()) as u64
+    }
+
+    /// Makes the lock manager's part of a new region.
+    ///
+    /// # Errors
+    /// `Full` if the region cannot grow.
+    pub fn init(region: &Region) -> Result<()> {
+        let header = region.allocate::<LockHeader>(1).map_err(Error::Full)?;
+        let buckets = Slab::<Bucket>::init(region, FIRST_BUCKETS).map_err(Error::Full)?;
+        let requests = Slab::<request::Request>::init(region, slots::FIRST_REQUESTS).map_err(Error::Full)?;
+        let lockers = Slab::<locker::LockerSlot>::init(region, slots::FIRST_LOCKERS).map_err(Error::Full)?;
+        Table::init_buckets(&Slab::attach(region, buckets)).map_err(Error::Full)?;
+        let words = region.at(header);
+        words.buckets.init(Some(buckets));
+        words.requests.init(Some(requests));
+        words.lockers.init(Some(lockers));
+        words.bucket_count.init(FIRST_BUCKETS);
+        region.set_root(RootSlot::Lock, header);
+        Ok(())
+    }
+
+    /// Opens the lock manager of a region.
+    ///
+    /// # Errors
+    /// `NotInitialised` if the region has none.
+    pub fn attach(region: &Region, processes: &ProcessManager, settings: Settings) -> Result<LockManager> {
+        let none = || Error::NotInitialised { path: region.path().to_path_buf() };
+        let header = region.root::<LockHeader>(RootSlot::Lock).ok_or_else(none)?;
+        let header = region.hold(header);
+        let buckets = header.buckets.load().ok_or_else(none)?;
+        let requests = header.requests.load().ok_or_else(none)?;
+        let lockers = header.lockers.load().ok_or_else(none)?;
+        let table = Table {
+            region: region.clone(),
+            buckets: Slab::attach(region, buckets),
+            requests: Slab::attach(region, requests),
+            lockers: Slab::attach(region, lockers),
+            header,
+        };
+        Ok(LockManager { table, settings, processes: processes.clone() })
+    }
+
+    /// Makes a locker, which holds nothing. One session at a time uses it.
+    ///
+    /// # Errors
+    /// `Full` if the region cannot grow.
+    pub fn new_locker(&self, session: &Session) -> Result<LockerId> {
+        let number = self.table.take_locker(session)?;
+        let slot = self.table.locker(number);
+        slot.birth.init(0);
+        slot.log_bytes.init(0);
+        slot.session.publish(session.id());
+        Ok(LockerId(number))
+    }
+
+    /// Ends a locker. What it still holds is given back.
+    pub fn free_locker(&self, session: &Session, locker: LockerId) {
+        self.unlock_all(session, locker);
+        self.table.free_locker(session, locker.0);
+    }
+
+    /// Says when the locker's transaction began, in numbers that grow, and that it has logged nothing: what
+    /// [`Victim::Youngest`] goes by.
+    #[inline]
+    pub fn set_birth(&self, locker: LockerId, birth: u64) {
+        let slot = self.table.locker(locker.0);
+        slot.birth.init(birth);
+        slot.log_bytes.init(0);
+    }
+
+    /// Says how many bytes the locker's transaction has logged: what [`Victim::FewestLogBytes`] goes by.
+    #[inline]
+    pub fn set_log_bytes(&self, locker: LockerId, bytes: u64) {
+        self.table.locker(locker.0).log_bytes.init(bytes);
+    }
+
+    /// How many locks the locker holds: what decides whether to escalate.
+    #[inline]
+    pub fn count(&self, locker: LockerId) -> u32 {
+        self.table.locker(locker.0).count.get()
+    }
+}

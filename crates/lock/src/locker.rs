@@ -1,0 +1,174 @@
+//! A locker: whoever holds locks, usually a transaction. Its slot, and the stack of request slots that are its own.
+//!
+//! Paper: LIBTP 3.2.3, locks are "chained both by object and by transaction". Departure: the chain by transaction is
+//! also where free slots wait, so that taking a lock and giving it back move one word up and down:
+//!
+//! ```text
+//!   first                        top                       last
+//!     |                           |                          |
+//!     v                           v                          v
+//!   [held] <-> [held] <-> ... <-> [held] <-> [free] <-> ... [free]
+//! ```
+//! Invariants
+//! 1. From `first` to `top` are its requests, granted ones and at most one waiting, which is the top; above it slots
+//!    that are free and its own. With no request `top` is none.
+//! 2. A bit of `filter` is set for every name it holds (and perhaps for some it does not); all are zero only if it
+//!    holds nothing. So most locks are known to be new without a search.
+//! 3. One session uses a locker at a time. Another only reads it, changes the state of its requests under the latch of
+//!    their bucket, and stores `victim`.
+//!
+//! If we die: the stack says what was held; `count` and `filter` may be off, upwards only.
+
+use rio::{shared, Word};
+
+use libtp_process::SessionId;
+
+use crate::change::Change;
+use crate::request::{Place, Request};
+use crate::table::Table;
+
+shared! {
+    /// A locker's slot. The first cache line is written by its own session only.
+    pub(crate) struct LockerSlot {
+        /// The last request it made and still has.
+        pub(crate) top: Word<Place>,
+        /// The bottom of its stack of slots.
+        pub(crate) first: Word<Place>,
+        /// The end of it.
+        pub(crate) last: Word<Place>,
+        /// How many slots the stack has.
+        pub(crate) slots: Word<u32>,
+        /// How many requests it has.
+        pub(crate) count: Word<u32>,
+        /// Non-zero while it is somebody's.
+        pub(crate) in_use: Word<u32>,
+        /// The next free locker slot.
+        pub(crate) next_free: Word<u32>,
+        /// Numbers its waits.
+        pub(crate) waits: Word<u32>,
+        /// A bit for every name it holds.
+        pub(crate) filter: Word<u64>,
+        /// When its transaction began, in numbers that grow.
+        pub(crate) birth: Word<u64>,
+        /// Bytes its transaction has logged.
+        pub(crate) log_bytes: Word<u64>,
+        /// Zero, kept for later.
+        pub(crate) spare: Word<u64>,
+
+        /// Whom to wake when a request is granted.
+        pub(crate) session: Word<SessionId>,
+        /// What it waits for.
+        pub(crate) waiting: Word<Waiting>,
+        /// The number of the wait it is to give up, because it was chosen.
+        pub(crate) victim: Word<u32>,
+        /// Zero, kept for later.
+        pub(crate) spare_shared: [Word<u32>; 11],
+    } size 128
+}
+
+/// The wait a locker is in: the request's place (low half) and the wait's number (high half). Zero is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting(u64);
+rio::bits!(Waiting: u64);
+
+impl Waiting {
+    pub(crate) const NONE: Waiting = Waiting(0);
+
+    pub(crate) fn new(request: Place, number: u32) -> Waiting {
+        Waiting(u64::from(request.0) | u64::from(number) << 32)
+    }
+
+    pub(crate) fn request(self) -> Option<Place> {
+        u32::try_from(self.0 & u64::from(u32::MAX)).ok().map(Place).and_then(Place::some)
+    }
+
+    pub(crate) fn number(self) -> u32 {
+        u32::try_from(self.0 >> 32).unwrap_or(0)
+    }
+}
+
+/// The bit of a name in a locker's filter.
+#[inline]
+pub(crate) fn filter_bit(mixed: u64) -> u64 {
+    1 << (mixed >> 32 & 63)
+}
+
+impl LockerSlot {
+    /// The slot its next request goes to, if it has one to spare.
+    #[inline]
+    pub(crate) fn next_free_slot(&self, table: &Table) -> Option<Place> {
+        match self.top.get().some() {
+            None => self.first.get().some(),
+            Some(top) => table.request(top).own_next.get().some(),
+        }
+    }
+
+    /// The free slot `next` becomes its newest request.
+    #[inline]
+    pub(crate) fn push(&self, change: &mut Change<'_>, next: Place) {
+        change.set(&self.top, next);
+    }
+
+    /// Its request `request`, which has left its queue, becomes a free slot.
+    #[inline]
+    pub(crate) fn drop_request(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
+        if self.top.get() == place {
+            change.set(&self.top, request.own_prev.get());
+        } else {
+            self.move_above_top(table, change, place, request);
+        }
+    }
+
+    fn move_above_top(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
+        let (below, above) = (request.own_prev.get(), request.own_next.get());
+        match below.some() {
+            None => change.set(&self.first, above),
+            Some(below) => change.set(&table.request(below).own_next, above),
+        }
+        change.set(&table.request(above).own_prev, below);
+        let top = self.top.get();
+        let top_request = table.request(top);
+        let free = top_request.own_next.get();
+        change.set(&request.own_prev, top);
+        change.set(&request.own_next, free);
+        change.set(&top_request.own_next, place);
+        match free.some() {
+            None => change.set(&self.last, place),
+            Some(free) => change.set(&table.request(free).own_prev, place),
+        }
+    }
+
+    /// Its requests, newest first.
+    pub(crate) fn requests<'t>(&self, table: &'t Table) -> impl Iterator<Item = (Place, &'t Request)> {
+        let mut next = self.top.get();
+        std::iter::from_fn(move || {
+            let place = next.some()?;
+            let request = table.request(place);
+            next = request.own_prev.get();
+            Some((place, request))
+        })
+    }
+
+    /// Notes that it has one request more. Not undone if we die: then it counts too many.
+    #[inline]
+    pub(crate) fn note_one_more(&self, mixed: u64) {
+        self.count.init(self.count.get() + 1);
+        self.filter.init(self.filter.get() | filter_bit(mixed));
+    }
+
+    /// Notes that it has one request less.
+    #[inline]
+    pub(crate) fn note_one_less(&self) {
+        let count = self.count.get();
+        self.count.init(count.saturating_sub(1));
+        if self.top.get() == Place::NONE {
+            self.filter.init(0);
+        }
+    }
+
+    /// Whether it may hold the name; if not, it certainly does not.
+    #[inline]
+    pub(crate) fn may_hold(&self, mixed: u64) -> bool {
+        self.filter.get() & filter_bit(mixed) != 0
+    }
+}

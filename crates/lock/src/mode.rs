@@ -1,0 +1,169 @@
+//! Lock modes: which may be held together, and which covers which.
+//!
+//! Paper: LIBTP 3.2.3 has "single writer, multiple readers" and names hierarchical locking [GRAY76] as the obvious
+//! addition. These are Gray's five modes and the update mode of System R and its heirs.
+//!
+//! ```text
+//!           IS   IX   S    SIX  U    X        the same both ways
+//!      IS   yes  yes  yes  yes  yes  -
+//!      IX   yes  yes  -    -    -    -
+//!      S    yes  -    yes  -    yes  -
+//!      SIX  yes  -    -    -    -    -
+//!      U    yes  -    yes  -    -    -
+//!      X    -    -    -    -    -    -
+//! ```
+//! `U` reads now and may write later: beside readers, but only one of it, so two that read and then write queue up
+//! instead of deadlocking. The table is the symmetric one (as in DB2 and SQL Server): a reader may join a `U`. A writer
+//! that turns its `U` into `X` is not starved by readers that come, because a waiting conversion goes before them.
+//!
+//! A mode *covers* another if everything that conflicts with the other conflicts with it. What somebody holds after
+//! asking for a second mode is the weakest mode that covers both: `S` and `IX` make `SIX`, and so do `U` and `IX`.
+
+use std::fmt;
+
+/// A lock mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Intends to read parts of the object, each under a lock of its own.
+    IS,
+    /// Intends to change parts of the object, each under a lock of its own.
+    IX,
+    /// Reads the whole object.
+    S,
+    /// Reads the whole object and intends to change parts of it.
+    SIX,
+    /// Reads the whole object and may ask for `X` later.
+    U,
+    /// Changes the whole object.
+    X,
+}
+
+/// In an order in which every mode stands before those that cover it.
+const WEAKEST_FIRST: [Mode; 6] = [Mode::IS, Mode::IX, Mode::S, Mode::U, Mode::SIX, Mode::X];
+
+/// By code: the bits of the modes that may not be held beside it.
+const CONFLICTS: [u32; 7] = [
+    0,
+    bit(Mode::X),
+    bit(Mode::S) | bit(Mode::SIX) | bit(Mode::U) | bit(Mode::X),
+    bit(Mode::IX) | bit(Mode::SIX) | bit(Mode::X),
+    bit(Mode::IX) | bit(Mode::S) | bit(Mode::SIX) | bit(Mode::U) | bit(Mode::X),
+    bit(Mode::IX) | bit(Mode::SIX) | bit(Mode::U) | bit(Mode::X),
+    bit(Mode::IS) | bit(Mode::IX) | bit(Mode::S) | bit(Mode::SIX) | bit(Mode::U) | bit(Mode::X),
+];
+
+const fn bit(mode: Mode) -> u32 {
+    1 << (mode as u32 + 1)
+}
+
+impl Mode {
+    /// All modes; a mode's code is its place here, counted from one. Zero is no mode.
+    pub(crate) const ALL: [Mode; 6] = [Mode::IS, Mode::IX, Mode::S, Mode::SIX, Mode::U, Mode::X];
+
+    /// The number it is stored as, from one.
+    #[inline]
+    pub(crate) fn code(self) -> u32 {
+        self as u32 + 1
+    }
+
+    /// The mode of a stored number; none for zero and for what is no mode.
+    #[inline]
+    pub(crate) fn from_code(code: u32) -> Option<Mode> {
+        let place = usize::try_from(code).ok()?.checked_sub(1)?;
+        Mode::ALL.get(place).copied()
+    }
+
+    /// Its bit in a set of modes.
+    #[inline]
+    pub(crate) fn bit(self) -> u32 {
+        bit(self)
+    }
+
+    /// The set of modes that may not be held beside it.
+    #[inline]
+    pub(crate) fn conflicts(self) -> u32 {
+        CONFLICTS[self as usize + 1]
+    }
+
+    /// Whether two lockers may hold them at once.
+    #[inline]
+    pub fn is_compatible_with(self, other: Mode) -> bool {
+        self.conflicts() & other.bit() == 0
+    }
+
+    /// Whether whoever holds it needs no lock in mode `other` any more.
+    #[inline]
+    pub fn covers(self, other: Mode) -> bool {
+        self.conflicts() & other.conflicts() == other.conflicts()
+    }
+
+    /// The weakest mode that covers both.
+    #[inline]
+    pub fn join(self, other: Mode) -> Mode {
+        let needed = self.conflicts() | other.conflicts();
+        // X covers everything.
+        WEAKEST_FIRST.into_iter().find(|mode| mode.conflicts() & needed == needed).unwrap_or(Mode::X)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mode;
+    use Mode::{IS, IX, S, SIX, U, X};
+
+    /// Written by hand, not derived: row and column in the order of `Mode::ALL`.
+    const COMPATIBLE: [&str; 6] = ["+++++-", "++----", "+-+-+-", "+-----", "+-+---", "------"];
+
+    #[test]
+    fn modes_are_compatible_exactly_as_in_the_table() {
+        for (row, held) in Mode::ALL.into_iter().enumerate() {
+            for (column, wanted) in Mode::ALL.into_iter().enumerate() {
+                let expected = COMPATIBLE[row].as_bytes()[column] == b'+';
+                assert_eq!(held.is_compatible_with(wanted), expected, "{held} beside {wanted}");
+                assert_eq!(wanted.is_compatible_with(held), expected, "{wanted} beside {held}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_join_of_two_modes_is_as_in_the_table() {
+        // Rows held, columns asked for: IS IX S SIX U X.
+        let table = [
+            [IS, IX, S, SIX, U, X],
+            [IX, IX, SIX, SIX, SIX, X],
+            [S, SIX, S, SIX, U, X],
+            [SIX, SIX, SIX, SIX, SIX, X],
+            [U, SIX, U, SIX, U, X],
+            [X, X, X, X, X, X],
+        ];
+        for (row, held) in Mode::ALL.into_iter().enumerate() {
+            for (column, asked) in Mode::ALL.into_iter().enumerate() {
+                assert_eq!(held.join(asked), table[row][column], "{held} and {asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_mode_covers_itself_and_what_its_join_with_leaves_it_unchanged() {
+        for held in Mode::ALL {
+            for asked in Mode::ALL {
+                assert_eq!(held.covers(asked), held.join(asked) == held, "{held} covers {asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stored_number_that_is_no_mode_is_none() {
+        assert_eq!(Mode::from_code(0), None);
+        assert_eq!(Mode::from_code(7), None);
+        for mode in Mode::ALL {
+            assert_eq!(Mode::from_code(mode.code()), Some(mode));
+        }
+    }
+}

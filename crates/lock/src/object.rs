@@ -1,0 +1,238 @@
+//! What is locked: an opaque name, and the queue of those who want it.
+//!
+//! Paper: LIBTP 3.2.3. Departure: the paper's object is a file id and a page number; here it is sixteen bytes whose
+//! meaning the lock manager does not know, so databases, pages, records and gaps are alike.
+//!
+//! There is no slot for an object. Its queue is a chain of requests, and the first of them, the *head*, is what the
+//! bucket's chain leads to. So an object nobody else wants costs one slot: its holder's request.
+//!
+//! Invariants (asserted by `check.rs`)
+//! 1. A queue is: the granted requests, those among them that wait for a stronger mode included; then the waiting ones
+//!    in the order they came. The head is granted.
+//! 2. The head's summary has the bit of every mode granted in the queue (and may have bits of modes that are gone), and
+//!    its `WAITING` bit is set exactly if somebody waits, for a lock or for a stronger mode.
+//! 3. All that is under the latch of the object's bucket.
+
+use std::fmt;
+
+use crate::change::Change;
+use crate::mode::Mode;
+use crate::request::{Place, Request, State, Summary};
+use crate::table::Table;
+
+/// Names an object: sixteen bytes that mean nothing to the lock manager.
+///
+/// By convention `kind` is 1 for a database, 2 for a page, 3 for a record and 4 for the gap below it, `space` the
+/// database, and `hash` a page number or a hash of the key, fixed in the file format (PROTOCOLS K2). Two keys with the
+/// same hash share their lock, which costs concurrency and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockName {
+    /// Which database.
+    pub space: u32,
+    /// What kind of object.
+    pub kind: u32,
+    /// Which object of that kind.
+    pub hash: u64,
+}
+
+impl LockName {
+    /// The first of the two words a name is stored as.
+    #[inline]
+    pub(crate) fn low(self) -> u64 {
+        u64::from(self.space) | (u64::from(self.kind) << 32)
+    }
+
+    /// From its two words.
+    #[inline]
+    pub(crate) fn from_words(low: u64, hash: u64) -> LockName {
+        let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).expect("masked to 32 bits");
+        LockName { space: half(low), kind: half(low >> 32), hash }
+    }
+
+    /// All of it mixed into 64 bits: what chooses its place in the table. Not stored anywhere that outlives the region.
+    #[inline]
+    pub(crate) fn mixed(self) -> u64 {
+        let seed = self.hash ^ self.low().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let wide = u128::from(seed) * 0xD6E8_FEB8_6659_FD93;
+        // Both halves, so that every bit of the name reaches the low bits and the high ones.
+        #[allow(clippy::cast_possible_truncation, reason = "the halves of the product are what is wanted")]
+        let halves = (wide as u64, (wide >> 64) as u64);
+        halves.0 ^ halves.1
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            1 => write!(f, "database {}", self.space),
+            2 => write!(f, "page {} of database {}", self.hash, self.space),
+            3 => write!(f, "record {:#x} of database {}", self.hash, self.space),
+            4 => write!(f, "gap {:#x} of database {}", self.hash, self.space),
+            kind => write!(f, "object {:#x} of kind {kind} in {}", self.hash, self.space),
+        }
+    }
+}
+
+/// A queue, found under its bucket's latch.
+#[derive(Clone, Copy)]
+pub(crate) struct Queue<'t> {
+    table: &'t Table,
+    /// Where the head is.
+    pub(crate) place: Place,
+    /// The head.
+    pub(crate) head: &'t Request,
+}
+
+/// Who was granted a lock by a change, to be woken after it.
+pub(crate) type Granted = Vec<libtp_process::SessionId>;
+
+impl<'t> Queue<'t> {
+    #[inline]
+    pub(crate) fn new(table: &'t Table, place: Place) -> Queue<'t> {
+        Queue { table, place, head: table.request(place) }
+    }
+
+    /// Every request in it, from the head on.
+    #[inline]
+    pub(crate) fn requests(self) -> impl Iterator<Item = (Place, &'t Request)> {
+        let table = self.table;
+        let mut next = self.place;
+        std::iter::from_fn(move || {
+            let place = next.some()?;
+            let request = table.request(place);
+            next = request.queue_next.get();
+            Some((place, request))
+        })
+    }
+
+    /// The locker's own request, if it has one.
+    #[inline]
+    pub(crate) fn of_locker(self, locker: u32) -> Option<(Place, &'t Request)> {
+        self.requests().find(|(_, request)| request.locker.get() == locker)
+    }
+
+    /// The set of modes granted to others than the locker.
+    #[inline]
+    pub(crate) fn granted_to_others(self, locker: u32) -> u32 {
+        let others = self.requests().filter(|(_, request)| request.locker.get() != locker);
+        others.fold(0, |set, (_, request)| set | request.state.get().granted_bit())
+    }
+
+    /// The set of modes granted.
+    #[inline]
+    pub(crate) fn granted(self) -> u32 {
+        self.requests().fold(0, |set, (_, request)| set | request.state.get().granted_bit())
+    }
+
+    /// The last request.
+    pub(crate) fn last(self) -> (Place, &'t Request) {
+        self.requests().last().unwrap_or((self.place, self.head))
+    }
+
+    /// Grants what can be granted now: conversions first, then the waiting in the order they came, up to the first that
+    /// must go on waiting. Notes in the head what is left. Returns through `granted` whom to wake.
+    ///
+    /// If we die before `change` is closed, nobody was granted anything; between that and the wakes, those granted
+    /// look by themselves (PROTOCOLS D8).
+    pub(crate) fn grant(self, change: &mut Change<'_>, granted: &mut Granted) {
+        let mut held = HeldModes::of(self);
+        let nobody_waits =
+            self.grant_conversions(&mut held, change, granted) && self.grant_waiting(&mut held, change, granted);
+        change.set(&self.head.summary, Summary::new(held.set(), !nobody_waits));
+    }
+
+    /// Returns whether no conversion waits any more.
+    fn grant_conversions(self, held: &mut HeldModes, change: &mut Change<'_>, granted: &mut Granted) -> bool {
+        let mut all = true;
+        for (_, request) in self.requests() {
+            let state = request.state.get();
+            let (Some(mode), Some(wanted)) = (state.granted(), state.wanted()) else { continue };
+            held.remove(mode);
+            if held.set() & wanted.conflicts() == 0 {
+                held.add(wanted);
+                self.give(request, wanted, change, granted);
+            } else {
+                held.add(mode);
+                all = false;
+            }
+        }
+        all
+    }
+
+    /// Returns whether nobody waits any more.
+    fn grant_waiting(self, held: &mut HeldModes, change: &mut Change<'_>, granted: &mut Granted) -> bool {
+        let limit = granted.len() + GRANTS_MAX;
+        for (_, request) in self.requests() {
+            let state = request.state.get();
+            let (None, Some(wanted)) = (state.granted(), state.wanted()) else { continue };
+            if held.set() & wanted.conflicts() != 0 || granted.len() >= limit {
+                return false;
+            }
+            held.add(wanted);
+            self.give(request, wanted, change, granted);
+        }
+        true
+    }
+
+    fn give(self, request: &Request, mode: Mode, change: &mut Change<'_>, granted: &mut Granted) {
+        change.set(&request.state, State::granted_in(mode));
+        granted.push(self.table.locker(request.locker.get()).session.get());
+    }
+}
+
+/// As many are granted in one section at most; the rest find out by themselves when they next look.
+const GRANTS_MAX: usize = 512;
+
+/// How many hold an object in each mode.
+struct HeldModes([u32; 7]);
+
+impl HeldModes {
+    fn of(queue: Queue<'_>) -> HeldModes {
+        let mut held = HeldModes([0; 7]);
+        queue.requests().filter_map(|(_, request)| request.state.get().granted()).for_each(|mode| held.add(mode));
+        held
+    }
+
+    fn add(&mut self, mode: Mode) {
+        self.0[mode as usize] += 1;
+    }
+
+    fn remove(&mut self, mode: Mode) {
+        self.0[mode as usize] -= 1;
+    }
+
+    fn set(&self) -> u32 {
+        let modes = Mode::ALL.into_iter().filter(|&mode| self.0[mode as usize] != 0);
+        modes.fold(0, |set, mode| set | mode.bit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LockName;
+
+    #[test]
+    fn a_name_survives_its_two_words() {
+        let name = LockName { space: u32::MAX, kind: 4, hash: 0x0123_4567_89AB_CDEF };
+        assert_eq!(LockName::from_words(name.low(), name.hash), name);
+    }
+
+    #[test]
+    fn names_that_differ_in_little_are_spread_over_buckets_and_chains() {
+        for vary in 0..3 {
+            let mut low = [0_u32; 64];
+            let mut high = [0_u32; 8];
+            for n in 0..6400_u32 {
+                let name = match vary {
+                    0 => LockName { space: 1, kind: 2, hash: u64::from(n) },
+                    1 => LockName { space: n, kind: 1, hash: 0 },
+                    _ => LockName { space: 7, kind: 3, hash: u64::from(n) << 40 },
+                };
+                low[usize::try_from(name.mixed() % 64).unwrap()] += 1;
+                high[usize::try_from(name.mixed() >> 61).unwrap()] += 1;
+            }
+            assert!(low.iter().all(|&count| (50..200).contains(&count)), "{vary}: {low:?}");
+            assert!(high.iter().all(|&count| (400..1600).contains(&count)), "{vary}: {high:?}");
+        }
+    }
+}

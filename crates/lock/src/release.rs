@@ -1,0 +1,137 @@
+//! Giving locks back, and granting them to those who wait.
+//!
+//! Paper: LIBTP 3.2.3, *unlock* and *lock_unlock_all*: "when a lock is released, the wait queue is traversed and any
+//! newly compatible locks are granted".
+//!
+//! Each object is a section of its own, so a latch is held for one object at a time. Those who were granted something
+//! are woken when all is given back: a wake is a system call, and others may want what comes next.
+//!
+//! If we die here: between two objects, the rest is still on the locker's stack, for the repair to give back; before the
+//! wakes, those granted look by themselves (PROTOCOLS D8).
+
+use libtp_process::Session;
+
+use crate::change::Change;
+use crate::locker::LockerSlot;
+use crate::object::{Granted, LockName, Queue};
+use crate::request::{Place, Request};
+use crate::table::{Bucket, Table};
+use crate::{Error, LockManager, LockerId, Result};
+
+impl LockManager {
+    /// Gives all locks of the locker back: the paper's `lock_unlock_all`. Its room for locks stays reserved, unless it is
+    /// very much.
+    #[inline]
+    pub fn unlock_all(&self, session: &Session, locker: LockerId) {
+        let slot = self.table.locker(locker.0);
+        let mut granted = Granted::new();
+        while let Some(top) = slot.top.get().some() {
+            self.release(session, slot, top, &mut granted);
+        }
+        slot.count.init(0);
+        slot.filter.init(0);
+        self.table.give_back(session, slot);
+        self.wake(&granted);
+    }
+
+    /// Gives one lock back, whatever its mode: the paper's `unlock`.
+    ///
+    /// # Errors
+    /// `NotHeld`.
+    pub fn unlock(&self, session: &Session, locker: LockerId, name: LockName) -> Result<()> {
+        let slot = self.table.locker(locker.0);
+        let mut granted = Granted::new();
+        let place = self.request_of(session, locker, name).ok_or(Error::NotHeld { name })?;
+        self.release(session, slot, place, &mut granted);
+        slot.note_one_less();
+        self.wake(&granted);
+        Ok(())
+    }
+
+    /// Gives all locks back whose names `choose` accepts, such as the records of a database that is now locked whole.
+    /// Returns how many.
+    pub fn unlock_those(&self, session: &Session, locker: LockerId, choose: impl Fn(LockName) -> bool) -> u32 {
+        let slot = self.table.locker(locker.0);
+        let chosen = slot.requests(&self.table).filter(|(_, request)| choose(request.lock_name()));
+        let chosen: Vec<Place> = chosen.map(|(place, _)| place).collect();
+        let mut granted = Granted::new();
+        for &place in &chosen {
+            self.release(session, slot, place, &mut granted);
+            slot.note_one_less();
+        }
+        self.wake(&granted);
+        u32::try_from(chosen.len()).expect("a locker has fewer than 2^32 requests")
+    }
+
+    /// Where the locker's request for the object is. It stays there: only the locker itself takes it away.
+    fn request_of(&self, session: &Session, locker: LockerId, name: LockName) -> Option<Place> {
+        let mixed = name.mixed();
+        let latched = self.table.latch(session, mixed);
+        let queue = self.table.find(latched.bucket, name, mixed).ok()?;
+        queue.of_locker(locker.0).map(|(place, _)| place)
+    }
+
+    /// Takes a request of the locker out of its queue.
+    #[inline]
+    fn release(&self, session: &Session, slot: &LockerSlot, place: Place, granted: &mut Granted) {
+        let request = self.table.request(place);
+        let latched = self.table.latch(session, request.mixed.get());
+        let mut change = Change::open(session);
+        self.table.remove(&mut change, latched.bucket, place, granted);
+        slot.drop_request(&self.table, &mut change, place, request);
+        change.close();
+        drop(latched);
+    }
+
+    /// Wakes those who were granted something.
+    #[inline]
+    pub(crate) fn wake(&self, granted: &Granted) {
+        for &sleeper in granted {
+            self.processes.wake(sleeper);
+        }
+    }
+}
+
+impl Table {
+    /// Takes a request out of its queue, and grants what can be granted without it.
+    #[inline]
+    pub(crate) fn remove(&self, change: &mut Change<'_>, bucket: &Bucket, place: Place, granted: &mut Granted) {
+        let request = self.request(place);
+        if request.queue_prev.get() == Place::NONE {
+            let link = self.link_to(bucket, request.mixed.get(), place);
+            if request.queue_next.get() == Place::NONE {
+                // Nobody else wants the object: it is gone.
+                change.set(link, request.chain_next.get());
+            } else {
+                self.remove_head(change, link, request, granted);
+            }
+        } else {
+            self.remove_inner(change, bucket, request, granted);
+        }
+    }
+
+    /// The next in the queue becomes its head.
+    fn remove_head(&self, change: &mut Change<'_>, link: &rio::Word<Place>, head: &Request, granted: &mut Granted) {
+        let next = Queue::new(self, head.queue_next.get());
+        change.set(&next.head.queue_prev, Place::NONE);
+        change.set(&next.head.chain_next, head.chain_next.get());
+        change.set(&next.head.summary, head.summary.get());
+        change.set(link, next.place);
+        if head.summary.get().waiting() {
+            next.grant(change, granted);
+        }
+    }
+
+    fn remove_inner(&self, change: &mut Change<'_>, bucket: &Bucket, request: &Request, granted: &mut Granted) {
+        let (prev, next) = (request.queue_prev.get(), request.queue_next.get());
+        change.set(&self.request(prev).queue_next, next);
+        if let Some(next) = next.some() {
+            change.set(&self.request(next).queue_prev, prev);
+        }
+        let found = self.find(bucket, request.lock_name(), request.mixed.get());
+        let queue = found.expect("a request hangs from the head of its queue");
+        if queue.head.summary.get().waiting() {
+            queue.grant(change, granted);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Repair when everyone is dead: the region is there, nobody is attached, and one process puts the table in order
+//! (PROTOCOLS D4, L6).
+//!
+//! Sections have been rolled back, so the stacks of the lockers say exactly what was held. The queues are made anew
+//! from the stacks of those lockers that are to keep their locks (transactions that are prepared); all else is freed.
+//! Nothing here needs an undo log, because doing it again comes to the same.
+//!
+//! If we die here: a locker that keeps its locks still has them on its stack, and its requests still name their
+//! objects; the next repair begins again.
+
+use std::collections::HashSet;
+
+use libtp_process::SessionId;
+
+use crate::locker::{filter_bit, LockerSlot, Waiting};
+use crate::request::{Place, State, Summary};
+use crate::table::{Bucket, FIRST_BUCKETS};
+use crate::{LockManager, LockerId};
+
+/// What a repair did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Repaired {
+    /// Lockers that were freed.
+    pub lockers: u32,
+    /// Locks and waits that were dropped.
+    pub dropped: u32,
+    /// Locks that were kept.
+    pub kept: u32,
+}
+
+impl LockManager {
+    /// Drops every lock. Nobody else is attached, and open sections have been rolled back.
+    pub fn repair_alone(&self) -> Repaired {
+        self.repair_alone_keeping(&[])
+    }
+
+    /// Drops every lock except those that the lockers in `keep` hold; these lockers stay.
+    pub fn repair_alone_keeping(&self, keep: &[LockerId]) -> Repaired {
+        let mut repaired = Repaired::default();
+        self.empty_buckets();
+        let mut kept = HashSet::new();
+        self.table.header.locker_free.publish(0);
+        for number in self.lockers().rev() {
+            let slot = self.table.locker(number);
+            slot.waiting.publish(Waiting::NONE);
+            slot.victim.publish(0);
+            slot.session.publish(SessionId::NONE);
+            let requests = u32::try_from(slot.requests(&self.table).count()).unwrap_or(u32::MAX);
+            let kept_before = kept.len();
+            if slot.in_use.get() != 0 && keep.contains(&LockerId(number)) {
+                self.keep_locks(slot, &mut kept);
+            } else {
+                repaired.lockers += slot.in_use.get();
+                self.drop_locker(number, slot);
+            }
+            repaired.dropped += requests.saturating_sub(u32::try_from(kept.len() - kept_before).unwrap_or(u32::MAX));
+        }
+        repaired.kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
+        self.list_all_but(&kept);
+        repaired
+    }
+
+    /// Frees all latches and roles, empties all chains, and counts the buckets.
+    fn empty_buckets(&self) {
+        let header = &self.table.header;
+        header.slab_latch.reset_alone();
+        header.splitter.publish(SessionId::NONE);
+        header.detector.publish(SessionId::NONE);
+        let capacity = self.table.buckets.capacity();
+        let buckets = (0..capacity).map(|number| self.table.bucket(number));
+        buckets.for_each(|bucket: &Bucket| {
+            bucket.latch.reset_alone();
+            bucket.chains.iter().for_each(|chain| chain.init(Place::NONE));
+        });
+        let split = (FIRST_BUCKETS..capacity).find(|&number| self.table.bucket(number).level.get() == 0);
+        header.bucket_count.publish(split.unwrap_or(capacity));
+    }
+
+    /// Puts what the locker holds back into queues, and cuts its stack behind that.
+    fn keep_locks(&self, slot: &LockerSlot, kept: &mut HashSet<Place>) {
+        // A request that only waited is the top; below it are granted ones.
+        while let Some(top) = slot.top.get().some() {
+            let request = self.table.request(top);
+            if request.state.get().granted().is_some() {
+                break;
+            }
+            slot.top.init(request.own_prev.get());
+        }
+        let (mut filter, mut count) = (0, 0);
+        for (place, request) in slot.requests(&self.table) {
+            let granted = request.state.get().granted().expect("only the top of a stack may be waiting");
+            request.state.init(State::granted_in(granted));
+            self.enter(place);
+            filter |= filter_bit(request.mixed.get());
+            count += 1;
+            kept.insert(place);
+        }
+        match slot.top.get().some() {
+            None => slot.first.init(Place::NONE),
+            Some(top) => self.table.request(top).own_next.init(Place::NONE),
+        }
+        slot.last.init(slot.top.get());
+        slot.slots.init(count);
+        slot.count.init(count);
+        slot.filter.init(filter);
+    }
+
+    /// Enters a granted request into the queue of its object.
+    fn enter(&self, place: Place) {
+        let request = self.table.request(place);
+        let (name, mixed) = (request.lock_name(), request.mixed.get());
+        let mode = request.state.get().granted_bit();
+        let bucket = self.table.own_bucket(mixed);
+        request.queue_prev.init(Place::NONE);
+        request.queue_next.init(Place::NONE);
+        let Ok(queue) = self.table.find(bucket, name, mixed) else {
+            request.summary.init(Summary::new(mode, false));
+            request.chain_next.init(bucket.chain(mixed).get());
+            bucket.chain(mixed).init(place);
+            return;
+        };
+        let next = queue.head.queue_next.get();
+        request.queue_prev.init(queue.place);
+        request.queue_next.init(next);
+        if let Some(next) = next.some() {
+            self.table.request(next).queue_prev.init(place);
+        }
+        queue.head.queue_next.init(place);
+        queue.head.summary.init(queue.head.summary.get().with(mode));
+    }
+
+    fn drop_locker(&self, number: u32, slot: &LockerSlot) {
+        let header = &self.table.header;
+        for word in [&slot.top, &slot.first, &slot.last] {
+            word.init(Place::NONE);
+        }
+        for word in [&slot.slots, &slot.count, &slot.in_use] {
+            word.init(0);
+        }
+        slot.filter.init(0);
+        slot.next_free.init(header.locker_free.get());
+        header.locker_free.publish(number);
+    }
+
+    /// Puts every slot that is not kept into the shared list.
+    fn list_all_but(&self, kept: &HashSet<Place>) {
+        let header = &self.table.header;
+        header.fresh_first.init(Place::NONE);
+        header.fresh_count.init(0);
+        let (mut first, mut count) = (Place::NONE, 0);
+        for number in (1..=self.table.requests.capacity()).rev() {
+            // A chunk beyond reach was never used.
+            let Some(place) = Place::of(self.table.requests.place(number)) else { continue };
+            if !kept.contains(&place) {
+                self.table.request(place).own_next.init(first);
+                (first, count) = (place, count + 1);
+            }
+        }
+        header.free_first.init(first);
+        header.free_count.init(count);
+    }
+}

@@ -1,0 +1,178 @@
+//! A request: one locker's claim on one object, granted or waiting. One cache line.
+//!
+//! Slots are named by their *place*, so following one is an addition and a bounds check. A slot that is free keeps
+//! whatever its last use left in it, except the two words of its locker's stack; so taking one needs no before-images.
+//!
+//! If we die while filling a free slot: it is still free.
+
+use rio::{bits, shared, Offset, Word};
+
+use crate::mode::Mode;
+use crate::object::LockName;
+
+/// Bytes of a slot, and the unit in which places count.
+pub(crate) const REQUEST_BYTES: u64 = 64;
+/// The last byte a slot may have: places have 32 bits.
+pub(crate) const REACH: u64 = (1 << 32) * REQUEST_BYTES;
+
+/// Where a request lies: its distance from the region's base in slots. Zero is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Place(pub(crate) u32);
+bits!(Place: u32);
+
+impl Place {
+    pub(crate) const NONE: Place = Place(0);
+
+    /// None if it is the place of nothing.
+    #[inline]
+    pub(crate) fn some(self) -> Option<Place> {
+        (self != Place::NONE).then_some(self)
+    }
+
+    /// The place of the slot at an offset, if it is in reach.
+    pub(crate) fn of(offset: Offset<Request>) -> Option<Place> {
+        debug_assert_eq!(offset.raw() % REQUEST_BYTES, 0, "chunks of slots are aligned to slots");
+        u32::try_from(offset.raw() / REQUEST_BYTES).ok().map(Place)
+    }
+
+    /// Its offset in the region.
+    #[inline]
+    pub(crate) fn offset(self) -> Option<Offset<Request>> {
+        Offset::from_raw(u64::from(self.0) * REQUEST_BYTES)
+    }
+}
+
+/// What a request has and what it waits for: the code of the mode granted in bits 0-7, of the mode waited for in bits
+/// 8-15, zero for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State(u32);
+bits!(State: u32);
+
+impl State {
+    #[inline]
+    pub(crate) fn granted_in(mode: Mode) -> State {
+        State(mode.code())
+    }
+
+    #[inline]
+    pub(crate) fn waiting_for(mode: Mode) -> State {
+        State(mode.code() << 8)
+    }
+
+    #[inline]
+    pub(crate) fn converting(from: Mode, to: Mode) -> State {
+        State(from.code() | to.code() << 8)
+    }
+
+    #[inline]
+    pub(crate) fn granted(self) -> Option<Mode> {
+        Mode::from_code(self.0 & 0xFF)
+    }
+
+    #[inline]
+    pub(crate) fn wanted(self) -> Option<Mode> {
+        Mode::from_code(self.0 >> 8 & 0xFF)
+    }
+
+    #[inline]
+    pub(crate) fn waits(self) -> bool {
+        self.0 >> 8 != 0
+    }
+
+    /// The bit of the mode granted; no bit for none.
+    #[inline]
+    pub(crate) fn granted_bit(self) -> u32 {
+        (1 << (self.0 & 0x7)) & !1
+    }
+}
+
+/// What a queue's head knows of the whole queue: bits 1 to 6 the modes granted, bit 8 whether anybody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Summary(u32);
+bits!(Summary: u32);
+
+impl Summary {
+    const WAITING: u32 = 1 << 8;
+
+    #[inline]
+    pub(crate) fn new(granted: u32, waiting: bool) -> Summary {
+        Summary(granted | if waiting { Summary::WAITING } else { 0 })
+    }
+
+    /// Modes that are granted, and perhaps some that were.
+    #[inline]
+    pub(crate) fn granted(self) -> u32 {
+        self.0 & !Summary::WAITING
+    }
+
+    #[inline]
+    pub(crate) fn waiting(self) -> bool {
+        self.0 & Summary::WAITING != 0
+    }
+
+    #[inline]
+    pub(crate) fn with(self, granted: u32) -> Summary {
+        Summary(self.0 | granted)
+    }
+
+    #[inline]
+    pub(crate) fn with_waiting(self) -> Summary {
+        Summary(self.0 | Summary::WAITING)
+    }
+}
+
+shared! {
+    /// A request's slot.
+    pub(crate) struct Request {
+        /// The object's name, as `LockName::low` and its hash.
+        pub(crate) name: [Word<u64>; 2],
+        /// The name, mixed: finds the bucket again.
+        pub(crate) mixed: Word<u64>,
+        /// What it has and wants. Also read by its locker without the latch, as a hint: see `wait.rs`.
+        pub(crate) state: Word<State>,
+        /// Whose it is: a locker's number.
+        pub(crate) locker: Word<u32>,
+        /// The head of the next queue of this chain; of heads only.
+        pub(crate) chain_next: Word<Place>,
+        /// About the whole queue; of heads only.
+        pub(crate) summary: Word<Summary>,
+        /// The queue.
+        pub(crate) queue_next: Word<Place>,
+        /// The queue, backwards.
+        pub(crate) queue_prev: Word<Place>,
+        /// Its locker's stack, upwards; or the list of free slots.
+        pub(crate) own_next: Word<Place>,
+        /// Its locker's stack, downwards.
+        pub(crate) own_prev: Word<Place>,
+        /// Zero, kept for later.
+        pub(crate) spare: Word<u64>,
+    } size 64
+}
+
+const _: () = assert!(size_of::<Request>() as u64 == REQUEST_BYTES);
+
+impl Request {
+    #[inline]
+    pub(crate) fn is_for(&self, name: LockName) -> bool {
+        self.name[1].get() == name.hash && self.name[0].get() == name.low()
+    }
+
+    /// The object's name.
+    pub(crate) fn lock_name(&self) -> LockName {
+        LockName::from_words(self.name[0].get(), self.name[1].get())
+    }
+
+    /// Fills a free slot: alone in its queue.
+    #[inline]
+    pub(crate) fn fill(&self, name: LockName, mixed: u64, locker: u32, state: State) {
+        self.name[0].init(name.low());
+        self.name[1].init(name.hash);
+        self.mixed.init(mixed);
+        self.state.init(state);
+        self.locker.init(locker);
+        self.chain_next.init(Place::NONE);
+        self.summary.init(Summary::new(state.granted_bit(), state.waits()));
+        self.queue_next.init(Place::NONE);
+        self.queue_prev.init(Place::NONE);
+    }
+}

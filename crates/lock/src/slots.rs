@@ -1,0 +1,215 @@
+//! Free slots: for requests and for lockers.
+//!
+//! A request slot is free in one of three places: on a locker's stack, where taking it is free of charge; in the
+//! shared list; or in the part of the newest chunk that was never used. Slots go between a stack and the shared places
+//! in batches, under one latch, so that it is hardly ever asked for.
+//!
+//! Invariants
+//! 1. Every slot is in exactly one place: a stack, the shared list, the unused part, or (after a death while the slab
+//!    grew) nowhere until repair.
+//! 2. What a call needs is taken before anything else is changed (PROTOCOLS D11).
+//!
+//! If we die here: each move is one section.
+
+use std::ops::Range;
+
+use libtp_process::{Rank, Session};
+
+use crate::change::Change;
+use crate::locker::LockerSlot;
+use crate::request::{Place, REACH, REQUEST_BYTES};
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// Slots in the first chunk of requests.
+pub(crate) const FIRST_REQUESTS: u32 = 256;
+/// Slots in the first chunk of lockers.
+pub(crate) const FIRST_LOCKERS: u32 = 32;
+/// A stack gets at least that many slots at a time, and keeps as many when its locker holds nothing.
+const BATCH_MIN: u32 = 32;
+/// And at most that many, for a locker that holds very many.
+const BATCH_MAX: u32 = 1024;
+/// A stack longer than that gives slots back when its locker holds nothing.
+const KEEP_MAX: u32 = 64;
+
+/// Slots on their way: chained by `own_next`.
+struct Batch {
+    first: Place,
+    last: Place,
+    count: u32,
+}
+
+impl Table {
+    /// The slot the locker's next request goes to.
+    ///
+    /// # Errors
+    /// `Full`, `OutOfReach`: nothing was changed.
+    #[inline]
+    pub(crate) fn next_slot(&self, session: &Session, locker: &LockerSlot) -> Result<Place> {
+        match locker.next_free_slot(self) {
+            Some(place) => Ok(place),
+            None => self.refill(session, locker),
+        }
+    }
+
+    /// Puts free slots on top of a stack that has none left. Returns the first of them.
+    #[cold]
+    #[inline(never)]
+    fn refill(&self, session: &Session, locker: &LockerSlot) -> Result<Place> {
+        let wanted = (locker.count.get() / 2).clamp(BATCH_MIN, BATCH_MAX);
+        let header = &*self.header;
+        let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);
+        if header.free_count.get() == 0 && header.fresh_count.get() == 0 {
+            self.add_requests(session)?;
+        }
+        let mut change = Change::open(session);
+        let batch = if header.free_count.get() != 0 {
+            self.take_listed(&mut change, wanted)
+        } else {
+            self.take_fresh(&mut change, wanted)
+        };
+        let last = locker.last.get();
+        match last.some() {
+            None => change.set(&locker.first, batch.first),
+            Some(last) => change.set(&self.request(last).own_next, batch.first),
+        }
+        self.request(batch.first).own_prev.init(last);
+        change.set(&locker.last, batch.last);
+        change.set(&locker.slots, locker.slots.get() + batch.count);
+        change.close();
+        Ok(batch.first)
+    }
+
+    /// Takes slots off the shared list, which has some.
+    fn take_listed(&self, change: &mut Change<'_>, wanted: u32) -> Batch {
+        let header = &*self.header;
+        let first = header.free_first.get();
+        let (mut last, mut count) = (first, 1);
+        let mut next = self.request(first).own_next.get();
+        while let Some(place) = next.some().filter(|_| count < wanted) {
+            // In the shared list this word means nothing, so it needs no before-image.
+            self.request(place).own_prev.init(last);
+            (last, count) = (place, count + 1);
+            next = self.request(place).own_next.get();
+        }
+        change.set(&self.request(last).own_next, Place::NONE);
+        change.set(&header.free_first, next);
+        change.set(&header.free_count, header.free_count.get() - count);
+        Batch { first, last, count }
+    }
+
+    /// Takes slots that were never used, of which there are some.
+    fn take_fresh(&self, change: &mut Change<'_>, wanted: u32) -> Batch {
+        let header = &*self.header;
+        let (first, fresh) = (header.fresh_first.get(), header.fresh_count.get());
+        let count = wanted.min(fresh);
+        let last = Place(first.0 + count - 1);
+        // Nobody can reach them yet, so they need no before-images.
+        self.chain_slots(first, last);
+        change.set(&header.fresh_first, if count == fresh { Place::NONE } else { Place(last.0 + 1) });
+        change.set(&header.fresh_count, fresh - count);
+        Batch { first, last, count }
+    }
+
+    /// Chains neighbouring slots that nobody can reach.
+    fn chain_slots(&self, first: Place, last: Place) {
+        for place in first.0..=last.0 {
+            let request = self.request(Place(place));
+            request.own_prev.init(if place == first.0 { Place::NONE } else { Place(place - 1) });
+            request.own_next.init(if place == last.0 { Place::NONE } else { Place(place + 1) });
+        }
+    }
+
+    /// Adds a chunk of request slots. The caller has the latch.
+    fn add_requests(&self, session: &Session) -> Result<()> {
+        let slots = u64::from(self.requests.capacity().max(FIRST_REQUESTS)) + u64::from(FIRST_REQUESTS);
+        if self.region.used() + slots * REQUEST_BYTES > REACH {
+            return Err(Error::OutOfReach { limit: REACH });
+        }
+        let added = self.requests.grow().map_err(Error::Full)?;
+        let (first, count) = self.places(&added).ok_or(Error::OutOfReach { limit: REACH })?;
+        let mut change = Change::open(session);
+        change.set(&self.header.fresh_first, first);
+        change.set(&self.header.fresh_count, count);
+        change.close();
+        Ok(())
+    }
+
+    /// The first place of a chunk, if all of it is in reach, and how many there are.
+    pub(crate) fn places(&self, chunk: &Range<u32>) -> Option<(Place, u32)> {
+        let last = Place::of(self.requests.place(chunk.end - 1));
+        last.and_then(|_| Place::of(self.requests.place(chunk.start))).map(|first| (first, chunk.end - chunk.start))
+    }
+
+    /// Gives most slots of a locker that holds nothing back, if it has very many.
+    #[inline]
+    pub(crate) fn give_back(&self, session: &Session, locker: &LockerSlot) {
+        if locker.slots.get() > KEEP_MAX {
+            self.give_back_slots(session, locker);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_back_slots(&self, session: &Session, locker: &LockerSlot) {
+        debug_assert_eq!(locker.top.get(), Place::NONE, "only a locker that holds nothing gives slots back");
+        let header = &*self.header;
+        let mut kept = locker.first.get();
+        for _ in 1..BATCH_MIN {
+            kept = self.request(kept).own_next.get();
+        }
+        let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);
+        let mut change = Change::open(session);
+        let given = self.request(kept).own_next.get();
+        change.set(&self.request(locker.last.get()).own_next, header.free_first.get());
+        change.set(&header.free_first, given);
+        change.set(&header.free_count, header.free_count.get() + locker.slots.get() - BATCH_MIN);
+        change.set(&self.request(kept).own_next, Place::NONE);
+        change.set(&locker.last, kept);
+        change.set(&locker.slots, BATCH_MIN);
+        change.close();
+    }
+
+    /// Takes a locker slot.
+    ///
+    /// # Errors
+    /// `Full`: nothing was changed.
+    pub(crate) fn take_locker(&self, session: &Session) -> Result<u32> {
+        let header = &*self.header;
+        let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);
+        if header.locker_free.get() == 0 {
+            self.add_lockers(session)?;
+        }
+        let number = header.locker_free.get();
+        let locker = self.locker(number);
+        let mut change = Change::open(session);
+        change.set(&header.locker_free, locker.next_free.get());
+        change.set(&locker.in_use, 1);
+        change.close();
+        Ok(number)
+    }
+
+    fn add_lockers(&self, session: &Session) -> Result<()> {
+        let added = self.lockers.grow().map_err(Error::Full)?;
+        let first = added.start;
+        for number in added.clone() {
+            // Nobody can reach them yet.
+            self.locker(number).next_free.init(if number + 1 == added.end { 0 } else { number + 1 });
+        }
+        let mut change = Change::open(session);
+        change.set(&self.header.locker_free, first);
+        change.close();
+        Ok(())
+    }
+
+    /// Gives a locker slot back. It holds nothing; its request slots stay with it.
+    pub(crate) fn free_locker(&self, session: &Session, number: u32) {
+        let (header, locker) = (&*self.header, self.locker(number));
+        let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);
+        let mut change = Change::open(session);
+        change.set(&locker.in_use, 0);
+        change.set(&locker.next_free, header.locker_free.get());
+        change.set(&header.locker_free, number);
+        change.close();
+    }
+}

@@ -1,0 +1,321 @@
+//! The lock table in the region: buckets found by hash, growing one at a time.
+//!
+//! Paper: LIBTP 3.2.3, "locks are located via a file and page hash table". Departure: its size is nobody's guess. Linear
+//! hashing splits one bucket after the other (PROTOCOLS D14), whenever an insertion finds a long chain.
+//!
+//! A bucket is one cache line: a latch, its *level* and eight chains. A bucket of level `l` and number `b` holds the
+//! names whose low `l` bits are `b`. The number of buckets is read without a latch and is only a hint where to look:
+//! under the bucket's latch its level says whether this is the place, and if not, where to go.
+//!
+//! Invariants
+//! 1. Every number of `l` low bits belongs to exactly one bucket with a level, so every name has one bucket.
+//! 2. A bucket's chains, and all queues that hang from them, change only under its latch.
+//! 3. Two buckets are latched together only by a split, the lower number first.
+//!
+//! If we die here: a split is one section; the hint is stored after it, and the next to split stores it if we did not.
+
+use rio::{shared, Held, Link, Region, Slab, SlabHeader, Word};
+
+use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
+
+use crate::change::Change;
+use crate::locker::LockerSlot;
+use crate::object::{LockName, Queue};
+use crate::request::{Place, Request};
+
+/// Chains of a bucket.
+pub(crate) const CHAINS: usize = 8;
+/// Buckets at first, and log2 of it.
+pub(crate) const FIRST_BUCKETS: u32 = 1 << FIRST_LEVEL;
+const FIRST_LEVEL: u32 = 6;
+/// A chain of that many objects is long: a bucket is split.
+pub(crate) const LONG_CHAIN: u32 = 3;
+/// A bucket with more objects than that is not split: its section would be too large.
+const SPLIT_MAX: usize = 256;
+
+shared! {
+    /// The lock manager's root in the region: a line that is read by all, one for free slots, one for roles.
+    pub(crate) struct LockHeader {
+        /// The slab of buckets.
+        pub(crate) buckets: Link<SlabHeader>,
+        /// The slab of requests.
+        pub(crate) requests: Link<SlabHeader>,
+        /// The slab of lockers.
+        pub(crate) lockers: Link<SlabHeader>,
+        /// How many buckets there are: a hint, see above.
+        pub(crate) bucket_count: Word<u32>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u32>; 9],
+
+        /// Guards the rest of its line (rank `LOCK_SLAB`).
+        pub(crate) slab_latch: Latch,
+        /// The first of the request slots that are free and nobody's own, chained by `own_next`.
+        pub(crate) free_first: Word<Place>,
+        /// How many of them there are.
+        pub(crate) free_count: Word<u32>,
+        /// The first request slot that was never used; the next ones follow it.
+        pub(crate) fresh_first: Word<Place>,
+        /// How many of those there are.
+        pub(crate) fresh_count: Word<u32>,
+        /// The first free locker slot.
+        pub(crate) locker_free: Word<u32>,
+        /// Zero, kept for later.
+        pub(crate) spare_slab: [Word<u32>; 9],
+
+        /// The session that splits a bucket.
+        pub(crate) splitter: Word<SessionId>,
+        /// The session that searches for deadlocks.
+        pub(crate) detector: Word<SessionId>,
+        /// When the last whole search began, in microseconds since 1970.
+        pub(crate) searched_micros: Word<u64>,
+        /// Waits so far.
+        pub(crate) wait_count: Word<u64>,
+        /// Deadlocks resolved so far.
+        pub(crate) deadlock_count: Word<u64>,
+        /// Zero, kept for later.
+        pub(crate) spare_roles: [Word<u64>; 3],
+    } size 192
+}
+
+shared! {
+    /// A bucket: one cache line.
+    pub(crate) struct Bucket {
+        /// Guards it and everything that hangs from it (rank `LOCK_BUCKET`).
+        pub(crate) latch: Latch,
+        /// How many low bits of a name's hash are this bucket's number; zero before it is split off.
+        pub(crate) level: Word<u32>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u32>; 5],
+        /// The heads of the queues.
+        pub(crate) chains: [Word<Place>; 8],
+    } size 64
+}
+
+impl Bucket {
+    /// The chain of a name.
+    #[inline]
+    pub(crate) fn chain(&self, mixed: u64) -> &Word<Place> {
+        // Three bits: never out of bounds, and the compiler sees it.
+        &self.chains[(mixed >> 61) as usize & (CHAINS - 1)]
+    }
+}
+
+/// This process's handles to the parts of the lock table.
+pub(crate) struct Table {
+    pub(crate) region: Region,
+    pub(crate) header: Held<LockHeader>,
+    pub(crate) buckets: Slab<Bucket>,
+    pub(crate) requests: Slab<Request>,
+    pub(crate) lockers: Slab<LockerSlot>,
+}
+
+/// A bucket held exclusively.
+pub(crate) struct Latched<'t> {
+    pub(crate) bucket: &'t Bucket,
+    // Dropped to let go; never read.
+    _guard: ExclusiveGuard<'t>,
+}
+
+impl Table {
+    /// The buckets a new table has.
+    pub(crate) fn init_buckets(buckets: &Slab<Bucket>) -> rio::Result<()> {
+        for index in buckets.grow()? {
+            buckets.at(index).level.init(FIRST_LEVEL);
+        }
+        Ok(())
+    }
+
+    /// The request at a place.
+    ///
+    /// # Panics
+    /// If it is the place of nothing: a chain is broken.
+    #[inline]
+    pub(crate) fn request(&self, place: Place) -> &Request {
+        self.region.at(place.offset().expect("a chain of the lock table ends before it is followed"))
+    }
+
+    /// The locker of that number.
+    #[inline]
+    pub(crate) fn locker(&self, number: u32) -> &LockerSlot {
+        self.lockers.at(number)
+    }
+
+    /// The bucket of that number, from zero.
+    #[inline]
+    pub(crate) fn bucket(&self, number: u32) -> &Bucket {
+        self.buckets.at(number + 1)
+    }
+
+    /// Latches the bucket of a name.
+    #[inline]
+    pub(crate) fn latch<'t>(&'t self, session: &'t Session, mixed: u64) -> Latched<'t> {
+        let number = likely_bucket(mixed, self.header.bucket_count.get());
+        let bucket = self.bucket(number);
+        let guard = bucket.latch.exclusive(session, Rank::LOCK_BUCKET);
+        if low_bits(mixed, bucket.level.get()) == number && bucket.level.get() != 0 {
+            return Latched { bucket, _guard: guard };
+        }
+        let next = other_bucket(mixed, number, bucket.level.get());
+        drop(guard);
+        self.latch_elsewhere(session, mixed, next)
+    }
+
+    /// The bucket of a name, while nobody else uses the table.
+    pub(crate) fn own_bucket(&self, mixed: u64) -> &Bucket {
+        let mut number = likely_bucket(mixed, self.header.bucket_count.get());
+        loop {
+            let bucket = self.bucket(number);
+            let level = bucket.level.get();
+            if level != 0 && low_bits(mixed, level) == number {
+                return bucket;
+            }
+            number = other_bucket(mixed, number, level);
+        }
+    }
+
+    /// The hint was old: a split came between.
+    #[cold]
+    fn latch_elsewhere<'t>(&'t self, session: &'t Session, mixed: u64, first: u32) -> Latched<'t> {
+        let mut number = first;
+        loop {
+            let bucket = self.bucket(number);
+            let guard = bucket.latch.exclusive(session, Rank::LOCK_BUCKET);
+            let level = bucket.level.get();
+            if level != 0 && low_bits(mixed, level) == number {
+                return Latched { bucket, _guard: guard };
+            }
+            number = other_bucket(mixed, number, level);
+        }
+    }
+
+    /// The queue of a name, under the latch of its bucket, or how many objects were passed on the way to the end.
+    #[inline]
+    pub(crate) fn find(&self, bucket: &Bucket, name: LockName, mixed: u64) -> Result<Queue<'_>, u32> {
+        let mut next = bucket.chain(mixed).get();
+        let mut passed = 0;
+        while let Some(place) = next.some() {
+            let queue = Queue::new(self, place);
+            if queue.head.is_for(name) {
+                return Ok(queue);
+            }
+            next = queue.head.chain_next.get();
+            passed += 1;
+        }
+        Err(passed)
+    }
+
+    /// The word of a chain that leads to a head.
+    #[inline]
+    pub(crate) fn link_to<'t>(&'t self, bucket: &'t Bucket, mixed: u64, head: Place) -> &'t Word<Place> {
+        let mut link = bucket.chain(mixed);
+        while link.get() != head {
+            link = &self.request(link.get()).chain_next;
+        }
+        link
+    }
+
+    /// Splits the next bucket, unless another session is at it or there are enough.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn split_one(&self, session: &Session) {
+        let Some(role) = Role::take(&self.header.splitter, session) else { return };
+        let count = self.header.bucket_count.load();
+        // More chains than twice the slots would only cost memory.
+        let enough = u64::from(count) * CHAINS as u64 >= 2 * u64::from(self.requests.capacity());
+        // Without room for more buckets chains grow longer; nothing fails.
+        if !enough && (count < self.buckets.capacity() || self.buckets.grow().is_ok()) && self.split(session, count) {
+            self.header.bucket_count.publish(count + 1);
+        }
+        role.give_back();
+    }
+
+    /// Splits off bucket `child`. Returns whether it is there now.
+    fn split(&self, session: &Session, child: u32) -> bool {
+        let level = child.ilog2();
+        let (old, new) = (self.bucket(child - (1 << level)), self.bucket(child));
+        let _old_guard = old.latch.exclusive(session, Rank::LOCK_BUCKET);
+        let _new_guard = new.latch.exclusive(session, Rank::LOCK_BUCKET);
+        if new.level.get() != 0 {
+            // Whoever split it off died before it said so.
+            return true;
+        }
+        assert_eq!(old.level.get(), level, "buckets are split in order");
+        if old.chains.iter().map(|chain| self.chain_length(chain)).sum::<usize>() > SPLIT_MAX {
+            return false;
+        }
+        let mut change = Change::open(session);
+        for (old_chain, new_chain) in old.chains.iter().zip(&new.chains) {
+            self.split_chain(&mut change, old_chain, new_chain, level);
+        }
+        change.set(&old.level, level + 1);
+        change.set(&new.level, level + 1);
+        change.close();
+        true
+    }
+
+    /// Moves the objects whose bit number `level` is set.
+    fn split_chain(&self, change: &mut Change<'_>, old: &Word<Place>, new: &Word<Place>, level: u32) {
+        let mut link = old;
+        while let Some(place) = link.get().some() {
+            let head = self.request(place);
+            if head.mixed.get() >> level & 1 == 0 {
+                link = &head.chain_next;
+                continue;
+            }
+            change.set(link, head.chain_next.get());
+            change.set(&head.chain_next, new.get());
+            change.set(new, place);
+        }
+    }
+
+    fn chain_length(&self, chain: &Word<Place>) -> usize {
+        let heads = std::iter::successors(chain.get().some(), |&place| self.request(place).chain_next.get().some());
+        heads.count()
+    }
+}
+
+/// The bucket that a name has if there are `count` of them.
+#[inline]
+fn likely_bucket(mixed: u64, count: u32) -> u32 {
+    let level = count.max(FIRST_BUCKETS).ilog2();
+    let wide = low_bits(mixed, level + 1);
+    if wide < count {
+        wide
+    } else {
+        low_bits(mixed, level)
+    }
+}
+
+#[inline]
+fn low_bits(mixed: u64, level: u32) -> u32 {
+    #[allow(clippy::cast_possible_truncation, reason = "the low bits are what is wanted")]
+    let low = mixed as u32;
+    low & ((1_u64 << level) - 1) as u32
+}
+
+/// Where to look for a name that is not in bucket `number` of that level: it has been split, or was not yet.
+fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
+    if level != 0 {
+        return low_bits(mixed, level);
+    }
+    assert!(number >= FIRST_BUCKETS, "bucket {number} of the lock table has lost its level");
+    number & !(1 << number.ilog2())
+}
+
+/// A task that one session has at a time: a word that names it, taken over from the dead (PROTOCOLS D5).
+pub(crate) struct Role<'t>(&'t Word<SessionId>);
+
+impl<'t> Role<'t> {
+    /// Takes the role, unless a living session has it.
+    pub(crate) fn take(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
+        let holder = word.load();
+        if holder != SessionId::NONE && session.processes().is_alive(holder) {
+            return None;
+        }
+        word.compare_exchange(holder, session.id()).is_ok().then_some(Role(word))
+    }
+
+    pub(crate) fn give_back(self) {
+        self.0.publish(SessionId::NONE);
+    }
+}

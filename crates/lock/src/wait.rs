@@ -1,0 +1,174 @@
+//! Waiting for a lock: spinning briefly, then asleep, never without a bound.
+//!
+//! Paper: LIBTP 3.2.3 and 3.2.4. Whoever gives a lock back grants it to the next in the same section and wakes it. The
+//! one that waits reads the state of its request without the latch, which is only a hint, because the section that
+//! changed it may still be rolled back; what counts is a second look under the latch.
+//!
+//! Invariants
+//! 1. Nobody waits here with a latch held.
+//! 2. Nobody depends on being woken (PROTOCOLS D8): after each sleep without a wake, the sleeper grants what can be
+//!    granted itself, and looks for deadlocks.
+//! 3. `waiting` in the locker's slot is set while it waits and only then: it is where a search for deadlocks begins.
+//!
+//! If we die here: the request waits on; repair takes it out like a granted one.
+
+use std::time::{Duration, Instant};
+
+use libtp_process::SLEEP_MAX;
+
+use crate::acquire::Ask;
+use crate::change::Change;
+use crate::locker::Waiting;
+use crate::object::{Granted, Queue};
+use crate::request::{Place, Request, State};
+use crate::{Detect, Error, LockManager, LockerId, Result, Wait};
+
+/// What tools see a session wait for when it waits here, with the mixed name as the subject.
+pub const WAITS_FOR_LOCK: u32 = 1;
+
+/// Looks so often before it sleeps: for a holder that runs on another processor ...
+const PAUSES: u32 = 200;
+/// ... and these for one that waits for this processor.
+const YIELDS: u32 = 4;
+
+/// What to do next about a request that waits.
+enum Step {
+    /// It seems to be granted.
+    Look,
+    /// Sleep that long.
+    Sleep(Duration),
+    /// Stop waiting.
+    GiveUp(Error),
+}
+
+impl LockManager {
+    /// Says that the locker waits. Under the latch, so that whoever grants it finds whom to wake.
+    pub(crate) fn begin_wait(&self, ask: &Ask<'_>, place: Place) -> u32 {
+        let number = ask.slot.waits.get().wrapping_add(1).max(1);
+        ask.slot.waits.init(number);
+        ask.slot.session.publish(ask.session.id());
+        ask.slot.waiting.publish(Waiting::new(place, number));
+        number
+    }
+
+    /// Waits until the request is granted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait(&self, ask: &Ask<'_>, place: Place, number: u32, wait: Wait) -> Result<()> {
+        let latches = ask.session.latch_count();
+        assert_eq!(latches, 0, "a session waits for {} with a latch held (docs/latch-order.md)", ask.name);
+        self.table.header.wait_count.fetch_add(1);
+        ask.session.wait_info(WAITS_FOR_LOCK, ask.mixed);
+        let outcome = self.wait_long(ask, place, number, wait);
+        ask.session.wait_info(0, 0);
+        ask.slot.waiting.publish(Waiting::NONE);
+        outcome
+    }
+
+    fn wait_long(&self, ask: &Ask<'_>, place: Place, number: u32, wait: Wait) -> Result<()> {
+        let request = self.table.request(place);
+        if spin(request) && self.look(ask, place) {
+            return Ok(());
+        }
+        let started = Instant::now();
+        loop {
+            let ticket = ask.session.prepare_sleep();
+            match self.next_step(ask, request, number, started.elapsed(), wait) {
+                Step::Look => {
+                    if self.look(ask, place) {
+                        return Ok(());
+                    }
+                }
+                Step::GiveUp(error) => return self.give_up(ask, place, error),
+                Step::Sleep(bound) => {
+                    if !ask.session.sleep_on(ticket, bound) {
+                        self.search_when_due(ask.session, LockerId(ask.locker), started.elapsed());
+                        if self.look(ask, place) {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_step(&self, ask: &Ask<'_>, request: &Request, number: u32, waited: Duration, wait: Wait) -> Step {
+        let (name, mode) = (ask.name, ask.mode);
+        if !request.state.load().waits() {
+            return Step::Look;
+        }
+        if ask.slot.victim.load() == number {
+            return Step::GiveUp(Error::Deadlock { name, mode });
+        }
+        let mut bound = SLEEP_MAX;
+        if let Detect::OnWait(patience) = self.settings.detect {
+            bound = patience.checked_sub(waited).filter(|left| !left.is_zero()).map_or(bound, |left| left.min(bound));
+        }
+        match wait {
+            Wait::For(limit) if waited >= limit => Step::GiveUp(Error::Timeout { name, mode, limit }),
+            Wait::For(limit) => Step::Sleep(bound.min(limit - waited)),
+            Wait::Forever | Wait::No => Step::Sleep(bound),
+        }
+    }
+
+    /// Whether the request is granted; if it can be, it is.
+    fn look(&self, ask: &Ask<'_>, place: Place) -> bool {
+        let request = self.table.request(place);
+        let mut granted = Granted::new();
+        let latched = self.table.latch(ask.session, ask.mixed);
+        if request.state.get().waits() {
+            let found = self.table.find(latched.bucket, ask.name, ask.mixed);
+            let queue: Queue<'_> = found.expect("a request that waits is in a queue");
+            let mut change = Change::open(ask.session);
+            queue.grant(&mut change, &mut granted);
+            change.close();
+        }
+        let is_granted = !request.state.get().waits();
+        drop(latched);
+        self.wake(&granted);
+        is_granted
+    }
+
+    /// Takes the request back, unless it was granted meanwhile. Those behind it may have been waiting for it alone.
+    fn give_up(&self, ask: &Ask<'_>, place: Place, error: Error) -> Result<()> {
+        let request = self.table.request(place);
+        let mut granted = Granted::new();
+        let latched = self.table.latch(ask.session, ask.mixed);
+        let state = request.state.get();
+        if !state.waits() {
+            return Ok(());
+        }
+        let mut change = Change::open(ask.session);
+        if let Some(held) = state.granted() {
+            change.set(&request.state, State::granted_in(held));
+            let found = self.table.find(latched.bucket, ask.name, ask.mixed);
+            let queue: Queue<'_> = found.expect("a request that is granted is in a queue");
+            queue.grant(&mut change, &mut granted);
+            change.close();
+        } else {
+            self.table.remove(&mut change, latched.bucket, place, &mut granted);
+            ask.slot.drop_request(&self.table, &mut change, place, request);
+            change.close();
+            ask.slot.note_one_less();
+        }
+        drop(latched);
+        self.wake(&granted);
+        Err(error)
+    }
+}
+
+/// Looks for a moment whether the request is granted.
+fn spin(request: &Request) -> bool {
+    for round in 0..PAUSES + YIELDS {
+        // Acquire: what the granter did before is visible; confirmed under the latch all the same.
+        if !request.state.load().waits() {
+            return true;
+        }
+        if round < PAUSES {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+    false
+}

@@ -1,0 +1,100 @@
+//! Who waits for whom.
+//!
+//! Paper: LIBTP 4.1: "the lock table can be thought of as a representation of a directed graph. The nodes in the graph
+//! are transactions. Edges represent the *waits-for* relation". The graph is read out of the queues, one bucket latched
+//! at a time; so what two reads show need not have been true together, and `detector.rs` looks twice.
+//!
+//! A locker that waits for a new lock waits for all before it in the queue that hold a conflicting mode, or wait
+//! themselves, for a lock or a conversion: nobody overtakes. A locker that waits for a conversion waits for the others
+//! that hold a conflicting mode, and for nobody else.
+
+use libtp_process::{Session, SessionId};
+
+use crate::object::{LockName, Queue};
+use crate::request::Request;
+use crate::{LockManager, LockerId, Mode};
+
+/// One locker waits for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Who waits.
+    pub waiter: LockerId,
+    /// The session it waits in.
+    pub session: SessionId,
+    /// For whom.
+    pub holder: LockerId,
+    /// At which object.
+    pub name: LockName,
+    /// For which mode.
+    pub wanted: Mode,
+}
+
+/// A wait as it was seen under the latch of its object.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenWait {
+    /// Which of the locker's waits.
+    pub(crate) number: u32,
+    pub(crate) name: LockName,
+    pub(crate) wanted: Mode,
+    /// For whom it waits.
+    pub(crate) blockers: Vec<u32>,
+}
+
+impl LockManager {
+    /// Every edge there is, for the tools.
+    pub fn waits_for(&self, session: &Session) -> Vec<Edge> {
+        let mut edges = Vec::new();
+        for waiter in self.lockers() {
+            let Some(seen) = self.seen_wait(session, waiter) else { continue };
+            let waits_in = self.table.locker(waiter).session.load();
+            edges.extend(seen.blockers.iter().map(|&holder| Edge {
+                waiter: LockerId(waiter),
+                session: waits_in,
+                holder: LockerId(holder),
+                name: seen.name,
+                wanted: seen.wanted,
+            }));
+        }
+        edges
+    }
+
+    /// The numbers of all locker slots.
+    pub(crate) fn lockers(&self) -> std::ops::RangeInclusive<u32> {
+        1..=self.table.lockers.capacity()
+    }
+
+    /// What the locker waits for at this moment, if it waits.
+    pub(crate) fn seen_wait(&self, session: &Session, locker: u32) -> Option<SeenWait> {
+        let slot = self.table.locker(locker);
+        let waiting = slot.waiting.load();
+        let place = waiting.request()?;
+        // Unlatched, so perhaps of the slot's next use; then the queue below does not have it.
+        let request = self.table.request(place);
+        let (name, mixed) = (request.lock_name(), request.mixed.get());
+        let latched = self.table.latch(session, mixed);
+        let queue = self.table.find(latched.bucket, name, mixed).ok()?;
+        let (_, own) = queue.requests().find(|&(at, own)| at == place && own.locker.get() == locker)?;
+        let wanted = own.state.get().wanted()?;
+        // Under the latch it can be granted to nobody, so if the wait is still this one, all above is about it.
+        (slot.waiting.load() == waiting).then(|| SeenWait {
+            number: waiting.number(),
+            name,
+            wanted,
+            blockers: blockers(queue, own, wanted),
+        })
+    }
+}
+
+fn blockers(queue: Queue<'_>, own: &Request, wanted: Mode) -> Vec<u32> {
+    let converts = own.state.get().granted().is_some();
+    let own_locker = own.locker.get();
+    let conflicts = |request: &Request| request.state.get().granted_bit() & wanted.conflicts() != 0;
+    let is_before = |request: &Request| request.locker.get() != own_locker;
+    let requests = queue.requests().map(|(_, request)| request);
+    let blocking: Vec<&Request> = if converts {
+        requests.filter(|request| is_before(request) && conflicts(request)).collect()
+    } else {
+        requests.take_while(|request| is_before(request)).filter(|r| conflicts(r) || r.state.get().waits()).collect()
+    };
+    blocking.into_iter().map(|request| request.locker.get()).collect()
+}
