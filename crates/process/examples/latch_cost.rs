@@ -47,6 +47,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{store:8.2}  bare: a compare-and-swap and a store");
     println!("{shared:8.2}  latch, shared");
     println!("{exclusive:8.2}  latch, exclusive");
+    for threads in [2, 4, 16] {
+        let nanos = contended(&processes, latch, threads);
+        println!("{nanos:8.2}  latch, exclusive, {threads} threads on one latch, a hundred steps inside: wall time a turn");
+    }
     #[cfg(feature = "sysv")]
     {
         let semaphore = libtp_process::sysv::SemaphoreLatch::new()?;
@@ -54,6 +58,31 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{kernel:8.2}  System V semaphore, the paper's figure 5");
     }
     Ok(())
+}
+
+/// Threads that all want one latch, hold it for a hundred steps, and stay away as long.
+fn contended(processes: &ProcessManager, latch: &Latch, threads: u32) -> f64 {
+    let rounds = 1_000_000 / threads;
+    let busy = || {
+        (0_u64..100).for_each(|step| {
+            black_box(step);
+        })
+    };
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let session = processes.join().expect("the region has room for a session");
+                for _ in 0..rounds {
+                    let guard = latch.exclusive(&session, Rank::CATALOGUE);
+                    busy();
+                    drop(guard);
+                    busy();
+                }
+            });
+        }
+    });
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds * threads)
 }
 
 #[cfg(feature = "sysv")]
