@@ -86,6 +86,11 @@ impl LogManager {
             }
             Ok(syncs) => {
                 let header = &*self.header;
+                if self.is_poisoned() {
+                    drop(leader);
+                    self.wake_waiters(Lsn::new(u64::MAX));
+                    return self.check_poison().map(|()| self.flushed());
+                }
                 // Release, within the maximum: what we saw synced comes before it for whoever acquires it.
                 header.durable.fetch_max(to);
                 header.sync_count.fetch_add(syncs);
@@ -93,7 +98,6 @@ impl LogManager {
                 header.bytes_written.fetch_add(to.since(from));
                 drop(leader);
                 self.wake_waiters(to);
-                self.check_poison()?;
                 Ok(FlushedTo(to))
             }
         }

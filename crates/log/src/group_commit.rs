@@ -7,19 +7,14 @@
 //! Invariants
 //! 1. Nobody is told "durable" before `durable` is beyond its LSN and the log is not poisoned.
 //! 2. Nobody sleeps longer than [`SLICE`] without looking again (PROTOCOLS D8): a wake only saves time.
-//! 3. A waiter's place in the table is its own from the swap that took it to the one that gives it back.
 //!
-//! Why no wake is lost: a waiter enters the table, then looks at `durable` and `leader`; a leader stores `durable`, gives
-//! up `leader`, then looks at the table; a full fence stands between on both sides. (It could be lost: see 2.)
-//! If a waiter dies: its place is cleared when the log is durable beyond what it waited for.
+//! Who waits, and who wakes whom, is in `waiters.rs`.
 
-use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, Instant};
 
 use libtp_process::{Session, SessionId};
 
-use crate::tail::{FlushWaiter, WAITERS};
-use crate::{Error, FlushedTo, LogManager, Lsn, Result, TxnId};
+use crate::{waiters, Error, FlushedTo, LogManager, Lsn, Result, TxnId};
 
 /// The longest anyone sleeps without looking again.
 pub(crate) const SLICE: Duration = Duration::from_millis(5);
@@ -54,7 +49,11 @@ impl LogManager {
             }
             if let Some(leader) = self.try_lead(session, is_suspect) {
                 // Another may have finished between our look and our swap.
-                if !self.flushed().covers(lsn) {
+                if self.flushed().covers(lsn) {
+                    // Somebody may have gone to sleep because we led.
+                    drop(leader);
+                    self.wake_waiters(self.durable());
+                } else {
                     self.flush(session, leader)?;
                 }
                 continue;
@@ -79,7 +78,7 @@ impl LogManager {
         let begun = Instant::now();
         while !self.flushed().covers(lsn) {
             self.check_poison()?;
-            let waiting = self.waiter_count() + 1;
+            let waiting = waiters::count(self) + 1;
             let unflushed = self.tail().since(self.durable());
             let left = patience.saturating_sub(begun.elapsed());
             if waiting * 100 >= wanted || unflushed >= settings.log_delay_bytes || left.is_zero() {
@@ -88,6 +87,15 @@ impl LogManager {
             self.sleep_in_table(session, lsn, left.min(SLICE), || false);
         }
         self.force(session, lsn)
+    }
+
+    /// Returns when everything published so far is durable: at a checkpoint, and when the last process leaves.
+    ///
+    /// # Errors
+    /// As [`LogManager::force`].
+    pub fn force_all(&self, session: &Session) -> Result<FlushedTo> {
+        // No record begins after the last one's first eight bytes, and none is shorter.
+        self.force(session, self.tail().minus(8))
     }
 
     /// Sleeps until a flush that somebody else leads is over. Returns whether a whole slice passed without a wake.
@@ -100,60 +108,14 @@ impl LogManager {
     /// Sleeps at most `slice`, in the table so that the leader can wake us, unless there is nothing to wait for.
     fn sleep_in_table(&self, session: &Session, lsn: Lsn, slice: Duration, is_over: impl Fn() -> bool) {
         let ticket = session.prepare_sleep();
-        let place = self.enter_table(session.id(), lsn);
-        // Pairs with the fence in `wake_waiters`.
-        fence(Ordering::SeqCst);
-        if !self.flushed().covers(lsn) && !self.is_poisoned() && !is_over() {
+        waiters::wait(self, session.id(), lsn, is_over, || {
             session.sleep_on(ticket, slice);
-        }
-        if let Some(place) = place {
-            // A failure means that the leader gave the place back for us.
-            let _ = place.session.compare_exchange(session.id(), SessionId::NONE);
-        }
+        });
     }
 
-    /// Takes a place in the table of waiters, or none if the nearest are all taken.
-    fn enter_table(&self, me: SessionId, lsn: Lsn) -> Option<&FlushWaiter> {
-        let wanted = me.index() as usize;
-        for probe in 0..8 {
-            let index = (wanted + probe) % WAITERS;
-            let place = &self.header.waiters[index];
-            if place.session.compare_exchange(SessionId::NONE, me).is_ok() {
-                place.lsn.publish(lsn);
-                self.header.waiter_high.fetch_max(index as u64 + 1);
-                return Some(place);
-            }
-        }
-        None
-    }
-
-    fn waiting(&self) -> impl Iterator<Item = (&FlushWaiter, SessionId)> {
-        let high = usize::try_from(self.header.waiter_high.load()).unwrap_or(WAITERS).min(WAITERS);
-        let places = self.header.waiters[..high].iter();
-        places.map(|place| (place, place.session.load())).filter(|(_, session)| *session != SessionId::NONE)
-    }
-
-    fn waiter_count(&self) -> u64 {
-        self.waiting().count() as u64
-    }
-
-    /// Wakes everyone whose record is now durable, and one of the others to lead the next flush.
+    /// Wakes whoever waited for the log to be durable up to here.
     pub(crate) fn wake_waiters(&self, durable: Lsn) {
-        // Pairs with the fence in `sleep_in_table`.
-        fence(Ordering::SeqCst);
-        let mut next_leader = None;
-        for (place, session) in self.waiting() {
-            if place.lsn.load() < durable {
-                if place.session.compare_exchange(session, SessionId::NONE).is_ok() {
-                    self.processes.wake(session);
-                }
-            } else if next_leader.is_none() {
-                next_leader = Some(session);
-            }
-        }
-        if let Some(session) = next_leader {
-            self.processes.wake(session);
-        }
+        waiters::wake(self, durable);
     }
 
     /// Flushes relaxed commits before they become older than their bound (PROTOCOLS L5). A background thread of any
@@ -168,7 +130,7 @@ impl LogManager {
         if tail == durable || !(is_old || tail.since(durable) >= self.settings.relaxed_bytes_max) {
             return Ok(false);
         }
-        self.flush_to_tail(session)?;
+        self.force_all(session)?;
         Ok(true)
     }
 }

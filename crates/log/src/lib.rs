@@ -9,7 +9,7 @@
 //! | `lsn`, `record` | where a record is, and what it is made of |
 //! | `tail`, `ring` | the words and the memory all processes share |
 //! | `reserve`, `append` | first room, then the record |
-//! | `flush`, `group_commit` | to the disk, many together |
+//! | `flush`, `group_commit`, `waiters` | to the disk, many together, and who sleeps meanwhile |
 //! | `segment`, `segment_files`, `prepare` | the files: arithmetic, handling, made ahead and recycled |
 //! | `reader`, `roll`, `unroll` | one record, all forwards, one transaction's backwards |
 //! | `incarnation`, `control` | whose bytes verify, and what restart must know |
@@ -61,6 +61,7 @@ mod segment_files;
 mod settings;
 mod tail;
 mod unroll;
+mod waiters;
 
 use std::sync::Arc;
 
@@ -241,8 +242,8 @@ impl LogManager {
     }
 }
 
-/// Makes sure that the segment at `end` is there, and returns how far the segments reach without a gap. Those beyond a
-/// gap are removed: they would be in the way.
+/// Makes sure that the segment at `end` is there, and returns how far the segments reach without a gap. What they hold
+/// beyond `end` is of an earlier life and never verifies; those beyond a gap are replaced when their turn comes.
 fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     let mut number = files.geometry().locate(end).segment;
     match files.segment(number)? {
@@ -258,9 +259,6 @@ fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     }
     while matches!(files.segment(number + 1)?, Opened::Good(_)) {
         number += 1;
-    }
-    for beyond in files.present()?.into_iter().filter(|&beyond| beyond > number) {
-        files.remove(beyond)?;
     }
     files.directory().sync()?;
     Ok(files.geometry().end(number))

@@ -12,6 +12,8 @@ use crate::{
 
 /// Most records are shorter: they are read in one call.
 const FIRST_LOOK_BYTES: usize = 512;
+/// How often to look for a record that must be there.
+const LOOKS: u32 = 100;
 
 /// Reads the record at `lsn` through `copy_out` into `buffer`, which then begins with the whole record.
 #[inline]
@@ -82,17 +84,20 @@ impl LogManager {
         if lsn < Lsn::FIRST || lsn.raw() % 8 != 0 {
             return Err(Error::NoRecord { lsn });
         }
+        let end = self.tail();
+        if lsn >= end {
+            return Err(Error::PastEnd { lsn, end });
+        }
         let mut last = Bad::Short;
-        for _ in 0..3 {
-            let end = self.tail();
-            if lsn >= end {
-                return Err(Error::PastEnd { lsn, end });
+        // A record that was published is in the ring, or durable and in the files. On a machine that reorders loads we
+        // may see a chunk used again before we see `durable` beyond it; looking again is enough.
+        for attempt in 0..LOOKS {
+            match self.read_ring(lsn, end, buffer)? {
+                Ok(header) => return Ok(header),
+                Err(bad) => last = bad,
             }
-            if let Ok(header) = self.read_ring(lsn, end, buffer)? {
-                return Ok(header);
-            }
-            // Not in the ring, or recycled while it was copied: then it is durable, and in the files.
-            if lsn < self.durable() {
+            let is_durable = lsn < self.durable();
+            if is_durable {
                 match self.files.try_read(lsn, buffer)? {
                     Ok(header) => return Ok(header),
                     Err(bad) => last = bad,
@@ -102,6 +107,10 @@ impl LogManager {
             if lsn < oldest {
                 return Err(Error::TooOld { lsn, oldest });
             }
+            if is_durable && attempt > 0 {
+                break;
+            }
+            std::thread::yield_now();
         }
         Err(self.files.damage(lsn, last.what()))
     }

@@ -12,7 +12,7 @@
 use libtp_process::Session;
 
 use crate::ring::{RingBounds, Room};
-use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX};
+use crate::{Error, LogManager, Result, RECORD_BYTES_MAX};
 
 /// What a session may append on one reservation if it asked for less.
 pub(crate) const RESERVE_BYTES_MIN: u64 = 64 << 10;
@@ -28,9 +28,13 @@ impl LogManager {
     /// again. [`Error::Failed`] after a failed write or sync.
     ///
     /// # Panics
-    /// If a latch or a section is held, in debug builds; if `bytes` is more than 16 records of the largest size.
+    /// If a latch is held, in debug builds; if `bytes` is more than 16 records of the largest size.
     #[inline]
     pub fn reserve(&self, session: &Session, bytes: usize) -> Result<()> {
+        debug_assert!(
+            session.latch_count() == 0,
+            "log room is reserved before the first latch: it may wait for the disk"
+        );
         let header = &*self.header;
         let (high, largest) = (header.session_high.get(), header.reserve_largest.get());
         let is_counted = session_index(session) <= high && bytes as u64 <= largest;
@@ -59,7 +63,7 @@ impl LogManager {
                 self.prepare_segment(session, file_end)?;
             } else if end > header.ring_end.load() {
                 if self.ring.make_room(session, end, RingBounds::new(&self.settings))? == Room::FlushFirst {
-                    self.flush_to_tail(session)?;
+                    self.force_all(session)?;
                 }
             } else {
                 return Ok(());
@@ -100,12 +104,6 @@ impl LogManager {
             return Err(Error::Failed { cause: "a write or a sync of the log failed earlier".to_string() });
         }
         Ok(())
-    }
-
-    /// Flushes everything published so far; whoever leads.
-    pub(crate) fn flush_to_tail(&self, session: &Session) -> Result<Lsn> {
-        let tail = self.tail();
-        self.force(session, tail.minus(8)).map(|flushed| flushed.lsn())
     }
 }
 

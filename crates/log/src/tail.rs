@@ -109,3 +109,7 @@ const _: () = {
     assert!(std::mem::offset_of!(LogHeader, ring) == 192);
     assert!(std::mem::offset_of!(LogHeader, directory) == 256);
 };
+
+#[cfg(all(test, loom))]
+#[path = "tail/loom_tests.rs"]
+mod loom_tests;

@@ -117,7 +117,7 @@ fn the_log_does_not_grow_when_it_is_recycled() {
         for _ in 0..40 {
             rig.one.put(&[round; 3000]);
         }
-        rig.one.log.flush_to_tail(&rig.one.session).unwrap();
+        rig.one.log.force_all(&rig.one.session).unwrap();
         rig.one.log.recycle(&rig.one.session, rig.one.log.durable()).unwrap();
         most = most.max(rig.disk.bytes_used());
     }

@@ -180,7 +180,7 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
     while rig.one.log.tail() < rig.one.log.files.geometry().start(12) {
         rig.one.put(&body);
     }
-    rig.one.log.flush_to_tail(&rig.one.session).unwrap();
+    rig.one.log.force_all(&rig.one.session).unwrap();
     rig.one.log.recycle(&rig.one.session, rig.one.log.durable()).unwrap();
     // Go on until old records lie where the log goes on.
     let is_stale = |segment: u32| {
@@ -191,7 +191,7 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
     while !is_stale(segment(rig.one.log.tail()) + 1) {
         rig.one.put(&body);
     }
-    rig.one.log.flush_to_tail(&rig.one.session).unwrap();
+    rig.one.log.force_all(&rig.one.session).unwrap();
     assert!(is_stale(segment(rig.one.log.tail()) + 1));
     let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
     let mut control = control_file(&directory).read().unwrap();
