@@ -49,7 +49,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{exclusive:8.2}  latch, exclusive");
     for threads in [2, 4, 16] {
         let nanos = contended(&processes, latch, threads);
-        println!("{nanos:8.2}  latch, exclusive, {threads} threads on one latch, a hundred steps inside: wall time a turn");
+        println!(
+            "{nanos:8.2}  latch, exclusive, {threads} threads on one latch, a hundred steps inside: wall time a turn"
+        );
     }
     #[cfg(feature = "sysv")]
     {
