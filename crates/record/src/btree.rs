@@ -1,10 +1,35 @@
-//! The B-tree. See btree/README.md.
+//! The B-tree: a B-link tree of slotted pages. btree/README.md tells how it works.
+//!
+//! | file | what |
+//! |---|---|
+//! | `node`, `rebuild` | a page read; a page written as a whole |
+//! | `search`, `get`, `scan` | down the tree; one record; record after record |
+//! | `insert`, `ghosts`, `long_value` | a record put or deleted; room made on a leaf; values too long for one |
+//! | `split`, `split_plan`, `post` | a page cut in two; where; its parent told |
+//! | `log_records`, `encode`, `difference` | what is logged, and how it is put together |
+//! | `redo`, `undo`, `record_types` | what a log record does to a page; how it is taken back; the list |
+//! | `verify` | everything looked at |
+
 pub mod difference;
 pub mod encode;
+mod get;
+mod ghosts;
+mod insert;
 pub mod log_records;
+mod long_value;
 pub mod node;
+mod post;
 pub mod rebuild;
+pub mod record_types;
 pub mod redo;
+mod scan;
+mod search;
+mod split;
 pub mod split_plan;
+pub mod undo;
+pub mod verify;
+
 #[cfg(test)]
 mod page_tests;
+
+pub use scan::BtreeCursor;

@@ -8,7 +8,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::page::PageKind;
 use crate::page_header;
-use crate::stand_in::{Damage, PageMut};
+use libtp_buffer::PageMut;
+use libtp_txn::Damage;
 
 /// The meta page's number.
 pub const META_PAGE: u32 = 1;

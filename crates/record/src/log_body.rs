@@ -3,7 +3,7 @@
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::stand_in::Damage;
+use libtp_txn::Damage;
 
 /// Declares the struct in front of a log record's body, and proves its size.
 macro_rules! body {

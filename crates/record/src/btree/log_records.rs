@@ -13,7 +13,7 @@ use crate::btree::node::{LeafCell, Node, LEAF_CELL_HEAD};
 use crate::btree::rebuild::Cell;
 use crate::log_body::{body, read, take};
 use crate::page::slotted::SplitKey;
-use crate::stand_in::Damage;
+use libtp_txn::Damage;
 
 /// A record enters a leaf. Undo: it becomes a ghost that never was committed.
 pub const INSERT: u16 = 32;
@@ -240,8 +240,9 @@ body! {
 }
 
 body! {
-    /// Body of [`DROP_CHAIN`]. Roles: the leaf, the chain's last page, the meta page.
-    DropChain, 40 {
+    /// Body of [`DROP_CHAIN`]. Roles: the leaf, the last page of the chain, the meta page, the first page of the chain
+    /// that holds the record's value.
+    DropChain, 48 {
         /// 00: the leaf.
         page: U64,
         /// 08: the record's slot.
@@ -254,12 +255,16 @@ body! {
         last: U32,
         /// 20: the head of the free list before.
         next: U32,
-        /// 24: the chain that is replaced now: its first page, zero if there is none left.
-        older_first: U32,
-        /// 28: its last page.
-        older_last: U32,
-        /// 32: its bytes.
+        /// 24: the first page of the chain that holds the record's value, zero if the leaf does.
+        live: U32,
+        /// 28: zero.
+        unused_2: U32,
+        /// 32: bytes of the chain that is next to be dropped.
         older_bytes: U64,
+        /// 40: its first page, zero if there is none left.
+        older_first: U32,
+        /// 44: its last page.
+        older_last: U32,
     }
 }
 

@@ -10,19 +10,21 @@ use proptest::prelude::*;
 
 use crate::btree::encode::{self, After, Taken};
 use crate::btree::log_records::{Reclaim, ReclaimEntry, Update, RECLAIM_REMOVE};
-use crate::btree::node::{Node, RecordFlags};
+use crate::btree::node::Node;
+use crate::page::record_lsn::RecordFlags;
 use crate::btree::rebuild::{make_new, Frame};
 use crate::btree::redo;
 use crate::btree::split_plan::{plan, Incoming};
 use crate::free_pages::{self, Meta};
 use crate::log_body::{read, short};
-use crate::stand_in::{Lsn, PageMut};
+use libtp_buffer::PageMut;
+use libtp_log::Lsn;
 use zerocopy::IntoBytes;
 
 const PAGE: usize = 4096;
 const FILE: u32 = 7;
 
-type Redo = fn(&mut PageMut<'_, '_>, usize, Lsn, &[u8]) -> Result<(), crate::stand_in::Damage>;
+type Redo = fn(&mut PageMut<'_, '_>, usize, Lsn, &[u8]) -> Result<(), libtp_txn::Damage>;
 
 /// Leaves side by side, with what should be on them.
 struct Leaves {
@@ -145,7 +147,7 @@ impl Leaves {
                 // The record is logged again as it was logged first; the log is not kept here.
                 let mut logged = Vec::new();
                 let mut image = self.pages[&page].clone();
-                let word = crate::btree::node::pack_lsn(Lsn::new(*lsn), ghost_flag(*ghost));
+                let word = crate::page::record_lsn::pack_lsn(Lsn::new(*lsn), ghost_flag(*ghost));
                 let record = node.record(slot).unwrap();
                 image[record.cell_at..record.cell_at + 8].copy_from_slice(&word.to_le_bytes());
                 let mut then = Node::over(&image).unwrap().record(slot).unwrap();

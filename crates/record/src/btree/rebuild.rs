@@ -9,7 +9,8 @@ use crate::page::slotted::{
 };
 use crate::page::PageKind;
 use crate::page_header;
-use crate::stand_in::{Damage, PageMut};
+use libtp_buffer::PageMut;
+use libtp_txn::Damage;
 use zerocopy::IntoBytes;
 
 /// The low fence is stored no longer than this part of a page: it only serves the common prefix.
@@ -87,7 +88,7 @@ impl<'c> Cell<'c> {
     /// The cell of a record as it stands.
     pub fn of_record(key: SplitKey<'c>, record: &Record<'c>) -> Cell<'c> {
         let head = LeafCell {
-            lsn_and_flags: super::node::pack_lsn(record.lsn, record.flags).into(),
+            lsn_and_flags: crate::page::record_lsn::pack_lsn(record.lsn, record.flags).into(),
             stored_bytes: u16::try_from(record.stored.len()).expect("a stored value is shorter than a page").into(),
             room: u16::try_from(record.room).expect("a cell is shorter than a page").into(),
         };

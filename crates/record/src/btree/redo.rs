@@ -10,14 +10,17 @@ use crate::btree::log_records::{
     take_cell, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split,
     Unlink, Update, RECLAIM_REMOVE,
 };
-use crate::btree::node::{pack_lsn, LeafCell, Node, Record, RecordFlags, INNER_CELL_HEAD, LEAF_CELL_HEAD};
+use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
+use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
 use crate::free_pages;
 use crate::log_body::{file_number, page_number, read, take};
 use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
 use crate::page::slotted::{close_slot, head_of, open_slot, store_header, store_slot, Flags, Slot, SplitKey, SLOT_BYTES};
 use crate::page_header;
-use crate::stand_in::{Damage, Lsn, PageMut};
+use libtp_buffer::PageMut;
+use libtp_log::Lsn;
+use libtp_txn::Damage;
 
 type Redone = Result<(), Damage>;
 
@@ -390,6 +393,11 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             Ok(())
         }
         2 => free_pages::set_free_head(page, record.first.get()),
+        3 => {
+            let older = ChainRef { first: record.older_first, last: record.older_last, bytes: record.older_bytes };
+            overflow::set_older(page, older);
+            Ok(())
+        }
         _ => no_role(role),
     }
 }

@@ -8,7 +8,9 @@ use zerocopy::IntoBytes;
 use crate::free_pages::{self, Meta, META_PAGE};
 use crate::log_body::{body, file_number, page_number, read};
 use crate::page::overflow::{self, ChainHeader};
-use crate::stand_in::{Damage, Lsn, PageMut};
+use libtp_buffer::PageMut;
+use libtp_log::Lsn;
+use libtp_txn::Damage;
 
 /// A new file gets its meta page and, if it is a B-tree, its root. Roles: the meta page, the root. No undo.
 pub const FORMAT: u16 = 80;

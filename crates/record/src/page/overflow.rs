@@ -6,15 +6,15 @@
 //! ```
 //!
 //! `next` stands where a free page keeps its own link, so a whole chain enters the free list by one store at its end.
-//! The first page of a chain also names the chain it replaced, so that a record changed many times in one transaction
-//! loses none of them (see btree/README.md).
+//! The first page of a chain also names the chain it replaced, for as long as that is not freed, so that a record changed
+//! many times in one transaction loses none of them (see btree/long_value.rs).
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::page::PageKind;
 use crate::page_header;
-use crate::stand_in::PageMut;
+use libtp_buffer::PageMut;
 
 /// Where the header of overflow and free pages begins.
 pub const HEADER_AT: usize = 32;
@@ -102,4 +102,12 @@ pub fn make_free(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), next: u
 /// Makes the last page of a chain lead on to the free list.
 pub fn set_next(page: &mut PageMut<'_, '_>, next: u32) {
     page.range(HEADER_AT..HEADER_AT + 4).copy_from_slice(&next.to_le_bytes());
+}
+
+/// Makes the first page of a chain name another as the one it replaced.
+pub fn set_older(page: &mut PageMut<'_, '_>, older: ChainRef) {
+    let bytes = page.range(HEADER_AT + 8..PIECE_AT);
+    bytes[..8].copy_from_slice(older.bytes.as_bytes());
+    bytes[8..12].copy_from_slice(older.first.as_bytes());
+    bytes[12..].copy_from_slice(older.last.as_bytes());
 }

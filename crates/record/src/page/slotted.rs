@@ -21,7 +21,7 @@
 
 use std::cmp::Ordering;
 
-use crate::stand_in::PageMut;
+use libtp_buffer::PageMut;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -7,10 +7,10 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::IntoBytes;
 
 use crate::btree::difference::Difference;
-use crate::btree::node::{pack_lsn, RecordFlags};
+use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::log_body::{body, short};
 use crate::recno::page::Slot;
-use crate::stand_in::Lsn;
+use libtp_log::Lsn;
 
 /// A record enters a slot that has none. Undo: a ghost that never was committed.
 pub const PUT: u16 = 64;

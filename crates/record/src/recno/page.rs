@@ -13,11 +13,12 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::btree::node::{unpack_lsn, RecordFlags};
+use crate::page::record_lsn::{unpack_lsn, RecordFlags};
 use crate::free_pages::FIRST_PAGE;
 use crate::page::PageKind;
 use crate::page_header;
-use crate::stand_in::{Lsn, PageMut};
+use libtp_buffer::PageMut;
+use libtp_log::Lsn;
 
 /// Where the header begins.
 pub const HEADER_AT: usize = 32;

@@ -1,0 +1,150 @@
+//! Access to a database on behalf of a transaction: its pages, and its locks.
+//!
+//! Paper: LIBTP 4.4, step 3: "precede buffer manager calls with an appropriate (read or write) lock call". PROTOCOLS K1.
+//!
+//! A key's lock has a name that needs no page, so it is taken before the search, with no latch held, and may be waited
+//! for. What is only known on a page (the next key, the page itself) is tried while latched; if refused, the latch is given
+//! up, the lock waited for, and the place looked for again.
+
+use libtp_lock::{LockName, Mode, Wait};
+use libtp_txn::{Change, Managers, TxnSession};
+
+use crate::database::{Database, Granularity};
+use crate::lock_names;
+use crate::pages::Pages;
+use crate::{Error, Result};
+
+/// Whether records are to be read or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Read,
+    Write,
+}
+
+impl Purpose {
+    /// The mode on the record, or on the page.
+    #[inline]
+    pub(crate) fn mode(self) -> Mode {
+        match self {
+            Purpose::Read => Mode::S,
+            Purpose::Write => Mode::X,
+        }
+    }
+
+    /// The mode on the database.
+    #[inline]
+    fn intention(self) -> Mode {
+        match self {
+            Purpose::Read => Mode::IS,
+            Purpose::Write => Mode::IX,
+        }
+    }
+}
+
+/// What a try of a lock came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tried {
+    Granted,
+    Busy,
+}
+
+/// A database, and the transaction that works on it.
+#[derive(Clone, Copy)]
+pub struct Access<'a> {
+    pub(crate) pages: Pages<'a>,
+    pub(crate) database: &'a Database,
+    wait: Wait,
+}
+
+impl<'a> Access<'a> {
+    /// Access for the transaction running in `who`. Locks are waited for as `wait` says.
+    #[inline]
+    pub fn new(managers: &'a Managers, who: &'a TxnSession, database: &'a Database, wait: Wait) -> Access<'a> {
+        Access { pages: Pages::new(Change::new(managers, who), database.id()), database, wait }
+    }
+
+    /// The database.
+    pub fn database(&self) -> &'a Database {
+        self.database
+    }
+
+    /// Locks the whole database; in `S` or `X` no other lock is needed afterwards.
+    ///
+    /// # Errors
+    /// Deadlock, timeout, or no room for the lock.
+    pub fn lock_database(&self, mode: Mode) -> Result<()> {
+        self.lock(lock_names::database(self.database.id()), mode)
+    }
+
+    /// Takes the lock on the database that everything below needs, and says what needs locking below: nothing if the
+    /// database's own lock covers the purpose.
+    #[inline]
+    pub(crate) fn enter(&self, purpose: Purpose) -> Result<Option<Granularity>> {
+        let name = lock_names::database(self.database.id());
+        let held = self.pages.change.managers.locks.holds(self.pages.session(), self.pages.change.who.locker(), name);
+        match held {
+            Some(mode) if mode.covers(purpose.mode()) => return Ok(None),
+            Some(mode) if mode.covers(purpose.intention()) => {}
+            _ => self.lock(name, purpose.intention())?,
+        }
+        Ok(Some(self.database.granularity()))
+    }
+
+    /// Takes a lock, waiting for it. No latch is held.
+    #[inline]
+    pub(crate) fn lock(&self, name: LockName, mode: Mode) -> Result<()> {
+        let change = &self.pages.change;
+        Ok(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, self.wait)?)
+    }
+
+    /// Takes a lock if that needs no waiting. Latches may be held.
+    #[inline]
+    pub(crate) fn try_lock(&self, name: LockName, mode: Mode) -> Result<Tried> {
+        let change = &self.pages.change;
+        tried(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, Wait::No))
+    }
+
+    /// Whether the lock could be had at this instant. Latches may be held.
+    #[inline]
+    pub(crate) fn try_instant(&self, name: LockName, mode: Mode) -> Result<Tried> {
+        let change = &self.pages.change;
+        tried(change.managers.locks.instant(self.pages.session(), change.who.locker(), name, mode, Wait::No))
+    }
+
+    /// Waits until the lock could be had. No latch is held.
+    pub(crate) fn wait_instant(&self, name: LockName, mode: Mode) -> Result<()> {
+        let change = &self.pages.change;
+        Ok(change.managers.locks.instant(self.pages.session(), change.who.locker(), name, mode, self.wait)?)
+    }
+
+    /// The mode in which the transaction holds a lock.
+    #[inline]
+    pub(crate) fn holds(&self, name: LockName) -> Option<Mode> {
+        let change = &self.pages.change;
+        change.managers.locks.holds(self.pages.session(), change.who.locker(), name)
+    }
+
+    /// Whether nobody at all holds the object or waits for it. Latches may be held.
+    pub(crate) fn is_free(&self, name: LockName) -> bool {
+        self.pages.change.managers.locks.is_free(self.pages.session(), name)
+    }
+
+    /// Refuses a key that is too long.
+    #[inline]
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
+        let limit = self.database.key_bytes_max();
+        if key.len() <= limit {
+            return Ok(());
+        }
+        Err(Error::KeyTooLong { database: self.database.name().to_string(), bytes: key.len(), limit })
+    }
+}
+
+#[inline]
+fn tried(result: libtp_lock::Result<()>) -> Result<Tried> {
+    match result {
+        Ok(()) => Ok(Tried::Granted),
+        Err(libtp_lock::Error::WouldBlock { .. }) => Ok(Tried::Busy),
+        Err(other) => Err(other.into()),
+    }
+}

@@ -1,0 +1,117 @@
+//! Making room on a leaf: ghosts leave it, slack is given up, replaced chains are freed.
+//!
+//! PROTOCOLS K1, S3, T4. A ghost is a key until it is removed, and it is removed only when both its objects, the record and
+//! the gap below it, are locked by nobody: then whoever deleted it has ended, no undo will look for it, and no scan relies
+//! on its gap. Room a record does not fill was given up by a transaction that has ended when nobody locks the record. All
+//! of it is one redo-only record; the page remembers the highest LSN of a ghost that left it, for snapshots.
+//!
+//! Where the transaction's own lock covers more than records, its own ghosts are told by their LSN.
+
+use libtp_log::Lsn;
+use zerocopy::IntoBytes;
+
+use crate::access::Access;
+use crate::btree::insert::hash_of;
+use crate::btree::log_records::{Reclaim, ReclaimEntry, RECLAIM, RECLAIM_REMOVE, RECLAIM_TRIM};
+use crate::btree::long_value;
+use crate::btree::node::{Node, Record};
+use crate::btree::search::node_of;
+use crate::btree::split_plan::Incoming;
+use crate::lock_names;
+use crate::log_body::short;
+use crate::page::record_lsn::RecordFlags;
+use crate::page_header;
+use crate::Result;
+
+/// What the running transaction logged has no lower LSN than this.
+pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
+    let who = access.pages.change.who;
+    if who.last_lsn().is_none() {
+        return Lsn::new(u64::MAX);
+    }
+    let running = access.pages.change.managers.transactions();
+    running.iter().find(|txn| txn.id == who.id()).map_or(Lsn::NONE, |txn| txn.first_lsn)
+}
+
+/// Whether nobody can want an earlier state of the record back.
+fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
+    record.lsn < own && access.is_free(lock_names::record(access.database.id(), hash))
+}
+
+/// What becomes of each slot of a leaf that can give something up.
+fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(Vec<ReclaimEntry>, Lsn)> {
+    let mut entries = Vec::new();
+    let mut deleter = Lsn::NONE;
+    for slot in 0..node.count() {
+        let record = access.record_at(number, node, slot)?;
+        let has_slack = record.room > record.stored.len();
+        if !record.is_ghost() && !has_slack {
+            continue;
+        }
+        let hash = hash_of(node.key(slot));
+        if !is_settled(access, &record, hash, own) {
+            continue;
+        }
+        let leaves = record.is_ghost()
+            && !record.flags.has(RecordFlags::REPLACED)
+            && access.is_free(lock_names::gap(access.database.id(), hash));
+        if leaves {
+            deleter = deleter.max(record.lsn);
+        } else if !has_slack {
+            continue;
+        }
+        let action = if leaves { RECLAIM_REMOVE } else { RECLAIM_TRIM };
+        entries.push(ReclaimEntry { slot: short(slot), action: action.into() });
+    }
+    Ok((entries, deleter))
+}
+
+/// Frees the chains of records that nobody locks.
+fn free_chains(access: &Access<'_>, number: u32, own: Lsn) -> Result<()> {
+    let keys: Vec<(Vec<u8>, u64)> = {
+        let leaf = access.pages.shared(number, 0)?;
+        let node = node_of(&access.pages, number, &leaf)?;
+        if !node.is_leaf() {
+            return Ok(());
+        }
+        let replaced = (0..node.count()).filter(|&slot| {
+            let record = node.record(slot);
+            record.is_some_and(|record| record.replaced().is_some() && record.lsn < own)
+        });
+        replaced.map(|slot| (node.key(slot).to_vec(), hash_of(node.key(slot)))).collect()
+    };
+    for (key, hash) in keys {
+        long_value::drop_replaced(access, &key, || access.is_free(lock_names::record(access.database.id(), hash)))?;
+    }
+    Ok(())
+}
+
+/// Tries to make room on a leaf without splitting it; whether the search should begin again.
+pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>) -> Result<bool> {
+    let pages = &access.pages;
+    let own = first_own_lsn(access);
+    free_chains(access, number, own)?;
+    pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
+    let mut leaf = pages.exclusive(number, 0)?;
+    let node = node_of(pages, number, &leaf)?;
+    if !node.is_leaf() || node.is_deleted() || node.belongs_right(incoming.key) {
+        return Ok(true);
+    }
+    let (entries, deleter) = plan(access, number, &node, own)?;
+    if entries.is_empty() {
+        return Ok(false);
+    }
+    let head = Reclaim {
+        page: pages.id(number).raw().into(),
+        deleter_lsn: deleter.max(page_header::deleter_lsn(&leaf)).raw().into(),
+        count: short(entries.len()),
+        ..Reclaim::default()
+    };
+    let mut body = pages.change.who.scratch();
+    body.extend_from_slice(head.as_bytes());
+    body.extend_from_slice(entries.as_bytes());
+    pages.change.apply_redo_only(RECLAIM, &body, &mut [&mut leaf]);
+    let node = node_of(pages, number, &leaf)?;
+    let (slot, found) = node.find(incoming.key);
+    Ok(if found { node.fits_change(slot, incoming.bytes) } else { incoming.bytes <= node.free_bytes() })
+}

@@ -1,0 +1,354 @@
+//! Putting: a record enters a leaf, or changes there.
+//!
+//! Paper: LIBTP 3.2.6 logs "insert and delete", a replacement as both; here a replacement is one record that holds only the
+//! bytes that differ. The order of things is STYLE 3's: the key's lock; everything reserved; down to the leaf; what a leaf
+//! has no room for splits it, and the search begins again; then one log record, applied by redo.
+//!
+//! An insertion also enters a gap, that below the next key: it asks for it in `IX`, for this instant (PROTOCOLS K1), so that
+//! a transaction that has scanned over the gap is not surprised. The next key may stand on the next leaf; the gap cannot
+//! change while this leaf is latched, since every insertion into it happens here.
+
+use libtp_buffer::{ExclusivePage, Pin};
+use libtp_lock::{LockName, Mode};
+
+use crate::access::{Access, Purpose, Tried};
+use crate::btree::encode::{self, After};
+use crate::btree::ghosts;
+use crate::btree::log_records::{Update, DELETE, INSERT, UPDATE};
+use crate::btree::long_value;
+use crate::btree::node::{Node, Record};
+use crate::btree::search::{self, node_of};
+use crate::btree::split;
+use crate::btree::split_plan::Incoming;
+use crate::database::Granularity;
+use crate::key_hash::key_hash;
+use crate::lock_names;
+use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
+use crate::page::record_lsn::RecordFlags;
+use crate::page::slotted::SplitKey;
+use crate::pages::{rank, ROUNDS_MAX};
+use crate::Result;
+use zerocopy::IntoBytes;
+
+/// What a put does where there is a record already, and where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    /// Replaces or inserts.
+    Always,
+    /// Inserts only.
+    New,
+}
+
+/// What is to become of the record of a key.
+#[derive(Clone, Copy)]
+enum Outcome<'v> {
+    /// This value.
+    Value(&'v [u8]),
+    /// A value in a chain already written.
+    Chain(ChainRef),
+    /// No record: a ghost.
+    Ghost,
+}
+
+impl Outcome<'_> {
+    /// Bytes of the stored value it makes, or of the value that will be written elsewhere.
+    #[inline]
+    fn bytes(&self) -> usize {
+        match self {
+            Outcome::Value(value) => value.len(),
+            Outcome::Chain(_) => CHAIN_REF_BYTES,
+            Outcome::Ghost => 0,
+        }
+    }
+}
+
+/// Log space is reserved as if the old record had so many bytes, or as many as the new one; if it has more, again.
+const LIKELY_BYTES: usize = 128;
+
+/// A change of one record, and what was found out about it.
+struct Wanted<'w, 'a> {
+    key: &'w [u8],
+    outcome: Outcome<'w>,
+    policy: Policy,
+    granularity: Option<Granularity>,
+    /// Log space was reserved for a body of so many bytes.
+    body_bytes: usize,
+    /// Pages to the right that must stay in memory.
+    kept: Vec<Pin<'a>>,
+}
+
+/// What an attempt at a leaf came to: done, or what is missing, to be had without latches.
+enum Attempt {
+    /// Done; whether there was something to do.
+    Done(bool),
+    /// Log space: the record has so many bytes now.
+    Reserve(usize),
+    /// Room on the leaf.
+    NoRoom { leaf: u32, slot: usize, bytes: usize, is_new: bool },
+    /// A lock that others hold.
+    Lock(LockName, Mode),
+    /// The instant at which a gap may be entered.
+    WaitForGap(LockName),
+    /// A page that is not in memory.
+    Read(u32),
+    /// The value is long and must be written first; it replaces that chain.
+    WriteFirst(Option<ChainRef>),
+    /// Chains that earlier transactions replaced must go first.
+    DropFirst,
+}
+
+/// The key above a place.
+enum NextKey {
+    /// Its hash.
+    Hash(u64),
+    /// There is none.
+    End,
+    /// It stands on this page, which must be read first.
+    Read(u32),
+}
+
+impl<'a> Access<'a> {
+    /// Stores a record, whether or not there is one of that key. Returns nothing more: who wants to know gets first.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong), [`Error::ValueTooLong`](crate::Error::ValueTooLong), and what
+    /// locks, log and pages can fail with; nothing was changed then.
+    #[inline]
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.change_record(key, Outcome::Value(value), Policy::Always).map(|_| ())
+    }
+
+    /// Stores a record if there is none of that key, and returns whether it did.
+    ///
+    /// # Errors
+    /// As [`Access::put`].
+    pub fn put_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.change_record(key, Outcome::Value(value), Policy::New)
+    }
+
+    /// Deletes a record, and returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Access::put`].
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        self.change_record(key, Outcome::Ghost, Policy::Always)
+    }
+
+    fn change_record(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
+        self.check_btree()?;
+        self.check_key(key)?;
+        let granularity = self.enter(Purpose::Write)?;
+        if granularity == Some(Granularity::Record) {
+            self.lock(lock_names::record(self.database.id(), key_hash(key)), Mode::X)?;
+        }
+        let _visit = self.pages.visit();
+        let mut wanted = Wanted { key, outcome, policy, granularity, body_bytes: 0, kept: Vec::new() };
+        self.reserve_for(&mut wanted, LIKELY_BYTES.max(outcome.bytes()))?;
+        for _ in 0..ROUNDS_MAX {
+            let mut leaf = search::leaf_exclusive(&self.pages, key)?;
+            let attempt = self.attempt(&mut leaf, &wanted)?;
+            if let Attempt::Done(changed) = attempt {
+                return Ok(changed);
+            }
+            drop(leaf);
+            self.prepare(&mut wanted, attempt)?;
+        }
+        Err(self.pages.corrupt(search::ROOT, "a record found no place"))
+    }
+
+    /// Does, without latches, what an attempt found missing.
+    #[cold]
+    fn prepare(&self, wanted: &mut Wanted<'_, 'a>, missing: Attempt) -> Result<()> {
+        match missing {
+            Attempt::Done(_) => {}
+            Attempt::NoRoom { leaf, slot, bytes, is_new } => {
+                let incoming = Incoming { key: wanted.key, slot, bytes, is_new };
+                if !ghosts::make_room(self, leaf, incoming)? {
+                    split::split(&self.pages, leaf, 0, incoming)?;
+                }
+            }
+            Attempt::Reserve(old_bytes) => self.reserve_for(wanted, old_bytes)?,
+            Attempt::Lock(name, mode) => self.lock(name, mode)?,
+            Attempt::WaitForGap(name) => self.wait_instant(name, Mode::IX)?,
+            Attempt::Read(page) => wanted.kept.push(self.pages.pin(page)?),
+            Attempt::WriteFirst(older) => {
+                if let Outcome::Value(value) = wanted.outcome {
+                    wanted.outcome = Outcome::Chain(long_value::write(self, value, older)?);
+                    self.reserve_for(wanted, LIKELY_BYTES)?;
+                }
+            }
+            Attempt::DropFirst => long_value::drop_replaced(self, wanted.key, || true)?,
+        }
+        Ok(())
+    }
+
+    /// Reserves what a change needs whose record has `old_bytes` now (PROTOCOLS D11).
+    #[inline]
+    fn reserve_for(&self, wanted: &mut Wanted<'_, 'a>, old_bytes: usize) -> Result<()> {
+        let new_bytes = wanted.outcome.bytes().min(self.database.page_bytes()) + CHAIN_REF_BYTES;
+        wanted.body_bytes = size_of::<Update>() + wanted.key.len() + old_bytes + new_bytes;
+        self.pages.reserve_own(self.database.page_bytes(), wanted.body_bytes)?;
+        let change = &self.pages.change;
+        Ok(change.managers.locks.reserve(self.pages.session(), change.who.locker())?)
+    }
+
+    fn is_long(&self, key: &[u8], value: &[u8]) -> bool {
+        key.len() + value.len() > self.database.page_bytes() / 4
+    }
+
+    /// Makes the change on the leaf, or says what is missing. Nothing in here waits.
+    #[inline]
+    fn attempt(&self, leaf: &mut ExclusivePage<'a>, wanted: &Wanted<'_, 'a>) -> Result<Attempt> {
+        let number = leaf.id().page().raw();
+        if wanted.granularity == Some(Granularity::Page) {
+            let name = lock_names::page(self.database.id(), number);
+            if self.try_lock(name, Mode::X)? == Tried::Busy {
+                return Ok(Attempt::Lock(name, Mode::X));
+            }
+        }
+        let node = node_of(&self.pages, number, leaf)?;
+        let (slot, found) = node.find(wanted.key);
+        let before = if found { Some(self.record_at(number, &node, slot)?) } else { None };
+        let exists = before.is_some_and(|record| !record.is_ghost());
+        if (exists && wanted.policy == Policy::New) || (!exists && matches!(wanted.outcome, Outcome::Ghost)) {
+            return Ok(Attempt::Done(false));
+        }
+        let (stored, flags) = match &wanted.outcome {
+            Outcome::Value(value) if self.is_long(wanted.key, value) => {
+                return Ok(Attempt::WriteFirst(before.and_then(|record| chain_to_replace(&record))));
+            }
+            Outcome::Value(value) => (*value, RecordFlags::NONE),
+            Outcome::Chain(chain) => (chain.as_bytes(), RecordFlags::OVERFLOW),
+            Outcome::Ghost => (&[][..], RecordFlags::GHOST),
+        };
+        if found {
+            return self.replace(leaf, wanted, slot, After { stored, flags });
+        }
+        self.insert(leaf, wanted, slot, After { stored, flags })
+    }
+
+    /// Changes the record at a slot.
+    #[inline]
+    fn replace(
+        &self,
+        leaf: &mut ExclusivePage<'a>,
+        wanted: &Wanted<'_, 'a>,
+        slot: usize,
+        after: After<'_>,
+    ) -> Result<Attempt> {
+        let number = leaf.id().page().raw();
+        let node = node_of(&self.pages, number, leaf)?;
+        let before = self.record_at(number, &node, slot)?;
+        let with_reference;
+        let after = match chain_to_replace(&before) {
+            None => after,
+            Some(_) if before.replaced().is_some() && before.lsn < ghosts::first_own_lsn(self) => {
+                return Ok(Attempt::DropFirst);
+            }
+            Some(chain) => {
+                with_reference = [after.stored, chain.as_bytes()].concat();
+                After { stored: &with_reference, flags: after.flags.with(RecordFlags::REPLACED) }
+            }
+        };
+        if before.flags == after.flags && before.stored == after.stored {
+            return Ok(Attempt::Done(true));
+        }
+        if !node.fits_change(slot, after.stored.len()) {
+            return Ok(Attempt::NoRoom { leaf: number, slot, bytes: after.stored.len(), is_new: false });
+        }
+        let kind = if after.flags.has(RecordFlags::GHOST) { DELETE } else { UPDATE };
+        let mut body = self.pages.change.who.scratch();
+        encode::update(&mut body, self.pages.id(number).raw(), slot, &before, wanted.key, after);
+        if body.len() > wanted.body_bytes {
+            return Ok(Attempt::Reserve(before.stored.len()));
+        }
+        self.pages.change.apply(kind, &body, &mut [leaf]);
+        Ok(Attempt::Done(true))
+    }
+
+    /// Inserts a record before a slot.
+    fn insert(
+        &self,
+        leaf: &mut ExclusivePage<'a>,
+        wanted: &Wanted<'_, 'a>,
+        slot: usize,
+        after: After<'_>,
+    ) -> Result<Attempt> {
+        let number = leaf.id().page().raw();
+        let node = node_of(&self.pages, number, leaf)?;
+        if wanted.granularity == Some(Granularity::Record) {
+            if let Some(missing) = self.enter_gap(&node, slot, wanted)? {
+                return Ok(missing);
+            }
+        }
+        let bytes = node.record_need(wanted.key.len(), after.stored.len());
+        if bytes > node.free_bytes() {
+            return Ok(Attempt::NoRoom { leaf: number, slot, bytes, is_new: true });
+        }
+        let mut body = self.pages.change.who.scratch();
+        encode::insert(&mut body, self.pages.id(number).raw(), slot, after.flags, wanted.key, after.stored);
+        self.pages.change.apply(INSERT, &body, &mut [leaf]);
+        Ok(Attempt::Done(true))
+    }
+
+    /// Asks for the gap a new key enters; what is missing, if anything is.
+    fn enter_gap(&self, node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<Option<Attempt>> {
+        let file = self.database.id();
+        let gap = match self.next_key(node, slot, wanted)? {
+            NextKey::Hash(hash) => lock_names::gap(file, hash),
+            NextKey::End => lock_names::end_gap(file),
+            NextKey::Read(page) => return Ok(Some(Attempt::Read(page))),
+        };
+        if self.is_free(gap) {
+            return Ok(None);
+        }
+        if self.try_instant(gap, Mode::IX)? == Tried::Busy {
+            return Ok(Some(Attempt::WaitForGap(gap)));
+        }
+        if self.holds(gap).is_some_and(|mode| mode.covers(Mode::S)) {
+            // The gap falls in two, and both halves were read.
+            let lower = lock_names::gap(file, key_hash(wanted.key));
+            if self.try_lock(lower, Mode::S)? == Tried::Busy {
+                return Ok(Some(Attempt::Lock(lower, Mode::S)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The key above a new one: at the slot, or the first on the pages to the right, which have to be in memory.
+    fn next_key(&self, node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<NextKey> {
+        if slot < node.count() {
+            return Ok(NextKey::Hash(hash_of(node.key(slot))));
+        }
+        let mut right = node.right();
+        while let Some(number) = right {
+            let Some(pin) = wanted.kept.iter().find(|pin| pin.id().page().raw() == number) else {
+                return Ok(NextKey::Read(number));
+            };
+            let page = pin.shared(rank(0));
+            let node = node_of(&self.pages, number, &page)?;
+            if node.count() != 0 {
+                return Ok(NextKey::Hash(hash_of(node.key(0))));
+            }
+            right = node.right();
+        }
+        Ok(NextKey::End)
+    }
+}
+
+/// The chain a change of this record replaces or goes on replacing: its value's own, or the one replaced before.
+fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
+    if record.flags.has(RecordFlags::OVERFLOW) {
+        return ChainRef::read(record.stored.get(..CHAIN_REF_BYTES)?);
+    }
+    record.replaced()
+}
+
+/// The hash of a key in two pieces.
+pub(crate) fn hash_of(key: SplitKey<'_>) -> u64 {
+    let mut whole = [0; 256];
+    let Some(whole) = whole.get_mut(..key.bytes()) else { return key_hash(&key.to_vec()) };
+    whole[..key.prefix.len()].copy_from_slice(key.prefix);
+    whole[key.prefix.len()..].copy_from_slice(key.suffix);
+    key_hash(whole)
+}

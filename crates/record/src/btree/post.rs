@@ -1,0 +1,71 @@
+//! Posting: a parent learns of the page its child gave half its keys to. The second action of a split.
+//!
+//! Paper: LIBTP 3.1.2, "locks are coupled during ascent". PROTOCOLS T1: whoever posts holds the left page while latching
+//! the parent, looks at the flag again, and clears it in the same record.
+
+use crate::btree::encode;
+use crate::btree::log_records::POST;
+use crate::btree::search::{node_of, number_of};
+use crate::btree::split;
+use crate::btree::split_plan::Incoming;
+use crate::pages::{rank, Pages, ROUNDS_MAX};
+use crate::Result;
+
+/// What is to be posted.
+struct Unposted {
+    separator: Vec<u8>,
+    right: u32,
+}
+
+/// The page's unposted neighbour, if it has one.
+fn unposted(pages: &Pages<'_>, number: u32, page: &[u8], level: u8) -> Result<Option<Unposted>> {
+    let node = node_of(pages, number, page)?;
+    if !node.is_incomplete() || node.is_deleted() || node.level() != level {
+        return Ok(None);
+    }
+    match (node.high(), node.right()) {
+        (Some(high), Some(right)) => Ok(Some(Unposted { separator: high.to_vec(), right })),
+        _ => Err(pages.corrupt(number, "it says that it was split, and has no right neighbour")),
+    }
+}
+
+/// Makes the parent of page `number` on `level` know its right neighbour, if it does not yet.
+///
+/// If we die here: the flag stays, and the next who follows the link posts it.
+pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
+    let page_bytes = pages.page_bytes()?;
+    for _ in 0..ROUNDS_MAX {
+        let found = unposted(pages, number, &*pages.shared(number, level)?, level)?;
+        let Some(found) = found else { return Ok(()) };
+        pages.reserve_common(page_bytes, page_bytes)?;
+        let parent_number = number_of(pages, &found.separator, level + 1)?;
+        let (child_pin, parent_pin) = (pages.pin(number)?, pages.pin(parent_number)?);
+        let mut child = child_pin.exclusive(rank(level));
+        match unposted(pages, number, &child, level)? {
+            None => return Ok(()),
+            Some(now) if now.separator != found.separator || now.right != found.right => continue,
+            Some(_) => {}
+        }
+        let mut parent = parent_pin.exclusive(rank(level + 1));
+        let node = node_of(pages, parent_number, &parent)?;
+        if node.is_deleted() || node.level() != level + 1 || node.belongs_right(&found.separator) {
+            continue;
+        }
+        let (slot, present) = node.find(&found.separator);
+        if present {
+            return Err(pages.corrupt(parent_number, format!("it knows page {} already, which is not posted", found.right)));
+        }
+        let bytes = node.child_need(found.separator.len());
+        if bytes > node.free_bytes() {
+            drop((child, parent));
+            let incoming = Incoming { key: &found.separator, slot, bytes, is_new: true };
+            split::split(pages, parent_number, level + 1, incoming)?;
+            continue;
+        }
+        let mut body = pages.change.who.scratch();
+        encode::post(&mut body, pages.id(number).raw(), parent_number, found.right, slot, &found.separator);
+        pages.change.apply_redo_only(POST, &body, &mut [&mut child, &mut parent]);
+        return Ok(());
+    }
+    Err(pages.corrupt(number, "its right neighbour could not be posted"))
+}

@@ -1,0 +1,358 @@
+//! Walking the records in key order, both ways.
+//!
+//! PROTOCOLS T3: a cursor holds no latch between steps. It remembers the page, its LSN, the slot and the key; if the page
+//! has not changed since, the next record is a slot away, else the key is looked for again. PROTOCOLS K1: each key passed is
+//! locked, and the gap below it, and at the end the gap above the last key, so that what was read stays read. A ghost is
+//! passed like any key.
+//!
+//! Within one leaf, a key's locks are tried under the latch under which it was found to be the next. From one leaf to the
+//! next only one is latched at a time; so there, once the locks are had, the way is gone again: with the gap locked nothing
+//! can enter it any more, and what entered it before is found the second time.
+
+use libtp_buffer::SharedPage;
+use libtp_lock::{LockName, Mode};
+use libtp_log::Lsn;
+
+use crate::access::{Access, Purpose, Tried};
+use crate::btree::get::Value;
+use crate::btree::insert::hash_of;
+use crate::btree::long_value;
+use crate::btree::node::Node;
+use crate::btree::search::{self, node_of};
+use crate::database::Granularity;
+use crate::lock_names;
+use crate::page::overflow::ChainRef;
+use crate::pages::ROUNDS_MAX;
+use crate::Result;
+
+/// Where a cursor stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Nowhere yet.
+    Nowhere,
+    /// On a record, whose key and value the cursor has copies of.
+    OnRecord,
+    /// Below the first record.
+    BelowAll,
+    /// Above the last.
+    AboveAll,
+}
+
+/// Where the record it stands on was found.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    page: u32,
+    lsn: Lsn,
+    slot: usize,
+}
+
+/// Where to go from the cursor's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Towards {
+    /// To the first key that is not below it.
+    AtOrAbove,
+    /// To the first key above it.
+    Above,
+    /// To the last key below it.
+    Below,
+    /// To the last key of all.
+    Last,
+}
+
+/// What an attempt at a step came to.
+enum Attempt {
+    /// The cursor stands on a record.
+    Record,
+    /// It does, and its value lies in a chain.
+    Chain(ChainRef),
+    /// There is no further record.
+    End,
+    /// A lock has to be waited for.
+    Lock(LockName, Mode),
+    /// Nothing yet: look again.
+    Again,
+}
+
+/// What the locks of a key came to.
+enum Locked {
+    Granted,
+    Missing(Attempt),
+}
+
+/// A cursor over a B-tree.
+pub struct BtreeCursor<'a> {
+    access: Access<'a>,
+    purpose: Purpose,
+    standing: Standing,
+    position: Option<Position>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'a> BtreeCursor<'a> {
+    /// A cursor that stands nowhere yet.
+    pub(crate) fn new(access: Access<'a>, purpose: Purpose) -> BtreeCursor<'a> {
+        let standing = Standing::Nowhere;
+        BtreeCursor { access, purpose, standing, position: None, key: Vec::new(), value: Vec::new() }
+    }
+
+    /// The key and value of the record it stands on.
+    #[inline]
+    pub fn record(&self) -> Option<(&[u8], &[u8])> {
+        (self.standing == Standing::OnRecord).then_some((&self.key[..], &self.value[..]))
+    }
+
+    /// Goes to the first record; whether there is one.
+    ///
+    /// # Errors
+    /// What locks and pages can fail with.
+    pub fn first(&mut self) -> Result<bool> {
+        self.position = None;
+        self.key.clear();
+        self.step(Towards::AtOrAbove)
+    }
+
+    /// Goes to the last record; whether there is one.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::first`].
+    pub fn last(&mut self) -> Result<bool> {
+        self.position = None;
+        self.step(Towards::Last)
+    }
+
+    /// Goes to the first record whose key is `key` or above; whether there is one.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::first`], and [`Error::KeyTooLong`](crate::Error::KeyTooLong).
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.access.check_key(key)?;
+        self.position = None;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.step(Towards::AtOrAbove)
+    }
+
+    /// Goes to the next record; to the first, if it stands nowhere yet. Whether there is one.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::first`].
+    pub fn next(&mut self) -> Result<bool> {
+        match self.standing {
+            Standing::Nowhere | Standing::BelowAll => self.first(),
+            Standing::OnRecord => self.step(Towards::Above),
+            Standing::AboveAll => Ok(false),
+        }
+    }
+
+    /// Goes to the record before; to the last, if it stands nowhere yet. Whether there is one.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::first`].
+    pub fn prev(&mut self) -> Result<bool> {
+        match self.standing {
+            Standing::Nowhere | Standing::AboveAll => self.last(),
+            Standing::OnRecord => self.step(Towards::Below),
+            Standing::BelowAll => Ok(false),
+        }
+    }
+
+    fn step(&mut self, towards: Towards) -> Result<bool> {
+        self.access.check_btree()?;
+        let granularity = self.access.enter(self.purpose)?;
+        if towards == Towards::Last && granularity == Some(Granularity::Record) {
+            self.access.lock(lock_names::end_gap(self.access.database.id()), Mode::S)?;
+        }
+        let _visit = self.access.pages.visit();
+        for _ in 0..ROUNDS_MAX {
+            let attempt = match towards {
+                Towards::AtOrAbove | Towards::Above => self.forward(towards, granularity)?,
+                Towards::Below | Towards::Last => self.backward(towards, granularity)?,
+            };
+            match attempt {
+                Attempt::Record => {}
+                Attempt::Chain(chain) => self.value = long_value::read(&self.access.pages, chain)?,
+                Attempt::End => {
+                    let forward = matches!(towards, Towards::AtOrAbove | Towards::Above);
+                    self.standing = if forward { Standing::AboveAll } else { Standing::BelowAll };
+                    return Ok(false);
+                }
+                Attempt::Lock(name, mode) => {
+                    self.access.lock(name, mode)?;
+                    continue;
+                }
+                Attempt::Again => continue,
+            }
+            self.standing = Standing::OnRecord;
+            return Ok(true);
+        }
+        Err(self.access.pages.corrupt(search::ROOT, "a cursor found no way on"))
+    }
+
+    /// The page of the record it stands on, if that has not changed since.
+    fn remembered(&self) -> Result<Option<(SharedPage<'a>, usize)>> {
+        let Some(position) = self.position else { return Ok(None) };
+        let page = self.access.pages.shared(position.page, 0)?;
+        Ok((page.lsn() == position.lsn).then_some((page, position.slot)))
+    }
+
+    fn forward(&mut self, towards: Towards, granularity: Option<Granularity>) -> Result<Attempt> {
+        let pages = self.access.pages;
+        let (mut leaf, mut slot) = match self.remembered()? {
+            Some((leaf, slot)) => (leaf, slot + 1),
+            None => {
+                let leaf = search::shared(&pages, &self.key, 0)?;
+                let (slot, found) = node_of(&pages, leaf.id().page().raw(), &leaf)?.find(&self.key);
+                (leaf, slot + usize::from(found && towards == Towards::Above))
+            }
+        };
+        let mut crossed = false;
+        loop {
+            let number = leaf.id().page().raw();
+            let node = node_of(&pages, number, &leaf)?;
+            if !node.is_leaf() || node.is_deleted() {
+                self.position = None;
+                return Ok(Attempt::Again);
+            }
+            if let Some(missing) = self.lock_page(number, granularity)? {
+                return Ok(missing);
+            }
+            while slot < node.count() {
+                if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, crossed)? {
+                    return Ok(missing);
+                }
+                if let Some(arrived) = self.arrive(&leaf, &node, slot)? {
+                    return Ok(arrived);
+                }
+                slot += 1;
+            }
+            let Some(right) = node.right() else { return self.lock_end(granularity, crossed) };
+            drop(leaf);
+            leaf = pages.shared(right, 0)?;
+            (slot, crossed) = (0, true);
+        }
+    }
+
+    fn backward(&mut self, towards: Towards, granularity: Option<Granularity>) -> Result<Attempt> {
+        let pages = self.access.pages;
+        let (mut leaf, mut slot) = match (self.remembered()?, towards) {
+            (Some(remembered), _) => remembered,
+            (None, Towards::Last) => {
+                let leaf = search::last(&pages, 0)?;
+                let count = node_of(&pages, leaf.id().page().raw(), &leaf)?.count();
+                (leaf, count)
+            }
+            (None, _) => {
+                let leaf = search::shared(&pages, &self.key, 0)?;
+                let (slot, _) = node_of(&pages, leaf.id().page().raw(), &leaf)?.find(&self.key);
+                (leaf, slot)
+            }
+        };
+        loop {
+            let number = leaf.id().page().raw();
+            let node = node_of(&pages, number, &leaf)?;
+            if let Some(missing) = self.lock_page(number, granularity)? {
+                return Ok(missing);
+            }
+            while slot > 0 {
+                slot -= 1;
+                // The gap above is locked, by the step that brought us here: nothing enters between two looks.
+                if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, false)? {
+                    return Ok(missing);
+                }
+                if let Some(arrived) = self.arrive(&leaf, &node, slot)? {
+                    return Ok(arrived);
+                }
+            }
+            let Some(left) = node.left() else { return Ok(Attempt::End) };
+            drop(leaf);
+            let Some(found) = self.left_neighbour(left, number)? else {
+                self.position = None;
+                return Ok(Attempt::Again);
+            };
+            slot = node_of(&pages, found.id().page().raw(), &found)?.count();
+            leaf = found;
+        }
+    }
+
+    /// The page whose right link leads to `of`, looked for from `from` to the right (PROTOCOLS T3); none if lost.
+    fn left_neighbour(&self, from: u32, of: u32) -> Result<Option<SharedPage<'a>>> {
+        let pages = self.access.pages;
+        let mut number = from;
+        for _ in 0..ROUNDS_MAX {
+            let page = pages.shared(number, 0)?;
+            let Some(node) = Node::over(&page) else { return Ok(None) };
+            if !node.is_leaf() || node.is_deleted() {
+                return Ok(None);
+            }
+            match node.right() {
+                Some(right) if right == of => return Ok(Some(page)),
+                Some(right) => number = right,
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the lock on a leaf, where leaves are locked; what is missing, if anything is.
+    fn lock_page(&self, number: u32, granularity: Option<Granularity>) -> Result<Option<Attempt>> {
+        if granularity != Some(Granularity::Page) {
+            return Ok(None);
+        }
+        let name = lock_names::page(self.access.database.id(), number);
+        Ok(match self.access.try_lock(name, self.purpose.mode())? {
+            Tried::Granted => None,
+            Tried::Busy => Some(Attempt::Lock(name, self.purpose.mode())),
+        })
+    }
+
+    /// Takes the locks on a key and the gap below it. If the way to it led over several pages, and the gap was not locked
+    /// before, the way has to be gone again.
+    fn lock_key(&self, hash: u64, granularity: Option<Granularity>, crossed: bool) -> Result<Locked> {
+        if granularity != Some(Granularity::Record) {
+            return Ok(Locked::Granted);
+        }
+        let file = self.access.database.id();
+        let (gap, record) = (lock_names::gap(file, hash), lock_names::record(file, hash));
+        let new = crossed && self.access.holds(gap).is_none();
+        for (name, mode) in [(gap, Mode::S), (record, self.purpose.mode())] {
+            if self.access.try_lock(name, mode)? == Tried::Busy {
+                return Ok(Locked::Missing(Attempt::Lock(name, mode)));
+            }
+        }
+        Ok(if new { Locked::Missing(Attempt::Again) } else { Locked::Granted })
+    }
+
+    /// Takes the lock on the gap above the last key: the way ends here.
+    fn lock_end(&self, granularity: Option<Granularity>, crossed: bool) -> Result<Attempt> {
+        if granularity != Some(Granularity::Record) {
+            return Ok(Attempt::End);
+        }
+        let gap = lock_names::end_gap(self.access.database.id());
+        let new = crossed && self.access.holds(gap).is_none();
+        if self.access.try_lock(gap, Mode::S)? == Tried::Busy {
+            return Ok(Attempt::Lock(gap, Mode::S));
+        }
+        Ok(if new { Attempt::Again } else { Attempt::End })
+    }
+
+    /// Stands on the record at a slot, unless it is a ghost.
+    fn arrive(&mut self, leaf: &SharedPage<'a>, node: &Node<'_>, slot: usize) -> Result<Option<Attempt>> {
+        let number = leaf.id().page().raw();
+        let record = self.access.record_at(number, node, slot)?;
+        if record.is_ghost() {
+            return Ok(None);
+        }
+        self.key.clear();
+        node.key(slot).append_to(&mut self.key);
+        self.value.clear();
+        self.position = Some(Position { page: number, lsn: leaf.lsn(), slot });
+        match self.access.value_of(number, slot, &record)? {
+            Value::Here(value) => {
+                self.value.extend_from_slice(value);
+                Ok(Some(Attempt::Record))
+            }
+            Value::Chain(chain) => Ok(Some(Attempt::Chain(chain))),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Down the tree: one latch at a time, to the right where a page was split meanwhile.
+//!
+//! Paper: LIBTP 3.1.2, after Lehman and Yao. A page is let go before its child is latched; in between the child may have
+//! been split, which the child's high key tells: then its right link is followed. A page that was emptied and unlinked
+//! meanwhile says so, and the search begins again (PROTOCOLS T2).
+//!
+//! Who follows a right link that the parent does not know yet posts it (PROTOCOLS T1). That is a service to others: if it
+//! fails, for want of log space, say, the search goes on.
+
+use libtp_buffer::{ExclusivePage, SharedPage};
+
+use crate::btree::node::Node;
+use crate::btree::post;
+use crate::free_pages::FIRST_PAGE;
+use crate::pages::{Pages, ROUNDS_MAX};
+use crate::Result;
+
+/// The root's page number. It never changes: a root that is split moves what it has to two new pages.
+pub(crate) const ROOT: u32 = FIRST_PAGE;
+
+/// Where a step of the search leads.
+enum Step {
+    /// This is the page.
+    Here,
+    /// To the right neighbour; the flag says that nobody has posted it.
+    Right(u32, bool),
+    /// To the child.
+    Down(u32),
+    /// The page is gone: from the root again.
+    Again,
+}
+
+/// Looks at a page as a B-tree page.
+#[inline]
+pub(crate) fn node_of<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<Node<'p>> {
+    match Node::over(page) {
+        Some(node) => Ok(node),
+        None => Err(pages.corrupt(number, "it is not the B-tree page that others lead to")),
+    }
+}
+
+/// What to do at a page on the way to `key` on `level`.
+#[inline]
+fn step(pages: &Pages<'_>, number: u32, node: &Node<'_>, key: &[u8], level: u8) -> Result<Step> {
+    if node.is_deleted() {
+        return Ok(Step::Again);
+    }
+    if node.belongs_right(key) {
+        let right = node.right().ok_or_else(|| pages.corrupt(number, "it has a high key and no right link"))?;
+        return Ok(Step::Right(right, node.is_incomplete()));
+    }
+    if node.level() == level {
+        return Ok(Step::Here);
+    }
+    if node.level() < level {
+        return Err(pages.corrupt(number, format!("it stands on level {}, and level {level} was looked for", node.level())));
+    }
+    let slot = node.child_slot(key);
+    node.child(slot).map(Step::Down).ok_or_else(|| pages.corrupt(number, format!("slot {slot} leads to no child")))
+}
+
+/// Where a search is: the page, and the level it should have as far as the parent tells.
+#[derive(Clone, Copy)]
+struct Place {
+    page: u32,
+    level: Option<u8>,
+}
+
+const TOP: Place = Place { page: ROOT, level: None };
+
+impl Place {
+    /// The level to rank the latch by.
+    fn rank_level(self) -> u8 {
+        self.level.unwrap_or(0)
+    }
+
+    /// Follows a step from a page on `level`; none if the search has arrived. Holds no latch.
+    #[inline]
+    fn follow(self, pages: &Pages<'_>, step: Step, level: u8) -> Option<Place> {
+        match step {
+            Step::Here => None,
+            Step::Down(child) => Some(Place { page: child, level: Some(level - 1) }),
+            Step::Again => Some(TOP),
+            Step::Right(right, unposted) => {
+                if unposted {
+                    // A service: whoever needs it will meet the error again.
+                    let _ = post::post(pages, self.page, level);
+                }
+                Some(Place { page: right, level: Some(level) })
+            }
+        }
+    }
+}
+
+#[cold]
+fn lost(pages: &Pages<'_>) -> crate::Error {
+    pages.corrupt(ROOT, "its links lead in a circle")
+}
+
+/// The page on `level` whose range holds `key`, latched shared.
+#[inline]
+pub(crate) fn shared<'a>(pages: &Pages<'a>, key: &[u8], level: u8) -> Result<SharedPage<'a>> {
+    let mut place = TOP;
+    for _ in 0..ROUNDS_MAX {
+        let page = pages.shared(place.page, place.rank_level())?;
+        let node = node_of(pages, place.page, &page)?;
+        let (step, at) = (step(pages, place.page, &node, key, level)?, node.level());
+        if matches!(step, Step::Here) {
+            return Ok(page);
+        }
+        drop(page);
+        place = place.follow(pages, step, at).unwrap_or(TOP);
+    }
+    Err(lost(pages))
+}
+
+/// The leaf whose range holds `key`, latched exclusively; the pages above it were latched shared.
+#[inline]
+pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<ExclusivePage<'a>> {
+    let mut place = TOP;
+    for _ in 0..ROUNDS_MAX {
+        if place.level == Some(0) {
+            let page = pages.exclusive(place.page, 0)?;
+            let node = node_of(pages, place.page, &page)?;
+            let (step, at) = (step(pages, place.page, &node, key, 0)?, node.level());
+            if matches!(step, Step::Here) {
+                return Ok(page);
+            }
+            drop(page);
+            place = place.follow(pages, step, at).unwrap_or(TOP);
+        } else {
+            let page = pages.shared(place.page, place.rank_level())?;
+            let node = node_of(pages, place.page, &page)?;
+            let (step, at) = (step(pages, place.page, &node, key, 0)?, node.level());
+            drop(page);
+            // A root that is a leaf is latched again, exclusively; it may have grown by then.
+            place = place.follow(pages, step, at).unwrap_or(Place { level: Some(0), ..place });
+        }
+    }
+    Err(lost(pages))
+}
+
+/// The number of the page on `level` whose range holds `key`.
+pub(crate) fn number_of(pages: &Pages<'_>, key: &[u8], level: u8) -> Result<u32> {
+    Ok(shared(pages, key, level)?.id().page().raw())
+}
+
+/// The last page of `level`, latched shared.
+pub(crate) fn last<'a>(pages: &Pages<'a>, level: u8) -> Result<SharedPage<'a>> {
+    let mut number = ROOT;
+    for _ in 0..ROUNDS_MAX {
+        let page = pages.shared(number, level)?;
+        let node = node_of(pages, number, &page)?;
+        number = match (node.is_deleted(), node.right()) {
+            (true, _) => ROOT,
+            (false, Some(right)) => right,
+            (false, None) if node.level() == level => return Ok(page),
+            (false, None) => {
+                let slot = node.count().saturating_sub(1);
+                node.child(slot).ok_or_else(|| pages.corrupt(number, format!("slot {slot} leads to no child")))?
+            }
+        };
+    }
+    Err(lost(pages))
+}

@@ -1,0 +1,149 @@
+//! Splitting a full page: the first action of two, each redo-only and complete in itself (PROTOCOLS T1).
+//!
+//! Paper: LIBTP 3.1.2: a split stands whatever becomes of the transaction that needed it. The first action makes the right
+//! sibling, takes its page from the free pages, hooks it between the page and its old right neighbour, and marks the page
+//! as incompletely split; from then on every key is found again, by the right link. `post` does the second. The root is
+//! split in one action: what it has goes to two new pages, and it becomes their parent.
+
+use libtp_lock::Mode;
+
+use crate::btree::encode::{self, Taken};
+use crate::btree::log_records::{ROOT_SPLIT, SPLIT};
+use crate::btree::node::Node;
+use crate::btree::post;
+use crate::btree::search::{node_of, ROOT};
+use crate::btree::split_plan::{plan, Incoming, SplitPlan};
+use crate::pages::{rank, Pages, ROUNDS_MAX};
+use crate::{Error, Result};
+
+/// Whether the page has room by now, or is not the place any more: then there is nothing to do but to search again.
+fn is_settled(node: &Node<'_>, level: u8, incoming: Incoming<'_>) -> bool {
+    if node.is_deleted() || node.level() != level || node.belongs_right(incoming.key) {
+        return true;
+    }
+    let (slot, found) = node.find(incoming.key);
+    match (found, incoming.is_new) {
+        (true, true) | (false, false) => true,
+        (false, true) => incoming.bytes <= node.free_bytes(),
+        (true, false) => node.fits_change(slot, incoming.bytes),
+    }
+}
+
+fn plan_for(pages: &Pages<'_>, number: u32, node: &Node<'_>, incoming: Incoming<'_>) -> Result<SplitPlan> {
+    let (slot, _) = node.find(incoming.key);
+    plan(node, Incoming { slot, ..incoming })
+        .ok_or_else(|| pages.corrupt(number, "it is full, and there is no way to cut it in two"))
+}
+
+/// Splits page `number` on `level` because `incoming` finds no room there, and posts the new page. When it returns the page
+/// may have room, or the key another page: the caller searches again.
+pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incoming<'_>) -> Result<()> {
+    if number == ROOT {
+        return split_root(pages, level, incoming);
+    }
+    let page_bytes = pages.page_bytes()?;
+    for round in 0..ROUNDS_MAX {
+        pages.reserve_common(page_bytes, 2 * page_bytes)?;
+        let right = {
+            let page = pages.shared(number, level)?;
+            let node = node_of(pages, number, &page)?;
+            if is_settled(&node, level, incoming) {
+                return Ok(());
+            }
+            if node.is_incomplete() {
+                drop(page);
+                post::post(pages, number, level)?;
+                continue;
+            }
+            node.right()
+        };
+        let candidate = pages.candidate(round > 2)?;
+        let (pin, right_pin) = (pages.pin(number)?, right.map(|right| pages.pin(right)).transpose()?);
+        let mut page = pin.exclusive(rank(level));
+        let node = node_of(pages, number, &page)?;
+        if is_settled(&node, level, incoming) {
+            return Ok(());
+        }
+        if node.is_incomplete() || node.right() != right {
+            continue;
+        }
+        let plan = plan_for(pages, number, &node, incoming)?;
+        let mut neighbour = right_pin.as_ref().map(|pin| pin.exclusive(rank(level)));
+        let Some(mut new) = pages.allocate(&candidate)? else { continue };
+        if level == 0 && !takes_page_lock(pages, number, new.number) {
+            continue;
+        }
+        let mut body = pages.change.who.scratch();
+        let taken = Taken { pages: [new.number], free_head: new.free_head, page_count: new.page_count };
+        encode::split(&mut body, pages.id(number).raw(), &node, &plan, taken)
+            .ok_or_else(|| pages.corrupt(number, "one of its cells lies outside its heap"))?;
+        match &mut neighbour {
+            Some(neighbour) => {
+                pages.change.apply_redo_only(SPLIT, &body, &mut [&mut page, &mut new.page, &mut new.meta, neighbour])
+            }
+            None => pages.change.apply_redo_only(SPLIT, &body, &mut [&mut page, &mut new.page, &mut new.meta]),
+        };
+        drop((body, page, new, neighbour));
+        return post::post(pages, number, level);
+    }
+    Err(pages.corrupt(number, "it could not be split"))
+}
+
+/// Under page locks, a transaction that holds the page it splits gets the new page as well, which is nobody's. Whether it
+/// did.
+fn takes_page_lock(pages: &Pages<'_>, number: u32, new: u32) -> bool {
+    let (locks, locker) = (&pages.change.managers.locks, pages.change.who.locker());
+    let held = locks.holds(pages.session(), locker, crate::lock_names::page(pages.file, number));
+    let Some(mode) = held else { return true };
+    if !mode.covers(Mode::S) {
+        return true;
+    }
+    let name = crate::lock_names::page(pages.file, new);
+    locks.lock(pages.session(), locker, name, mode, libtp_lock::Wait::No).is_ok()
+}
+
+/// Two pages behind the last, for the halves of the root.
+fn two_pages<'a>(pages: &Pages<'a>, count: u32) -> Result<[libtp_buffer::Pin<'a>; 2]> {
+    if count >= u32::MAX - 2 {
+        return Err(Error::TooManyPages { database: pages.name() });
+    }
+    let buffers = &pages.change.managers.buffers;
+    let pin = |number| buffers.pin_new(pages.session(), pages.id(number));
+    Ok([pin(count)?, pin(count + 1)?])
+}
+
+/// Splits the root: one action that needs no posting.
+fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()> {
+    let page_bytes = pages.page_bytes()?;
+    for _ in 0..ROUNDS_MAX {
+        pages.reserve_common(page_bytes, 2 * page_bytes)?;
+        let meta_now = pages.meta()?;
+        let count = meta_now.page_count.get();
+        let [left_pin, right_pin] = two_pages(pages, count)?;
+        let (root_pin, meta_pin) = (pages.pin(ROOT)?, pages.pin(crate::free_pages::META_PAGE)?);
+        let mut root = root_pin.exclusive(rank(level));
+        let node = node_of(pages, ROOT, &root)?;
+        if is_settled(&node, level, incoming) {
+            return Ok(());
+        }
+        let plan = plan_for(pages, ROOT, &node, incoming)?;
+        let mut left = left_pin.exclusive(crate::pages::loose_rank());
+        let mut right = right_pin.exclusive(crate::pages::loose_rank());
+        let mut meta = meta_pin.exclusive(libtp_process::Rank::META);
+        let meta_then = pages.meta_of(&meta)?;
+        if meta_then.page_count.get() != count {
+            continue;
+        }
+        if level == 0 && !(takes_page_lock(pages, ROOT, count) && takes_page_lock(pages, ROOT, count + 1)) {
+            continue;
+        }
+        let taken =
+            Taken { pages: [count, count + 1], free_head: meta_then.free_head.get(), page_count: count + 2 };
+        let mut body = pages.change.who.scratch();
+        encode::root_split(&mut body, pages.id(ROOT).raw(), &node, &plan, taken)
+            .ok_or_else(|| pages.corrupt(ROOT, "one of its cells lies outside its heap"))?;
+        pages.change.apply_redo_only(ROOT_SPLIT, &body, &mut [&mut root, &mut left, &mut right, &mut meta]);
+        return Ok(());
+    }
+    Err(pages.corrupt(ROOT, "it could not be split"))
+}

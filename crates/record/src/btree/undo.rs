@@ -1,0 +1,96 @@
+//! Undo: each change of a record taken back, by key, wherever the record is by now.
+//!
+//! Paper: LIBTP 3.1.2: "we roll back all leaf page updates, but no internal insertions or page splits". The record is found
+//! by its key, changed back, and gets the LSN it had (PROTOCOLS S3); the compensation names pages and slot, so redoing it
+//! needs no search. No undo needs space (PROTOCOLS T4): what the transaction gave up is still the record's room. An
+//! insertion becomes a ghost: its key may name the gap that somebody has locked.
+
+use libtp_log::{Lsn, RecordRef};
+use libtp_txn::{Change, Damage};
+
+use crate::btree::encode;
+use crate::btree::log_records::{Insert, Update, RESTORE};
+use crate::btree::search::{self, node_of};
+use crate::log_body::{file_number, page_number, read, take};
+use crate::page::log_records::{FreePage, WritePiece, FREE_PAGE};
+use crate::pages::{loose_rank, Pages};
+use crate::{Error, Result};
+use zerocopy::IntoBytes;
+
+/// How an undo function reports what went wrong.
+type Undone = libtp_txn::Result<()>;
+
+fn damaged(lsn: Lsn, damage: Damage) -> libtp_txn::Error {
+    libtp_txn::Error::Undo { lsn, what: damage.0 }
+}
+
+fn pages_of<'a>(change: &Change<'a>, packed: u64) -> Pages<'a> {
+    Pages::new(*change, libtp_buffer::FileId::new(file_number(packed)))
+}
+
+/// Finds the record of a key and compensates it with the body `encode` makes for its slot.
+fn restore(
+    pages: &Pages<'_>,
+    key: &[u8],
+    undo_next: Lsn,
+    encode: impl FnOnce(&mut Vec<u8>, u64, usize),
+) -> Result<()> {
+    let _visit = pages.visit();
+    let page_bytes = pages.page_bytes()?;
+    pages.reserve_common(page_bytes, 64 + page_bytes)?;
+    let mut leaf = search::leaf_exclusive(pages, key)?;
+    let number = leaf.id().page().raw();
+    let (slot, found) = node_of(pages, number, &leaf)?.find(key);
+    if !found {
+        return Err(pages.corrupt(number, "a record that a transaction changed, and that is to be changed back, is not there"));
+    }
+    let mut body = pages.change.who.scratch();
+    encode(&mut body, pages.id(number).raw(), slot);
+    pages.change.compensate(RESTORE, &body, &mut [&mut leaf], undo_next);
+    Ok(())
+}
+
+/// Undoes an insertion.
+pub fn insert(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
+    let parsed = read::<Insert>(logged.body).and_then(|(record, mut rest)| {
+        take(&mut rest, usize::from(record.key_bytes.get())).map(|key| (record, key))
+    });
+    let (record, key) = parsed.map_err(|damage| damaged(logged.lsn, damage))?;
+    let pages = pages_of(change, record.page.get());
+    let stored_bytes = usize::from(record.stored_bytes.get());
+    restore(&pages, key, logged.header.prev(), |body, page, slot| encode::restore_insert(body, page, slot, stored_bytes))
+        .map_err(|error| error.during_undo(logged.lsn))
+}
+
+/// Undoes an update or a deletion.
+pub fn update(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
+    let parsed = read::<Update>(logged.body).and_then(|(record, mut rest)| {
+        let key = take(&mut rest, usize::from(record.key_bytes.get()))?;
+        let cut_out = take(&mut rest, usize::from(record.cut_bytes.get()))?;
+        Ok((record, key, cut_out))
+    });
+    let (record, key, cut_out) = parsed.map_err(|damage| damaged(logged.lsn, damage))?;
+    let pages = pages_of(change, record.page.get());
+    restore(&pages, key, logged.header.prev(), |body, page, slot| encode::restore_update(body, page, slot, record, cut_out))
+        .map_err(|error| error.during_undo(logged.lsn))
+}
+
+/// Undoes the writing of a piece of a long value: its page is free again. Nobody can be on the way to it, for the leaf
+/// that led there was changed back before.
+pub fn write_piece(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
+    let (record, _) = read::<WritePiece>(logged.body).map_err(|damage| damaged(logged.lsn, damage))?;
+    let packed = record.page.get();
+    free_page(&pages_of(change, packed), page_number(packed), logged.header.prev())
+        .map_err(|error| error.during_undo(logged.lsn))
+}
+
+fn free_page(pages: &Pages<'_>, number: u32, undo_next: Lsn) -> std::result::Result<(), Error> {
+    pages.reserve_common(pages.page_bytes()?, 64)?;
+    let (pin, meta_pin) = (pages.pin(number)?, pages.pin(crate::free_pages::META_PAGE)?);
+    let mut page = pin.exclusive(loose_rank());
+    let mut meta = meta_pin.exclusive(libtp_process::Rank::META);
+    let next = pages.meta_of(&meta)?.free_head;
+    let record = FreePage { page: pages.id(number).raw().into(), next, unused: 0.into() };
+    pages.change.compensate(FREE_PAGE, record.as_bytes(), &mut [&mut page, &mut meta], undo_next);
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! Verification: everything a B-tree's pages say of each other is looked at, and every page is accounted for.
+//!
+//! Meant for a database at rest; changes made meanwhile can be reported as faults. Nothing is changed and no lock is taken.
+
+use std::collections::HashMap;
+
+use crate::access::Access;
+use crate::btree::get::Value;
+use crate::btree::node::Node;
+use crate::btree::search::ROOT;
+use crate::free_pages::{FIRST_PAGE, META_PAGE};
+use crate::page::overflow::{self, ChainRef};
+use crate::page::slotted::{common_prefix, head_of};
+use crate::Result;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The page.
+    pub page: u32,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What a page was found to be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Tree,
+    Unlinked,
+    Value,
+    Free,
+}
+
+/// What was found in a whole file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// What is wrong; nothing, in a good file.
+    pub findings: Vec<Finding>,
+    /// Records that are no ghosts.
+    pub records: u64,
+    /// Ghosts.
+    pub ghosts: u64,
+    /// Pages of the tree.
+    pub tree_pages: u64,
+    /// Pages that hold long values.
+    pub value_pages: u64,
+    /// Pages in the free list.
+    pub free_pages: u64,
+}
+
+/// One page as it was read: a copy, so that no latch is held while others are read.
+struct Copied {
+    number: u32,
+    bytes: Vec<u8>,
+}
+
+struct Verifier<'v, 'a> {
+    access: &'v Access<'a>,
+    result: Verified,
+    uses: HashMap<u32, Use>,
+}
+
+/// Verifies a B-tree.
+///
+/// # Errors
+/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+pub fn verify(access: &Access<'_>) -> Result<Verified> {
+    access.check_btree()?;
+    let mut verifier = Verifier { access, result: Verified::default(), uses: HashMap::new() };
+    verifier.tree()?;
+    verifier.free_list()?;
+    verifier.lost_pages()?;
+    Ok(verifier.result)
+}
+
+impl Verifier<'_, '_> {
+    fn report(&mut self, page: u32, what: impl Into<String>) {
+        self.result.findings.push(Finding { page, what: what.into() });
+    }
+
+    /// Reads a page; a damaged one is a finding.
+    fn read(&mut self, number: u32) -> Result<Option<Copied>> {
+        match self.access.pages.shared(number, 0) {
+            Ok(page) => Ok(Some(Copied { number, bytes: page.to_vec() })),
+            Err(crate::Error::Buffer(error @ libtp_buffer::Error::Corrupt { .. })) => {
+                self.report(number, error.to_string());
+                Ok(None)
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    fn claim(&mut self, page: u32, as_what: Use) -> bool {
+        match self.uses.insert(page, as_what) {
+            None => true,
+            Some(before) => {
+                self.report(page, format!("it is used twice, as {before:?} and as {as_what:?}"));
+                false
+            }
+        }
+    }
+
+    /// Walks level by level from the root, each from left to right.
+    fn tree(&mut self) -> Result<()> {
+        let mut leftmost = Some(ROOT);
+        let mut expected: Option<Vec<Downlink>> = None;
+        while let Some(first) = leftmost {
+            let (next_level, downlinks) = self.level(first, expected)?;
+            leftmost = next_level;
+            expected = Some(downlinks);
+        }
+        Ok(())
+    }
+
+    /// Checks one level against the downlinks of the level above; returns the first page of the level below, and all
+    /// downlinks to it.
+    fn level(&mut self, first: u32, expected: Option<Vec<Downlink>>) -> Result<(Option<u32>, Vec<Downlink>)> {
+        let mut downlinks = Vec::new();
+        let mut expected = expected.map(Vec::into_iter);
+        let (mut number, mut left) = (first, 0);
+        let (mut below, mut low): (Option<u32>, Vec<u8>) = (None, Vec::new());
+        let mut level = None;
+        let mut unposted = false;
+        loop {
+            let Some(copied) = self.read(number)? else { break };
+            if !self.claim(number, Use::Tree) {
+                break;
+            }
+            let Some(node) = Node::over(&copied.bytes) else {
+                self.report(number, "it is no B-tree page, or its header contradicts itself");
+                break;
+            };
+            self.result.tree_pages += 1;
+            if node.level() != *level.get_or_insert(node.level()) {
+                self.report(number, format!("it stands on level {}, between pages of another level", node.level()));
+                break;
+            }
+            if node.header().left.get() != left {
+                self.report(number, format!("its left link leads to {}, not to {left}", node.header().left.get()));
+            }
+            self.downlink(&mut expected, number, &low, unposted);
+            self.page(&copied, &node, &low)?;
+            if !node.is_leaf() {
+                below = below.or(node.child(0));
+                downlinks.extend((0..node.count()).map(|slot| Downlink::of(number, &node, slot, &low)));
+            }
+            self.unlinked(&node)?;
+            unposted = node.is_incomplete();
+            match (node.high(), node.right()) {
+                (Some(high), Some(right)) => {
+                    low = high.to_vec();
+                    left = number;
+                    number = right;
+                }
+                (None, None) => break,
+                _ => {
+                    self.report(number, "it has a high key or a right link, and not the other");
+                    break;
+                }
+            }
+        }
+        if let Some(rest) = expected.and_then(|mut rest| rest.next()) {
+            self.report(rest.parent, format!("it leads to page {}, which its level does not", rest.child));
+        }
+        Ok((below, downlinks))
+    }
+
+    /// Compares a page with the next downlink of the level above.
+    fn downlink(
+        &mut self,
+        expected: &mut Option<std::vec::IntoIter<Downlink>>,
+        number: u32,
+        low: &[u8],
+        unposted: bool,
+    ) {
+        if unposted {
+            return;
+        }
+        let Some(links) = expected else { return };
+        match links.next() {
+            None => self.report(number, "no page above leads to it"),
+            Some(link) if link.child != number => {
+                self.report(link.parent, format!("it leads to page {} where page {number} is", link.child));
+            }
+            Some(link) if link.low != low => {
+                self.report(link.parent, format!("the key it has for page {number} is not where that page begins"));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Checks one page in itself, and counts its records.
+    fn page(&mut self, copied: &Copied, node: &Node<'_>, low: &[u8]) -> Result<()> {
+        let number = copied.number;
+        if node.is_deleted() {
+            self.report(number, "it is marked as deleted, and others lead to it");
+        }
+        if !low.starts_with(node.low()) && !node.low().is_empty() {
+            self.report(number, "its low fence is not where its left neighbour ends");
+        }
+        let high = node.high().unwrap_or_default();
+        if usize::from(node.header().prefix_bytes.get()) != common_prefix(node.low(), high) {
+            self.report(number, "its prefix is not what its fences have in common");
+        }
+        let mut cells = 0;
+        let mut previous: Option<Vec<u8>> = None;
+        for slot in 0..node.count() {
+            let key = node.key(slot);
+            cells += node.cell_bytes(slot);
+            let is_first_child = !node.is_leaf() && slot == 0;
+            if node.slots()[slot].head.get() != head_of(key.suffix) {
+                self.report(number, format!("the head of slot {slot} is not the beginning of its key"));
+            }
+            let key = key.to_vec();
+            if previous.as_ref().is_some_and(|previous| *previous >= key) {
+                self.report(number, format!("the key of slot {slot} is not above the one before"));
+            }
+            if !is_first_child && (&key[..] < low || node.belongs_right(&key)) {
+                self.report(number, format!("the key of slot {slot} lies outside the page's range"));
+            }
+            previous = Some(key);
+            if node.is_leaf() {
+                self.record(number, node, slot)?;
+            } else if node.child(slot).is_none() {
+                self.report(number, format!("slot {slot} leads to no child"));
+            }
+        }
+        let heap = node.page_bytes() - node.header().heap_start.get() as usize;
+        if cells + node.header().garbage_bytes.get() as usize != heap {
+            self.report(number, "its cells and its garbage are not all of its heap");
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, number: u32, node: &Node<'_>, slot: usize) -> Result<()> {
+        let Some(record) = node.record(slot) else {
+            self.report(number, format!("the record at slot {slot} lies outside its heap"));
+            return Ok(());
+        };
+        if record.is_ghost() {
+            self.result.ghosts += 1;
+        } else {
+            self.result.records += 1;
+        }
+        let replaced = record.replaced().unwrap_or_default();
+        match record.value() {
+            Some(Value::Chain(chain)) => {
+                if self.chain(number, chain)?.is_some_and(|older| older != replaced) {
+                    self.report(number, format!("the record at slot {slot} and its value disagree on what was replaced"));
+                }
+            }
+            Some(Value::Here(_)) => {}
+            None => self.report(number, format!("the record at slot {slot} says its value lies elsewhere, and not where")),
+        }
+        let mut next = replaced;
+        while next.first.get() != 0 {
+            let Some(older) = self.chain(number, next)? else { break };
+            next = older;
+        }
+        Ok(())
+    }
+
+    /// Follows a long value; returns which it replaced, or none if it cannot be followed.
+    fn chain(&mut self, leaf: u32, chain: ChainRef) -> Result<Option<ChainRef>> {
+        let mut bytes = 0;
+        let mut older = ChainRef::default();
+        let mut number = chain.first.get();
+        while number != 0 {
+            let Some(copied) = self.read(number)? else { return Ok(None) };
+            if !self.claim(number, Use::Value) {
+                return Ok(None);
+            }
+            self.result.value_pages += 1;
+            let (Some(header), Some(piece)) = (overflow::header(&copied.bytes), overflow::piece(&copied.bytes)) else {
+                self.report(number, format!("it is no part of the long value that a record on page {leaf} leads to"));
+                return Ok(None);
+            };
+            bytes += piece.len() as u64;
+            if number == chain.first.get() {
+                older = ChainRef { first: header.older_first, last: header.older_last, bytes: header.older_bytes };
+            }
+            number = if number == chain.last.get() { 0 } else { header.next.get() };
+        }
+        if bytes != chain.bytes.get() {
+            self.report(leaf, format!("a long value should have {} bytes and has {bytes}", chain.bytes.get()));
+        }
+        Ok(Some(older))
+    }
+
+    /// Accounts for a page that was unlinked and is not yet free.
+    fn unlinked(&mut self, node: &Node<'_>) -> Result<()> {
+        let gone = node.header().unlinked.get();
+        if gone == 0 {
+            return Ok(());
+        }
+        if self.claim(gone, Use::Unlinked) {
+            if let Some(copied) = self.read(gone)? {
+                if !Node::over(&copied.bytes).is_some_and(|node| node.is_deleted()) {
+                    self.report(gone, "it should be unlinked and is not marked so");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn free_list(&mut self) -> Result<()> {
+        let mut number = self.access.pages.meta()?.free_head.get();
+        while number != 0 {
+            let Some(copied) = self.read(number)? else { return Ok(()) };
+            if !self.claim(number, Use::Free) {
+                return Ok(());
+            }
+            self.result.free_pages += 1;
+            let Some(header) = overflow::header(&copied.bytes) else {
+                self.report(number, "it is in the free list and is not free");
+                return Ok(());
+            };
+            number = header.next.get();
+        }
+        Ok(())
+    }
+
+    fn lost_pages(&mut self) -> Result<()> {
+        let count = self.access.pages.meta()?.page_count.get();
+        for page in FIRST_PAGE..count {
+            if !self.uses.contains_key(&page) {
+                self.report(page, "nothing leads to it: it is lost");
+            }
+        }
+        let beyond: Vec<u32> = self.uses.keys().copied().filter(|&page| page >= count).collect();
+        for page in beyond {
+            self.report(META_PAGE, format!("it says that page {page} was never used, but it is"));
+        }
+        Ok(())
+    }
+}
+
+/// A downlink, with the key its child begins with.
+struct Downlink {
+    parent: u32,
+    child: u32,
+    low: Vec<u8>,
+}
+
+impl Downlink {
+    fn of(parent: u32, node: &Node<'_>, slot: usize, low: &[u8]) -> Downlink {
+        let low = if slot == 0 { low.to_vec() } else { node.key(slot).to_vec() };
+        Downlink { parent, child: node.child(slot).unwrap_or_default(), low }
+    }
+}

@@ -1,0 +1,159 @@
+//! A database as one process knows it: which file, which access method, what may be stored.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libtp_buffer::{FileId, PoolId};
+
+use crate::recno::page::Arithmetic;
+
+/// How records are organised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Keys and values in key order.
+    Btree,
+    /// Records of one length, by number from 1.
+    Recno {
+        /// Bytes of every record.
+        record_bytes: u32,
+    },
+}
+
+impl Method {
+    /// The name people use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Btree => "btree",
+            Method::Recno { .. } => "recno",
+        }
+    }
+}
+
+/// What a transaction locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Granularity {
+    /// Records, and gaps between them.
+    #[default]
+    Record,
+    /// Leaf pages, as in the paper (LIBTP 3.1.2).
+    Page,
+}
+
+/// A page that was unlinked, and the tree epoch after which nobody can be on the way to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unlinked {
+    /// The page that leads to it.
+    pub(crate) left: u32,
+    /// The page that is to become free.
+    pub(crate) gone: u32,
+    /// See `ProcessManager::tree_epoch_passed`.
+    pub(crate) epoch: u64,
+}
+
+/// An open database. Cheap to share between threads.
+#[derive(Debug)]
+pub struct Database {
+    id: FileId,
+    name: String,
+    page_bytes: u32,
+    method: Method,
+    pool: PoolId,
+    granularity: Granularity,
+    arithmetic: Arithmetic,
+    /// The last page of a recno file, as this process last saw it; zero if it never did.
+    tail_hint: AtomicU32,
+    /// Pages this process has seen unlinked and not yet freed.
+    unlinked: Mutex<Vec<Unlinked>>,
+}
+
+impl Database {
+    pub(crate) fn new(id: FileId, name: String, page_bytes: u32, method: Method, pool: PoolId) -> Database {
+        let nothing = Arithmetic { record_bytes: 0, per_page: 1 };
+        let arithmetic = match method {
+            Method::Btree => nothing,
+            Method::Recno { record_bytes } => {
+                Arithmetic::new(page_bytes as usize, record_bytes as usize).unwrap_or(nothing)
+            }
+        };
+        Database {
+            id,
+            name,
+            page_bytes,
+            method,
+            pool,
+            granularity: Granularity::Record,
+            arithmetic,
+            tail_hint: AtomicU32::new(0),
+            unlinked: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The same database, with locks on pages instead of records. All who use it at one time do so with one granularity.
+    #[must_use]
+    pub fn with_granularity(mut self, granularity: Granularity) -> Database {
+        self.granularity = granularity;
+        self
+    }
+
+    /// The file's number.
+    #[inline]
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// The database's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of a page.
+    #[inline]
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes as usize
+    }
+
+    /// The access method.
+    #[inline]
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// The buffer pool its pages go to.
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// What transactions lock.
+    #[inline]
+    pub fn granularity(&self) -> Granularity {
+        self.granularity
+    }
+
+    /// The longest key of a B-tree, in bytes.
+    #[inline]
+    pub fn key_bytes_max(&self) -> usize {
+        self.page_bytes() / 4
+    }
+
+    /// Where records of a recno file stand.
+    #[inline]
+    pub(crate) fn arithmetic(&self) -> Arithmetic {
+        self.arithmetic
+    }
+
+    #[inline]
+    pub(crate) fn tail_hint(&self) -> u32 {
+        // Relaxed: a hint; whoever uses it looks at the page.
+        self.tail_hint.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_tail_hint(&self, page: u32) {
+        // Relaxed: a hint, see `tail_hint`.
+        self.tail_hint.store(page, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unlinked(&self) -> MutexGuard<'_, Vec<Unlinked>> {
+        self.unlinked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,189 @@
+//! One file's pages, as an access method reaches them: by number, latched, in the name of whoever changes them.
+
+use libtp_buffer::{ExclusivePage, FileId, PageId, PageNo, Pin, SharedPage};
+use libtp_process::{Rank, Session};
+use libtp_txn::Change;
+
+use crate::free_pages::{Meta, META_PAGE};
+use crate::page::overflow;
+use crate::{Error, Result};
+
+/// The rank of overflow and free pages, and of a page about to be made new: behind all pages of a tree.
+const LOOSE_PAGE: u8 = 19;
+/// Rounds after which a change that keeps finding everything moved is given up: a cycle, not traffic.
+pub(crate) const ROUNDS_MAX: u32 = 100_000;
+
+/// One file, and who works on it.
+#[derive(Clone, Copy)]
+pub(crate) struct Pages<'a> {
+    pub(crate) change: Change<'a>,
+    pub(crate) file: FileId,
+}
+
+impl<'a> Pages<'a> {
+    #[inline]
+    pub(crate) fn new(change: Change<'a>, file: FileId) -> Pages<'a> {
+        Pages { change, file }
+    }
+
+    #[inline]
+    pub(crate) fn session(&self) -> &'a Session {
+        self.change.session()
+    }
+
+    #[inline]
+    pub(crate) fn id(&self, page: u32) -> PageId {
+        PageId::new(self.file, PageNo::new(page))
+    }
+
+    /// A page latched shared. Holds no other latch, for it may wait for the disk.
+    #[inline]
+    pub(crate) fn shared(&self, page: u32, level: u8) -> Result<SharedPage<'a>> {
+        Ok(self.change.managers.buffers.shared(self.session(), self.id(page), rank(level))?)
+    }
+
+    /// A page latched exclusively. Holds no other latch, for it may wait for the disk.
+    #[inline]
+    pub(crate) fn exclusive(&self, page: u32, level: u8) -> Result<ExclusivePage<'a>> {
+        Ok(self.change.managers.buffers.exclusive(self.session(), self.id(page), rank(level))?)
+    }
+
+    /// A page that stays in memory while others are latched.
+    pub(crate) fn pin(&self, page: u32) -> Result<Pin<'a>> {
+        Ok(self.change.managers.buffers.pin(self.session(), self.id(page))?)
+    }
+
+    /// What a change of the transaction needs before the first latch (PROTOCOLS D11): undo space for a page that is
+    /// rebuilt and parts of a few more, log space for a body of so many bytes and for taking it back.
+    #[inline]
+    pub(crate) fn reserve_own(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
+        self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
+        self.change.reserve(body_bytes)?;
+        Ok(())
+    }
+
+    /// The same for a change that is never taken back: a split, a compensation.
+    #[inline]
+    pub(crate) fn reserve_common(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
+        self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
+        self.change.managers.log.reserve(self.session(), libtp_log::record_bytes(body_bytes + 8))?;
+        Ok(())
+    }
+
+    /// What the meta page says.
+    pub(crate) fn meta(&self) -> Result<Meta> {
+        let page = self.change.managers.buffers.shared(self.session(), self.id(META_PAGE), Rank::META)?;
+        self.meta_of(&page)
+    }
+
+    pub(crate) fn meta_of(&self, page: &[u8]) -> Result<Meta> {
+        Meta::of(page).copied().ok_or_else(|| self.corrupt(META_PAGE, "it is no meta page"))
+    }
+
+    /// An error that names a page.
+    #[cold]
+    pub(crate) fn corrupt(&self, page: u32, what: impl Into<String>) -> Error {
+        Error::Corrupt { file: self.name(), page, what: what.into() }
+    }
+
+    /// The database's name, or its number if nobody knows a name.
+    #[cold]
+    pub(crate) fn name(&self) -> String {
+        match self.change.managers.buffers.file_by_id(self.file) {
+            Some(info) => info.file_name(),
+            None => format!("file {}", self.file),
+        }
+    }
+
+    /// Bytes of a page.
+    pub(crate) fn page_bytes(&self) -> Result<usize> {
+        let info = self.change.managers.buffers.file_by_id(self.file);
+        let info = info.ok_or(libtp_buffer::Error::UnknownFile { file: self.file })?;
+        Ok(info.page_bytes as usize)
+    }
+
+    /// Enters the tree, so that no page seen from now on is used for something else (PROTOCOLS T2).
+    #[inline]
+    pub(crate) fn visit(&self) -> Visit<'a> {
+        self.session().enter_tree();
+        Visit(self.session())
+    }
+}
+
+/// A stay inside a tree operation.
+pub(crate) struct Visit<'a>(&'a Session);
+
+impl Drop for Visit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.leave_tree();
+    }
+}
+
+/// The rank of a page of a tree.
+#[inline]
+pub(crate) fn rank(level: u8) -> Rank {
+    Rank::page(level.min(LOOSE_PAGE))
+}
+
+/// The rank of a page of no tree.
+pub(crate) fn loose_rank() -> Rank {
+    Rank::page(LOOSE_PAGE)
+}
+
+/// A page that may be taken for something new: in memory, and as far as known still to be had.
+pub(crate) struct Candidate<'a> {
+    pin: Pin<'a>,
+    meta: Pin<'a>,
+    number: u32,
+    from_free_list: bool,
+}
+
+/// A page taken for something new, latched with the meta page, and what the meta page is to hold afterwards.
+pub(crate) struct Allocated<'a> {
+    pub(crate) page: ExclusivePage<'a>,
+    pub(crate) meta: ExclusivePage<'a>,
+    pub(crate) number: u32,
+    pub(crate) free_head: u32,
+    pub(crate) page_count: u32,
+}
+
+impl<'a> Pages<'a> {
+    /// Finds a page to take: the head of the free list or, if `never_used` or there is none, the one behind the last.
+    /// Holds no latch before and none after.
+    pub(crate) fn candidate(&self, never_used: bool) -> Result<Candidate<'a>> {
+        let meta = self.meta()?;
+        let free = meta.free_head.get();
+        let from_free_list = free != 0 && !never_used;
+        let number = if from_free_list { free } else { meta.page_count.get() };
+        if number == u32::MAX {
+            return Err(Error::TooManyPages { database: self.name() });
+        }
+        let buffers = &self.change.managers.buffers;
+        let pin = if from_free_list { self.pin(free)? } else { buffers.pin_new(self.session(), self.id(number))? };
+        Ok(Candidate { pin, meta: self.pin(META_PAGE)?, number, from_free_list })
+    }
+
+    /// Latches the candidate and the meta page; none if another session took the page meanwhile. Every other page of the
+    /// change is latched before.
+    pub(crate) fn allocate(&self, candidate: &Candidate<'a>) -> Result<Option<Allocated<'a>>> {
+        let page = candidate.pin.exclusive(loose_rank());
+        let meta_page = candidate.meta.exclusive(Rank::META);
+        let meta = self.meta_of(&meta_page)?;
+        let (mut free_head, mut page_count) = (meta.free_head.get(), meta.page_count.get());
+        let number = candidate.number;
+        if candidate.from_free_list {
+            if free_head != number {
+                return Ok(None);
+            }
+            let header = overflow::header(&page).ok_or_else(|| self.corrupt(number, "it is in the free list, but not free"))?;
+            free_head = header.next.get();
+        } else {
+            if page_count != number {
+                return Ok(None);
+            }
+            page_count = number + 1;
+        }
+        Ok(Some(Allocated { page, meta: meta_page, number, free_head, page_count }))
+    }
+}
