@@ -6,7 +6,9 @@
 //!
 //! Invariants
 //! 1. `file_end` moves only after the segments below it have their headers synced and their names durable (L1).
-//! 2. `oldest` is raised before a segment below it changes its name, so readers know that it is gone.
+//! 2. A good file is never replaced: another process may have it open, and would write into a file without a name. What
+//!    a dead preparer finished is used as it is.
+//! 3. `oldest` is raised before a segment below it changes its name, so readers know that it is gone.
 //!
 //! If the preparer dies: its word is taken over; what it left unfinished is removed, what it finished is used.
 
@@ -62,7 +64,6 @@ impl LogManager {
         let header = &*self.header;
         while header.file_end.load() < need {
             let number = self.files.geometry().locate(header.file_end.load()).segment;
-            // A preparer that died may have finished it.
             if !matches!(self.files.segment(number)?, Opened::Good(_)) {
                 self.files.prepare_new(number, self.incarnation)?;
             }
@@ -118,6 +119,9 @@ impl LogManager {
         for old in self.files.present()? {
             if old >= first_kept {
                 break;
+            }
+            while matches!(self.files.segment(last + 1)?, Opened::Good(_)) {
+                last += 1;
             }
             let ahead = geometry.end(last).since(header.tail.load());
             if geometry.file_bytes(old) == geometry.file_bytes(last + 1) && ahead < self.settings.recycled_bytes_max {

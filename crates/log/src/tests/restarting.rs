@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use libtp_io::Directory;
-use libtp_sim::{LossMode, SimDisk};
+use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use super::rig::{control_file, small, Rig};
 use crate::{find_end, rescue_ring, segment_name, Error, LogFiles, Lsn, Settings};
@@ -203,36 +203,89 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
     assert_eq!(end.end, rig.one.log.durable());
 }
 
+/// A workload with everything in it: relaxed and durable records, checkpoints, recycling. Stops at the first error.
+/// Returns what was acknowledged, each with the I/O index at that moment.
+fn workload(rig: &Rig) -> (Vec<(usize, Lsn)>, Option<Error>) {
+    let mut acknowledged = Vec::new();
+    for round in 0..60_usize {
+        let outcome = (|| {
+            for _ in 0..round % 4 {
+                rig.one.try_put(&vec![round as u8; 90 * round])?;
+            }
+            let lsn = rig.two.commit(&[round as u8; 40])?;
+            acknowledged.push((rig.disk.io_index(), lsn));
+            if round % 20 == 19 {
+                let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
+                let file = control_file(&directory);
+                let mut control = file.read()?;
+                (control.durable_end, control.oldest) = (rig.one.log.durable(), acknowledged[round - 4].1);
+                file.write(&control)?;
+                rig.one.log.recycle(&rig.one.session, control.oldest)?;
+            }
+            Ok(())
+        })();
+        if let Err(error) = outcome {
+            return (acknowledged, Some(error));
+        }
+    }
+    (acknowledged, None)
+}
+
+/// Restarts on what is left, checks that everything kept is whole and reaches beyond `safe`, and goes on.
+fn judge(disk: SimDisk, safe: Option<Lsn>, what: &str) {
+    let (next, found) = Rig::restart_on(disk, small()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(Some(found.end.end) > safe, "{what}: {safe:?} was acknowledged, the log ends at {}", found.end.end);
+    next.one.commit(b"on").unwrap();
+    assert!(next.two.log.roll(found.control.oldest).all(|record| record.is_ok()), "{what}");
+    next.two.log.check().unwrap();
+}
+
 #[test]
 fn crashes_at_every_call_in_every_mode_lose_nothing_durable() {
     let rig = Rig::new();
-    let mut acknowledged = Vec::new();
-    for round in 0..60_usize {
-        for _ in 0..round % 4 {
-            rig.one.put(&vec![round as u8; 90 * round]);
-        }
-        let lsn = rig.two.commit(&[round as u8; 40]).unwrap();
-        acknowledged.push((rig.disk.io_index(), lsn));
-        if round % 20 == 19 {
-            checkpoint(&rig, false);
-        }
-    }
+    let begun = rig.disk.io_index();
+    let (acknowledged, error) = workload(&rig);
+    assert!(error.is_none(), "{error:?}");
     let mut images = rig.disk.crash_images();
+    images.advance_to(begun);
     let mut states = 0;
     while images.advance().is_some() {
         let position = images.position();
-        let Some(_) = acknowledged.iter().find(|(io_index, _)| *io_index <= position) else { continue };
         let safe = acknowledged.iter().rev().find(|(io_index, _)| *io_index <= position).map(|(_, lsn)| *lsn);
         for mode in LossMode::ALL {
-            let (next, found) = Rig::restart_on(images.image(mode, position as u64), small())
-                .unwrap_or_else(|error| panic!("{mode:?} at {position}: {error}"));
-            assert!(Some(found.end.end) > safe, "{mode:?} at {position}: ends at {}", found.end.end);
-            next.one.commit(b"on").unwrap();
-            assert!(next.two.log.roll(Lsn::FIRST).all(|record| record.is_ok()));
+            judge(images.image(mode, position as u64), safe, &format!("{mode:?} at {position}"));
             states += 1;
         }
     }
-    assert!(states > 500, "{states} states");
+    assert!(states > 1400, "{states} states");
+}
+
+#[test]
+fn whichever_call_fails_nothing_acknowledged_is_lost_and_nothing_more_is_acknowledged_after_a_failed_sync() {
+    let mut failures = 0;
+    for fault in [Fault::Eio, Fault::Enospc] {
+        for repeat in [Repeat::Once, Repeat::Forever] {
+            for call in (0..).step_by(5) {
+                let rig = Rig::new();
+                let before = rig.disk.calls(&Calls::Any);
+                rig.disk.fail_call(Calls::Any, call, fault, repeat);
+                let (acknowledged, error) = workload(&rig);
+                if rig.disk.calls(&Calls::Any) - before <= call {
+                    break;
+                }
+                failures += 1;
+                rig.disk.clear_faults();
+                let what = format!("{fault:?} {repeat:?} at call {call}: {error:?}");
+                let was_poisoned = rig.one.log.is_poisoned();
+                assert_eq!(rig.two.commit(b"after").is_err(), was_poisoned, "{what}");
+                let safe = acknowledged.last().map(|(_, lsn)| *lsn);
+                for mode in [LossMode::DropAll, LossMode::KeepAll, LossMode::Reordered] {
+                    judge(rig.disk.crash_image(mode, call), safe, &what);
+                }
+            }
+        }
+    }
+    assert!(failures > 100, "{failures} failures");
 }
 
 #[test]
@@ -254,7 +307,6 @@ fn the_ring_of_a_region_is_saved_before_the_region_is_discarded() {
 
 #[test]
 fn after_a_failed_sync_the_ring_is_saved_into_new_files() {
-    use libtp_sim::{Calls, Fault, Repeat};
     let rig = Rig::new();
     fill(&rig, 10, 300);
     rig.two.put(&[1; 3000]);
