@@ -13,7 +13,7 @@ use std::ops::{Deref, Range};
 
 use libtp_log::Lsn;
 use libtp_process::{ExclusiveGuard, Rank, Session, SharedGuard};
-use rio::{Bytes, BytesMut, Offset, Region, Section};
+use rio::{Bytes, BytesMut, ExclusiveHold, Offset, Region, Section, SharedHold};
 
 use crate::frame::FrameSlot;
 use crate::page_header::{lsn_field, page_lsn, PageHeader};
@@ -25,15 +25,14 @@ use crate::PageId;
 pub struct SharedPage<'p> {
     guard: SharedGuard<'p>,
     region: &'p Region,
-    data: Offset<Bytes>,
-    page_bytes: usize,
+    body: Body,
     id: PageId,
 }
 
 impl<'p> SharedPage<'p> {
     #[inline]
-    pub(crate) fn new(region: &'p Region, slot: &'p FrameSlot, guard: SharedGuard<'p>, id: PageId) -> SharedPage<'p> {
-        SharedPage { guard, region, data: data_of(slot), page_bytes: ShelfKey::of(slot).page_bytes(), id }
+    pub(crate) fn new(region: &'p Region, body: Body, guard: SharedGuard<'p>, id: PageId) -> SharedPage<'p> {
+        SharedPage { guard, region, body, id }
     }
 
     /// Which page it is.
@@ -59,7 +58,7 @@ impl Deref for SharedPage<'_> {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.region.bytes(self.data, self.page_bytes, &self.guard)
+        self.body.bytes(self.region, &self.guard)
     }
 }
 
@@ -69,8 +68,7 @@ pub struct ExclusivePage<'p> {
     guard: ExclusiveGuard<'p>,
     region: &'p Region,
     slot: &'p FrameSlot,
-    data: Offset<Bytes>,
-    page_bytes: usize,
+    body: Body,
     id: PageId,
 }
 
@@ -79,10 +77,11 @@ impl<'p> ExclusivePage<'p> {
     pub(crate) fn new(
         region: &'p Region,
         slot: &'p FrameSlot,
+        body: Body,
         guard: ExclusiveGuard<'p>,
         id: PageId,
     ) -> ExclusivePage<'p> {
-        ExclusivePage { guard, region, slot, data: data_of(slot), page_bytes: ShelfKey::of(slot).page_bytes(), id }
+        ExclusivePage { guard, region, slot, body, id }
     }
 
     /// Which page it is.
@@ -119,7 +118,7 @@ impl<'p> ExclusivePage<'p> {
     /// The page's bytes, to be changed inside `section`.
     #[inline]
     pub fn page_mut<'g, 'u>(&'g mut self, section: &'g mut Section<'u>) -> PageMut<'g, 'u> {
-        PageMut { bytes: self.region.page_mut(self.data, self.page_bytes, &mut self.guard, section) }
+        PageMut { bytes: self.region.page_mut(self.body.data, self.body.page_bytes, &mut self.guard, section) }
     }
 }
 
@@ -127,7 +126,7 @@ impl Deref for ExclusivePage<'_> {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.region.bytes(self.data, self.page_bytes, &self.guard)
+        self.body.bytes(self.region, &self.guard)
     }
 }
 
@@ -201,25 +200,26 @@ impl<'p> Pin<'p> {
     /// Latches the page shared.
     #[inline]
     pub fn shared(&self, rank: Rank) -> SharedPage<'p> {
-        let guard = self.slot.latch.shared(self.session, rank);
+        let body = Body::taken(self.slot);
         self.check();
-        SharedPage::new(self.region, self.slot, guard, self.id)
+        SharedPage::new(self.region, body, self.slot.latch.shared(self.session, rank), self.id)
     }
 
     /// Latches the page exclusively.
     #[inline]
     pub fn exclusive(&self, rank: Rank) -> ExclusivePage<'p> {
-        let guard = self.slot.latch.exclusive(self.session, rank);
+        let body = Body::taken(self.slot);
         self.check();
-        ExclusivePage::new(self.region, self.slot, guard, self.id)
+        ExclusivePage::new(self.region, self.slot, body, self.slot.latch.exclusive(self.session, rank), self.id)
     }
 
     /// Latches the page exclusively if that needs no waiting.
     #[inline]
     pub fn try_exclusive(&self, rank: Rank) -> Option<ExclusivePage<'p>> {
-        let guard = self.slot.latch.try_exclusive(self.session, rank)?;
+        let body = Body::taken(self.slot);
         self.check();
-        Some(ExclusivePage::new(self.region, self.slot, guard, self.id))
+        let guard = self.slot.latch.try_exclusive(self.session, rank)?;
+        Some(ExclusivePage::new(self.region, self.slot, body, guard, self.id))
     }
 
     #[inline]
@@ -235,9 +235,31 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// Where a frame's page lies.
-#[inline]
-pub(crate) fn data_of(slot: &FrameSlot) -> Offset<Bytes> {
-    // Relaxed: stored once, before the frame could be reached through its latch.
-    slot.data.get().expect("a frame that holds a page has a data area")
+/// Where a frame's page lies. Both numbers are stored once, before anyone can reach the frame.
+#[derive(Clone, Copy)]
+pub(crate) struct Body {
+    data: Offset<Bytes>,
+    page_bytes: usize,
+}
+
+impl Body {
+    /// Where the page of a frame lies that was taken from a shelf once.
+    #[inline]
+    pub(crate) fn taken(slot: &FrameSlot) -> Body {
+        // Stored before the frame first held a page, and `find` acquired that page.
+        let data = slot.data.get().expect("a frame that was taken from a shelf has a data area");
+        Body { data, page_bytes: ShelfKey::of(slot).page_bytes() }
+    }
+
+    /// The bytes, for who holds the frame's latch.
+    #[inline]
+    pub(crate) fn bytes<'g>(self, region: &'g Region, hold: &'g impl SharedHold) -> &'g [u8] {
+        region.bytes(self.data, self.page_bytes, hold)
+    }
+
+    /// The bytes, to be filled with what nobody trusts yet.
+    #[inline]
+    pub(crate) fn bytes_mut<'g>(self, region: &'g Region, hold: &'g mut impl ExclusiveHold) -> &'g mut [u8] {
+        region.bytes_mut(self.data, self.page_bytes, hold)
+    }
 }

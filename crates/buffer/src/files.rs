@@ -192,7 +192,9 @@ impl Files {
             let free = self.numbers().map(|number| self.slots.at(number)).find(|slot| slot.state.get() == FREE);
             match free {
                 Some(slot) => break slot,
-                None => drop(self.slots.grow()?),
+                None => {
+                    self.slots.grow()?;
+                }
             }
         };
         let mut section = session.section();

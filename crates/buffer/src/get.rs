@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use libtp_process::{ExclusiveGuard, Rank, Session};
 
-use crate::content::data_of;
+use crate::content::Body;
 use crate::files::OpenFile;
 use crate::frame::{FrameSlot, State, HOT};
 use crate::page_header::{check_read, checksum_field};
@@ -31,6 +31,9 @@ const SPINS: u32 = 20;
 const DIRTY_SEEN_MAX: usize = 64;
 /// So often an evictor that finds every frame in use waits a moment, before it gives up: about ten seconds.
 const PATIENCE: u32 = 5_000;
+/// So many rounds find every frame in use, or dirty, before the shelf grows past its budget.
+const ROUNDS_IN_USE: u32 = 20;
+const ROUNDS_DIRTY: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
 /// So often who waits for another's read from the disk looks again.
 const READ_SLICE: Duration = Duration::from_micros(50);
@@ -54,12 +57,14 @@ impl BufferManager {
     /// [`Error::Full`], [`Error::Failed`] and [`Error::Log`] if no frame could be had for it.
     #[inline]
     pub fn shared<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
-        if let Some(slot) = self.table.find(id) {
+        if let Some(slot) = self.look_up(id) {
+            let body = Body::taken(slot);
+            // Nothing between the latch and the return can panic or is called: the guard stays in registers.
             if let Some(guard) = slot.latch.try_shared(session, rank) {
                 if slot.page.get() == id {
-                    self.note_use(slot);
-                    return Ok(SharedPage::new(&self.region, slot, guard, id));
+                    return Ok(SharedPage::new(&self.region, body, guard, id));
                 }
+                let_go(guard);
             }
         }
         self.shared_slowly(session, id, rank)
@@ -71,12 +76,13 @@ impl BufferManager {
     /// As [`BufferManager::shared`].
     #[inline]
     pub fn exclusive<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<ExclusivePage<'s>> {
-        if let Some(slot) = self.table.find(id) {
+        if let Some(slot) = self.look_up(id) {
+            let body = Body::taken(slot);
             if let Some(guard) = slot.latch.try_exclusive(session, rank) {
                 if slot.page.get() == id {
-                    self.note_use(slot);
-                    return Ok(ExclusivePage::new(&self.region, slot, guard, id));
+                    return Ok(ExclusivePage::new(&self.region, slot, body, guard, id));
                 }
+                let_go(guard);
             }
         }
         self.exclusive_slowly(session, id, rank)
@@ -88,13 +94,14 @@ impl BufferManager {
     /// As [`BufferManager::shared`].
     #[inline]
     pub fn pin<'s>(&'s self, session: &'s Session, id: PageId) -> Result<Pin<'s>> {
-        if let Some(slot) = self.table.find(id) {
-            if let Some(_guard) = slot.latch.try_shared(session, ANY_PAGE) {
+        if let Some(slot) = self.look_up(id) {
+            if let Some(guard) = slot.latch.try_shared(session, ANY_PAGE) {
                 if slot.page.get() == id {
                     slot.pin();
-                    self.note_use(slot);
+                    drop(guard);
                     return Ok(Pin::adopt(&self.region, session, slot, id));
                 }
+                let_go(guard);
             }
         }
         self.pin_from(session, id, Source::Disk)
@@ -118,10 +125,11 @@ impl BufferManager {
     #[inline(never)]
     fn shared_slowly<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
         for _ in 0..SPINS {
-            let Some(slot) = self.table.find(id) else { break };
+            let Some(slot) = self.look_up(id) else { break };
+            let body = Body::taken(slot);
             if let Some(guard) = slot.latch.try_shared(session, rank) {
                 if slot.page.get() == id {
-                    return Ok(SharedPage::new(&self.region, slot, guard, id));
+                    return Ok(SharedPage::new(&self.region, body, guard, id));
                 }
             }
             std::hint::spin_loop();
@@ -133,15 +141,24 @@ impl BufferManager {
     #[inline(never)]
     fn exclusive_slowly<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<ExclusivePage<'s>> {
         for _ in 0..SPINS {
-            let Some(slot) = self.table.find(id) else { break };
+            let Some(slot) = self.look_up(id) else { break };
+            let body = Body::taken(slot);
             if let Some(guard) = slot.latch.try_exclusive(session, rank) {
                 if slot.page.get() == id {
-                    return Ok(ExclusivePage::new(&self.region, slot, guard, id));
+                    return Ok(ExclusivePage::new(&self.region, slot, body, guard, id));
                 }
             }
             std::hint::spin_loop();
         }
         Ok(self.pin_from(session, id, Source::Disk)?.exclusive(rank))
+    }
+
+    /// The frame that seems to hold the page, marked as used.
+    #[inline(always)]
+    fn look_up(&self, id: PageId) -> Option<&FrameSlot> {
+        let slot = self.table.find(id)?;
+        self.note_use(slot);
+        Some(slot)
     }
 
     #[inline]
@@ -190,7 +207,7 @@ impl BufferManager {
         let filled = match source {
             Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
             Source::Zeros => {
-                self.region.bytes_mut(data_of(taken.slot), file.info.page_bytes as usize, &mut taken.guard).fill(0);
+                Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
                 Ok(())
             }
         };
@@ -240,7 +257,7 @@ impl BufferManager {
     }
 
     fn read_page(&self, file: &OpenFile, id: PageId, slot: &FrameSlot, guard: &mut ExclusiveGuard<'_>) -> Result<()> {
-        let page = self.region.bytes_mut(data_of(slot), file.info.page_bytes as usize, guard);
+        let page = Body::taken(slot).bytes_mut(&self.region, guard);
         let read = file.file.read_at(page, file.offset(id))?;
         // Beyond the end of the file lie pages never written.
         page[read..].fill(0);
@@ -266,7 +283,9 @@ impl BufferManager {
                 }
                 continue;
             }
-            if round > 2 && shelf.grow(session, &self.table, Bound::Emergency) > 0 {
+            // Dirty frames will be clean in a moment, if another is writing; frames that are all in use may stay so.
+            let is_stuck = round > if dirty.is_empty() { ROUNDS_IN_USE } else { ROUNDS_DIRTY };
+            if is_stuck && shelf.grow(session, &self.table, Bound::Emergency) > 0 {
                 continue;
             }
             if round < 10 {
@@ -319,6 +338,13 @@ impl BufferManager {
         shelf.slot.evictions.fetch_add(1);
         Some(Taken { slot, guard })
     }
+}
+
+/// Lets a latch go that turned out to be another page's. Out of the way of the hot path.
+#[cold]
+#[inline(never)]
+fn let_go<G>(guard: G) {
+    drop(guard);
 }
 
 /// Checks a page as read from the disk, and takes its checksum off: in memory the field is zero.

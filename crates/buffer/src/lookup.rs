@@ -82,14 +82,14 @@ impl PageTable {
     }
 
     /// The frame that seems to hold the page. Takes no latch; see the top of this file for what it is worth.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, id: PageId) -> Option<&FrameSlot> {
         let bucket = self.buckets.at(bucket_number(id, self.header.bucket_count.get()));
         // Acquire, here and below: pairs with the publish that put the slot into the chain.
         let mut next = bucket.head.load();
         for _ in 0..STEPS_MAX {
             let slot = self.region.at(next?);
-            if slot.page.get() == id {
+            if slot.page.load() == id {
                 return Some(slot);
             }
             next = slot.next.load();

@@ -445,7 +445,7 @@ impl Pools {
         let mut found = Vec::new();
         for id in (1..=self.count()).map(PoolId) {
             let pool = self.pool(id);
-            let shifts = (0..SHELVES).map(|index| index as u32 + PAGE_SHIFT_MIN);
+            let shifts = (PAGE_SHIFT_MIN..).take(SHELVES);
             found.extend(shifts.filter_map(|shift| self.handle(pool, shift)).map(|shelf| (id, shelf)));
         }
         found

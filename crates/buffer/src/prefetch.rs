@@ -11,7 +11,7 @@
 
 use libtp_process::Session;
 
-use crate::content::data_of;
+use crate::content::Body;
 use crate::files::OpenFile;
 use crate::get::check_page;
 use crate::pool::{Bound, Shelf, Taken};
@@ -102,7 +102,7 @@ impl BufferManager {
             self.give_up(session, shelf, taken, pin);
             return false;
         }
-        self.region.bytes_mut(data_of(taken.slot), page.len(), &mut taken.guard).copy_from_slice(page);
+        Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).copy_from_slice(page);
         shelf.slot.reads.fetch_add(1);
         self.settle(shelf, taken);
         drop(pin);

@@ -29,13 +29,12 @@ use std::time::Duration;
 use libtp_log::{FlushedTo, Lsn};
 use libtp_process::{Session, SessionId, SharedGuard};
 
-use crate::content::data_of;
+use crate::content::Body;
 use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
 use crate::files::OpenFile;
 use crate::frame::{FrameSlot, State};
 use crate::get::ANY_PAGE;
 use crate::page_header::{belongs, is_zero, page_lsn, seal};
-use crate::pool::ShelfKey;
 use crate::{BufferManager, Error, FileId, PageNo, Result};
 
 /// So long who waits to write, or for another to write, sleeps at most before it looks again.
@@ -263,7 +262,7 @@ impl BufferManager {
         load: &mut Load<'m>,
     ) -> Result<Claim> {
         let id = slot.page.get();
-        let page = self.region.bytes(data_of(slot), ShelfKey::of(slot).page_bytes(), guard);
+        let page = Body::taken(slot).bytes(&self.region, guard);
         if !is_zero_or_belongs(page, id) {
             let error = file.corrupt(id, &"its header in memory was overwritten");
             load.refused.get_or_insert(error);

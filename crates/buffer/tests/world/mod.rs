@@ -1,5 +1,5 @@
 //! An environment without transactions: region, sessions, log, pages, and a change that does what every change must do.
-#![allow(dead_code)] // each test uses some of it
+#![allow(dead_code, clippy::unwrap_used)] // each test uses some of it, and fails where it does not work
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use libtp_buffer::{
     BufferManager, ExclusivePage, FileId, FileInfo, PageHeader, PageId, PageNo, PoolId, PoolSettings, Settings,
-    PAGE_HEADER_BYTES,
+    WriteAhead, PAGE_HEADER_BYTES,
 };
 use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::{Control, LogManager, Lsn, TxnId};
@@ -67,7 +67,12 @@ impl Drop for Place {
 impl World {
     /// A new environment in `directory`, with the file [`FILE`] in it.
     pub fn new(directory: Arc<dyn Directory>, settings: &Settings) -> World {
-        let region = Region::anonymous(1 << 32).unwrap();
+        World::with_reserve(directory, settings, 1 << 32)
+    }
+
+    /// As [`World::new`], in a region that cannot grow beyond `reserve` bytes.
+    pub fn with_reserve(directory: Arc<dyn Directory>, settings: &Settings, reserve: u64) -> World {
+        let region = Region::anonymous(reserve).unwrap();
         ProcessManager::init(&region).unwrap();
         let log_settings = libtp_log::Settings::default();
         let control = Control::new([7; 16], &log_settings);
@@ -94,6 +99,17 @@ impl World {
     /// Another process: the same region at another address.
     pub fn again(&self) -> World {
         World::attach(self.region.map_again().unwrap(), self.directory.clone(), &self.settings)
+    }
+
+    /// The same process, but pages wait for another log.
+    pub fn with_log(&self, log: Arc<dyn WriteAhead>) -> Arc<BufferManager> {
+        Arc::new(BufferManager::attach(&self.region, &self.settings, self.directory.clone(), log))
+    }
+
+    /// Gives every frame of the file up, so that its pages are read again. They were written before.
+    pub fn drop_pages(&self, session: &Session) {
+        self.buffers.forget_file(session, FILE);
+        self.buffers.register_file(session, &file_info(FILE, NAME, PAGE_BYTES)).unwrap();
     }
 
     pub fn join(&self) -> Session {

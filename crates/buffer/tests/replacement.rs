@@ -1,0 +1,166 @@
+//! More pages than frames: what is read is always what was written last, by whichever thread of whichever process, and
+//! whoever holds a page keeps it.
+
+#![allow(clippy::unwrap_used)] // a test's way to say that this must work
+
+mod world;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use libtp_buffer::{check, Policy, PoolSettings, Settings};
+use world::{frames, page_id, value_of, Place, World, LEAF, PAGE_BYTES};
+
+const PAGES: u32 = 2_000;
+
+/// A small generator, so that a failing run can be repeated.
+fn next(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    *random
+}
+
+/// Each thread changes and reads random pages; the model is changed and read under the same latch as the page.
+fn work(world: &World, model: &[AtomicU64], seed: u64, rounds: u32) {
+    let session = world.join();
+    let mut random = seed;
+    for _ in 0..rounds {
+        let number = u32::try_from(next(&mut random) % u64::from(PAGES)).unwrap() + 1;
+        let (id, expected) = (page_id(number), &model[number as usize]);
+        if next(&mut random) % 3 == 0 {
+            let value = next(&mut random) | 1;
+            world.log.reserve(&session, 256).unwrap();
+            let page = world.buffers.exclusive(&session, id, LEAF).unwrap();
+            assert_eq!(value_of(&page), expected.load(Ordering::Relaxed), "page {number} before a change");
+            expected.store(value, Ordering::Relaxed);
+            world.set_latched(&session, page, value);
+        } else {
+            let page = world.buffers.shared(&session, id, LEAF).unwrap();
+            assert_eq!(value_of(&page), expected.load(Ordering::Relaxed), "page {number}");
+        }
+    }
+}
+
+fn many_threads_and_few_frames(policy: Policy) {
+    let (place, directory) = Place::new();
+    let pool = PoolSettings { budget_bytes: 64 * u64::from(PAGE_BYTES), policy };
+    let first = World::new(directory, &Settings { pool, batch_pages: 32 });
+    let second = first.again();
+    let model: Vec<AtomicU64> = (0..=PAGES).map(|_| AtomicU64::new(0)).collect();
+    thread::scope(|scope| {
+        for (seed, world) in [(1, &first), (2, &second), (3, &first), (4, &second)] {
+            let model = &model;
+            scope.spawn(move || work(world, model, seed * 0x9e37_79b9, 4_000));
+        }
+        // A background writer and a checkpointer beside them.
+        scope.spawn(|| {
+            let session = second.join();
+            for _ in 0..20 {
+                second.buffers.background_step(&session).unwrap();
+                session.sleep(std::time::Duration::from_millis(2));
+            }
+            second.buffers.write_all(&session).unwrap();
+        });
+    });
+    let session = second.join();
+    assert!(second.buffers.stats()[0].frames <= 64, "{:?}", second.buffers.stats());
+    assert!(second.buffers.stats()[0].evictions > 1_000, "{:?}", second.buffers.stats());
+    second.buffers.write_all(&session).unwrap();
+    assert_eq!((second.buffers.dirty_minimum(), second.buffers.dirty_count()), (None, 0));
+    let bytes = std::fs::read(place.file("pages.tp")).unwrap();
+    for (number, expected) in (0..).zip(&model).skip(1) {
+        let at = number as usize * PAGE_BYTES as usize;
+        let Some(page) = bytes.get(at..at + PAGE_BYTES as usize) else {
+            assert_eq!(expected.load(Ordering::Relaxed), 0, "page {number} never came to the disk");
+            continue;
+        };
+        check(page, page_id(number)).unwrap();
+        assert_eq!(value_of(page), expected.load(Ordering::Relaxed), "page {number} on the disk");
+    }
+}
+
+#[test]
+fn two_processes_agree_with_a_model_under_the_clock() {
+    many_threads_and_few_frames(Policy::Clock);
+}
+
+#[test]
+fn two_processes_agree_with_a_model_under_lru() {
+    many_threads_and_few_frames(Policy::Lru);
+}
+
+#[test]
+fn a_latched_or_pinned_page_stays_whatever_comes_by() {
+    let (_place, directory) = Place::new();
+    let world = World::new(directory, &frames(32));
+    let (holder, session) = (world.join(), world.join());
+    for number in 1..=3 {
+        world.set(&session, page_id(number), u64::from(number)).unwrap();
+    }
+    let shared = world.buffers.shared(&holder, page_id(1), LEAF).unwrap();
+    let exclusive = world.buffers.exclusive(&holder, page_id(2), LEAF).unwrap();
+    let pin = world.buffers.pin(&holder, page_id(3)).unwrap();
+    let place_of = |page: &[u8]| page.as_ptr() as usize;
+    let places = [place_of(&shared), place_of(&exclusive), place_of(&pin.shared(LEAF))];
+    for number in 4..1_000 {
+        world.set(&session, page_id(number), 9).unwrap();
+    }
+    world.buffers.background_step(&session).unwrap();
+    assert!(world.buffers.stats()[0].evictions > 500);
+    assert!(!world.buffers.is_resident(page_id(4)), "others were replaced");
+    assert_eq!(places, [place_of(&shared), place_of(&exclusive), place_of(&pin.shared(LEAF))]);
+    assert_eq!((value_of(&shared), value_of(&exclusive), value_of(&pin.shared(LEAF))), (1, 2, 3));
+    drop((shared, exclusive, pin));
+    for number in 4..1_000 {
+        world.get(&session, page_id(number)).unwrap();
+    }
+    assert!((1..=3).any(|number| !world.buffers.is_resident(page_id(number))), "once let go they can be replaced");
+}
+
+#[test]
+fn a_pool_whose_frames_are_all_pinned_grows_past_its_budget() {
+    let (_place, directory) = Place::new();
+    let world = World::new(directory, &frames(32));
+    let session = world.join();
+    let pins: Vec<_> = (1..=40).map(|number| world.buffers.pin(&session, page_id(number)).unwrap()).collect();
+    assert!(world.buffers.stats()[0].frames >= 40);
+    drop(pins);
+}
+
+#[test]
+fn lru_replaces_exactly_the_least_recently_used() {
+    let (_place, directory) = Place::new();
+    let pool = PoolSettings { budget_bytes: 32 * u64::from(PAGE_BYTES), policy: Policy::Lru };
+    let world = World::new(directory, &Settings { pool, ..Settings::default() });
+    let session = world.join();
+    let mut order: Vec<u32> = Vec::new();
+    let mut random = 77;
+    for _ in 0..3_000 {
+        let number = u32::try_from(next(&mut random) % 50).unwrap() + 1;
+        world.get(&session, page_id(number)).unwrap();
+        order.retain(|&other| other != number);
+        order.push(number);
+        let expected = &order[order.len().saturating_sub(32)..];
+        for other in 1..=50 {
+            let is_recent = expected.contains(&other);
+            assert_eq!(world.buffers.is_resident(page_id(other)), is_recent, "page {other} after {expected:?}");
+        }
+    }
+}
+
+#[test]
+fn under_the_clock_pages_used_again_and_again_survive_a_scan() {
+    let (_place, directory) = Place::new();
+    let world = World::new(directory, &frames(64));
+    let session = world.join();
+    let mut kept = 0;
+    for number in 100..1_100 {
+        world.get(&session, page_id(number)).unwrap();
+        for hot in 1..=8 {
+            kept += u32::from(world.buffers.is_resident(page_id(hot)));
+            world.get(&session, page_id(hot)).unwrap();
+        }
+    }
+    assert!(kept >= 8 * 990, "the hot pages were in memory {kept} times of 8,000");
+}

@@ -1,0 +1,76 @@
+//! Everyone died, the region is there: what was in memory is kept, and nobody holds anything.
+
+#![allow(clippy::unwrap_used)] // a test's way to say that this must work
+
+mod world;
+
+use std::mem::forget;
+use std::sync::Arc;
+
+use libtp_io::Operation;
+use libtp_sim::{Calls, Fault, Repeat, SimDisk};
+use world::{frames, page_id, World, LEAF};
+
+#[test]
+fn latches_pins_and_roles_of_the_dead_are_given_back_and_pages_are_kept() {
+    let disk = SimDisk::new(1);
+    let world = World::new(Arc::new(disk.process_view()), &frames(64));
+    let session = world.join();
+    for number in 1..=30 {
+        world.set(&session, page_id(number), u64::from(number)).unwrap();
+    }
+    let minimum = world.buffers.dirty_minimum();
+    forget(world.buffers.exclusive(&session, page_id(1), LEAF).unwrap());
+    forget(world.buffers.shared(&session, page_id(2), LEAF).unwrap());
+    forget(world.buffers.pin(&session, page_id(3)).unwrap());
+    forget(session);
+    let survivor = world.again();
+    let repair = survivor.processes.repair_alone();
+    let found = survivor.buffers.repair_alone();
+    assert_eq!((found.kept, found.dropped, found.unsynced), (30, 0, 0));
+    assert_eq!(survivor.buffers.repair_alone(), found, "twice is once");
+    repair.finish();
+    let session = survivor.join();
+    let reads = survivor.buffers.stats()[0].reads;
+    for number in 1..=30 {
+        assert_eq!(survivor.get(&session, page_id(number)).unwrap(), u64::from(number));
+    }
+    assert_eq!(survivor.buffers.stats()[0].reads, reads, "no page was read again");
+    assert_eq!(survivor.buffers.dirty_minimum(), minimum);
+    survivor.set(&session, page_id(1), 5).unwrap();
+    for number in 31..=500 {
+        survivor.set(&session, page_id(number), 1).unwrap();
+    }
+    assert!(survivor.buffers.stats()[0].frames <= 64, "no frame was lost, so none had to be added");
+    assert_eq!(survivor.get(&session, page_id(1)).unwrap(), 5);
+}
+
+#[test]
+fn a_batch_that_was_on_its_way_home_comes_home() {
+    let disk = SimDisk::new(2);
+    let world = World::new(Arc::new(disk.process_view()), &frames(64));
+    let session = world.join();
+    for number in 1..=30 {
+        world.set(&session, page_id(number), u64::from(number)).unwrap();
+    }
+    // The first write home fails half way, and then everyone dies.
+    disk.fail_call(Calls::On(Operation::Write, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
+    world.buffers.write_all(&session).unwrap_err();
+    forget(session);
+    let survivor = world.again();
+    let repair = survivor.processes.repair_alone();
+    assert_eq!(survivor.buffers.repair_alone().kept, 30);
+    repair.finish();
+    let session = survivor.join();
+    assert_eq!(survivor.buffers.dirty_count(), 30);
+    // One page is written; with it the whole batch before comes home.
+    survivor.buffers.forget_file(&session, libtp_buffer::FileId::new(9));
+    let oldest = survivor.buffers.dirty_minimum().unwrap();
+    survivor.buffers.write_older(&session, libtp_log::Lsn::new(oldest.raw() + 1)).unwrap();
+    let bytes = disk.file_bytes("pages.tp").unwrap();
+    for number in 1..=30_u32 {
+        let page = &bytes[number as usize * 8192..][..8192];
+        libtp_buffer::check(page, page_id(number)).unwrap();
+        assert_eq!(world::value_of(page), u64::from(number));
+    }
+}

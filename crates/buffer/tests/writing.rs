@@ -1,0 +1,246 @@
+//! A page goes to the disk only behind its log, and a disk that refuses loses nothing.
+
+#![allow(clippy::unwrap_used)] // a test's way to say that this must work
+
+mod world;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use libtp_buffer::{check, page_lsn, restore_torn, Error, WriteAhead};
+use libtp_io::Operation;
+use libtp_log::{FlushedTo, LogManager, Lsn};
+use libtp_process::Session;
+use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
+use world::{frames, page_id, value_of, World, FILE, LEAF, PAGE_BYTES};
+
+const PAGES: u32 = 40;
+
+/// A world on a simulated disk with `PAGES` pages dirty, each with its own number as value.
+fn dirty_world(disk: &SimDisk) -> (World, Session) {
+    let world = World::new(Arc::new(disk.process_view()), &frames(256));
+    let session = world.join();
+    set_all(&world, &session, 0);
+    (world, session)
+}
+
+fn set_all(world: &World, session: &Session, add: u64) {
+    for number in 1..=PAGES {
+        world.set(session, page_id(number), u64::from(number) + add).unwrap();
+    }
+}
+
+fn get_all(world: &World, session: &Session, add: u64) {
+    for number in 1..=PAGES {
+        assert_eq!(world.get(session, page_id(number)).unwrap(), u64::from(number) + add, "page {number}");
+    }
+}
+
+/// The disk has them all, with the value of that round.
+fn on_the_disk(disk: &SimDisk, add: u64) {
+    let bytes = disk.file_bytes("pages.tp").unwrap();
+    for number in 1..=PAGES {
+        let page = &bytes[(number * PAGE_BYTES) as usize..][..PAGE_BYTES as usize];
+        check(page, page_id(number)).unwrap();
+        assert_eq!(value_of(page), u64::from(number) + add, "page {number} on the disk");
+    }
+}
+
+#[test]
+fn no_page_is_on_the_disk_before_its_log() {
+    let disk = SimDisk::new(1);
+    let (world, session) = dirty_world(&disk);
+    assert_eq!(world.log.durable(), Lsn::FIRST, "nothing was forced yet");
+    assert_eq!(world.buffers.write_all(&session).unwrap(), PAGES as usize);
+    let youngest = (1..=PAGES).map(|number| world.buffers.shared(&session, page_id(number), LEAF).unwrap().lsn()).max();
+    assert!(world.log.durable() > youngest.unwrap());
+    on_the_disk(&disk, 0);
+}
+
+/// A log that can be told to refuse.
+struct Refusing(Arc<LogManager>, AtomicBool);
+
+impl WriteAhead for Refusing {
+    fn tail(&self) -> Lsn {
+        self.0.tail()
+    }
+    fn flushed(&self) -> FlushedTo {
+        self.0.flushed()
+    }
+    fn force(&self, session: &Session, lsn: Lsn) -> libtp_log::Result<FlushedTo> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(libtp_log::Error::PastEnd { lsn, end: lsn });
+        }
+        self.0.force(session, lsn)
+    }
+}
+
+#[test]
+fn without_the_logs_word_nothing_is_written() {
+    let disk = SimDisk::new(2);
+    let (world, session) = dirty_world(&disk);
+    let log = Arc::new(Refusing(world.log.clone(), AtomicBool::new(true)));
+    let buffers = world.with_log(log.clone());
+    let minimum = buffers.dirty_minimum();
+    assert!(matches!(buffers.write_all(&session), Err(Error::Log(_))));
+    let written = disk.file_bytes("pages.tp").unwrap();
+    assert!(written.iter().all(|&byte| byte == 0), "a page is on the disk before its log");
+    assert_eq!((buffers.dirty_minimum(), buffers.dirty_count()), (minimum, PAGES as usize));
+    log.1.store(false, Ordering::Relaxed);
+    assert_eq!(buffers.write_all(&session).unwrap(), PAGES as usize);
+    on_the_disk(&disk, 0);
+}
+
+#[test]
+#[should_panic(expected = "only after the log of its last change")]
+fn a_log_that_lies_about_how_far_it_is_durable_is_found_out() {
+    struct Liar(Arc<LogManager>);
+    impl WriteAhead for Liar {
+        fn tail(&self) -> Lsn {
+            self.0.tail()
+        }
+        fn flushed(&self) -> FlushedTo {
+            self.0.flushed()
+        }
+        fn force(&self, _: &Session, _: Lsn) -> libtp_log::Result<FlushedTo> {
+            Ok(self.0.flushed())
+        }
+    }
+    let disk = SimDisk::new(3);
+    let (world, session) = dirty_world(&disk);
+    let buffers = world.with_log(Arc::new(Liar(world.log.clone())));
+    let _ = buffers.write_all(&session);
+}
+
+#[test]
+fn a_page_stays_in_the_dirty_minimum_until_its_file_is_synced() {
+    let disk = SimDisk::new(4);
+    let (world, session) = dirty_world(&disk);
+    let minimum = world.buffers.dirty_minimum().expect("pages are dirty");
+    // Written home, then the sync fails: for good.
+    disk.fail_call(Calls::On(Operation::Sync, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
+    assert!(matches!(world.buffers.write_all(&session), Err(Error::Failed)));
+    assert!(world.buffers.is_failed() && world.again().buffers.is_failed());
+    assert_eq!(world.buffers.dirty_minimum(), Some(minimum));
+    // The disk works again, but what it did with the bytes nobody knows.
+    assert!(matches!(world.buffers.write_all(&session), Err(Error::Failed)));
+    assert!(matches!(world.buffers.sync_files(), Err(Error::Failed)));
+    assert_eq!(world.buffers.dirty_minimum(), Some(minimum));
+    get_all(&world, &session, 0);
+}
+
+#[test]
+fn a_full_disk_refuses_and_loses_nothing() {
+    let disk = SimDisk::new(5);
+    let (world, session) = dirty_world(&disk);
+    world.log.force(&session, page_lsn(&world.buffers.shared(&session, page_id(PAGES), LEAF).unwrap())).unwrap();
+    for room in [0, 100 << 10, 400 << 10] {
+        disk.set_capacity(Some(disk.bytes_used() + room));
+        let error = world.buffers.write_all(&session).unwrap_err();
+        assert!(matches!(error, Error::Full { .. }), "{room}: {error}");
+        get_all(&world, &session, 0);
+        assert!(world.buffers.dirty_count() > 0 && !world.buffers.is_failed());
+    }
+    disk.set_capacity(None);
+    world.buffers.write_all(&session).unwrap();
+    assert_eq!(world.buffers.dirty_count(), 0);
+    on_the_disk(&disk, 0);
+}
+
+#[test]
+fn every_call_that_fails_once_loses_nothing() {
+    let calls = {
+        let disk = SimDisk::new(6);
+        let (world, session) = dirty_world(&disk);
+        let before = disk.calls(&Calls::Any);
+        world.buffers.write_all(&session).unwrap();
+        disk.calls(&Calls::Any) - before
+    };
+    let (mut failed, mut poisoned) = (0, 0);
+    for call in 0..calls {
+        for fault in [Fault::Eio, Fault::Enospc, Fault::ShortWrite] {
+            let disk = SimDisk::new(7);
+            let (world, session) = dirty_world(&disk);
+            disk.fail_call(Calls::Any, call, fault, Repeat::Once);
+            let first = world.buffers.write_all(&session);
+            get_all(&world, &session, 0);
+            if world.buffers.is_failed() || world.log.is_poisoned() {
+                assert!(first.is_err(), "call {call}, {fault:?}");
+                poisoned += 1;
+                continue;
+            }
+            failed += u32::from(first.is_err());
+            // Pages changed since, and some only they: the batch that did not come home comes home first.
+            world.set(&session, page_id(1), 1).unwrap();
+            world.buffers.write_all(&session).unwrap_or_else(|error| panic!("call {call}, {fault:?}: {error}"));
+            assert_eq!(world.buffers.dirty_count(), 0, "call {call}, {fault:?}");
+            on_the_disk(&disk, 0);
+        }
+    }
+    assert!(failed > 5 && poisoned > 2, "{failed} calls failed, {poisoned} of them for good, of {calls}");
+}
+
+#[test]
+fn an_evictor_that_cannot_write_says_so_and_goes_on_when_it_can() {
+    let disk = SimDisk::new(8);
+    let world = World::new(Arc::new(disk.process_view()), &frames(32));
+    let session = world.join();
+    disk.fail_call(Calls::On(Operation::Write, "libtp.double".into()), 0, Fault::Eio, Repeat::Forever);
+    let refused = (1..=100).find_map(|number| world.set(&session, page_id(number), 7).err());
+    assert!(matches!(refused, Some(Error::Io(_))), "{refused:?}");
+    disk.clear_faults();
+    for number in 1..=100 {
+        world.set(&session, page_id(number), 8).unwrap();
+    }
+    for number in 1..=100 {
+        assert_eq!(world.get(&session, page_id(number)).unwrap(), 8);
+    }
+}
+
+#[test]
+fn after_a_crash_at_any_call_every_page_is_whole() {
+    let disk = SimDisk::new(9);
+    let (world, session) = dirty_world(&disk);
+    world.buffers.write_all(&session).unwrap();
+    set_all(&world, &session, 1_000);
+    let from = disk.io_index();
+    world.buffers.write_all(&session).unwrap();
+    set_all(&world, &session, 2_000);
+    world.set(&session, page_id(3), 2_003).unwrap();
+    world.buffers.write_all(&session).unwrap();
+    let to = disk.io_index();
+    let mut images = disk.crash_images();
+    let mut mended = 0;
+    for io in from..=to {
+        images.advance_to(io);
+        for mode in LossMode::ALL {
+            for seed in 0..4 {
+                let image = images.image(mode, seed);
+                let directory: Arc<dyn libtp_io::Directory> = Arc::new(image.process_view());
+                mended += restore(&directory);
+                assert_eq!(restore(&directory), 0, "mending twice is mending once");
+                whole(&image, &format!("io {io}, {mode:?}, seed {seed}"));
+            }
+        }
+    }
+    assert!(mended > 50, "only {mended} pages were torn: the test shows nothing");
+}
+
+fn restore(directory: &Arc<dyn libtp_io::Directory>) -> usize {
+    let mut open = |file| {
+        assert_eq!(file, FILE);
+        Ok(Some(directory.open("pages.tp", libtp_io::OpenMode::Existing)?))
+    };
+    restore_torn(&**directory, &mut open).unwrap().mended
+}
+
+/// Every page passes its checks and has the value of some round.
+fn whole(disk: &SimDisk, context: &str) {
+    let bytes = disk.file_bytes("pages.tp").unwrap();
+    for number in 1..=PAGES {
+        let page = &bytes[(number * PAGE_BYTES) as usize..][..PAGE_BYTES as usize];
+        check(page, page_id(number)).unwrap_or_else(|damage| panic!("{context}: page {number}: {damage}"));
+        let round = value_of(page) - u64::from(number);
+        assert!([0, 1_000, 2_000].contains(&round), "{context}: page {number} has {}", value_of(page));
+    }
+}
