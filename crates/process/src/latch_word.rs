@@ -325,6 +325,6 @@ pub(crate) fn check(word: u64) {
     assert!(word & OWNER == 0 || word & PENDING == 0, "a writer is pending on an owned latch: {word:#x}");
 }
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 #[path = "latch_word/loom_tests.rs"]
 mod loom_tests;

@@ -135,6 +135,6 @@ fn add_wake(word: &impl SleepWord, unpark: impl FnOnce()) {
     }
 }
 
-#[cfg(loom)]
+#[cfg(all(test, loom))]
 #[path = "sleep/loom_tests.rs"]
 mod loom_tests;
