@@ -147,17 +147,21 @@ impl Table {
     }
 
     /// Latches the bucket of a name.
-    #[inline]
+    // Always: returned through memory, the guard's halves would be read back before they have arrived there.
+    #[inline(always)]
     pub(crate) fn latch<'t>(&'t self, session: &'t Session, mixed: u64) -> Latched<'t> {
-        let number = likely_bucket(mixed, self.header.bucket_count.get());
-        let bucket = self.bucket(number);
-        let guard = bucket.latch.exclusive(session, Rank::LOCK_BUCKET);
-        if low_bits(mixed, bucket.level.get()) == number && bucket.level.get() != 0 {
-            return Latched { bucket, _guard: guard };
+        let mut number = likely_bucket(mixed, self.header.bucket_count.get());
+        loop {
+            let bucket = self.bucket(number);
+            let guard = bucket.latch.exclusive(session, Rank::LOCK_BUCKET);
+            let level = bucket.level.get();
+            if level != 0 && low_bits(mixed, level) == number {
+                return Latched { bucket, _guard: guard };
+            }
+            // The hint was old: a split came between.
+            drop(guard);
+            number = other_bucket(mixed, number, level);
         }
-        let next = other_bucket(mixed, number, bucket.level.get());
-        drop(guard);
-        self.latch_elsewhere(session, mixed, next)
     }
 
     /// The bucket of a name, while nobody else uses the table.
@@ -168,21 +172,6 @@ impl Table {
             let level = bucket.level.get();
             if level != 0 && low_bits(mixed, level) == number {
                 return bucket;
-            }
-            number = other_bucket(mixed, number, level);
-        }
-    }
-
-    /// The hint was old: a split came between.
-    #[cold]
-    fn latch_elsewhere<'t>(&'t self, session: &'t Session, mixed: u64, first: u32) -> Latched<'t> {
-        let mut number = first;
-        loop {
-            let bucket = self.bucket(number);
-            let guard = bucket.latch.exclusive(session, Rank::LOCK_BUCKET);
-            let level = bucket.level.get();
-            if level != 0 && low_bits(mixed, level) == number {
-                return Latched { bucket, _guard: guard };
             }
             number = other_bucket(mixed, number, level);
         }
@@ -294,6 +283,8 @@ fn low_bits(mixed: u64, level: u32) -> u32 {
 }
 
 /// Where to look for a name that is not in bucket `number` of that level: it has been split, or was not yet.
+#[cold]
+#[inline(never)]
 fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
     if level != 0 {
         return low_bits(mixed, level);

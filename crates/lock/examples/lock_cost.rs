@@ -1,0 +1,187 @@
+//! What locks cost, in the pattern of a TPC-B transaction: four databases in `IX` and four records in `X`, then all
+//! given back; beside a sharded hash map behind mutexes in the same run, which has no queues, no deadlock search, and
+//! does not survive anything.
+//!
+//! `cargo run --release -p libtp-lock --example lock_cost [-- SECONDS]`; with seconds only the one-thread loop runs, so
+//! long, for a profiler.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::hint::black_box;
+use std::sync::{Barrier, Mutex};
+use std::time::Instant;
+
+use libtp_lock::{LockManager, LockName, LockerId, Mode, Settings, Wait};
+use libtp_process::{ProcessManager, Session};
+use rio::Region;
+
+const ROUNDS: u32 = 50_000;
+const ACCOUNTS: u64 = 1_000_000;
+const RUNS: usize = 60;
+
+/// The eight locks of a transaction.
+fn names(random: &mut u64) -> [(LockName, Mode); 8] {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    let account = *random % ACCOUNTS;
+    let record = |space: u32, key: u64| (LockName { space, kind: 3, hash: key.wrapping_mul(0x9E37_79B9) }, Mode::X);
+    let database = |space: u32| (LockName { space, kind: 1, hash: 0 }, Mode::IX);
+    [
+        database(1),
+        record(1, account),
+        database(2),
+        record(2, account % 100),
+        database(3),
+        record(3, account % 10),
+        database(4),
+        record(4, *random >> 20),
+    ]
+}
+
+fn transaction(locks: &LockManager, session: &Session, locker: LockerId, random: &mut u64) {
+    for (name, mode) in names(random) {
+        match locks.lock(session, locker, black_box(name), mode, Wait::Forever) {
+            Ok(()) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    locks.unlock_all(session, locker);
+}
+
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {}
+    fn write_u32(&mut self, part: u32) {
+        self.write_u64(u64::from(part));
+    }
+    fn write_u64(&mut self, part: u64) {
+        self.0 = (self.0.rotate_left(5) ^ part).wrapping_mul(0x517C_C1B7_2722_0A95);
+    }
+}
+
+type Shard = Mutex<HashMap<LockName, u32, BuildHasherDefault<Identity>>>;
+
+/// The same names into a sharded map and out again: no modes, no conflicts.
+fn bare(shards: &[Shard], random: &mut u64) {
+    let names = names(random);
+    let shard = |name: &LockName| {
+        let place = (name.hash >> 3) ^ u64::from(name.space);
+        &shards[usize::try_from(place % 64).unwrap_or(0)]
+    };
+    for (name, _) in &names {
+        *shard(name).lock().expect("nobody panics").entry(black_box(*name)).or_default() += 1;
+    }
+    for (name, _) in &names {
+        let mut map = shard(name).lock().expect("nobody panics");
+        if let Some(count) = map.get_mut(name) {
+            *count -= 1;
+            if *count == 0 {
+                map.remove(name);
+            }
+        }
+    }
+}
+
+/// Nanoseconds a round, the best of several runs.
+fn best(mut run: impl FnMut()) -> f64 {
+    let mut one = || {
+        let start = Instant::now();
+        run();
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS)
+    };
+    (0..RUNS).map(|_| one()).fold(f64::INFINITY, f64::min)
+}
+
+fn report(nanos: f64, what: &str) {
+    println!("{:8.1} ns a lock and unlock, {:8.1} ns a transaction  {what}", nanos / 8.0, nanos);
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let region = Region::anonymous(1 << 30)?;
+    ProcessManager::init(&region)?;
+    LockManager::init(&region)?;
+    let processes = ProcessManager::attach(&region, &libtp_process::Settings::default())?;
+    let locks = LockManager::attach(&region, &processes, Settings::default())?;
+
+    if let Some(seconds) = std::env::args().nth(1) {
+        return run_for(seconds.parse()?, &locks, &processes);
+    }
+    let shards: Vec<Shard> = (0..64).map(|_| Shard::default()).collect();
+    let mut random = 88_172_645_463_325_252;
+    let nanos = best(|| (0..ROUNDS).for_each(|_| bare(&shards, &mut random)));
+    report(nanos, "bare: a hash map in 64 mutexes");
+    let nanos = best(|| {
+        (0..ROUNDS).for_each(|_| {
+            black_box(names(&mut random));
+        })
+    });
+    println!("{:8.1} ns of these is drawing the names", nanos / 8.0);
+
+    let session = processes.join()?;
+    let locker = locks.new_locker(&session)?;
+    let nanos = best(|| (0..ROUNDS).for_each(|_| transaction(&locks, &session, locker, &mut random)));
+    report(nanos, "one thread");
+    let name = LockName { space: 1, kind: 3, hash: 1 };
+    locks.lock(&session, locker, name, Mode::IX, Wait::Forever)?;
+    let nanos = best(|| {
+        for _ in 0..ROUNDS {
+            let _ = black_box(locks.lock(&session, locker, black_box(name), Mode::IX, Wait::Forever));
+        }
+    });
+    println!("{nanos:8.1} ns for a lock already held");
+    let other = LockName { hash: 2, ..name };
+    let nanos = best(|| {
+        for _ in 0..ROUNDS {
+            let _ = black_box(locks.instant(&session, locker, black_box(other), Mode::IX, Wait::Forever));
+        }
+    });
+    println!("{nanos:8.1} ns for an instant lock on a free object");
+    locks.unlock_all(&session, locker);
+
+    for threads in [2_u32, 4] {
+        let nanos = together(threads, &locks, &processes);
+        report(nanos, &format!("{threads} threads, for each"));
+    }
+    println!("{:?}", locks.stats());
+    Ok(())
+}
+
+fn run_for(seconds: u64, locks: &LockManager, processes: &ProcessManager) -> Result<(), Box<dyn std::error::Error>> {
+    let session = processes.join()?;
+    let locker = locks.new_locker(&session)?;
+    let (mut random, start) = (88_172_645_463_325_252, Instant::now());
+    while start.elapsed().as_secs() < seconds {
+        (0..ROUNDS).for_each(|_| transaction(locks, &session, locker, &mut random));
+    }
+    Ok(())
+}
+
+/// Nanoseconds a transaction while several threads do the same.
+fn together(threads: u32, locks: &LockManager, processes: &ProcessManager) -> f64 {
+    let barrier = Barrier::new(usize::try_from(threads).unwrap_or(1));
+    let run = &|seed: u32| {
+        let session = processes.join().expect("there is room");
+        let locker = locks.new_locker(&session).expect("there is room");
+        let mut random = 88_172_645_463_325_252 + u64::from(seed) * 7919;
+        barrier.wait();
+        let start = Instant::now();
+        for _ in 0..ROUNDS * 20 {
+            // Records are locked in the same order of databases by all, so there is no deadlock.
+            transaction(locks, &session, locker, &mut random);
+        }
+        let nanos = start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS * 20);
+        locks.free_locker(&session, locker);
+        nanos
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|seed| scope.spawn(move || run(seed))).collect();
+        let nanos = all.into_iter().map(|thread| thread.join().expect("no thread panics"));
+        nanos.sum::<f64>() / f64::from(threads)
+    })
+}

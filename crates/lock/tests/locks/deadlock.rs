@@ -1,0 +1,185 @@
+//! Circles of waiting lockers: each is found, one gives way, and nobody else does.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::thread::scope;
+use std::time::{Duration, Instant};
+
+use libtp_lock::{Detect, Error, Mode, Settings, Victim, Wait};
+
+use crate::{record, Scene};
+use Mode::{S, X};
+
+/// What each of `count` lockers got that hold one record each and want the next one's. Locker `n` is born at `births(n)`,
+/// holds `extra(n)` more locks and has logged as many bytes.
+fn ring(scene: &Scene, count: usize, births: fn(usize) -> u64, extra: fn(usize) -> u64) -> Vec<bool> {
+    let all_hold = Barrier::new(count);
+    let one = &|place: usize| {
+        let actor = scene.actor(place);
+        actor.locks.set_birth(actor.locker, births(place));
+        actor.locks.set_log_bytes(actor.locker, extra(place));
+        actor.lock(record(place as u64), X);
+        (0..extra(place)).for_each(|n| actor.lock(record(1000 * (place as u64 + 1) + n), X));
+        all_hold.wait();
+        let next = record((place as u64 + 1) % count as u64);
+        match actor.locks.lock(&actor.session, actor.locker, next, X, Wait::Forever) {
+            Ok(()) => true,
+            Err(Error::Deadlock { name, .. }) if name == next => false,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    scope(|scope| {
+        let all: Vec<_> = (0..count).map(|place| scope.spawn(move || one(place))).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_circle_of_any_size_is_opened_by_its_youngest() {
+    for count in [2, 3, 4, 9, 16] {
+        let scene = Scene::new(Settings::default());
+        let start = Instant::now();
+        let got = ring(&scene, count, |place| if place == 1 { 100 } else { place as u64 }, |_| 0);
+        let expected: Vec<bool> = (0..count).map(|place| place != 1).collect();
+        assert_eq!(got, expected, "of {count}");
+        assert!(start.elapsed() < Duration::from_secs(5), "a deadlock lasts milliseconds: {:?}", start.elapsed());
+        assert_eq!(scene.locks().stats().deadlocks, 1);
+        scene.assert_empty();
+    }
+}
+
+#[test]
+fn the_victim_is_the_one_the_policy_names() {
+    for victim in [Victim::FewestLocks, Victim::FewestLogBytes] {
+        let mut settings = Settings::default();
+        settings.victim = victim;
+        let scene = Scene::new(settings);
+        let got = ring(&scene, 3, |place| 10 - place as u64, |place| if place == 2 { 1 } else { 5 });
+        assert_eq!(got, [true, true, false], "{victim:?}");
+        scene.assert_empty();
+    }
+}
+
+#[test]
+fn two_readers_that_want_to_write_are_a_deadlock() {
+    let scene = Scene::new(Settings::default());
+    let both_read = Barrier::new(2);
+    let one = &|place: usize| {
+        let actor = scene.actor(place);
+        actor.locks.set_birth(actor.locker, place as u64);
+        actor.lock(record(1), S);
+        both_read.wait();
+        let outcome = actor.locks.lock(&actor.session, actor.locker, record(1), X, Wait::Forever);
+        if outcome.is_err() {
+            assert_eq!(actor.holds(record(1)), Some(S), "what it held it holds until it aborts");
+        }
+        outcome.is_ok()
+    };
+    let got = scope(|scope| {
+        let second = scope.spawn(move || one(1));
+        (one(0), second.join().unwrap())
+    });
+    assert_eq!(got, (true, false));
+    scene.assert_empty();
+}
+
+#[test]
+fn a_circle_through_one_that_only_waits_in_front_is_found() {
+    // 0 holds A shared; 1 holds B and waits for A exclusively; 2 holds C, and waits for A shared, behind 1, though 0
+    // would not mind; 1 now is blocked by 0, and 0 wants C: 0 -> 2 -> 1 -> 0.
+    let scene = Scene::new(Settings::default());
+    let (a, c) = (record(1), record(3));
+    let zero = scene.actor(0);
+    zero.lock(a, S);
+    let deadlocks = AtomicUsize::new(0);
+    let want = &|actor: &crate::Actor<'_>, name, mode| {
+        if actor.locks.lock(&actor.session, actor.locker, name, mode, Wait::Forever).is_err() {
+            deadlocks.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    scope(|scope| {
+        let scene = &scene;
+        scope.spawn(move || want(&scene.actor(1), a, X));
+        scene.await_waiters(1);
+        scope.spawn(move || {
+            let two = scene.actor(0);
+            two.lock(c, X);
+            want(&two, a, S);
+        });
+        scene.await_waiters(2);
+        want(&zero, c, X);
+        zero.unlock_all();
+    });
+    assert_eq!(deadlocks.load(Ordering::Relaxed), 1);
+    drop(zero);
+    scene.assert_empty();
+}
+
+#[test]
+fn a_long_line_of_waiting_lockers_is_no_deadlock() {
+    let scene = Scene::new(Settings::default());
+    let first = scene.actor(0);
+    first.lock(record(0), X);
+    scope(|scope| {
+        for place in 1..12_u64 {
+            let scene = &scene;
+            scope.spawn(move || {
+                let actor = scene.actor(0);
+                actor.lock(record(place), X);
+                actor.lock(record(place - 1), X);
+            });
+            scene.await_waiters(usize::try_from(place).unwrap());
+        }
+        // Everyone has searched several times meanwhile.
+        std::thread::sleep(Duration::from_millis(30));
+        let edges = first.locks.waits_for(&first.session);
+        assert_eq!(edges.len(), 11);
+        assert!(edges.iter().any(|edge| edge.holder == first.locker && edge.name == record(0) && edge.wanted == X));
+        first.unlock_all();
+    });
+    assert_eq!(scene.locks().stats().deadlocks, 0);
+    drop(first);
+    scene.assert_empty();
+}
+
+#[test]
+fn with_the_papers_detector_the_whole_table_is_searched_now_and_then() {
+    let mut settings = Settings::default();
+    settings.detect = Detect::Every(Duration::from_millis(40));
+    let scene = Scene::new(settings);
+    let got = ring(&scene, 3, |place| place as u64, |_| 0);
+    assert_eq!(got, [true, true, false]);
+    scene.assert_empty();
+}
+
+#[test]
+fn a_search_asked_for_finds_every_circle() {
+    let mut settings = Settings::default();
+    settings.detect = Detect::Every(Duration::from_secs(3600));
+    let scene = Scene::new(settings);
+    let watcher = scene.actor(0);
+    // The first wait starts the clock of the periodic search.
+    assert_eq!(watcher.locks.detect(&watcher.session).unwrap(), 0);
+    scope(|scope| {
+        for circle in 0..3_u64 {
+            for half in 0..2_u64 {
+                let scene = &scene;
+                scope.spawn(move || {
+                    let actor = scene.actor(usize::try_from(half).unwrap());
+                    actor.lock(record(circle * 2 + half), X);
+                    while scene.locks().stats().lockers < 7 {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                    let other = record(circle * 2 + 1 - half);
+                    let outcome = actor.locks.lock(&actor.session, actor.locker, other, X, Wait::Forever);
+                    assert!(outcome.is_ok() || matches!(outcome, Err(Error::Deadlock { .. })));
+                });
+            }
+        }
+        scene.await_waiters(6);
+        assert_eq!(watcher.locks.detect(&watcher.session).unwrap(), 3);
+    });
+    drop(watcher);
+    scene.assert_empty();
+}

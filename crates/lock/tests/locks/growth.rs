@@ -1,0 +1,74 @@
+//! A table that grows by itself, and one that cannot grow any more.
+
+use std::thread::scope;
+
+use libtp_lock::{Error, Mode, Settings};
+
+use crate::{record, Scene};
+use Mode::X;
+
+#[test]
+fn one_locker_holds_a_million_locks_without_a_setting() {
+    let scene = Scene::new(Settings::default());
+    let actor = scene.actor(0);
+    for round in 0..2 {
+        (0..1_000_000).for_each(|hash| actor.lock(record(hash), X));
+        assert_eq!(actor.locks.count(actor.locker), 1_000_000);
+        assert!(!scene.actor(1).try_lock(record(777_777), X));
+        if round == 0 {
+            let census = actor.locks.check().unwrap();
+            assert_eq!((census.objects, census.granted), (1_000_000, 1_000_000));
+        }
+        actor.unlock_all();
+    }
+    let stats = actor.locks.stats();
+    assert!(stats.bytes < 160 << 20, "80 to 160 bytes a lock: {stats:?}");
+    assert!(stats.buckets > 20_000, "chains would be long: {stats:?}");
+    let census = actor.locks.check().unwrap();
+    assert!(census.reserved < 200, "room for a million locks is given back: {census:?}");
+    drop(actor);
+    scene.assert_empty();
+}
+
+#[test]
+fn buckets_are_split_while_others_use_them() {
+    let scene = Scene::new(Settings::default());
+    scope(|scope| {
+        for place in 0..4 {
+            let scene = &scene;
+            scope.spawn(move || {
+                let actor = scene.actor(place);
+                for _ in 0..5 {
+                    (0..4000).for_each(|hash| actor.lock(record(place as u64 * 1_000_000 + hash), X));
+                    (0..4000).for_each(|hash| {
+                        assert_eq!(actor.holds(record(place as u64 * 1_000_000 + hash)), Some(X));
+                    });
+                    actor.unlock_all();
+                }
+            });
+        }
+    });
+    assert!(scene.locks().stats().buckets > 300);
+    scene.assert_empty();
+}
+
+#[test]
+fn a_table_that_cannot_grow_says_so_and_has_changed_nothing() {
+    let scene = Scene::with_reserve(Settings::default(), 1 << 20);
+    let actor = scene.actor(0);
+    let mut held = 0;
+    let error = loop {
+        match actor.locks.try_lock(&actor.session, actor.locker, record(held), X) {
+            Ok(()) => held += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Full(_)), "{error}");
+    assert!(held > 1000, "a megabyte has room for more than {held}");
+    assert_eq!(actor.locks.check().unwrap().granted, held);
+    assert!(!scene.actor(1).try_lock(record(0), X), "what is held is held");
+    actor.unlock_all();
+    (0..held).for_each(|hash| actor.lock(record(hash), X));
+    drop(actor);
+    scene.assert_empty();
+}
