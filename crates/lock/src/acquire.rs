@@ -151,7 +151,7 @@ impl LockManager {
     }
 
     /// Becomes the last of those who wait.
-    fn enqueue(&self, ask: &Ask<'_>, queue: Queue<'_>, place: Place) {
+    pub(crate) fn enqueue(&self, ask: &Ask<'_>, queue: Queue<'_>, place: Place) {
         let request = self.table.request(place);
         let (last_place, last) = queue.last();
         request.fill(ask.name, ask.mixed, ask.locker, State::waiting_for(ask.mode));

@@ -63,3 +63,6 @@ pub(crate) mod stop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -157,13 +157,17 @@ impl LockManager {
         }
         let count = header.free_count.get();
         demand!(census.listed == u64::from(count), "{} free slots are listed, not {count}", census.listed);
-        census.fresh = u64::from(header.fresh_count.get());
-        let mut next = header.locker_free.get();
+        census.fresh = census.slots - u64::from(header.used.get());
+        let (mut next, mut lockers) = (header.locker_free.get(), 0);
         while next != 0 {
             let slot = self.table.locker(next);
             demand!(slot.in_use.get() == 0 && slot.top.get() == Place::NONE, "locker {next} is free and in use");
             next = slot.next_free.get();
+            lockers += 1;
         }
+        lockers += self.lockers().filter(|&number| self.table.locker(number).in_use.get() != 0).count();
+        let used = header.locker_used.get() as usize;
+        demand!(lockers == used, "{lockers} lockers of {used} can be found");
         Ok(())
     }
 }

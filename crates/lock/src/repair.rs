@@ -40,7 +40,7 @@ impl LockManager {
         self.empty_buckets();
         let mut kept = HashSet::new();
         self.table.header.locker_free.publish(0);
-        for number in self.lockers().rev() {
+        for number in (1..=self.table.header.locker_used.get()).rev() {
             let slot = self.table.locker(number);
             slot.waiting.publish(Waiting::NONE);
             slot.victim.publish(0);
@@ -145,12 +145,9 @@ impl LockManager {
     /// Puts every slot that is not kept into the shared list.
     fn list_all_but(&self, kept: &HashSet<Place>) {
         let header = &self.table.header;
-        header.fresh_first.init(Place::NONE);
-        header.fresh_count.init(0);
         let (mut first, mut count) = (Place::NONE, 0);
-        for number in (1..=self.table.requests.capacity()).rev() {
-            // A chunk beyond reach was never used.
-            let Some(place) = Place::of(self.table.requests.place(number)) else { continue };
+        for number in (1..=header.used.get()).rev() {
+            let place = Place::of(self.table.requests.place(number)).expect("a slot that was used is in reach");
             if !kept.contains(&place) {
                 self.table.request(place).own_next.init(first);
                 (first, count) = (place, count + 1);
@@ -158,5 +155,66 @@ impl LockManager {
         }
         header.free_first.init(first);
         header.free_count.init(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libtp_process::ProcessManager;
+    use rio::Region;
+
+    use super::Repaired;
+    use crate::{LockManager, LockName, Mode, Settings};
+    use Mode::{IX, S, X};
+
+    fn name(hash: u64) -> LockName {
+        LockName { space: 1, kind: 3, hash }
+    }
+
+    #[test]
+    fn when_all_are_dead_only_the_lockers_named_keep_their_locks() {
+        let region = Region::anonymous(1 << 26).unwrap();
+        ProcessManager::init(&region).unwrap();
+        LockManager::init(&region).unwrap();
+        let open = |region: &Region| {
+            let processes = ProcessManager::attach(region, &libtp_process::Settings::default()).unwrap();
+            let locks = LockManager::attach(region, &processes, Settings::default()).unwrap();
+            (processes, locks)
+        };
+        let (processes, locks) = open(&region);
+        let session = processes.join().unwrap();
+        let [gone, prepared, other] = std::array::from_fn(|_| locks.new_locker(&session).unwrap());
+        for hash in 0..500 {
+            locks.try_lock(&session, gone, name(hash), S).unwrap();
+            locks.try_lock(&session, prepared, name(hash * 3), S).unwrap();
+        }
+        locks.try_lock(&session, prepared, name(7000), IX).unwrap();
+        locks.try_lock(&session, other, name(7000), IX).unwrap();
+        // Killed with a latch and a role.
+        let table = &locks.table;
+        std::mem::forget(table.bucket(3).latch.exclusive(&session, libtp_process::Rank::LOCK_BUCKET));
+        table.header.splitter.publish(session.id());
+        std::mem::forget(session);
+
+        let (processes, locks) = open(&region.map_again().unwrap());
+        let repair = processes.repair_alone();
+        let keep = [prepared];
+        assert_eq!(locks.repair_alone_keeping(&keep), Repaired { lockers: 2, dropped: 501, kept: 501 });
+        // A repair that is killed is done again.
+        assert_eq!(locks.repair_alone_keeping(&keep), Repaired { lockers: 0, dropped: 0, kept: 501 });
+        repair.finish();
+        let census = locks.check().unwrap();
+        assert_eq!((census.granted, census.objects), (501, 501));
+        let session = processes.join().unwrap();
+        let newcomer = locks.new_locker(&session).unwrap();
+        assert_eq!(locks.holds(&session, prepared, name(7000)), Some(IX));
+        assert!(locks.try_lock(&session, newcomer, name(0), X).is_err(), "the prepared one holds it");
+        locks.try_lock(&session, newcomer, name(1), X).unwrap();
+        locks.unlock_all(&session, prepared);
+        locks.try_lock(&session, newcomer, name(0), X).unwrap();
+        locks.free_locker(&session, newcomer);
+
+        assert_eq!(locks.repair_alone(), Repaired { lockers: 1, dropped: 0, kept: 0 });
+        assert_eq!(locks.check().unwrap().listed, u64::from(locks.table.header.used.get()));
     }
 }

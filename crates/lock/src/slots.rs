@@ -1,17 +1,14 @@
 //! Free slots: for requests and for lockers.
 //!
 //! A request slot is free in one of three places: on a locker's stack, where taking it is free of charge; in the
-//! shared list; or in the part of the newest chunk that was never used. Slots go between a stack and the shared places
-//! in batches, under one latch, so that it is hardly ever asked for.
+//! shared list; or among the slots that were never used, which have the highest numbers. Slots go between a stack and
+//! the shared places in batches, under one latch, so that it is hardly ever asked for.
 //!
 //! Invariants
-//! 1. Every slot is in exactly one place: a stack, the shared list, the unused part, or (after a death while the slab
-//!    grew) nowhere until repair.
+//! 1. Every slot is in exactly one place: a stack, the shared list, or the never used.
 //! 2. What a call needs is taken before anything else is changed (PROTOCOLS D11).
 //!
-//! If we die here: each move is one section.
-
-use std::ops::Range;
+//! If we die here: each move is one section; what a growing slab has added is among the never used at once.
 
 use libtp_process::{Rank, Session};
 
@@ -59,14 +56,14 @@ impl Table {
         let wanted = (locker.count.get() / 2).clamp(BATCH_MIN, BATCH_MAX);
         let header = &*self.header;
         let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);
-        if header.free_count.get() == 0 && header.fresh_count.get() == 0 {
-            self.add_requests(session)?;
-        }
+        let fresh = if header.free_count.get() == 0 { Some(self.find_fresh(wanted)?) } else { None };
         let mut change = Change::open(session);
-        let batch = if header.free_count.get() != 0 {
-            self.take_listed(&mut change, wanted)
-        } else {
-            self.take_fresh(&mut change, wanted)
+        let batch = match fresh {
+            None => self.take_listed(&mut change, wanted),
+            Some(batch) => {
+                change.set(&header.used, header.used.get() + batch.count);
+                batch
+            }
         };
         let last = locker.last.get();
         match last.some() {
@@ -98,17 +95,20 @@ impl Table {
         Batch { first, last, count }
     }
 
-    /// Takes slots that were never used, of which there are some.
-    fn take_fresh(&self, change: &mut Change<'_>, wanted: u32) -> Batch {
-        let header = &*self.header;
-        let (first, fresh) = (header.fresh_first.get(), header.fresh_count.get());
-        let count = wanted.min(fresh);
-        let last = Place(first.0 + count - 1);
+    /// Chains slots that were never used, adding a chunk if there are none. They are so still.
+    fn find_fresh(&self, wanted: u32) -> Result<Batch> {
+        let used = self.header.used.get();
+        if used == self.requests.capacity() {
+            self.add_requests()?;
+        }
+        // Slots are neighbours up to the end of their chunk. Chunk k ends with slot FIRST * (2^(k+1) - 1).
+        let chunk = (used / FIRST_REQUESTS + 1).ilog2();
+        let count = wanted.min(FIRST_REQUESTS * ((2 << chunk) - 1) - used);
+        let places = [used + 1, used + count].map(|number| Place::of(self.requests.place(number)));
+        let [Some(first), Some(last)] = places else { return Err(Error::OutOfReach { limit: REACH }) };
         // Nobody can reach them yet, so they need no before-images.
         self.chain_slots(first, last);
-        change.set(&header.fresh_first, if count == fresh { Place::NONE } else { Place(last.0 + 1) });
-        change.set(&header.fresh_count, fresh - count);
-        Batch { first, last, count }
+        Ok(Batch { first, last, count })
     }
 
     /// Chains neighbouring slots that nobody can reach.
@@ -121,24 +121,12 @@ impl Table {
     }
 
     /// Adds a chunk of request slots. The caller has the latch.
-    fn add_requests(&self, session: &Session) -> Result<()> {
-        let slots = u64::from(self.requests.capacity().max(FIRST_REQUESTS)) + u64::from(FIRST_REQUESTS);
+    fn add_requests(&self) -> Result<()> {
+        let slots = u64::from(self.requests.capacity()) + u64::from(FIRST_REQUESTS);
         if self.region.used() + slots * REQUEST_BYTES > REACH {
             return Err(Error::OutOfReach { limit: REACH });
         }
-        let added = self.requests.grow().map_err(Error::Full)?;
-        let (first, count) = self.places(&added).ok_or(Error::OutOfReach { limit: REACH })?;
-        let mut change = Change::open(session);
-        change.set(&self.header.fresh_first, first);
-        change.set(&self.header.fresh_count, count);
-        change.close();
-        Ok(())
-    }
-
-    /// The first place of a chunk, if all of it is in reach, and how many there are.
-    pub(crate) fn places(&self, chunk: &Range<u32>) -> Option<(Place, u32)> {
-        let last = Place::of(self.requests.place(chunk.end - 1));
-        last.and_then(|_| Place::of(self.requests.place(chunk.start))).map(|first| (first, chunk.end - chunk.start))
+        self.requests.grow().map(|_| ()).map_err(Error::Full)
     }
 
     /// Gives most slots of a locker that holds nothing back, if it has very many.
@@ -177,29 +165,21 @@ impl Table {
     pub(crate) fn take_locker(&self, session: &Session) -> Result<u32> {
         let header = &*self.header;
         let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);
-        if header.locker_free.get() == 0 {
-            self.add_lockers(session)?;
+        let (free, used) = (header.locker_free.get(), header.locker_used.get());
+        if free == 0 && used == self.lockers.capacity() {
+            self.lockers.grow().map_err(Error::Full)?;
         }
-        let number = header.locker_free.get();
+        let number = if free == 0 { used + 1 } else { free };
         let locker = self.locker(number);
         let mut change = Change::open(session);
-        change.set(&header.locker_free, locker.next_free.get());
+        if free == 0 {
+            change.set(&header.locker_used, number);
+        } else {
+            change.set(&header.locker_free, locker.next_free.get());
+        }
         change.set(&locker.in_use, 1);
         change.close();
         Ok(number)
-    }
-
-    fn add_lockers(&self, session: &Session) -> Result<()> {
-        let added = self.lockers.grow().map_err(Error::Full)?;
-        let first = added.start;
-        for number in added.clone() {
-            // Nobody can reach them yet.
-            self.locker(number).next_free.init(if number + 1 == added.end { 0 } else { number + 1 });
-        }
-        let mut change = Change::open(session);
-        change.set(&self.header.locker_free, first);
-        change.close();
-        Ok(())
     }
 
     /// Gives a locker slot back. It holds nothing; its request slots stay with it.

@@ -53,12 +53,12 @@ shared! {
         pub(crate) free_first: Word<Place>,
         /// How many of them there are.
         pub(crate) free_count: Word<u32>,
-        /// The first request slot that was never used; the next ones follow it.
-        pub(crate) fresh_first: Word<Place>,
-        /// How many of those there are.
-        pub(crate) fresh_count: Word<u32>,
-        /// The first free locker slot.
+        /// How many request slots were ever used: those with higher numbers were not.
+        pub(crate) used: Word<u32>,
+        /// The first free locker slot that was used before.
         pub(crate) locker_free: Word<u32>,
+        /// How many locker slots were ever used.
+        pub(crate) locker_used: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare_slab: [Word<u32>; 9],
 
@@ -279,7 +279,8 @@ fn likely_bucket(mixed: u64, count: u32) -> u32 {
 fn low_bits(mixed: u64, level: u32) -> u32 {
     #[allow(clippy::cast_possible_truncation, reason = "the low bits are what is wanted")]
     let low = mixed as u32;
-    low & ((1_u64 << level) - 1) as u32
+    // Levels are at most 31: a slab has fewer than 2^31 slots.
+    low & !(u32::MAX << (level & 31))
 }
 
 /// Where to look for a name that is not in bucket `number` of that level: it has been split, or was not yet.

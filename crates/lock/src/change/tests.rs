@@ -1,0 +1,291 @@
+//! Every call that changes the table is stopped before each of its stores, as a kill stops it.
+//!
+//! What is left behind is rolled back as a survivor does it: the section of the dead session first, its latches after.
+//! Then every invariant holds, the table says what it said before the section that was open, and the dead one's locks
+//! can be given back by another.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::time::Duration;
+
+use libtp_process::{ProcessManager, Session};
+use rio::Region;
+
+use super::stop::{self, Stopped};
+use crate::table::{FIRST_BUCKETS, LONG_CHAIN};
+use crate::{LockInfo, LockManager, LockName, LockerId, Mode, Settings, Wait};
+use Mode::{IX, S, U, X};
+
+/// A table with four lockers; the one that will be killed is the first.
+struct Scene {
+    locks: LockManager,
+    processes: ProcessManager,
+    lockers: [LockerId; 4],
+}
+
+fn name(hash: u64) -> LockName {
+    LockName { space: 1, kind: 3, hash }
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let region = Region::anonymous(1 << 26).unwrap();
+        ProcessManager::init(&region).unwrap();
+        LockManager::init(&region).unwrap();
+        let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
+        let locks = LockManager::attach(&region, &processes, Settings::default()).unwrap();
+        let session = processes.join().unwrap();
+        let lockers = std::array::from_fn(|_| locks.new_locker(&session).unwrap());
+        drop(session);
+        Scene { locks, processes, lockers }
+    }
+
+    fn lock(&self, session: &Session, locker: usize, hash: u64, mode: Mode) {
+        self.locks.try_lock(session, self.lockers[locker], name(hash), mode).unwrap();
+    }
+
+    /// As a thread would that goes to sleep and is not heard of again.
+    fn wait_for(&self, session: &Session, locker: usize, hash: u64, mode: Mode) {
+        let ask = self.locks.ask(session, self.lockers[locker], name(hash), mode);
+        let place = self.locks.table.next_slot(session, ask.slot).unwrap();
+        let latched = self.locks.table.latch(session, ask.mixed);
+        let queue = self.locks.table.find(latched.bucket, ask.name, ask.mixed).ok().unwrap();
+        self.locks.enqueue(&ask, queue, place);
+        self.locks.begin_wait(&ask, place);
+    }
+
+    /// What the table says, in an order of its own.
+    fn says(&self, session: &Session) -> Vec<LockInfo> {
+        let mut says = self.locks.dump(session);
+        says.iter_mut().for_each(|info| info.session = libtp_process::SessionId::NONE);
+        says.sort_by_key(|info| (info.name, info.locker));
+        says
+    }
+
+    /// What a survivor does to free what the dead session held.
+    fn repair(&self, dead: &Session) {
+        assert!(dead.is_dead());
+        dead.undo().roll_back();
+        let table = &self.locks.table;
+        table.header.slab_latch.reset_alone();
+        (0..table.buckets.capacity()).for_each(|number| table.bucket(number).latch.reset_alone());
+    }
+}
+
+/// Kills `call` before each of its stores. With `one_section` the table must say then what it said before.
+fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Scene, &Session)) {
+    let mut stores = 0;
+    loop {
+        let scene = Scene::new();
+        let (victim, survivor) = (scene.processes.join().unwrap(), scene.processes.join().unwrap());
+        before(&scene, &survivor);
+        let said = scene.says(&survivor);
+        scene.locks.check().unwrap();
+        stop::before(Some(stores));
+        let outcome = catch_unwind(AssertUnwindSafe(|| call(&scene, &victim)));
+        stop::before(None);
+        let Err(why) = outcome else {
+            scene.locks.check().unwrap();
+            assert!(stores > 1, "nothing was stopped");
+            return;
+        };
+        assert!(why.downcast_ref::<Stopped>().is_some(), "it stopped for another reason");
+        scene.repair(&victim);
+        scene.locks.check().unwrap_or_else(|broken| panic!("stopped before store {stores}: {broken}"));
+        if one_section {
+            assert!(scene.says(&survivor) == said, "stopped before store {stores}, and the table says another thing");
+        }
+        for locker in scene.lockers {
+            scene.locks.unlock_all(&survivor, locker);
+            scene.locks.check().unwrap_or_else(|broken| panic!("then repaired, store {stores}: {broken}"));
+        }
+        assert_eq!(scene.says(&survivor), []);
+        stores += 1;
+    }
+}
+
+#[test]
+fn stopped_while_taking_a_new_lock() {
+    kill_everywhere(true, |_, _| {}, |scene, victim| scene.lock(victim, 0, 1, X));
+    // With a slot at hand, and in a chain that others are in.
+    let before = |scene: &Scene, survivor: &Session| {
+        (0..31).for_each(|hash| scene.lock(survivor, 0, hash, X));
+        (100..600).for_each(|hash| scene.lock(survivor, 1, hash, X));
+    };
+    // Two sections: such a lock may also split a bucket.
+    kill_everywhere(false, before, |scene, victim| scene.lock(victim, 0, 50, X));
+}
+
+#[test]
+fn stopped_while_taking_slots_that_others_gave_back() {
+    let before = |scene: &Scene, survivor: &Session| {
+        (0..250).for_each(|hash| scene.lock(survivor, 1, hash, X));
+        scene.locks.unlock_all(survivor, scene.lockers[1]);
+        (0..32).for_each(|hash| scene.lock(survivor, 0, hash, X));
+    };
+    kill_everywhere(true, before, |scene, victim| scene.lock(victim, 0, 50, X));
+}
+
+#[test]
+fn stopped_while_joining_others() {
+    let before = |scene: &Scene, survivor: &Session| {
+        scene.lock(survivor, 0, 9, X);
+        (1..4).for_each(|locker| scene.lock(survivor, locker, 1, Mode::IS));
+    };
+    kill_everywhere(true, before, |scene, victim| scene.lock(victim, 0, 1, IX));
+}
+
+#[test]
+fn stopped_while_waiting_and_giving_up() {
+    let before = |scene: &Scene, survivor: &Session| {
+        scene.lock(survivor, 1, 1, S);
+        scene.lock(survivor, 2, 1, S);
+        scene.wait_for(survivor, 3, 1, IX);
+    };
+    kill_everywhere(false, before, |scene, victim| {
+        let outcome = scene.locks.lock(victim, scene.lockers[0], name(1), X, Wait::For(Duration::ZERO));
+        assert!(outcome.is_err());
+    });
+}
+
+#[test]
+fn stopped_while_giving_up_a_wait_that_held_others_back() {
+    let before = |scene: &Scene, survivor: &Session| {
+        scene.lock(survivor, 1, 1, S);
+        scene.wait_for(survivor, 0, 1, X);
+        scene.wait_for(survivor, 2, 1, S);
+        scene.wait_for(survivor, 3, 1, S);
+    };
+    let give_up = |scene: &Scene, victim: &Session| scene.locks.unlock_all(victim, scene.lockers[0]);
+    kill_everywhere(true, before, give_up);
+}
+
+#[test]
+fn stopped_while_converting() {
+    let before = |scene: &Scene, survivor: &Session| scene.lock(survivor, 0, 1, S);
+    kill_everywhere(true, before, |scene, victim| scene.lock(victim, 0, 1, X));
+    // In vain: others read.
+    let before = |scene: &Scene, survivor: &Session| {
+        scene.lock(survivor, 0, 1, U);
+        scene.lock(survivor, 1, 1, S);
+        scene.wait_for(survivor, 2, 1, X);
+    };
+    kill_everywhere(false, before, |scene, victim| {
+        let outcome = scene.locks.lock(victim, scene.lockers[0], name(1), X, Wait::For(Duration::ZERO));
+        assert!(outcome.is_err());
+    });
+}
+
+#[test]
+fn stopped_while_downgrading_for_those_who_wait() {
+    let before = |scene: &Scene, survivor: &Session| {
+        scene.lock(survivor, 0, 1, X);
+        (1..4).for_each(|locker| scene.wait_for(survivor, locker, 1, S));
+    };
+    kill_everywhere(true, before, |scene, victim| {
+        scene.locks.downgrade(victim, scene.lockers[0], name(1), S).unwrap();
+    });
+}
+
+#[test]
+fn stopped_while_giving_one_lock_back() {
+    // The middle of the stack, the head of a queue with holders and one that waits, the inside of a queue, the top.
+    for hash in [2, 3, 4, 5] {
+        let before = |scene: &Scene, survivor: &Session| {
+            scene.lock(survivor, 1, 4, S);
+            (1..6).for_each(|hash| scene.lock(survivor, 0, hash, S));
+            scene.lock(survivor, 2, 3, S);
+            scene.wait_for(survivor, 3, 3, X);
+        };
+        let call: fn(&Scene, &Session) = match hash {
+            2 => |scene, victim| scene.locks.unlock(victim, scene.lockers[0], name(2)).unwrap(),
+            3 => |scene, victim| scene.locks.unlock(victim, scene.lockers[0], name(3)).unwrap(),
+            4 => |scene, victim| scene.locks.unlock(victim, scene.lockers[0], name(4)).unwrap(),
+            _ => |scene, victim| scene.locks.unlock(victim, scene.lockers[0], name(5)).unwrap(),
+        };
+        kill_everywhere(true, before, call);
+    }
+}
+
+#[test]
+fn stopped_while_giving_all_locks_back_and_granting_them() {
+    let before = |scene: &Scene, survivor: &Session| {
+        (1..5).for_each(|hash| scene.lock(survivor, 0, hash, X));
+        scene.lock(survivor, 0, 5, S);
+        scene.lock(survivor, 1, 5, S);
+        scene.wait_for(survivor, 2, 2, S);
+        scene.wait_for(survivor, 3, 2, S);
+        scene.wait_for(survivor, 1, 4, X);
+    };
+    kill_everywhere(false, before, |scene, victim| scene.locks.unlock_all(victim, scene.lockers[0]));
+}
+
+#[test]
+fn stopped_while_giving_slots_back() {
+    let before = |scene: &Scene, survivor: &Session| {
+        (0..100).for_each(|hash| scene.lock(survivor, 0, hash, X));
+        // Nothing is held, and the slots are still its own.
+        (0..100).for_each(|hash| scene.locks.unlock(survivor, scene.lockers[0], name(hash)).unwrap());
+    };
+    kill_everywhere(true, before, |scene, victim| scene.locks.unlock_all(victim, scene.lockers[0]));
+}
+
+#[test]
+fn stopped_while_splitting_a_bucket() {
+    let before = |scene: &Scene, survivor: &Session| {
+        (0..1000).for_each(|hash| scene.lock(survivor, 0, hash, X));
+        assert!(scene.locks.stats().buckets > FIRST_BUCKETS, "chains of {LONG_CHAIN} should have been met");
+    };
+    kill_everywhere(true, before, |scene, victim| {
+        let buckets = scene.locks.stats().buckets;
+        // Whoever was killed has the role still; in this test nobody else asks.
+        scene.locks.table.header.splitter.publish(libtp_process::SessionId::NONE);
+        scene.locks.table.split_one(victim);
+        assert_eq!(scene.locks.stats().buckets, buckets + 1);
+    });
+}
+
+#[test]
+fn a_split_that_was_not_announced_is_found_and_announced_by_the_next() {
+    let scene = Scene::new();
+    let session = scene.processes.join().unwrap();
+    (0..500).for_each(|hash| scene.lock(&session, 0, hash, X));
+    let buckets = scene.locks.stats().buckets;
+    // As if the last to split had been killed between its section and the announcement.
+    scene.locks.table.header.bucket_count.publish(buckets - 1);
+    (0..500).for_each(|hash| {
+        assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(X));
+    });
+    scene.locks.table.split_one(&session);
+    assert_eq!(scene.locks.stats().buckets, buckets);
+    // And one that was announced and then rolled back, which cannot be, would also be found.
+    scene.locks.table.header.bucket_count.publish(buckets + 1);
+    (0..500).for_each(|hash| {
+        assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(X));
+    });
+}
+
+#[test]
+fn stopped_while_making_and_ending_a_locker() {
+    kill_everywhere(
+        true,
+        |_, _| {},
+        |scene, victim| {
+            scene.locks.new_locker(victim).unwrap();
+        },
+    );
+    let before = |scene: &Scene, survivor: &Session| {
+        let freed = scene.locks.new_locker(survivor).unwrap();
+        scene.locks.free_locker(survivor, freed);
+    };
+    kill_everywhere(true, before, |scene, victim| {
+        scene.locks.new_locker(victim).unwrap();
+    });
+    kill_everywhere(
+        false,
+        |_, _| {},
+        |scene, victim| {
+            let locker = scene.locks.new_locker(victim).unwrap();
+            scene.locks.free_locker(victim, locker);
+        },
+    );
+}
