@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use libtp_buffer::{BufferManager, Policy, PoolSettings};
+use libtp_buffer::{BufferManager, Policy, PoolSettings, WriteAhead};
 use libtp_io::{File, OpenMode};
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, LogManager, Lsn, CONTROL_NAME};
@@ -240,15 +240,10 @@ impl Opening<'_> {
         let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
         let locks = LockManager::attach(region, &processes, self.lock_settings())?;
         let home = Arc::clone(&self.platform.directory);
-        let buffers = BufferManager::attach(region, home, Arc::clone(&log), &self.buffer_settings())?;
-        let parts = Parts {
-            region: region.clone(),
-            processes,
-            log,
-            locks,
-            buffers,
-            control: self.control_file.clone(),
-        };
+        let ahead: Arc<dyn WriteAhead> = Arc::clone(&log) as Arc<dyn WriteAhead>;
+        let buffers = BufferManager::attach(region, &self.buffer_settings(), home, ahead);
+        let parts =
+            Parts { region: region.clone(), processes, log, locks, buffers, control: self.control_file.clone() };
         let mut settings = libtp_txn::Settings::default();
         if let Some(bytes) = self.settings.checkpoint_log {
             settings.checkpoint_log_bytes = bytes.0;

@@ -61,7 +61,11 @@ fn run(managers: &Managers, who: TxnSession, stop: &Stop, deadlock_period: Optio
         drop(stop.changed.wait_timeout(guard, TICK));
         if let Some(period) = deadlock_period.filter(|period| searched.elapsed() >= *period) {
             searched = Instant::now();
-            quiet.report("the search for deadlocks", period, managers.locks.detect(who.session()).map(|_| ()).map_err(Into::into));
+            quiet.report(
+                "the search for deadlocks",
+                period,
+                managers.locks.detect(who.session()).map(|_| ()).map_err(Into::into),
+            );
         }
         quiet.report("background work", TICK, step(managers, &who));
     }

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use libtp_log::Lsn;
+use libtp_record::Verified;
 use libtp_txn::{Managers, TxnSession};
 
 use crate::attach::{self, Opened, Platform};
 use crate::background::Background;
-use crate::database::OpenDatabase;
+use crate::database::{wait_of, OpenDatabase};
 use crate::judge::Judge;
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::{run, CommitLsn};
-use crate::{Db, Durability, Error, Recno, Result, Txn};
+use crate::{Database, Db, Durability, Recno, Result, Txn};
 
 /// An open environment. Cloning it is cheap; all clones are one handle. Any thread may use it.
 ///
@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) platform: Platform,
     pub(crate) settings: Settings,
     pub(crate) durability: Durability,
+    /// How long a lock is waited for.
+    pub(crate) wait: libtp_lock::Wait,
     opened: Opened,
     judge: Judge,
 }
@@ -164,6 +166,7 @@ impl Builder {
             databases: Mutex::new(HashMap::new()),
             managers: attached.managers,
             durability: settings.durability.unwrap_or_default(),
+            wait: wait_of(settings.lock_timeout()),
             opened: attached.opened,
             judge: attached.judge,
             platform,
@@ -244,6 +247,50 @@ impl Env {
         Recno::open(&self.0, name, Some(record_bytes))
     }
 
+    /// Opens a database that is there, of whatever kind.
+    ///
+    /// # Errors
+    /// `NoDatabase` when it is missing; else as [`Env::btree`].
+    pub fn database(&self, name: &str) -> Result<Database> {
+        Database::open(&self.0, name)
+    }
+
+    /// One round of background work, for who opened with `no_background`.
+    ///
+    /// # Errors
+    /// Something could not be written; it is tried again in the next round.
+    pub fn background_step(&self) -> Result<()> {
+        let who = self.0.take_session()?;
+        let done = crate::background::step(&self.0.managers, &who);
+        self.0.give_session(who);
+        done
+    }
+
+    /// Every lock held or waited for.
+    pub fn locks(&self) -> Result<Vec<libtp_lock::LockInfo>> {
+        let who = self.0.take_session()?;
+        let locks = self.0.managers.locks.dump(who.session());
+        self.0.give_session(who);
+        Ok(locks)
+    }
+
+    /// Looks at everything a database's pages say of each other. For a database at rest: changes made meanwhile can be
+    /// reported as faults.
+    ///
+    /// # Errors
+    /// `NoDatabase`; what keeps pages from being read at all, other than their damage, which is a finding.
+    pub fn verify(&self, name: &str) -> Result<Verified> {
+        let txn = self.begin()?;
+        let verified = Database::open(&self.0, name)?.verify(&txn)?;
+        txn.commit()?;
+        Ok(verified)
+    }
+
+    /// Every running transaction.
+    pub fn transactions(&self) -> Vec<libtp_txn::TxnInfo> {
+        self.0.managers.transactions()
+    }
+
     /// Waits until a commit made with [`Txn::commit_async`] is on disk.
     ///
     /// # Errors
@@ -273,7 +320,7 @@ impl Env {
     pub fn flush(&self) -> Result<()> {
         let who = self.0.take_session()?;
         let tail = self.0.managers.log.tail();
-        let flushed = self.0.managers.log.force(who.session(), Lsn::new(tail.raw() - 8));
+        let flushed = self.0.managers.log.force(who.session(), tail.minus(8));
         self.0.give_session(who);
         flushed?;
         Ok(())

@@ -10,7 +10,9 @@ pub enum Error {
     #[error("deadlock: transactions waited for each other and this one was chosen to end; abort it and run it again")]
     Deadlock,
     /// A lock was not granted within the time set.
-    #[error("a lock was not granted within the time set; abort the transaction and run it again, or set a longer time")]
+    #[error(
+        "a lock was not granted within the time set; abort the transaction and run it again, or set a longer time"
+    )]
     LockTimeout,
     /// Something is full; nothing was changed.
     #[error("{what} is full: {source}")]
@@ -83,3 +85,85 @@ impl Error {
 
 /// The result of the library's calls.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Sorts a lower error into the variants a caller can act on.
+macro_rules! sorted {
+    ($from:ty, $error:ident => $($pattern:pat => $to:expr,)*) => {
+        impl From<$from> for Error {
+            fn from($error: $from) -> Error {
+                match $error {
+                    $($pattern => $to,)*
+                }
+            }
+        }
+    };
+}
+
+fn full(what: &'static str, source: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Full { what, source: Box::new(source) }
+}
+
+fn other(source: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Io(Box::new(source))
+}
+
+sorted!(libtp_io::Error, error =>
+    libtp_io::Error::Full { .. } => full("the disk", error),
+    _ => other(error),
+);
+sorted!(rio::Error, error =>
+    rio::Error::Full { .. } | rio::Error::Reserve { .. } => full("shared memory", error),
+    _ => other(error),
+);
+sorted!(libtp_process::Error, error =>
+    libtp_process::Error::Region(region) => region.into(),
+    libtp_process::Error::TooManySessions { .. } => full("the session table", error),
+    _ => other(error),
+);
+sorted!(libtp_lock::Error, error =>
+    libtp_lock::Error::Deadlock { .. } => Error::Deadlock,
+    libtp_lock::Error::Timeout { .. } | libtp_lock::Error::WouldBlock { .. } => Error::LockTimeout,
+    libtp_lock::Error::Full(_) | libtp_lock::Error::OutOfReach { .. } => full("the lock table", error),
+    _ => other(error),
+);
+sorted!(libtp_log::Error, error =>
+    libtp_log::Error::Full { .. } => full("the log", error),
+    libtp_log::Error::Failed { .. } => Error::Failed(error.to_string()),
+    libtp_log::Error::Corrupt { .. } | libtp_log::Error::Unusable { .. } => Error::Corrupt(error.to_string()),
+    libtp_log::Error::Io(io) => io.into(),
+    _ => other(error),
+);
+sorted!(libtp_buffer::Error, error =>
+    libtp_buffer::Error::Corrupt { .. } => Error::Corrupt(error.to_string()),
+    libtp_buffer::Error::Full { .. } => full("the page cache or its disk", error),
+    libtp_buffer::Error::Failed => Error::Failed(error.to_string()),
+    libtp_buffer::Error::Unsuitable { name, what } => Error::Database { name, what },
+    libtp_buffer::Error::Log(log) => log.into(),
+    _ => other(error),
+);
+sorted!(libtp_txn::Error, error =>
+    libtp_txn::Error::Log(log) => log.into(),
+    libtp_txn::Error::Lock(lock) => lock.into(),
+    libtp_txn::Error::Buffer(buffer) => buffer.into(),
+    libtp_txn::Error::Process(process) => process.into(),
+    libtp_txn::Error::Region(region) => region.into(),
+    _ => Error::Corrupt(error.to_string()),
+);
+sorted!(libtp_record::Error, error =>
+    libtp_record::Error::Txn(txn) => txn.into(),
+    libtp_record::Error::Lock(lock) => lock.into(),
+    libtp_record::Error::Buffer(buffer) => buffer.into(),
+    libtp_record::Error::Log(log) => log.into(),
+    libtp_record::Error::Process(process) => process.into(),
+    libtp_record::Error::Io(io) => io.into(),
+    libtp_record::Error::Corrupt { .. } => Error::Corrupt(error.to_string()),
+    libtp_record::Error::KeyTooLong { bytes, limit, .. } =>
+        Error::Length { what: "a key", bytes, limit: format!("up to {limit} bytes") },
+    libtp_record::Error::ValueTooLong { bytes, limit } =>
+        Error::Length { what: "a value", bytes, limit: format!("up to {limit} bytes") },
+    libtp_record::Error::RecordLength { bytes, expected, .. } =>
+        Error::Length { what: "a record", bytes, limit: format!("records of {expected} bytes") },
+    libtp_record::Error::Unsuitable { name, what } => Error::Database { name, what },
+    libtp_record::Error::TooManyPages { .. } => full("the database file", error),
+    _ => other(error),
+);

@@ -52,12 +52,6 @@ impl Door<'_> {
         }
         Err(Error::Io(format!("all {SEAT_COUNT} places for open environments are taken").into()))
     }
-
-    /// Gives the byte back.
-    pub(crate) fn rise(&self) -> Result<()> {
-        // Closing the file gives everything back; nothing else of ours is locked beside the door.
-        Ok(())
-    }
 }
 
 impl Drop for Door<'_> {

@@ -1,1 +1,54 @@
-//! To be written.
+//! libtp: transactions that any number of processes share.
+//!
+//! An [`Env`] is a directory. Any number of processes open it at once and change its databases in transactions ([`Txn`]):
+//! [`Db`], a B-tree, and [`Recno`], records by number. They share one page cache, one lock table and one log in memory.
+//! Nothing has to be sized or set.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("bank");
+//! let env = libtp::Env::open(path)?;
+//! let accounts = env.btree("accounts")?;
+//! env.run(|txn| {
+//!     accounts.put(txn, b"alice", b"10")?;
+//!     accounts.put(txn, b"bob", b"20")
+//! })?;
+//! assert_eq!(env.run(|txn| accounts.get(txn, b"bob"))?.as_deref(), Some(&b"20"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A transaction sees and changes records as if it ran alone (strict two-phase locking, gaps between keys included). A
+//! commit is answered when it is on disk ([`Durability::Sync`]) or at once ([`Durability::Relaxed`]: it survives any
+//! process, and is on disk a tenth of a second later). Transactions that wait for each other in a circle are found, and
+//! one gets [`Error::Deadlock`]; [`Env::run`] runs it again.
+//!
+//! Paper: Seltzer and Olson, "LIBTP: Portable, Modular Transactions for UNIX", 1992. This crate is the door: the managers
+//! of the paper's figure 1 are crates of their own.
+#![forbid(unsafe_code)]
+
+mod attach;
+mod background;
+mod cursor;
+mod database;
+mod environment;
+mod error;
+mod judge;
+mod platform;
+mod record_types;
+mod settings;
+mod stats;
+mod txn;
+
+pub use attach::{How, Opened};
+#[doc(hidden)]
+pub use attach::{Memory, Platform, SharedMemory};
+pub use cursor::{Cursor, Pair, RecnoCursor};
+pub use database::{Database, Db, Recno};
+pub use environment::{Builder, Env};
+pub use error::{Error, Result};
+pub use libtp_lock::{LockInfo, LockName, LockerId, Mode};
+pub use libtp_record::{Finding, Verified};
+pub use libtp_txn::{Durability, State, TxnInfo};
+pub use settings::{Bytes, DatabaseSettings, Granularity, Replacement, Settings, Victim, SETTINGS_NAME};
+pub use stats::{DatabaseInfo, LogRecord, Pool, Stats};
+pub use txn::{CommitLsn, Txn};

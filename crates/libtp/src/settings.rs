@@ -70,6 +70,7 @@ pub struct Settings {
     /// The memory the page cache may use; a quarter of the machine's if unset.
     pub memory: Option<Bytes>,
     /// When a commit is answered, unless the transaction says otherwise.
+    #[serde(deserialize_with = "durability")]
     pub durability: Option<Durability>,
     /// Replacement policy of the page cache.
     pub replacement: Option<Replacement>,
@@ -144,6 +145,14 @@ impl Settings {
     /// The longest wait for a lock.
     pub fn lock_timeout(&self) -> Option<Duration> {
         self.lock_timeout_millis.map(Duration::from_millis)
+    }
+}
+
+fn durability<'de, D: serde::Deserializer<'de>>(input: D) -> std::result::Result<Option<Durability>, D::Error> {
+    match String::deserialize(input)?.as_str() {
+        "sync" => Ok(Some(Durability::Sync)),
+        "relaxed" => Ok(Some(Durability::Relaxed)),
+        other => Err(serde::de::Error::custom(format!("`{other}` is no durability: sync or relaxed"))),
     }
 }
 

@@ -1,0 +1,127 @@
+//! Cursors: a place in a database that moves both ways.
+
+use libtp_record::{Access, BtreeCursor, NumberCursor};
+
+use crate::Result;
+
+/// A pair a cursor stands on.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// A place in a B-tree database. It holds no latch between steps, so others go on changing what it has not passed; what it
+/// has passed is locked for reading until its transaction ends.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let words = env.btree("words")?;
+/// env.run(|txn| {
+///     for word in [&b"pear"[..], b"apple", b"plum"] {
+///         words.put(txn, word, b"")?;
+///     }
+///     let mut cursor = words.cursor(txn);
+///     assert_eq!(cursor.seek(b"b")?.map(|pair| pair.0).as_deref(), Some(&b"pear"[..]));
+///     assert_eq!(cursor.next()?.map(|pair| pair.0).as_deref(), Some(&b"plum"[..]));
+///     assert_eq!(cursor.next()?, None);
+///     assert_eq!(cursor.first()?.map(|pair| pair.0).as_deref(), Some(&b"apple"[..]));
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Cursor<'t>(BtreeCursor<'t>);
+
+#[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
+impl<'t> Cursor<'t> {
+    pub(crate) fn new(access: Access<'t>) -> Cursor<'t> {
+        Cursor(BtreeCursor::new(access))
+    }
+
+    /// The first pair.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`, `Corrupt`, `Io`.
+    pub fn first(&mut self) -> Result<Option<Pair>> {
+        Ok(self.0.first()?)
+    }
+
+    /// The last pair.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn last(&mut self) -> Result<Option<Pair>> {
+        Ok(self.0.last()?)
+    }
+
+    /// The first pair whose key is `key` or greater.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        Ok(self.0.seek(key)?)
+    }
+
+    /// The next pair; the first if the cursor stands nowhere.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn next(&mut self) -> Result<Option<Pair>> {
+        Ok(self.0.next()?)
+    }
+
+    /// The pair before; the last if the cursor stands nowhere.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn prev(&mut self) -> Result<Option<Pair>> {
+        Ok(self.0.prev()?)
+    }
+}
+
+/// A place in a record-number database.
+pub struct RecnoCursor<'t>(NumberCursor<'t>);
+
+#[allow(clippy::should_implement_trait)] // as for `Cursor`
+impl<'t> RecnoCursor<'t> {
+    pub(crate) fn new(access: Access<'t>) -> RecnoCursor<'t> {
+        RecnoCursor(NumberCursor::new(access))
+    }
+
+    /// The first record and its number.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn first(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        Ok(self.0.first()?)
+    }
+
+    /// The last record.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn last(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        Ok(self.0.last()?)
+    }
+
+    /// The first record whose number is `number` or greater.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn seek(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
+        Ok(self.0.seek(number)?)
+    }
+
+    /// The next record; the first if the cursor stands nowhere.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        Ok(self.0.next()?)
+    }
+
+    /// The record before; the last if the cursor stands nowhere.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        Ok(self.0.prev()?)
+    }
+}

@@ -1,0 +1,298 @@
+//! Databases, as a program holds them: [`Db`], a B-tree, and [`Recno`], records by number.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtp_buffer::PoolSettings;
+use libtp_lock::Wait;
+use libtp_record::{Access, Method, OpenSettings};
+
+use crate::cursor::{Cursor, RecnoCursor};
+use crate::environment::Inner;
+use crate::settings::Granularity;
+use crate::{Error, Result, Txn};
+
+/// A database open in this process, shared by all handles to it.
+pub(crate) type OpenDatabase = libtp_record::Database;
+
+/// A B-tree database: keys in order, values of any size.
+///
+/// Every call works in a transaction of the same environment. The handle is cheap to clone and may be used by all threads.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let stock = env.btree("stock")?;
+/// env.run(|txn| {
+///     stock.put(txn, b"pears", b"7")?;
+///     assert!(stock.put_new(txn, b"apples", b"3").is_ok());
+///     assert_eq!(stock.get(txn, b"pears")?.as_deref(), Some(&b"7"[..]));
+///     assert!(stock.delete(txn, b"pears")?);
+///     assert_eq!(stock.get(txn, b"pears")?, None);
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    env: Arc<Inner>,
+    open: Arc<OpenDatabase>,
+}
+
+/// A record-number database: records of one length, numbered from one.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let history = env.recno("history", 8)?;
+/// let number = env.run(|txn| history.append(txn, b"transfer"))?;
+/// let found = env.run(|txn| history.get(txn, number))?;
+/// assert_eq!(found.as_deref(), Some(&b"transfer"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Recno {
+    env: Arc<Inner>,
+    open: Arc<OpenDatabase>,
+}
+
+/// A database of either kind, for tools that are given a name.
+#[derive(Clone)]
+pub enum Database {
+    /// A B-tree.
+    Btree(Db),
+    /// Records by number.
+    Recno(Recno),
+}
+
+impl Db {
+    pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<Db> {
+        let open = open(env, name, Some(Method::Btree))?;
+        match open.method() {
+            Method::Btree => Ok(Db { env: Arc::clone(env), open }),
+            other => Err(wrong_kind(name, other.name(), "btree")),
+        }
+    }
+
+    #[inline]
+    fn access<'a>(&'a self, txn: &'a Txn<'_>) -> Access<'a> {
+        access(&self.env, &self.open, txn)
+    }
+
+    /// The database's name.
+    pub fn name(&self) -> &str {
+        self.open.name()
+    }
+
+    /// The longest key it takes, in bytes: a quarter of a page.
+    pub fn key_bytes_max(&self) -> usize {
+        self.open.key_bytes_max()
+    }
+
+    /// The value of a key, or none. The key is locked for reading until the transaction ends.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`, `Length`, `Corrupt`, `Io`.
+    pub fn get(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.access(txn).get(key, <[u8]>::to_vec)?)
+    }
+
+    /// Hands the value of a key to `read`, without copying it into a vector of its own; none if there is no such key.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get_with<R>(&self, txn: &Txn<'_>, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        Ok(self.access(txn).get(key, read)?)
+    }
+
+    /// As [`Db::get`], locked for writing at once: a later `put` of the same key cannot end in a deadlock over it.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get_for_update(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.access(txn).get_for_update(key, <[u8]>::to_vec)?)
+    }
+
+    /// Reads, changes and writes back a value of the same length; none if there is no such key.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn update_with<R>(&self, txn: &Txn<'_>, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
+        Ok(self.access(txn).update(key, change)?)
+    }
+
+    /// Stores a value under a key, whatever was there.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`; `Length` when the key is too long; `Full` with nothing changed; `Failed`, `Corrupt`, `Io`.
+    pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.access(txn).put(key, value)?)
+    }
+
+    /// Stores a value under a key that is not there yet.
+    ///
+    /// # Errors
+    /// `Exists` when it is, with nothing changed; else as [`Db::put`].
+    pub fn put_new(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.access(txn).put_new(key, value)? {
+            true => Ok(()),
+            false => Err(Error::Exists),
+        }
+    }
+
+    /// Removes a key and its value; false if there was none.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<bool> {
+        Ok(self.access(txn).delete(key)?)
+    }
+
+    /// A cursor over the keys in order. What it passes is locked for reading, the gaps between included.
+    pub fn cursor<'t>(&'t self, txn: &'t Txn<'_>) -> Cursor<'t> {
+        Cursor::new(self.access(txn))
+    }
+}
+
+impl Recno {
+    pub(crate) fn open(env: &Arc<Inner>, name: &str, record_bytes: Option<u32>) -> Result<Recno> {
+        let open = open(env, name, record_bytes.map(|record_bytes| Method::Recno { record_bytes }))?;
+        match (open.method(), record_bytes) {
+            (Method::Recno { record_bytes: found }, Some(wanted)) if found != wanted => {
+                let what = format!("its records have {found} bytes, not {wanted}");
+                Err(Error::Database { name: name.into(), what })
+            }
+            (Method::Recno { .. }, _) => Ok(Recno { env: Arc::clone(env), open }),
+            (other, _) => Err(wrong_kind(name, other.name(), "recno")),
+        }
+    }
+
+    #[inline]
+    fn access<'a>(&'a self, txn: &'a Txn<'_>) -> Access<'a> {
+        access(&self.env, &self.open, txn)
+    }
+
+    /// The database's name.
+    pub fn name(&self) -> &str {
+        self.open.name()
+    }
+
+    /// Bytes of every record.
+    pub fn record_bytes(&self) -> u32 {
+        match self.open.method() {
+            Method::Recno { record_bytes } => record_bytes,
+            Method::Btree => 0,
+        }
+    }
+
+    /// The record with that number, or none.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get(&self, txn: &Txn<'_>, number: u64) -> Result<Option<Vec<u8>>> {
+        Ok(self.access(txn).recno_get(number, <[u8]>::to_vec)?)
+    }
+
+    /// Stores a record under a number, whatever was there.
+    ///
+    /// # Errors
+    /// `Length` when it has another length; else as [`Db::put`].
+    pub fn put(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<()> {
+        Ok(self.access(txn).recno_put(number, record)?)
+    }
+
+    /// Stores a record under the next free number and returns it. Numbers of aborted transactions stay empty.
+    ///
+    /// # Errors
+    /// As [`Recno::put`].
+    pub fn append(&self, txn: &Txn<'_>, record: &[u8]) -> Result<u64> {
+        Ok(self.access(txn).recno_append(record)?)
+    }
+
+    /// Removes a record; false if there was none.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete(&self, txn: &Txn<'_>, number: u64) -> Result<bool> {
+        Ok(self.access(txn).recno_delete(number)?)
+    }
+
+    /// A cursor over the records in the order of their numbers.
+    pub fn cursor<'t>(&'t self, txn: &'t Txn<'_>) -> RecnoCursor<'t> {
+        RecnoCursor::new(self.access(txn))
+    }
+}
+
+#[inline]
+fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a Txn<'_>) -> Access<'a> {
+    assert!(
+        std::ptr::eq(Arc::as_ptr(env), Arc::as_ptr(txn.environment())),
+        "a database is used with transactions of its own environment handle"
+    );
+    Access::new(&env.managers, txn.session(), open, env.wait)
+}
+
+/// How long the environment's settings let a lock be waited for.
+pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
+    match timeout {
+        Some(Duration::ZERO) => Wait::No,
+        Some(longest) => Wait::For(longest),
+        None => Wait::Forever,
+    }
+}
+
+/// Opens a database, making it if `method` says how and it is missing.
+fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<OpenDatabase>> {
+    let mut databases = env.databases();
+    if let Some(open) = databases.get(name) {
+        return Ok(Arc::clone(open));
+    }
+    let own = env.settings.database.get(name);
+    let granularity = match own.and_then(|own| own.granularity).unwrap_or_default() {
+        Granularity::Record => libtp_record::Granularity::Record,
+        Granularity::Page => libtp_record::Granularity::Page,
+    };
+    let settings = OpenSettings {
+        create: method,
+        page_bytes: own.and_then(|own| own.page_bytes).map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
+        own_pool: own
+            .and_then(|own| own.own_pool)
+            .map(|bytes| PoolSettings { budget_bytes: bytes.0, ..PoolSettings::default() }),
+    };
+    let who = env.take_session()?;
+    let opened = libtp_record::open(&env.managers, &who, env.platform.directory.as_ref(), name, &settings);
+    env.give_session(who);
+    let open =
+        opened?.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
+    let open = Arc::new(open.with_granularity(granularity));
+    databases.insert(name.into(), Arc::clone(&open));
+    Ok(open)
+}
+
+impl Database {
+    pub(crate) fn verify(&self, txn: &Txn<'_>) -> Result<libtp_record::Verified> {
+        let access = match self {
+            Database::Btree(db) => db.access(txn),
+            Database::Recno(recno) => recno.access(txn),
+        };
+        Ok(libtp_record::verify(&access)?)
+    }
+
+    pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<Database> {
+        match open(env, name, None)?.method() {
+            Method::Btree => Ok(Database::Btree(Db::open(env, name)?)),
+            Method::Recno { .. } => Ok(Database::Recno(Recno::open(env, name, None)?)),
+        }
+    }
+}
+
+/// The names of the environment's databases, sorted.
+pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
+    let mut names: Vec<String> = env.managers.buffers.files().into_iter().map(|info| info.name).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn wrong_kind(name: &str, found: &str, wanted: &str) -> Error {
+    Error::Database { name: name.into(), what: format!("it is a {found} database, not a {wanted} one") }
+}

@@ -1,0 +1,182 @@
+//! What an environment does and holds, for people and tools.
+
+use libtp_log::Lsn;
+use serde::Serialize;
+
+use crate::environment::Inner;
+use crate::{Error, Result};
+
+/// Counts and places of an environment. Bytes, unless the name says otherwise.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stats {
+    /// The environment's directory.
+    pub directory: String,
+    /// Where its shared memory lies.
+    pub region: String,
+    /// Bytes of the region handed out.
+    pub region_used: u64,
+    /// Bytes of the region that have memory behind them.
+    pub region_allocated: u64,
+    /// What the region survives.
+    pub survives: &'static str,
+    /// The log's end.
+    pub log_tail: u64,
+    /// The log is on disk up to here.
+    pub log_durable: u64,
+    /// The oldest log kept.
+    pub log_oldest: u64,
+    /// Log bytes written since the region was made.
+    pub log_bytes_written: u64,
+    /// Syncs of the log since then.
+    pub log_syncs: u64,
+    /// The log's incarnation.
+    pub log_incarnation: u64,
+    /// Whether a sync failed: no more changes are taken.
+    pub failed: bool,
+    /// The last checkpoint's log sequence number, zero if there was none since the region was made.
+    pub checkpoint: u64,
+    /// Checkpoints since then.
+    pub checkpoints: u64,
+    /// Running transactions.
+    pub transactions: usize,
+    /// Sessions.
+    pub sessions: usize,
+    /// Dirty pages in memory.
+    pub pages_dirty: usize,
+    /// The buffer pools.
+    pub pools: Vec<Pool>,
+    /// The databases.
+    pub databases: Vec<DatabaseInfo>,
+}
+
+/// One buffer pool.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pool {
+    /// What it may hold.
+    pub budget: u64,
+    /// Frames it has.
+    pub frames: u64,
+    /// Pages not found in memory.
+    pub misses: u64,
+    /// Pages read.
+    pub reads: u64,
+    /// Pages written.
+    pub writes: u64,
+    /// Pages that made room for others.
+    pub evictions: u64,
+}
+
+/// One database.
+#[derive(Clone, Debug, Serialize)]
+pub struct DatabaseInfo {
+    /// Its name.
+    pub name: String,
+    /// Its file's number.
+    pub file: u32,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+}
+
+/// A record of the log, for people.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogRecord {
+    /// Its log sequence number.
+    pub lsn: u64,
+    /// Its type's name.
+    pub kind: String,
+    /// Its type's code.
+    pub code: u16,
+    /// The transaction, zero for none.
+    pub txn: u64,
+    /// The transaction's record before.
+    pub prev: u64,
+    /// Whether it undoes another.
+    pub compensation: bool,
+    /// What it says.
+    pub text: String,
+}
+
+impl crate::Env {
+    /// What the environment does and holds.
+    ///
+    /// # Errors
+    /// The region's file cannot be asked.
+    pub fn stats(&self) -> Result<Stats> {
+        collect(&self.0)
+    }
+
+    /// Hands every record of the log from `from` on (zero: the oldest kept) to `each`, until it says false.
+    ///
+    /// # Errors
+    /// `Corrupt` at a damaged record, `Io`.
+    pub fn log_records(&self, from: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
+        let managers = &self.0.managers;
+        let from = Lsn::new(from).max(managers.log.oldest()).max(Lsn::FIRST);
+        let mut roll = managers.log.roll(from);
+        while let Some(record) = roll.next_record() {
+            let record = record?;
+            let header = &record.header;
+            let compensation = header.flags() & libtp_txn::CLR_FLAG != 0;
+            let body = if compensation { record.body.get(8..).unwrap_or(&[]) } else { record.body };
+            let (kind, text) = match managers.types.get(header.kind()) {
+                Some(known) => (known.name.to_string(), (known.describe)(body)),
+                None if header.kind() == libtp_log::KIND_FLUSH_MARK => ("flush mark".into(), String::new()),
+                None => (format!("unknown {}", header.kind()), String::new()),
+            };
+            let shown = LogRecord {
+                lsn: record.lsn.raw(),
+                kind,
+                code: header.kind(),
+                txn: header.txn().raw(),
+                prev: header.prev().raw(),
+                compensation,
+                text,
+            };
+            if !each(shown) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn collect(env: &Inner) -> Result<Stats> {
+    let managers = &env.managers;
+    let (region, log, buffers) = (&managers.region, &managers.log, &managers.buffers);
+    Ok(Stats {
+        directory: env.platform.path.display().to_string(),
+        region: region.path().display().to_string(),
+        region_used: region.used(),
+        region_allocated: region.allocated_bytes().map_err(Error::from)?,
+        survives: "process",
+        log_tail: log.tail().raw(),
+        log_durable: log.durable().raw(),
+        log_oldest: log.oldest().raw(),
+        log_bytes_written: log.bytes_written(),
+        log_syncs: log.fsyncs(),
+        log_incarnation: log.incarnation(),
+        failed: log.is_poisoned(),
+        checkpoint: managers.last_checkpoint().raw(),
+        checkpoints: managers.checkpoint_count(),
+        transactions: managers.transactions().len(),
+        sessions: managers.processes.sessions().len(),
+        pages_dirty: buffers.dirty_count(),
+        pools: buffers
+            .stats()
+            .into_iter()
+            .map(|pool| Pool {
+                budget: pool.settings.budget_bytes,
+                frames: pool.frames,
+                misses: pool.misses,
+                reads: pool.reads,
+                writes: pool.writes,
+                evictions: pool.evictions,
+            })
+            .collect(),
+        databases: buffers
+            .files()
+            .into_iter()
+            .map(|info| DatabaseInfo { name: info.name, file: info.id.raw(), page_bytes: info.page_bytes })
+            .collect(),
+    })
+}
