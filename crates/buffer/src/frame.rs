@@ -25,7 +25,7 @@
 
 use libtp_log::Lsn;
 use libtp_process::Latch;
-use rio::{Bytes, Link, Word};
+use rio::{planted, Bytes, Link, Word};
 
 use crate::PageId;
 
@@ -155,6 +155,9 @@ impl FrameSlot {
 
     /// The oldest LSN a restart would need for this page, if any. Needs no latch.
     pub(crate) fn oldest_needed(&self) -> Option<Lsn> {
+        if planted("buffer: written is taken for synced") {
+            return Some(self.recovery.load()).filter(|lsn| !lsn.is_none());
+        }
         // Thrice, because the LSN may move to `unsynced`, or back, between two looks.
         let looks = [self.recovery.load(), self.unsynced.load(), self.recovery.load()];
         looks.into_iter().filter(|lsn| !lsn.is_none()).min()

@@ -312,6 +312,27 @@ impl Shelf {
         adding
     }
 
+    /// Asserts that each frame is free and on the list, or holds a page; returns how many hold one. Nobody works.
+    pub(crate) fn check_at_rest(&self) -> usize {
+        let mut free = 0;
+        let mut next = self.slot.free.load();
+        while let Some(place) = next {
+            let slot = self.region.at(place);
+            assert!(slot.state() == State::Free && slot.page.load().is_none(), "a frame on the free list holds a page");
+            free += 1;
+            next = slot.next.load();
+        }
+        let mut resident = 0;
+        for slot in self.frames() {
+            let id = slot.page.load();
+            assert!(slot.latch.owner().is_none() && slot.latch.shared_count() == 0, "{id} is latched");
+            assert!(!slot.is_pinned(), "{id} is pinned");
+            resident += usize::from(slot.state() == State::Resident);
+        }
+        assert!(resident + free == self.frame_count() as usize, "a frame is neither free nor in use");
+        resident
+    }
+
     /// Makes the free list anew and frees every latch. Nobody else is attached, and every frame's state is right.
     pub(crate) fn rebuild_alone(&self) {
         self.slot.latch.reset_alone();

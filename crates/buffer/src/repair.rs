@@ -48,6 +48,18 @@ impl BufferManager {
         found
     }
 
+    /// Asserts the invariants of table, shelves and frames: for tests, and for tools that look at an idle environment.
+    /// Nobody uses a page meanwhile.
+    ///
+    /// # Panics
+    /// If one does not hold.
+    pub fn check_at_rest(&self) {
+        let resident: usize = self.pools.shelves().into_iter().map(|(_, shelf)| shelf.check_at_rest()).sum();
+        assert!(resident == self.table.check_at_rest(), "a page is in memory and not in the table");
+        assert!(self.header.writer.load() == SessionId::NONE, "somebody writes");
+        assert!(self.header.home_writes.load() % 2 == 0, "pages are on their way home");
+    }
+
     fn repair_frame(&self, slot: &FrameSlot, found: &mut FrameRepair) {
         slot.latch.reset_alone();
         slot.pins.publish(0);

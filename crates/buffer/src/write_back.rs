@@ -22,12 +22,13 @@
 //!
 //! If we die here: before 5, the pages are dirty again after repair. From 5 on also, and the batch is open.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use libtp_log::{FlushedTo, Lsn};
 use libtp_process::{Session, SessionId, SharedGuard};
+use rio::planted;
 
 use crate::content::Body;
 use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
@@ -42,6 +43,9 @@ const SLICE: Duration = Duration::from_micros(300);
 
 /// So many slices others' writes are waited for: some seconds.
 const PATIENCE: u32 = 10_000;
+
+/// A planted bug (rio's `planted`): the write-ahead rule is broken.
+const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
 
 /// Whether a busy latch is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -315,15 +319,17 @@ impl BufferManager {
             youngest = youngest.max(page_lsn(page));
             seal(page);
         }
-        let flushed = if youngest.is_none() {
+        let flushed = if youngest.is_none() || planted(LOG_NOT_FORCED) {
             self.log.flushed()
         } else {
             self.log.force(session, youngest).map_err(Error::Log)?
         };
         let sequence = self.next_sequence(&double)?;
-        double.write(sequence, batch)?;
-        self.sync_double(&double)?;
-        self.header.open_batch.publish(sequence);
+        if !planted("buffer: no double write") {
+            double.write(sequence, batch)?;
+            self.sync_double(&double)?;
+            self.header.open_batch.publish(sequence);
+        }
         self.bring_home(flushed, batch)?;
         self.end_batch(&double, sequence);
         drop(writer);
@@ -334,7 +340,7 @@ impl BufferManager {
     fn bring_home(&self, flushed: FlushedTo, batch: &Batch) -> std::result::Result<(), Fault> {
         let _homes = HomeWrites::begin(self);
         let homes = self.write_homes(flushed, batch)?;
-        for home in homes.values() {
+        for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
             home.file.sync().map_err(|error| Fault::Final(self.fail(&error)))?;
         }
         Ok(())
@@ -346,34 +352,23 @@ impl BufferManager {
     /// # Panics
     /// If a page is younger than the durable log: that would break the rule.
     fn write_homes(&self, flushed: FlushedTo, batch: &Batch) -> Result<BTreeMap<FileId, Arc<OpenFile>>> {
+        for image in batch.images() {
+            let lsn = page_lsn(batch.page(image));
+            let is_covered = lsn.is_none() || flushed.covers(lsn) || planted(LOG_NOT_FORCED);
+            assert!(is_covered, "a page is written only after the log of its last change");
+        }
         let mut homes: BTreeMap<FileId, Arc<OpenFile>> = BTreeMap::new();
-        let images = batch.in_home_order();
-        let mut index = 0;
-        while index < images.len() {
-            let first = &images[index];
-            let mut run = first.range.clone();
-            let mut next = index;
-            // Pages that lie side by side here and at home go out in one write.
-            while next < images.len() && (next == index || follows(&images[next - 1], &images[next])) {
-                let lsn = page_lsn(batch.page(&images[next]));
-                assert!(
-                    lsn.is_none() || flushed.covers(lsn),
-                    "a page is written only after the log of its last change"
-                );
-                run.end = images[next].range.end;
-                next += 1;
-            }
-            index = next;
-            let home = match homes.entry(first.id.file()) {
-                std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-                std::collections::btree_map::Entry::Vacant(place) => match self.files.open(first.id.file()) {
+        for run in batch.home_runs() {
+            let home = match homes.entry(run.id.file()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => match self.files.open(run.id.file()) {
                     Ok(file) => place.insert(file),
                     // The file was removed since: nobody needs its pages.
                     Err(Error::UnknownFile { .. }) => continue,
                     Err(error) => return Err(error),
                 },
             };
-            home.file.write_at(batch.bytes(run), home.offset(first.id))?;
+            home.file.write_at(batch.page(&run), home.offset(run.id))?;
         }
         Ok(homes)
     }
@@ -381,7 +376,7 @@ impl BufferManager {
     /// If the last batch did not come home, brings it home now, out of the double-write file.
     fn finish_open_batch(&self, double: &DoubleWrite, _: &Writer<'_>) -> std::result::Result<(), Fault> {
         let sequence = self.header.open_batch.load();
-        if sequence == 0 {
+        if sequence == 0 || planted("buffer: interrupted batch not brought home") {
             return Ok(());
         }
         let Some((_, batch)) = double.open_batch()?.filter(|(found, _)| *found == sequence) else {
@@ -486,12 +481,6 @@ impl Drop for HomeWrites<'_> {
     fn drop(&mut self) {
         self.0.header.home_writes.fetch_add(1);
     }
-}
-
-fn follows(before: &crate::double_write::Image, after: &crate::double_write::Image) -> bool {
-    after.range.start == before.range.end
-        && after.id.raw() == before.id.raw() + 1
-        && after.id.file() == before.id.file()
 }
 
 fn is_zero_or_belongs(page: &[u8], id: crate::PageId) -> bool {

@@ -8,8 +8,8 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use libtp_buffer::{check, Policy, PoolSettings, Settings};
-use world::{frames, page_id, value_of, Place, World, LEAF, PAGE_BYTES};
+use libtp_buffer::{check, PageNo, Policy, PoolSettings, Settings};
+use world::{frames, page_id, value_of, Place, World, FILE, LEAF, PAGE_BYTES};
 
 const PAGES: u32 = 2_000;
 
@@ -53,7 +53,15 @@ fn many_threads_and_few_frames(policy: Policy) {
             let model = &model;
             scope.spawn(move || work(world, model, seed * 0x9e37_79b9, 4_000));
         }
-        // A background writer and a checkpointer beside them.
+        // Prefetching beside them, so that pages are read while they come home.
+        scope.spawn(|| {
+            let session = first.join();
+            for round in 0..300 {
+                let start = PageNo::new(1 + (round * 37) % (PAGES - 40));
+                first.buffers.prefetch(&session, FILE, start, 32).unwrap();
+            }
+        });
+        // A background writer and a checkpointer, too.
         scope.spawn(|| {
             let session = second.join();
             for _ in 0..20 {
@@ -163,4 +171,28 @@ fn under_the_clock_pages_used_again_and_again_survive_a_scan() {
         }
     }
     assert!(kept >= 8 * 990, "the hot pages were in memory {kept} times of 8,000");
+}
+
+#[test]
+fn a_frame_that_becomes_another_page_between_look_and_latch_is_not_taken_for_the_first() {
+    let (_place, directory) = Place::new();
+    let world = World::new(directory, &frames(16));
+    let session = world.join();
+    for number in 1..=24 {
+        world.set(&session, page_id(number), u64::from(number)).unwrap();
+    }
+    world.buffers.write_all(&session).unwrap();
+    thread::scope(|scope| {
+        for seed in 1..=4 {
+            let world = &world;
+            scope.spawn(move || {
+                let session = world.join();
+                let mut random = seed * 0x9e37_79b9;
+                for _ in 0..100_000 {
+                    let number = u32::try_from(next(&mut random) % 24).unwrap() + 1;
+                    assert_eq!(world.get(&session, page_id(number)).unwrap(), u64::from(number));
+                }
+            });
+        }
+    });
 }

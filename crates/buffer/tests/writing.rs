@@ -244,3 +244,23 @@ fn whole(disk: &SimDisk, context: &str) {
         assert!([0, 1_000, 2_000].contains(&round), "{context}: page {number} has {}", value_of(page));
     }
 }
+
+#[test]
+fn a_mark_from_before_a_restart_is_not_taken_for_a_new_batchs() {
+    let disk = SimDisk::new(10);
+    let (world, session) = dirty_world(&disk);
+    world.buffers.write_all(&session).unwrap();
+    drop((session, world));
+    // The region is lost, batches are counted anew; the first one does not come home.
+    let world = World::new(Arc::new(disk.process_view()), &frames(256));
+    let session = world.join();
+    for number in 1..=PAGES {
+        world.set_new(&session, page_id(number), 7).unwrap();
+    }
+    disk.fail_call(Calls::On(Operation::Write, "pages.tp".into()), 0, Fault::Eio, Repeat::Forever);
+    world.buffers.write_all(&session).unwrap_err();
+    let image = disk.crash_image(LossMode::Torn512, 1);
+    let directory: Arc<dyn libtp_io::Directory> = Arc::new(image.process_view());
+    let mut open = |_| Ok(Some(directory.open("pages.tp", libtp_io::OpenMode::Existing)?));
+    assert_eq!(restore_torn(&*directory, &mut open).unwrap().looked_at, PAGES as usize);
+}

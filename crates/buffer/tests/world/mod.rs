@@ -154,6 +154,15 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        // Every test ends with this look, unless it failed already or left the dead lying about.
+        if !std::thread::panicking() && self.processes.sessions().is_empty() {
+            self.buffers.check_at_rest();
+        }
+    }
+}
+
 pub fn file_info(id: FileId, name: &str, page_bytes: u32) -> FileInfo {
     FileInfo { id, name: name.into(), page_bytes, pool: PoolId::DEFAULT }
 }

@@ -1,0 +1,159 @@
+//! The doubt: a prefetch reads pages from the disk without holding anything. What if one of them comes into memory, is
+//! changed, goes home and leaves memory again before the prefetch puts what it read into a frame?
+//!
+//! A disk that does something else in the middle of a read makes it happen every time.
+
+#![allow(clippy::unwrap_used)] // a test's way to say that this must work
+
+mod world;
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use libtp_buffer::PageNo;
+use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
+use world::{frames, page_id, Place, World, FILE};
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// A directory whose files, once they have read, do what was asked for, once.
+struct Interrupting {
+    below: Arc<dyn Directory>,
+    hook: Arc<Mutex<Option<Hook>>>,
+}
+
+struct InterruptingFile {
+    below: Arc<dyn File>,
+    hook: Arc<Mutex<Option<Hook>>>,
+}
+
+impl fmt::Debug for Interrupting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.below.fmt(f)
+    }
+}
+
+impl fmt::Debug for InterruptingFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.below.fmt(f)
+    }
+}
+
+impl Directory for Interrupting {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let below = self.below.open(name, mode)?;
+        let is_data = std::path::Path::new(name).extension().is_some_and(|extension| extension == "tp");
+        Ok(if is_data { Arc::new(InterruptingFile { below, hook: self.hook.clone() }) } else { below })
+    }
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
+        self.below.subdirectory(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.below.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.below.remove(name)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.below.list()
+    }
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.below.exists(name)
+    }
+    fn sync(&self) -> Result<()> {
+        self.below.sync()
+    }
+    fn describe(&self, name: &str) -> String {
+        self.below.describe(name)
+    }
+    fn is_network(&self) -> Result<bool> {
+        self.below.is_network()
+    }
+}
+
+impl File for InterruptingFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let read = self.below.read_at(buf, offset);
+        let hook = self.hook.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        read
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.below.write_at(bytes, offset)
+    }
+    fn len(&self) -> Result<u64> {
+        self.below.len()
+    }
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.below.set_len(bytes)
+    }
+    fn allocate(&self, bytes: u64) -> Result<()> {
+        self.below.allocate(bytes)
+    }
+    fn sync(&self) -> Result<()> {
+        self.below.sync()
+    }
+    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
+        self.below.lock(byte, mode, wait)
+    }
+    fn unlock(&self, byte: u64) -> Result<()> {
+        self.below.unlock(byte)
+    }
+    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
+        self.below.locked_by_other(from, bytes)
+    }
+    fn identity(&self) -> Result<Identity> {
+        self.below.identity()
+    }
+}
+
+#[test]
+fn a_page_that_came_home_during_the_read_is_not_taken_back_in_time() {
+    let (_place, below) = Place::new();
+    let hook = Arc::new(Mutex::new(None));
+    let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
+    let session = world.join();
+    for number in 1..=8 {
+        world.set(&session, page_id(number), 1).unwrap();
+    }
+    world.buffers.write_all(&session).unwrap();
+    world.drop_pages(&session);
+
+    let other = world.clone();
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        let session = other.join();
+        other.set(&session, page_id(3), 2).unwrap();
+        other.buffers.write_all(&session).unwrap();
+        other.drop_pages(&session);
+    }));
+    let read = world.buffers.prefetch(&session, FILE, PageNo::new(1), 8).unwrap();
+    assert!(hook.lock().unwrap().is_none(), "the read was interrupted");
+    assert_eq!(world.get(&session, page_id(3)).unwrap(), 2, "the change is lost");
+    assert_eq!(read, 0, "nothing that was read may be believed");
+    assert_eq!(world.buffers.prefetch(&session, FILE, PageNo::new(1), 8).unwrap(), 7);
+    for number in [1, 2, 4, 5, 6, 7, 8] {
+        assert_eq!(world.get(&session, page_id(number)).unwrap(), 1);
+    }
+}
+
+#[test]
+fn a_page_that_is_in_memory_is_left_as_it_is() {
+    let (_place, below) = Place::new();
+    let hook = Arc::new(Mutex::new(None));
+    let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
+    let session = world.join();
+    for number in 1..=8 {
+        world.set(&session, page_id(number), 1).unwrap();
+    }
+    world.buffers.write_all(&session).unwrap();
+    world.drop_pages(&session);
+    let other = world.clone();
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        other.set(&other.join(), page_id(3), 2).unwrap();
+    }));
+    assert_eq!(world.buffers.prefetch(&session, FILE, PageNo::new(1), 8).unwrap(), 7);
+    assert_eq!(world.get(&session, page_id(3)).unwrap(), 2, "the change is lost");
+    assert_eq!(world.buffers.dirty_count(), 1);
+}
