@@ -154,7 +154,7 @@ impl Engine for Libtp {
     }
 
     fn log_bytes(&self) -> Result<u64> {
-        Ok(self.env.stats().map_err(Error::engine(NAME, "reading its own figures"))?.log.bytes_written)
+        Ok(self.env.stats().map_err(Error::engine(NAME, "reading its own figures"))?.log_bytes_written)
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -31,6 +31,7 @@ pub mod engine;
 #[cfg(feature = "peers")]
 pub mod engine_bdb;
 pub mod engine_in_memory;
+pub mod engine_libtp;
 #[cfg(feature = "peers")]
 pub mod engine_lmdb;
 pub mod error;

@@ -1,2 +1,140 @@
-//! The `tp` command.
-fn main() {}
+//! `tp`: an environment's records, a benchmark and a demonstration from the command line.
+//!
+//! One file per command, `command_VERB.rs`: its arguments, and `run`. What they share: [`output`] is the only place
+//! that writes to standard output, [`progress`] the only one that draws on standard error, [`spelling`] says how bytes
+//! are written on the command line and in JSON.
+//!
+//! Exit: 0 done, 1 failed or an audit disagrees, 2 wrong usage. With `--json` standard output has only JSON, one object
+//! a line, and the last line is the result.
+#![forbid(unsafe_code)]
+
+mod acknowledgements;
+mod bank;
+mod command_bench;
+mod command_checkpoint;
+mod command_del;
+mod command_demo;
+mod command_dump;
+mod command_get;
+mod command_load;
+mod command_locks;
+mod command_printlog;
+mod command_put;
+mod command_recover;
+mod command_scan;
+mod command_stat;
+mod command_txns;
+mod command_verify;
+mod demo_clients;
+mod dump_format;
+mod environment;
+mod facts;
+mod failure;
+mod in_order;
+mod live_rate;
+mod output;
+mod progress;
+mod records;
+mod spelling;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Ending, Result};
+use output::Output;
+
+/// Transactions over records on disk, shared by any number of processes.
+#[derive(Parser)]
+#[command(name = "tp", version, disable_help_subcommand = true, arg_required_else_help = true)]
+struct CommandLine {
+    /// Write JSON to standard output, one object a line; the last line is the result.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Make a bank, crash in the middle of its business, recover it, and audit every record.
+    Demo(command_demo::Arguments),
+    /// Run a workload and audit what it did.
+    Bench(command_bench::Arguments),
+    /// Print the value of a key.
+    Get(command_get::Arguments),
+    /// Keep a value under a key.
+    Put(command_put::Arguments),
+    /// Delete a key and its value.
+    Del(command_del::Arguments),
+    /// Print keys and values in order.
+    Scan(command_scan::Arguments),
+    /// Read a dump (db_dump's text) into a database, which is made if it is missing.
+    Load(command_load::Arguments),
+    /// Write a database as text that db_load and `tp load` read.
+    Dump(command_dump::Arguments),
+    /// Say how the environment is: files, memory, log, pages, locks, transactions.
+    Stat(command_stat::Arguments),
+    /// List the locks that are held and waited for.
+    Locks(command_locks::Arguments),
+    /// List the transactions at work.
+    Txns(command_txns::Arguments),
+    /// Print the log's records.
+    Printlog(command_printlog::Arguments),
+    /// Take a checkpoint: the next restart begins here.
+    Checkpoint(command_checkpoint::Arguments),
+    /// Open the environment, which recovers it if it has to be, and say what was done.
+    Recover(command_recover::Arguments),
+    /// Read every page and check that it is whole and fits its neighbours.
+    Verify(command_verify::Arguments),
+    #[command(hide = true, name = "demo-clients")]
+    DemoClients(demo_clients::Arguments),
+    #[command(hide = true, name = "bench-client")]
+    BenchClient(command_bench::ClientArguments),
+}
+
+fn main() -> ExitCode {
+    let CommandLine { json, verb } = CommandLine::parse();
+    let mut output = Output::new(json);
+    let done = run(verb, &mut output).and_then(|ending| output.finish().map(|()| ending));
+    match done {
+        Ok(ending) => ending.exit_code(),
+        Err(failure) => {
+            output.failed(&failure);
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
+    match verb {
+        Verb::Demo(arguments) => command_demo::run(&arguments, output),
+        Verb::Bench(arguments) => command_bench::run(&arguments, output),
+        Verb::Get(arguments) => command_get::run(&arguments, output),
+        Verb::Put(arguments) => command_put::run(&arguments, output),
+        Verb::Del(arguments) => command_del::run(&arguments, output),
+        Verb::Scan(arguments) => command_scan::run(&arguments, output),
+        Verb::Load(arguments) => command_load::run(&arguments, output),
+        Verb::Dump(arguments) => command_dump::run(&arguments, output),
+        Verb::Stat(arguments) => command_stat::run(&arguments, output),
+        Verb::Locks(arguments) => command_locks::run(&arguments, output),
+        Verb::Txns(arguments) => command_txns::run(&arguments, output),
+        Verb::Printlog(arguments) => command_printlog::run(&arguments, output),
+        Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),
+        Verb::Recover(arguments) => command_recover::run(&arguments, output),
+        Verb::Verify(arguments) => command_verify::run(&arguments, output),
+        Verb::DemoClients(arguments) => demo_clients::run(&arguments),
+        Verb::BenchClient(arguments) => command_bench::run_client(&arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        CommandLine::command().debug_assert();
+    }
+}

@@ -1,0 +1,294 @@
+//! What the clients of a demonstration tell the one who watches, and whether all of it is still there after a crash.
+//!
+//! Invariants
+//! 1. A transfer is told only after its commit returned: what was told must be found.
+//! 2. What goes through the pipe is whole acknowledgements in writes of at most `PIPE_BUF` bytes, which the system does
+//!    not tear or mix; a crash may only lose the last ones of each client, which were never told.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use libtp_bench::{Durability, Transfer};
+
+use crate::failure::{Failure, Result};
+
+/// Bytes of one acknowledgement.
+const BYTES: usize = 32;
+/// What one write may hold and still be whole: Linux's `PIPE_BUF`.
+const WRITE_BYTES_MAX: usize = 4096;
+/// How long the acknowledgements of relaxed commits may be gathered. Those of `sync` are told at once.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// One commit returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// What was done.
+    pub transfer: Transfer,
+    /// What it survives.
+    pub durability: Durability,
+    /// From sending the transfer to the answer.
+    pub latency_nanos: u32,
+}
+
+impl Acknowledgement {
+    fn to_bytes(self) -> [u8; BYTES] {
+        let transfer = &self.transfer;
+        let amount = i32::try_from(transfer.amount).expect("amounts have 21 bits");
+        let durability: u32 = match self.durability {
+            Durability::Sync => 0,
+            Durability::Relaxed => 1,
+        };
+        let mut bytes = [0; BYTES];
+        bytes[0..8].copy_from_slice(&transfer.id.to_le_bytes());
+        bytes[8..12].copy_from_slice(&amount.to_le_bytes());
+        bytes[12..16].copy_from_slice(&transfer.account.to_le_bytes());
+        bytes[16..20].copy_from_slice(&transfer.teller.to_le_bytes());
+        bytes[20..24].copy_from_slice(&transfer.branch.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.latency_nanos.to_le_bytes());
+        bytes[28..32].copy_from_slice(&durability.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; BYTES]) -> Acknowledgement {
+        let four = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let word = |at: usize| u32::from_le_bytes(four(at));
+        let transfer = Transfer {
+            id: u64::from(word(0)) | u64::from(word(4)) << 32,
+            amount: i64::from(i32::from_le_bytes(four(8))),
+            account: word(12),
+            teller: word(16),
+            branch: word(20),
+        };
+        let durability = if word(28) == 0 { Durability::Sync } else { Durability::Relaxed };
+        Acknowledgement { transfer, durability, latency_nanos: word(24) }
+    }
+}
+
+/// One client's end of the pipe.
+pub struct Sender<W> {
+    pipe: W,
+    unsent: Vec<u8>,
+    /// When the oldest of them was gathered.
+    since: Instant,
+}
+
+impl<W: Write> Sender<W> {
+    /// Begins with nothing to tell.
+    pub fn new(pipe: W) -> Sender<W> {
+        Sender { pipe, unsent: Vec::with_capacity(WRITE_BYTES_MAX), since: Instant::now() }
+    }
+
+    /// Tells of a commit that has returned, now or within a millisecond of commits; `now` is when it returned.
+    pub fn tell(&mut self, told: Acknowledgement, now: Instant) -> std::io::Result<()> {
+        if self.unsent.is_empty() {
+            self.since = now;
+        }
+        self.unsent.extend_from_slice(&told.to_bytes());
+        let full = self.unsent.len() + BYTES > WRITE_BYTES_MAX;
+        if full || told.durability == Durability::Sync || now - self.since >= PATIENCE {
+            self.pipe.write_all(&self.unsent)?;
+            self.unsent.clear();
+        }
+        Ok(())
+    }
+}
+
+/// The watcher's end of the pipe.
+pub struct Receiver<R> {
+    pipe: R,
+    buffer: Vec<u8>,
+    held: usize,
+}
+
+impl<R: Read> Receiver<R> {
+    /// Begins to listen.
+    pub fn new(pipe: R) -> Receiver<R> {
+        Receiver { pipe, buffer: vec![0; 64 << 10], held: 0 }
+    }
+
+    /// Waits for news and passes them on; false when the clients are gone.
+    pub fn receive(&mut self, each: &mut dyn FnMut(Acknowledgement)) -> Result<bool> {
+        let read = self.pipe.read(&mut self.buffer[self.held..]).map_err(Failure::doing("hear from the clients"))?;
+        let end = self.held + read;
+        let whole = self.buffer[..end].chunks_exact(BYTES);
+        self.held = whole.remainder().len();
+        for bytes in whole {
+            let bytes = bytes.try_into().expect("a chunk has the size it was cut to");
+            each(Acknowledgement::from_bytes(bytes));
+        }
+        self.buffer.copy_within(end - self.held..end, 0);
+        Ok(read > 0)
+    }
+}
+
+/// The list of all that was acknowledged.
+#[derive(Debug, Default)]
+pub struct Acknowledged {
+    transfers: Vec<Transfer>,
+}
+
+impl Acknowledged {
+    /// Takes one in.
+    pub fn note(&mut self, told: &Acknowledgement) {
+        self.transfers.push(told.transfer);
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.transfers.len() as u64
+    }
+
+    /// Begins the comparison with the bank's history.
+    pub fn compare(mut self) -> Comparison {
+        self.transfers.sort_unstable_by_key(|transfer| transfer.id);
+        let found = vec![false; self.transfers.len()];
+        Comparison { told: self.transfers, found, different: None, different_count: 0, untold: 0 }
+    }
+}
+
+/// The list beside the history, record by record.
+#[derive(Debug)]
+pub struct Comparison {
+    told: Vec<Transfer>,
+    found: Vec<bool>,
+    different: Option<u64>,
+    different_count: u64,
+    untold: u64,
+}
+
+/// What the comparison found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Acknowledged transfers that the history does not have.
+    pub lost: u64,
+    /// Transfers of these clients that the history has and nobody was told of: the crash came between.
+    pub untold: u64,
+    /// What is wrong, if anything is.
+    pub faults: Vec<String>,
+}
+
+impl Comparison {
+    /// Looks at one history record; those of clients before `first_client` are of other runs.
+    pub fn see(&mut self, record: &[u8], first_client: u32) {
+        // The audit reports a record that cannot be read.
+        let Some(transfer) = Transfer::from_history(record) else { return };
+        match self.told.binary_search_by_key(&transfer.id, |told| told.id) {
+            Ok(at) => {
+                self.found[at] = true;
+                if self.told[at] != transfer {
+                    self.different_count += 1;
+                    self.different.get_or_insert(transfer.id);
+                }
+            }
+            Err(_) if transfer.client() >= u64::from(first_client) => self.untold += 1,
+            Err(_) => {}
+        }
+    }
+
+    /// Ends it.
+    pub fn finish(self) -> Difference {
+        let lost: Vec<u64> =
+            self.told.iter().zip(&self.found).filter(|(_, found)| !**found).map(|(told, _)| told.id).collect();
+        let mut faults = Vec::new();
+        if let Some(first) = lost.first() {
+            faults.push(format!("{} acknowledged transfers are not in the history, the first is {first}", lost.len()));
+        }
+        if let Some(first) = self.different {
+            let count = self.different_count;
+            faults.push(format!("{count} transfers are in the history with other contents, the first is {first}"));
+        }
+        Difference { lost: lost.len() as u64, untold: self.untold, faults }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libtp_bench::{Scale, Transfers};
+
+    fn told(count: usize) -> Vec<Acknowledgement> {
+        let mut stream = Transfers::new(Scale::SMALL, 1, 3);
+        let mut next = |at: usize| Acknowledgement {
+            transfer: stream.next_transfer(),
+            durability: if at % 2 == 0 { Durability::Sync } else { Durability::Relaxed },
+            latency_nanos: u32::MAX - u32::try_from(at).unwrap(),
+        };
+        (0..count).map(&mut next).collect()
+    }
+
+    #[test]
+    fn what_is_told_arrives_in_whole_writes_and_a_torn_last_one_is_no_acknowledgement() {
+        struct Pipe<'a>(&'a mut Vec<u8>);
+        impl Write for Pipe<'_> {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                assert!(bytes.len() <= WRITE_BYTES_MAX && bytes.len() % BYTES == 0);
+                self.0.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let (told, mut through) = (told(1_000), Vec::new());
+        let mut sender = Sender::new(Pipe(&mut through));
+        let now = Instant::now();
+        told.iter().for_each(|one| sender.tell(*one, now).unwrap());
+        // The last is relaxed and nobody came after it.
+        assert_eq!(through.len(), 999 * BYTES);
+        through.truncate(998 * BYTES + 7);
+        let (mut receiver, mut heard) = (Receiver::new(through.as_slice()), Vec::new());
+        while receiver.receive(&mut |one| heard.push(one)).unwrap() {}
+        assert_eq!(heard, told[..998]);
+    }
+
+    #[test]
+    fn relaxed_commits_are_told_when_the_write_is_full_or_a_millisecond_has_gone() {
+        let relaxed = told(2)[1];
+        let (mut through, now) = (Vec::new(), Instant::now());
+        let mut sender = Sender::new(&mut through);
+        (0..WRITE_BYTES_MAX / BYTES).for_each(|_| sender.tell(relaxed, now).unwrap());
+        assert!(sender.unsent.is_empty());
+        sender.tell(relaxed, now).unwrap();
+        assert_eq!(sender.unsent.len(), BYTES);
+        sender.tell(relaxed, now + PATIENCE).unwrap();
+        assert!(sender.unsent.is_empty());
+        assert_eq!(through.len(), WRITE_BYTES_MAX + 2 * BYTES);
+    }
+
+    #[test]
+    fn a_lost_a_changed_and_an_untold_transfer_are_told_apart() {
+        let all = told(10);
+        let mut acknowledged = Acknowledged::default();
+        all[..9].iter().rev().for_each(|one| acknowledged.note(one));
+        let mut comparison = acknowledged.compare();
+        for (at, one) in all.iter().enumerate().filter(|(at, _)| *at != 4) {
+            let mut record = one.transfer.to_history();
+            record[8] ^= u8::from(at == 6);
+            comparison.see(&record, 3);
+        }
+        let other_run = Transfers::new(Scale::SMALL, 1, 2).next_transfer();
+        comparison.see(&other_run.to_history(), 3);
+        let difference = comparison.finish();
+        assert_eq!((difference.lost, difference.untold), (1, 1));
+        let faults = difference.faults.join("; ");
+        assert!(faults.contains(&format!("the first is {}", all[4].transfer.id)), "{faults}");
+        assert!(
+            faults.contains(&format!(
+                "1 transfers are in the history with other contents, the first is {}",
+                all[6].transfer.id
+            )),
+            "{faults}"
+        );
+    }
+
+    #[test]
+    fn a_history_that_has_all_of_it_has_no_faults() {
+        let all = told(100);
+        let mut acknowledged = Acknowledged::default();
+        all.iter().for_each(|one| acknowledged.note(one));
+        assert_eq!(acknowledged.count(), 100);
+        let mut comparison = acknowledged.compare();
+        all.iter().for_each(|one| comparison.see(&one.transfer.to_history(), 3));
+        assert_eq!(comparison.finish(), Difference { lost: 0, untold: 0, faults: Vec::new() });
+    }
+}

@@ -1,0 +1,239 @@
+//! `tp bench tpcb`: TPC-B as the paper ran it, on libtp or on a peer, audited record by record.
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use libtp_bench::engine_libtp::Libtp;
+use libtp_bench::{
+    open_engine, run_processes, run_threads, serve_client, ClientsAs, Durability, Engine, EngineKind, Granularity,
+    OpenSettings, Progress as Rate, Report, RunSettings, Scale,
+};
+
+use crate::bank::{self, BankDirectory};
+use crate::failure::{Ending, Failure, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::spelling::{grouped, time};
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+#[derive(Subcommand)]
+enum Workload {
+    /// Three balances change and a history record is written (LIBTP 5.1).
+    Tpcb(Tpcb),
+}
+
+#[derive(Args)]
+struct Tpcb {
+    #[command(flatten)]
+    bank: Bank,
+    /// Accounts in the bank; 1000000 unless the bank is there already.
+    #[arg(long)]
+    accounts: Option<u32>,
+    /// Clients at work at the same time.
+    #[arg(long, default_value_t = 1)]
+    clients: u32,
+    /// What a client is.
+    #[arg(long = "as", value_enum, default_value_t = As::Threads)]
+    clients_as: As,
+    /// How long it is measured.
+    #[arg(long, default_value = "5", value_parser = seconds)]
+    seconds: Duration,
+    /// How long it runs before it is measured.
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    warmup: Duration,
+    /// The seed of all transfers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Read three balances instead of changing them.
+    #[arg(long)]
+    read_only: bool,
+    /// Where the bank is kept; without it a fresh directory is used and removed.
+    #[arg(long, value_name = "DIR")]
+    env: Option<PathBuf>,
+}
+
+/// How the bank is opened.
+#[derive(Args, Clone, Copy)]
+struct Bank {
+    /// Whose bank it is.
+    #[arg(long, value_enum, default_value_t = EngineName::Libtp)]
+    engine: EngineName,
+    /// What an acknowledged commit survives: `sync` the loss of power, `relaxed` the death of every process.
+    #[arg(long, default_value = "sync")]
+    durability: Durability,
+    /// What a lock covers: `record` or `page` (libtp only).
+    #[arg(long, default_value = "record")]
+    granularity: Granularity,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EngineName {
+    /// This library.
+    Libtp,
+    /// LMDB, if it was built in.
+    Lmdb,
+    /// Berkeley DB 5.3, if it was built in.
+    Bdb,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum As {
+    /// A thread of this process.
+    Threads,
+    /// A process of its own.
+    Processes,
+}
+
+/// The command line of a client that is a process; it takes its orders from standard input.
+#[derive(Args)]
+pub struct ClientArguments {
+    #[command(flatten)]
+    bank: Bank,
+    #[arg(long)]
+    env: PathBuf,
+}
+
+/// Loads the bank if it is not there, runs, audits, and reports; exit 1 if the audit disagrees.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let Workload::Tpcb(tpcb) = &arguments.workload;
+    tpcb.bank.engine.check()?;
+    let mut directory = BankDirectory::open(tpcb.env.as_deref(), "libtp-bench")?;
+    if tpcb.env.is_none() {
+        directory = directory.removed_at_end();
+    }
+    let engine = tpcb.bank.open(directory.path(), false, output.may_draw())?;
+    let usual = Scale::PAPER.accounts;
+    let loaded = bank::load(engine.as_ref(), tpcb.accounts, usual, output)?;
+    if let (Some(time), false) = (loaded.time, output.is_json()) {
+        eprintln!("{} records loaded in {:.1} s", grouped(loaded.scale.total()), time.as_secs_f64());
+    }
+    let report = tpcb.measure(engine.as_ref(), loaded.scale, directory.path(), output)?;
+    engine.close()?;
+    output.object(&report)?;
+    write(output, &report)?;
+    Ok(Ending::of(report.audit_is_ok()))
+}
+
+/// Runs one client for the process that started this one.
+pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
+    let engine = arguments.bank.open(&arguments.env, true, false)?;
+    let mut orders = BufReader::new(std::io::stdin());
+    serve_client(engine.as_ref(), &mut orders, &mut std::io::stdout())?;
+    engine.close()?;
+    Ok(Ending::Done)
+}
+
+impl Tpcb {
+    fn measure(&self, engine: &dyn Engine, scale: Scale, directory: &Path, output: &Output) -> Result<Report> {
+        let settings = RunSettings {
+            scale,
+            seed: self.seed,
+            clients: self.clients,
+            warmup: self.warmup,
+            measured: self.seconds,
+            read_only: self.read_only,
+            durability: self.bank.durability,
+        };
+        let bar = Progress::clock(output.may_draw(), self.warmup + self.seconds);
+        let mut show = |now: &Rate| {
+            bar.set(u64::try_from(now.elapsed.as_millis()).unwrap_or(u64::MAX));
+            bar.say(format!("{} transactions a second", grouped(now.tps_now)));
+        };
+        let report = match self.clients_as {
+            As::Threads => run_threads(engine, &settings, &mut show)?,
+            As::Processes => {
+                let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
+                let mut again = |_client| self.bank.client_command(&program, directory);
+                run_processes(engine, &settings, &mut again, &mut show)?
+            }
+        };
+        Ok(report)
+    }
+}
+
+impl Bank {
+    fn open(self, directory: &Path, join: bool, shown: bool) -> Result<Box<dyn Engine>> {
+        let durability = self.durability;
+        let kind = match self.engine {
+            EngineName::Lmdb => EngineKind::Lmdb,
+            EngineName::Bdb => EngineKind::Bdb,
+            EngineName::Libtp => {
+                let mut bar = None;
+                let mut watch = |what, done, total| {
+                    bar.get_or_insert_with(|| Progress::bytes(shown, what, total)).set(done);
+                };
+                return Ok(Box::new(Libtp::open(directory, durability, self.granularity, &mut watch)?));
+            }
+        };
+        Ok(open_engine(kind, &OpenSettings { directory, durability, join })?)
+    }
+
+    /// This program again, as one client.
+    fn client_command(self, program: &Path, directory: &Path) -> Command {
+        let mut command = Command::new(program);
+        let engine = self.engine.to_possible_value().expect("no engine's name is skipped");
+        command.arg("bench-client").args(["--engine", engine.get_name()]);
+        command.args(["--durability", self.durability.name(), "--granularity", self.granularity.name()]);
+        command.arg("--env").arg(directory);
+        command
+    }
+}
+
+impl EngineName {
+    /// Refuses a peer that was left out of this build before anything is made on disk.
+    fn check(self) -> Result<()> {
+        if self == EngineName::Libtp || cfg!(feature = "peers") {
+            return Ok(());
+        }
+        Err(Failure::Usage(
+            "LMDB and Berkeley DB are not in this build: install libdb5.3-dev and a C compiler, and build with \
+             --features peers"
+                .to_string(),
+        ))
+    }
+}
+
+fn seconds(word: &str) -> std::result::Result<Duration, String> {
+    let number: f64 = word.parse().map_err(|_| "a number of seconds is needed".to_string())?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
+fn write(output: &mut Output, report: &Report) -> Result<()> {
+    let clients_as = match report.clients_as {
+        ClientsAs::Threads => "threads",
+        ClientsAs::Processes => "processes",
+    };
+    output.line(format_args!(
+        "{} on {}: {} accounts, {} clients as {clients_as}, {}, locks on {}s",
+        report.workload,
+        report.engine,
+        grouped(u64::from(report.accounts)),
+        report.clients,
+        report.durability,
+        report.granularity,
+    ))?;
+    output.line(format_args!(
+        "{} transactions a second; half within {}, 99 of 100 within {}, all within {}",
+        grouped(report.tps),
+        time(report.p50_us),
+        time(report.p99_us),
+        time(report.max_us),
+    ))?;
+    output.line(format_args!(
+        "{} committed in {:.1} s, {} aborted and sent again, {} bytes of log; audit: {}",
+        grouped(report.committed),
+        report.seconds,
+        grouped(report.aborts),
+        grouped(report.log_bytes),
+        report.audit,
+    ))
+}

@@ -1,0 +1,79 @@
+//! `tp dump`: a database as the text that `db_load` and `tp load` read.
+
+use clap::Args;
+use libtp::Database;
+use serde_json::json;
+
+use crate::dump_format::{write_datum, write_end, write_header, DumpType};
+use crate::environment::DatabaseArguments;
+use crate::failure::{Ending, Failure, Result};
+use crate::in_order::{each_record, Range};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::records::Key;
+use crate::spelling::{Object, Spelling};
+
+/// How many records pass between two looks at the progress bar.
+const SHOW_EVERY: u64 = 1024;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    at: DatabaseArguments,
+}
+
+/// Writes the dump to standard output; with `--json` an object for each record instead, in hexadecimal.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let (env, database) = arguments.at.open(output)?;
+    let kind = match &database {
+        Database::Btree(_) => DumpType::Btree,
+        Database::Recno(_) => DumpType::Recno,
+    };
+    let bar = Progress::endless(output.may_draw() && !output.is_terminal(), "records written");
+    let as_text = !output.is_json();
+    if as_text {
+        write_header(output, kind).map_err(cannot_write)?;
+    }
+    let (mut records, mut gaps) = (0, 0);
+    each_record(&env, &database, &Range::default(), &mut |key, value| {
+        records += 1;
+        if records % SHOW_EVERY == 0 {
+            bar.set(records);
+        }
+        if let Key::Number(number) = key {
+            gaps = number - records;
+        }
+        match (as_text, key) {
+            (false, _) => write_object(output, key, value)?,
+            (true, Key::Bytes(key)) => {
+                write_datum(output, key).and_then(|()| write_datum(output, value)).map_err(cannot_write)?
+            }
+            (true, Key::Number(_)) => write_datum(output, value).map_err(cannot_write)?,
+        }
+        Ok(true)
+    })?;
+    if as_text {
+        write_end(output).map_err(cannot_write)?;
+    }
+    drop(bar);
+    if gaps > 0 && as_text {
+        eprintln!("tp: {gaps} numbers have no record; a dump has no numbers, so records after them get smaller ones in a load");
+    }
+    output.object(&json!({ "database": arguments.at.database, "type": kind.name(), "records": records }))?;
+    Ok(Ending::Done)
+}
+
+fn write_object(output: &mut Output, key: &Key, value: &[u8]) -> Result<()> {
+    let mut object = Object::new();
+    key.enter(Spelling::Hex, &mut object);
+    Spelling::Hex.enter(&mut object, "value", value);
+    output.object(&object)
+}
+
+fn cannot_write(error: std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+        _ => Failure::doing("write to standard output")(error),
+    }
+}

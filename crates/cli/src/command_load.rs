@@ -1,0 +1,227 @@
+//! `tp load`: a dump's records into a database.
+//!
+//! Records go in by transactions of some thousand, relaxed, and the log is written out once at the end: a load that is
+//! broken off leaves the records of the transactions before, and can be run again.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Instant;
+
+use clap::Args;
+use libtp::{Db, Durability, Env, Recno};
+use serde_json::json;
+
+use crate::dump_format::{DumpError, DumpType, Pair, Reader};
+use crate::environment::DatabaseArguments;
+use crate::failure::{Ending, Failure, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::spelling::grouped;
+
+/// A transaction ends with so many records ..
+const BATCH_RECORDS: usize = 5_000;
+/// .. or so many bytes.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    at: DatabaseArguments,
+    /// The dump; standard input if it is not named.
+    file: Option<PathBuf>,
+    /// The length of the records of a record-number database, if the dump's header does not say it (re_len) and its
+    /// first record has another.
+    #[arg(long, value_name = "BYTES")]
+    record_bytes: Option<u32>,
+}
+
+/// Where the records go.
+enum Target {
+    Btree(Db),
+    Recno(Recno),
+}
+
+/// A dump that is being read.
+struct Source {
+    reader: Reader<Counted>,
+    /// Bytes read so far.
+    read: Rc<Cell<u64>>,
+    /// Bytes in all, if anybody knows.
+    total: Option<u64>,
+    name: String,
+}
+
+/// Loads the dump; environment and database are made if they are missing.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let mut source = Source::open(arguments)?;
+    let env = arguments.at.environment.open_or_create(output)?;
+    let begin = Instant::now();
+    let mut batch = source.next_batch()?;
+    let target = Target::open(&env, arguments, &source, &batch)?;
+    let bar = source.progress(output.may_draw());
+    let mut loaded = 0;
+    while !batch.is_empty() {
+        let stored = target.store(&env, loaded, &batch);
+        stored.map_err(|failure| source.broken_off(&failure, loaded))?;
+        loaded += batch.len() as u64;
+        bar.set(source.read.get());
+        batch = source.next_batch().map_err(|failure| source.broken_off(&failure, loaded))?;
+    }
+    source.check_end().map_err(|failure| source.broken_off(&failure, loaded))?;
+    env.flush()?;
+    drop(bar);
+    let (database, seconds) = (&arguments.at.database, begin.elapsed().as_secs_f64());
+    let kind = source.reader.header().kind;
+    output.object(&json!({
+        "database": database, "type": kind.name(), "records": loaded, "seconds": seconds,
+    }))?;
+    output.line(format!("{} records into {database} ({}) in {seconds:.1} s", grouped(loaded), kind.name()))?;
+    Ok(Ending::Done)
+}
+
+impl Source {
+    fn open(arguments: &Arguments) -> Result<Source> {
+        let read = Rc::new(Cell::new(0));
+        let (input, total, name): (Box<dyn Read>, _, _) = match &arguments.file {
+            None => (Box::new(std::io::stdin()), None, "standard input".to_string()),
+            Some(path) => {
+                let name = path.display().to_string();
+                let file = File::open(path).map_err(Failure::doing(format!("open {name}")))?;
+                let bytes = file.metadata().map_err(Failure::doing(format!("look at {name}")))?.len();
+                (Box::new(file), Some(bytes), name)
+            }
+        };
+        let counted = Counted { input: BufReader::with_capacity(256 << 10, input), read: Rc::clone(&read) };
+        let reader = Reader::open(counted).map_err(|error| Failure::Failed(format!("{name}: {error}")))?;
+        Ok(Source { reader, read, total, name })
+    }
+
+    fn progress(&self, shown: bool) -> Progress {
+        match self.total {
+            Some(bytes) => Progress::bytes(shown, "loading", bytes),
+            None => Progress::endless(shown, "bytes loaded:"),
+        }
+    }
+
+    fn next_batch(&mut self) -> Result<Vec<Pair>> {
+        let (mut batch, mut bytes) = (Vec::with_capacity(BATCH_RECORDS), 0);
+        while batch.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
+            let Some((key, value)) = self.reader.next_pair().map_err(|error| self.wrong(&error))? else { break };
+            bytes += key.as_ref().map_or(0, Vec::len) + value.len();
+            batch.push((key, value));
+        }
+        Ok(batch)
+    }
+
+    /// A dump of several databases in one file has another header here.
+    fn check_end(&mut self) -> Result<()> {
+        if self.reader.has_more().map_err(|error| self.wrong(&error))? {
+            return Err(Failure::Failed(format!(
+                "{}: there is more after DATA=END; dump the databases of one file one by one (db_dump -s NAME)",
+                self.name
+            )));
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, error: &DumpError) -> Failure {
+        Failure::Failed(format!("{}: {error}", self.name))
+    }
+
+    fn broken_off(&self, failure: &Failure, loaded: u64) -> Failure {
+        Failure::Failed(format!("{failure} (the {loaded} records before were loaded and are kept)"))
+    }
+}
+
+impl Target {
+    fn open(env: &Env, arguments: &Arguments, source: &Source, first: &[Pair]) -> Result<Target> {
+        let name = &arguments.at.database;
+        let header = source.reader.header();
+        if header.kind == DumpType::Btree {
+            return Ok(Target::Btree(env.btree(name)?));
+        }
+        if let Ok(libtp::Database::Recno(recno)) = env.database(name) {
+            return Ok(Target::Recno(recno));
+        }
+        let said = arguments.record_bytes.map(|bytes| bytes as usize).or(header.record_bytes);
+        let bytes = said.or(first.first().map(|(_, value)| value.len())).ok_or_else(|| {
+            Failure::Usage(format!(
+                "{}: an empty dump does not say how long records are; give --record-bytes",
+                source.name
+            ))
+        })?;
+        let bytes = u32::try_from(bytes)
+            .map_err(|_| Failure::Failed(format!("{}: records of {bytes} bytes are too long", source.name)))?;
+        Ok(Target::Recno(env.recno(name, bytes)?))
+    }
+
+    /// Stores a batch in one transaction; `before` records of the dump came before it.
+    fn store(&self, env: &Env, before: u64, batch: &[Pair]) -> Result<()> {
+        match self {
+            Target::Btree(db) => env.run_with(Durability::Relaxed, |txn| {
+                batch.iter().try_for_each(|(key, value)| db.put(txn, key.as_deref().unwrap_or_default(), value))
+            })?,
+            Target::Recno(recno) => {
+                let length = usize::try_from(recno.record_bytes()).unwrap_or(usize::MAX);
+                let numbered = numbered(batch, before, length)?;
+                env.run_with(Durability::Relaxed, |txn| {
+                    numbered.iter().try_for_each(|(number, value)| recno.put(txn, *number, value))
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The records' numbers: what their keys say, or their places in the dump.
+fn numbered(batch: &[Pair], before: u64, length: usize) -> Result<Vec<(u64, &[u8])>> {
+    let places = before + 1..;
+    let records = places.zip(batch).map(|(place, (key, value))| {
+        if value.len() != length {
+            return Err(Failure::Failed(format!(
+                "record {place} of the dump has {} bytes, the database's records have {length}: all must be of one length",
+                value.len()
+            )));
+        }
+        match key {
+            None => Ok((place, value.as_slice())),
+            Some(key) => {
+                let number = std::str::from_utf8(key).ok().and_then(|text| text.trim().parse().ok());
+                let number = number.filter(|&number: &u64| number > 0);
+                let number = number
+                    .ok_or_else(|| Failure::Failed(format!("record {place} of the dump has a key that is no number")))?;
+                Ok((number, value.as_slice()))
+            }
+        }
+    });
+    records.collect()
+}
+
+/// An input that counts what was taken from it.
+struct Counted {
+    input: BufReader<Box<dyn Read>>,
+    read: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.input.read(buffer)?;
+        self.read.set(self.read.get() + count as u64);
+        Ok(count)
+    }
+}
+
+impl BufRead for Counted {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.read.set(self.read.get() + count as u64);
+        self.input.consume(count);
+    }
+}

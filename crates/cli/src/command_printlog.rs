@@ -1,0 +1,55 @@
+//! `tp printlog`: the log's records, as the access methods that wrote them describe them.
+
+use clap::Args;
+use libtp::LogRecord;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+    /// Begin at this log sequence number; without it at the oldest record kept.
+    #[arg(long, value_name = "LSN", default_value_t = 0)]
+    from: u64,
+    /// Only the records of this transaction.
+    #[arg(long, value_name = "ID")]
+    txn: Option<u64>,
+    /// End after so many records.
+    #[arg(long, value_name = "RECORDS")]
+    limit: Option<u64>,
+}
+
+/// Prints a line for each record: where it stands, what it is, whose it is, the one before it of the same transaction.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open(output)?;
+    let limit = arguments.limit.unwrap_or(u64::MAX);
+    let mut records = 0;
+    let mut written = Ok(());
+    env.log_records(arguments.from, |record| {
+        if records == limit {
+            return false;
+        }
+        if arguments.txn.is_none_or(|txn| txn == record.txn) {
+            records += 1;
+            written = write(output, &record);
+        }
+        written.is_ok()
+    })?;
+    written?;
+    output.object(&json!({ "records": records }))?;
+    Ok(Ending::Done)
+}
+
+fn write(output: &mut Output, record: &LogRecord) -> Result<()> {
+    output.object(record)?;
+    let undoes = if record.compensation { "undo: " } else { "" };
+    output.line(format_args!(
+        "{:>12}  txn {:<8} prev {:<12} {:<20} {undoes}{}",
+        record.lsn, record.txn, record.prev, record.kind, record.text
+    ))
+}

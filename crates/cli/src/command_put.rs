@@ -1,0 +1,55 @@
+//! `tp put`: keep a value under a key, in a transaction of its own.
+
+use std::ffi::OsString;
+use std::io::Read;
+
+use clap::Args;
+use libtp::{Database, Env};
+
+use crate::environment::DatabaseArguments;
+use crate::failure::{Ending, Failure, Result};
+use crate::output::Output;
+use crate::records::{self, Key};
+use crate::spelling::Spelling;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    at: DatabaseArguments,
+    /// The key, or the number of a record.
+    key: OsString,
+    /// The value; without it standard input is read to its end.
+    value: Option<OsString>,
+    /// Key and value are given in hexadecimal (standard input is not).
+    #[arg(long)]
+    hex: bool,
+}
+
+/// Writes the record; environment and database are made if they are missing.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let (name, spelling) = (&arguments.at.database, Spelling::of(arguments.hex));
+    let value = match &arguments.value {
+        Some(word) => spelling.read(word)?,
+        None => {
+            let mut value = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut value).map_err(Failure::doing("read the value"))?;
+            value
+        }
+    };
+    let env = arguments.at.environment.open_or_create(output)?;
+    let database = open_or_create(&env, name)?;
+    let key = Key::read(&database, name, &arguments.key, spelling)?;
+    records::put(&env, &database, &key, &value)?;
+    let mut result = records::result(name, &key, spelling);
+    result.insert("put".to_string(), true.into());
+    output.object(&result)?;
+    Ok(Ending::Done)
+}
+
+fn open_or_create(env: &Env, name: &str) -> Result<Database> {
+    match env.database(name) {
+        Err(libtp::Error::NoDatabase { .. }) => Ok(Database::Btree(env.btree(name)?)),
+        found => Ok(found?),
+    }
+}

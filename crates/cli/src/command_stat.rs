@@ -1,0 +1,28 @@
+//! `tp stat`: how an environment is.
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use crate::environment::EnvironmentArgument;
+use crate::facts::{facts, write_list};
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+}
+
+/// Prints how the environment was opened and the library's own figures.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open(output)?;
+    let mut object = Map::new();
+    object.insert("opened".to_string(), facts(env.opened())?);
+    if let Value::Object(stats) = facts(&env.stats()?)? {
+        object.extend(stats);
+    }
+    write_list(output, &object)?;
+    Ok(Ending::Done)
+}

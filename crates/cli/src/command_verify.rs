@@ -1,0 +1,48 @@
+//! `tp verify`: every page read, every structure checked.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::spelling::grouped;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+    /// The database; without it all of them.
+    database: Option<String>,
+}
+
+/// Prints what is wrong, a line each; exit 1 if anything is.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open(output)?;
+    let names = match &arguments.database {
+        Some(name) => vec![name.clone()],
+        None => env.databases()?,
+    };
+    let bar = Progress::count(output.may_draw(), "databases", names.len() as u64);
+    let (mut found, mut records) = (0, 0);
+    for (at, name) in names.iter().enumerate() {
+        let verified = env.verify(name)?;
+        records += verified.records;
+        found += verified.findings.len();
+        for finding in &verified.findings {
+            bar.aside(|| write(output, name, finding.page, &finding.what))?;
+        }
+        bar.set(at as u64 + 1);
+    }
+    drop(bar);
+    output.object(&json!({ "databases": names.len(), "records": records, "findings": found }))?;
+    output.line(format_args!("{} databases, {} records, {found} findings", names.len(), grouped(records)))?;
+    Ok(Ending::of(found == 0))
+}
+
+fn write(output: &mut Output, name: &str, page: u32, what: &str) -> Result<()> {
+    output.object(&json!({ "database": name, "page": page, "what": what }))?;
+    output.line(format_args!("{name} page {page}: {what}"))
+}

@@ -1,0 +1,314 @@
+//! Berkeley DB's text format, as `db_dump` writes and `db_load` reads it.
+//!
+//! A header of `NAME=value` lines from `VERSION=3` to `HEADER=END`, then one line for each key and each value, begun by
+//! a space, then `DATA=END`. Two spellings of bytes: `format=bytevalue` is hexadecimal; `format=print` shows printable
+//! characters as they are, `\\` for a backslash and `\xx` in hexadecimal for the rest. A record-number database has
+//! lines for values only, unless its header says `keys=1`.
+
+use std::io::{BufRead, Write};
+
+/// What kind of database a dump is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpType {
+    /// Pairs in the order of their keys. A hash dump reads as one too: its pairs are the same.
+    Btree,
+    /// Values by number.
+    Recno,
+}
+
+impl DumpType {
+    /// Its name in headers and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            DumpType::Btree => "btree",
+            DumpType::Recno => "recno",
+        }
+    }
+}
+
+/// What a dump's header says that matters to us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The kind of database.
+    pub kind: DumpType,
+    /// Whether bytes are spelled `print`.
+    print: bool,
+    /// Whether values are preceded by their keys.
+    keys: bool,
+    /// The length of fixed-length records, if it says.
+    pub record_bytes: Option<usize>,
+}
+
+/// What can be wrong with a dump.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// Reading or writing failed.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// A line is not what the format asks for.
+    #[error("line {line}: {what}")]
+    Line {
+        /// Its number, one-based.
+        line: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Reads a dump: the header at once, then pair after pair.
+pub struct Reader<R> {
+    input: R,
+    header: Header,
+    line: u64,
+    text: Vec<u8>,
+    done: bool,
+}
+
+/// A record of a dump: its key, unless the dump has values only, and its value.
+pub type Pair = (Option<Vec<u8>>, Vec<u8>);
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// A line that the format does not know how to read, or the end of the input.
+    pub fn open(input: R) -> Result<Reader<R>, DumpError> {
+        let header = Header { kind: DumpType::Btree, print: false, keys: true, record_bytes: None };
+        let mut reader = Reader { input, header, line: 0, text: Vec::new(), done: false };
+        reader.read_header()?;
+        Ok(reader)
+    }
+
+    /// What the header says.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn read_header(&mut self) -> Result<(), DumpError> {
+        let (mut kind, mut keys) = (None, None);
+        loop {
+            self.next_line()?;
+            let text = String::from_utf8_lossy(&self.text).into_owned();
+            let Some((name, value)) = text.split_once('=') else {
+                return Err(self.wrong(format!("`{text}` is no header line (NAME=value); is this a dump?")));
+            };
+            match (name, value) {
+                ("HEADER", "END") => break,
+                ("VERSION", "1" | "2" | "3") => {}
+                ("VERSION", other) => {
+                    return Err(self.wrong(format!("dump version {other} is unknown; 3 is the newest")))
+                }
+                ("format", "bytevalue") => self.header.print = false,
+                ("format", "print") => self.header.print = true,
+                ("format", other) => return Err(self.wrong(format!("format `{other}` is unknown"))),
+                ("type", "btree" | "hash") => kind = Some(DumpType::Btree),
+                ("type", "recno" | "queue") => kind = Some(DumpType::Recno),
+                ("type", other) => return Err(self.wrong(format!("databases of type `{other}` cannot be loaded"))),
+                ("keys", value) => keys = Some(value == "1"),
+                ("re_len", value) => self.header.record_bytes = value.parse().ok(),
+                ("duplicates" | "dupsort", "1") => {
+                    return Err(self.wrong("it has several records for one key, which this version cannot keep".into()))
+                }
+                _ => {}
+            }
+        }
+        self.header.kind = kind.ok_or_else(|| self.wrong("the header names no type".into()))?;
+        self.header.keys = keys.unwrap_or(self.header.kind == DumpType::Btree);
+        Ok(())
+    }
+
+    /// The next record, or none after the last.
+    ///
+    /// # Errors
+    /// A line that cannot be read, a key without its value, the input ending before `DATA=END`.
+    pub fn next_pair(&mut self) -> Result<Option<Pair>, DumpError> {
+        let Some(first) = self.next_datum()? else { return Ok(None) };
+        if !self.header.keys {
+            return Ok(Some((None, first)));
+        }
+        match self.next_datum()? {
+            Some(value) => Ok(Some((Some(first), value))),
+            None => Err(self.wrong("a key without a value before DATA=END".into())),
+        }
+    }
+
+    /// Whether the input goes on after the last record: a second dump follows, which [`Reader::next_pair`] does not read.
+    ///
+    /// # Errors
+    /// The input's.
+    pub fn has_more(&mut self) -> Result<bool, DumpError> {
+        Ok(!self.input.fill_buf()?.is_empty())
+    }
+
+    fn next_datum(&mut self) -> Result<Option<Vec<u8>>, DumpError> {
+        if self.done {
+            return Ok(None);
+        }
+        self.next_line()?;
+        if self.text == b"DATA=END" {
+            self.done = true;
+            return Ok(None);
+        }
+        let Some(spelled) = self.text.strip_prefix(b" ") else {
+            return Err(self.wrong("a data line begins with a space".into()));
+        };
+        let bytes = if self.header.print { from_print(spelled) } else { from_hexadecimal(spelled) };
+        bytes.map(Some).map_err(|what| self.wrong(what))
+    }
+
+    fn next_line(&mut self) -> Result<(), DumpError> {
+        self.text.clear();
+        self.line += 1;
+        if self.input.read_until(b'\n', &mut self.text)? == 0 {
+            return Err(self.wrong("the dump ends here, before DATA=END".into()));
+        }
+        if self.text.last() == Some(&b'\n') {
+            self.text.pop();
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, what: String) -> DumpError {
+        DumpError::Line { line: self.line, what }
+    }
+}
+
+fn from_hexadecimal(spelled: &[u8]) -> Result<Vec<u8>, String> {
+    if spelled.len() % 2 != 0 {
+        return Err("an odd number of hexadecimal digits".into());
+    }
+    spelled.chunks_exact(2).map(|pair| byte_of(pair[0], pair[1])).collect()
+}
+
+fn from_print(spelled: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(spelled.len());
+    let mut rest = spelled;
+    while let Some((&letter, after)) = rest.split_first() {
+        rest = after;
+        if letter != b'\\' {
+            bytes.push(letter);
+            continue;
+        }
+        match rest {
+            [b'\\', after @ ..] => {
+                bytes.push(b'\\');
+                rest = after;
+            }
+            [high, low, after @ ..] => {
+                bytes.push(byte_of(*high, *low)?);
+                rest = after;
+            }
+            _ => return Err("a backslash at the end of a line".into()),
+        }
+    }
+    Ok(bytes)
+}
+
+fn byte_of(high: u8, low: u8) -> Result<u8, String> {
+    Ok(digit_of(high)? << 4 | digit_of(low)?)
+}
+
+fn digit_of(letter: u8) -> Result<u8, String> {
+    match letter {
+        b'0'..=b'9' => Ok(letter - b'0'),
+        b'a'..=b'f' => Ok(letter - b'a' + 10),
+        b'A'..=b'F' => Ok(letter - b'A' + 10),
+        other => Err(format!("`{}` is no hexadecimal digit", char::from(other))),
+    }
+}
+
+/// Writes a dump's header as `db_load` reads it.
+///
+/// # Errors
+/// The output's.
+pub fn write_header(out: &mut impl Write, kind: DumpType) -> std::io::Result<()> {
+    writeln!(out, "VERSION=3\nformat=bytevalue\ntype={}\nHEADER=END", kind.name())
+}
+
+/// Writes a key or a value.
+///
+/// # Errors
+/// The output's.
+pub fn write_datum(out: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut line = Vec::with_capacity(2 * bytes.len() + 2);
+    line.push(b' ');
+    for byte in bytes {
+        line.push(DIGITS[usize::from(byte >> 4)]);
+        line.push(DIGITS[usize::from(byte & 15)]);
+    }
+    line.push(b'\n');
+    out.write_all(&line)
+}
+
+/// Writes the last line.
+///
+/// # Errors
+/// The output's.
+pub fn write_end(out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "DATA=END")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Pair>, DumpError> {
+        let mut reader = Reader::open(text.as_bytes())?;
+        let mut pairs = Vec::new();
+        while let Some(pair) = reader.next_pair()? {
+            pairs.push(pair);
+        }
+        Ok(pairs)
+    }
+
+    #[test]
+    fn both_spellings_read_as_the_same_bytes() {
+        let bytevalue =
+            "VERSION=3\nformat=bytevalue\ntype=btree\ndb_pagesize=4096\nHEADER=END\n 6b5c\n 0001ff\nDATA=END\n";
+        let print = "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n k\\\\\n \\00\\01\\ff\nDATA=END\n";
+        let expected = vec![(Some(b"k\\".to_vec()), vec![0, 1, 255])];
+        assert_eq!(read(bytevalue).unwrap(), expected);
+        assert_eq!(read(print).unwrap(), expected);
+    }
+
+    #[test]
+    fn record_numbers_are_left_out_unless_the_header_says_keys() {
+        let without = "VERSION=3\nformat=print\ntype=recno\nHEADER=END\n one\n two\nDATA=END\n";
+        assert_eq!(read(without).unwrap(), vec![(None, b"one".to_vec()), (None, b"two".to_vec())]);
+        let with = "VERSION=3\nformat=print\ntype=recno\nkeys=1\nHEADER=END\n 1\n one\nDATA=END\n";
+        assert_eq!(read(with).unwrap(), vec![(Some(b"1".to_vec()), b"one".to_vec())]);
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let mut out = Vec::new();
+        write_header(&mut out, DumpType::Btree).unwrap();
+        for datum in [&b""[..], b"\n \\", &[0, 128, 255]] {
+            write_datum(&mut out, datum).unwrap();
+            write_datum(&mut out, b"v").unwrap();
+        }
+        write_end(&mut out).unwrap();
+        let pairs = read(std::str::from_utf8(&out).unwrap()).unwrap();
+        let keys: Vec<Vec<u8>> = pairs.into_iter().filter_map(|pair| pair.0).collect();
+        assert_eq!(keys, vec![b"".to_vec(), b"\n \\".to_vec(), vec![0, 128, 255]]);
+    }
+
+    #[test]
+    fn a_broken_dump_names_its_line() {
+        let header = "VERSION=3\nformat=bytevalue\ntype=btree\nHEADER=END\n";
+        for (text, part) in [
+            ("hello\n".to_string(), "line 1"),
+            (format!("{header} 6\n"), "odd number"),
+            (format!("{header} zz\n"), "no hexadecimal digit"),
+            (format!("{header}61\n"), "begins with a space"),
+            (format!("{header} 61\nDATA=END\n"), "a key without a value"),
+            (format!("{header} 61\n"), "before DATA=END"),
+            ("VERSION=9\n".to_string(), "version 9"),
+            ("VERSION=3\ntype=heap\n".to_string(), "`heap`"),
+        ] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Opening the environment that a command names.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use libtp::{Database, Env};
+
+use crate::failure::Result;
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// The environment, which must be there.
+#[derive(Args)]
+pub struct EnvironmentArgument {
+    /// The environment's directory.
+    #[arg(long, value_name = "DIR")]
+    pub env: PathBuf,
+}
+
+/// An environment and one of its databases.
+#[derive(Args)]
+pub struct DatabaseArguments {
+    #[command(flatten)]
+    pub environment: EnvironmentArgument,
+    /// The database's name.
+    pub database: String,
+}
+
+impl EnvironmentArgument {
+    /// Opens the environment; one that is missing is not made.
+    pub fn open(&self, output: &Output) -> Result<Env> {
+        open(&self.env, false, output)
+    }
+
+    /// Opens the environment, or makes it.
+    pub fn open_or_create(&self, output: &Output) -> Result<Env> {
+        open(&self.env, true, output)
+    }
+}
+
+impl DatabaseArguments {
+    /// Opens an environment and a database that must be there.
+    pub fn open(&self, output: &Output) -> Result<(Env, Database)> {
+        let env = self.environment.open(output)?;
+        let database = env.database(&self.database)?;
+        Ok((env, database))
+    }
+}
+
+/// Opens an environment, showing how far its recovery is.
+pub fn open(directory: &Path, create: bool, output: &Output) -> Result<Env> {
+    let mut bar: Option<(&'static str, Progress)> = None;
+    let shown = output.may_draw();
+    let env = Env::builder().create(create).open_watched(directory, &mut |what, done, total| {
+        if bar.as_ref().is_none_or(|(shown_for, _)| *shown_for != what) {
+            bar = Some((what, Progress::bytes(shown, what, total)));
+        }
+        if let Some((_, bar)) = &bar {
+            bar.set(done);
+        }
+    })?;
+    Ok(env)
+}

@@ -1,0 +1,146 @@
+//! Throughput and latency of a running demonstration: second by second, and in all.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use libtp_bench::report::{micros, nanos, per_second};
+use libtp_bench::{Durability, Histogram};
+use serde::Serialize;
+
+use crate::acknowledgements::Acknowledgement;
+use crate::spelling::{grouped, time};
+
+/// How often the view changes.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Commits of each durability, in the present second and in all.
+pub struct LiveRate {
+    begin: Instant,
+    /// When the present second began.
+    second_begin: Instant,
+    second: u64,
+    now: [Histogram; 2],
+    all: [Histogram; 2],
+}
+
+/// Throughput and latency of one kind of commit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rate {
+    /// Transactions a second.
+    pub tps: u64,
+    /// Half were acknowledged within this.
+    pub p50_us: f64,
+    /// 99 of 100 were.
+    pub p99_us: f64,
+}
+
+/// Throughput and latency of both.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rates {
+    /// Of all together.
+    pub tps: u64,
+    /// Commits that waited for the disk.
+    pub sync: Rate,
+    /// Commits that did not.
+    pub relaxed: Rate,
+}
+
+/// What is shown once a second.
+#[derive(Clone, Debug, Serialize)]
+pub struct Second {
+    /// Which second it was, from 1.
+    pub second: u64,
+    /// What was done in it.
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+impl LiveRate {
+    /// The first second begins now.
+    pub fn begin(now: Instant) -> LiveRate {
+        let empty = || [Histogram::new(), Histogram::new()];
+        LiveRate { begin: now, second_begin: now, second: 0, now: empty(), all: empty() }
+    }
+
+    /// Takes a commit in.
+    pub fn note(&mut self, told: &Acknowledgement) {
+        self.now[place(told.durability)].record(u64::from(told.latency_nanos));
+    }
+
+    /// The second that is over, if one is.
+    pub fn tick(&mut self, now: Instant) -> Option<Second> {
+        let elapsed = now - self.second_begin;
+        if elapsed < SECOND {
+            return None;
+        }
+        let rates = Rates::of(&self.now, elapsed);
+        self.close(now);
+        self.second += 1;
+        Some(Second { second: self.second, rates })
+    }
+
+    /// What was done in all, up to now.
+    pub fn finish(mut self, now: Instant) -> Rates {
+        self.close(now);
+        Rates::of(&self.all, now - self.begin)
+    }
+
+    fn close(&mut self, now: Instant) {
+        for (all, one) in self.all.iter_mut().zip(&mut self.now) {
+            all.merge(&std::mem::replace(one, Histogram::new()));
+        }
+        self.second_begin = now;
+    }
+}
+
+fn place(durability: Durability) -> usize {
+    match durability {
+        Durability::Sync => 0,
+        Durability::Relaxed => 1,
+    }
+}
+
+impl Rates {
+    fn of(latencies: &[Histogram; 2], elapsed: Duration) -> Rates {
+        let rate = |latency: &Histogram| Rate {
+            tps: per_second(latency.count(), nanos(elapsed)),
+            p50_us: micros(latency.permille(500)),
+            p99_us: micros(latency.permille(990)),
+        };
+        let [sync, relaxed] = latencies;
+        let tps = per_second(sync.count() + relaxed.count(), nanos(elapsed));
+        Rates { tps, sync: rate(sync), relaxed: rate(relaxed) }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>9} a second (half in {}, 99 % in {})", grouped(self.tps), time(self.p50_us), time(self.p99_us))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libtp_bench::{Scale, Transfers};
+
+    #[test]
+    fn a_second_is_told_once_and_the_whole_has_all_seconds() {
+        let begin = Instant::now();
+        let mut live = LiveRate::begin(begin);
+        let transfer = Transfers::new(Scale::SMALL, 1, 0).next_transfer();
+        let commits = |live: &mut LiveRate, count, durability| {
+            (0..count).for_each(|_| live.note(&Acknowledgement { transfer, durability, latency_nanos: 8_000 }));
+        };
+        commits(&mut live, 30, Durability::Sync);
+        commits(&mut live, 70, Durability::Relaxed);
+        assert!(live.tick(begin + Duration::from_millis(999)).is_none());
+        let first = live.tick(begin + SECOND).unwrap();
+        assert_eq!((first.second, first.rates.tps, first.rates.sync.tps, first.rates.relaxed.tps), (1, 100, 30, 70));
+        assert!((7.8..8.2).contains(&first.rates.sync.p50_us), "{first:?}");
+        commits(&mut live, 300, Durability::Sync);
+        assert!(live.tick(begin + SECOND).is_none());
+        let all = live.finish(begin + 2 * SECOND);
+        assert_eq!((all.tps, all.sync.tps, all.relaxed.tps), (200, 165, 35));
+    }
+}

@@ -1,0 +1,99 @@
+//! Standard output, and nothing else: text for people, or with `--json` one object a line.
+
+use std::io::{BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+
+use serde::Serialize;
+
+use crate::failure::{Failure, Result};
+
+/// Where a command's answers go.
+pub struct Output {
+    json: bool,
+    out: BufWriter<Stdout>,
+}
+
+impl Output {
+    /// Opens standard output.
+    pub fn new(json: bool) -> Output {
+        Output { json, out: BufWriter::with_capacity(64 << 10, std::io::stdout()) }
+    }
+
+    /// Whether only JSON may be written.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether progress may be drawn: somebody looks at standard error, and no data scrolls over the same screen.
+    pub fn may_draw(&self) -> bool {
+        !self.json && std::io::stderr().is_terminal()
+    }
+
+    /// Whether the data themselves go to a terminal.
+    pub fn is_terminal(&self) -> bool {
+        std::io::stdout().is_terminal()
+    }
+
+    /// Writes a line of JSON, if JSON was asked for.
+    pub fn object(&mut self, what: &impl Serialize) -> Result<()> {
+        if !self.json {
+            return Ok(());
+        }
+        let line = serde_json::to_string(what).map_err(|error| Failure::Failed(format!("no JSON: {error}")))?;
+        self.bytes(line.as_bytes())?;
+        self.bytes(b"\n")
+    }
+
+    /// Writes a line of text, if JSON was not asked for.
+    pub fn line(&mut self, text: impl std::fmt::Display) -> Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let written = writeln!(self.out, "{text}");
+        written.map_err(cannot_write)
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).map_err(cannot_write)
+    }
+
+    /// Lets readers see what was written so far.
+    pub fn flush(&mut self) -> Result<()> {
+        self.out.flush().map_err(cannot_write)
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// A full disk, a closed pipe: the answer did not arrive, so the command failed.
+    pub fn finish(&mut self) -> Result<()> {
+        self.flush()
+    }
+
+    /// Says on standard error why the command failed, and with `--json` also as the last line of standard output.
+    pub fn failed(&mut self, failure: &Failure) {
+        if matches!(failure, Failure::NobodyReads) {
+            return;
+        }
+        eprintln!("tp: {failure}");
+        // Standard output may be the very thing that is broken; the sentence above has been said.
+        let _ = self.object(&serde_json::json!({ "error": failure.to_string() })).and_then(|()| self.flush());
+    }
+}
+
+fn cannot_write(error: std::io::Error) -> Failure {
+    if error.kind() == ErrorKind::BrokenPipe {
+        return Failure::NobodyReads;
+    }
+    Failure::Failed(format!("cannot write to standard output: {error}"))
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}

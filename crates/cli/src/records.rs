@@ -1,0 +1,97 @@
+//! Records of either kind of database, by key or by number.
+
+use libtp::{Database, Env};
+
+use crate::failure::{Ending, Failure, Result};
+use crate::output::Output;
+use crate::spelling::{Object, Spelling};
+
+/// The key of a record.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// Of a B-tree.
+    Bytes(Vec<u8>),
+    /// Of a record-number database, from 1.
+    Number(u64),
+}
+
+impl Key {
+    /// Reads the key that stands on the command line: a number is always decimal.
+    pub fn read(database: &Database, name: &str, word: &std::ffi::OsStr, spelling: Spelling) -> Result<Key> {
+        match database {
+            Database::Btree(_) => Ok(Key::Bytes(spelling.read(word)?)),
+            Database::Recno(_) => {
+                let number = word.to_str().and_then(|text| text.parse().ok()).filter(|&number| number > 0);
+                number.map(Key::Number).ok_or_else(|| {
+                    let word = word.to_string_lossy();
+                    Failure::Usage(format!("`{word}` is no record number: {name} keeps records by number, from 1"))
+                })
+            }
+        }
+    }
+
+    /// The key as it is shown in a terminal.
+    pub fn write(&self, spelling: Spelling) -> Vec<u8> {
+        match self {
+            Key::Bytes(bytes) => spelling.write(bytes),
+            Key::Number(number) => number.to_string().into_bytes(),
+        }
+    }
+
+    /// Puts the key into a JSON object: a number as a number.
+    pub fn enter(&self, spelling: Spelling, object: &mut Object) {
+        match self {
+            Key::Bytes(bytes) => spelling.enter(object, "key", bytes),
+            Key::Number(number) => {
+                object.insert("key".to_string(), (*number).into());
+            }
+        }
+    }
+}
+
+/// A result's beginning: the database and the key it is about.
+pub fn result(database: &str, key: &Key, spelling: Spelling) -> Object {
+    let mut object = Object::new();
+    object.insert("database".to_string(), database.into());
+    key.enter(spelling, &mut object);
+    object
+}
+
+/// Reads one record.
+pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>> {
+    let value = env.run(|txn| match (database, key) {
+        (Database::Btree(db), Key::Bytes(key)) => db.get(txn, key),
+        (Database::Recno(db), Key::Number(number)) => db.get(txn, *number),
+        _ => unreachable!("a key is read for its own database"),
+    })?;
+    Ok(value)
+}
+
+/// Writes one record.
+pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()> {
+    env.run(|txn| match (database, key) {
+        (Database::Btree(db), Key::Bytes(key)) => db.put(txn, key, value),
+        (Database::Recno(db), Key::Number(number)) => db.put(txn, *number, value),
+        _ => unreachable!("a key is read for its own database"),
+    })?;
+    Ok(())
+}
+
+/// Deletes one record; false if it was not there.
+pub fn delete(env: &Env, database: &Database, key: &Key) -> Result<bool> {
+    let was_there = env.run(|txn| match (database, key) {
+        (Database::Btree(db), Key::Bytes(key)) => db.delete(txn, key),
+        (Database::Recno(db), Key::Number(number)) => db.delete(txn, *number),
+        _ => unreachable!("a key is read for its own database"),
+    })?;
+    Ok(was_there)
+}
+
+/// Says that there is no such record: on standard error, and as a result with `said` false.
+pub fn missing(output: &mut Output, mut result: Object, said: &str, key: &Key, name: &str) -> Result<Ending> {
+    result.insert(said.to_string(), false.into());
+    output.object(&result)?;
+    let key = key.write(Spelling::Text);
+    eprintln!("tp: there is no record {} in {name}", String::from_utf8_lossy(&key));
+    Ok(Ending::Disagrees)
+}

@@ -1,0 +1,136 @@
+//! How bytes are spelled: on the command line, in the terminal and in JSON.
+//!
+//! A key or value is the bytes of the word given, or with `--hex` what its hexadecimal digits say. JSON has no bytes:
+//! text is given under `key` and `value`, what is not UTF-8 (or everything, with `--hex`) in hexadecimal under `key_hex`
+//! and `value_hex`.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::{Map, Value};
+
+use crate::failure::{Failure, Result};
+
+/// A JSON object in the order in which it is written.
+pub type Object = Map<String, Value>;
+
+/// How the bytes of keys and values are spelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// As they are.
+    Text,
+    /// Two hexadecimal digits a byte.
+    Hex,
+}
+
+impl Spelling {
+    /// What `--hex` asks for.
+    pub fn of(hex: bool) -> Spelling {
+        if hex {
+            Spelling::Hex
+        } else {
+            Spelling::Text
+        }
+    }
+
+    /// The bytes that a word of the command line stands for.
+    pub fn read(self, word: &OsStr) -> Result<Vec<u8>> {
+        match self {
+            Spelling::Text => Ok(word.as_bytes().to_vec()),
+            Spelling::Hex => {
+                from_hex(word.as_bytes()).map_err(|what| Failure::Usage(format!("{}: {what}", word.to_string_lossy())))
+            }
+        }
+    }
+
+    /// The bytes as they are shown in a terminal.
+    pub fn write(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Spelling::Text => bytes.to_vec(),
+            Spelling::Hex => to_hex(bytes).into_bytes(),
+        }
+    }
+
+    /// Puts the bytes into a JSON object, as `name` or `name_hex`.
+    pub fn enter(self, object: &mut Object, name: &str, bytes: &[u8]) {
+        match (self, std::str::from_utf8(bytes)) {
+            (Spelling::Text, Ok(text)) => object.insert(name.to_string(), text.into()),
+            _ => object.insert(format!("{name}_hex"), to_hex(bytes).into()),
+        };
+    }
+}
+
+/// Two digits for each byte.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes what is written to it");
+        text
+    })
+}
+
+fn from_hex(digits: &[u8]) -> std::result::Result<Vec<u8>, String> {
+    if digits.len() % 2 != 0 {
+        return Err("an odd number of hexadecimal digits".to_string());
+    }
+    digits.chunks_exact(2).map(|pair| Ok(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}
+
+fn digit(letter: u8) -> std::result::Result<u8, String> {
+    let value = char::from(letter).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    value.ok_or_else(|| format!("`{}` is no hexadecimal digit", char::from(letter)))
+}
+
+/// A number with its digits in groups of three: `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Microseconds as people read them: `7.3 us`, `1.20 ms`, `2.1 s`.
+pub fn time(micros: f64) -> String {
+    match micros {
+        few if few < 1_000.0 => format!("{few:.1} us"),
+        many if many < 1_000_000.0 => format!("{:.2} ms", many / 1_000.0),
+        many => format!("{:.2} s", many / 1_000_000.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_is_read_and_written_in_both_cases_of_letters() {
+        let bytes = Spelling::Hex.read(OsStr::new("00fFaB")).unwrap();
+        assert_eq!(bytes, [0, 255, 171]);
+        assert_eq!(Spelling::Hex.write(&bytes), b"00ffab");
+        for wrong in ["0", "0g", "é0"] {
+            assert!(matches!(Spelling::Hex.read(OsStr::new(wrong)), Err(Failure::Usage(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn json_has_text_where_it_can_and_says_so_where_it_cannot() {
+        let mut object = Object::new();
+        Spelling::Text.enter(&mut object, "key", "é".as_bytes());
+        Spelling::Text.enter(&mut object, "value", &[0xff]);
+        assert_eq!(serde_json::to_string(&object).unwrap(), r#"{"key":"é","value_hex":"ff"}"#);
+        Spelling::Hex.enter(&mut object, "key", b"a");
+        assert_eq!(object["key_hex"], "61");
+    }
+
+    #[test]
+    fn numbers_are_grouped_and_times_have_the_unit_that_fits() {
+        let numbers = [0, 999, 1_000, 12_345_678].map(grouped);
+        assert_eq!(numbers, ["0", "999", "1,000", "12,345,678"]);
+        assert_eq!([7.25, 1_200.0, 2_100_000.0].map(time), ["7.2 us", "1.20 ms", "2.10 s"]);
+    }
+}

@@ -1,0 +1,157 @@
+//! `get`, `put`, `del`, `scan`: what they print, as text and as JSON, and how they end.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+mod tp;
+
+use serde_json::json;
+use tempfile::tempdir;
+use tp::{tp, tp_reading, tp_words};
+
+#[test]
+fn a_value_is_put_got_changed_and_deleted() {
+    let env = tempdir().unwrap();
+    let put = |value| assert_eq!(tp("put", env.path(), &["stock", "apples", value]).text(), "");
+    put("3");
+    assert_eq!(tp("get", env.path(), &["stock", "apples"]).text(), "3\n");
+    put("2");
+    assert_eq!(tp("get", env.path(), &["stock", "apples"]).text(), "2\n");
+    assert_eq!(tp("del", env.path(), &["stock", "apples"]).text(), "");
+    let gone = tp("get", env.path(), &["stock", "apples"]);
+    assert!(gone.refused(1).contains("apples") && gone.out.is_empty());
+    assert!(tp("del", env.path(), &["stock", "apples"]).refused(1).contains("no record apples in stock"));
+}
+
+#[test]
+fn json_has_one_object_with_the_record_and_what_was_done() {
+    let env = tempdir().unwrap();
+    let put = tp("put", env.path(), &["stock", "pears", "7", "--json"]);
+    assert_eq!(put.result(), json!({ "database": "stock", "key": "pears", "put": true }));
+    let get = tp("get", env.path(), &["stock", "pears", "--json"]);
+    assert_eq!(get.result(), json!({ "database": "stock", "key": "pears", "value": "7", "found": true }));
+    let del = tp("del", env.path(), &["stock", "pears", "--json"]);
+    assert_eq!(del.result(), json!({ "database": "stock", "key": "pears", "deleted": true }));
+    let again = tp("del", env.path(), &["--json", "stock", "pears"]);
+    assert_eq!(
+        (again.code, again.json()),
+        (Some(1), vec![json!({ "database": "stock", "key": "pears", "deleted": false })])
+    );
+    let get = tp("get", env.path(), &["stock", "pears", "--json"]);
+    assert_eq!((get.code, get.json()), (Some(1), vec![json!({ "database": "stock", "key": "pears", "found": false })]));
+}
+
+#[test]
+fn any_bytes_go_in_and_out_in_hexadecimal() {
+    let env = tempdir().unwrap();
+    tp("put", env.path(), &["--hex", "bytes", "00ff", "0a0d00"]).text();
+    assert_eq!(tp("get", env.path(), &["--hex", "bytes", "00FF"]).text(), "0a0d00\n");
+    let json = tp("scan", env.path(), &["bytes", "--json"]).json();
+    assert_eq!(json[0], json!({ "key_hex": "00ff", "value": "\n\r\u{0}" }));
+    assert_eq!(json[1], json!({ "database": "bytes", "records": 1 }));
+    assert!(tp("get", env.path(), &["--hex", "bytes", "0x"]).refused(2).contains("no hexadecimal digit"));
+}
+
+#[test]
+fn a_value_of_any_size_comes_from_standard_input() {
+    let env = tempdir().unwrap();
+    let long: Vec<u8> = (0..300_000_u32).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    tp_reading("put", env.path(), &["files", "long"], &long).text();
+    let mut got = tp("get", env.path(), &["files", "long"]);
+    assert_eq!((got.code, got.out.pop()), (Some(0), Some(b'\n')));
+    assert!(got.out == long);
+    tp_reading("put", env.path(), &["files", "empty"], b"").text();
+    assert_eq!(tp("get", env.path(), &["files", "empty"]).text(), "\n");
+}
+
+#[test]
+fn a_scan_goes_from_a_key_to_a_key_in_both_directions() {
+    let env = tempdir().unwrap();
+    for key in ["a", "b", "c", "d"] {
+        tp("put", env.path(), &["letters", key, &key.repeat(2)]).text();
+    }
+    let scan = |words: &[&str]| {
+        let mut all = vec!["letters"];
+        all.extend(words);
+        tp("scan", env.path(), &all).text()
+    };
+    assert_eq!(scan(&[]), "a\taa\nb\tbb\nc\tcc\nd\tdd\n");
+    assert_eq!(scan(&["b", "--to", "d"]), "b\tbb\nc\tcc\n");
+    assert_eq!(scan(&["--limit", "1"]), "a\taa\n");
+    assert_eq!(scan(&["--limit", "0"]), "");
+    assert_eq!(scan(&["--reverse"]), "d\tdd\nc\tcc\nb\tbb\na\taa\n");
+    assert_eq!(scan(&["--reverse", "b!", "--to", "a"]), "b\tbb\n");
+    assert_eq!(scan(&["--reverse", "c", "--limit", "2"]), "c\tcc\nb\tbb\n");
+    assert_eq!(scan(&["--reverse", "zzz", "--limit", "1"]), "d\tdd\n");
+    assert_eq!(scan(&["e"]), "");
+}
+
+#[test]
+fn what_is_not_there_is_not_made_by_reading() {
+    let parent = tempdir().unwrap();
+    let env = parent.path().join("env");
+    for (verb, words) in
+        [("get", ["db", "key"].as_slice()), ("scan", &["db"]), ("dump", &["db"]), ("del", &["db", "k"])]
+    {
+        let refused = tp(verb, &env, words);
+        assert!(refused.refused(1).contains("env"), "{verb}: {}", refused.err);
+        assert!(!env.exists(), "{verb} made the environment");
+    }
+    tp("put", &env, &["db", "key", "value"]).text();
+    let refused = tp("get", &env, &["other", "key", "--json"]);
+    assert!(refused.refused(1).contains("other"));
+    assert!(refused.json()[0]["error"].as_str().unwrap().contains("other"));
+    assert_eq!(tp("dump", &env, &["other"]).refused(1), tp("scan", &env, &["other"]).err);
+}
+
+#[test]
+fn wrong_usage_ends_with_two() {
+    let env = tempdir().unwrap();
+    for words in [
+        vec!["fly"],
+        vec![],
+        vec!["get", "db", "key"],
+        vec!["get", "--env", "somewhere"],
+        vec!["bench", "tpcb", "--engine", "oracle"],
+        vec!["bench", "tpcb", "--durability", "eternal"],
+        vec!["demo", "--clients", "0"],
+        vec!["scan", "--env", "somewhere", "db", "--limit", "many"],
+    ] {
+        let refused = tp_words(&words, b"");
+        assert!(!refused.refused(2).is_empty(), "{words:?}");
+        assert!(refused.out.is_empty(), "{words:?}");
+    }
+    assert!(tp_words(&["--help"], b"").text().contains("printlog"));
+    assert!(tp_words(&["--version"], b"").text().starts_with("tp "));
+    drop(env);
+}
+
+#[test]
+fn records_by_number_have_decimal_keys_from_one() {
+    let env = tempdir().unwrap();
+    let dump = "VERSION=3\nformat=print\ntype=recno\nHEADER=END\n one\n two\n six\nDATA=END\n";
+    tp_reading("load", env.path(), &["numbers"], dump.as_bytes()).text();
+    assert_eq!(tp("get", env.path(), &["numbers", "2"]).text(), "two\n");
+    tp("put", env.path(), &["numbers", "2", "ten"]).text();
+    assert_eq!(tp("scan", env.path(), &["numbers", "2"]).text(), "2\tten\n3\tsix\n");
+    let json = tp("get", env.path(), &["numbers", "3", "--json"]).result();
+    assert_eq!(json, json!({ "database": "numbers", "key": 3, "value": "six", "found": true }));
+    assert_eq!(tp("scan", env.path(), &["numbers", "--reverse", "--limit", "1"]).text(), "3\tsix\n");
+    tp("del", env.path(), &["numbers", "1"]).text();
+    assert!(tp("get", env.path(), &["numbers", "1"]).refused(1).contains("no record 1"));
+    assert!(tp("get", env.path(), &["numbers", "0"]).refused(2).contains("from 1"));
+    assert!(tp("get", env.path(), &["numbers", "one"]).refused(2).contains("`one` is no record number"));
+    assert!(!tp("put", env.path(), &["numbers", "2", "too long"]).refused(1).is_empty());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_drama() {
+    let env = tempdir().unwrap();
+    let mut dump = "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n".to_string();
+    (0..20_000).for_each(|n| dump.push_str(&format!(" {n:06}\n {n}\n")));
+    dump.push_str("DATA=END\n");
+    tp_reading("load", env.path(), &["many"], dump.as_bytes()).text();
+    let mut shell = std::process::Command::new("sh");
+    let script = r#""$1" scan --env "$2" many | head -n 1"#;
+    shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_tp")]).arg(env.path());
+    let said = tp::run(shell, b"");
+    assert_eq!((said.out.as_slice(), said.err.as_str()), (b"000000\t0\n".as_slice(), ""));
+}

@@ -1,0 +1,146 @@
+//! `demo` and `bench tpcb`: the fields of their results, the audit, and that a crash is really a crash.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+mod tp;
+
+use serde_json::{json, Value};
+use tempfile::tempdir;
+use tp::{tp, tp_words};
+
+/// Each of these is a whole number.
+fn assert_counts(result: &Value, names: &[&str]) {
+    for name in names {
+        assert!(result[name].is_u64(), "{name} is {}", result[name]);
+    }
+}
+
+#[test]
+fn a_demo_crashes_recovers_and_loses_nothing_and_goes_on_another_time() {
+    let parent = tempdir().unwrap();
+    let env = parent.path().join("bank");
+    let words = ["--seconds", "2", "--accounts", "2000", "--clients", "4", "--json"];
+    let said = tp("demo", &env, &words);
+    let first = said.result();
+    assert_eq!((&first["workload"], &first["audit"], &first["lost"]), (&json!("demo"), &json!("ok"), &json!(0)));
+    assert_counts(&first, &["acknowledged", "lost", "untold", "tps", "history", "clients", "accounts"]);
+    let count = |result: &Value, name: &str| result[name].as_u64().unwrap();
+    assert!(count(&first, "acknowledged") > 0);
+    assert_eq!(count(&first, "history"), count(&first, "acknowledged") + count(&first, "untold"));
+    for kind in ["sync", "relaxed"] {
+        assert!(
+            first[kind]["tps"].is_u64() && first[kind]["p50_us"].is_f64() && first[kind]["p99_us"].is_f64(),
+            "{first}"
+        );
+    }
+    assert_ne!(first["recovery"]["how"], "clean", "there was no crash");
+    let seconds: Vec<_> = said.json().iter().filter_map(|line| line["second"].as_u64()).collect();
+    assert!(seconds.starts_with(&[1]), "{seconds:?}");
+
+    // The bank is kept; a second demonstration works in it, and its audit is of both.
+    let second = tp("demo", &env, &["--seconds", "1", "--json"]).result();
+    assert_eq!((&second["audit"], &second["accounts"]), (&json!("ok"), &json!(2000)));
+    assert!(count(&second, "history") >= count(&first, "history") + count(&second, "acknowledged"));
+    assert!(tp("demo", &env, &["--accounts", "7"]).refused(2).contains("2000 accounts already"));
+    let stat = tp("stat", &env, &["--json"]).result();
+    let names: Vec<_> = stat["databases"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    for name in ["account", "branch", "history", "teller"] {
+        assert!(names.contains(&json!(name)), "{names:?}");
+    }
+}
+
+#[test]
+fn an_audit_that_disagrees_ends_with_one_and_says_what_disagrees() {
+    let parent = tempdir().unwrap();
+    let env = parent.path().join("bank");
+    let bench = ["--accounts", "100", "--seconds", "0.1", "--warmup", "0", "--durability", "relaxed", "--json"];
+    tp("bench tpcb", &env, &bench).result();
+    let account = tp("get", &env, &["account", "--hex", "00000007", "--json"]).result();
+    let honest = account["value_hex"].as_str().unwrap();
+    let robbed = format!("{}ff{}", &honest[..20], &honest[22..]);
+    tp("put", &env, &["account", "--hex", "00000007", &robbed]).text();
+    for (verb, words) in [("bench tpcb", bench.as_slice()), ("demo", &["--seconds", "0.3", "--json"])] {
+        let said = tp(verb, &env, words);
+        assert_eq!(said.code, Some(1), "{verb}: {}", said.err);
+        let result = said.json().pop().unwrap();
+        let audit = result["audit"].as_str().unwrap();
+        assert!(audit.contains("account record 7 has balance"), "{verb}: {audit}");
+    }
+    tp("put", &env, &["account", "--hex", "00000007", honest]).text();
+    tp("del", &env, &["history", "3"]).text();
+    let said = tp("demo", &env, &["--seconds", "0.3"]);
+    assert!(said.code == Some(1) && String::from_utf8_lossy(&said.out).contains("amounts in the history"));
+}
+
+#[test]
+fn a_demo_in_text_says_what_was_lost_and_where_the_bank_lies() {
+    let parent = tempdir().unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tp"));
+    command.args(["demo", "--seconds", "1", "--accounts", "500", "--clients", "2"]).env("TMPDIR", parent.path());
+    let text = tp::run(command, b"").text();
+    let bank = parent.path().join("libtp-demo-1");
+    assert!(text.contains(" 0 lost") && text.contains("audit: ok"), "{text}");
+    assert!(text.contains(&format!("the bank is in {}", bank.display())) && bank.is_dir(), "{text}");
+    assert!(text.contains("sync ") && text.contains("relaxed "), "{text}");
+}
+
+#[test]
+fn a_benchmark_has_the_promised_fields_and_removes_its_directory() {
+    let parent = tempdir().unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tp"));
+    command.args(["bench", "tpcb", "--accounts", "1000", "--seconds", "0.5", "--warmup", "0.1", "--json"]);
+    command.arg("--durability=relaxed").env("TMPDIR", parent.path());
+    let said = tp::run(command, b"");
+    let result = said.result();
+    assert_eq!(said.json().len(), 1);
+    let fixed = ["workload", "engine", "durability", "granularity", "as", "audit"].map(|name| result[name].clone());
+    assert_eq!(fixed, ["tpcb", "libtp", "relaxed", "record", "threads", "ok"].map(|value| json!(value)));
+    assert_counts(&result, &["clients", "tps", "aborts", "committed", "accounts"]);
+    assert!(result["p50_us"].is_f64() && result["p99_us"].is_f64());
+    assert!(result["committed"].as_u64() > Some(0));
+    assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn clients_may_be_processes_and_locks_may_be_on_pages() {
+    let parent = tempdir().unwrap();
+    let env = parent.path().join("bank");
+    let common = ["--seconds", "0.5", "--warmup", "0.1", "--clients", "2", "--json"];
+    let with = |words: &[&str]| {
+        let mut all = words.to_vec();
+        all.extend(common);
+        tp("bench tpcb", &env, &all).result()
+    };
+    let threads = with(&["--accounts", "1000", "--granularity", "page", "--durability", "relaxed"]);
+    assert_eq!((&threads["granularity"], &threads["audit"]), (&json!("page"), &json!("ok")));
+    let processes = with(&["--as", "processes", "--durability", "relaxed"]);
+    assert_eq!((&processes["as"], &processes["audit"]), (&json!("processes"), &json!("ok")));
+    assert_eq!(processes["accounts"], 1000);
+    let reading = with(&["--read-only"]);
+    assert_eq!((&reading["workload"], &reading["audit"]), (&json!("tpcb-read-only"), &json!("ok")));
+    assert!(env.is_dir());
+}
+
+#[cfg(not(feature = "peers"))]
+#[test]
+fn a_peer_that_was_left_out_is_wrong_usage_and_makes_nothing() {
+    let parent = tempdir().unwrap();
+    for engine in ["lmdb", "bdb"] {
+        let env = parent.path().join(engine);
+        let refused = tp("bench tpcb", &env, &["--engine", engine, "--json"]);
+        assert!(refused.refused(2).contains("--features peers"), "{}", refused.err);
+        assert!(!env.exists());
+    }
+    assert!(tp_words(&["bench"], b"").refused(2).contains("tpcb"));
+}
+
+#[cfg(feature = "peers")]
+#[test]
+fn the_peers_run_the_same_workload() {
+    let parent = tempdir().unwrap();
+    for engine in ["lmdb", "bdb"] {
+        let words = ["--engine", engine, "--accounts", "1000", "--seconds", "0.3", "--durability", "relaxed", "--json"];
+        let result = tp("bench tpcb", &parent.path().join(engine), &words).result();
+        assert_eq!((&result["engine"], &result["audit"]), (&json!(engine), &json!("ok")));
+    }
+    assert!(tp_words(&["bench"], b"").refused(2).contains("tpcb"));
+}

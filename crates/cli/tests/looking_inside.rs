@@ -1,0 +1,102 @@
+//! `stat`, `locks`, `txns`, `printlog`, `checkpoint`, `recover`, `verify`: their JSON, and that they agree with what was
+//! done.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+mod tp;
+
+use std::path::Path;
+
+use libtp::Env;
+use serde_json::{json, Value};
+use tempfile::{tempdir, TempDir};
+use tp::tp;
+
+fn environment() -> TempDir {
+    let directory = tempdir().unwrap();
+    for n in 0..20 {
+        tp("put", directory.path(), &["stock", &format!("item {n}"), "1"]).text();
+    }
+    directory
+}
+
+fn lines(verb: &str, env: &Path, words: &[&str]) -> (Vec<Value>, Value) {
+    let mut all = words.to_vec();
+    all.push("--json");
+    let said = tp(verb, env, &all);
+    let result = said.result();
+    let mut lines = said.json();
+    lines.pop();
+    (lines, result)
+}
+
+#[test]
+fn stat_names_the_databases_and_the_librarys_own_figures() {
+    let env = environment();
+    let (_, stat) = lines("stat", env.path(), &[]);
+    assert_eq!(stat["databases"][0]["name"], "stock", "{stat}");
+    assert!(stat["opened"]["how"].is_string(), "{stat}");
+    assert!(stat["log_tail"].is_u64() && stat["region_allocated"].is_u64(), "{stat}");
+    let text = tp("stat", env.path(), &[]).text();
+    assert!(text.lines().any(|line| line.starts_with("databases.stock.file")), "{text}");
+}
+
+#[test]
+fn another_process_sees_locks_and_transactions_while_they_are_held() {
+    let directory = environment();
+    let env = Env::open(directory.path()).unwrap();
+    let stock = env.btree("stock").unwrap();
+    let (none, result) = lines("locks", directory.path(), &[]);
+    assert_eq!((none.len(), &result["locks"]), (0, &json!(0)));
+    let txn = env.begin().unwrap();
+    stock.put(&txn, b"item 3", b"2").unwrap();
+    let (locks, result) = lines("locks", directory.path(), &[]);
+    assert!(!locks.is_empty() && result["locks"] == locks.len(), "{result}");
+    assert!(tp("locks", directory.path(), &[]).text().lines().count() == locks.len());
+    let held = |lock: &Value| lock["object"] == "record" && lock["held"] == "X" && lock["database"] == "stock";
+    assert!(locks.iter().any(held), "{locks:?}");
+    let (txns, result) = lines("txns", directory.path(), &[]);
+    assert_eq!((&result["transactions"], &txns[0]["txn"]), (&json!(1), &json!(txn.id())), "{txns:?}");
+    txn.commit().unwrap();
+    let (txns, result) = lines("txns", directory.path(), &[]);
+    assert_eq!((txns.len(), &result["transactions"]), (0, &json!(0)));
+}
+
+#[test]
+fn printlog_has_every_record_in_order() {
+    let env = tempdir().unwrap();
+    // While somebody is attached the log is kept; the last to close in good order leaves a checkpoint and nothing else.
+    let _attached = Env::open(env.path()).unwrap();
+    for n in 0..20 {
+        tp("put", env.path(), &["stock", &format!("item {n}"), "1"]).text();
+    }
+    let (records, result) = lines("printlog", env.path(), &[]);
+    assert_eq!(result["records"], records.len());
+    let lsns: Vec<u64> = records.iter().map(|record| record["lsn"].as_u64().unwrap()).collect();
+    assert!(lsns.windows(2).all(|pair| pair[0] < pair[1]), "{lsns:?}");
+    assert!(records.len() >= 20, "there were twenty transactions: {records:?}");
+    let from = lsns[lsns.len() / 2].to_string();
+    let (later, _) = lines("printlog", env.path(), &["--from", &from, "--limit", "2"]);
+    assert_eq!(later.len(), 2);
+    assert_eq!(later[0]["lsn"].to_string(), from);
+    let txn = records.iter().find_map(|record| record["txn"].as_u64().filter(|txn| *txn != 0)).unwrap();
+    let (of_txn, _) = lines("printlog", env.path(), &["--txn", &txn.to_string()]);
+    assert!(!of_txn.is_empty() && of_txn.iter().all(|record| record["txn"] == txn));
+}
+
+#[test]
+fn a_checkpoint_is_taken_and_opening_is_told() {
+    let env = environment();
+    let (_, result) = lines("checkpoint", env.path(), &[]);
+    assert_eq!(result, json!({ "checkpoint": true }));
+    let (_, opened) = lines("recover", env.path(), &[]);
+    assert_eq!(opened["how"], "clean", "every process before closed in good order: {opened}");
+    assert!(opened["millis"].is_u64());
+}
+
+#[test]
+fn verify_finds_nothing_in_a_sound_environment() {
+    let env = environment();
+    let (findings, result) = lines("verify", env.path(), &[]);
+    assert_eq!((findings.len(), result), (0, json!({ "databases": 1, "records": 20, "findings": 0 })));
+    assert!(tp("verify", env.path(), &["other"]).refused(1).contains("other"));
+}
