@@ -110,7 +110,9 @@ impl Platform {
         match &self.memory {
             Memory::Shared(shared) => match &*lock(&shared.0) {
                 // Simulated processes map it at addresses of their own, as real ones do.
-                Some(region) => region.map_again().map_or_else(|error| Found::Unusable(error.to_string()), Found::Good),
+                Some(region) => {
+                    region.attach_again(identity).map_or_else(|error| Found::Unusable(error.to_string()), Found::Good)
+                }
                 None => Found::None,
             },
             Memory::Files(homes) => {
@@ -134,7 +136,7 @@ impl Platform {
     pub(crate) fn make_region(&self, identity: &Identity) -> Result<Region> {
         match &self.memory {
             Memory::Shared(shared) => {
-                let region = Region::anonymous(1 << 30)?;
+                let region = Region::anonymous_as(identity, 1 << 30)?;
                 *lock(&shared.0) = Some(region.map_again()?);
                 Ok(region)
             }

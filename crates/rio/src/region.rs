@@ -138,10 +138,18 @@ impl Region {
     /// # Errors
     /// `System` if the kernel gives no memory file, `Full` if there is no room for the header.
     pub fn anonymous(reserve: u64) -> Result<Region> {
+        Region::anonymous_as(&Identity::default(), reserve)
+    }
+
+    /// As [`Region::anonymous`], made for `identity`.
+    ///
+    /// # Errors
+    /// As [`Region::anonymous`].
+    pub fn anonymous_as(identity: &Identity, reserve: u64) -> Result<Region> {
         let path = Path::new("(memory)");
         let fd = rustix::fs::memfd_create("libtp", rustix::fs::MemfdFlags::CLOEXEC)
             .map_err(|source| system(path, "creation", source.into()))?;
-        Region::build(File::from(fd), path, &Identity::default(), reserve)
+        Region::build(File::from(fd), path, identity, reserve)
     }
 
     /// Opens the region at `path` and checks that it is whole and belongs to `identity` and this boot.
@@ -163,6 +171,16 @@ impl Region {
     pub fn map_again(&self) -> Result<Region> {
         let file = self.0.file.try_clone().map_err(|source| system(&self.0.path, "opening", source))?;
         Region::map(file, &self.0.path, self.0.mapping.bytes() as u64)
+    }
+
+    /// As [`Region::map_again`], with the checks of [`Region::attach`].
+    ///
+    /// # Errors
+    /// As [`Region::attach`].
+    pub fn attach_again(&self, identity: &Identity) -> Result<Region> {
+        let region = self.map_again()?;
+        region.check(identity)?;
+        Ok(region)
     }
 
     fn build(file: File, path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
