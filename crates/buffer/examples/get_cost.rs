@@ -33,6 +33,9 @@ fn main() {
         let page = world.buffers.shared(&session, page_id(1 + random % PAGES), LEAF).expect("the page is in memory");
         black_box(page[64]);
     });
+    measure("one hot page, looked up only", |_| {
+        black_box(world.buffers.is_resident(black_box(page_id(7))));
+    });
     measure("one hot page, exclusive", |_| {
         let page = world.buffers.exclusive(&session, page_id(7), LEAF).expect("the page is in memory");
         black_box(&*page);

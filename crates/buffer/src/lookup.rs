@@ -7,6 +7,8 @@
 //! for ever, so a walker that is overtaken by a change at worst goes astray into another chain or the free list, and a
 //! walk has a bounded number of steps. What it finds is believed only after the slot's latch was taken and the page read
 //! again; what it does not find is looked up once more under the bucket's latch. So going astray costs time, never truth.
+//! For the same reason each process may remember where it found a page last ([`Hints`]): a hint saves the walk, and a
+//! wrong one costs it.
 //!
 //! Invariants
 //! 1. Chains change under the bucket's exclusive latch only.
@@ -16,6 +18,8 @@
 //!    without a latch, because those readers believe nothing (above).
 //!
 //! Latches: a bucket's (rank 50), after a page's. Two buckets are held by a split only, which waits for neither.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libtp_process::{Latch, Rank, Session};
 use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
@@ -59,6 +63,7 @@ pub(crate) struct PageTable {
     region: Region,
     header: Held<TableHeader>,
     buckets: Slab<Bucket>,
+    hints: Hints,
 }
 
 impl PageTable {
@@ -78,18 +83,27 @@ impl PageTable {
         let header = region.hold(place);
         let slab = header.buckets.load().expect("a page table was made before it is opened");
         let buckets = Slab::attach(region, slab);
-        PageTable { region: region.clone(), header, buckets }
+        PageTable { region: region.clone(), header, buckets, hints: Hints::new() }
     }
 
     /// The frame that seems to hold the page. Takes no latch; see the top of this file for what it is worth.
     #[inline(always)]
     pub(crate) fn find(&self, id: PageId) -> Option<&FrameSlot> {
+        // Acquire, here and in `walk`: who sees the page in the slot sees what was stored in the slot before.
+        match self.hints.get(id).and_then(|place| self.region.try_at(place)) {
+            Some(slot) if slot.page.load() == id => Some(slot),
+            _ => self.walk(id),
+        }
+    }
+
+    fn walk(&self, id: PageId) -> Option<&FrameSlot> {
         let bucket = self.buckets.at(bucket_number(id, self.header.bucket_count.get()));
-        // Acquire, here and below: pairs with the publish that put the slot into the chain.
         let mut next = bucket.head.load();
         for _ in 0..STEPS_MAX {
-            let slot = self.region.at(next?);
+            let place = next?;
+            let slot = self.region.at(place);
             if slot.page.load() == id {
+                self.hints.set(id, place);
                 return Some(slot);
             }
             next = slot.next.load();
@@ -269,12 +283,48 @@ impl PageTable {
     }
 }
 
+/// Where this process found pages last. Any value is harmless.
+struct Hints(Box<[AtomicU32; HINTS]>);
+
+const HINTS: usize = 1 << 16;
+/// Slots are aligned so, which lets a hint be half a word for all of a region but its far end.
+const SLOT_ALIGN: u64 = 64;
+
+impl Hints {
+    fn new() -> Hints {
+        let zeros: Box<[AtomicU32]> = (0..HINTS).map(|_| AtomicU32::new(0)).collect();
+        Hints(zeros.try_into().unwrap_or_else(|_| unreachable!("there are as many as were made")))
+    }
+
+    #[inline]
+    fn of(&self, id: PageId) -> &AtomicU32 {
+        &self.0[hash(id) as usize % HINTS]
+    }
+
+    #[inline]
+    fn get(&self, id: PageId) -> Option<Offset<FrameSlot>> {
+        // Relaxed: the slot it leads to is looked at, and that with acquire.
+        Offset::from_raw(u64::from(self.of(id).load(Ordering::Relaxed)) * SLOT_ALIGN)
+    }
+
+    fn set(&self, id: PageId, place: Offset<FrameSlot>) {
+        if let Ok(hint) = u32::try_from(place.raw() / SLOT_ALIGN) {
+            self.of(id).store(hint, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Neighbouring pages are far apart in it: the multiplier is 2^64 over the golden ratio.
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // the high half is what is wanted, and it is 32 bits
+fn hash(id: PageId) -> u32 {
+    (id.raw().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
 /// The bucket of a page, one-based, when there are `count`.
 #[inline]
 fn bucket_number(id: PageId, count: u32) -> u32 {
-    // Neighbouring pages land in different buckets: the multiplier is 2^64 over the golden ratio.
-    #[allow(clippy::cast_possible_truncation)] // the high half is what is wanted, and it is 32 bits
-    let hash = (id.raw().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+    let hash = hash(id);
     let high_bit = 1 << count.max(1).ilog2();
     let number = hash & (2 * high_bit - 1);
     1 + if number < count { number } else { hash & (high_bit - 1) }
