@@ -23,7 +23,7 @@ pub mod rebuild;
 pub mod record_types;
 pub mod redo;
 mod scan;
-mod search;
+pub(crate) mod search;
 mod split;
 pub mod split_plan;
 pub mod undo;

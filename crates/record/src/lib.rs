@@ -22,11 +22,34 @@ pub mod free_pages;
 pub mod key_hash;
 pub mod lock_names;
 pub mod log_body;
+pub mod open;
 pub mod page;
 mod page_header;
 mod pages;
 pub mod recno;
 
+use libtp_txn::RecordType;
+
 pub use access::Access;
+pub use btree::verify::{Finding, Verified};
+pub use btree::BtreeCursor;
 pub use database::{Database, Granularity, Method};
 pub use error::{Error, Result};
+pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
+pub use recno::NumberCursor;
+
+/// Every log-record type of the record manager, for the table that recovery reads (LIBTP 3.2.6).
+pub fn record_types() -> Vec<RecordType> {
+    [btree::record_types::record_types(), recno::record_types::record_types(), page::record_types::record_types()].concat()
+}
+
+/// Looks at everything a database's pages say of each other.
+///
+/// # Errors
+/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+pub fn verify(access: &Access<'_>) -> Result<Verified> {
+    match access.database().method() {
+        Method::Btree => btree::verify::verify(access),
+        Method::Recno { .. } => recno::verify::verify(access),
+    }
+}

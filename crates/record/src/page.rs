@@ -3,6 +3,7 @@
 pub mod log_records;
 pub mod overflow;
 pub mod record_lsn;
+pub mod record_types;
 pub mod slotted;
 
 /// The kind byte of the common header: what the rest of the page is.

@@ -5,6 +5,7 @@
 //! transactions that look for a key before inserting it do not deadlock (a departure from PROTOCOLS K1: see README.md).
 
 use libtp_buffer::SharedPage;
+use libtp_log::Lsn;
 
 use crate::access::{Access, Purpose, Tried};
 use crate::btree::node::{Node, Record};
@@ -16,6 +17,14 @@ use crate::lock_names;
 use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
 use crate::page::record_lsn::RecordFlags;
 use crate::{Error, Result};
+
+/// Where a record was found. It is there still if the leaf has the same LSN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeafPlace {
+    pub(crate) page: u32,
+    pub(crate) lsn: Lsn,
+    pub(crate) slot: usize,
+}
 
 /// A value as it stands in a leaf.
 pub(crate) enum Value<'p> {
@@ -125,6 +134,18 @@ impl<'a> Access<'a> {
 
     #[inline]
     fn get_for<R>(&self, key: &[u8], purpose: Purpose, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.get_at(key, purpose, &mut None, read)
+    }
+
+    /// Reads a record, and says where it was if all of it stood on a leaf.
+    #[inline]
+    pub(crate) fn get_at<R>(
+        &self,
+        key: &[u8],
+        purpose: Purpose,
+        place: &mut Option<LeafPlace>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
         self.check_btree()?;
         self.check_key(key)?;
         let _visit = self.pages.visit();
@@ -140,7 +161,10 @@ impl<'a> Access<'a> {
             return Ok(None);
         }
         let chain = match self.value_of(number, slot, &record)? {
-            Value::Here(value) => return Ok(Some(read(value))),
+            Value::Here(value) => {
+                *place = Some(LeafPlace { page: number, lsn: leaf.lsn(), slot });
+                return Ok(Some(read(value)));
+            }
             Value::Chain(chain) => chain,
         };
         drop(leaf);

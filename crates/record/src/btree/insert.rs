@@ -13,6 +13,7 @@ use libtp_lock::{LockName, Mode};
 
 use crate::access::{Access, Purpose, Tried};
 use crate::btree::encode::{self, After};
+use crate::btree::get::LeafPlace;
 use crate::btree::ghosts;
 use crate::btree::log_records::{Update, DELETE, INSERT, UPDATE};
 use crate::btree::long_value;
@@ -64,6 +65,9 @@ impl Outcome<'_> {
 
 /// Log space is reserved as if the old record had so many bytes, or as many as the new one; if it has more, again.
 const LIKELY_BYTES: usize = 128;
+
+/// Values up to so many bytes are changed in a buffer on the stack.
+const SHORT_VALUE_BYTES: usize = 256;
 
 /// A change of one record, and what was found out about it.
 struct Wanted<'w, 'a> {
@@ -132,6 +136,49 @@ impl<'a> Access<'a> {
     /// As [`Access::put`].
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         self.change_record(key, Outcome::Ghost, Policy::Always)
+    }
+
+    /// Lets `change` change the value of `key`, keeping its length, and returns what it returns; none if there is no such
+    /// record. No latch is held while `change` runs, only the record's lock, for writing from the start.
+    ///
+    /// # Errors
+    /// As [`Access::put`].
+    #[inline]
+    pub fn update<R>(&self, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
+        let mut buffer = [0; SHORT_VALUE_BYTES];
+        let mut longer = Vec::new();
+        let mut place = None;
+        let copied = self.get_at(key, Purpose::Write, &mut place, |value| {
+            match buffer.get_mut(..value.len()) {
+                Some(short) => short.copy_from_slice(value),
+                None => longer.extend_from_slice(value),
+            }
+            value.len()
+        })?;
+        let Some(bytes) = copied else { return Ok(None) };
+        let value = if longer.is_empty() { &mut buffer[..bytes] } else { &mut longer[..] };
+        let result = change(value);
+        if !self.change_at(key, value, place)? {
+            self.put(key, value)?;
+        }
+        Ok(Some(result))
+    }
+
+    /// Changes a record where it was a moment ago, if its leaf has not changed since; whether it did.
+    #[inline]
+    fn change_at(&self, key: &[u8], value: &[u8], place: Option<LeafPlace>) -> Result<bool> {
+        let Some(place) = place else { return Ok(false) };
+        let outcome = Outcome::Value(value);
+        let mut wanted =
+            Wanted { key, outcome, policy: Policy::Always, granularity: None, body_bytes: 0, kept: Vec::new() };
+        self.reserve_for(&mut wanted, value.len())?;
+        let _visit = self.pages.visit();
+        let mut leaf = self.pages.exclusive(place.page, 0)?;
+        if leaf.lsn() != place.lsn {
+            return Ok(false);
+        }
+        let after = After { stored: value, flags: RecordFlags::NONE };
+        Ok(matches!(self.replace(&mut leaf, &wanted, place.slot, after)?, Attempt::Done(_)))
     }
 
     fn change_record(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
@@ -299,9 +346,6 @@ impl<'a> Access<'a> {
             NextKey::End => lock_names::end_gap(file),
             NextKey::Read(page) => return Ok(Some(Attempt::Read(page))),
         };
-        if self.is_free(gap) {
-            return Ok(None);
-        }
         if self.try_instant(gap, Mode::IX)? == Tried::Busy {
             return Ok(Some(Attempt::WaitForGap(gap)));
         }

@@ -89,9 +89,22 @@ pub struct BtreeCursor<'a> {
     value: Vec<u8>,
 }
 
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+#[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'a> BtreeCursor<'a> {
-    /// A cursor that stands nowhere yet.
-    pub(crate) fn new(access: Access<'a>, purpose: Purpose) -> BtreeCursor<'a> {
+    /// A cursor that stands nowhere yet and locks what it passes for reading.
+    pub fn new(access: Access<'a>) -> BtreeCursor<'a> {
+        BtreeCursor::with_purpose(access, Purpose::Read)
+    }
+
+    /// A cursor that locks the records it passes for writing.
+    pub fn for_update(access: Access<'a>) -> BtreeCursor<'a> {
+        BtreeCursor::with_purpose(access, Purpose::Write)
+    }
+
+    fn with_purpose(access: Access<'a>, purpose: Purpose) -> BtreeCursor<'a> {
         let standing = Standing::Nowhere;
         BtreeCursor { access, purpose, standing, position: None, key: Vec::new(), value: Vec::new() }
     }
@@ -102,11 +115,60 @@ impl<'a> BtreeCursor<'a> {
         (self.standing == Standing::OnRecord).then_some((&self.key[..], &self.value[..]))
     }
 
-    /// Goes to the first record; whether there is one.
+    fn found(&self, found: bool) -> Option<Pair> {
+        self.record().filter(|_| found).map(|(key, value)| (key.to_vec(), value.to_vec()))
+    }
+
+    /// The first record.
     ///
     /// # Errors
     /// What locks and pages can fail with.
-    pub fn first(&mut self) -> Result<bool> {
+    pub fn first(&mut self) -> Result<Option<Pair>> {
+        let found = self.move_first()?;
+        Ok(self.found(found))
+    }
+
+    /// The last record.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::first`].
+    pub fn last(&mut self) -> Result<Option<Pair>> {
+        let found = self.move_last()?;
+        Ok(self.found(found))
+    }
+
+    /// The first record whose key is `key` or above.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::first`], and [`Error::KeyTooLong`](crate::Error::KeyTooLong).
+    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        let found = self.move_to(key)?;
+        Ok(self.found(found))
+    }
+
+    /// The next record; the first, if it stands nowhere yet.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::first`].
+    pub fn next(&mut self) -> Result<Option<Pair>> {
+        let found = self.move_next()?;
+        Ok(self.found(found))
+    }
+
+    /// The record before; the last, if it stands nowhere yet.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::first`].
+    pub fn prev(&mut self) -> Result<Option<Pair>> {
+        let found = self.move_prev()?;
+        Ok(self.found(found))
+    }
+
+    /// Goes to the first record, to be looked at with [`BtreeCursor::record`]; whether there is one.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::first`].
+    pub fn move_first(&mut self) -> Result<bool> {
         self.position = None;
         self.key.clear();
         self.step(Towards::AtOrAbove)
@@ -116,7 +178,7 @@ impl<'a> BtreeCursor<'a> {
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
-    pub fn last(&mut self) -> Result<bool> {
+    pub fn move_last(&mut self) -> Result<bool> {
         self.position = None;
         self.step(Towards::Last)
     }
@@ -124,8 +186,8 @@ impl<'a> BtreeCursor<'a> {
     /// Goes to the first record whose key is `key` or above; whether there is one.
     ///
     /// # Errors
-    /// As [`BtreeCursor::first`], and [`Error::KeyTooLong`](crate::Error::KeyTooLong).
-    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+    /// As [`BtreeCursor::seek`].
+    pub fn move_to(&mut self, key: &[u8]) -> Result<bool> {
         self.access.check_key(key)?;
         self.position = None;
         self.key.clear();
@@ -137,9 +199,9 @@ impl<'a> BtreeCursor<'a> {
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
-    pub fn next(&mut self) -> Result<bool> {
+    pub fn move_next(&mut self) -> Result<bool> {
         match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.first(),
+            Standing::Nowhere | Standing::BelowAll => self.move_first(),
             Standing::OnRecord => self.step(Towards::Above),
             Standing::AboveAll => Ok(false),
         }
@@ -149,9 +211,9 @@ impl<'a> BtreeCursor<'a> {
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
-    pub fn prev(&mut self) -> Result<bool> {
+    pub fn move_prev(&mut self) -> Result<bool> {
         match self.standing {
-            Standing::Nowhere | Standing::AboveAll => self.last(),
+            Standing::Nowhere | Standing::AboveAll => self.move_last(),
             Standing::OnRecord => self.step(Towards::Below),
             Standing::BelowAll => Ok(false),
         }

@@ -1,0 +1,368 @@
+//! Making, finding and opening database files.
+//!
+//! A database is one file, `NAME.tp`. Page 0, the static header, is written when the file is made, synced with its
+//! directory, and never again; only then may anyone log a change to the file, so a restart finds every file the log can
+//! name. The meta page, and a B-tree's root, are made by a log record like any other page.
+//!
+//! Byte table: docs/formats/file.md.
+//!
+//! If we die here: a file without a header is made again by the next who opens the database; one without a meta page gets
+//! it at the next opening or restart.
+
+use std::sync::Arc;
+
+use libtp_buffer::{
+    check, file_name, is_page_size, is_zero, seal, FileId, FileInfo, PageHeader, PageId, PageNo, PoolId, PoolSettings,
+    NAME_BYTES_MAX, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX,
+};
+use libtp_io::{Directory, File, LockMode, OpenMode};
+use libtp_process::Rank;
+use libtp_txn::{Change, Managers, TxnSession};
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::btree::search::ROOT;
+use crate::database::{Database, Method};
+use crate::free_pages::META_PAGE;
+use crate::page::log_records::{encode_format, FORMAT};
+use crate::page::PageKind;
+use crate::pages::{rank, Pages};
+use crate::recno::page::Arithmetic;
+use crate::{Error, Result};
+
+const MAGIC: [u8; 8] = *b"libtp.tp";
+/// The version of the file format this library writes and reads.
+pub const FILE_VERSION: u32 = 1;
+const AT: usize = size_of::<PageHeader>();
+const END: usize = AT + size_of::<FileHeader>();
+/// Who makes the file locks this byte, far behind all pages.
+const LOCK_BYTE: u64 = 1 << 62;
+const METHOD_BTREE: u32 = 1;
+const METHOD_RECNO: u32 = 2;
+
+/// Bytes 32 to 79 of page 0; zeros follow. See docs/formats/file.md.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FileHeader {
+    /// 32: `libtp.tp`.
+    pub magic: [u8; 8],
+    /// 40: the format's version.
+    pub version: U32,
+    /// 44: bytes of a page.
+    pub page_bytes: U32,
+    /// 48: the environment the file belongs to.
+    pub environment: [u8; 16],
+    /// 64: 1 a B-tree, 2 records by number.
+    pub method: U32,
+    /// 68: bytes of a record of a recno file, else zero.
+    pub record_bytes: U32,
+    /// 72: zero.
+    pub unused: [u8; 8],
+}
+
+const _: () = {
+    assert!(size_of::<FileHeader>() == 48);
+    assert!(std::mem::offset_of!(FileHeader, version) == 8);
+    assert!(std::mem::offset_of!(FileHeader, method) == 32);
+};
+
+/// What is wanted of a database that is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenSettings {
+    /// How to make it if it is missing; none not to.
+    pub create: Option<Method>,
+    /// The page size of a file that is made; none for 8 KiB.
+    pub page_bytes: Option<u32>,
+    /// A pool of its own for the pages of a file that nobody has registered yet.
+    pub own_pool: Option<PoolSettings>,
+}
+
+/// A database file, as its header describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    /// What the buffer manager is told.
+    pub info: FileInfo,
+    /// How its records are organised.
+    pub method: Method,
+}
+
+fn unsuitable(name: &str, what: impl Into<String>) -> Error {
+    Error::Unsuitable { name: name.to_string(), what: what.into() }
+}
+
+impl FileHeader {
+    fn method(&self) -> Option<Method> {
+        match (self.method.get(), self.record_bytes.get()) {
+            (METHOD_BTREE, 0) => Some(Method::Btree),
+            (METHOD_RECNO, record_bytes) => Some(Method::Recno { record_bytes }),
+            _ => None,
+        }
+    }
+
+    fn new(environment: [u8; 16], page_bytes: u32, method: Method) -> FileHeader {
+        let (code, record_bytes) = match method {
+            Method::Btree => (METHOD_BTREE, 0),
+            Method::Recno { record_bytes } => (METHOD_RECNO, record_bytes),
+        };
+        FileHeader {
+            magic: MAGIC,
+            version: FILE_VERSION.into(),
+            page_bytes: page_bytes.into(),
+            environment,
+            method: code.into(),
+            record_bytes: record_bytes.into(),
+            unused: [0; 8],
+        }
+    }
+
+    /// Page 0 of a file with this header.
+    pub fn to_page(&self, file: FileId) -> Vec<u8> {
+        let mut page = vec![0; self.page_bytes.get() as usize];
+        let id = PageId::new(file, PageNo::HEADER);
+        page[..AT].copy_from_slice(PageHeader::new(id, PageKind::FileHeader as u8, 0).as_bytes());
+        page[AT..END].copy_from_slice(self.as_bytes());
+        seal(&mut page);
+        page
+    }
+}
+
+/// Reads the header of an open file: none if the file was never finished.
+fn read_header(file: &dyn File, name: &str) -> Result<Option<(FileId, FileHeader)>> {
+    let mut front = vec![0; PAGE_BYTES_MAX as usize];
+    let read = file.read_at(&mut front, 0)?;
+    let full_name = file_name(name);
+    if is_zero(&front[..read]) && file.len()? <= u64::from(PAGE_BYTES_MAX) {
+        return Ok(None);
+    }
+    let damaged = |what: String| Error::Corrupt { file: full_name.clone(), page: 0, what };
+    let header = front.get(AT..END).and_then(|bytes| FileHeader::ref_from_bytes(bytes).ok()).copied();
+    let Some(header) = header.filter(|header| header.magic == MAGIC) else {
+        return Err(unsuitable(&full_name, "it does not begin as a database file does; it is another kind of file, or damaged"));
+    };
+    if header.version.get() != FILE_VERSION {
+        let what = format!(
+            "it has format version {}, and this library reads version {FILE_VERSION}; open it with a library that knows it",
+            header.version
+        );
+        return Err(unsuitable(&full_name, what));
+    }
+    let page_bytes = header.page_bytes.get();
+    if !is_page_size(page_bytes) || read < page_bytes as usize {
+        return Err(damaged(format!("it speaks of pages of {page_bytes} bytes, and the file begins with {read}")));
+    }
+    let page = &front[..page_bytes as usize];
+    let file_id = FileId::new(PageHeader::of(page).file_id.get());
+    check(page, PageId::new(file_id, PageNo::HEADER)).map_err(|damage| damaged(damage.to_string()))?;
+    let is_consistent = header.method().is_some() && header.unused == [0; 8] && is_zero(&page[END..]);
+    if !is_consistent {
+        return Err(damaged("it names no access method this library knows, or holds bytes where there should be none".into()));
+    }
+    Ok(Some((file_id, header)))
+}
+
+fn found(name: &str, id: FileId, header: &FileHeader) -> Result<FoundFile> {
+    let method = header.method().ok_or_else(|| unsuitable(name, "it names no access method this library knows"))?;
+    let page_bytes = header.page_bytes.get();
+    if let Method::Recno { record_bytes } = method {
+        check_record_bytes(name, page_bytes, record_bytes)?;
+    }
+    let info = FileInfo { id, name: name.to_string(), page_bytes, pool: PoolId::DEFAULT };
+    Ok(FoundFile { info, method })
+}
+
+fn check_record_bytes(name: &str, page_bytes: u32, record_bytes: u32) -> Result<()> {
+    if Arithmetic::new(page_bytes as usize, record_bytes as usize).is_some() {
+        return Ok(());
+    }
+    Err(unsuitable(name, format!("records of {record_bytes} bytes do not fit pages of {page_bytes}; a record has at least one byte and at most a page less 56")))
+}
+
+/// Every database file in the environment's directory. Files that were never finished are left out.
+///
+/// # Errors
+/// [`Error::Corrupt`] and [`Error::Unsuitable`] name a file that cannot be used: a restart must not pass one over, for the
+/// log may hold changes to it.
+pub fn find_files(directory: &dyn Directory, environment: &[u8; 16]) -> Result<Vec<FoundFile>> {
+    let mut files: Vec<FoundFile> = Vec::new();
+    for full_name in directory.list()? {
+        let Some(name) = full_name.strip_suffix(".tp") else { continue };
+        let file = directory.open(&full_name, OpenMode::Existing)?;
+        let Some((id, header)) = read_header(&*file, name)? else { continue };
+        if header.environment != *environment {
+            return Err(unsuitable(&full_name, "it belongs to another environment; move it away, or load its records with `tp dump` and `tp load`"));
+        }
+        let found = found(name, id, &header)?;
+        if let Some(other) = files.iter().find(|other| other.info.id == id) {
+            let what = format!("it has the same number as {}; one is a copy of the other: move it away", other.info.file_name());
+            return Err(unsuitable(&full_name, what));
+        }
+        files.push(found);
+    }
+    Ok(files)
+}
+
+/// Mends torn pages of these files from the double-write file, at restart; returns how many.
+///
+/// # Errors
+/// The disk refused; it can be done again.
+pub fn restore_torn(directory: &dyn Directory, files: &[FoundFile]) -> Result<usize> {
+    let restored = libtp_buffer::restore_torn(directory, &mut |id| {
+        let Some(file) = files.iter().find(|file| file.info.id == id) else { return Ok(None) };
+        Ok(Some(directory.open(&file.info.file_name(), OpenMode::Existing)?))
+    })?;
+    Ok(restored.mended)
+}
+
+/// Tells the buffer manager of these files.
+///
+/// # Errors
+/// What registering can fail with.
+pub fn register_files(managers: &Managers, who: &TxnSession, files: &[FoundFile]) -> Result<()> {
+    files.iter().try_for_each(|file| Ok(managers.buffers.register_file(who.session(), &file.info)?))
+}
+
+/// Finishes, after a restart, what making a file may have left undone.
+///
+/// # Errors
+/// What reading and logging can fail with.
+pub fn after_restart(managers: &Managers, who: &TxnSession) -> Result<()> {
+    for info in managers.buffers.files() {
+        let page = managers.buffers.shared(who.session(), PageId::new(info.id, PageNo::HEADER), rank(0))?;
+        let header = page.get(AT..END).and_then(|bytes| FileHeader::ref_from_bytes(bytes).ok());
+        let method = header.and_then(FileHeader::method);
+        drop(page);
+        let method = method.ok_or_else(|| unsuitable(&info.file_name(), "it names no access method this library knows"))?;
+        format(managers, who, info.id, method)?;
+    }
+    Ok(())
+}
+
+/// Opens a database, and makes it if `settings` say how and it is missing; none if it is missing and they do not.
+///
+/// # Errors
+/// [`Error::Unsuitable`], [`Error::Corrupt`], and what disk and log can fail with.
+pub fn open(
+    managers: &Managers,
+    who: &TxnSession,
+    directory: &dyn Directory,
+    name: &str,
+    settings: &OpenSettings,
+) -> Result<Option<Database>> {
+    check_name(name)?;
+    let full_name = file_name(name);
+    if !directory.exists(&full_name)? && settings.create.is_none() {
+        return Ok(None);
+    }
+    let mode = if settings.create.is_some() { OpenMode::Create } else { OpenMode::Existing };
+    let file = directory.open(&full_name, mode)?;
+    let header = match read_header(&*file, name)? {
+        Some(header) => Some(header),
+        None => make(managers, directory, name, &file, settings)?,
+    };
+    let Some((id, header)) = header else { return Ok(None) };
+    let mut found = found(name, id, &header)?;
+    match managers.buffers.file_by_id(id) {
+        Some(info) if info.name == name => found.info.pool = info.pool,
+        Some(info) => {
+            let what = format!("it has the same number as {}; one is a copy of the other: move it away", info.file_name());
+            return Err(unsuitable(&full_name, what));
+        }
+        None => {
+            if let Some(pool) = &settings.own_pool {
+                found.info.pool = managers.buffers.add_pool(who.session(), pool)?;
+            }
+            managers.buffers.register_file(who.session(), &found.info)?;
+        }
+    }
+    format(managers, who, id, found.method)?;
+    Ok(Some(Database::new(id, name.to_string(), found.info.page_bytes, found.method, found.info.pool)))
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_good = !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && !name.starts_with('.')
+        && !name.contains(['/', '\0'])
+        && !name.chars().any(char::is_control);
+    if is_good {
+        return Ok(());
+    }
+    let what = format!("a database's name has 1 to {NAME_BYTES_MAX} bytes, no slash and no control character, and does not begin with a dot");
+    Err(unsuitable(name, what))
+}
+
+/// Writes the header of a file that has none, holding the file's lock; another may have written it meanwhile. None if it
+/// is not to be made.
+fn make(
+    managers: &Managers,
+    directory: &dyn Directory,
+    name: &str,
+    file: &Arc<dyn File>,
+    settings: &OpenSettings,
+) -> Result<Option<(FileId, FileHeader)>> {
+    let Some(method) = settings.create else { return Ok(None) };
+    let page_bytes = settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT);
+    if !is_page_size(page_bytes) {
+        return Err(unsuitable(name, format!("pages have 4, 8, 16, 32 or 64 KiB, not {page_bytes} bytes")));
+    }
+    if let Method::Recno { record_bytes } = method {
+        check_record_bytes(name, page_bytes, record_bytes)?;
+    }
+    file.lock(LOCK_BYTE, LockMode::Exclusive, true)?;
+    let made = make_locked(managers, directory, name, file, (page_bytes, method));
+    file.unlock(LOCK_BYTE)?;
+    made.map(Some)
+}
+
+fn make_locked(
+    managers: &Managers,
+    directory: &dyn Directory,
+    name: &str,
+    file: &Arc<dyn File>,
+    (page_bytes, method): (u32, Method),
+) -> Result<(FileId, FileHeader)> {
+    if let Some(made_by_another) = read_header(&**file, name)? {
+        return Ok(made_by_another);
+    }
+    let id = FileId::new(managers.next_file_id()?);
+    let header = FileHeader::new(environment_id(managers), page_bytes, method);
+    file.write_at(&header.to_page(id), 0)?;
+    file.sync()?;
+    directory.sync()?;
+    Ok((id, header))
+}
+
+/// The environment's own number, as the region knows it.
+fn environment_id(managers: &Managers) -> [u8; 16] {
+    let mut id = [0; 16];
+    for (eight, word) in id.chunks_exact_mut(8).zip(&managers.region.header().environment) {
+        eight.copy_from_slice(&word.get().to_le_bytes());
+    }
+    id
+}
+
+/// Makes the meta page and the root, if nobody has.
+fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -> Result<()> {
+    let pages = Pages::new(Change::new(managers, who), file);
+    let is_btree = method == Method::Btree;
+    let buffers = &managers.buffers;
+    let session = who.session();
+    if !buffers.shared(session, pages.id(META_PAGE), Rank::META)?.lsn().is_none() {
+        return Ok(());
+    }
+    pages.reserve_common(pages.page_bytes()?, 64)?;
+    let (meta_pin, root_pin) = (pages.pin(META_PAGE)?, pages.pin(ROOT)?);
+    let mut root = root_pin.exclusive(rank(0));
+    let mut meta = meta_pin.exclusive(Rank::META);
+    if !meta.lsn().is_none() {
+        return Ok(());
+    }
+    if is_btree {
+        let body = encode_format(file.raw(), ROOT, ROOT + 1);
+        pages.change.apply_redo_only(FORMAT, &body, &mut [&mut meta, &mut root]);
+    } else {
+        let body = encode_format(file.raw(), 0, ROOT);
+        pages.change.apply_redo_only(FORMAT, &body, &mut [&mut meta]);
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! Appending: a record gets the next number.
+//!
+//! The next number is where the last page's used slots end, so it is found and taken under that page's latch: appending
+//! transactions wait for each other for nanoseconds, never for each other's locks. A number whose lock somebody holds, who
+//! looked there and found nothing, is passed over. Numbers of aborted transactions stay empty.
+//!
+//! Where the last page is, is in the meta page; a process remembers where it last was.
+
+use libtp_lock::Mode;
+use libtp_process::Rank;
+use zerocopy::IntoBytes;
+
+use crate::access::{Access, Purpose, Tried};
+use crate::database::Granularity;
+use crate::free_pages::{FIRST_PAGE, META_PAGE};
+use crate::lock_names;
+use crate::pages::{loose_rank, ROUNDS_MAX};
+use crate::recno::log_records::{encode_change, StartPage, PUT, START_PAGE};
+use crate::{Error, Result};
+
+/// What an attempt at the last page came to.
+enum Attempt {
+    Done(u64),
+    Full,
+    /// Somebody has scanned to the end.
+    WaitForEnd,
+    /// The page is locked by others.
+    WaitForPage,
+}
+
+impl Access<'_> {
+    /// Stores a record under the next number, and returns that.
+    ///
+    /// # Errors
+    /// [`Error::RecordLength`], and what locks, log and pages can fail with; nothing was changed then.
+    #[inline]
+    pub fn recno_append(&self, record: &[u8]) -> Result<u64> {
+        self.check_record(record)?;
+        let granularity = self.enter(Purpose::Write)?;
+        let mut tail = self.database.tail_hint();
+        for _ in 0..ROUNDS_MAX {
+            if tail == 0 {
+                tail = self.recno_tail()?;
+            }
+            if tail == 0 {
+                self.start_page(0)?;
+                continue;
+            }
+            self.reserve_record()?;
+            match self.append_to(tail, record, granularity)? {
+                Attempt::Done(number) => return Ok(number),
+                Attempt::WaitForEnd => self.wait_instant(lock_names::end_gap(self.database.id()), Mode::IX)?,
+                Attempt::WaitForPage => self.lock(lock_names::page(self.database.id(), tail), Mode::X)?,
+                Attempt::Full => {
+                    let last = self.recno_tail()?;
+                    if last == tail {
+                        self.start_page(tail)?;
+                        tail = self.recno_tail()?;
+                    } else {
+                        tail = last;
+                    }
+                }
+            }
+        }
+        Err(self.pages.corrupt(tail, "a record could not be appended"))
+    }
+
+    fn append_to(&self, tail: u32, record: &[u8], granularity: Option<Granularity>) -> Result<Attempt> {
+        let file = self.database.id();
+        let mut page = self.pages.exclusive(tail, 0)?;
+        let recno = self.recno_page(tail, &page)?;
+        if granularity.is_some() && self.try_instant(lock_names::end_gap(file), Mode::IX)? == Tried::Busy {
+            return Ok(Attempt::WaitForEnd);
+        }
+        if granularity == Some(Granularity::Page)
+            && self.try_lock(lock_names::page(file, tail), Mode::X)? == Tried::Busy
+        {
+            return Ok(Attempt::WaitForPage);
+        }
+        for slot in recno.used()..recno.capacity() {
+            let number = self.database.arithmetic().number(tail, slot);
+            if granularity == Some(Granularity::Record)
+                && self.try_lock(lock_names::record(file, number), Mode::X)? == Tried::Busy
+            {
+                continue;
+            }
+            let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(tail, "it is too short"))?;
+            let mut body = self.pages.change.who.scratch();
+            encode_change(&mut body, self.pages.id(tail).raw(), slot, &before, Some(record));
+            self.pages.change.apply(PUT, &body, &mut [&mut page]);
+            return Ok(Attempt::Done(number));
+        }
+        Ok(Attempt::Full)
+    }
+
+    /// Gives the file the page behind `tail`, unless another session has done so.
+    #[cold]
+    pub(crate) fn start_page(&self, tail: u32) -> Result<()> {
+        let pages = &self.pages;
+        let next = if tail == 0 { FIRST_PAGE } else { tail + 1 };
+        if next == u32::MAX {
+            return Err(Error::TooManyPages { database: self.database.name().to_string() });
+        }
+        pages.reserve_common(self.database.page_bytes(), 64)?;
+        let buffers = &pages.change.managers.buffers;
+        let (pin, meta_pin) = (buffers.pin_new(pages.session(), pages.id(next))?, pages.pin(META_PAGE)?);
+        let mut page = pin.exclusive(loose_rank());
+        let mut meta = meta_pin.exclusive(Rank::META);
+        if pages.meta_of(&meta)?.tail_page.get() != tail {
+            return Ok(());
+        }
+        let record_bytes = u32::try_from(self.database.arithmetic().record_bytes);
+        let record = StartPage {
+            page: pages.id(next).raw().into(),
+            record_bytes: record_bytes.expect("a record is shorter than a page").into(),
+            unused: 0.into(),
+        };
+        pages.change.apply_redo_only(START_PAGE, record.as_bytes(), &mut [&mut page, &mut meta]);
+        self.database.set_tail_hint(next);
+        Ok(())
+    }
+}

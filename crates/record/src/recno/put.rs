@@ -1,0 +1,106 @@
+//! Storing and deleting a record under a number.
+//!
+//! A number beyond the end makes the file reach it; the numbers in between hold no records.
+
+use libtp_lock::Mode;
+
+use crate::access::{Access, Purpose, Tried};
+use crate::lock_names;
+use crate::pages::ROUNDS_MAX;
+use crate::recno::log_records::{encode_change, Change, DELETE, PUT, UPDATE};
+use crate::{Error, Result};
+
+impl Access<'_> {
+    /// Stores a record under a number, whatever was there.
+    ///
+    /// # Errors
+    /// [`Error::RecordLength`], [`Error::RecordNumber`], and what locks, log and pages can fail with; nothing was changed
+    /// then, though the file may have grown.
+    #[inline]
+    pub fn recno_put(&self, number: u64, record: &[u8]) -> Result<()> {
+        self.check_record(record)?;
+        self.recno_change(number, Some(record)).map(|_| ())
+    }
+
+    /// Deletes a record, and returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Access::recno_put`].
+    pub fn recno_delete(&self, number: u64) -> Result<bool> {
+        self.check_recno()?;
+        self.recno_change(number, None)
+    }
+
+    /// Refuses a record of another length than the file's.
+    #[inline]
+    pub(crate) fn check_record(&self, record: &[u8]) -> Result<()> {
+        self.check_recno()?;
+        let expected = self.database.arithmetic().record_bytes;
+        if record.len() == expected {
+            return Ok(());
+        }
+        Err(Error::RecordLength { database: self.database.name().to_string(), bytes: record.len(), expected })
+    }
+
+    /// What a change of a record may log.
+    #[inline]
+    pub(crate) fn reserve_record(&self) -> Result<()> {
+        let bytes = size_of::<Change>() + 2 * self.database.arithmetic().record_bytes;
+        self.pages.reserve_own(0, bytes)?;
+        let change = &self.pages.change;
+        Ok(change.managers.locks.reserve(self.pages.session(), change.who.locker())?)
+    }
+
+    fn recno_change(&self, number: u64, record: Option<&[u8]>) -> Result<bool> {
+        let place = self.database.arithmetic().place(number);
+        let (page_number, slot) = place.ok_or_else(|| self.no_such_number(number))?;
+        let granularity = self.lock_number(number, page_number, Purpose::Write)?;
+        for _ in 0..ROUNDS_MAX {
+            if !self.has_page(page_number)? {
+                if record.is_none() {
+                    return Ok(false);
+                }
+                self.reach_page(page_number)?;
+            }
+            self.reserve_record()?;
+            // The file may have grown since, but it never gets shorter: this can be wrong in the careful direction only.
+            let is_tail = page_number >= self.database.tail_hint();
+            let mut page = self.pages.exclusive(page_number, 0)?;
+            let recno = self.recno_page(page_number, &page)?;
+            let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(page_number, "it is too short"))?;
+            if record.is_none() && !before.is_record() {
+                return Ok(false);
+            }
+            if is_tail && slot >= recno.used() && granularity.is_some() {
+                let gap = lock_names::end_gap(self.database.id());
+                if self.try_instant(gap, Mode::IX)? == Tried::Busy {
+                    drop(page);
+                    self.wait_instant(gap, Mode::IX)?;
+                    continue;
+                }
+            }
+            let kind = match (record, before.is_record()) {
+                (None, _) => DELETE,
+                (Some(_), true) => UPDATE,
+                (Some(_), false) => PUT,
+            };
+            let mut body = self.pages.change.who.scratch();
+            encode_change(&mut body, self.pages.id(page_number).raw(), slot, &before, record);
+            self.pages.change.apply(kind, &body, &mut [&mut page]);
+            return Ok(true);
+        }
+        Err(self.pages.corrupt(page_number, "a record found no place"))
+    }
+
+    /// Makes the file reach a page.
+    #[cold]
+    fn reach_page(&self, page: u32) -> Result<()> {
+        loop {
+            let tail = self.recno_tail()?;
+            if tail >= page {
+                return Ok(());
+            }
+            self.start_page(tail)?;
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Undo: a slot gets back the bytes, flags and LSN it had. Records never move, so page and slot find it.
+
+use libtp_buffer::FileId;
+use libtp_log::RecordRef;
+use libtp_txn::Change;
+
+use crate::log_body::{file_number, page_number, read, take};
+use crate::pages::Pages;
+use crate::recno::log_records::{encode_restore, Change as ChangeBody, RESTORE};
+use crate::Result;
+
+/// Undoes a put, an update or a deletion.
+pub fn change(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
+    let parsed = read::<ChangeBody>(logged.body).and_then(|(record, mut rest)| {
+        take(&mut rest, usize::from(record.cut_bytes.get())).map(|cut_out| (record, cut_out))
+    });
+    let (record, cut_out) =
+        parsed.map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
+    let pages = Pages::new(*change, FileId::new(file_number(record.page.get())));
+    restore(&pages, record, cut_out, logged).map_err(|error| error.during_undo(logged.lsn))
+}
+
+fn restore(pages: &Pages<'_>, record: &ChangeBody, cut_out: &[u8], logged: &RecordRef<'_>) -> Result<()> {
+    pages.reserve_common(0, logged.body.len() + 64)?;
+    let mut page = pages.exclusive(page_number(record.page.get()), 0)?;
+    let mut body = pages.change.who.scratch();
+    encode_restore(&mut body, record, cut_out);
+    pages.change.compensate(RESTORE, &body, &mut [&mut page], logged.header.prev());
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Verification of a recno file: every page is what arithmetic says, and every slot is what its page says.
+
+use crate::access::Access;
+use crate::btree::verify::{Finding, Verified};
+use crate::free_pages::FIRST_PAGE;
+use crate::page::record_lsn::RecordFlags;
+use crate::recno::page::RecnoPage;
+use crate::{Error, Result};
+
+/// Verifies a recno file.
+///
+/// # Errors
+/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+pub fn verify(access: &Access<'_>) -> Result<Verified> {
+    access.check_recno()?;
+    let mut result = Verified::default();
+    let tail = access.recno_tail()?;
+    for number in FIRST_PAGE..=tail {
+        match access.pages.shared(number, 0) {
+            Ok(page) => look(access, number, &page, &mut result),
+            Err(Error::Buffer(error @ libtp_buffer::Error::Corrupt { .. })) => {
+                result.findings.push(Finding { page: number, what: error.to_string() });
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(result)
+}
+
+fn look(access: &Access<'_>, number: u32, page: &[u8], result: &mut Verified) {
+    let mut report = |what: String| result.findings.push(Finding { page: number, what });
+    let Some(recno) = RecnoPage::over(page) else {
+        return report("it is no recno page, or its header contradicts itself".into());
+    };
+    if recno.record_bytes() != access.database().arithmetic().record_bytes {
+        return report(format!("its records have {} bytes", recno.record_bytes()));
+    }
+    if recno.used() > recno.capacity() {
+        return report(format!("it says that {} slots were used, and has {}", recno.used(), recno.capacity()));
+    }
+    let mut counts = (0, 0);
+    for slot in 0..recno.capacity() {
+        let Some(record) = recno.slot(slot) else { return report(format!("slot {slot} lies outside")) };
+        let is_empty = record.bytes.iter().all(|&byte| byte == 0);
+        if record.is_record() {
+            counts.0 += 1;
+            if slot >= recno.used() {
+                report(format!("slot {slot} holds a record and should never have been used"));
+            }
+        } else if !is_empty {
+            report(format!("slot {slot} holds no record, but bytes"));
+        }
+        counts.1 += u64::from(record.flags.has(RecordFlags::GHOST));
+    }
+    result.tree_pages += 1;
+    result.records += counts.0;
+    result.ghosts += counts.1;
+}

@@ -1,0 +1,224 @@
+//! One thread on the real managers: does a B-tree do what a BTreeMap does, through splits, long values, aborts and restarts?
+//!
+//! The cases: a first record, in-order and random loads through several levels; every kind of change followed by commit or
+//! abort, compared with a model after each transaction; keys and values at their limits; a restart from the log alone.
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use libtp_record::{BtreeCursor, Error, Method};
+use world::{Place, Random, World};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn assert_equal(world: &World, who: &libtp_txn::TxnSession, database: &libtp_record::Database, model: &Model) {
+    world.run(who, database, |access| {
+        let mut cursor = BtreeCursor::new(*access);
+        for (key, value) in model {
+            assert_eq!(cursor.next().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
+        }
+        assert_eq!(cursor.next().unwrap(), None);
+        for (key, value) in model.iter().rev() {
+            assert_eq!(cursor.prev().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
+        }
+        assert_eq!(cursor.prev().unwrap(), None);
+    });
+}
+
+#[test]
+fn a_first_record_is_found_again() {
+    let place = Place::new();
+    let world = World::new(&place, 16 << 20);
+    let who = world.join();
+    let database = world.database(&who, "first", Method::Btree, 8192);
+    world.run(&who, &database, |access| {
+        access.put(b"alice", b"10").unwrap();
+        assert_eq!(access.get(b"alice", <[u8]>::to_vec).unwrap().as_deref(), Some(&b"10"[..]));
+        assert_eq!(access.get(b"bob", <[u8]>::to_vec).unwrap(), None);
+        assert!(!access.put_new(b"alice", b"11").unwrap());
+        assert!(access.delete(b"alice").unwrap());
+        assert!(!access.delete(b"alice").unwrap());
+        assert!(access.put_new(b"alice", b"12").unwrap());
+        assert_eq!(access.update(b"alice", |value| value[1] = b'3').unwrap(), Some(()));
+        assert_eq!(access.get(b"alice", <[u8]>::to_vec).unwrap().as_deref(), Some(&b"13"[..]));
+    });
+    world.assert_sound(&who, &database);
+}
+
+#[test]
+fn in_order_and_random_loads_are_read_back_in_order() {
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let who = world.join();
+    for (name, in_order) in [("rising", true), ("random", false)] {
+        let database = world.database(&who, name, Method::Btree, 4096);
+        let mut random = Random(88172645463325252);
+        let mut model = Model::new();
+        for chunk in 0..40u64 {
+            world.run(&who, &database, |access| {
+                for number in 0..500 {
+                    let number = if in_order { chunk * 500 + number } else { random.next() };
+                    let (key, value) = (number.to_be_bytes().to_vec(), number.to_le_bytes().repeat(3));
+                    access.put(&key, &value).unwrap();
+                    model.insert(key, value);
+                }
+            });
+        }
+        assert_equal(&world, &who, &database, &model);
+        let verified = world.assert_sound(&who, &database);
+        assert_eq!(verified.records, model.len() as u64);
+        world.run(&who, &database, |access| {
+            for (key, value) in model.iter().step_by(7) {
+                assert_eq!(access.get(key, <[u8]>::to_vec).unwrap().as_ref(), Some(value));
+            }
+        });
+    }
+}
+
+fn random_key(random: &mut Random, page_bytes: u64) -> Vec<u8> {
+    let number = random.below(600);
+    match random.below(20) {
+        0 => vec![u8::try_from(number % 7).unwrap(); usize::try_from(page_bytes / 4).unwrap()],
+        1 => Vec::new(),
+        2..6 => [&[b'p'; 70][..], &number.to_be_bytes()[6..]].concat(),
+        _ => format!("customer {number}").into_bytes(),
+    }
+}
+
+fn random_value(random: &mut Random, page_bytes: u64) -> Vec<u8> {
+    let byte = u8::try_from(random.below(256)).unwrap();
+    let bytes = match random.below(20) {
+        0 => random.below(5 * page_bytes),
+        1..4 => random.below(page_bytes / 3),
+        _ => random.below(60),
+    };
+    vec![byte; usize::try_from(bytes).unwrap()]
+}
+
+fn one_change(access: &libtp_record::Access<'_>, model: &mut Model, random: &mut Random, page_bytes: u64) {
+    let key = random_key(random, page_bytes);
+    match random.below(10) {
+        0..2 => assert_eq!(access.delete(&key).unwrap(), model.remove(&key).is_some()),
+        2 => {
+            let value = random_value(random, page_bytes);
+            let is_new = !model.contains_key(&key);
+            assert_eq!(access.put_new(&key, &value).unwrap(), is_new);
+            model.entry(key).or_insert(value);
+        }
+        3 => {
+            let changed = access.update(&key, |value| value.fill(7)).unwrap();
+            assert_eq!(changed.is_some(), model.contains_key(&key));
+            if let Some(value) = model.get_mut(&key) {
+                value.fill(7);
+            }
+        }
+        4 => assert_eq!(access.get(&key, <[u8]>::to_vec).unwrap().as_ref(), model.get(&key)),
+        5 => {
+            let mut cursor = BtreeCursor::new(*access);
+            let expected = model.range(key.clone()..).next();
+            assert_eq!(cursor.seek(&key).unwrap(), expected.map(|(key, value)| (key.clone(), value.clone())));
+        }
+        _ => {
+            let value = random_value(random, page_bytes);
+            access.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+    }
+}
+
+/// Transactions of random changes, some aborted, some interrupted by a restart, against a model.
+fn random_transactions(seed: u64, page_bytes: u32, transactions: u32, paged: bool) {
+    let place = Place::new();
+    let mut world = World::new(&place, 4 << 20);
+    let mut random = Random(seed);
+    let mut model = Model::new();
+    let mut who = world.join();
+    let open = |world: &World, who: &libtp_txn::TxnSession| {
+        if paged { world.paged(who, "model", Method::Btree, page_bytes) } else { world.database(who, "model", Method::Btree, page_bytes) }
+    };
+    let mut database = open(&world, &who);
+    for transaction in 0..transactions {
+        let mut after = model.clone();
+        who.begin(&world.managers);
+        for _ in 0..random.below(30) {
+            one_change(&world.access(&who, &database), &mut after, &mut random, page_bytes.into());
+        }
+        match random.below(6) {
+            0 => who.abort(&world.managers).unwrap(),
+            1 if transaction % 20 == 19 => {
+                world.managers.log.force(who.session(), world.managers.log.tail().minus(8)).unwrap();
+                drop((database, who, world));
+                world = World::restart(&place, 4 << 20).0;
+                who = world.join();
+                database = open(&world, &who);
+            }
+            _ => {
+                who.commit_now(&world.managers).unwrap();
+                model = after;
+            }
+        }
+        if transaction % 10 == 9 {
+            assert_equal(&world, &who, &database, &model);
+            let verified = world.assert_sound(&who, &database);
+            assert_eq!(verified.records, model.len() as u64, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn random_transactions_agree_with_a_model_through_aborts_and_restarts() {
+    for seed in 1..=6 {
+        random_transactions(seed * 0x9e37_79b9_7f4a_7c15, 4096, 120, false);
+    }
+}
+
+#[test]
+fn random_transactions_agree_with_a_model_on_large_pages() {
+    random_transactions(0x1234_5678_9abc_def1, 65536, 60, false);
+}
+
+#[test]
+fn random_transactions_agree_with_a_model_under_page_locks() {
+    for seed in 1..=3 {
+        random_transactions(seed * 0x2545_f491_4f6c_dd1d, 4096, 120, true);
+    }
+}
+
+#[test]
+fn keys_beyond_a_quarter_page_are_refused_and_nothing_is_changed() {
+    let place = Place::new();
+    let world = World::new(&place, 16 << 20);
+    let who = world.join();
+    let database = world.database(&who, "limits", Method::Btree, 4096);
+    world.run(&who, &database, |access| {
+        assert!(access.put(&[1; 1024], b"fits").is_ok());
+        let error = access.put(&[1; 1025], b"does not").unwrap_err();
+        assert!(matches!(error, Error::KeyTooLong { bytes: 1025, limit: 1024, .. }), "{error}");
+        assert!(matches!(access.recno_get(1, |_| ()), Err(Error::WrongMethod { .. })));
+        assert!(access.put(b"", b"").is_ok());
+        assert_eq!(access.get(b"", <[u8]>::len).unwrap(), Some(0));
+    });
+}
+
+#[test]
+fn the_pages_of_long_values_are_used_again() {
+    let place = Place::new();
+    let world = World::new(&place, 16 << 20);
+    let who = world.join();
+    let database = world.database(&who, "long", Method::Btree, 4096);
+    for round in 0..30u8 {
+        world.run(&who, &database, |access| access.put(b"picture", &vec![round; 100_000]).unwrap());
+    }
+    let verified = world.assert_sound(&who, &database);
+    let pages = verified.tree_pages + verified.value_pages + verified.free_pages;
+    assert!(pages < 4 * 100_000 / 4000, "{verified:?}");
+    who.begin(&world.managers);
+    world.access(&who, &database).put(b"picture", &vec![99; 300_000]).unwrap();
+    who.abort(&world.managers).unwrap();
+    world.run(&who, &database, |access| {
+        let value = access.get(b"picture", <[u8]>::to_vec).unwrap().unwrap();
+        assert!(value.len() == 100_000 && value.iter().all(|&byte| byte == 29));
+    });
+    world.assert_sound(&who, &database);
+}

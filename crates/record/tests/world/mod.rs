@@ -1,0 +1,164 @@
+//! A whole environment on real managers, in a directory that goes away with the test.
+#![allow(dead_code)] // each test uses some of it
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+use libtp_buffer::{BufferManager, PoolSettings, WriteAhead};
+use libtp_io::{Directory, File, OpenMode, PosixDirectory};
+use libtp_lock::{LockManager, Wait};
+use libtp_log::{Control, ControlFile, LogManager, Lsn, CONTROL_NAME};
+use libtp_process::ProcessManager;
+use libtp_record::{Access, Database, Granularity, Method, OpenSettings};
+use libtp_txn::{Managers, Parts, TxnSession};
+use rio::Region;
+
+/// A directory that goes away with the test.
+pub struct Place(PathBuf);
+
+impl Place {
+    pub fn new() -> Place {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let base = std::path::Path::new("/dev/shm");
+        let base = if base.is_dir() { base.to_path_buf() } else { std::env::temp_dir() };
+        let path = base.join(format!("libtp-record-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Place(path)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One process's handles.
+pub struct World {
+    pub managers: Arc<Managers>,
+    pub directory: Arc<dyn Directory>,
+    pub budget_bytes: u64,
+}
+
+fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
+    let file: Arc<dyn File> = directory.open(CONTROL_NAME, OpenMode::Create).unwrap();
+    ControlFile::new(file, CONTROL_NAME.to_string())
+}
+
+impl World {
+    /// A new environment.
+    pub fn new(place: &Place, budget_bytes: u64) -> World {
+        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(&place.0).unwrap());
+        let control = Control::new([0; 16], &libtp_log::Settings::default());
+        control_file(&directory).create(&control).unwrap();
+        World::start(directory, &control, Lsn::FIRST, budget_bytes)
+    }
+
+    /// What is found after everyone died and the region is lost: the log is replayed.
+    pub fn restart(place: &Place, budget_bytes: u64) -> (World, libtp_txn::Recovered) {
+        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(&place.0).unwrap());
+        let file = control_file(&directory);
+        let settings = libtp_log::Settings::default();
+        let restarted = libtp_log::restart(&directory, &file, &settings).unwrap();
+        let control = restarted.control;
+        let files = libtp_record::find_files(&*directory, &[0; 16]).unwrap();
+        libtp_record::restore_torn(&*directory, &files).unwrap();
+        let world = World::start(directory, &control, restarted.end.end, budget_bytes);
+        let who = world.join();
+        libtp_record::register_files(&world.managers, &who, &files).unwrap();
+        let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
+        let recovered = libtp_txn::restart(&world.managers, &who, checkpoint, control.oldest, &mut |_, _, _| {});
+        libtp_record::after_restart(&world.managers, &who).unwrap();
+        world.managers.leave(who);
+        (world, recovered.unwrap())
+    }
+
+    fn start(directory: Arc<dyn Directory>, control: &Control, end: Lsn, budget_bytes: u64) -> World {
+        let region = Region::anonymous(1 << 36).unwrap();
+        let log_settings = libtp_log::Settings::default();
+        ProcessManager::init(&region).unwrap();
+        LogManager::init(&region, &log_settings, &directory, control, end).unwrap();
+        LockManager::init(&region).unwrap();
+        let pool = PoolSettings { budget_bytes, ..PoolSettings::default() };
+        let buffer_settings = libtp_buffer::Settings { pool, ..libtp_buffer::Settings::default() };
+        BufferManager::init(&region, &buffer_settings).unwrap();
+        Managers::init(&region, end).unwrap();
+        World::attach(region, directory, control, budget_bytes)
+    }
+
+    fn attach(region: Region, directory: Arc<dyn Directory>, control: &Control, budget_bytes: u64) -> World {
+        let processes = ProcessManager::attach(&region, &Default::default()).unwrap();
+        let log_settings = libtp_log::Settings::default();
+        let log = Arc::new(LogManager::attach(&region, &log_settings, &directory, control, &processes).unwrap());
+        let locks = LockManager::attach(&region, &processes, Default::default()).unwrap();
+        let pool = PoolSettings { budget_bytes, ..PoolSettings::default() };
+        let buffer_settings = libtp_buffer::Settings { pool, ..libtp_buffer::Settings::default() };
+        let ahead: Arc<dyn WriteAhead> = log.clone();
+        let buffers = BufferManager::attach(&region, &buffer_settings, directory.clone(), ahead);
+        let parts = Parts { region, processes, log, locks, buffers, control: control_file(&directory) };
+        let managers = Managers::attach(parts, libtp_record::record_types(), Default::default());
+        World { managers, directory, budget_bytes }
+    }
+
+    /// Another process: the same region at another address.
+    pub fn again(&self) -> World {
+        let control = control_file(&self.directory).read().unwrap();
+        let region = self.managers.region.map_again().unwrap();
+        World::attach(region, self.directory.clone(), &control, self.budget_bytes)
+    }
+
+    pub fn join(&self) -> TxnSession {
+        self.managers.join().unwrap()
+    }
+
+    pub fn database(&self, who: &TxnSession, name: &str, method: Method, page_bytes: u32) -> Database {
+        let settings = OpenSettings { create: Some(method), page_bytes: Some(page_bytes), own_pool: None };
+        libtp_record::open(&self.managers, who, &*self.directory, name, &settings).unwrap().unwrap()
+    }
+
+    pub fn paged(&self, who: &TxnSession, name: &str, method: Method, page_bytes: u32) -> Database {
+        self.database(who, name, method, page_bytes).with_granularity(Granularity::Page)
+    }
+
+    pub fn access<'a>(&'a self, who: &'a TxnSession, database: &'a Database) -> Access<'a> {
+        Access::new(&self.managers, who, database, Wait::Forever)
+    }
+
+    /// Runs `body` in a transaction and commits it.
+    pub fn run<R>(&self, who: &TxnSession, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
+        who.begin(&self.managers);
+        let result = body(&self.access(who, database));
+        who.commit_now(&self.managers).unwrap();
+        result
+    }
+
+    /// Asserts that the database has no fault.
+    pub fn assert_sound(&self, who: &TxnSession, database: &Database) -> libtp_record::Verified {
+        let verified = libtp_record::verify(&self.access(who, database)).unwrap();
+        assert!(verified.findings.is_empty(), "{:#?}", verified.findings);
+        verified
+    }
+}
+
+/// A small generator of numbers from a seed.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
