@@ -1,0 +1,6 @@
+//! R1, R2 and R4: nothing acknowledged is lost, nothing unfinished is seen, whatever call the machine stops at or fails.
+#![forbid(unsafe_code)]
+
+mod every_io;
+mod failing_calls;
+mod same_again;

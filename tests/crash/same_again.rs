@@ -1,0 +1,27 @@
+//! A seed must do the same again, or no failure could be repeated.
+
+use libtp_sim::Change;
+use libtp_tests::workload::{self, Plan};
+
+/// A change without the bytes that hold the random number of the environment.
+fn shape(change: &Change) -> String {
+    match change {
+        Change::Write { file, offset, bytes } => format!("write {} {offset} {}", file.0, bytes.len()),
+        Change::SetLen { file, bytes } => format!("set_len {} {bytes}", file.0),
+        Change::Allocate { file, bytes } => format!("allocate {} {bytes}", file.0),
+        other => format!("{} {}", other.node().0, std::any::type_name_of_val(other)),
+    }
+}
+
+#[test]
+fn a_seed_makes_the_same_changes_in_the_same_order() {
+    let plan = Plan { transactions: 120, ..Plan::full(3) };
+    let shapes = || -> Vec<String> {
+        let run = workload::run(plan, |_| {}).expect("the workload runs");
+        run.machine.disk.trace().iter().map(|entry| shape(&entry.change)).collect()
+    };
+    let (first, second) = (shapes(), shapes());
+    let differs = first.iter().zip(&second).position(|(one, other)| one != other);
+    assert_eq!(differs.map(|at| (at, &first[at], &second[at])), None);
+    assert_eq!(first.len(), second.len());
+}

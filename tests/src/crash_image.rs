@@ -1,0 +1,193 @@
+//! Opening what a crash left, and judging it.
+//!
+//! Every image is opened with its memory lost, read whole, and checked page by page; some are read backwards too, go on
+//! working, are closed in good order and opened again.
+
+use libtp::Durability;
+use libtp_sim::{Random, SimDisk};
+
+use crate::library::{Layout, Machine, Process, Trouble, Way};
+use crate::oracle::{Allowed, Effects, Era, History, Table, Value};
+
+/// What follows when an image was right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sequel {
+    /// Nothing.
+    #[default]
+    None,
+    /// A transaction writes, and its work is there after an orderly end.
+    OrderlyEnd,
+    /// Some transactions write, and then the machine stops: the caller crashes it again.
+    LivesOn,
+}
+
+/// How much is asked of an image beyond being right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Thoroughness {
+    /// It is read from high keys to low as well.
+    pub reads_back: bool,
+    /// What follows.
+    pub sequel: Sequel,
+}
+
+impl Thoroughness {
+    /// Something of everything, over many images.
+    pub fn any(random: &mut Random) -> Thoroughness {
+        let sequel = if random.chance(1, 8) { Sequel::OrderlyEnd } else { Sequel::None };
+        Thoroughness { reads_back: random.chance(1, 8), sequel }
+    }
+
+    /// Right, and then this.
+    pub fn and_then(sequel: Sequel) -> Thoroughness {
+        Thoroughness { reads_back: false, sequel }
+    }
+}
+
+/// An image that was right.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The state is that after so many commits; none if some doubtful commits between them are not there.
+    pub commits: Option<usize>,
+    /// What was done since, if the machine lived on.
+    pub later: Option<Era>,
+}
+
+/// Opens the image and judges what is there.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn judge(
+    disk: &SimDisk,
+    layout: Layout,
+    history: &History,
+    allowed: Allowed,
+    thoroughness: Thoroughness,
+) -> Result<Judged, String> {
+    judge_machine(&Machine::new(disk.clone(), layout), history, allowed, thoroughness)
+}
+
+/// As [`judge`], on a machine that may have kept its memory.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn judge_machine(
+    machine: &Machine,
+    history: &History,
+    allowed: Allowed,
+    thoroughness: Thoroughness,
+) -> Result<Judged, String> {
+    let process = machine.start().map_err(|trouble| format!("REFUSED: opening failed: {trouble}"))?;
+    let judged = judge_open(&process, history, allowed, thoroughness);
+    let Ok(commits) = judged else {
+        let opened = process.opened();
+        leave_in_haste(&machine.disk, process);
+        return Err(format!("{} ({opened})", judged.err().unwrap_or_default()));
+    };
+    let mut later = None;
+    match (commits, thoroughness.sequel) {
+        (Some(commits), Sequel::OrderlyEnd) => end_orderly(machine, process, history, commits)?,
+        (Some(commits), Sequel::LivesOn) => later = Some(live_on(machine, process, history, commits)?),
+        _ => leave_in_haste(&machine.disk, process),
+    }
+    Ok(Judged { commits, later })
+}
+
+/// Without the work of an orderly end: the machine is off.
+fn leave_in_haste(disk: &SimDisk, process: Process) {
+    disk.halt();
+    drop(process);
+}
+
+fn judge_open(
+    process: &Process,
+    history: &History,
+    allowed: Allowed,
+    thoroughness: Thoroughness,
+) -> Result<Option<usize>, String> {
+    let reading = |trouble: Trouble| format!("UNREADABLE: {trouble}");
+    let state = process.state(Way::Up).map_err(reading)?;
+    let commits = history.judge(&state, allowed)?;
+    if thoroughness.reads_back {
+        let back = process.state(Way::Down).map_err(reading)?;
+        if back != state {
+            return Err(format!("WRONG: backwards it reads otherwise: {}", state.difference(&back)));
+        }
+    }
+    let findings = process.findings().map_err(|trouble| format!("UNREADABLE: checking failed: {trouble}"))?;
+    match findings.first() {
+        None => Ok(commits),
+        Some(first) => Err(format!("DAMAGED: {} findings, the first: {first}", findings.len())),
+    }
+}
+
+/// One more transaction, an orderly end, and everything is there at the next opening.
+fn end_orderly(machine: &Machine, process: Process, history: &History, commits: usize) -> Result<(), String> {
+    let failed = |what: &'static str| move |trouble: Trouble| format!("UNUSABLE: {what} failed: {trouble}");
+    let mut wanted = history.state_after(commits);
+    let txn = process.begin(Durability::Sync).map_err(failed("beginning"))?;
+    for (tree, key) in [("accounts", "account/0100"), ("journal", "journal/zzz")] {
+        let place = (Table::Tree(tree), key.as_bytes().to_vec());
+        let value = Value::from(b"after the crash".as_slice());
+        process.put(&txn, &place, &value).map_err(failed("a put"))?;
+        wanted.put(&place, Some(&value));
+    }
+    let value = Value::from(vec![b'c'; crate::library::CELL_BYTES as usize]);
+    let number = process.append(&txn, &value).map_err(failed("an append"))?;
+    let place = crate::oracle::cell(number);
+    if wanted.get(&place).is_some() {
+        return Err(format!("WRONG: an append took number {number}, which is in use"));
+    }
+    wanted.put(&place, Some(&value));
+    txn.commit().map_err(failed("a commit"))?;
+    process.checkpoint().map_err(failed("a checkpoint"))?;
+    drop(process);
+
+    let process = machine.start().map_err(failed("opening again"))?;
+    let found = process.state(Way::Up).map_err(failed("reading again"));
+    let opened = process.opened();
+    leave_in_haste(&machine.disk, process);
+    let found = found?;
+    if found != wanted {
+        return Err(format!("WRONG: after an orderly end: {} ({opened})", wanted.difference(&found)));
+    }
+    Ok(())
+}
+
+/// Some transactions more, of few sizes: their log records often end where lost ones of the life before ended, and what
+/// lies behind those must stay dead.
+fn live_on(machine: &Machine, process: Process, history: &History, commits: usize) -> Result<Era, String> {
+    let from = machine.disk.io_index();
+    let mut random = Random::new((from as u64) << 20 ^ commits as u64);
+    let mut history = history.resumed(commits, from);
+    let mut lived = || -> Result<(), Trouble> {
+        for number in 0..2 + random.below(6) {
+            let durability = if random.chance(1, 3) { Durability::Sync } else { Durability::Relaxed };
+            let begun = machine.disk.io_index();
+            let txn = process.begin(durability)?;
+            let mut effects = Effects::new();
+            for _ in 0..=random.below(2) {
+                let place = (Table::Tree("accounts"), format!("account/{:04}", random.below(300)).into_bytes());
+                let mut text = format!("later {number} ").into_bytes();
+                text.resize(24 + 8 * random.index(8), b'.');
+                let value = Value::from(text);
+                process.put(&txn, &place, &value)?;
+                effects.insert(place, Some(value));
+            }
+            txn.commit()?;
+            let commits = history.commit(effects, begun, false);
+            if durability == Durability::Sync {
+                history.promise(machine.disk.io_index(), commits);
+            }
+            if random.chance(1, 8) {
+                process.checkpoint()?;
+            }
+        }
+        process.flush()?;
+        history.promise(machine.disk.io_index(), history.len());
+        Ok(())
+    };
+    let lived = lived();
+    leave_in_haste(&machine.disk, process);
+    lived.map_err(|trouble| format!("UNUSABLE: a transaction after the crash failed: {trouble}"))?;
+    Ok(Era { from, history })
+}

@@ -1,0 +1,336 @@
+//! Damaging files and judging what is read then (RELIABILITY R7).
+//!
+//! Bits are flipped, blocks zeroed, exchanged, or taken back to an older version, in every file of images that were closed
+//! in good order and of images that crashed. Afterwards every read must give the right data or an error. What a log lost
+//! in its very last flush nobody can know after a crash (PROTOCOLS L2); an older version of a whole data page, correct
+//! in itself, is counted apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use libtp::Durability;
+use libtp_sim::{Change, CrashImages, LossMode, NodeId, Random, SimDisk, TraceEntry};
+
+use crate::library::{Layout, Machine, Process, Trouble, Way, LATE_TREE, TREES};
+use crate::oracle::{brief, name, Allowed, History, Place, State, Table, Value};
+use crate::workload::{Plan, Run};
+
+/// What is done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// One bit is turned.
+    Bit,
+    /// A sector is zeroed.
+    ZeroSector,
+    /// A block is zeroed.
+    ZeroBlock,
+    /// Two blocks of the file change places.
+    Swap,
+    /// A block is as it was earlier.
+    Stale,
+}
+
+const KINDS: [Kind; 5] = [Kind::Bit, Kind::ZeroSector, Kind::ZeroBlock, Kind::Swap, Kind::Stale];
+const BLOCK: usize = 4096;
+const SECTOR: usize = 512;
+
+/// One damage.
+#[derive(Clone, Debug)]
+pub struct Damage {
+    /// Which file.
+    pub path: String,
+    /// What was done.
+    pub kind: Kind,
+    /// Where, and what is there now.
+    pub changes: Vec<(usize, Vec<u8>)>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let places: Vec<usize> = self.changes.iter().map(|(at, _)| *at).collect();
+        write!(f, "{:?} of {} at {places:?}", self.kind, self.path)
+    }
+}
+
+/// What a damaged image did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// It was not opened; the error said why.
+    Refused,
+    /// It was opened, and some reads failed.
+    ReadsFailed,
+    /// Everything is right all the same.
+    None,
+    /// An old version of a data page was taken for the right one.
+    StalePage,
+}
+
+/// An image to damage, with what may be read from it.
+pub struct Patient {
+    image: SimDisk,
+    older: SimDisk,
+    layout: Layout,
+    allowed: Allowed,
+    /// The state may be this much older if the log was damaged.
+    least_without_last_flush: usize,
+    values: BTreeMap<Place, Vec<Option<Value>>>,
+    history: History,
+    seed: u64,
+}
+
+/// Images made of one workload, the last of them closed in good order.
+pub const PATIENTS: usize = 10;
+
+/// The workload whose images are damaged.
+pub fn plan(seed: u64) -> Plan {
+    Plan { transactions: 150, ..Plan::full(seed) }
+}
+
+impl Patient {
+    /// One of [`PATIENTS`] images at equal steps along the workload.
+    pub fn of_run(seed: u64, run: &Run, number: usize) -> Patient {
+        let mut walk = run.machine.disk.crash_images();
+        let mut older = walk.clone();
+        let place = walk.end() * (number + 1) / PATIENTS;
+        older.advance_to(place * 3 / 4);
+        walk.advance_to(place);
+        let mode = if number % 2 == 0 { LossMode::DropAll } else { LossMode::KeepAll };
+        Patient::new(seed, run, &walk, &older, mode)
+    }
+
+    /// The image a crash leaves where `walk` is, or the end of everything if that is the walk's end; `older` is a walk at
+    /// an earlier place.
+    fn new(seed: u64, run: &Run, walk: &CrashImages, older: &CrashImages, mode: LossMode) -> Patient {
+        let position = walk.position();
+        let history = run.history_at(position);
+        let allowed = history.allowed_at(position);
+        let least_without_last_flush = match position == walk.end() {
+            true => allowed.least,
+            false => {
+                let start = start_of_last_flush(&run.machine.disk.trace()[..position]);
+                history.allowed_at(start).least.min(allowed.least)
+            }
+        };
+        let reach = Allowed { least: least_without_last_flush, most: allowed.most };
+        Patient {
+            image: walk.image(mode, seed),
+            older: older.image(LossMode::KeepAll, seed),
+            layout: Layout::of_seed(seed),
+            allowed,
+            least_without_last_flush,
+            values: history.all_values(reach),
+            history: history.clone(),
+            seed,
+        }
+    }
+
+    /// Chooses a damage that changes something.
+    pub fn any_damage(&self, random: &mut Random) -> Damage {
+        let paths = self.image.paths();
+        loop {
+            let path = &paths[random.index(paths.len())];
+            let kind = KINDS[random.index(KINDS.len())];
+            let bytes = self.image.file_bytes(path).unwrap_or_default();
+            let changes = match bytes.len() {
+                0 => continue,
+                _ => self.changes(kind, path, &bytes, random),
+            };
+            if changes.iter().any(|(at, new)| bytes[*at..*at + new.len()] != new[..]) {
+                return Damage { path: path.clone(), kind, changes };
+            }
+        }
+    }
+
+    fn changes(&self, kind: Kind, path: &str, bytes: &[u8], random: &mut Random) -> Vec<(usize, Vec<u8>)> {
+        let piece = |unit: usize, random: &mut Random| {
+            let at = random.index(bytes.len().div_ceil(unit)) * unit;
+            (at, unit.min(bytes.len() - at))
+        };
+        match kind {
+            Kind::Bit => {
+                let at = random.index(bytes.len());
+                vec![(at, vec![bytes[at] ^ 1 << random.index(8)])]
+            }
+            Kind::ZeroSector | Kind::ZeroBlock => {
+                let (at, count) = piece(if kind == Kind::ZeroBlock { BLOCK } else { SECTOR }, random);
+                vec![(at, vec![0; count])]
+            }
+            Kind::Swap => {
+                let ((one, first), (other, second)) = (piece(BLOCK, random), piece(BLOCK, random));
+                let count = first.min(second);
+                vec![(one, bytes[other..other + count].to_vec()), (other, bytes[one..one + count].to_vec())]
+            }
+            Kind::Stale => {
+                let old = self.older.file_bytes(path).unwrap_or_default();
+                let (at, count) = piece(BLOCK, random);
+                let end = old.len().min(at + count).max(at);
+                vec![(at, old.get(at..end).unwrap_or_default().to_vec())]
+            }
+        }
+    }
+
+    /// Damages a copy of the image, opens it and reads everything.
+    ///
+    /// # Errors
+    /// A wrong answer, or an error that does not say what is wrong.
+    pub fn suffer(&self, damage: &Damage) -> Result<Effect, String> {
+        let disk = self.image.crash_image(LossMode::KeepAll, self.seed);
+        for (at, bytes) in &damage.changes {
+            disk.damage(&damage.path, *at as u64, bytes);
+        }
+        let machine = Machine::new(disk.clone(), self.layout);
+        let process = match machine.start() {
+            Ok(process) => process,
+            Err(trouble) => return says_what(&trouble).map(|()| Effect::Refused),
+        };
+        let judged = self.judge(&process, damage);
+        disk.halt();
+        judged.map_err(|what| format!("{what} ({})", process.opened()))
+    }
+
+    fn judge(&self, process: &Process, damage: &Damage) -> Result<Effect, String> {
+        let is_log = is_log_name(damage.path.rsplit('/').next().unwrap_or_default());
+        let least = if is_log { self.least_without_last_flush } else { self.allowed.least };
+        let allowed = Allowed { least, ..self.allowed };
+        let read = self.read_all(process)?;
+        let judged = match read.whole {
+            Some(state) => self.history.judge(&state, allowed).map(|_| ()),
+            None => Ok(()),
+        };
+        let wrong = read.wrong.first().cloned().or(judged.err());
+        match wrong {
+            Some(_) if damage.kind == Kind::Stale && damage.path.ends_with(".tp") => Ok(Effect::StalePage),
+            Some(wrong) => Err(format!("SILENT: {wrong}")),
+            None if read.failed > 0 => Ok(Effect::ReadsFailed),
+            None => Ok(Effect::None),
+        }
+    }
+
+    /// Reads every place there ever was, and every tree from both ends.
+    fn read_all(&self, process: &Process) -> Result<Read, String> {
+        let mut read = Read::default();
+        let mut state = State::default();
+        for (place, values) in &self.values {
+            match get(process, place) {
+                Ok(found) if values.contains(&found) => state.put(place, found.as_ref()),
+                Ok(found) => read.wrong.push(format!("{} has {}", name(place), brief(found.as_ref()))),
+                Err(trouble) => read.note(&trouble)?,
+            }
+        }
+        for tree in TREES.into_iter().chain([LATE_TREE]) {
+            for way in [Way::Up, Way::Down] {
+                match scan(process, tree, way) {
+                    Ok(records) => read.compare(tree, way, &records, &state),
+                    Err(trouble) => read.note(&trouble)?,
+                }
+            }
+        }
+        if read.failed == 0 {
+            read.whole = Some(state);
+        }
+        Ok(read)
+    }
+}
+
+/// What reading a damaged image gave.
+#[derive(Default)]
+struct Read {
+    failed: usize,
+    wrong: Vec<String>,
+    whole: Option<State>,
+}
+
+impl Read {
+    fn note(&mut self, trouble: &Trouble) -> Result<(), String> {
+        self.failed += 1;
+        says_what(trouble)
+    }
+
+    /// A scan that failed nowhere must agree with the single reads, where those did not fail.
+    fn compare(&mut self, tree: &'static str, way: Way, records: &[(Vec<u8>, Value)], state: &State) {
+        let mut scanned = State::default();
+        for (key, value) in records {
+            scanned.put(&(Table::Tree(tree), key.clone()), Some(value));
+        }
+        let of_tree = state.records().iter().filter(|((table, _), _)| *table == Table::Tree(tree));
+        let missing = of_tree.filter(|(place, value)| scanned.get(place) != Some(value)).count();
+        let strange = scanned.records().keys().filter(|place| state.get(place).is_none()).count();
+        if missing > 0 || (strange > 0 && self.failed == 0) {
+            self.wrong.push(format!("a scan {way:?} of {tree} differs from single reads: {missing} missing, {strange} more"));
+        }
+    }
+}
+
+fn get(process: &Process, place: &Place) -> Result<Option<Value>, Trouble> {
+    if place.0 == Table::Tree(LATE_TREE) && !process.has_tree(LATE_TREE)? {
+        return Ok(None);
+    }
+    let txn = process.begin(Durability::Relaxed)?;
+    process.get(&txn, place)
+}
+
+fn scan(process: &Process, tree: &'static str, way: Way) -> Result<Vec<(Vec<u8>, Value)>, Trouble> {
+    if tree == LATE_TREE && !process.has_tree(LATE_TREE)? {
+        return Ok(Vec::new());
+    }
+    let txn = process.begin(Durability::Relaxed)?;
+    process.scan(&txn, tree, None, way, usize::MAX)
+}
+
+/// An error must name what is damaged: a file, a page or a place in the log.
+fn says_what(trouble: &Trouble) -> Result<(), String> {
+    let text = trouble.to_string();
+    let words = ["page", "LSN", "log.", ".tp", "control", "double", "file"];
+    match words.iter().any(|word| text.contains(word)) {
+        true => Ok(()),
+        false => Err(format!("MUTE: an error does not say what is damaged: {text}")),
+    }
+}
+
+fn is_log_name(name: &str) -> bool {
+    name.starts_with("log.")
+}
+
+/// The I/O index at which the last flush of the log began that a sync completed.
+fn start_of_last_flush(trace: &[TraceEntry]) -> usize {
+    let mut logs: BTreeSet<NodeId> = BTreeSet::new();
+    let (mut last, mut open) = (0, None);
+    for (at, entry) in trace.iter().enumerate() {
+        match &entry.change {
+            Change::CreateFile { name, file, .. } if is_log_name(name) => drop(logs.insert(*file)),
+            Change::Rename { to, node, .. } if is_log_name(to) => drop(logs.insert(*node)),
+            Change::Write { file, offset, bytes }
+                if logs.contains(file) && *offset >= BLOCK as u64 && bytes.iter().any(|byte| *byte != 0) =>
+            {
+                open = open.or(Some(at));
+            }
+            Change::Sync { file } if logs.contains(file) => last = open.take().unwrap_or(last),
+            _ => {}
+        }
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libtp_io::{Directory, OpenMode};
+
+    #[test]
+    fn the_last_flush_is_the_last_that_a_sync_completed() {
+        let disk = SimDisk::new(1);
+        let log = disk.open("log.00000001", OpenMode::Create).unwrap();
+        let other = disk.open("bank.tp", OpenMode::Create).unwrap();
+        log.write_at(&[0; 8192], 0).unwrap();
+        log.sync().unwrap();
+        log.write_at(b"first", 4096).unwrap();
+        log.sync().unwrap();
+        other.write_at(b"page", 8192).unwrap();
+        let start = disk.io_index();
+        log.write_at(b"second", 4200).unwrap();
+        log.write_at(b"third", 4300).unwrap();
+        log.sync().unwrap();
+        log.write_at(b"unsynced", 4400).unwrap();
+        assert_eq!(start_of_last_flush(&disk.trace()), start);
+    }
+}

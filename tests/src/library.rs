@@ -1,0 +1,418 @@
+//! The library as the crash tests see it: the only file here that names its calls.
+//!
+//! A [`Machine`] is a simulated disk and memory that simulated processes share. Losing the memory and opening a crash
+//! image is a power cut; forgetting the processes and opening the same disk is their death.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use libtp::{
+    Bytes, CommitLsn, DatabaseSettings, Db, Durability, Env, Error, Granularity, Memory, Platform, Recno, Replacement,
+    Settings, SharedMemory, Txn,
+};
+use libtp_io::Directory;
+use libtp_sim::{SimDisk, SimProcess};
+
+use crate::oracle::{cell, cell_number, Place, State, Table, Value};
+
+/// Bytes of a cell.
+pub const CELL_BYTES: u32 = 40;
+/// The trees that are there from the beginning.
+pub const TREES: [&str; 2] = ["accounts", "journal"];
+/// A tree that is made in the middle of the workload.
+pub const LATE_TREE: &str = "late";
+
+/// Why a call failed, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Another transaction has the lock.
+    Conflict,
+    /// The disk is full; nothing was changed.
+    Full(String),
+    /// The environment takes no more changes.
+    Failed(String),
+    /// Damage was found.
+    Damaged(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Conflict => f.write_str("a lock was not granted"),
+            Trouble::Full(text) | Trouble::Failed(text) | Trouble::Damaged(text) | Trouble::Other(text) => {
+                f.write_str(text)
+            }
+        }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        let text = error.to_string();
+        match error {
+            Error::LockTimeout | Error::Deadlock => Trouble::Conflict,
+            Error::Full { .. } => Trouble::Full(text),
+            Error::Failed(_) => Trouble::Failed(text),
+            Error::Corrupt(_) => Trouble::Damaged(text),
+            _ => Trouble::Other(text),
+        }
+    }
+}
+
+type Answer<T> = Result<T, Trouble>;
+
+/// How an environment of the tests is set up: small, so that a short workload meets everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Layout {
+    /// The log lies in a directory of its own.
+    pub has_log_directory: bool,
+    /// The accounts are locked by pages.
+    pub locks_pages: bool,
+    /// Least recently used frames give way, not those the clock finds.
+    pub is_lru: bool,
+}
+
+impl Layout {
+    /// The layouts take turns with the seeds.
+    pub fn of_seed(seed: u64) -> Layout {
+        Layout { has_log_directory: seed % 3 == 0, locks_pages: seed % 5 == 4, is_lru: seed % 2 == 0 }
+    }
+
+    fn settings(self) -> Settings {
+        let small_pages = DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
+        let granularity = self.locks_pages.then_some(Granularity::Page);
+        let accounts = DatabaseSettings { granularity, ..small_pages.clone() };
+        let names = ["journal", LATE_TREE, "cells"].map(|name| (name.to_owned(), small_pages.clone()));
+        Settings {
+            no_background: true,
+            memory: Some(Bytes::kib(192)),
+            log_segment_first: Some(Bytes::kib(16)),
+            log_segment_max: Some(Bytes::kib(64)),
+            checkpoint_log: Some(Bytes::kib(96)),
+            lock_timeout_millis: Some(0),
+            replacement: self.is_lru.then_some(Replacement::Lru),
+            database: [("accounts".to_owned(), accounts)].into_iter().chain(names).collect(),
+            ..Settings::default()
+        }
+    }
+}
+
+/// A simulated machine.
+#[derive(Clone)]
+pub struct Machine {
+    /// Its disk.
+    pub disk: SimDisk,
+    memory: SharedMemory,
+    layout: Layout,
+}
+
+impl Machine {
+    /// A machine with this disk and nothing in its memory.
+    pub fn new(disk: SimDisk, layout: Layout) -> Machine {
+        Machine { disk, memory: SharedMemory::new(), layout }
+    }
+
+    /// Starts a process, which opens the environment and the databases.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub fn start(&self) -> Answer<Process> {
+        let view = self.disk.process_view();
+        let env = self.open(view.directory())?;
+        Process::new(env, view)
+    }
+
+    /// Forgets what the processes had in their shared memory.
+    pub fn lose_memory(&self) {
+        self.memory.lose();
+    }
+
+    fn open(&self, directory: Arc<dyn Directory>) -> Answer<Env> {
+        let log_directory = match self.layout.has_log_directory {
+            true => directory.subdirectory("log").map_err(|error| Trouble::Other(error.to_string()))?,
+            false => Arc::clone(&directory),
+        };
+        let memory = Memory::Shared(self.memory.clone());
+        let platform = Platform { path: PathBuf::from("sim:"), directory, log_directory, memory };
+        Ok(Env::builder().settings(self.layout.settings()).open_on(platform, &mut |_, _, _| {})?)
+    }
+}
+
+/// A process that has opened the environment.
+pub struct Process {
+    // Handles of databases go before the environment they keep open.
+    trees: RefCell<HashMap<&'static str, Db>>,
+    cells: RefCell<Option<Recno>>,
+    env: Env,
+    view: SimProcess,
+}
+
+/// A running transaction.
+pub struct Running<'p>(Txn<'p>);
+
+impl Running<'_> {
+    /// Commits and waits as long as the durability asks.
+    ///
+    /// # Errors
+    /// The commit's.
+    pub fn commit(self) -> Answer<()> {
+        Ok(self.0.commit()?)
+    }
+
+    /// Commits and leaves the waiting for later.
+    ///
+    /// # Errors
+    /// The commit's.
+    pub fn commit_async(self) -> Answer<CommitLsn> {
+        Ok(self.0.commit_async()?)
+    }
+
+    /// Aborts.
+    ///
+    /// # Errors
+    /// The abort's.
+    pub fn abort(self) -> Answer<()> {
+        Ok(self.0.abort()?)
+    }
+}
+
+/// Which way a key range is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From low keys to high.
+    Up,
+    /// From high keys to low.
+    Down,
+}
+
+impl Process {
+    fn new(env: Env, view: SimProcess) -> Answer<Process> {
+        let process = Process { trees: RefCell::default(), cells: RefCell::new(None), env, view };
+        for tree in TREES {
+            process.tree(tree)?;
+        }
+        process.cells()?;
+        Ok(process)
+    }
+
+    /// The process dies: nothing of it runs any more, not even its destructors.
+    pub fn kill(self) {
+        let Process { trees, cells, env, view } = self;
+        view.kill();
+        std::mem::forget((trees, cells, env));
+    }
+
+    /// Opens a tree, and makes it if it is missing.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub fn tree(&self, name: &'static str) -> Answer<Db> {
+        if let Some(tree) = self.trees.borrow().get(name) {
+            return Ok(tree.clone());
+        }
+        let tree = self.env.btree(name)?;
+        self.trees.borrow_mut().insert(name, tree.clone());
+        Ok(tree)
+    }
+
+    /// Whether there is a tree of that name.
+    ///
+    /// # Errors
+    /// Those of listing.
+    pub fn has_tree(&self, name: &str) -> Answer<bool> {
+        Ok(self.env.databases()?.iter().any(|one| one == name))
+    }
+
+    fn cells(&self) -> Answer<Recno> {
+        if let Some(cells) = &*self.cells.borrow() {
+            return Ok(cells.clone());
+        }
+        let cells = self.env.recno("cells", CELL_BYTES)?;
+        *self.cells.borrow_mut() = Some(cells.clone());
+        Ok(cells)
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// Those of beginning.
+    pub fn begin(&self, durability: Durability) -> Answer<Running<'_>> {
+        Ok(Running(self.env.begin_with(durability)?))
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn get(&self, txn: &Running<'_>, place: &Place) -> Answer<Option<Value>> {
+        let found = match place {
+            (Table::Tree(tree), key) => self.tree(tree)?.get(&txn.0, key)?,
+            (Table::Cells, number) => self.cells()?.get(&txn.0, cell_number(number))?,
+        };
+        Ok(found.map(Value::from))
+    }
+
+    /// Writes a record; a cell must be there.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn put(&self, txn: &Running<'_>, place: &Place, value: &[u8]) -> Answer<()> {
+        match place {
+            (Table::Tree(tree), key) => self.tree(tree)?.put(&txn.0, key, value)?,
+            (Table::Cells, number) => self.cells()?.put(&txn.0, cell_number(number), value)?,
+        }
+        Ok(())
+    }
+
+    /// Writes a record of a tree unless its key is there; false if it is.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn put_new(&self, txn: &Running<'_>, tree: &'static str, key: &[u8], value: &[u8]) -> Answer<bool> {
+        match self.tree(tree)?.put_new(&txn.0, key, value) {
+            Ok(()) => Ok(true),
+            Err(Error::Exists) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a record; false if it was not there.
+    ///
+    /// # Errors
+    /// Those of removing.
+    pub fn delete(&self, txn: &Running<'_>, place: &Place) -> Answer<bool> {
+        Ok(match place {
+            (Table::Tree(tree), key) => self.tree(tree)?.delete(&txn.0, key)?,
+            (Table::Cells, number) => self.cells()?.delete(&txn.0, cell_number(number))?,
+        })
+    }
+
+    /// Adds a cell and returns its number.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn append(&self, txn: &Running<'_>, value: &[u8]) -> Answer<u64> {
+        Ok(self.cells()?.append(&txn.0, value)?)
+    }
+
+    /// Reads up to `limit` records of a tree, beginning at `from` or, if there is no such key, behind it in the way's
+    /// direction; without `from`, from the end it comes from.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn scan(
+        &self,
+        txn: &Running<'_>,
+        tree: &'static str,
+        from: Option<&[u8]>,
+        way: Way,
+        limit: usize,
+    ) -> Answer<Vec<(Vec<u8>, Value)>> {
+        let tree = self.tree(tree)?;
+        let mut cursor = tree.cursor(&txn.0);
+        let mut found = Vec::new();
+        let mut at = match (from, way) {
+            (Some(key), Way::Up) => cursor.seek(key)?,
+            (Some(key), Way::Down) => match cursor.seek(key)? {
+                Some(pair) if pair.0 == key => Some(pair),
+                Some(_) => cursor.prev()?,
+                None => cursor.last()?,
+            },
+            (None, Way::Up) => cursor.first()?,
+            (None, Way::Down) => cursor.last()?,
+        };
+        while let Some((key, value)) = at {
+            found.push((key, Value::from(value)));
+            if found.len() == limit {
+                break;
+            }
+            at = match way {
+                Way::Up => cursor.next()?,
+                Way::Down => cursor.prev()?,
+            };
+        }
+        Ok(found)
+    }
+
+    /// Waits until a commit is on disk.
+    ///
+    /// # Errors
+    /// When it does not get there.
+    pub fn wait_durable(&self, commit: CommitLsn) -> Answer<()> {
+        Ok(self.env.wait_durable(commit)?)
+    }
+
+    /// Writes to disk what is committed.
+    ///
+    /// # Errors
+    /// When it does not get there.
+    pub fn flush(&self) -> Answer<()> {
+        Ok(self.env.flush()?)
+    }
+
+    /// Takes a checkpoint.
+    ///
+    /// # Errors
+    /// The checkpoint's.
+    pub fn checkpoint(&self) -> Answer<bool> {
+        Ok(self.env.checkpoint()?)
+    }
+
+    /// Does what the background thread would do now.
+    ///
+    /// # Errors
+    /// Those of its work.
+    pub fn background_step(&self) -> Answer<()> {
+        Ok(self.env.background_step()?)
+    }
+
+    /// What opening did, in words.
+    pub fn opened(&self) -> String {
+        format!("{:?}", self.env.opened())
+    }
+
+    /// Every record of every database, as one `Sync` transaction reads them.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn state(&self, way: Way) -> Answer<State> {
+        let mut state = State::default();
+        let txn = self.begin(Durability::Sync)?;
+        let names = self.env.databases()?;
+        for tree in TREES.into_iter().chain([LATE_TREE]).filter(|tree| names.iter().any(|name| name == tree)) {
+            for (key, value) in self.scan(&txn, tree, None, way, usize::MAX)? {
+                if state.get(&(Table::Tree(tree), key.clone())).is_some() {
+                    return Err(Trouble::Other(format!("a scan of {tree} met {} twice", String::from_utf8_lossy(&key))));
+                }
+                state.put(&(Table::Tree(tree), key), Some(&value));
+            }
+        }
+        let cells = self.cells()?;
+        let mut cursor = cells.cursor(&txn.0);
+        let mut at = if way == Way::Up { cursor.first()? } else { cursor.last()? };
+        while let Some((number, value)) = at {
+            state.put(&cell(number), Some(&Value::from(value)));
+            at = if way == Way::Up { cursor.next()? } else { cursor.prev()? };
+        }
+        drop(cursor);
+        txn.commit()?;
+        Ok(state)
+    }
+
+    /// What a check of every page and link finds; empty if all is well.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn findings(&self) -> Answer<Vec<String>> {
+        let mut findings = Vec::new();
+        for name in self.env.databases()? {
+            findings.extend(self.env.verify(&name)?.findings.into_iter().map(|finding| format!("{name}: {finding:?}")));
+        }
+        Ok(findings)
+    }
+}

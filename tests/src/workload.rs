@@ -1,0 +1,779 @@
+//! Mixed transactions of four simulated processes, interleaved step by step by one thread, all from one seed.
+//!
+//! Five phases. After the first, two processes leave and two others join; after the second, all are killed and their
+//! shared memory is repaired; after the third, all leave in good order; after the fourth all are killed and their memory
+//! is gone, though the machine goes on; after the last all leave. Transactions that are open at a kill must vanish.
+//!
+//! Small pages, a small cache and small log segments let five hundred transactions meet everything: splits, values of
+//! many pages, evictions of uncommitted pages, checkpoints, recycled segments, aborts of long transactions.
+//!
+//! Every answer of the library is compared with the model at once: a workload that lives wrongly fails without a crash.
+
+use std::ops::Bound;
+
+use libtp::{CommitLsn, Durability};
+use libtp_sim::{Random, SimDisk};
+
+use crate::library::{Layout, Machine, Process, Running, Trouble, Way, CELL_BYTES, LATE_TREE};
+use crate::oracle::{brief, cell, name, Effects, Era, History, Place, State, Table, Value};
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// Transactions in all.
+    pub transactions: usize,
+    /// Calls may fail: a transaction that meets an error is aborted and the next begun.
+    pub has_faults: bool,
+}
+
+impl Plan {
+    /// The workload of RELIABILITY R1.
+    pub fn full(seed: u64) -> Plan {
+        Plan { seed, transactions: 500, has_faults: false }
+    }
+}
+
+/// What was done, counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Transactions that committed something.
+    pub commits: u64,
+    /// Transactions that were aborted on purpose.
+    pub aborts: u64,
+    /// Transactions that met a lock and were aborted.
+    pub conflicts: u64,
+    /// Calls that failed because of a planted fault.
+    pub failures: u64,
+}
+
+impl Tally {
+    /// Both counts together.
+    #[must_use]
+    pub fn plus(self, other: Tally) -> Tally {
+        Tally {
+            commits: self.commits + other.commits,
+            aborts: self.aborts + other.aborts,
+            conflicts: self.conflicts + other.conflicts,
+            failures: self.failures + other.failures,
+        }
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} commits, {} aborts, {} conflicts", self.commits, self.aborts, self.conflicts)
+    }
+}
+
+/// A workload that has run.
+pub struct Run {
+    /// The machine, with its disk and the record of all its changes.
+    pub machine: Machine,
+    /// What was done and promised, era by era.
+    pub eras: Vec<Era>,
+    /// Counts.
+    pub tally: Tally,
+    /// Whether opening failed: only where calls fail.
+    pub is_cut_short: bool,
+}
+
+impl Run {
+    /// What was done and promised as of an I/O index.
+    pub fn history_at(&self, position: usize) -> &History {
+        let at = self.eras.partition_point(|era| era.from <= position);
+        &self.eras[at.max(1) - 1].history
+    }
+
+    /// What was done and promised in all.
+    pub fn history(&self) -> &History {
+        &self.eras[self.eras.len() - 1].history
+    }
+}
+
+/// Runs a plan on a new disk, which `prepare` may let fail.
+///
+/// # Errors
+/// The library answered wrongly, or failed without a reason.
+pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
+    let disk = SimDisk::new(plan.seed);
+    prepare(&disk);
+    let machine = Machine::new(disk, Layout::of_seed(plan.seed));
+    let mut runner = Runner {
+        plan,
+        machine: machine.clone(),
+        random: Random::new(plan.seed ^ 0x776f_726b),
+        history: History::new(),
+        from: 0,
+        past: Vec::new(),
+        writers: std::collections::BTreeMap::new(),
+        pending: Vec::new(),
+        cells: 0,
+        journal: 0,
+        begun: 0,
+        ended: 0,
+        failed_after: 0,
+        tally: Tally::default(),
+    };
+    let is_cut_short = match runner.phases() {
+        Ok(()) => false,
+        Err(Stop::Cut) => true,
+        Err(Stop::Wrong(what)) => return Err(format!("{what}, while the workload ran")),
+    };
+    let Runner { history, tally, mut past, from, .. } = runner;
+    past.push(Era { from, history });
+    Ok(Run { machine, eras: past, tally, is_cut_short })
+}
+
+/// Why a workload ends early.
+enum Stop {
+    /// The environment takes no more changes, or could not be opened, and that was to be expected.
+    Cut,
+    /// The library is wrong.
+    Wrong(String),
+}
+
+impl From<String> for Stop {
+    fn from(what: String) -> Stop {
+        Stop::Wrong(what)
+    }
+}
+
+/// How a transaction is to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Sync,
+    Relaxed,
+    Async,
+    Abort,
+}
+
+struct Client<'p> {
+    process: &'p Process,
+    txn: Option<Running<'p>>,
+    number: u64,
+    effects: Effects,
+    /// The highest commit whose work was read.
+    seen: usize,
+    /// What was read: nobody else may change it before the transaction ends.
+    reads: Vec<(Place, Bound<Place>)>,
+    ending: Ending,
+    reads_only: bool,
+    left: usize,
+}
+
+struct Runner {
+    plan: Plan,
+    machine: Machine,
+    random: Random,
+    history: History,
+    /// The I/O index at which `history` begins to hold, and what held before.
+    from: usize,
+    past: Vec<Era>,
+    /// The last commit that changed a place.
+    writers: std::collections::BTreeMap<Place, usize>,
+    /// Commits nobody has waited for yet.
+    pending: Vec<(CommitLsn, usize)>,
+    cells: u64,
+    journal: u64,
+    begun: u64,
+    ended: usize,
+    /// Transactions ended since the first sync failed.
+    failed_after: usize,
+    tally: Tally,
+}
+
+const PROCESSES: usize = 4;
+const PHASES: usize = 5;
+const ACCOUNTS: usize = 300;
+
+impl Runner {
+    fn phases(&mut self) -> Result<(), Stop> {
+        let mut processes = self.start_all(PROCESSES)?;
+        self.phase(&processes, 1, true)?;
+        processes.truncate(2);
+        let newcomers = self.start_all(2)?;
+        processes.extend(newcomers);
+        self.phase(&processes, 2, false)?;
+        processes.into_iter().for_each(Process::kill);
+        let processes = self.start_all(PROCESSES)?;
+        self.compare(&processes[0], "after all processes were killed")?;
+        self.phase(&processes, 3, true)?;
+        drop(processes);
+        let processes = self.start_all(PROCESSES)?;
+        self.compare(&processes[1], "after all processes left")?;
+        self.phase(&processes, 4, false)?;
+        processes.into_iter().for_each(Process::kill);
+        self.machine.lose_memory();
+        let processes = self.start_all(PROCESSES)?;
+        self.begin_era(&processes[0])?;
+        self.phase(&processes, PHASES, true)
+    }
+
+    /// The memory is gone: whatever nobody was promised may be gone too, and from now on it never was.
+    fn begin_era(&mut self, process: &Process) -> Result<(), Stop> {
+        let when = "after all processes were killed and their memory lost";
+        let position = self.machine.disk.io_index();
+        let state = match process.state(Way::Up) {
+            Ok(state) => state,
+            Err(_) if self.plan.has_faults => return Err(Stop::Cut),
+            Err(trouble) => return Err(Stop::Wrong(format!("{when}, reading failed: {trouble}"))),
+        };
+        match self.history.judge(&state, self.history.allowed_at(position)) {
+            Ok(Some(commits)) => {
+                let from = self.machine.disk.io_index();
+                let history = self.history.resumed(commits, from);
+                let before = std::mem::replace(&mut self.history, history);
+                self.past.push(Era { from: std::mem::replace(&mut self.from, from), history: before });
+                self.pending.clear();
+                self.writers.clear();
+                for (effects, number) in self.history.effects().zip(1..) {
+                    self.writers.extend(effects.keys().map(|place| (place.clone(), number)));
+                }
+                Ok(())
+            }
+            Ok(None) => Err(Stop::Cut),
+            Err(what) => Err(Stop::Wrong(format!("{when} ({}): {what}", process.opened()))),
+        }
+    }
+
+    fn start_all(&mut self, count: usize) -> Result<Vec<Process>, Stop> {
+        let mut processes = Vec::new();
+        for _ in 0..count {
+            match self.machine.start() {
+                Ok(process) => processes.push(process),
+                Err(_) if self.plan.has_faults => return Err(Stop::Cut),
+                Err(trouble) => return Err(Stop::Wrong(format!("opening failed: {trouble}"))),
+            }
+        }
+        Ok(processes)
+    }
+
+    /// The state must be exactly what was committed.
+    fn compare(&mut self, process: &Process, when: &str) -> Result<(), Stop> {
+        match process.state(Way::Up) {
+            Ok(state) => match self.history.judge(&state, self.history.allowed_at_end()) {
+                Ok(_) => Ok(()),
+                Err(what) => Err(Stop::Wrong(format!("{when} ({}): {what}", process.opened()))),
+            },
+            Err(_) if self.plan.has_faults => Ok(()),
+            Err(trouble) => Err(Stop::Wrong(format!("{when}, reading failed: {trouble}"))),
+        }
+    }
+
+    /// Runs the phase's share of the transactions. Open ones are dropped at its end, or left for the kill.
+    fn phase(&mut self, processes: &[Process], phase: usize, is_orderly: bool) -> Result<(), Stop> {
+        let mut clients: Vec<Client<'_>> = processes.iter().map(Client::new).collect();
+        while self.ended < self.plan.transactions * phase / PHASES {
+            let (at, before) = (self.random.index(clients.len()), self.history.len());
+            let stepped = self.step(&mut clients[at]).and_then(|()| self.chores(processes));
+            let stepped = stepped.and_then(|()| self.check_reads(&clients, at, before));
+            if let Err(stop) = stepped {
+                if matches!(stop, Stop::Cut) {
+                    drop(clients);
+                    self.look_around(processes)?;
+                    return Err(stop);
+                }
+                // What is wrong may have left latches and locks behind that an orderly end would wait for.
+                forget_all(clients);
+                return Err(stop);
+            }
+        }
+        if self.plan.has_faults {
+            self.look_around(processes)?;
+        }
+        if is_orderly {
+            // Some end by being dropped: that is an abort.
+            drop(clients);
+        } else {
+            forget_all(clients);
+        }
+        Ok(())
+    }
+
+    /// What a running transaction has read, nobody else changes.
+    fn check_reads(&self, clients: &[Client<'_>], committer: usize, before: usize) -> Result<(), Stop> {
+        let Some(effects) = self.history.effects().nth_back(0).filter(|_| self.history.len() > before) else {
+            return Ok(());
+        };
+        let others = clients.iter().enumerate().filter(|(at, client)| *at != committer && client.txn.is_some());
+        for (_, reader) in others {
+            for (from, to) in &reader.reads {
+                if let Some((place, _)) = effects.range((Bound::Included(from), to.as_ref())).find(|(it, _)| it.0 == from.0) {
+                    return Err(Stop::Wrong(format!(
+                        "WRONG: transaction {} read {}, and before it ended transaction {} changed that and committed",
+                        reader.number,
+                        name(place),
+                        clients[committer].number
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever can still be read must be right, also when nothing can be written any more.
+    fn look_around(&mut self, processes: &[Process]) -> Result<(), Stop> {
+        let places: Vec<Place> = self.history.last().records().keys().step_by(3).cloned().collect();
+        for (at, place) in places.iter().enumerate() {
+            let mut client = Client::new(&processes[at % processes.len()]);
+            let Ok(txn) = client.process.begin(Durability::Relaxed) else { continue };
+            if let Ok(found) = client.process.get(&txn, place) {
+                client.txn = Some(txn);
+                if let Err(Problem::Wrong(what)) = self.check_value(&client, place, found.as_ref()) {
+                    return Err(Stop::Wrong(format!("{what}, read after calls had failed")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step<'p>(&mut self, client: &mut Client<'p>) -> Result<(), Stop> {
+        if client.txn.is_none() {
+            return self.begin(client);
+        }
+        if client.left == 0 {
+            return self.end(client);
+        }
+        client.left -= 1;
+        match self.operate(client) {
+            Ok(()) => Ok(()),
+            Err(Problem::Wrong(what)) => Err(Stop::Wrong(what)),
+            Err(Problem::Trouble(Trouble::Conflict)) => {
+                self.tally.conflicts += 1;
+                self.abort(client)
+            }
+            Err(Problem::Trouble(trouble)) => {
+                self.failure(format!("an operation of transaction {} failed: {trouble}", client.number))?;
+                self.abort(client)
+            }
+        }
+    }
+
+    /// An error of the library: expected where calls fail, and otherwise wrong.
+    fn failure(&mut self, what: String) -> Result<(), Stop> {
+        self.tally.failures += 1;
+        if self.plan.has_faults && !what.contains("WRONG") {
+            return Ok(());
+        }
+        Err(Stop::Wrong(what))
+    }
+
+    fn begin(&mut self, client: &mut Client<'_>) -> Result<(), Stop> {
+        self.begun += 1;
+        client.number = self.begun;
+        client.effects.clear();
+        client.seen = 0;
+        client.reads.clear();
+        client.reads_only = self.random.chance(1, 6);
+        client.ending = match self.random.below(20) {
+            0..=9 => Ending::Sync,
+            10..=14 => Ending::Relaxed,
+            15..=16 => Ending::Async,
+            _ => Ending::Abort,
+        };
+        client.left = match self.random.below(25) {
+            0 => 30 + self.random.index(40),
+            _ => 1 + self.random.index(8),
+        };
+        let durability = match client.ending {
+            Ending::Relaxed => Durability::Relaxed,
+            _ => Durability::Sync,
+        };
+        match client.process.begin(durability) {
+            Ok(txn) => client.txn = Some(txn),
+            Err(trouble) => {
+                self.ended += 1;
+                self.failure(format!("beginning a transaction failed: {trouble}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self, client: &mut Client<'_>) -> Result<(), Stop> {
+        self.count_end()?;
+        let Some(txn) = client.txn.take() else { return Ok(()) };
+        if let Err(trouble) = txn.abort() {
+            self.failure(format!("the abort of transaction {} failed: {trouble}", client.number))?;
+        }
+        Ok(())
+    }
+
+    /// A run with faults ends some time after a sync has failed.
+    fn count_end(&mut self) -> Result<(), Stop> {
+        self.ended += 1;
+        if self.has_failed_sync() {
+            self.failed_after += 1;
+            if self.failed_after > 8 {
+                return Err(Stop::Cut);
+            }
+        }
+        Ok(())
+    }
+
+    fn has_failed_sync(&self) -> bool {
+        self.plan.has_faults && self.machine.disk.activity().failed_sync > 0
+    }
+
+    fn end(&mut self, client: &mut Client<'_>) -> Result<(), Stop> {
+        if client.ending == Ending::Abort {
+            self.tally.aborts += 1;
+            return self.abort(client);
+        }
+        let disk = self.machine.disk.clone();
+        let (begun, had_failed_sync) = (disk.io_index(), self.has_failed_sync());
+        let Some(txn) = client.txn.take() else { return Ok(()) };
+        let (answer, pending) = match client.ending {
+            Ending::Async => match txn.commit_async() {
+                Ok(lsn) => (Ok(()), Some(lsn)),
+                Err(trouble) => (Err(trouble), None),
+            },
+            _ => (txn.commit(), None),
+        };
+        let effects = std::mem::take(&mut client.effects);
+        if let Err(trouble) = answer {
+            self.doubt(effects, begun, &trouble);
+            self.failure(format!("the commit of transaction {} failed: {trouble}", client.number))?;
+            return self.count_end();
+        }
+        if effects.is_empty() {
+            if client.ending == Ending::Sync {
+                self.history.settle(client.seen);
+                self.history.promise(disk.io_index(), client.seen);
+            }
+            return self.count_end();
+        }
+        if had_failed_sync {
+            return Err(Stop::Wrong(format!("transaction {} was acknowledged after a sync had failed", client.number)));
+        }
+        self.tally.commits += 1;
+        for place in effects.keys() {
+            self.writers.insert(place.clone(), self.history.len() + 1);
+        }
+        let commits = self.history.commit(effects, begun, false);
+        match (client.ending, pending) {
+            (Ending::Sync, _) => self.history.promise(disk.io_index(), commits),
+            (_, Some(lsn)) => self.pending.push((lsn, commits)),
+            _ => {}
+        }
+        self.count_end()
+    }
+
+    /// A commit whose call failed: if the disk was full it is aborted, otherwise nobody knows.
+    fn doubt(&mut self, effects: Effects, begun: usize, trouble: &Trouble) {
+        if !effects.is_empty() && !matches!(trouble, Trouble::Full(_)) {
+            for place in effects.keys() {
+                self.writers.insert(place.clone(), self.history.len() + 1);
+            }
+            self.history.commit(effects, begun, true);
+        }
+    }
+
+    /// What background threads and impatient callers do between the transactions.
+    fn chores(&mut self, processes: &[Process]) -> Result<(), Stop> {
+        let process = &processes[self.random.index(processes.len())];
+        let done = match self.random.below(300) {
+            0..=2 => process.checkpoint().map(|_| ()),
+            3..=4 => process.flush().map(|()| self.promise_all()),
+            5..=20 => process.background_step(),
+            21..=30 => match self.pending.pop() {
+                Some((lsn, commits)) => {
+                    process.wait_durable(lsn).map(|()| self.history.promise(self.machine.disk.io_index(), commits))
+                }
+                None => Ok(()),
+            },
+            31 if self.ended > self.plan.transactions / 8 => process.tree(LATE_TREE).map(|_| ()),
+            _ => Ok(()),
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(trouble) => self.failure(format!("background work failed: {trouble}")),
+        }
+    }
+
+    fn promise_all(&mut self) {
+        self.history.promise(self.machine.disk.io_index(), self.history.len());
+    }
+
+    fn operate(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        if client.reads_only {
+            return match self.random.below(4) {
+                0 => self.scan(client),
+                _ => self.get(client),
+            };
+        }
+        match self.random.below(100) {
+            0..=44 => self.put(client),
+            45..=49 => self.put_new(client),
+            50..=63 => self.delete(client),
+            64..=73 => self.get(client),
+            74..=78 => self.scan(client),
+            79..=86 => self.append(client),
+            87..=94 => self.change_cell(client),
+            _ => self.put_ascending(client),
+        }
+    }
+
+    fn any_tree_place(&mut self) -> Place {
+        let number = self.random.index(ACCOUNTS);
+        match self.random.below(10) {
+            0 => (Table::Tree(LATE_TREE), format!("late/{:03}", number % 60).into_bytes()),
+            1..=2 => {
+                let back = self.random.below(80);
+                (Table::Tree("journal"), format!("journal/{:08}", self.journal.saturating_sub(back)).into_bytes())
+            }
+            // Some keys are long, so that inner pages split too.
+            3 => {
+                let key = format!("account/{number:04}/{}", "long".repeat(40 + number % 40));
+                (Table::Tree("accounts"), key.into_bytes())
+            }
+            _ => (Table::Tree("accounts"), format!("account/{number:04}").into_bytes()),
+        }
+    }
+
+    fn any_cell(&mut self) -> Place {
+        cell(1 + self.random.below(self.cells.max(1)))
+    }
+
+    fn new_value(&mut self, client: &Client<'_>) -> Value {
+        let bytes = match self.random.below(20) {
+            0..=12 => 20 + self.random.index(180),
+            13..=17 => 200 + self.random.index(1000),
+            18 => self.random.index(12),
+            _ => 4500 + self.random.index(9000),
+        };
+        self.filled(client, bytes)
+    }
+
+    fn filled(&mut self, client: &Client<'_>, bytes: usize) -> Value {
+        let mut value = format!("t{}.{} ", client.number, client.left).into_bytes();
+        let salt = self.random.next_u64().to_le_bytes();
+        while value.len() < bytes {
+            let at = value.len();
+            value.push(salt[at % 8] ^ at.to_le_bytes()[0]);
+        }
+        value.truncate(bytes);
+        value.into()
+    }
+
+    fn put(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        let place = self.any_tree_place();
+        let value = self.new_value(client);
+        client.process.put(client.txn(), &place, &value)?;
+        client.effects.insert(place, Some(value));
+        Ok(())
+    }
+
+    fn put_ascending(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        self.journal += 1;
+        let place = (Table::Tree("journal"), format!("journal/{:08}", self.journal).into_bytes());
+        let value = self.new_value(client);
+        client.process.put(client.txn(), &place, &value)?;
+        client.effects.insert(place, Some(value));
+        Ok(())
+    }
+
+    fn put_new(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        let place = self.any_tree_place();
+        let value = self.new_value(client);
+        let Table::Tree(tree) = place.0 else { return Ok(()) };
+        let is_new = client.process.put_new(client.txn(), tree, &place.1, &value)?;
+        client.has_read(&place);
+        let before = self.check_there(client, &place, !is_new)?;
+        if before.is_none() {
+            client.effects.insert(place, Some(value));
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        let place = self.any_tree_place();
+        let was_there = client.process.delete(client.txn(), &place)?;
+        self.check_there(client, &place, was_there)?;
+        if was_there {
+            client.effects.insert(place, None);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        let value = self.filled(client, CELL_BYTES as usize);
+        let number = client.process.append(client.txn(), &value)?;
+        let place = cell(number);
+        self.check_there(client, &place, false)?;
+        self.cells = self.cells.max(number);
+        client.effects.insert(place, Some(value));
+        Ok(())
+    }
+
+    fn change_cell(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        let place = self.any_cell();
+        if self.view(client, &place).is_none() {
+            let found = client.process.get(client.txn(), &place)?;
+            client.has_read(&place);
+            return self.check_value(client, &place, found.as_ref());
+        }
+        if self.random.chance(1, 5) {
+            let was_there = client.process.delete(client.txn(), &place)?;
+            self.check_there(client, &place, was_there)?;
+            client.effects.insert(place, None);
+        } else {
+            let value = self.filled(client, CELL_BYTES as usize);
+            client.process.put(client.txn(), &place, &value)?;
+            client.effects.insert(place, Some(value));
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        let place = if self.random.chance(1, 5) { self.any_cell() } else { self.any_tree_place() };
+        let found = client.process.get(client.txn(), &place)?;
+        client.seen = client.seen.max(self.writers.get(&place).copied().unwrap_or(0));
+        client.has_read(&place);
+        self.check_value(client, &place, found.as_ref())
+    }
+
+    fn scan(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        let (table, key) = self.any_tree_place();
+        let Table::Tree(tree) = table else { return Ok(()) };
+        let way = if self.random.coin() { Way::Up } else { Way::Down };
+        let limit = 1 + self.random.index(12);
+        let found = client.process.scan(client.txn(), tree, Some(&key), way, limit)?;
+        for (key, _) in &found {
+            client.seen = client.seen.max(self.writers.get(&(table, key.clone())).copied().unwrap_or(0));
+        }
+        let wanted = merged(self.history.last(), &client.effects, &(table, key.clone()), way, limit);
+        client.has_scanned(&(table, key.clone()), way, found.last().filter(|_| found.len() == limit));
+        if found != wanted {
+            let keys = |records: &[(Vec<u8>, Value)]| -> Vec<String> {
+                records.iter().map(|(key, value)| format!("{} ({})", String::from_utf8_lossy(key), brief(Some(value)))).collect()
+            };
+            // A doubtful commit may or may not be seen: single reads are judged, ranges are not.
+            if !self.plan.has_faults {
+                return Err(Problem::Wrong(format!(
+                    "WRONG scan {way:?} of {tree} from {}: found {:?}, wanted {:?}",
+                    String::from_utf8_lossy(&key),
+                    keys(&found),
+                    keys(&wanted)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the transaction must see at `place`.
+    fn view<'v>(&'v self, client: &'v Client<'_>, place: &Place) -> Option<&'v Value> {
+        match client.effects.get(place) {
+            Some(own) => own.as_ref(),
+            None => self.history.last().get(place),
+        }
+    }
+
+    fn check_there(&self, client: &Client<'_>, place: &Place, is_there: bool) -> Result<Option<Value>, Problem> {
+        let wanted = self.view(client, place).cloned();
+        if wanted.is_some() != is_there && !self.is_open_question(client, place, |value| value.is_some() == is_there) {
+            let found = if is_there { "there" } else { "not there" };
+            let what = format!("WRONG: {} is {found}, wanted {}", name(place), brief(wanted.as_ref()));
+            return Err(Problem::Wrong(what));
+        }
+        Ok(if is_there == wanted.is_some() { wanted } else { None })
+    }
+
+    fn check_value(&self, client: &Client<'_>, place: &Place, found: Option<&Value>) -> Result<(), Problem> {
+        let wanted = self.view(client, place);
+        if wanted != found && !self.is_open_question(client, place, |value| value.as_ref() == found) {
+            let what = format!("WRONG: {} has {}, wanted {}", name(place), brief(found), brief(wanted));
+            return Err(Problem::Wrong(what));
+        }
+        Ok(())
+    }
+
+    /// Whether a doubtful commit explains the answer.
+    fn is_open_question(&self, client: &Client<'_>, place: &Place, fits: impl Fn(&Option<Value>) -> bool) -> bool {
+        self.plan.has_faults
+            && !client.effects.contains_key(place)
+            && self.history.values_at(place, self.history.allowed_at_end()).iter().any(fits)
+    }
+}
+
+/// The process of these clients is about to be killed: no destructor may run.
+fn forget_all(clients: Vec<Client<'_>>) {
+    for client in clients {
+        std::mem::forget(client.txn);
+    }
+}
+
+/// What a range read must find: what is committed, and over it the transaction's own work.
+fn merged(committed: &State, own: &Effects, from: &Place, way: Way, limit: usize) -> Vec<(Vec<u8>, Value)> {
+    let in_table = |place: &Place| place.0 == from.0;
+    let (low, high) = match way {
+        Way::Up => (Bound::Included(from), Bound::Unbounded),
+        Way::Down => (Bound::Unbounded, Bound::Included(from)),
+    };
+    let mut records: std::collections::BTreeMap<&[u8], &Value> = committed
+        .records()
+        .range::<Place, _>((low, high))
+        .filter(|(place, _)| in_table(place))
+        .map(|(place, value)| (&place.1[..], value))
+        .collect();
+    for (place, value) in own.range::<Place, _>((low, high)).filter(|(place, _)| in_table(place)) {
+        match value {
+            Some(value) => records.insert(&place.1, value),
+            None => records.remove(&place.1[..]),
+        };
+    }
+    let copy = |(key, value): (&&[u8], &&Value)| (key.to_vec(), Value::clone(value));
+    match way {
+        Way::Up => records.iter().take(limit).map(copy).collect(),
+        Way::Down => records.iter().rev().take(limit).map(copy).collect(),
+    }
+}
+
+/// Why an operation did not do what it should.
+enum Problem {
+    Trouble(Trouble),
+    Wrong(String),
+}
+
+impl From<Trouble> for Problem {
+    fn from(trouble: Trouble) -> Problem {
+        Problem::Trouble(trouble)
+    }
+}
+
+impl<'p> Client<'p> {
+    fn new(process: &'p Process) -> Client<'p> {
+        Client {
+            process,
+            txn: None,
+            number: 0,
+            effects: Effects::new(),
+            seen: 0,
+            reads: Vec::new(),
+            ending: Ending::Abort,
+            reads_only: false,
+            left: 0,
+        }
+    }
+
+    fn has_read(&mut self, place: &Place) {
+        self.reads.push((place.clone(), Bound::Included(place.clone())));
+    }
+
+    /// Notes the keys a scan has passed: from `from` to the last it found, or to the table's end.
+    fn has_scanned(&mut self, from: &Place, way: Way, last: Option<&(Vec<u8>, Value)>) {
+        let last = last.map(|(key, _)| (from.0, key.clone()));
+        let range = match (way, last) {
+            (Way::Up, Some(last)) => (from.clone(), Bound::Included(last)),
+            (Way::Up, None) => (from.clone(), Bound::Unbounded),
+            (Way::Down, Some(last)) => (last, Bound::Included(from.clone())),
+            (Way::Down, None) => ((from.0, Vec::new()), Bound::Included(from.clone())),
+        };
+        self.reads.push(range);
+    }
+
+    fn txn(&self) -> &Running<'p> {
+        self.txn.as_ref().expect("operations are made between begin and end")
+    }
+}
