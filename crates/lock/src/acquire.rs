@@ -50,17 +50,26 @@ impl LockManager {
     #[inline]
     pub fn lock(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode, wait: Wait) -> Result<()> {
         let ask = self.ask(session, locker, name, mode);
+        if name.is_coarse() {
+            return self.lock_coarse(&ask, wait);
+        }
         let place = self.table.next_slot(session, ask.slot)?;
         let latched = self.table.latch(session, ask.mixed);
-        match self.table.find(latched.bucket, name, ask.mixed) {
+        self.lock_latched(&ask, latched, place, wait)
+    }
+
+    /// Takes a lock with the bucket latched and a free slot at hand.
+    #[inline]
+    pub(crate) fn lock_latched(&self, ask: &Ask<'_>, latched: Latched<'_>, place: Place, wait: Wait) -> Result<()> {
+        match self.table.find(latched.bucket, ask.name, ask.mixed) {
             Err(passed) => {
-                self.lock_new(&ask, latched, place);
+                self.lock_new(ask, latched, place);
                 if passed >= LONG_CHAIN {
-                    self.table.split_one(session);
+                    self.table.split_one(ask.session);
                 }
                 Ok(())
             }
-            Ok(queue) => self.lock_known(&ask, latched, queue, place, wait),
+            Ok(queue) => self.lock_known(ask, latched, queue, place, wait),
         }
     }
 

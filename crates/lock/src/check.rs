@@ -14,6 +14,8 @@ pub struct Census {
     pub objects: u64,
     /// Requests that hold something.
     pub granted: u64,
+    /// Intent locks that lockers keep, in force or not.
+    pub kept: u64,
     /// Requests that wait, for a lock or a conversion.
     pub waiting: u64,
     /// Free slots on lockers' stacks.
@@ -52,14 +54,16 @@ impl LockManager {
         }
         // Invariant 1 of `table.rs`: a bucket of level l has 2^-l of all names.
         demand!(names == 1 << 32, "the buckets' levels do not cover every name once: {names:#x}");
-        let mut places = queued.len() as u64;
+        let mut places =
+            queued.iter().filter(|(&place, _)| !self.table.request(place).state.get().is_kept()).count() as u64;
         for number in self.lockers() {
             let slot = self.table.locker(number);
             self.check_stack(number, slot, &mut queued, &mut census)?;
+            self.check_kept(number, slot, &mut queued, &mut census)?;
         }
         demand!(queued.is_empty(), "requests in queues but on nobody's stack: {queued:?}");
         self.check_free(&mut census)?;
-        places += census.reserved + census.listed + census.fresh;
+        places += census.kept + census.reserved + census.listed + census.fresh;
         demand!(places == census.slots, "{places} slots of {} can be found: {census:?}", census.slots);
         Ok(census)
     }
@@ -95,16 +99,19 @@ impl LockManager {
             demand!(request.is_for(name), "a request for {} is in the queue of {name}", request.lock_name());
             demand!(request.queue_prev.get() == before, "the queue of {name} is not the same backwards");
             demand!(queued.insert(place, request.locker.get()).is_none(), "{place:?} is in two places");
-            demand!(state.granted().is_some() || state.waits(), "a request for {name} is neither granted nor waits");
+            let some = state.granted().is_some() || state.waits() || state.is_kept();
+            demand!(some, "a request for {name} is neither granted nor waits");
+            demand!(!state.is_kept() || name.is_coarse(), "a request for {name} is kept, which is no database");
             demand!(!(only_waits && state.granted().is_some()), "a lock on {name} is granted behind one that waits");
             granted.extend(state.granted());
-            census.granted += u64::from(state.granted().is_some());
+            census.granted += u64::from(state.held_bit() != 0);
             census.waiting += u64::from(state.waits());
-            only_waits |= state.granted().is_none();
+            only_waits |= state.granted().is_none() && state.waits();
             waits |= state.waits();
             before = place;
         }
-        demand!(!granted.is_empty(), "nobody holds {name} and yet it has a queue");
+        let revoked = queue.requests().any(|(_, request)| request.state.get().is_kept());
+        demand!(!granted.is_empty() || revoked, "nobody holds {name} and yet it has a queue");
         for (n, mode) in granted.iter().enumerate() {
             let together = granted[n + 1..].iter().all(|other| mode.is_compatible_with(*other));
             demand!(together, "{name} is held in modes that exclude each other: {granted:?}");
@@ -144,6 +151,25 @@ impl LockManager {
         demand!(!held, "the top of locker {number} is not on its stack");
         demand!(below == slot.last.get(), "the stack of locker {number} ends elsewhere");
         demand!(count == slot.slots.get(), "locker {number} has {count} slots, not {}", slot.slots.get());
+        Ok(())
+    }
+
+    fn check_kept(
+        &self,
+        number: u32,
+        slot: &LockerSlot,
+        queued: &mut HashMap<Place, u32>,
+        census: &mut Census,
+    ) -> Result<(), Broken> {
+        for kept in slot.all_kept(&self.table) {
+            let (name, state) = (kept.request.lock_name(), kept.request.state.get());
+            let is_queued = queued.remove(&kept.place) == Some(number);
+            demand!(state.is_kept(), "locker {number} keeps {name}, which says otherwise");
+            demand!(is_queued || state.granted().is_none(), "locker {number} keeps {name}, which is in no queue");
+            let active = state.held_bit() == 0 || slot.active.get() & (1 << kept.index) != 0;
+            demand!(active, "locker {number} does not know that {name} is active");
+            census.kept += 1;
+        }
         Ok(())
     }
 

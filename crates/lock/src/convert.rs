@@ -24,11 +24,8 @@ impl LockManager {
     /// # Errors
     /// `NotHeld`, and as [`LockManager::lock`].
     pub fn upgrade(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode, wait: Wait) -> Result<()> {
-        let ask = self.ask(session, locker, name, mode);
-        let latched = self.table.latch(session, ask.mixed);
-        let queue = self.table.find(latched.bucket, name, ask.mixed).map_err(|_| Error::NotHeld { name })?;
-        let (own, _) = queue.of_locker(ask.locker).ok_or(Error::NotHeld { name })?;
-        self.convert(&ask, latched, queue, own, wait)
+        self.holds(session, locker, name).ok_or(Error::NotHeld { name })?;
+        self.lock(session, locker, name, mode, wait)
     }
 
     /// Trades a held lock for a weaker mode that it covers: the paper's `lock_downgrade`.
@@ -37,6 +34,11 @@ impl LockManager {
     /// `NotHeld`, also when what is held does not cover `mode`.
     pub fn downgrade(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Result<()> {
         let ask = self.ask(session, locker, name, mode);
+        if name.is_coarse() {
+            if let Some(kept) = ask.slot.find_kept(&self.table, name, ask.mixed) {
+                self.unkeep(session, ask.slot, kept);
+            }
+        }
         let mut granted = Granted::new();
         let latched = self.table.latch(session, ask.mixed);
         let queue = self.table.find(latched.bucket, name, ask.mixed).map_err(|_| Error::NotHeld { name })?;
@@ -63,12 +65,17 @@ impl LockManager {
         let ask = self.ask(session, locker, name, mode);
         let held = {
             let latched = self.table.latch(session, ask.mixed);
+            if name.is_coarse() && !mode.is_intent() {
+                let mut granted = Granted::new();
+                self.table.revoke(session, latched.bucket, name, ask.mixed, &mut granted);
+                self.wake(&granted);
+            }
             let Ok(queue) = self.table.find(latched.bucket, name, ask.mixed) else { return Ok(()) };
             if queue.granted_to_others(ask.locker) & mode.conflicts() == 0 {
                 return Ok(());
             }
-            let own = queue.of_locker(ask.locker);
-            own.and_then(|(_, own)| own.state.get().granted())
+            let own = queue.of_locker(ask.locker).map(|(_, own)| own.state.get());
+            own.filter(|state| !state.is_idle()).and_then(State::granted)
         };
         if wait == Wait::No {
             return Err(ask.would_block());
@@ -82,8 +89,14 @@ impl LockManager {
 
     /// The mode in which the locker holds the object.
     pub fn holds(&self, session: &Session, locker: LockerId, name: LockName) -> Option<Mode> {
-        let mixed = name.mixed();
-        if !self.table.locker(locker.0).may_hold(mixed) {
+        let (mixed, slot) = (name.mixed(), self.table.locker(locker.0));
+        if name.is_coarse() {
+            if let Some(kept) = slot.find_kept(&self.table, name, mixed) {
+                let state = kept.request.state.load();
+                return state.granted().filter(|_| !state.is_idle());
+            }
+        }
+        if !slot.may_hold(mixed) {
             return None;
         }
         let latched = self.table.latch(session, mixed);
@@ -95,7 +108,7 @@ impl LockManager {
     pub fn is_free(&self, session: &Session, name: LockName) -> bool {
         let mixed = name.mixed();
         let latched = self.table.latch(session, mixed);
-        self.table.find(latched.bucket, name, mixed).is_err()
+        self.table.find(latched.bucket, name, mixed).map_or(true, Queue::is_idle)
     }
 
     /// The locker's request at `place` is to be held in `ask.mode` as well.

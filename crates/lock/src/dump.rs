@@ -79,7 +79,11 @@ impl LockManager {
 
     fn infos<'t>(&'t self, queue: Queue<'t>) -> impl Iterator<Item = LockInfo> + 't {
         let name = queue.head.lock_name();
-        queue.requests().map(move |(_, request)| {
+        let in_force = queue.requests().filter(|(_, request)| {
+            let state = request.state.get();
+            state.held_bit() != 0 || state.waits()
+        });
+        in_force.map(move |(_, request)| {
             let (locker, state) = (request.locker.get(), request.state.get());
             LockInfo {
                 name,

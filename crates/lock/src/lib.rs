@@ -36,6 +36,7 @@ mod convert;
 mod detector;
 mod dump;
 mod error;
+mod kept;
 mod locker;
 mod mode;
 mod object;
@@ -147,6 +148,7 @@ impl LockManager {
     /// Ends a locker. What it still holds is given back.
     pub fn free_locker(&self, session: &Session, locker: LockerId) {
         self.unlock_all(session, locker);
+        self.unkeep_all(session, locker);
         self.table.free_locker(session, locker.0);
     }
 
@@ -168,6 +170,7 @@ impl LockManager {
     /// How many locks the locker holds: what decides whether to escalate.
     #[inline]
     pub fn count(&self, locker: LockerId) -> u32 {
-        self.table.locker(locker.0).count.get()
+        let slot = self.table.locker(locker.0);
+        slot.count.get() + slot.active.get().count_ones()
     }
 }

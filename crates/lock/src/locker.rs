@@ -17,6 +17,8 @@
 //! 3. One session uses a locker at a time. Another only reads it, changes the state of its requests under the latch of
 //!    their bucket, and stores `victim`.
 //!
+//! 4. A kept intent lock (`kept.rs`) is not on the stack.
+//!
 //! If we die: the stack says what was held; `count` and `filter` may be off, upwards only.
 
 use rio::{shared, Word};
@@ -52,8 +54,10 @@ shared! {
         pub(crate) birth: Word<u64>,
         /// Bytes its transaction has logged.
         pub(crate) log_bytes: Word<u64>,
-        /// Zero, kept for later.
-        pub(crate) spare: Word<u64>,
+        /// Bit n: kept request n may be active.
+        pub(crate) active: Word<u64>,
+        /// The intent locks that outlive transactions (`kept.rs`). A cache line.
+        pub(crate) kept: [Word<u64>; 8],
 
         /// Whom to wake when a request is granted.
         pub(crate) session: Word<SessionId>,
@@ -63,7 +67,7 @@ shared! {
         pub(crate) victim: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare_shared: [Word<u32>; 11],
-    } size 128
+    } size 192
 }
 
 /// The wait a locker is in: the request's place (low half) and the wait's number (high half). Zero is none.
@@ -136,6 +140,37 @@ impl LockerSlot {
             None => change.set(&self.last, place),
             Some(free) => change.set(&table.request(free).own_prev, place),
         }
+    }
+
+    /// Its lowest free slot is no longer on the stack.
+    pub(crate) fn take_slot(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
+        debug_assert_eq!(self.next_free_slot(table), Some(place), "only the lowest free slot is taken");
+        let (top, above) = (self.top.get(), request.own_next.get());
+        match top.some() {
+            None => change.set(&self.first, above),
+            Some(top) => change.set(&table.request(top).own_next, above),
+        }
+        match above.some() {
+            None => change.set(&self.last, top),
+            Some(above) => change.set(&table.request(above).own_prev, top),
+        }
+        change.set(&self.slots, self.slots.get() - 1);
+    }
+
+    /// A slot of its own becomes its lowest free one on the stack.
+    pub(crate) fn return_slot(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
+        let (top, above) = (self.top.get(), self.next_free_slot(table).unwrap_or(Place::NONE));
+        change.set(&request.own_prev, top);
+        change.set(&request.own_next, above);
+        match top.some() {
+            None => change.set(&self.first, place),
+            Some(top) => change.set(&table.request(top).own_next, place),
+        }
+        match above.some() {
+            None => change.set(&self.last, place),
+            Some(above) => change.set(&table.request(above).own_prev, place),
+        }
+        change.set(&self.slots, self.slots.get() + 1);
     }
 
     /// Its requests, newest first.

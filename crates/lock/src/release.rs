@@ -12,6 +12,7 @@
 use libtp_process::Session;
 
 use crate::change::Change;
+use crate::kept::Kept;
 use crate::locker::LockerSlot;
 use crate::object::{Granted, LockName, Queue};
 use crate::request::{Place, Request};
@@ -28,6 +29,7 @@ impl LockManager {
         while let Some(top) = slot.top.get().some() {
             self.release(session, slot, top, &mut granted);
         }
+        self.idle_all(session, slot, &mut granted);
         slot.count.init(0);
         slot.filter.init(0);
         self.table.give_back(session, slot);
@@ -41,6 +43,11 @@ impl LockManager {
     pub fn unlock(&self, session: &Session, locker: LockerId, name: LockName) -> Result<()> {
         let slot = self.table.locker(locker.0);
         let mut granted = Granted::new();
+        if name.is_coarse() {
+            if let Some(kept) = slot.find_kept(&self.table, name, name.mixed()) {
+                return self.unlock_kept(session, slot, kept);
+            }
+        }
         let place = self.request_of(session, locker, name).ok_or(Error::NotHeld { name })?;
         self.release(session, slot, place, &mut granted);
         slot.note_one_less();
@@ -49,7 +56,7 @@ impl LockManager {
     }
 
     /// Gives all locks back whose names `choose` accepts, such as the records of a database that is now locked whole.
-    /// Returns how many.
+    /// Returns how many, intent locks on databases not counted.
     pub fn unlock_those(&self, session: &Session, locker: LockerId, choose: impl Fn(LockName) -> bool) -> u32 {
         let slot = self.table.locker(locker.0);
         let chosen = slot.requests(&self.table).filter(|(_, request)| choose(request.lock_name()));
@@ -59,8 +66,24 @@ impl LockManager {
             self.release(session, slot, place, &mut granted);
             slot.note_one_less();
         }
+        for kept in slot.all_kept(&self.table).filter(|kept| choose(kept.request.lock_name())) {
+            self.idle(session, slot, kept.index, &mut granted);
+            slot.note_idle(kept.index);
+        }
         self.wake(&granted);
         u32::try_from(chosen.len()).expect("a locker has fewer than 2^32 requests")
+    }
+
+    fn unlock_kept(&self, session: &Session, slot: &LockerSlot, kept: Kept<'_>) -> Result<()> {
+        let state = kept.request.state.load();
+        if state.is_idle() || state.granted().is_none() {
+            return Err(Error::NotHeld { name: kept.request.lock_name() });
+        }
+        let mut granted = Granted::new();
+        self.idle(session, slot, kept.index, &mut granted);
+        slot.note_idle(kept.index);
+        self.wake(&granted);
+        Ok(())
     }
 
     /// Where the locker's request for the object is. It stays there: only the locker itself takes it away.

@@ -45,7 +45,9 @@ impl LockManager {
             slot.waiting.publish(Waiting::NONE);
             slot.victim.publish(0);
             slot.session.publish(SessionId::NONE);
-            let requests = u32::try_from(slot.requests(&self.table).count()).unwrap_or(u32::MAX);
+            let kept_active = slot.all_kept(&self.table).filter(|kept| kept.request.state.get().held_bit() != 0);
+            let requests = slot.requests(&self.table).count() + kept_active.count();
+            let requests = u32::try_from(requests).unwrap_or(u32::MAX);
             let kept_before = kept.len();
             if slot.in_use.get() != 0 && keep.contains(&LockerId(number)) {
                 self.keep_locks(slot, &mut kept);
@@ -85,6 +87,15 @@ impl LockManager {
                 break;
             }
             slot.top.init(request.own_prev.get());
+        }
+        for kept_lock in slot.all_kept(&self.table) {
+            match kept_lock.request.state.get() {
+                state if state.held_bit() != 0 => {
+                    self.enter(kept_lock.place);
+                    kept.insert(kept_lock.place);
+                }
+                _ => slot.kept[kept_lock.index].init(0),
+            }
         }
         let (mut filter, mut count) = (0, 0);
         for (place, request) in slot.requests(&self.table) {
@@ -138,6 +149,8 @@ impl LockManager {
             word.init(0);
         }
         slot.filter.init(0);
+        slot.active.init(0);
+        slot.kept.iter().for_each(|word| word.init(0));
         slot.next_free.init(header.locker_free.get());
         header.locker_free.publish(number);
     }

@@ -42,13 +42,27 @@ impl Place {
     }
 }
 
-/// What a request has and what it waits for: the code of the mode granted in bits 0-7, of the mode waited for in bits
-/// 8-15, zero for none.
+/// What a request has and what it waits for.
+///
+/// ```text
+///   31        19    18          17     16     15        8 7          0
+///  +-----------+-----------+--------+------+-------------+------------+
+///  |     0     | CONTENDED |  IDLE  | KEPT | mode waited | mode       |
+///  |           |           |        |      | for, code   | held, code |
+///  +-----------+-----------+--------+------+-------------+------------+
+/// ```
+/// The upper bits are of kept requests only (`kept.rs`). A kept request that holds no mode is revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(u32);
 bits!(State: u32);
 
 impl State {
+    const KEPT: u32 = 1 << 16;
+    const IDLE: u32 = 1 << 17;
+    const CONTENDED: u32 = 1 << 18;
+    /// Kept, but not in force any more.
+    pub(crate) const REVOKED: State = State(State::KEPT);
+
     #[inline]
     pub(crate) fn granted_in(mode: Mode) -> State {
         State(mode.code())
@@ -65,6 +79,11 @@ impl State {
     }
 
     #[inline]
+    pub(crate) fn kept_active(mode: Mode) -> State {
+        State(mode.code() | State::KEPT)
+    }
+
+    #[inline]
     pub(crate) fn granted(self) -> Option<Mode> {
         Mode::from_code(self.0 & 0xFF)
     }
@@ -76,13 +95,60 @@ impl State {
 
     #[inline]
     pub(crate) fn waits(self) -> bool {
-        self.0 >> 8 != 0
+        self.0 & 0xFF00 != 0
     }
 
     /// The bit of the mode granted; no bit for none.
     #[inline]
     pub(crate) fn granted_bit(self) -> u32 {
         (1 << (self.0 & 0x7)) & !1
+    }
+
+    /// The bit of the mode granted, unless it is idle.
+    #[inline]
+    pub(crate) fn held_bit(self) -> u32 {
+        if self.is_idle() {
+            0
+        } else {
+            self.granted_bit()
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_kept(self) -> bool {
+        self.0 & State::KEPT != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_idle(self) -> bool {
+        self.0 & State::IDLE != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_contended(self) -> bool {
+        self.0 & State::CONTENDED != 0
+    }
+
+    /// Whether the intent mode granted, if it is one, covers the intent mode asked for.
+    #[inline]
+    pub(crate) fn is_intent_covering(self, asked: Mode) -> bool {
+        // IS is 1 and IX 2; a kept request has no other.
+        self.0 & 0xFF >= asked.code()
+    }
+
+    #[inline]
+    pub(crate) fn activated(self) -> State {
+        State(self.0 & !State::IDLE)
+    }
+
+    #[inline]
+    pub(crate) fn idled(self) -> State {
+        State(self.0 | State::IDLE)
+    }
+
+    #[inline]
+    pub(crate) fn contended(self) -> State {
+        State(self.0 | State::CONTENDED)
     }
 }
 

@@ -88,7 +88,7 @@ impl LockManager {
 fn blockers(queue: Queue<'_>, own: &Request, wanted: Mode) -> Vec<u32> {
     let converts = own.state.get().granted().is_some();
     let own_locker = own.locker.get();
-    let conflicts = |request: &Request| request.state.get().granted_bit() & wanted.conflicts() != 0;
+    let conflicts = |request: &Request| request.state.get().held_bit() & wanted.conflicts() != 0;
     let is_before = |request: &Request| request.locker.get() != own_locker;
     let requests = queue.requests().map(|(_, request)| request);
     let blocking: Vec<&Request> = if converts {

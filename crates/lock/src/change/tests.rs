@@ -15,6 +15,8 @@ use crate::table::{FIRST_BUCKETS, LONG_CHAIN};
 use crate::{LockInfo, LockManager, LockName, LockerId, Mode, Settings, Wait};
 use Mode::{IX, S, U, X};
 
+const DATABASE: LockName = LockName { space: 1, kind: LockName::DATABASE, hash: 0 };
+
 /// A table with four lockers; the one that will be killed is the first.
 struct Scene {
     locks: LockManager,
@@ -43,11 +45,20 @@ impl Scene {
         self.locks.try_lock(session, self.lockers[locker], name(hash), mode).unwrap();
     }
 
+    fn lock_whole(&self, session: &Session, locker: usize, mode: Mode) -> bool {
+        self.locks.try_lock(session, self.lockers[locker], DATABASE, mode).is_ok()
+    }
+
     /// As a thread would that goes to sleep and is not heard of again.
     fn wait_for(&self, session: &Session, locker: usize, hash: u64, mode: Mode) {
-        let ask = self.locks.ask(session, self.lockers[locker], name(hash), mode);
+        self.wait_for_name(session, locker, name(hash), mode);
+    }
+
+    fn wait_for_name(&self, session: &Session, locker: usize, name: LockName, mode: Mode) {
+        let ask = self.locks.ask(session, self.lockers[locker], name, mode);
         let place = self.locks.table.next_slot(session, ask.slot).unwrap();
         let latched = self.locks.table.latch(session, ask.mixed);
+        self.locks.table.revoke(session, latched.bucket, name, ask.mixed, &mut Vec::new());
         let queue = self.locks.table.find(latched.bucket, ask.name, ask.mixed).ok().unwrap();
         self.locks.enqueue(&ask, queue, place);
         self.locks.begin_wait(&ask, place);
@@ -95,7 +106,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
             assert!(scene.says(&survivor) == said, "stopped before store {stores}, and the table says another thing");
         }
         for locker in scene.lockers {
-            scene.locks.unlock_all(&survivor, locker);
+            scene.locks.free_locker(&survivor, locker);
             scene.locks.check().unwrap_or_else(|broken| panic!("then repaired, store {stores}: {broken}"));
         }
         assert_eq!(scene.says(&survivor), []);
@@ -288,4 +299,69 @@ fn stopped_while_making_and_ending_a_locker() {
             scene.locks.free_locker(victim, locker);
         },
     );
+}
+
+#[test]
+fn stopped_while_keeping_an_intent_lock() {
+    let before = |scene: &Scene, survivor: &Session| {
+        scene.lock(survivor, 0, 1, X);
+        assert!(scene.lock_whole(survivor, 1, IX));
+    };
+    kill_everywhere(false, before, |scene, victim| assert!(scene.lock_whole(victim, 0, IX)));
+}
+
+#[test]
+fn stopped_while_revoking_the_intent_locks_of_others() {
+    let before = |scene: &Scene, survivor: &Session| {
+        for locker in 1..4 {
+            assert!(scene.lock_whole(survivor, locker, if locker == 2 { Mode::IS } else { IX }));
+        }
+        scene.locks.unlock_all(survivor, scene.lockers[3]);
+        scene.locks.unlock_all(survivor, scene.lockers[1]);
+    };
+    kill_everywhere(true, before, |scene, victim| assert!(!scene.lock_whole(victim, 0, X)));
+    kill_everywhere(false, before, |scene, victim| assert!(scene.lock_whole(victim, 0, S)));
+}
+
+#[test]
+fn stopped_while_coming_across_an_intent_lock_that_was_revoked() {
+    let before = |scene: &Scene, survivor: &Session| {
+        assert!(scene.lock_whole(survivor, 0, IX));
+        scene.locks.unlock_all(survivor, scene.lockers[0]);
+        assert!(scene.lock_whole(survivor, 1, X));
+        scene.locks.unlock_all(survivor, scene.lockers[1]);
+    };
+    kill_everywhere(false, before, |scene, victim| assert!(scene.lock_whole(victim, 0, IX)));
+}
+
+#[test]
+fn stopped_while_trading_a_kept_intent_lock() {
+    let before = |scene: &Scene, survivor: &Session| {
+        scene.lock(survivor, 0, 1, X);
+        assert!(scene.lock_whole(survivor, 0, IX));
+        assert!(scene.lock_whole(survivor, 1, IX));
+        scene.locks.unlock_all(survivor, scene.lockers[1]);
+    };
+    kill_everywhere(false, before, |scene, victim| assert!(scene.lock_whole(victim, 0, X)));
+}
+
+#[test]
+fn stopped_while_a_kept_intent_lock_that_others_wait_for_is_given_back() {
+    let before = |scene: &Scene, survivor: &Session| {
+        assert!(scene.lock_whole(survivor, 0, IX));
+        scene.wait_for_name(survivor, 1, DATABASE, S);
+        scene.wait_for_name(survivor, 2, DATABASE, S);
+    };
+    kill_everywhere(true, before, |scene, victim| scene.locks.unlock_all(victim, scene.lockers[0]));
+}
+
+#[test]
+fn stopped_while_a_locker_that_keeps_locks_ends() {
+    let before = |scene: &Scene, survivor: &Session| {
+        for space in 0..4 {
+            let name = LockName { space, ..DATABASE };
+            scene.locks.try_lock(survivor, scene.lockers[0], name, IX).unwrap();
+        }
+    };
+    kill_everywhere(false, before, |scene, victim| scene.locks.unkeep_all(victim, scene.lockers[0]));
 }

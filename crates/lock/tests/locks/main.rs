@@ -3,8 +3,11 @@
 //! The doubt: that two lockers ever hold modes that exclude each other, that somebody waits who need not, or that a slot
 //! is lost. Threads work through two mappings of one region, as two processes do.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may stop at any surprise")]
+
 mod deadlock;
 mod growth;
+mod kept;
 mod queue;
 mod stress;
 

@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use std::thread::scope;
 use std::time::Duration;
 
-use libtp_lock::{Error, LockerId, Mode, Settings, Wait};
+use libtp_lock::{Error, LockName, LockerId, Mode, Settings, Wait};
 
-use crate::{record, Actor, Scene};
+use crate::{Actor, Scene};
 use Mode::{IS, IX, S, SIX, U, X};
 
 const THREADS: usize = 8;
@@ -24,6 +24,11 @@ struct Model {
     /// Changed under X only, with a load and a store.
     counters: [AtomicU64; OBJECTS as usize],
     added: [AtomicU64; OBJECTS as usize],
+}
+
+/// Records, and some databases, whose intent locks are kept.
+fn name(object: u64) -> LockName {
+    LockName { space: object as u32, kind: if object % 3 == 0 { LockName::DATABASE } else { 3 }, hash: 0 }
 }
 
 struct Random(u64);
@@ -66,29 +71,33 @@ fn transaction(actor: &Actor<'_>, model: &Model, random: &mut Random) -> bool {
     let locker = actor.locker;
     for _ in 0..random.below(6) {
         let object = random.below(OBJECTS);
-        let mode = [IS, IX, S, SIX, U, X, X][random.below(7) as usize];
+        if random.below(8) == 0 {
+            // Otherwise transactions are so short that they hardly ever meet.
+            std::thread::yield_now();
+        }
+        let mode = [IS, IX, IS, IX, S, SIX, U, X, X][random.below(9) as usize];
         let wait = match random.below(8) {
             0 => Wait::No,
             1 => Wait::For(Duration::from_micros(random.below(3000))),
             _ => Wait::Forever,
         };
         match random.below(12) {
-            0 => match actor.locks.instant(&actor.session, locker, record(object), IX, wait) {
+            0 => match actor.locks.instant(&actor.session, locker, name(object), IX, wait) {
                 Ok(()) | Err(Error::WouldBlock { .. } | Error::Timeout { .. }) => {}
                 Err(Error::Deadlock { .. }) => return false,
                 Err(other) => panic!("{other}"),
             },
             1 => {
                 model.released(object, locker);
-                let _ = actor.locks.unlock(&actor.session, locker, record(object));
+                let _ = actor.locks.unlock(&actor.session, locker, name(object));
             }
             2 => {
-                if actor.holds(record(object)).is_some_and(|held| held.covers(S)) {
+                if actor.holds(name(object)).is_some_and(|held| held.covers(S)) {
                     model.weakened(object, locker, S);
-                    actor.locks.downgrade(&actor.session, locker, record(object), S).unwrap();
+                    actor.locks.downgrade(&actor.session, locker, name(object), S).unwrap();
                 }
             }
-            _ => match actor.locks.lock(&actor.session, locker, record(object), mode, wait) {
+            _ => match actor.locks.lock(&actor.session, locker, name(object), mode, wait) {
                 Ok(()) => model.granted(object, locker, mode),
                 Err(Error::WouldBlock { .. } | Error::Timeout { .. }) => {}
                 Err(Error::Deadlock { .. }) => return false,

@@ -1,0 +1,307 @@
+//! Intent locks on databases stay with their locker from one transaction to the next.
+//!
+//! Departure from LIBTP 3.2.3. Every transaction locks each database it uses in `IS` or `IX`, and hardly anybody ever
+//! locks one in another mode. Taken and given back each time, these locks would be the hottest words of the whole
+//! environment, though they exclude nobody. So when a transaction ends, such a lock is not given back but becomes *idle*:
+//! its request stays in the queue, and the locker's next transaction makes it *active* again, with one swap of a word that
+//! no other processor touches. Whoever wants a mode that excludes it *revokes* it, if it is idle.
+//!
+//! ```text
+//!            unlock_all (a store)                 revoked by another, under the latch (a swap)
+//!   active <----------------------> idle ---------------------------------------------> revoked
+//!     |       lock (a swap)          the slot goes back to its locker when that comes across it
+//!     | marked *contended* by one that must wait, under the latch: unlock_all takes it out of the queue and grants
+//! ```
+//! Invariants
+//! 1. The state of a kept request is one word. Its locker changes it without the latch between idle and active, others
+//!    change it under the latch of its bucket, and nobody inside a section, so it is never rolled back (PROTOCOLS D2).
+//! 2. An idle request is in the queue as if granted: nobody is granted what excludes it. It is no reason for anybody to
+//!    be called waiting for its locker.
+//! 3. A kept request is in its locker's `kept` words and not on its stack. A revoked one may be in no queue.
+//!
+//! A release is a look and a store. A mark set between the two is lost, and then the one that waits finds the request
+//! idle when it next looks by itself (PROTOCOLS D8): that costs it milliseconds, once in a million times.
+//!
+//! If we die here: an active request is held like any other; what was revoked and not yet taken out of its queue stands
+//! in nobody's way.
+
+use libtp_process::Session;
+
+use crate::acquire::Ask;
+use crate::change::Change;
+use crate::locker::LockerSlot;
+use crate::object::{Granted, LockName, Queue};
+use crate::request::{Place, Request, State};
+use crate::table::{Bucket, Table};
+use crate::{LockManager, LockerId, Mode, Result, Wait};
+
+/// How many intent locks a locker keeps.
+pub(crate) const KEPT: usize = 8;
+
+impl LockName {
+    /// The kind of objects whose intent locks are kept: databases.
+    pub const DATABASE: u32 = 1;
+
+    #[inline]
+    pub(crate) fn is_coarse(self) -> bool {
+        self.kind == LockName::DATABASE
+    }
+}
+
+impl Mode {
+    #[inline]
+    pub(crate) fn is_intent(self) -> bool {
+        matches!(self, Mode::IS | Mode::IX)
+    }
+}
+
+/// One of a locker's kept requests.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept<'t> {
+    pub(crate) index: usize,
+    pub(crate) place: Place,
+    pub(crate) request: &'t Request,
+}
+
+/// A `kept` word: the request's place (low half) and half of its mixed name (high half). Zero is none.
+#[inline]
+pub(crate) fn kept_word(place: Place, mixed: u64) -> u64 {
+    u64::from(place.0) | (mixed >> 32 << 32)
+}
+
+#[inline]
+pub(crate) fn kept_place(word: u64) -> Place {
+    #[allow(clippy::cast_possible_truncation, reason = "the place is the low half")]
+    Place(word as u32)
+}
+
+impl LockerSlot {
+    /// The kept request for a name, if there is one.
+    #[inline]
+    pub(crate) fn find_kept<'t>(&self, table: &'t Table, name: LockName, mixed: u64) -> Option<Kept<'t>> {
+        for step in 0..KEPT as u64 {
+            let index = ((mixed + step) & (KEPT as u64 - 1)) as usize;
+            let word = self.kept[index].get();
+            if word != 0 && word >> 32 == mixed >> 32 {
+                let place = kept_place(word);
+                let request = table.request(place);
+                if request.is_for(name) {
+                    return Some(Kept { index, place, request });
+                }
+            }
+        }
+        None
+    }
+
+    /// Every kept request, idle and revoked ones included.
+    pub(crate) fn all_kept<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = Kept<'t>> {
+        let words = self.kept.iter().enumerate().filter(|(_, word)| word.get() != 0);
+        words.map(|(index, word)| {
+            let place = kept_place(word.get());
+            Kept { index, place, request: table.request(place) }
+        })
+    }
+
+    /// Notes that a kept request is not active.
+    #[inline]
+    pub(crate) fn note_idle(&self, index: usize) {
+        self.active.init(self.active.get() & !(1 << index));
+    }
+
+    /// Where one more could be kept.
+    fn room_to_keep(&self, mixed: u64) -> Option<usize> {
+        let places = (0..KEPT as u64).map(|step| ((mixed + step) & (KEPT as u64 - 1)) as usize);
+        places.into_iter().find(|&index| self.kept[index].get() == 0)
+    }
+}
+
+impl LockManager {
+    /// Takes a lock on a database.
+    #[inline]
+    pub(crate) fn lock_coarse(&self, ask: &Ask<'_>, wait: Wait) -> Result<()> {
+        if ask.mode.is_intent() && self.activate(ask) {
+            return Ok(());
+        }
+        self.lock_coarse_slowly(ask, wait)
+    }
+
+    /// Whether a kept request is enough, and is active now.
+    #[inline]
+    fn activate(&self, ask: &Ask<'_>) -> bool {
+        let Some(kept) = ask.slot.find_kept(&self.table, ask.name, ask.mixed) else { return false };
+        // Acquire: pairs with the swaps of those who revoke.
+        let state = kept.request.state.load();
+        if !state.is_intent_covering(ask.mode) {
+            return false;
+        }
+        if !state.is_idle() {
+            return true;
+        }
+        // First, so that it is never active and not known to be.
+        ask.slot.active.init(ask.slot.active.get() | 1 << kept.index);
+        kept.request.state.compare_exchange(state, state.activated()).is_ok()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_coarse_slowly(&self, ask: &Ask<'_>, wait: Wait) -> Result<()> {
+        if let Some(kept) = ask.slot.find_kept(&self.table, ask.name, ask.mixed) {
+            self.unkeep(ask.session, ask.slot, kept);
+        }
+        let place = self.table.next_slot(ask.session, ask.slot)?;
+        let latched = self.table.latch(ask.session, ask.mixed);
+        if !ask.mode.is_intent() {
+            let mut granted = Granted::new();
+            self.table.revoke(ask.session, latched.bucket, ask.name, ask.mixed, &mut granted);
+            // Under the latch, which is rare and waits for nobody: below we may fall asleep.
+            self.wake(&granted);
+        }
+        self.lock_latched(ask, latched, place, wait)?;
+        if ask.mode.is_intent() && ask.slot.top.get() == place {
+            self.keep(ask, place);
+        }
+        Ok(())
+    }
+
+    /// Makes the locker's newest request, just granted, one that is kept, if there is room for it.
+    fn keep(&self, ask: &Ask<'_>, place: Place) {
+        let (slot, request) = (ask.slot, self.table.request(place));
+        let Some(index) = slot.room_to_keep(ask.mixed) else { return };
+        let latched = self.table.latch(ask.session, ask.mixed);
+        let found = self.table.find(latched.bucket, ask.name, ask.mixed);
+        let queue = found.expect("a request that was granted is in a queue");
+        let granted = request.state.get().granted();
+        let Some(mode) = granted.filter(|mode| mode.is_intent() && !queue.head.summary.get().waiting()) else { return };
+        slot.active.init(slot.active.get() | 1 << index);
+        let mut change = Change::open(ask.session);
+        slot.drop_request(&self.table, &mut change, place, request);
+        slot.take_slot(&self.table, &mut change, place, request);
+        change.set(&slot.kept[index], kept_word(place, ask.mixed));
+        change.set(&request.state, State::kept_active(mode));
+        change.close();
+        drop(latched);
+        slot.note_one_less();
+    }
+
+    /// Ends the keeping of a request: an active one becomes one like any other, the slot of another one is free.
+    pub(crate) fn unkeep(&self, session: &Session, slot: &LockerSlot, kept: Kept<'_>) {
+        let Kept { index, place, request } = kept;
+        let (name, mixed) = (request.lock_name(), request.mixed.get());
+        let mut granted = Granted::new();
+        let latched = self.table.latch(session, mixed);
+        let is_gone = request.give_way();
+        let found = self.table.find(latched.bucket, name, mixed);
+        let is_queued = found.is_ok_and(|queue| queue.requests().any(|(at, _)| at == place));
+        if !is_gone {
+            slot.note_one_more(mixed);
+        }
+        let mut change = Change::open(session);
+        slot.return_slot(&self.table, &mut change, place, request);
+        match request.state.get().granted() {
+            Some(mode) => {
+                slot.push(&mut change, place);
+                change.set(&request.state, State::granted_in(mode));
+            }
+            None if is_queued => self.table.remove(&mut change, latched.bucket, place, &mut granted),
+            None => {}
+        }
+        change.set(&slot.kept[index], 0);
+        change.close();
+        drop(latched);
+        slot.note_idle(index);
+        self.wake(&granted);
+    }
+
+    /// The transaction ends: its kept requests become idle.
+    #[inline]
+    pub(crate) fn idle_all(&self, session: &Session, slot: &LockerSlot, granted: &mut Granted) {
+        let mut active = slot.active.get();
+        while active != 0 {
+            let index = active.trailing_zeros() as usize % KEPT;
+            self.idle(session, slot, index, granted);
+            active &= active - 1;
+        }
+        slot.active.init(0);
+    }
+
+    /// A kept request becomes idle, or leaves its queue if somebody waits for that.
+    #[inline]
+    pub(crate) fn idle(&self, session: &Session, slot: &LockerSlot, index: usize, granted: &mut Granted) {
+        let word = slot.kept[index].get();
+        if word == 0 {
+            return;
+        }
+        let request = self.table.request(kept_place(word));
+        let state = request.state.get();
+        if state.is_idle() || state.granted().is_none() {
+            return;
+        }
+        if state.is_contended() {
+            self.release_kept(session, slot, index, granted);
+            return;
+        }
+        // Release: what was done under the lock is visible to whoever revokes it.
+        request.state.publish(state.idled());
+    }
+
+    #[cold]
+    fn release_kept(&self, session: &Session, slot: &LockerSlot, index: usize, granted: &mut Granted) {
+        let place = kept_place(slot.kept[index].get());
+        let request = self.table.request(place);
+        let latched = self.table.latch(session, request.mixed.get());
+        let mut change = Change::open(session);
+        self.table.remove(&mut change, latched.bucket, place, granted);
+        slot.return_slot(&self.table, &mut change, place, request);
+        change.set(&slot.kept[index], 0);
+        change.close();
+        drop(latched);
+    }
+
+    /// The locker ends: nothing is kept any more.
+    pub(crate) fn unkeep_all(&self, session: &Session, locker: LockerId) {
+        let slot = self.table.locker(locker.0);
+        slot.all_kept(&self.table).for_each(|kept| self.unkeep(session, slot, kept));
+    }
+}
+
+impl Request {
+    /// Makes a kept request revoked if it is idle, and marks it as contended if it is active. Returns whether it is
+    /// revoked. Under the latch.
+    fn give_way(&self) -> bool {
+        loop {
+            let state = self.state.load();
+            let (next, is_gone) = match state {
+                state if state.granted().is_none() => return true,
+                state if state.is_idle() => (State::REVOKED, true),
+                state if state.is_contended() => return false,
+                state => (state.contended(), false),
+            };
+            if self.state.compare_exchange(state, next).is_ok() {
+                return is_gone;
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Takes every idle request out of the queue of a name, under the latch; those that are active will leave it when
+    /// their transactions end.
+    #[cold]
+    pub(crate) fn revoke(&self, session: &Session, bucket: &Bucket, name: LockName, mixed: u64, granted: &mut Granted) {
+        let Ok(queue) = self.find(bucket, name, mixed) else { return };
+        let gone = queue.requests().filter(|(_, request)| request.state.get().is_kept() && request.give_way());
+        let gone: Vec<Place> = gone.map(|(place, _)| place).collect();
+        for place in gone {
+            let mut change = Change::open(session);
+            self.remove(&mut change, bucket, place, granted);
+            change.close();
+        }
+    }
+}
+
+impl Queue<'_> {
+    /// Whether nobody holds the object or waits for it, now.
+    pub(crate) fn is_idle(self) -> bool {
+        self.requests().all(|(_, request)| request.state.get().held_bit() == 0 && !request.state.get().waits())
+    }
+}

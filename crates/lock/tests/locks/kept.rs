@@ -1,0 +1,153 @@
+//! Intent locks on databases outlive their transactions, and nobody notices.
+
+use std::thread::scope;
+
+use libtp_lock::{Error, LockName, Mode, Settings, Wait};
+
+use crate::{record, Scene};
+use Mode::{IS, IX, S, SIX, U, X};
+
+fn database(space: u32) -> LockName {
+    LockName { space, kind: LockName::DATABASE, hash: 0 }
+}
+
+#[test]
+fn an_intent_lock_of_a_transaction_that_ended_stands_in_nobodys_way() {
+    let scene = Scene::new(Settings::default());
+    let (worker, whole) = (scene.actor(0), scene.actor(1));
+    for mode in [S, SIX, U, X] {
+        for intent in [IS, IX] {
+            worker.lock(database(1), intent);
+            worker.unlock_all();
+            assert_eq!(worker.holds(database(1)), None);
+            assert!(whole.locks.is_free(&whole.session, database(1)));
+            assert!(whole.locks.dump(&whole.session).is_empty());
+            assert!(whole.try_lock(database(1), mode), "{mode} beside an idle {intent}");
+            assert_eq!(worker.try_lock(database(1), intent), intent.is_compatible_with(mode), "{intent} beside {mode}");
+            worker.unlock_all();
+            whole.unlock_all();
+        }
+    }
+    drop((worker, whole));
+    scene.assert_empty();
+}
+
+#[test]
+fn an_intent_lock_taken_again_is_in_force_again() {
+    let scene = Scene::new(Settings::default());
+    let (worker, whole) = (scene.actor(0), scene.actor(1));
+    for _ in 0..3 {
+        worker.lock(database(1), IX);
+        worker.lock(database(1), IS);
+        assert_eq!((worker.holds(database(1)), worker.locks.count(worker.locker)), (Some(IX), 1));
+        assert!(!whole.locks.is_free(&whole.session, database(1)));
+        assert_eq!(whole.locks.dump(&whole.session).len(), 1);
+        assert!(!whole.try_lock(database(1), X));
+        assert!(!whole.try_lock(database(1), S));
+        assert!(whole.try_lock(database(1), IX), "intents do not exclude each other");
+        worker.unlock_all();
+        whole.unlock_all();
+    }
+    worker.lock(database(1), IS);
+    worker.unlock_all();
+    worker.lock(database(1), IX);
+    assert!(!whole.try_lock(database(1), S), "IS was kept, and IX asked for");
+    drop((worker, whole));
+    scene.assert_empty();
+}
+
+#[test]
+fn a_kept_lock_can_be_traded_and_given_back_like_any_other() {
+    let scene = Scene::new(Settings::default());
+    let actor = scene.actor(0);
+    let (locks, session, locker) = (actor.locks, &actor.session, actor.locker);
+    for (asked, held) in [(S, SIX), (X, X), (U, SIX), (SIX, SIX)] {
+        actor.lock(database(1), IX);
+        locks.upgrade(session, locker, database(1), asked, Wait::No).unwrap();
+        assert_eq!((actor.holds(database(1)), locks.count(locker)), (Some(held), 1));
+        actor.unlock_all();
+    }
+    actor.lock(database(1), IX);
+    locks.downgrade(session, locker, database(1), IS).unwrap();
+    assert_eq!(actor.holds(database(1)), Some(IS));
+    actor.unlock_all();
+    actor.lock(database(1), IX);
+    locks.unlock(session, locker, database(1)).unwrap();
+    assert_eq!((actor.holds(database(1)), locks.count(locker)), (None, 0));
+    assert!(matches!(locks.unlock(session, locker, database(1)), Err(Error::NotHeld { .. })));
+    assert!(matches!(locks.upgrade(session, locker, database(1), X, Wait::No), Err(Error::NotHeld { .. })));
+    locks.check().unwrap();
+    drop(actor);
+    scene.assert_empty();
+}
+
+#[test]
+fn whoever_wants_a_database_whole_waits_for_those_who_work_in_it() {
+    let scene = Scene::new(Settings::default());
+    let (first, second) = (scene.actor(0), scene.actor(1));
+    for _ in 0..20 {
+        first.lock(database(1), IX);
+        second.lock(database(1), IS);
+        scope(|scope| {
+            scope.spawn(|| {
+                let whole = scene.actor(0);
+                whole.lock(database(1), X);
+                assert_eq!(whole.holds(database(1)), Some(X));
+            });
+            scene.await_waiters(1);
+            let edges = first.locks.waits_for(&first.session);
+            assert_eq!(edges.len(), 2, "{edges:?}");
+            first.unlock_all();
+            assert!(!first.try_lock(database(1), IX), "one that waits is not overtaken");
+            assert_eq!(first.locks.waits_for(&first.session).len(), 1);
+            second.unlock_all();
+        });
+    }
+    drop((first, second));
+    scene.assert_empty();
+}
+
+#[test]
+fn more_databases_than_are_kept_are_locked_all_the_same() {
+    let scene = Scene::new(Settings::default());
+    let (worker, whole) = (scene.actor(0), scene.actor(1));
+    for _ in 0..3 {
+        (0..40).for_each(|space| worker.lock(database(space), IX));
+        (0..40).for_each(|space| assert!(!whole.try_lock(database(space), S)));
+        assert_eq!(worker.locks.count(worker.locker), 40);
+        assert_eq!(worker.locks.check().unwrap().kept, 8);
+        worker.unlock_all();
+        (0..40).for_each(|space| assert!(whole.try_lock(database(space), X)));
+        whole.unlock_all();
+    }
+    drop((worker, whole));
+    scene.assert_empty();
+}
+
+#[test]
+fn a_deadlock_through_a_kept_lock_is_found() {
+    let scene = Scene::new(Settings::default());
+    let whole = scene.actor(0);
+    // Idle, then in force: both kinds are met.
+    for round in 0..5 {
+        whole.locks.set_birth(whole.locker, 1000);
+        whole.lock(record(1), X);
+        scope(|scope| {
+            scope.spawn(|| {
+                let worker = scene.actor(1);
+                for _ in 0..round {
+                    worker.lock(database(1), IX);
+                    worker.unlock_all();
+                }
+                worker.lock(database(1), IX);
+                worker.lock(record(1), X);
+            });
+            scene.await_waiters(1);
+            let outcome = whole.locks.lock(&whole.session, whole.locker, database(1), X, Wait::Forever);
+            assert!(matches!(outcome, Err(Error::Deadlock { .. })), "{outcome:?}");
+            whole.unlock_all();
+        });
+    }
+    drop(whole);
+    scene.assert_empty();
+}
