@@ -16,7 +16,7 @@ use crate::bank::{self, BankDirectory};
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::spelling::{grouped, time};
+use crate::spelling::{grouped, seconds, some_seconds, time};
 
 /// The command line.
 #[derive(Args)]
@@ -36,16 +36,16 @@ struct Tpcb {
     #[command(flatten)]
     bank: Bank,
     /// Accounts in the bank; 1000000 unless the bank is there already.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     accounts: Option<u32>,
     /// Clients at work at the same time.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     clients: u32,
     /// What a client is.
     #[arg(long = "as", value_enum, default_value_t = As::Threads)]
     clients_as: As,
     /// How long it is measured.
-    #[arg(long, default_value = "5", value_parser = seconds)]
+    #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
     /// How long it runs before it is measured.
     #[arg(long, default_value = "1", value_parser = seconds)]
@@ -202,18 +202,15 @@ impl EngineName {
     }
 }
 
-fn seconds(word: &str) -> std::result::Result<Duration, String> {
-    let number: f64 = word.parse().map_err(|_| "a number of seconds is needed".to_string())?;
-    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
-}
-
 fn write(output: &mut Output, report: &Report) -> Result<()> {
     let clients_as = match report.clients_as {
-        ClientsAs::Threads => "threads",
-        ClientsAs::Processes => "processes",
+        ClientsAs::Threads if report.clients == 1 => "client as a thread",
+        ClientsAs::Threads => "clients as threads",
+        ClientsAs::Processes if report.clients == 1 => "client as a process",
+        ClientsAs::Processes => "clients as processes",
     };
     output.line(format_args!(
-        "{} on {}: {} accounts, {} clients as {clients_as}, {}, locks on {}s",
+        "{} on {}: {} accounts, {} {clients_as}, {}, locks on {}s",
         report.workload,
         report.engine,
         grouped(u64::from(report.accounts)),

@@ -24,7 +24,7 @@ use crate::failure::{Ending, Failure, Result};
 use crate::live_rate::{LiveRate, Rates, Second};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::spelling::grouped;
+use crate::spelling::{grouped, some_seconds};
 
 /// Accounts, unless told otherwise: loaded in a moment.
 const ACCOUNTS: u32 = 100_000;
@@ -38,7 +38,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     env: Option<PathBuf>,
     /// Seconds of business before the crash.
-    #[arg(long, default_value = "5", value_parser = seconds)]
+    #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
     /// Accounts in the bank; 100000 unless the bank is there already.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -204,9 +204,12 @@ fn listen(clients: &mut Child, time: Duration, output: &mut Output) -> Result<Bu
             bar.aside(|| show(output, &second))?;
         }
     }
-    let Some((begin, live)) = live else {
+    let Some((begin, mut live)) = live else {
         return Err(Failure::Failed("the clients ended before their first commit".to_string()));
     };
+    if let Some(second) = live.last_tick(last) {
+        bar.aside(|| show(output, &second))?;
+    }
     Ok(Business { acknowledged, rates: live.finish(last), time: last - begin })
 }
 
@@ -307,10 +310,5 @@ fn told(opened: &libtp::Opened) -> String {
 }
 
 fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1_000.0
-}
-
-fn seconds(word: &str) -> std::result::Result<Duration, String> {
-    let number: f64 = word.parse().map_err(|_| "a number of seconds is needed".to_string())?;
-    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+    (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0
 }

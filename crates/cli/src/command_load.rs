@@ -31,7 +31,7 @@ const BATCH_BYTES: usize = 4 << 20;
 pub struct Arguments {
     #[command(flatten)]
     at: DatabaseArguments,
-    /// The dump; standard input if it is not named.
+    /// The dump; standard input if it is not named, or is `-`.
     file: Option<PathBuf>,
     /// The length of the records of a record-number database, if the dump's header does not say it (re_len) and its
     /// first record has another.
@@ -86,7 +86,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 impl Source {
     fn open(arguments: &Arguments) -> Result<Source> {
         let read = Rc::new(Cell::new(0));
-        let (input, total, name): (Box<dyn Read>, _, _) = match &arguments.file {
+        let file = arguments.file.as_ref().filter(|path| path.as_os_str() != "-");
+        let (input, total, name): (Box<dyn Read>, _, _) = match file {
             None => (Box::new(std::io::stdin()), None, "standard input".to_string()),
             Some(path) => {
                 let name = path.display().to_string();

@@ -69,8 +69,17 @@ impl LiveRate {
 
     /// The second that is over, if one is.
     pub fn tick(&mut self, now: Instant) -> Option<Second> {
+        self.tick_after(SECOND, now)
+    }
+
+    /// The second that the crash cut short, if there is enough of it to speak of a rate.
+    pub fn last_tick(&mut self, now: Instant) -> Option<Second> {
+        self.tick_after(SECOND / 2, now)
+    }
+
+    fn tick_after(&mut self, enough: Duration, now: Instant) -> Option<Second> {
         let elapsed = now - self.second_begin;
-        if elapsed < SECOND {
+        if elapsed < enough {
             return None;
         }
         let rates = Rates::of(&self.now, elapsed);
@@ -115,6 +124,9 @@ impl Rates {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.tps == 0 {
+            return write!(f, "{:>9}", "none");
+        }
         write!(f, "{:>9} a second (half in {}, 99 % in {})", grouped(self.tps), time(self.p50_us), time(self.p99_us))
     }
 }
@@ -139,7 +151,9 @@ mod tests {
         assert_eq!((first.second, first.rates.tps, first.rates.sync.tps, first.rates.relaxed.tps), (1, 100, 30, 70));
         assert!((7.8..8.2).contains(&first.rates.sync.p50_us), "{first:?}");
         commits(&mut live, 300, Durability::Sync);
-        assert!(live.tick(begin + SECOND).is_none());
+        assert!(live.tick(begin + SECOND * 3 / 2).is_none());
+        assert!(live.last_tick(begin + SECOND * 5 / 4).is_none());
+        assert_eq!(live.last_tick(begin + SECOND * 3 / 2).unwrap().rates.tps, 600);
         let all = live.finish(begin + 2 * SECOND);
         assert_eq!((all.tps, all.sync.tps, all.relaxed.tps), (200, 165, 35));
     }

@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -81,6 +82,21 @@ fn digit(letter: u8) -> std::result::Result<u8, String> {
     value.ok_or_else(|| format!("`{}` is no hexadecimal digit", char::from(letter)))
 }
 
+/// A number of seconds, with or without a fraction.
+pub fn seconds(word: &str) -> std::result::Result<Duration, String> {
+    let number: f64 = word.parse().map_err(|_| "a number of seconds is needed".to_string())?;
+    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
+/// A number of seconds that is not zero.
+pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
+    let time = seconds(word)?;
+    if time < Duration::from_millis(1) {
+        return Err("a millisecond at least is needed".to_string());
+    }
+    Ok(time)
+}
+
 /// A number with its digits in groups of three: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -125,6 +141,15 @@ mod tests {
         assert_eq!(serde_json::to_string(&object).unwrap(), r#"{"key":"é","value_hex":"ff"}"#);
         Spelling::Hex.enter(&mut object, "key", b"a");
         assert_eq!(object["key_hex"], "61");
+    }
+
+    #[test]
+    fn seconds_have_fractions_and_an_end() {
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        for wrong in ["0", "-1", "nan", "inf", "five", ""] {
+            assert!(some_seconds(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -112,7 +112,11 @@ fn wrong_usage_ends_with_two() {
         vec!["get", "--env", "somewhere"],
         vec!["bench", "tpcb", "--engine", "oracle"],
         vec!["bench", "tpcb", "--durability", "eternal"],
+        vec!["bench", "tpcb", "--accounts", "0"],
+        vec!["bench", "tpcb", "--clients", "0"],
+        vec!["bench", "tpcb", "--seconds", "0"],
         vec!["demo", "--clients", "0"],
+        vec!["demo", "--seconds", "soon"],
         vec!["scan", "--env", "somewhere", "db", "--limit", "many"],
     ] {
         let refused = tp_words(&words, b"");
