@@ -1,0 +1,358 @@
+//! From a history to its dependencies, and to what no order at all can explain.
+//!
+//! Invariants
+//! 1. Sound: an anomaly or a cycle that is reported is there, whatever the library does.
+//! 2. Where the history does not say which of two absences of a row a scan saw (before its insertion, after its deletion),
+//!    and time does not tell either, nothing is concluded; such cases are counted.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::graph::{Cycle, Graph, Kind, Object};
+use crate::history::{Element, Record, Row, Step};
+
+/// What is wrong apart from cycles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Anomaly {
+    /// A committed transaction saw what an aborted one wrote, or what nobody did (G1a).
+    AbortedRead(Object, Element),
+    /// Two reads of one list tell different orders.
+    TwoOrders(u32),
+    /// Two committed writes replaced the same version, or two transactions deleted the same row.
+    LostUpdate(Object),
+    /// A committed write is not there at the end.
+    LostWrite(Object, Element),
+    /// A transaction did not see its own writes.
+    NotItsOwn(Row),
+    /// A scan did not find a row that had been inserted before it began and was deleted after it ended.
+    Missed(Row),
+}
+
+/// What came of checking a history.
+pub struct Verdict {
+    /// Committed transactions.
+    pub committed: usize,
+    /// Dependencies between them, time apart.
+    pub dependencies: usize,
+    /// Absences nobody can explain in one way only.
+    pub ambiguous: usize,
+    /// What is wrong apart from cycles.
+    pub anomalies: Vec<Anomaly>,
+    /// Cycles of dependencies: the history is not serializable.
+    pub cycles: Vec<Cycle>,
+    /// Cycles when the order of time counts too: it is not strictly so.
+    pub strict_cycles: Vec<Cycle>,
+}
+
+impl Verdict {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.anomalies.is_empty() && self.cycles.is_empty() && self.strict_cycles.is_empty()
+    }
+
+    /// The first few things that are wrong.
+    pub fn worst(&self) -> String {
+        let anomalies = self.anomalies.iter().take(5).map(|anomaly| format!("{anomaly:?}"));
+        let cycles = self.cycles.iter().chain(&self.strict_cycles).take(5).map(Cycle::to_string);
+        anomalies.chain(cycles).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Checks a history.
+pub fn check(history: &[Record]) -> Verdict {
+    let mut checker = Checker::new(history);
+    checker.lists();
+    checker.cells();
+    checker.rows();
+    let dependencies = checker.graph.len();
+    let cycles = checker.graph.cycles();
+    checker.real_time();
+    // A history that is not serializable is not strictly so either; once is enough.
+    let strict_cycles = if cycles.is_empty() { checker.graph.cycles() } else { Vec::new() };
+    let committed = history.iter().filter(|record| record.is_committed).count();
+    let Checker { anomalies, ambiguous, .. } = checker;
+    Verdict { committed, dependencies, ambiguous, anomalies, cycles, strict_cycles }
+}
+
+struct Checker<'h> {
+    history: &'h [Record],
+    graph: Graph,
+    anomalies: Vec<Anomaly>,
+    ambiguous: usize,
+}
+
+/// The versions of one object in their order, and who wrote each; the first is that of no write.
+struct Versions {
+    object: Object,
+    order: Vec<Element>,
+    place: HashMap<Element, usize>,
+}
+
+impl Versions {
+    fn new(object: Object, written: impl IntoIterator<Item = Element>) -> Versions {
+        let order: Vec<Element> = std::iter::once(0).chain(written).collect();
+        let place = order.iter().enumerate().map(|(at, &element)| (element, at)).collect();
+        Versions { object, order, place }
+    }
+}
+
+impl<'h> Checker<'h> {
+    fn new(history: &'h [Record]) -> Checker<'h> {
+        Checker { history, graph: Graph::new(history.len()), anomalies: Vec::new(), ambiguous: 0 }
+    }
+
+    fn committed(&self) -> impl Iterator<Item = (usize, &'h Record)> {
+        self.history.iter().enumerate().filter(|(_, record)| record.is_committed)
+    }
+
+    /// Who committed each element of lists and cells.
+    fn writers(&self) -> HashMap<Element, usize> {
+        let mut writers = HashMap::new();
+        for (txn, record) in self.committed() {
+            for step in &record.steps {
+                if let Step::Append { element, .. } | Step::WriteCell { element, .. } = step {
+                    writers.insert(*element, txn);
+                }
+            }
+        }
+        writers
+    }
+
+    fn lists(&mut self) {
+        let writers = self.writers();
+        // (transaction, list, elements seen) of every read; an append sees what it wrote as well.
+        let mut reads: BTreeMap<u32, Vec<(usize, Vec<Element>)>> = BTreeMap::new();
+        for (txn, record) in self.committed() {
+            for step in &record.steps {
+                match step {
+                    Step::ReadList { list, elements } => {
+                        reads.entry(*list).or_default().push((txn, elements.clone()));
+                    }
+                    Step::Append { list, before, element } => {
+                        let of_list = reads.entry(*list).or_default();
+                        of_list.push((txn, before.clone()));
+                        of_list.push((txn, before.iter().copied().chain([*element]).collect()));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (list, reads) in reads {
+            let longest = reads.iter().map(|read| &read.1).max_by_key(|elements| elements.len());
+            let longest = longest.expect("a list is known by its reads").clone();
+            if reads.iter().any(|(_, elements)| !longest.starts_with(elements)) {
+                self.anomalies.push(Anomaly::TwoOrders(list));
+                continue;
+            }
+            let versions = Versions::new(Object::List(list), longest);
+            self.follow(&versions, &writers);
+            for (txn, elements) in &reads {
+                self.read(*txn, elements.last().copied().unwrap_or(0), &versions, &writers);
+            }
+        }
+    }
+
+    fn cells(&mut self) {
+        let writers = self.writers();
+        let mut next: BTreeMap<u32, HashMap<Element, Element>> = BTreeMap::new();
+        let mut reads: Vec<(usize, u32, Element)> = Vec::new();
+        for (txn, record) in self.committed() {
+            for step in &record.steps {
+                match *step {
+                    Step::ReadCell { cell, found } => reads.push((txn, cell, found)),
+                    Step::WriteCell { cell, before, element } => {
+                        reads.push((txn, cell, before));
+                        if next.entry(cell).or_default().insert(before, element).is_some() {
+                            self.anomalies.push(Anomaly::LostUpdate(Object::Cell(cell)));
+                        }
+                    }
+                    _ => continue,
+                }
+                next.entry(reads[reads.len() - 1].1).or_default();
+            }
+        }
+        let versions: BTreeMap<u32, Versions> = next
+            .into_iter()
+            .map(|(cell, next)| {
+                // Each element is written once, so the chain ends.
+                let chain = std::iter::successors(next.get(&0).copied(), |element| next.get(element).copied());
+                (cell, Versions::new(Object::Cell(cell), chain))
+            })
+            .collect();
+        for versions in versions.values() {
+            self.follow(versions, &writers);
+        }
+        for (txn, cell, found) in reads {
+            self.read(txn, found, &versions[&cell], &writers);
+        }
+    }
+
+    /// Each version replaced the one before it.
+    fn follow(&mut self, versions: &Versions, writers: &HashMap<Element, usize>) {
+        for pair in versions.order[1..].windows(2) {
+            if let (Some(&one), Some(&other)) = (writers.get(&pair[0]), writers.get(&pair[1])) {
+                self.graph.add(one, other, Kind::WriteWrite, versions.object);
+            }
+        }
+    }
+
+    /// A transaction read a version: it comes after that one's writer and before the next one's.
+    fn read(&mut self, txn: usize, found: Element, versions: &Versions, writers: &HashMap<Element, usize>) {
+        let Some(&place) = versions.place.get(&found) else {
+            self.anomalies.push(Anomaly::AbortedRead(versions.object, found));
+            return;
+        };
+        if found != 0 {
+            match writers.get(&found) {
+                Some(&writer) => self.graph.add(writer, txn, Kind::WriteRead, versions.object),
+                None => self.anomalies.push(Anomaly::AbortedRead(versions.object, found)),
+            }
+        }
+        if let Some(&next) = versions.order.get(place + 1).and_then(|next| writers.get(next)) {
+            self.graph.add(txn, next, Kind::ReadWrite, versions.object);
+        }
+    }
+
+    fn rows(&mut self) {
+        let (mut inserters, mut deleters) = (BTreeMap::<Row, usize>::new(), BTreeMap::<Row, usize>::new());
+        for (txn, record) in self.committed() {
+            for step in &record.steps {
+                match step {
+                    Step::Insert { row } => {
+                        inserters.insert(*row, txn);
+                    }
+                    Step::Delete { row } if deleters.insert(*row, txn).is_some() => {
+                        self.anomalies.push(Anomaly::LostUpdate(Object::Row(row.element)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (txn, record) in self.committed() {
+            let mut own: HashMap<Row, bool> = HashMap::new();
+            for step in &record.steps {
+                match step {
+                    Step::Insert { row } => {
+                        own.insert(*row, true);
+                    }
+                    Step::Delete { row } => {
+                        self.row_found(txn, *row, &own, &inserters, &deleters);
+                        own.insert(*row, false);
+                    }
+                    Step::Scan { range, from, to, rows } => {
+                        let first = Row { range: *range, place: *from, element: 0 };
+                        let last = Row { range: *range, place: *to, element: Element::MAX };
+                        for row in rows {
+                            self.row_found(txn, *row, &own, &inserters, &deleters);
+                        }
+                        for (row, inserter) in inserters.range(first..=last).filter(|(row, _)| !rows.contains(row)) {
+                            self.row_missing(txn, *row, &own, *inserter, deleters.get(row).copied());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn row_found(
+        &mut self,
+        txn: usize,
+        row: Row,
+        own: &HashMap<Row, bool>,
+        inserters: &BTreeMap<Row, usize>,
+        deleters: &BTreeMap<Row, usize>,
+    ) {
+        match own.get(&row) {
+            Some(true) => return,
+            Some(false) => return self.anomalies.push(Anomaly::NotItsOwn(row)),
+            None => {}
+        }
+        let object = Object::Row(row.element);
+        match inserters.get(&row) {
+            Some(&inserter) => self.graph.add(inserter, txn, Kind::WriteRead, object),
+            None => self.anomalies.push(Anomaly::AbortedRead(object, row.element)),
+        }
+        if let Some(&deleter) = deleters.get(&row) {
+            self.graph.add(txn, deleter, Kind::ReadWrite, object);
+        }
+    }
+
+    fn row_missing(
+        &mut self,
+        txn: usize,
+        row: Row,
+        own: &HashMap<Row, bool>,
+        inserter: usize,
+        deleter: Option<usize>,
+    ) {
+        match own.get(&row) {
+            Some(true) => return self.anomalies.push(Anomaly::NotItsOwn(row)),
+            Some(false) => return,
+            None => {}
+        }
+        let (reader, object) = (&self.history[txn], Object::Row(row.element));
+        let may_be_before = self.history[inserter].end > reader.begin;
+        let may_be_after = deleter.filter(|&deleter| self.history[deleter].begin < reader.end);
+        match (may_be_before, may_be_after) {
+            (true, None) => self.graph.add(txn, inserter, Kind::ReadWrite, object),
+            (false, Some(deleter)) => self.graph.add(deleter, txn, Kind::WriteRead, object),
+            (true, Some(deleter)) if deleter == inserter => {
+                // It was never there for others: both absences are one.
+            }
+            (true, Some(_)) => self.ambiguous += 1,
+            (false, None) => self.anomalies.push(Anomaly::Missed(row)),
+        }
+    }
+
+    /// Who had ended when another began comes before it. The last of each thread is enough: it comes after those before it.
+    fn real_time(&mut self) {
+        let mut ends: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.end, txn)).collect();
+        let mut begins: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.begin, txn)).collect();
+        ends.sort_unstable();
+        begins.sort_unstable();
+        let mut last_of_thread: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut ends = ends.into_iter().peekable();
+        for (begin, txn) in begins {
+            while let Some((_, ended)) = ends.next_if(|(end, _)| *end < begin) {
+                last_of_thread.insert(self.history[ended].thread, ended);
+            }
+            for &ended in last_of_thread.values() {
+                self.graph.add(ended, txn, Kind::RealTime, Object::Clock);
+            }
+        }
+    }
+}
+
+/// Committed writes that transaction `last`, which read everything when all others had ended, did not find; and rows that
+/// it found although they were deleted.
+pub fn lost_at_the_end(history: &[Record], last: usize) -> Vec<Anomaly> {
+    let mut there = HashSet::new();
+    for step in &history[last].steps {
+        match step {
+            Step::ReadList { elements, .. } => there.extend(elements.iter().copied()),
+            Step::Scan { rows, .. } => there.extend(rows.iter().map(|row| row.element)),
+            _ => {}
+        }
+    }
+    let committed = || history.iter().filter(|record| record.is_committed).flat_map(|record| &record.steps);
+    let deleted: HashSet<Element> = committed()
+        .filter_map(|step| match step {
+            Step::Delete { row } => Some(row.element),
+            _ => None,
+        })
+        .collect();
+    let is_wrong = |step: &Step| match step {
+        Step::Append { list, element, .. } if !there.contains(element) => {
+            Some(Anomaly::LostWrite(Object::List(*list), *element))
+        }
+        Step::Insert { row } if there.contains(&row.element) == deleted.contains(&row.element) => {
+            Some(Anomaly::LostWrite(Object::Row(row.element), row.element))
+        }
+        _ => None,
+    };
+    committed().filter_map(is_wrong).collect()
+}
+
+#[cfg(test)]
+#[path = "checker_tests.rs"]
+mod tests;

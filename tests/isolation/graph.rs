@@ -1,0 +1,229 @@
+//! Dependencies between transactions, and the cycles among them (Tarjan's strongly connected components).
+
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Why one transaction comes before another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The other replaced what the one wrote.
+    WriteWrite,
+    /// The other read what the one wrote.
+    WriteRead,
+    /// The other replaced what the one read, or wrote what the one did not find.
+    ReadWrite,
+    /// The one had ended when the other began.
+    RealTime,
+}
+
+/// What the dependency is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A list.
+    List(u32),
+    /// A cell.
+    Cell(u32),
+    /// A row, by its element.
+    Row(u64),
+    /// Nothing but time.
+    Clock,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    to: u32,
+    kind: Kind,
+    object: Object,
+}
+
+/// Transactions by number, and who comes before whom.
+#[derive(Default)]
+pub struct Graph {
+    edges: Vec<Vec<Edge>>,
+    count: usize,
+}
+
+/// A cycle: no order of the transactions explains what they saw.
+#[derive(Clone, Debug)]
+pub struct Cycle {
+    /// From each transaction to the next, the last to the first.
+    steps: Vec<(u32, Kind, Object)>,
+}
+
+impl Cycle {
+    /// The field's name for it.
+    pub fn name(&self) -> &'static str {
+        let count = |kind| self.steps.iter().filter(|step| step.1 == kind).count();
+        match (count(Kind::ReadWrite), count(Kind::WriteRead), count(Kind::RealTime)) {
+            (_, _, 1..) => "not strict",
+            (0, 0, 0) => "G0",
+            (0, _, 0) => "G1c",
+            (1, _, 0) => "G-single",
+            _ => "G2",
+        }
+    }
+}
+
+impl fmt::Display for Cycle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.name())?;
+        for (from, kind, object) in &self.steps {
+            let arrow = match kind {
+                Kind::WriteWrite => "ww",
+                Kind::WriteRead => "wr",
+                Kind::ReadWrite => "rw",
+                Kind::RealTime => "rt",
+            };
+            write!(f, " T{from} -{arrow} {object:?}->")?;
+        }
+        write!(f, " T{}", self.steps.first().map_or(0, |step| step.0))
+    }
+}
+
+impl Graph {
+    /// A graph of so many transactions.
+    pub fn new(transactions: usize) -> Graph {
+        Graph { edges: vec![Vec::new(); transactions], count: 0 }
+    }
+
+    /// `from` comes before `to`. A transaction and itself are in order.
+    pub fn add(&mut self, from: usize, to: usize, kind: Kind, object: Object) {
+        if from == to {
+            return;
+        }
+        let to = u32::try_from(to).expect("histories have fewer than 2^32 transactions");
+        let edges = &mut self.edges[from];
+        // Most repetitions come one after the other.
+        if edges.last().is_some_and(|last| last.to == to && last.kind == kind && last.object == object) {
+            return;
+        }
+        edges.push(Edge { to, kind, object });
+        self.count += 1;
+    }
+
+    /// How many dependencies there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// One shortest cycle of each knot of transactions that cannot be put in order.
+    pub fn cycles(&self) -> Vec<Cycle> {
+        self.knots().iter().map(|knot| self.shortest(knot)).collect()
+    }
+
+    /// The strongly connected components of more than one transaction, without recursion: histories are long.
+    fn knots(&self) -> Vec<Vec<u32>> {
+        const UNSEEN: u32 = u32::MAX;
+        let count = self.edges.len();
+        let (mut index, mut low) = (vec![UNSEEN; count], vec![0u32; count]);
+        let mut is_open = vec![false; count];
+        let (mut open, mut knots, mut next) = (Vec::new(), Vec::new(), 0u32);
+        for root in 0..count {
+            if index[root] != UNSEEN {
+                continue;
+            }
+            let mut path: Vec<(usize, usize)> = vec![(root, 0)];
+            while let Some((at, edge)) = path.last_mut() {
+                let at = *at;
+                if *edge == 0 {
+                    (index[at], low[at], is_open[at]) = (next, next, true);
+                    next += 1;
+                    open.push(at);
+                }
+                if let Some(follow) = self.edges[at].get(*edge) {
+                    *edge += 1;
+                    let to = follow.to as usize;
+                    if index[to] == UNSEEN {
+                        path.push((to, 0));
+                    } else if is_open[to] {
+                        low[at] = low[at].min(index[to]);
+                    }
+                    continue;
+                }
+                path.pop();
+                if let Some((parent, _)) = path.last() {
+                    low[*parent] = low[*parent].min(low[at]);
+                }
+                if low[at] == index[at] {
+                    let start = open.iter().rposition(|&one| one == at).expect("it was pushed when it was first seen");
+                    let knot: Vec<usize> = open.split_off(start);
+                    knot.iter().for_each(|&one| is_open[one] = false);
+                    if knot.len() > 1 {
+                        knots.push(knot.into_iter().map(|one| u32::try_from(one).expect("checked in add")).collect());
+                    }
+                }
+            }
+        }
+        knots
+    }
+
+    /// A shortest cycle through one transaction of a knot: enough to see what went wrong.
+    fn shortest(&self, knot: &[u32]) -> Cycle {
+        let start = *knot.iter().min().expect("a knot has two transactions or more");
+        let members: std::collections::HashSet<u32> = knot.iter().copied().collect();
+        let mut came: std::collections::HashMap<u32, (u32, Edge)> = std::collections::HashMap::new();
+        let mut queue = VecDeque::from([start]);
+        while let Some(at) = queue.pop_front() {
+            for edge in self.edges[at as usize].iter().filter(|edge| members.contains(&edge.to)) {
+                if edge.to == start {
+                    let mut steps = vec![(at, edge.kind, edge.object)];
+                    let mut here = at;
+                    while here != start {
+                        let (from, edge) = came[&here];
+                        steps.push((from, edge.kind, edge.object));
+                        here = from;
+                    }
+                    steps.reverse();
+                    return Cycle { steps };
+                }
+                if let std::collections::hash_map::Entry::Vacant(free) = came.entry(edge.to) {
+                    free.insert((at, *edge));
+                    queue.push_back(edge.to);
+                }
+            }
+        }
+        unreachable!("every transaction of a knot lies on a cycle inside it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(edges: &[(usize, usize)]) -> Graph {
+        let mut graph = Graph::new(10);
+        for &(from, to) in edges {
+            graph.add(from, to, Kind::WriteWrite, Object::List(0));
+        }
+        graph
+    }
+
+    #[test]
+    fn an_order_has_no_cycle() {
+        assert!(graph(&[(0, 1), (1, 2), (0, 2), (3, 2), (2, 5), (5, 9)]).cycles().is_empty());
+    }
+
+    #[test]
+    fn a_transaction_is_in_order_with_itself() {
+        assert!(graph(&[(4, 4)]).cycles().is_empty());
+    }
+
+    #[test]
+    fn every_knot_is_found_once_and_by_a_shortest_cycle() {
+        let cycles = graph(&[(0, 1), (1, 2), (2, 3), (3, 1), (2, 1), (3, 4), (6, 7), (7, 6), (4, 8)]).cycles();
+        let mut lengths: Vec<usize> = cycles.iter().map(|cycle| cycle.steps.len()).collect();
+        lengths.sort_unstable();
+        assert_eq!(lengths, [2, 2]);
+    }
+
+    #[test]
+    fn a_long_path_needs_no_deep_stack() {
+        let mut graph = Graph::new(300_000);
+        for at in 0..299_999 {
+            graph.add(at, at + 1, Kind::ReadWrite, Object::Clock);
+        }
+        assert!(graph.cycles().is_empty());
+        graph.add(299_999, 0, Kind::ReadWrite, Object::Clock);
+        assert_eq!(graph.cycles()[0].steps.len(), 300_000);
+    }
+}

@@ -1,0 +1,21 @@
+//! R11: transactions are serializable, and strictly so: as if each ran alone, between its beginning and its end.
+//!
+//! | file | what |
+//! |---|---|
+//! | `history` | what transactions did and saw |
+//! | `graph` | dependencies, and a finder of cycles among them |
+//! | `checker` | from a history to its dependencies and anomalies |
+//! | `workload` | random transactions of eight threads |
+//! | `serializable` | no cycle in their histories; controls with broken isolation must have some |
+//! | `session`, `anomalies` | the known anomalies as schedules, step by step |
+//! | `deadlocks` | victims are told, and `Env::run` runs them again |
+#![forbid(unsafe_code)]
+
+mod anomalies;
+mod checker;
+mod deadlocks;
+mod graph;
+mod history;
+mod serializable;
+mod session;
+mod workload;

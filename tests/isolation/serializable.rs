@@ -1,0 +1,68 @@
+//! Histories of random transactions have no cycle; where isolation is switched off, they have.
+//!
+//! `LIBTP_TEST_TXNS` says how many transactions, `LIBTP_TEST_SEED` where the seeds begin. Threads make each run another one;
+//! the seed says only which transactions there are.
+
+use std::time::Instant;
+
+use libtp::Granularity;
+use libtp_tests::sizes;
+
+use crate::checker::{check, lost_at_the_end};
+use crate::workload::{run, Discipline, Plan, Tally, THREADS};
+
+/// One environment's share: a history as long as this is checked in a moment.
+const ROUND: u64 = 10_000;
+
+#[test]
+fn random_transactions_of_eight_threads_are_strictly_serializable() {
+    let (wanted, first) = (sizes::number("LIBTP_TEST_TXNS", 20_000), sizes::first_seed());
+    let start = Instant::now();
+    let (mut committed, mut dependencies, mut ambiguous, mut sum) = (0, 0, 0, Tally::default());
+    for (seed, done) in (first..).zip((0..wanted).step_by(ROUND as usize)) {
+        // Pages every third time: the first rounds show both.
+        let granularity = if seed % 3 == 2 { Granularity::Page } else { Granularity::Record };
+        let transactions = ROUND.min(wanted - done);
+        let plan = Plan { seed, transactions, granularity, discipline: Discipline::Transactions };
+        let (history, tally) = run(plan).unwrap_or_else(|error| panic!("LIBTP_TEST_SEED={seed}: {error}"));
+        let verdict = check(&history);
+        assert!(verdict.is_clean(), "LIBTP_TEST_SEED={seed} {granularity:?}:\n{}", verdict.worst());
+        let lost = lost_at_the_end(&history, history.len() - 1);
+        assert!(lost.is_empty(), "LIBTP_TEST_SEED={seed} {granularity:?}: {} lost, the first {:?}", lost.len(), lost[0]);
+        committed += verdict.committed;
+        dependencies += verdict.dependencies;
+        ambiguous += verdict.ambiguous;
+        sum.deadlocks += tally.deadlocks;
+        sum.aborts += tally.aborts;
+    }
+    println!(
+        "figures: {committed} of {wanted} transactions of {THREADS} threads committed, {} aborted, {} victims of \
+         deadlocks, {dependencies} dependencies, {ambiguous} not judged; 0 cycles, 0 lost; {:.0} s",
+        sum.aborts,
+        sum.deadlocks,
+        start.elapsed().as_secs_f64()
+    );
+    assert!(committed as u64 > wanted / 2, "so few committed that nothing is shown");
+    assert!(sum.deadlocks > 0 || wanted < 2_000, "so little contention that nothing is shown");
+}
+
+/// The control: the same transactions, the same checker, no isolation.
+fn control(discipline: Discipline) -> (usize, usize) {
+    let plan = Plan { seed: sizes::first_seed(), transactions: 2_000, granularity: Granularity::Record, discipline };
+    let (history, _) = run(plan).expect("the control runs as the real thing does");
+    let verdict = check(&history);
+    println!("figures: control {discipline:?}: {} cycles, {} other anomalies", verdict.cycles.len(), verdict.anomalies.len());
+    (verdict.cycles.len(), verdict.anomalies.len())
+}
+
+#[test]
+fn steps_that_are_not_one_transaction_have_cycles() {
+    let (cycles, _) = control(Discipline::StepByStep);
+    assert!(cycles > 0, "the control has no cycle: the checker or the workload proves nothing");
+}
+
+#[test]
+fn reads_and_writes_that_are_not_one_transaction_lose_updates() {
+    let (_, anomalies) = control(Discipline::ReadThenWrite);
+    assert!(anomalies > 0, "the control lost no update: the checker or the workload proves nothing");
+}

@@ -1,0 +1,257 @@
+//! Transactions driven step by step from a script: who does what, who has to wait, who goes on.
+//!
+//! Each [`Session`] is a thread with one transaction at a time. A script says of each step that it ends ([`Session::does`]),
+//! or that it has to wait ([`Session::waits`]) and, later, that it has ended ([`Session::goes_on`]).
+
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use libtp::{Db, Durability, Env, Error, Granularity, Txn};
+
+/// A step that has not ended after this time waits.
+const WAIT: Duration = Duration::from_millis(80);
+/// A step that has not ended after this time never will.
+const HANG: Duration = Duration::from_secs(30);
+
+/// One step of a script. Keys and values are words.
+#[derive(Clone, Debug)]
+pub enum Do {
+    Begin,
+    Get(&'static str),
+    GetForUpdate(&'static str),
+    Put(&'static str, &'static str),
+    PutNew(&'static str, &'static str),
+    Delete(&'static str),
+    /// Reads the keys `from..to` upwards.
+    Scan(&'static str, &'static str),
+    /// Reads them downwards.
+    ScanBack(&'static str, &'static str),
+    Commit,
+    Abort,
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Done.
+    Done,
+    /// What was read.
+    Value(Option<String>),
+    /// Whether there was something to delete.
+    WasThere(bool),
+    /// The pairs read, as `key=value`, in order.
+    Pairs(Vec<String>),
+    /// Chosen to end a deadlock; the transaction is aborted.
+    Deadlock,
+    /// The key is there already.
+    Exists,
+    /// Another error.
+    Failed(String),
+}
+
+/// The value of a key that is there.
+pub fn value(text: &str) -> Ended {
+    Ended::Value(Some(text.to_owned()))
+}
+
+/// What a scan found.
+pub fn pairs(found: &[&str]) -> Ended {
+    Ended::Pairs(found.iter().map(|&pair| pair.to_owned()).collect())
+}
+
+/// An environment with the keys of a script in it.
+pub struct Scene {
+    env: Env,
+    table: Db,
+    other: Option<Db>,
+    _directory: tempfile::TempDir,
+}
+
+impl Scene {
+    /// A scene with these pairs. With locks on pages the key `y` lies in a database of its own, so that scripts which
+    /// speak of two objects have two.
+    pub fn new(granularity: Granularity, pairs: &[(&'static str, &'static str)]) -> Scene {
+        let directory = tempfile::tempdir().expect("a directory for the test");
+        let builder = Env::builder().durability(Durability::Relaxed);
+        let builder = builder.granularity("table", granularity).granularity("other", granularity);
+        let env = builder.open(directory.path()).expect("a new environment opens");
+        let table = env.btree("table").expect("a database is made");
+        let other = (granularity == Granularity::Page).then(|| env.btree("other").expect("a database is made"));
+        let scene = Scene { env, table, other, _directory: directory };
+        let fill = |txn: &Txn<'_>| {
+            for (key, value) in pairs {
+                scene.database(key).put(txn, key.as_bytes(), value.as_bytes())?;
+            }
+            Ok(())
+        };
+        scene.env.run(fill).expect("the scene is set");
+        scene
+    }
+
+    fn database(&self, key: &str) -> &Db {
+        self.other.as_ref().filter(|_| key == "y").unwrap_or(&self.table)
+    }
+
+    /// The environment.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Starts a session and its transaction.
+    pub fn session(&self, name: &'static str) -> Session {
+        let (to, steps) = channel();
+        let (answers, from) = channel();
+        let scene =
+            Actors { env: self.env.clone(), table: self.table.clone(), other: self.other.clone() };
+        std::thread::spawn(move || scene.play(&steps, &answers));
+        let session = Session { name, to, from };
+        session.does(Do::Begin, Ended::Done);
+        session
+    }
+
+    /// What a new transaction reads.
+    pub fn now(&self, key: &'static str) -> Option<String> {
+        let read = |txn: &Txn<'_>| self.database(key).get(txn, key.as_bytes());
+        self.env.run(read).expect("reading works").map(|value| String::from_utf8_lossy(&value).into_owned())
+    }
+}
+
+/// A thread that does the steps of one session.
+struct Actors {
+    env: Env,
+    table: Db,
+    other: Option<Db>,
+}
+
+impl Actors {
+    fn play(&self, steps: &Receiver<Do>, answers: &Sender<Ended>) {
+        let mut running: Option<Txn<'_>> = None;
+        while let Ok(step) = steps.recv() {
+            let ended = match self.step(&step, &mut running) {
+                Ok(ended) => ended,
+                Err(Error::Exists) => Ended::Exists,
+                Err(Error::Deadlock) => {
+                    drop(running.take());
+                    Ended::Deadlock
+                }
+                Err(error) => Ended::Failed(error.to_string()),
+            };
+            if answers.send(ended).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn step<'e>(&'e self, step: &Do, running: &mut Option<Txn<'e>>) -> libtp::Result<Ended> {
+        match step {
+            Do::Begin => {
+                *running = Some(self.env.begin()?);
+                return Ok(Ended::Done);
+            }
+            Do::Commit => {
+                return running.take().expect("the script began the transaction").commit().map(|()| Ended::Done);
+            }
+            Do::Abort => {
+                return running.take().expect("the script began the transaction").abort().map(|()| Ended::Done);
+            }
+            _ => {}
+        }
+        let txn = running.as_ref().expect("the script began the transaction");
+        let database = |key: &str| self.other.as_ref().filter(|_| key == "y").unwrap_or(&self.table);
+        let found = |value: Option<Vec<u8>>| Ended::Value(value.map(|value| word(&value)));
+        Ok(match step {
+            Do::Get(key) => found(database(key).get(txn, key.as_bytes())?),
+            Do::GetForUpdate(key) => found(database(key).get_for_update(txn, key.as_bytes())?),
+            Do::Put(key, value) => {
+                database(key).put(txn, key.as_bytes(), value.as_bytes())?;
+                Ended::Done
+            }
+            Do::PutNew(key, value) => {
+                database(key).put_new(txn, key.as_bytes(), value.as_bytes())?;
+                Ended::Done
+            }
+            Do::Delete(key) => Ended::WasThere(database(key).delete(txn, key.as_bytes())?),
+            Do::Scan(from, to) => Ended::Pairs(self.scan(txn, from, to, true)?),
+            Do::ScanBack(from, to) => Ended::Pairs(self.scan(txn, from, to, false)?),
+            Do::Begin | Do::Commit | Do::Abort => unreachable!("handled above"),
+        })
+    }
+
+    fn scan(&self, txn: &Txn<'_>, from: &str, to: &str, is_upwards: bool) -> libtp::Result<Vec<String>> {
+        let (from, to) = (from.as_bytes(), to.as_bytes());
+        let mut cursor = self.table.cursor(txn);
+        let mut at = match is_upwards {
+            true => cursor.seek(from)?,
+            false => {
+                cursor.seek(to)?;
+                cursor.prev()?
+            }
+        };
+        let mut found = Vec::new();
+        while let Some((key, value)) = at.filter(|(key, _)| (from..to).contains(&&key[..])) {
+            found.push(format!("{}={}", word(&key), word(&value)));
+            at = if is_upwards { cursor.next()? } else { cursor.prev()? };
+        }
+        Ok(found)
+    }
+}
+
+fn word(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// One session of a script.
+pub struct Session {
+    name: &'static str,
+    to: Sender<Do>,
+    from: Receiver<Ended>,
+}
+
+impl Session {
+    /// Does a step that ends, whatever comes of it.
+    pub fn ends(&self, step: Do) -> Ended {
+        let text = format!("{step:?}");
+        self.to.send(step).expect("the session's thread is there");
+        self.from.recv_timeout(HANG).unwrap_or_else(|_| panic!("{}: {text} has not ended after {HANG:?}", self.name))
+    }
+
+    /// Does a step that ends like this.
+    #[track_caller]
+    pub fn does(&self, step: Do, wanted: Ended) {
+        let text = format!("{step:?}");
+        assert_eq!(self.ends(step), wanted, "{}: {text}", self.name);
+    }
+
+    /// Begins a step that has to wait for another transaction.
+    #[track_caller]
+    pub fn waits(&self, step: Do) {
+        let text = format!("{step:?}");
+        self.to.send(step).expect("the session's thread is there");
+        match self.from.recv_timeout(WAIT) {
+            Err(RecvTimeoutError::Timeout) => {}
+            ended => panic!("{}: {text} should have waited: {ended:?}", self.name),
+        }
+    }
+
+    /// The step that waited ends like this.
+    #[track_caller]
+    pub fn goes_on(&self, wanted: Ended) {
+        assert_eq!(self.ended(), wanted, "{}: the step that waited", self.name);
+    }
+
+    /// How the step ends that was begun last.
+    pub fn ended(&self) -> Ended {
+        self.from.recv_timeout(HANG).unwrap_or_else(|_| panic!("{}: a step waits for ever", self.name))
+    }
+
+    /// Begins a step and does not look how it fares.
+    pub fn begins(&self, step: Do) {
+        self.to.send(step).expect("the session's thread is there");
+    }
+}
+
+/// Runs a script with locks on records, and with locks on pages.
+pub fn with_both(script: impl Fn(Granularity)) {
+    script(Granularity::Record);
+    script(Granularity::Page);
+}

@@ -1,0 +1,407 @@
+//! Random transactions of many threads over a few keys.
+//!
+//! Lists, cells and ranges of rows are used up: after so many transactions the next ones are taken, so that what is read
+//! stays short and the beginning of a list is met often. The names of one epoch lie side by side on a few pages.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libtp::{Bytes, DatabaseSettings, Db, Durability, Env, Error, Granularity, Recno, Result, Settings, Txn};
+use libtp_sim::Random;
+
+use crate::history::{Element, Record, Row, Step};
+
+/// Threads at work.
+pub const THREADS: usize = 8;
+/// Transactions before the next lists are taken.
+const EPOCH: u64 = 250;
+/// Lists, cells and ranges of an epoch.
+const LISTS: u32 = 6;
+const CELLS: u32 = 16;
+const RANGES: u32 = 2;
+/// Places of a range.
+const PLACES: u32 = 100;
+
+/// How well transactions are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// As they should be.
+    Transactions,
+    /// A control: each step is a transaction of its own, so what is taken for one transaction is not isolated.
+    StepByStep,
+    /// A control: each read and each write is a transaction of its own.
+    ReadThenWrite,
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub transactions: u64,
+    pub granularity: Granularity,
+    pub discipline: Discipline,
+}
+
+/// What happened apart from the history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub deadlocks: u64,
+    pub aborts: u64,
+}
+
+/// Runs a plan; returns the history, whose last transaction read everything alone, and a tally.
+pub fn run(plan: Plan) -> Result<(Vec<Record>, Tally)> {
+    let directory = tempfile::tempdir().map_err(|error| Error::Io(Box::new(error)))?;
+    let small = DatabaseSettings {
+        page_bytes: Some(Bytes::kib(4)),
+        granularity: Some(plan.granularity),
+        ..DatabaseSettings::default()
+    };
+    let settings = Settings {
+        memory: Some(Bytes::mib(1)),
+        durability: Some(Durability::Relaxed),
+        checkpoint_log: Some(Bytes::mib(2)),
+        database: ["lists", "cells", "rows"].map(|name| (name.to_owned(), small.clone())).into(),
+        ..Settings::default()
+    };
+    let env = Env::builder().settings(settings).open(directory.path())?;
+    let stage = Stage::new(&env, plan)?;
+    let ended: Vec<Result<(Vec<Record>, Tally)>> = std::thread::scope(|scope| {
+        let start = |number| {
+            let stage = &stage;
+            scope.spawn(move || Actor::new(stage, number).play())
+        };
+        let threads: Vec<_> = (0..THREADS).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a thread of the workload panicked")).collect()
+    });
+    let (mut history, mut tally) = (Vec::new(), Tally::default());
+    for of_thread in ended {
+        let (records, counts) = of_thread?;
+        history.extend(records);
+        tally.deadlocks += counts.deadlocks;
+        tally.aborts += counts.aborts;
+    }
+    history.push(stage.everything()?);
+    Ok((history, tally))
+}
+
+/// What all threads share.
+struct Stage<'e> {
+    env: &'e Env,
+    plan: Plan,
+    lists: Db,
+    cells: Recno,
+    rows: Db,
+    clock: AtomicU64,
+    begun: AtomicU64,
+    elements: AtomicU64,
+}
+
+impl<'e> Stage<'e> {
+    fn new(env: &'e Env, plan: Plan) -> Result<Stage<'e>> {
+        let (lists, cells, rows) = (env.btree("lists")?, env.recno("cells", 8)?, env.btree("rows")?);
+        // Every cell there will be, so that a cell is always replaced.
+        let count = u64::from(CELLS) * (plan.transactions / EPOCH + 1);
+        for first in (0..count).step_by(512) {
+            env.run(|txn| {
+                for _ in first..count.min(first + 512) {
+                    cells.append(txn, &[0; 8])?;
+                }
+                Ok(())
+            })?;
+        }
+        let zero = || AtomicU64::new(0);
+        Ok(Stage { env, plan, lists, cells, rows, clock: zero(), begun: zero(), elements: zero() })
+    }
+
+    /// A tick later than all before: what happens between two ticks of one thread lies between them for all.
+    fn tick(&self) -> u64 {
+        // SeqCst: the order of ticks is taken for the order of time.
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn new_element(&self) -> Element {
+        // Relaxed: only that each is drawn once matters.
+        1 + self.elements.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn epochs(&self) -> u32 {
+        u32::try_from(self.plan.transactions / EPOCH + 1).expect("there are fewer epochs than transactions")
+    }
+
+    /// One transaction that reads every list and every row when nobody else is at work.
+    fn everything(&self) -> Result<Record> {
+        let begin = self.tick();
+        let mut steps = Vec::new();
+        let txn = self.env.begin()?;
+        for list in 0..self.epochs() * LISTS {
+            steps.push(Step::ReadList { list, elements: read_list(&self.lists, &txn, list)? });
+        }
+        for range in 0..self.epochs() * RANGES {
+            let rows = scan(&self.rows, &txn, range, 0, PLACES, true)?;
+            steps.push(Step::Scan { range, from: 0, to: PLACES, rows });
+        }
+        txn.commit()?;
+        Ok(Record { thread: THREADS, begin, end: self.tick(), is_committed: true, steps })
+    }
+}
+
+fn list_key(list: u32) -> Vec<u8> {
+    format!("list/{list:08}").into_bytes()
+}
+
+fn row_key(row: Row) -> Vec<u8> {
+    format!("row/{:08}/{:05}/{:012}", row.range, row.place, row.element).into_bytes()
+}
+
+fn row_of(key: &[u8]) -> Option<Row> {
+    let text = std::str::from_utf8(key).ok()?;
+    let mut parts = text.strip_prefix("row/")?.split('/');
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    let (range, place, element) = (number()?, number()?, number()?);
+    Some(Row { range: u32::try_from(range).ok()?, place: u32::try_from(place).ok()?, element })
+}
+
+fn elements_of(bytes: &[u8]) -> Vec<Element> {
+    bytes.chunks_exact(8).map(element_of).collect()
+}
+
+fn element_of(bytes: &[u8]) -> Element {
+    Element::from_le_bytes(bytes.try_into().expect("an element has eight bytes"))
+}
+
+fn read_list(lists: &Db, txn: &Txn<'_>, list: u32) -> Result<Vec<Element>> {
+    Ok(lists.get_with(txn, &list_key(list), elements_of)?.unwrap_or_default())
+}
+
+/// Reads the rows of the places `from..=to`, in either direction.
+fn scan(rows: &Db, txn: &Txn<'_>, range: u32, from: u32, to: u32, is_upwards: bool) -> Result<BTreeSet<Row>> {
+    let first = row_key(Row { range, place: from, element: 0 });
+    let beyond = row_key(Row { range, place: to + 1, element: 0 });
+    let mut found = BTreeSet::new();
+    let mut cursor = rows.cursor(txn);
+    let mut at = match is_upwards {
+        true => cursor.seek(&first)?,
+        false => {
+            cursor.seek(&beyond)?;
+            cursor.prev()?
+        }
+    };
+    while let Some((key, _)) = at.filter(|(key, _)| (&first..&beyond).contains(&key)) {
+        let row = row_of(&key).unwrap_or_else(|| panic!("a key nobody wrote: {}", String::from_utf8_lossy(&key)));
+        assert!(found.insert(row), "a scan met {row:?} twice");
+        at = if is_upwards { cursor.next()? } else { cursor.prev()? };
+    }
+    Ok(found)
+}
+
+/// One thread.
+struct Actor<'s, 'e> {
+    stage: &'s Stage<'e>,
+    number: usize,
+    random: Random,
+    tally: Tally,
+}
+
+/// A transaction, which may be several in a control.
+struct Running<'s, 'e> {
+    stage: &'s Stage<'e>,
+    txn: Option<Txn<'e>>,
+    epoch: u32,
+    steps: Vec<Step>,
+}
+
+impl Running<'_, '_> {
+    fn txn(&self) -> &Txn<'_> {
+        self.txn.as_ref().expect("a transaction is running between its beginning and its end")
+    }
+
+    /// In a control, others get in between here.
+    fn seam(&mut self) -> Result<()> {
+        if let Some(txn) = self.txn.take() {
+            txn.commit()?;
+        }
+        std::thread::yield_now();
+        self.txn = Some(self.stage.env.begin()?);
+        Ok(())
+    }
+
+    fn seam_if(&mut self, discipline: Discipline) -> Result<()> {
+        if self.stage.plan.discipline == discipline {
+            self.seam()?;
+        }
+        Ok(())
+    }
+
+    fn between_read_and_write(&mut self) -> Result<()> {
+        self.seam_if(Discipline::ReadThenWrite)
+    }
+}
+
+impl<'s, 'e> Actor<'s, 'e> {
+    fn new(stage: &'s Stage<'e>, number: usize) -> Actor<'s, 'e> {
+        let seed = stage.plan.seed << 8 | number as u64;
+        Actor { stage, number, random: Random::new(seed), tally: Tally::default() }
+    }
+
+    fn play(mut self) -> Result<(Vec<Record>, Tally)> {
+        let mut records = Vec::new();
+        loop {
+            // Relaxed: a plain counter, nothing is published by it.
+            let place = self.stage.begun.fetch_add(1, Ordering::Relaxed);
+            if place >= self.stage.plan.transactions {
+                return Ok((records, self.tally));
+            }
+            records.push(self.transaction(u32::try_from(place / EPOCH).expect("few epochs"))?);
+        }
+    }
+
+    fn transaction(&mut self, epoch: u32) -> Result<Record> {
+        let begin = self.stage.tick();
+        let txn = Some(self.stage.env.begin()?);
+        let mut running = Running { stage: self.stage, txn, epoch, steps: Vec::new() };
+        let worked = self.work(&mut running);
+        let is_committed = self.finish(&mut running, worked)?;
+        Ok(Record { thread: self.number, begin, end: self.stage.tick(), is_committed, steps: running.steps })
+    }
+
+    fn work(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        for _ in 0..1 + self.random.below(4) {
+            self.step(running)?;
+            running.seam_if(Discipline::StepByStep)?;
+            running.seam_if(Discipline::ReadThenWrite)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, running: &mut Running<'_, '_>, worked: Result<()>) -> Result<bool> {
+        let is_broken = self.stage.plan.discipline != Discipline::Transactions;
+        let Some(txn) = running.txn.take() else { return worked.map(|()| true) };
+        match worked {
+            Ok(()) if is_broken || !self.random.chance(1, 12) => {
+                match self.random.chance(1, 2) {
+                    true => txn.commit()?,
+                    false => drop(txn.commit_async()?),
+                }
+                Ok(true)
+            }
+            Ok(()) => {
+                self.tally.aborts += 1;
+                if self.random.coin() {
+                    txn.abort()?;
+                }
+                Ok(false)
+            }
+            Err(Error::Deadlock) => {
+                self.tally.deadlocks += 1;
+                txn.abort()?;
+                // What a control did before is committed already.
+                Ok(is_broken)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn step(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        match self.random.below(100) {
+            0..=24 => self.read_list(running),
+            25..=49 => self.append(running),
+            50..=57 => self.read_cell(running),
+            58..=67 => self.write_cell(running),
+            68..=79 => self.scan(running).map(|_| ()),
+            80..=91 => self.insert(running),
+            _ => self.delete(running),
+        }
+    }
+
+    fn any(&mut self, epoch: u32, of_epoch: u32) -> u32 {
+        epoch * of_epoch + u32::try_from(self.random.below(u64::from(of_epoch))).expect("below a u32")
+    }
+
+    fn read_list(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        let list = self.any(running.epoch, LISTS);
+        let elements = read_list(&self.stage.lists, running.txn(), list)?;
+        running.steps.push(Step::ReadList { list, elements });
+        Ok(())
+    }
+
+    fn append(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        let (list, element) = (self.any(running.epoch, LISTS), self.stage.new_element());
+        let lists = &self.stage.lists;
+        let before = match self.random.coin() {
+            true => read_list(lists, running.txn(), list)?,
+            false => lists.get_for_update(running.txn(), &list_key(list))?.map(|all| elements_of(&all)).unwrap_or_default(),
+        };
+        running.between_read_and_write()?;
+        let after: Vec<u8> = before.iter().chain([&element]).flat_map(|one| one.to_le_bytes()).collect();
+        match before.is_empty() && self.random.coin() {
+            false => lists.put(running.txn(), &list_key(list), &after)?,
+            true => match lists.put_new(running.txn(), &list_key(list), &after) {
+                // Only a control may find a list that was not there a moment ago.
+                Err(Error::Exists) if running.stage.plan.discipline == Discipline::ReadThenWrite => return Ok(()),
+                put => put?,
+            },
+        }
+        running.steps.push(Step::Append { list, before, element });
+        Ok(())
+    }
+
+    fn read_cell(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        let cell = self.any(running.epoch, CELLS);
+        let found = self.cell_value(running, cell)?;
+        running.steps.push(Step::ReadCell { cell, found });
+        Ok(())
+    }
+
+    fn cell_value(&self, running: &Running<'_, '_>, cell: u32) -> Result<Element> {
+        let bytes = self.stage.cells.get(running.txn(), u64::from(cell) + 1)?;
+        Ok(element_of(&bytes.expect("all cells were made before the threads began")))
+    }
+
+    fn write_cell(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        let (cell, element) = (self.any(running.epoch, CELLS), self.stage.new_element());
+        let before = self.cell_value(running, cell)?;
+        running.between_read_and_write()?;
+        self.stage.cells.put(running.txn(), u64::from(cell) + 1, &element.to_le_bytes())?;
+        running.steps.push(Step::WriteCell { cell, before, element });
+        Ok(())
+    }
+
+    fn scan(&mut self, running: &mut Running<'_, '_>) -> Result<BTreeSet<Row>> {
+        let range = self.any(running.epoch, RANGES);
+        let (one, other) = (self.any(0, PLACES), self.any(0, PLACES));
+        let (from, to) = match self.random.chance(1, 4) {
+            true => (0, PLACES),
+            false => (one.min(other), one.max(other)),
+        };
+        let rows = scan(&self.stage.rows, running.txn(), range, from, to, self.random.coin())?;
+        running.steps.push(Step::Scan { range, from, to, rows: rows.clone() });
+        Ok(rows)
+    }
+
+    fn insert(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        let (range, place) = (self.any(running.epoch, RANGES), self.any(0, PLACES));
+        let row = Row { range, place, element: self.stage.new_element() };
+        let value = vec![b'r'; self.random.index(120)];
+        match self.random.coin() {
+            true => self.stage.rows.put(running.txn(), &row_key(row), &value)?,
+            false => self.stage.rows.put_new(running.txn(), &row_key(row), &value)?,
+        }
+        running.steps.push(Step::Insert { row });
+        Ok(())
+    }
+
+    fn delete(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
+        let rows: Vec<Row> = self.scan(running)?.into_iter().collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let row = rows[self.random.index(rows.len())];
+        running.between_read_and_write()?;
+        let was_there = self.stage.rows.delete(running.txn(), &row_key(row))?;
+        let is_control = self.stage.plan.discipline == Discipline::ReadThenWrite;
+        assert!(was_there || is_control, "{row:?} was scanned and is gone in the same transaction");
+        running.steps.push(Step::Delete { row });
+        Ok(())
+    }
+}
