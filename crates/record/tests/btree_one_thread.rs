@@ -168,8 +168,8 @@ fn random_transactions(seed: u64, page_bytes: u32, transactions: u32, paged: boo
 
 #[test]
 fn random_transactions_agree_with_a_model_through_aborts_and_restarts() {
-    for seed in 1..=6 {
-        random_transactions(seed * 0x9e37_79b9_7f4a_7c15, 4096, 120, false);
+    for seed in 1..=seeds() {
+        random_transactions(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed), 4096, 120, false);
     }
 }
 
@@ -180,8 +180,8 @@ fn random_transactions_agree_with_a_model_on_large_pages() {
 
 #[test]
 fn random_transactions_agree_with_a_model_under_page_locks() {
-    for seed in 1..=3 {
-        random_transactions(seed * 0x2545_f491_4f6c_dd1d, 4096, 120, true);
+    for seed in 1..=seeds() {
+        random_transactions(0x2545_f491_4f6c_dd1d_u64.wrapping_mul(seed), 4096, 120, true);
     }
 }
 
@@ -221,4 +221,9 @@ fn the_pages_of_long_values_are_used_again() {
         assert!(value.len() == 100_000 && value.iter().all(|&byte| byte == 29));
     });
     world.assert_sound(&who, &database);
+}
+
+/// How many seeds a test tries: few, unless `LIBTP_SEEDS` asks for more.
+fn seeds() -> u64 {
+    std::env::var("LIBTP_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4)
 }

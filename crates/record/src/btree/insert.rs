@@ -260,6 +260,9 @@ impl<'a> Access<'a> {
         if (exists && wanted.policy == Policy::New) || (!exists && matches!(wanted.outcome, Outcome::Ghost)) {
             return Ok(Attempt::Done(false));
         }
+        if before.is_some_and(|record| record.replaced().is_some() && record.lsn < ghosts::first_own_lsn(self)) {
+            return Ok(Attempt::DropFirst);
+        }
         let (stored, flags) = match &wanted.outcome {
             Outcome::Value(value) if self.is_long(wanted.key, value) => {
                 return Ok(Attempt::WriteFirst(before.and_then(|record| chain_to_replace(&record))));
@@ -289,9 +292,6 @@ impl<'a> Access<'a> {
         let with_reference;
         let after = match chain_to_replace(&before) {
             None => after,
-            Some(_) if before.replaced().is_some() && before.lsn < ghosts::first_own_lsn(self) => {
-                return Ok(Attempt::DropFirst);
-            }
             Some(chain) => {
                 with_reference = [after.stored, chain.as_bytes()].concat();
                 After { stored: &with_reference, flags: after.flags.with(RecordFlags::REPLACED) }

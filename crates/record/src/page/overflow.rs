@@ -90,11 +90,10 @@ pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), header: 
     bytes[PIECE_AT..PIECE_AT + piece.len()].copy_from_slice(piece);
 }
 
-/// Turns a page into a free one that leads to `next`. Its old bytes are not worth an image: it was unreachable already,
-/// or the record that frees it says all.
+/// Turns a page into a free one that leads to `next`. Its old bytes are not worth an image: nothing leads to it, and the
+/// record that frees it, which is in the log before the first store, says all.
 pub fn make_free(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), next: u32) {
-    let length = page.bytes().len();
-    let bytes = page.range(0..length);
+    let bytes = page.fresh();
     page_header::make_new(bytes, file, number, PageKind::Free as u8, 0);
     bytes[HEADER_AT..HEADER_AT + 4].copy_from_slice(&next.to_le_bytes());
 }
