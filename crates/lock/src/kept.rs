@@ -75,12 +75,18 @@ pub(crate) fn kept_place(word: u64) -> Place {
     Place(word as u32)
 }
 
+/// Where a name is kept, if not at an earlier step: where it would like to be, and onwards from there.
+#[inline]
+fn likely_index(mixed: u64, step: usize) -> usize {
+    ((mixed >> 61) as usize + step) % KEPT
+}
+
 impl LockerSlot {
     /// The kept request for a name, if there is one.
     #[inline]
     pub(crate) fn find_kept<'t>(&self, table: &'t Table, name: LockName, mixed: u64) -> Option<Kept<'t>> {
-        for step in 0..KEPT as u64 {
-            let index = ((mixed + step) & (KEPT as u64 - 1)) as usize;
+        for step in 0..KEPT {
+            let index = likely_index(mixed, step);
             let word = self.kept[index].get();
             if word != 0 && word >> 32 == mixed >> 32 {
                 let place = kept_place(word);
@@ -110,8 +116,7 @@ impl LockerSlot {
 
     /// Where one more could be kept.
     fn room_to_keep(&self, mixed: u64) -> Option<usize> {
-        let places = (0..KEPT as u64).map(|step| ((mixed + step) & (KEPT as u64 - 1)) as usize);
-        places.into_iter().find(|&index| self.kept[index].get() == 0)
+        (0..KEPT).map(|step| likely_index(mixed, step)).find(|&index| self.kept[index].get() == 0)
     }
 }
 
