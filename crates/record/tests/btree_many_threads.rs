@@ -1,0 +1,253 @@
+//! Several threads on one tree: do all find each other's records, through splits, aborts and deadlocks?
+//!
+//! The doubts: a key lost between two halves of a page; a record of one thread undone by another; a scan that sees half a
+//! transfer or a phantom; threads that wait for each other for ever. The cases: each thread its own keys in one tree; money
+//! moved between accounts of a small bank, summed by scans; counts of a range that must not change within a transaction.
+
+mod world;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use libtp_lock::Wait;
+use libtp_record::{Access, BtreeCursor, Database, Error, Granularity, Method};
+use libtp_txn::TxnSession;
+use world::{Place, Random, World};
+
+/// Whether the error says: abort, and try again.
+fn is_deadlock(error: &Error) -> bool {
+    matches!(error, Error::Lock(libtp_lock::Error::Deadlock { .. } | libtp_lock::Error::Timeout { .. }))
+}
+
+/// Runs `body` until it is not the victim of a deadlock; returns how often it was.
+fn run(world: &World, who: &TxnSession, database: &Database, mut body: impl FnMut(&Access<'_>) -> Result<(), Error>) -> u64 {
+    let mut retries = 0;
+    loop {
+        who.begin(&world.managers);
+        let access = Access::new(&world.managers, who, database, Wait::Forever);
+        match body(&access) {
+            Ok(()) => {
+                who.commit_now(&world.managers).unwrap();
+                return retries;
+            }
+            Err(error) if is_deadlock(&error) => {
+                who.abort(&world.managers).unwrap();
+                retries += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn threads_that_insert_and_delete_side_by_side_find_all_they_should() {
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let who = world.join();
+    let database = world.database(&who, "side", Method::Btree, 4096);
+    let keys_a_thread = 4000u64;
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let (world, database) = (&world, &database);
+            scope.spawn(move || {
+                let who = world.join();
+                let mut random = Random(thread * 77 + 1);
+                let mut number = 0;
+                while number < keys_a_thread {
+                    who.begin(&world.managers);
+                    let access = world.access(&who, database);
+                    let aborts = random.below(5) == 0;
+                    for step in 0..10 {
+                        // Threads take turns in the key order, so they meet on every page.
+                        let key = ((number + step) * 6 + thread).to_be_bytes();
+                        access.put(&key, &key.repeat(4)).unwrap();
+                        if step % 3 == 2 {
+                            assert!(access.delete(&key).unwrap());
+                        }
+                    }
+                    if aborts {
+                        who.abort(&world.managers).unwrap();
+                    } else {
+                        who.commit_now(&world.managers).unwrap();
+                        number += 10;
+                    }
+                }
+                world.managers.leave(who);
+            });
+        }
+    });
+    let verified = world.assert_sound(&who, &database);
+    assert_eq!(verified.records, 6 * keys_a_thread / 10 * 7);
+    world.run(&who, &database, |access| {
+        for number in (0..6 * keys_a_thread).step_by(11) {
+            let found = access.get(&number.to_be_bytes(), <[u8]>::len).unwrap();
+            assert_eq!(found.is_some(), (number / 6) % 10 % 3 != 2, "{number}");
+        }
+    });
+}
+
+/// Threads move money between few accounts while others add all of it up.
+fn bank(granularity: Granularity) {
+    const ACCOUNTS: u64 = 40;
+    let place = Place::new();
+    let world = World::new(&place, 16 << 20);
+    let who = world.join();
+    let database = world.database(&who, "bank", Method::Btree, 4096).with_granularity(granularity);
+    let key = |number: u64| format!("account {number:04}").into_bytes();
+    world.run(&who, &database, |access| {
+        for number in 0..ACCOUNTS {
+            access.put(&key(number), &100i64.to_le_bytes()).unwrap();
+        }
+    });
+    let balance = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap());
+    let (done, retries, sums) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let movers: Vec<_> = (0..3u64)
+            .map(|thread| {
+                let (world, database, retries) = (&world, &database, &retries);
+                scope.spawn(move || {
+                    let who = world.join();
+                    let mut random = Random(thread + 5);
+                    for _ in 0..1500 {
+                        let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+                        let amount = i64::try_from(random.below(20)).unwrap();
+                        let times = run(world, &who, database, |access| {
+                            for (account, change) in [(from, -amount), (to, amount)] {
+                                let key = key(account);
+                                let now = access.get_for_update(&key, balance)?.unwrap();
+                                access.put(&key, &(now + change).to_le_bytes())?;
+                            }
+                            Ok(())
+                        });
+                        retries.fetch_add(times, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            let (world, database, done, sums) = (&world, &database, &done, &sums);
+            scope.spawn(move || {
+                let who = world.join();
+                while !done.load(Ordering::Relaxed) {
+                    run(world, &who, database, |access| {
+                        let mut cursor = BtreeCursor::new(*access);
+                        let mut sum = 0;
+                        while cursor.move_next()? {
+                            sum += balance(cursor.record().unwrap().1);
+                        }
+                        assert_eq!(sum, 4000, "a scan saw half a transfer");
+                        Ok(())
+                    });
+                    sums.fetch_add(1, Ordering::Relaxed);
+                    std::thread::yield_now();
+                }
+            });
+        }
+        for mover in movers {
+            mover.join().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(sums.load(Ordering::Relaxed) > 0);
+    world.assert_sound(&who, &database);
+}
+
+#[test]
+fn a_scan_never_sees_half_a_transfer() {
+    bank(Granularity::Record);
+}
+
+#[test]
+fn a_scan_never_sees_half_a_transfer_under_page_locks() {
+    bank(Granularity::Page);
+}
+
+#[test]
+fn a_range_that_was_counted_counts_the_same_again() {
+    let place = Place::new();
+    let world = World::new(&place, 16 << 20);
+    let who = world.join();
+    let database = world.database(&who, "range", Method::Btree, 4096);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (world, database, done) = (&world, &database, &done);
+            scope.spawn(move || {
+                let who = world.join();
+                let mut random = Random(thread + 9);
+                while !done.load(Ordering::Relaxed) {
+                    run(world, &who, database, |access| {
+                        let key = random.below(3000).to_be_bytes();
+                        if random.below(3) == 0 {
+                            access.delete(&key)?;
+                        } else {
+                            access.put(&key, &[1; 60])?;
+                        }
+                        Ok(())
+                    });
+                }
+            });
+        }
+        let count = |access: &Access<'_>, from: u64, to: u64| -> Result<u64, Error> {
+            let mut cursor = BtreeCursor::new(*access);
+            let mut count = 0;
+            let mut found = cursor.move_to(&from.to_be_bytes())?;
+            while found && cursor.record().unwrap().0 < &to.to_be_bytes()[..] {
+                count += 1;
+                found = cursor.move_next()?;
+            }
+            Ok(count)
+        };
+        let mut random = Random(4);
+        for _ in 0..300 {
+            let from = random.below(2900);
+            run(&world, &who, &database, |access| {
+                let first = count(access, from, from + 100)?;
+                std::thread::yield_now();
+                assert_eq!(count(access, from, from + 100)?, first, "a phantom");
+                Ok(())
+            });
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    world.assert_sound(&who, &database);
+}
+
+#[test]
+fn a_key_that_was_looked_for_in_vain_is_not_there_the_second_time() {
+    let place = Place::new();
+    let world = World::new(&place, 16 << 20);
+    let (reader, writer) = (world.join(), world.join());
+    let database = world.database(&writer, "vain", Method::Btree, 4096);
+    reader.begin(&world.managers);
+    assert_eq!(world.access(&reader, &database).get(b"b", |_| ()).unwrap(), None);
+    writer.begin(&world.managers);
+    let impatient = Access::new(&world.managers, &writer, &database, Wait::No);
+    assert!(impatient.put(b"b", b"").is_err());
+    // Another key beside it is nobody's business.
+    impatient.put(b"a", b"").unwrap();
+    writer.commit_now(&world.managers).unwrap();
+    assert_eq!(world.access(&reader, &database).get(b"b", |_| ()).unwrap(), None);
+    reader.commit_now(&world.managers).unwrap();
+}
+
+#[test]
+fn an_aborted_insertion_leaves_no_way_into_a_gap_somebody_has_scanned() {
+    let place = Place::new();
+    let world = World::new(&place, 16 << 20);
+    let (scanner, first, second) = (world.join(), world.join(), world.join());
+    let database = world.database(&first, "gaps", Method::Btree, 4096);
+    world.run(&first, &database, |access| access.put(b"z", b"").unwrap());
+    first.begin(&world.managers);
+    world.access(&first, &database).put(b"m", b"").unwrap();
+    first.abort(&world.managers).unwrap();
+    // The ghost of "m" is passed, and the gaps below it and below "z" are read.
+    scanner.begin(&world.managers);
+    let mut cursor = BtreeCursor::new(world.access(&scanner, &database));
+    assert_eq!(cursor.next().unwrap(), Some((b"z".to_vec(), vec![])));
+    second.begin(&world.managers);
+    for key in [b"a", b"m", b"p"] {
+        assert!(Access::new(&world.managers, &second, &database, Wait::No).put(key, b"").is_err(), "{key:?}");
+    }
+    second.abort(&world.managers).unwrap();
+    scanner.commit_now(&world.managers).unwrap();
+}

@@ -1,0 +1,150 @@
+//! One thread on the real managers: does a recno file do what a BTreeMap of numbers does?
+//!
+//! The cases: every kind of change followed by commit, abort or a restart from the log, compared with a model; numbers far
+//! beyond the end; a page full of one record; lengths and numbers that cannot be.
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use libtp_record::{Access, Error, Method, NumberCursor};
+use libtp_txn::TxnSession;
+use world::{Place, Random, World};
+
+const RECORD: usize = 50;
+const METHOD: Method = Method::Recno { record_bytes: 50 };
+
+type Model = BTreeMap<u64, Vec<u8>>;
+
+fn assert_equal(world: &World, who: &TxnSession, database: &libtp_record::Database, model: &Model) {
+    world.run(who, database, |access| {
+        let mut cursor = NumberCursor::new(*access);
+        for (number, record) in model {
+            assert_eq!(cursor.next().unwrap(), Some((*number, record.clone())));
+        }
+        assert_eq!(cursor.next().unwrap(), None);
+        for (number, record) in model.iter().rev() {
+            assert_eq!(cursor.prev().unwrap(), Some((*number, record.clone())));
+        }
+        assert_eq!(cursor.prev().unwrap(), None);
+    });
+}
+
+fn one_change(access: &Access<'_>, model: &mut Model, highest: &mut u64, random: &mut Random) {
+    let record = vec![u8::try_from(random.below(256)).unwrap(); RECORD];
+    let number = 1 + random.below(*highest + 3);
+    match random.below(10) {
+        0..4 => {
+            let appended = access.recno_append(&record).unwrap();
+            assert!(appended > *highest, "{appended} was used already");
+            *highest = appended;
+            model.insert(appended, record);
+        }
+        4..6 => {
+            access.recno_put(number, &record).unwrap();
+            *highest = number.max(*highest);
+            model.insert(number, record);
+        }
+        6 => assert_eq!(access.recno_delete(number).unwrap(), model.remove(&number).is_some()),
+        7 => {
+            let mut cursor = NumberCursor::new(*access);
+            let expected = model.range(number..).next().map(|(number, record)| (*number, record.clone()));
+            assert_eq!(cursor.seek(number).unwrap(), expected);
+        }
+        8 if random.below(10) == 0 => {
+            let far = *highest + 500;
+            access.recno_put(far, &record).unwrap();
+            *highest = far;
+            model.insert(far, record);
+        }
+        _ => assert_eq!(access.recno_get(number, <[u8]>::to_vec).unwrap().as_ref(), model.get(&number)),
+    }
+}
+
+fn random_transactions(seed: u64, paged: bool) {
+    let place = Place::new();
+    let mut world = World::new(&place, 4 << 20);
+    let mut random = Random(seed);
+    let mut who = world.join();
+    let open = |world: &World, who: &TxnSession| {
+        if paged { world.paged(who, "numbers", METHOD, 4096) } else { world.database(who, "numbers", METHOD, 4096) }
+    };
+    let mut database = open(&world, &who);
+    let (mut model, mut highest) = (Model::new(), 0);
+    for transaction in 0..150 {
+        let mut after = model.clone();
+        who.begin(&world.managers);
+        for _ in 0..random.below(30) {
+            one_change(&world.access(&who, &database), &mut after, &mut highest, &mut random);
+        }
+        match random.below(6) {
+            0 => who.abort(&world.managers).unwrap(),
+            1 if transaction % 10 == 9 => {
+                let tail = world.managers.log.tail();
+                world.managers.log.force(who.session(), tail.minus(8)).unwrap();
+                drop((database, who, world));
+                world = World::restart(&place, 4 << 20).0;
+                who = world.join();
+                database = open(&world, &who);
+            }
+            _ => {
+                who.commit_now(&world.managers).unwrap();
+                model = after;
+            }
+        }
+        if transaction % 10 == 9 {
+            assert_equal(&world, &who, &database, &model);
+            let verified = libtp_record::verify(&world.access(&who, &database)).unwrap();
+            assert!(verified.findings.is_empty(), "{:#?}", verified.findings);
+            assert_eq!(verified.records, model.len() as u64, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn random_transactions_agree_with_a_model_through_aborts_and_restarts() {
+    for seed in 1..=6 {
+        random_transactions(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed), false);
+    }
+}
+
+#[test]
+fn random_transactions_agree_with_a_model_under_page_locks() {
+    for seed in 1..=3 {
+        random_transactions(0x2545_f491_4f6c_dd1d_u64.wrapping_mul(seed), true);
+    }
+}
+
+#[test]
+fn records_of_another_length_and_numbers_that_cannot_be_are_refused() {
+    let place = Place::new();
+    let world = World::new(&place, 4 << 20);
+    let who = world.join();
+    let database = world.database(&who, "numbers", METHOD, 4096);
+    world.run(&who, &database, |access| {
+        assert!(matches!(access.recno_append(&[1; 49]), Err(Error::RecordLength { bytes: 49, expected: 50, .. })));
+        assert!(matches!(access.recno_put(1, &[1; 51]), Err(Error::RecordLength { .. })));
+        assert!(matches!(access.recno_put(0, &[1; 50]), Err(Error::RecordNumber { number: 0, .. })));
+        assert!(matches!(access.recno_put(u64::MAX, &[1; 50]), Err(Error::RecordNumber { .. })));
+        assert!(matches!(access.put(b"key", b""), Err(Error::WrongMethod { .. })));
+        assert_eq!(access.recno_get(0, |_| ()).unwrap(), None);
+        assert_eq!(access.recno_get(u64::MAX, |_| ()).unwrap(), None);
+        assert_eq!(access.recno_append(&[1; 50]).unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_number_that_somebody_looked_for_is_passed_over() {
+    let place = Place::new();
+    let world = World::new(&place, 4 << 20);
+    let (reader, writer) = (world.join(), world.join());
+    let database = world.database(&writer, "numbers", METHOD, 4096);
+    world.run(&writer, &database, |access| assert_eq!(access.recno_append(&[1; 50]).unwrap(), 1));
+    reader.begin(&world.managers);
+    assert_eq!(world.access(&reader, &database).recno_get(2, |_| ()).unwrap(), None);
+    world.run(&writer, &database, |access| assert_eq!(access.recno_append(&[3; 50]).unwrap(), 3));
+    assert_eq!(world.access(&reader, &database).recno_get(2, |_| ()).unwrap(), None);
+    reader.commit_now(&world.managers).unwrap();
+    let found = world.run(&writer, &database, |access| access.recno_get(3, <[u8]>::to_vec).unwrap());
+    assert_eq!(found, Some(vec![3; 50]));
+}
