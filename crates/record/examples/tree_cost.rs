@@ -1,0 +1,120 @@
+//! What the hot paths cost: a get, an update, an insertion, an append, beside a bare loop in the same run.
+//!
+//! `cargo run --release -p libtp-record --example tree_cost [RECORDS]`. Warm pages, one thread, a million records of 100
+//! bytes unless told otherwise; nanoseconds a call, the transaction around ten calls counted apart.
+
+#[path = "../tests/world/mod.rs"]
+mod world;
+
+use std::time::Instant;
+
+use libtp_record::{Access, BtreeCursor, Database, Method};
+use libtp_txn::TxnSession;
+use world::{Place, Random, World};
+
+const CALLS: u64 = 300_000;
+const PER_TXN: u64 = 10;
+
+struct Bench<'b> {
+    world: &'b World,
+    who: &'b TxnSession,
+    database: &'b Database,
+}
+
+impl Bench<'_> {
+    /// Runs `call` in transactions of ten and prints what one costs.
+    fn run(&self, name: &str, mut call: impl FnMut(&Access<'_>)) {
+        let mut best = f64::MAX;
+        for _ in 0..3 {
+            let started = Instant::now();
+            for _ in 0..CALLS / PER_TXN {
+                self.who.begin(&self.world.managers);
+                let access = self.world.access(self.who, self.database);
+                for _ in 0..PER_TXN {
+                    call(&access);
+                }
+                self.who.commit_now(&self.world.managers).unwrap();
+            }
+            best = best.min(started.elapsed().as_nanos() as f64 / CALLS as f64);
+        }
+        println!("{name:<52} {best:>8.0} ns");
+    }
+}
+
+fn load(world: &World, who: &TxnSession, database: &Database, records: u64) {
+    let started = Instant::now();
+    for chunk in 0..records / 1000 {
+        who.begin(&world.managers);
+        let access = world.access(who, database);
+        for number in chunk * 1000..(chunk + 1) * 1000 {
+            access.put(&number.to_be_bytes(), &[7; 100]).unwrap();
+        }
+        who.commit_now(&world.managers).unwrap();
+    }
+    let nanos = started.elapsed().as_nanos() as f64 / records as f64;
+    println!("{:<52} {nanos:>8.0} ns", "put, in order (load)");
+}
+
+fn main() {
+    let records: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
+    let place = Place::new();
+    let world = World::new(&place, 1 << 30);
+    let who = world.join();
+    let database = world.database(&who, "accounts", Method::Btree, 8192);
+    load(&world, &who, &database, records);
+    let mut random = Random(88172645463325252);
+    let bench = Bench { world: &world, who: &who, database: &database };
+    bench.run("nothing (a tenth of begin and commit)", |_| ());
+    bench.run("random number and hash alone", |_| {
+        std::hint::black_box(libtp_record::key_hash::key_hash(&random.below(records).to_be_bytes()));
+    });
+    bench.run("get, random", |access| {
+        let key = random.below(records).to_be_bytes();
+        assert_eq!(access.get(&key, <[u8]>::len).unwrap(), Some(100));
+    });
+    bench.run("get, the same 100 records", |access| {
+        let key = random.below(100).to_be_bytes();
+        assert_eq!(access.get(&key, <[u8]>::len).unwrap(), Some(100));
+    });
+    bench.run("update 8 bytes, random", |access| {
+        let key = random.below(records).to_be_bytes();
+        access.update(&key, |value| value[..8].copy_from_slice(&random.next().to_le_bytes())).unwrap();
+    });
+    bench.run("update 8 bytes, the same 100 records", |access| {
+        let key = random.below(100).to_be_bytes();
+        access.update(&key, |value| value[..8].copy_from_slice(&random.next().to_le_bytes())).unwrap();
+    });
+    let mut value = [7; 100];
+    bench.run("put of the same length, random", |access| {
+        let key = random.below(records).to_be_bytes();
+        value[..8].copy_from_slice(&random.next().to_le_bytes());
+        access.put(&key, &value).unwrap();
+    });
+    let mut next = records;
+    bench.run("put new, in order", |access| {
+        next += 1;
+        access.put(&next.to_be_bytes(), &[7; 100]).unwrap();
+    });
+    bench.run("put new, random place", |access| {
+        let key = [&random.below(records).to_be_bytes()[..], &random.next().to_be_bytes()].concat();
+        access.put(&key, &[7; 100]).unwrap();
+    });
+    let mut cursor_key = 0;
+    bench.run("scan, a hundred records", |access| {
+        let mut cursor = BtreeCursor::new(*access);
+        cursor_key = (cursor_key + 7919) % records;
+        let mut found = cursor.move_to(&cursor_key.to_be_bytes()).unwrap();
+        for _ in 0..99 {
+            found = found && cursor.move_next().unwrap();
+        }
+        std::hint::black_box(found);
+    });
+    let history = world.database(&who, "history", Method::Recno { record_bytes: 50 }, 8192);
+    let bench = Bench { world: &world, who: &who, database: &history };
+    bench.run("recno append, 50 bytes", |access| {
+        access.recno_append(&[1; 50]).unwrap();
+    });
+    bench.run("recno get, random", |access| {
+        assert!(access.recno_get(1 + random.below(CALLS), <[u8]>::len).unwrap().is_some());
+    });
+}
