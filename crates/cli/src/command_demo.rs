@@ -107,7 +107,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         env: path,
         accounts: scale.accounts,
         clients: arguments.clients,
-        seconds: business.time.as_secs_f64(),
+        seconds: millis(business.time).round() / 1_000.0,
         acknowledged,
         lost: verdict.difference.lost,
         untold: verdict.difference.untold,
