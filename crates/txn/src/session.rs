@@ -161,6 +161,7 @@ impl TxnSession {
         let tail = managers.log.tail();
         slot.begin_lsn.init(tail);
         slot.undo_bytes.init(0);
+        managers.locks.set_birth(self.locker, id.raw());
         // The last store: from here on a checkpoint counts it.
         slot.state.publish(State::Running as u32);
         id
