@@ -183,7 +183,8 @@ fn write_skew_two_read_both_and_write_one_each() {
         two.begins(Do::Put("y", "21"));
         let survivor = one_is_victim(&one, &two);
         survivor.does(Do::Commit, Ended::Done);
-        let changed = usize::from(scene.now("x").as_deref() == Some("11")) + usize::from(scene.now("y").as_deref() == Some("21"));
+        let changed =
+            usize::from(scene.now("x").as_deref() == Some("11")) + usize::from(scene.now("y").as_deref() == Some("21"));
         assert_eq!(changed, 1, "exactly one of the two writes is there");
     });
 }
@@ -278,7 +279,8 @@ fn phantom_write_skew_two_scan_and_insert_one_each() {
         one.waits(Do::Put("d", "8"));
         two.begins(Do::Put("g", "9"));
         let survivor = one_is_victim(&one, &two);
-        survivor.does(Do::Scan("c", "k"), pairs(if is_same(survivor, &one) { &["d=8", "f=2"] } else { &["f=2", "g=9"] }));
+        survivor
+            .does(Do::Scan("c", "k"), pairs(if is_same(survivor, &one) { &["d=8", "f=2"] } else { &["f=2", "g=9"] }));
         survivor.does(Do::Commit, Ended::Done);
     });
 }

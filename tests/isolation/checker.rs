@@ -277,14 +277,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    fn row_missing(
-        &mut self,
-        txn: usize,
-        row: Row,
-        own: &HashMap<Row, bool>,
-        inserter: usize,
-        deleter: Option<usize>,
-    ) {
+    fn row_missing(&mut self, txn: usize, row: Row, own: &HashMap<Row, bool>, inserter: usize, deleter: Option<usize>) {
         match own.get(&row) {
             Some(true) => return self.anomalies.push(Anomaly::NotItsOwn(row)),
             Some(false) => return,

@@ -28,7 +28,12 @@ fn random_transactions_of_eight_threads_are_strictly_serializable() {
         let verdict = check(&history);
         assert!(verdict.is_clean(), "LIBTP_TEST_SEED={seed} {granularity:?}:\n{}", verdict.worst());
         let lost = lost_at_the_end(&history, history.len() - 1);
-        assert!(lost.is_empty(), "LIBTP_TEST_SEED={seed} {granularity:?}: {} lost, the first {:?}", lost.len(), lost[0]);
+        assert!(
+            lost.is_empty(),
+            "LIBTP_TEST_SEED={seed} {granularity:?}: {} lost, the first {:?}",
+            lost.len(),
+            lost[0]
+        );
         committed += verdict.committed;
         dependencies += verdict.dependencies;
         ambiguous += verdict.ambiguous;
@@ -51,7 +56,11 @@ fn control(discipline: Discipline) -> (usize, usize) {
     let plan = Plan { seed: sizes::first_seed(), transactions: 2_000, granularity: Granularity::Record, discipline };
     let (history, _) = run(plan).expect("the control runs as the real thing does");
     let verdict = check(&history);
-    println!("figures: control {discipline:?}: {} cycles, {} other anomalies", verdict.cycles.len(), verdict.anomalies.len());
+    println!(
+        "figures: control {discipline:?}: {} cycles, {} other anomalies",
+        verdict.cycles.len(),
+        verdict.anomalies.len()
+    );
     (verdict.cycles.len(), verdict.anomalies.len())
 }
 

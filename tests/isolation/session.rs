@@ -101,8 +101,7 @@ impl Scene {
     pub fn session(&self, name: &'static str) -> Session {
         let (to, steps) = channel();
         let (answers, from) = channel();
-        let scene =
-            Actors { env: self.env.clone(), table: self.table.clone(), other: self.other.clone() };
+        let scene = Actors { env: self.env.clone(), table: self.table.clone(), other: self.other.clone() };
         std::thread::spawn(move || scene.play(&steps, &answers));
         let session = Session { name, to, from };
         session.does(Do::Begin, Ended::Done);

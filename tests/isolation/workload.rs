@@ -330,7 +330,9 @@ impl<'s, 'e> Actor<'s, 'e> {
         let lists = &self.stage.lists;
         let before = match self.random.coin() {
             true => read_list(lists, running.txn(), list)?,
-            false => lists.get_for_update(running.txn(), &list_key(list))?.map(|all| elements_of(&all)).unwrap_or_default(),
+            false => {
+                lists.get_for_update(running.txn(), &list_key(list))?.map(|all| elements_of(&all)).unwrap_or_default()
+            }
         };
         running.between_read_and_write()?;
         let after: Vec<u8> = before.iter().chain([&element]).flat_map(|one| one.to_le_bytes()).collect();

@@ -1,0 +1,347 @@
+//! B-trees against `BTreeMap`, with keys of every length up to the limit and values of up to three pages.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use libtp::{Cursor, Db, Env, Error, Pair, Txn};
+use libtp_tests::sizes;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A value: how long, as a part of the longest, and what is in it.
+#[derive(Clone, Copy, Debug)]
+struct Filling {
+    length: Length,
+    byte: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Length {
+    Bytes(u16),
+    /// So many 256ths of three pages.
+    Pages(u8),
+    /// So many bytes fewer or more than fit into a page.
+    Edge(i8),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, Filling),
+    PutNew(u8, Filling),
+    /// Puts keys side by side, in order or against it.
+    PutMany {
+        first: u8,
+        count: u8,
+        filling: Filling,
+        is_downwards: bool,
+    },
+    Update(u8, u8),
+    Delete(u8),
+    DeleteMany {
+        first: u8,
+        count: u8,
+    },
+    Get(u8),
+    GetForUpdate(u8),
+    First,
+    Last,
+    Seek(u8),
+    Next,
+    Prev,
+    /// So many steps up or down.
+    Walk(i8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let length = prop_oneof![
+        6 => (0u16..80).prop_map(Length::Bytes),
+        3 => (80u16..1500).prop_map(Length::Bytes),
+        1 => any::<u8>().prop_map(Length::Pages),
+        1 => any::<i8>().prop_map(Length::Edge),
+    ];
+    let filling = (length, any::<u8>()).prop_map(|(length, byte)| Filling { length, byte });
+    let key = prop_oneof![3 => 0u8..24, 1 => any::<u8>()];
+    prop_oneof![
+        8 => (key.clone(), filling.clone()).prop_map(|(key, filling)| Step::Put(key, filling)),
+        3 => (key.clone(), filling.clone()).prop_map(|(key, filling)| Step::PutNew(key, filling)),
+        2 => (any::<u8>(), any::<u8>(), filling, any::<bool>()).prop_map(|(first, count, filling, is_downwards)| {
+            Step::PutMany { first, count: count % 64, filling, is_downwards }
+        }),
+        2 => (key.clone(), any::<u8>()).prop_map(|(key, byte)| Step::Update(key, byte)),
+        5 => key.clone().prop_map(Step::Delete),
+        1 => (any::<u8>(), 0u8..64).prop_map(|(first, count)| Step::DeleteMany { first, count }),
+        3 => key.clone().prop_map(Step::Get),
+        1 => key.clone().prop_map(Step::GetForUpdate),
+        1 => Just(Step::First),
+        1 => Just(Step::Last),
+        2 => key.prop_map(Step::Seek),
+        3 => Just(Step::Next),
+        3 => Just(Step::Prev),
+        1 => any::<i8>().prop_map(Step::Walk),
+    ]
+}
+
+/// The key of a number: a few are as long as may be, one is empty, many share a beginning.
+fn key(number: u8, limit: usize) -> Vec<u8> {
+    let text = format!("{number:03}");
+    let mut key = match number % 8 {
+        0 if number == 0 => return Vec::new(),
+        0 => text.repeat(limit / 3),
+        1..=3 => format!("shared beginning of many keys/{text}"),
+        4 => format!("{text}/{}", "x".repeat(usize::from(number) * 2 % limit)),
+        _ => text,
+    }
+    .into_bytes();
+    if number % 16 == 8 {
+        key.resize(limit, number);
+    }
+    key.truncate(limit);
+    key
+}
+
+fn value(filling: Filling, page_bytes: usize) -> Vec<u8> {
+    let length = match filling.length {
+        Length::Bytes(bytes) => usize::from(bytes),
+        Length::Pages(part) => 3 * page_bytes * usize::from(part) / 255,
+        Length::Edge(off) => page_bytes.saturating_add_signed(isize::from(off)),
+    };
+    (0..length).map(|at| filling.byte.wrapping_add(at.to_le_bytes()[0]).wrapping_mul(31)).collect()
+}
+
+struct Tree {
+    db: Db,
+    page_bytes: usize,
+}
+
+/// Where the model's cursor stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standing {
+    Nowhere,
+    BelowAll,
+    AboveAll,
+    On(Vec<u8>),
+}
+
+/// A cursor over the model, in step with a real one.
+struct Cursors<'t> {
+    real: Cursor<'t>,
+    standing: Standing,
+}
+
+impl Cursors<'_> {
+    /// Compares what a step found, which comes from below all keys or from above.
+    fn arrive(&mut self, step: &Step, found: Option<Pair>, wanted: Option<Pair>, miss: Standing) -> Outcome<()> {
+        if found != wanted {
+            let (found, wanted) = (brief(found.as_ref()), brief(wanted.as_ref()));
+            return Err(TestCaseError::fail(format!("{step:?} found {found}, not {wanted} ({:?})", self.standing)));
+        }
+        self.standing = wanted.map_or(miss, |pair| Standing::On(pair.0));
+        Ok(())
+    }
+
+    fn next(&mut self, step: &Step, model: &Map) -> Outcome<()> {
+        let found = self.real.next().map_err(failed("next"))?;
+        let wanted = match &self.standing {
+            Standing::Nowhere | Standing::BelowAll => model.iter().next(),
+            Standing::On(key) => model.range::<[u8], _>((Bound::Excluded(&key[..]), Bound::Unbounded)).next(),
+            Standing::AboveAll => None,
+        };
+        self.arrive(step, found, wanted.map(owned), Standing::AboveAll)
+    }
+
+    fn prev(&mut self, step: &Step, model: &Map) -> Outcome<()> {
+        let found = self.real.prev().map_err(failed("prev"))?;
+        let wanted = match &self.standing {
+            Standing::Nowhere | Standing::AboveAll => model.iter().next_back(),
+            Standing::On(key) => model.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(&key[..]))).next_back(),
+            Standing::BelowAll => None,
+        };
+        self.arrive(step, found, wanted.map(owned), Standing::BelowAll)
+    }
+}
+
+fn owned(pair: (&Vec<u8>, &Vec<u8>)) -> Pair {
+    (pair.0.clone(), pair.1.clone())
+}
+
+fn brief(pair: Option<&Pair>) -> String {
+    match pair {
+        None => "nothing".into(),
+        Some((key, value)) => {
+            let head = String::from_utf8_lossy(&key[..key.len().min(40)]).into_owned();
+            format!("{head:?} ({} bytes) with {} bytes {:?}", key.len(), value.len(), &value[..value.len().min(4)])
+        }
+    }
+}
+
+impl Tree {
+    fn key(&self, number: u8) -> Vec<u8> {
+        key(number, self.db.key_bytes_max())
+    }
+
+    fn step(&self, txn: &Txn<'_>, step: &Step, model: &mut Map, cursors: &mut Cursors<'_>) -> Outcome<()> {
+        match step {
+            Step::Put(number, filling) => self.put(txn, *number, *filling, model),
+            Step::PutMany { first, count, filling, is_downwards } => (0..*count).try_for_each(|at| {
+                let at = if *is_downwards { count - at } else { at };
+                self.put(txn, first.wrapping_add(at), *filling, model)
+            }),
+            Step::PutNew(number, filling) => self.put_new(txn, *number, *filling, model),
+            Step::Update(number, byte) => self.update(txn, *number, *byte, model),
+            Step::Delete(number) => self.delete(txn, *number, model),
+            Step::DeleteMany { first, count } => {
+                (0..*count).try_for_each(|at| self.delete(txn, first.wrapping_add(at), model))
+            }
+            Step::Get(number) | Step::GetForUpdate(number) => {
+                let key = self.key(*number);
+                let found = match step {
+                    Step::Get(_) => self.db.get(txn, &key),
+                    _ => self.db.get_for_update(txn, &key),
+                };
+                let found = found.map_err(failed("get"))?;
+                match found.as_ref() == model.get(&key) {
+                    true => Ok(()),
+                    false => {
+                        Err(TestCaseError::fail(format!("{step:?} found {:?} bytes", found.map(|value| value.len()))))
+                    }
+                }
+            }
+            Step::First => {
+                let found = cursors.real.first().map_err(failed("first"))?;
+                cursors.arrive(step, found, model.iter().next().map(owned), Standing::AboveAll)
+            }
+            Step::Last => {
+                let found = cursors.real.last().map_err(failed("last"))?;
+                cursors.arrive(step, found, model.iter().next_back().map(owned), Standing::BelowAll)
+            }
+            Step::Seek(number) => {
+                let key = self.key(*number);
+                let found = cursors.real.seek(&key).map_err(failed("seek"))?;
+                cursors.arrive(step, found, model.range(key..).next().map(owned), Standing::AboveAll)
+            }
+            Step::Next => cursors.next(step, model),
+            Step::Prev => cursors.prev(step, model),
+            Step::Walk(way) => (0..way.unsigned_abs()).try_for_each(|_| match *way > 0 {
+                true => cursors.next(step, model),
+                false => cursors.prev(step, model),
+            }),
+        }
+    }
+
+    fn put(&self, txn: &Txn<'_>, number: u8, filling: Filling, model: &mut Map) -> Outcome<()> {
+        let (key, value) = (self.key(number), value(filling, self.page_bytes));
+        self.db.put(txn, &key, &value).map_err(failed("put"))?;
+        model.insert(key, value);
+        Ok(())
+    }
+
+    fn put_new(&self, txn: &Txn<'_>, number: u8, filling: Filling, model: &mut Map) -> Outcome<()> {
+        let (key, value) = (self.key(number), value(filling, self.page_bytes));
+        let is_there = model.contains_key(&key);
+        match (self.db.put_new(txn, &key, &value), is_there) {
+            (Ok(()), false) => {
+                model.insert(key, value);
+                Ok(())
+            }
+            (Err(Error::Exists), true) => Ok(()),
+            (ended, _) => Err(TestCaseError::fail(format!("put_new of {number}: {ended:?}, there before: {is_there}"))),
+        }
+    }
+
+    fn update(&self, txn: &Txn<'_>, number: u8, byte: u8, model: &mut Map) -> Outcome<()> {
+        let key = self.key(number);
+        let change = |value: &mut [u8]| {
+            if let Some(first) = value.first_mut() {
+                *first ^= byte;
+            }
+            value.len()
+        };
+        let found = self.db.update_with(txn, &key, change).map_err(failed("update"))?;
+        let wanted = model.get_mut(&key).map(|value| change(value));
+        match found == wanted {
+            true => Ok(()),
+            false => Err(TestCaseError::fail(format!("update of {number} found {found:?}, not {wanted:?} bytes"))),
+        }
+    }
+
+    fn delete(&self, txn: &Txn<'_>, number: u8, model: &mut Map) -> Outcome<()> {
+        let key = self.key(number);
+        let was_there = self.db.delete(txn, &key).map_err(failed("delete"))?;
+        match was_there == model.remove(&key).is_some() {
+            true => Ok(()),
+            false => Err(TestCaseError::fail(format!("delete of {number} said {was_there}"))),
+        }
+    }
+}
+
+impl Subject for Tree {
+    type Step = Step;
+    type Model = Map;
+
+    fn open(env: &Env, shape: Shape) -> libtp::Result<Tree> {
+        Ok(Tree { db: env.btree(NAME)?, page_bytes: shape.page_bytes })
+    }
+
+    fn work(&self, txn: &Txn<'_>, steps: &[Step], model: &mut Map) -> Outcome<()> {
+        let mut cursors = Cursors { real: self.db.cursor(txn), standing: Standing::Nowhere };
+        steps.iter().try_for_each(|step| self.step(txn, step, model, &mut cursors))
+    }
+
+    fn state(&self, txn: &Txn<'_>) -> Outcome<Map> {
+        let mut cursor = self.db.cursor(txn);
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let mut at = cursor.first().map_err(failed("reading upwards"))?;
+        while let Some(pair) = at {
+            up.push(pair);
+            at = cursor.next().map_err(failed("reading upwards"))?;
+        }
+        let mut at = cursor.last().map_err(failed("reading downwards"))?;
+        while let Some(pair) = at {
+            down.push(pair);
+            at = cursor.prev().map_err(failed("reading downwards"))?;
+        }
+        down.reverse();
+        if up != down {
+            return Err(TestCaseError::fail(format!(
+                "{} pairs upwards, {} downwards, or others",
+                up.len(),
+                down.len()
+            )));
+        }
+        if let Some(two) = up.windows(2).find(|two| two[0].0 >= two[1].0) {
+            return Err(TestCaseError::fail(format!("out of order: {}, {}", brief(two.first()), brief(two.last()))));
+        }
+        Ok(up.into_iter().collect())
+    }
+
+    fn difference(wanted: &Map, found: &Map) -> String {
+        let lost: Vec<_> = wanted.iter().filter(|(key, _)| !found.contains_key(*key)).collect();
+        let added: Vec<_> = found.iter().filter(|(key, _)| !wanted.contains_key(*key)).collect();
+        let other = wanted.iter().filter(|(key, value)| found.get(*key).is_some_and(|found| found != *value)).count();
+        let first = lost.first().or(added.first()).map(|&(key, value)| (key.clone(), value.clone()));
+        format!("{} lost, {} added, {other} other values; {}", lost.len(), added.len(), brief(first.as_ref()))
+    }
+}
+
+fn cases() -> u64 {
+    sizes::number("LIBTP_TEST_CASES", 120)
+}
+
+#[test]
+fn a_btree_with_pages_of_4_kib_is_as_a_map() {
+    run::<Tree>("btree 4 KiB", Shape { page_bytes: 4096, record_bytes: 0 }, cases(), acts(step(), 16));
+}
+
+#[test]
+fn a_btree_with_pages_of_8_kib_is_as_a_map() {
+    run::<Tree>("btree 8 KiB", Shape { page_bytes: 8192, record_bytes: 0 }, cases() / 2, acts(step(), 16));
+}
+
+#[test]
+fn a_btree_with_pages_of_64_kib_is_as_a_map() {
+    run::<Tree>("btree 64 KiB", Shape { page_bytes: 65536, record_bytes: 0 }, cases() / 6, acts(step(), 12));
+}

@@ -1,0 +1,405 @@
+//! An environment's life on a simulated disk, and what must be there after each of its crashes.
+//!
+//! A commit that was answered as durable stays; a relaxed one may be lost in a power cut, but only with all later ones;
+//! nothing of an unfinished or aborted transaction is ever there. The death of all processes loses no commit at all.
+
+use std::fmt::Debug;
+use std::ops::AddAssign;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use libtp::{Bytes, CommitLsn, DatabaseSettings, Durability, Env, How, Memory, Platform, Settings, SharedMemory, Txn};
+use libtp_sim::{LossMode, SimDisk, SimProcess};
+use libtp_tests::sizes;
+use libtp_tests::watchdog::caught;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+/// The database of all cases.
+pub const NAME: &str = "subject";
+
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// Answered when it is on disk.
+    Commit,
+    /// Answered at once.
+    Relaxed,
+    /// Answered at once, and waited for afterwards.
+    Waited,
+    /// Taken back.
+    Abort,
+    /// Dropped.
+    Drop,
+    /// Running when what comes after it happens.
+    Unfinished,
+}
+
+/// What happens after a transaction.
+#[derive(Clone, Copy, Debug)]
+pub enum After {
+    /// Nothing.
+    Nothing,
+    /// A round of background work.
+    Background,
+    /// A checkpoint.
+    Checkpoint,
+    /// Everything committed is written to disk.
+    Flush,
+    /// The environment is closed in good order and opened again.
+    Reopen,
+    /// All processes die; their memory stays.
+    Death,
+    /// The power fails; what was not synced fares as the mode says.
+    PowerCut(LossMode, u64),
+}
+
+/// One transaction and what comes after it.
+#[derive(Clone, Debug)]
+pub struct Act<S> {
+    steps: Vec<S>,
+    end: End,
+    after: After,
+}
+
+/// What is tested, and its model.
+pub trait Subject: Sized {
+    /// One step of a transaction.
+    type Step: Clone + Debug + 'static;
+    /// What is in the database.
+    type Model: Clone + PartialEq + Default;
+
+    /// Opens the database, which is made if it is missing.
+    fn open(env: &Env, shape: Shape) -> libtp::Result<Self>;
+    /// Does the steps, and on the model too.
+    fn work(&self, txn: &Txn<'_>, steps: &[Self::Step], model: &mut Self::Model) -> Outcome<()>;
+    /// Everything that is there, read upwards and downwards.
+    fn state(&self, txn: &Txn<'_>) -> Outcome<Self::Model>;
+    /// Where two models differ.
+    fn difference(wanted: &Self::Model, found: &Self::Model) -> String;
+}
+
+/// What the database of a case is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Bytes of a record, where all have the same.
+    pub record_bytes: usize,
+}
+
+/// The result of anything in a case.
+pub type Outcome<T> = Result<T, TestCaseError>;
+
+/// What `error` says, as the reason for which a case fails.
+pub fn failed(what: &str) -> impl Fn(libtp::Error) -> TestCaseError + '_ {
+    move |error| TestCaseError::fail(format!("{what}: {error}"))
+}
+
+/// What has been done, over all cases.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    transactions: u64,
+    reopened: u64,
+    deaths: u64,
+    power_cuts: u64,
+    evictions: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.transactions += other.transactions;
+        self.reopened += other.reopened;
+        self.deaths += other.deaths;
+        self.power_cuts += other.power_cuts;
+        self.evictions += other.evictions;
+    }
+}
+
+/// Transactions of up to so many steps.
+pub fn acts<S: Clone + Debug + 'static>(
+    step: impl Strategy<Value = S> + 'static,
+    steps: usize,
+) -> impl Strategy<Value = Vec<Act<S>>> {
+    let end = prop_oneof![
+        5 => Just(End::Commit),
+        3 => Just(End::Relaxed),
+        1 => Just(End::Waited),
+        2 => Just(End::Abort),
+        1 => Just(End::Drop),
+        2 => Just(End::Unfinished),
+    ];
+    let power_cut = (proptest::sample::select(&LossMode::ALL[..]), any::<u64>());
+    let after = prop_oneof![
+        12 => Just(After::Nothing),
+        3 => Just(After::Background),
+        2 => Just(After::Checkpoint),
+        1 => Just(After::Flush),
+        2 => Just(After::Reopen),
+        1 => Just(After::Death),
+        3 => power_cut.prop_map(|(mode, seed)| After::PowerCut(mode, seed)),
+    ];
+    let act = (proptest::collection::vec(step, 0..steps), end, after);
+    proptest::collection::vec(act.prop_map(|(steps, end, after)| Act { steps, end, after }), 1..24)
+}
+
+/// Runs cases of one shape and reports.
+pub fn run<T: Subject>(name: &str, shape: Shape, cases: u64, acts: impl Strategy<Value = Vec<Act<T::Step>>>) {
+    let seed = sizes::first_seed();
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let cases = u32::try_from(cases.max(1)).expect("a number of cases");
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 3_000, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let sum = Mutex::new(Tally::default());
+    let ended = runner.run(&acts, |acts| {
+        let tally = quietly(|| Life::<T>::begin(shape, seed)?.live(&acts))?;
+        *sum.lock().expect("no case panics while it adds") += tally;
+        Ok(())
+    });
+    let sum = sum.into_inner().expect("no case panics while it adds");
+    println!(
+        "figures: {name}: {cases} cases, {} transactions, {} reopened, {} deaths, {} power cuts, {} evictions",
+        sum.transactions, sum.reopened, sum.deaths, sum.power_cuts, sum.evictions
+    );
+    match ended {
+        Ok(()) => {}
+        Err(TestError::Fail(why, acts)) => {
+            panic!("LIBTP_TEST_SEED={seed} {name}: {why}\nthe smallest case that fails so: {acts:?}")
+        }
+        Err(error) => panic!("LIBTP_TEST_SEED={seed} {name}: {error}"),
+    }
+}
+
+/// A panic is a failure like any other, and is not printed again for every smaller case that is tried.
+fn quietly<R>(work: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
+    let caught = caught(|| work().map_err(|error| error.to_string()));
+    caught.map_err(TestCaseError::fail)
+}
+
+/// A machine, the environment open on it, and what may be in it.
+struct Life<T: Subject> {
+    subject: Option<T>,
+    env: Option<Env>,
+    process: SimProcess,
+    disk: SimDisk,
+    memory: SharedMemory,
+    shape: Shape,
+    /// The states a power cut may leave, the oldest first; the last is that of all commits.
+    states: Vec<T::Model>,
+    tally: Tally,
+}
+
+impl<T: Subject> Life<T> {
+    fn begin(shape: Shape, seed: u64) -> Outcome<Life<T>> {
+        let disk = SimDisk::new(seed);
+        let process = disk.process_view();
+        let mut life = Life {
+            subject: None,
+            env: None,
+            process,
+            disk,
+            memory: SharedMemory::new(),
+            shape,
+            states: vec![T::Model::default()],
+            tally: Tally::default(),
+        };
+        life.open(How::Created)?;
+        Ok(life)
+    }
+
+    fn settings(&self) -> Settings {
+        let page_bytes = self.shape.page_bytes as u64;
+        let subject = DatabaseSettings { page_bytes: Some(Bytes(page_bytes)), ..DatabaseSettings::default() };
+        Settings {
+            no_background: true,
+            durability: Some(Durability::Sync),
+            // A few frames: nearly everything is evicted.
+            memory: Some(Bytes(page_bytes * 24)),
+            log_segment_first: Some(Bytes::kib(64)),
+            log_segment_max: Some(Bytes::kib(256)),
+            checkpoint_log: Some(Bytes::kib(512)),
+            database: [(NAME.to_owned(), subject)].into(),
+            ..Settings::default()
+        }
+    }
+
+    fn open(&mut self, wanted: How) -> Outcome<()> {
+        let directory = self.process.directory();
+        let platform = Platform {
+            path: PathBuf::from("sim:"),
+            log_directory: std::sync::Arc::clone(&directory),
+            directory,
+            memory: Memory::Shared(self.memory.clone()),
+        };
+        let env =
+            Env::builder().settings(self.settings()).open_on(platform, &mut |_, _, _| {}).map_err(failed("opening"))?;
+        if env.opened().how != wanted {
+            return Err(TestCaseError::fail(format!("opened as {:?}, not {wanted:?}", env.opened())));
+        }
+        self.subject = Some(T::open(&env, self.shape).map_err(failed("opening the database"))?);
+        self.env = Some(env);
+        Ok(())
+    }
+
+    fn live(mut self, acts: &[Act<T::Step>]) -> Outcome<Tally> {
+        for act in acts {
+            self.act(act)?;
+        }
+        self.look()?;
+        let env = self.env.as_ref().expect("an environment is open between acts");
+        let verified = env.verify(NAME).map_err(failed("verifying"))?;
+        if let Some(finding) = verified.findings.first() {
+            return Err(TestCaseError::fail(format!("{} findings, the first {finding:?}", verified.findings.len())));
+        }
+        self.count_evictions();
+        Ok(self.tally)
+    }
+
+    fn count_evictions(&mut self) {
+        let stats = self.env.as_ref().and_then(|env| env.stats().ok());
+        self.tally.evictions += stats.map_or(0, |stats| stats.pools.iter().map(|pool| pool.evictions).sum());
+    }
+
+    fn act(&mut self, act: &Act<T::Step>) -> Outcome<()> {
+        let (env, subject) = (self.env.take(), self.subject.take());
+        let (Some(env), Some(subject)) = (env, subject) else {
+            return Err(TestCaseError::fail("no environment is open"));
+        };
+        self.tally.transactions += 1;
+        let mut model = self.states.last().expect("there is always a state").clone();
+        let mut txn = env.begin().map_err(failed("beginning"))?;
+        subject.work(&txn, &act.steps, &mut model)?;
+        let mut unfinished = None;
+        match act.end {
+            End::Commit => {
+                txn.commit().map_err(failed("committing"))?;
+                // A transaction that read nothing and wrote nothing has nothing to wait for.
+                if act.steps.is_empty() {
+                    self.states.push(model);
+                } else {
+                    self.states = vec![model];
+                }
+            }
+            End::Relaxed => {
+                txn.set_durability(Durability::Relaxed);
+                txn.commit().map_err(failed("committing"))?;
+                self.states.push(model);
+            }
+            End::Waited => {
+                let commit: CommitLsn = txn.commit_async().map_err(failed("committing"))?;
+                env.wait_durable(commit).map_err(failed("waiting"))?;
+                if act.steps.is_empty() {
+                    self.states.push(model);
+                } else {
+                    self.states = vec![model];
+                }
+            }
+            End::Abort => txn.abort().map_err(failed("aborting"))?,
+            End::Drop => drop(txn),
+            End::Unfinished => unfinished = Some(txn),
+        }
+        let next = self.after(act.after, &env, unfinished)?;
+        (self.env, self.subject) = (Some(env), Some(subject));
+        match next {
+            Next::Stay => Ok(()),
+            Next::Reopen => {
+                self.tally.reopened += 1;
+                self.close();
+                self.states.drain(..self.states.len() - 1);
+                self.open(How::Clean)?;
+                self.look()
+            }
+            Next::Death => {
+                self.tally.deaths += 1;
+                self.process.kill();
+                // No destructor runs in a process that is killed.
+                std::mem::forget((self.subject.take(), self.env.take()));
+                self.process = self.disk.process_view();
+                self.open(How::Repaired)?;
+                self.look()
+            }
+            Next::PowerCut(image) => {
+                self.tally.power_cuts += 1;
+                // The machine is off: whatever the destructors still do is done to nothing.
+                self.disk.halt();
+                self.close();
+                self.disk = image;
+                self.process = self.disk.process_view();
+                self.memory = SharedMemory::new();
+                self.open(How::Restarted)?;
+                self.look_after_loss()
+            }
+        }
+    }
+
+    fn after(&self, after: After, env: &Env, unfinished: Option<Txn<'_>>) -> Outcome<Next> {
+        Ok(match after {
+            After::Nothing => Next::Stay,
+            After::Background => {
+                env.background_step().map_err(failed("background work"))?;
+                Next::Stay
+            }
+            After::Checkpoint => {
+                env.checkpoint().map_err(failed("a checkpoint"))?;
+                Next::Stay
+            }
+            After::Flush => {
+                env.flush().map_err(failed("a flush"))?;
+                Next::Stay
+            }
+            After::Reopen => Next::Reopen,
+            After::Death => {
+                std::mem::forget(unfinished);
+                return Ok(Next::Death);
+            }
+            After::PowerCut(mode, seed) => {
+                let image = self.disk.crash_image(mode, seed);
+                self.disk.halt();
+                return Ok(Next::PowerCut(image));
+            }
+        })
+    }
+
+    fn close(&mut self) {
+        self.count_evictions();
+        (self.subject, self.env) = (None, None);
+    }
+
+    fn state(&self) -> Outcome<T::Model> {
+        let (env, subject) = (self.env.as_ref(), self.subject.as_ref());
+        let (env, subject) = env.zip(subject).expect("an environment is open between acts");
+        let txn = env.begin_with(Durability::Relaxed).map_err(failed("beginning"))?;
+        let state = subject.state(&txn)?;
+        txn.commit().map_err(failed("committing a read"))?;
+        Ok(state)
+    }
+
+    /// Everything committed must be there.
+    fn look(&self) -> Outcome<()> {
+        let (found, wanted) = (self.state()?, self.states.last().expect("there is always a state"));
+        if found != *wanted {
+            return Err(TestCaseError::fail(format!("not what was committed: {}", T::difference(wanted, &found))));
+        }
+        Ok(())
+    }
+
+    /// One of the states must be there that a loss may leave.
+    fn look_after_loss(&mut self) -> Outcome<()> {
+        let found = self.state()?;
+        if !self.states.contains(&found) {
+            let differences: Vec<String> = self.states.iter().map(|state| T::difference(state, &found)).collect();
+            return Err(TestCaseError::fail(format!("none of the states a power cut may leave: {differences:?}")));
+        }
+        self.states = vec![found];
+        Ok(())
+    }
+}
+
+/// What follows an act.
+enum Next {
+    Stay,
+    Reopen,
+    Death,
+    PowerCut(SimDisk),
+}

@@ -1,0 +1,15 @@
+//! Databases against std's `BTreeMap`: random transactions, orderly ends and crashes in between (proptest).
+//!
+//! | file | what |
+//! |---|---|
+//! | `life` | an environment's life on a simulated disk: transactions, closing, deaths of processes, power cuts |
+//! | `btree` | B-trees with keys up to the limit and values of up to three pages |
+//! | `recno` | records by number |
+//!
+//! `LIBTP_TEST_CASES` says how many cases with the smallest pages, `LIBTP_TEST_SEED` which ones; a failure prints a case
+//! that has been made as small as it goes.
+#![forbid(unsafe_code)]
+
+mod btree;
+mod life;
+mod recno;

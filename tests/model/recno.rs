@@ -1,0 +1,216 @@
+//! Records by number against `BTreeMap`.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use libtp::{Env, Recno, RecnoCursor, Txn};
+use libtp_tests::sizes;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
+
+type Map = BTreeMap<u64, Vec<u8>>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append(u8),
+    AppendMany(u8),
+    Put(u64, u8),
+    Get(u64),
+    Delete(u64),
+    First,
+    Last,
+    Seek(u64),
+    Next,
+    Prev,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let number = prop_oneof![6 => 1u64..20, 2 => 1u64..120, 1 => 1u64..600];
+    prop_oneof![
+        6 => any::<u8>().prop_map(Step::Append),
+        1 => any::<u8>().prop_map(Step::AppendMany),
+        5 => (number.clone(), any::<u8>()).prop_map(|(number, byte)| Step::Put(number, byte)),
+        3 => number.clone().prop_map(Step::Get),
+        4 => number.clone().prop_map(Step::Delete),
+        1 => Just(Step::First),
+        1 => Just(Step::Last),
+        2 => number.prop_map(Step::Seek),
+        3 => Just(Step::Next),
+        3 => Just(Step::Prev),
+    ]
+}
+
+struct Numbers {
+    recno: Recno,
+    record_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Nowhere,
+    BelowAll,
+    AboveAll,
+    On(u64),
+}
+
+struct Cursors<'t> {
+    real: RecnoCursor<'t>,
+    standing: Standing,
+}
+
+type Found = Option<(u64, Vec<u8>)>;
+
+impl Cursors<'_> {
+    fn arrive(&mut self, step: &Step, found: Found, wanted: Option<(&u64, &Vec<u8>)>, miss: Standing) -> Outcome<()> {
+        let wanted: Found = wanted.map(|(number, record)| (*number, record.clone()));
+        if found != wanted {
+            let [found, wanted] =
+                [found, wanted].map(|one| one.map(|(number, record)| (number, record.first().copied())));
+            return Err(TestCaseError::fail(format!("{step:?} found {found:?}, not {wanted:?} ({:?})", self.standing)));
+        }
+        self.standing = wanted.map_or(miss, |(number, _)| Standing::On(number));
+        Ok(())
+    }
+}
+
+impl Numbers {
+    fn record(&self, byte: u8) -> Vec<u8> {
+        (0..self.record_bytes).map(|at| byte.wrapping_add(at.to_le_bytes()[0])).collect()
+    }
+
+    fn append(&self, txn: &Txn<'_>, byte: u8, model: &mut Map) -> Outcome<()> {
+        let record = self.record(byte);
+        let number = self.recno.append(txn, &record).map_err(failed("append"))?;
+        if let Some((last, _)) = model.last_key_value().filter(|(last, _)| **last >= number) {
+            return Err(TestCaseError::fail(format!("an append took number {number}, but {last} is in use")));
+        }
+        model.insert(number, record);
+        Ok(())
+    }
+
+    fn step(&self, txn: &Txn<'_>, step: &Step, model: &mut Map, cursors: &mut Cursors<'_>) -> Outcome<()> {
+        match *step {
+            Step::Append(byte) => self.append(txn, byte, model),
+            Step::AppendMany(count) => (0..count).try_for_each(|byte| self.append(txn, byte, model)),
+            Step::Put(number, byte) => {
+                let record = self.record(byte);
+                self.recno.put(txn, number, &record).map_err(failed("put"))?;
+                model.insert(number, record);
+                Ok(())
+            }
+            Step::Get(number) => {
+                let found = self.recno.get(txn, number).map_err(failed("get"))?;
+                match found.as_ref() == model.get(&number) {
+                    true => Ok(()),
+                    false => Err(TestCaseError::fail(format!("{step:?} found {}", found.is_some()))),
+                }
+            }
+            Step::Delete(number) => {
+                let was_there = self.recno.delete(txn, number).map_err(failed("delete"))?;
+                match was_there == model.remove(&number).is_some() {
+                    true => Ok(()),
+                    false => Err(TestCaseError::fail(format!("{step:?} said {was_there}"))),
+                }
+            }
+            Step::First => {
+                let found = cursors.real.first().map_err(failed("first"))?;
+                cursors.arrive(step, found, model.iter().next(), Standing::AboveAll)
+            }
+            Step::Last => {
+                let found = cursors.real.last().map_err(failed("last"))?;
+                cursors.arrive(step, found, model.iter().next_back(), Standing::BelowAll)
+            }
+            Step::Seek(number) => {
+                let found = cursors.real.seek(number).map_err(failed("seek"))?;
+                cursors.arrive(step, found, model.range(number..).next(), Standing::AboveAll)
+            }
+            Step::Next => {
+                let found = cursors.real.next().map_err(failed("next"))?;
+                let wanted = match cursors.standing {
+                    Standing::Nowhere | Standing::BelowAll => model.iter().next(),
+                    Standing::On(number) => model.range((Bound::Excluded(number), Bound::Unbounded)).next(),
+                    Standing::AboveAll => None,
+                };
+                cursors.arrive(step, found, wanted, Standing::AboveAll)
+            }
+            Step::Prev => {
+                let found = cursors.real.prev().map_err(failed("prev"))?;
+                let wanted = match cursors.standing {
+                    Standing::Nowhere | Standing::AboveAll => model.iter().next_back(),
+                    Standing::On(number) => model.range(..number).next_back(),
+                    Standing::BelowAll => None,
+                };
+                cursors.arrive(step, found, wanted, Standing::BelowAll)
+            }
+        }
+    }
+}
+
+impl Subject for Numbers {
+    type Step = Step;
+    type Model = Map;
+
+    fn open(env: &Env, shape: Shape) -> libtp::Result<Numbers> {
+        let bytes = u32::try_from(shape.record_bytes).expect("records are short");
+        Ok(Numbers { recno: env.recno(NAME, bytes)?, record_bytes: shape.record_bytes })
+    }
+
+    fn work(&self, txn: &Txn<'_>, steps: &[Step], model: &mut Map) -> Outcome<()> {
+        let mut cursors = Cursors { real: self.recno.cursor(txn), standing: Standing::Nowhere };
+        steps.iter().try_for_each(|step| self.step(txn, step, model, &mut cursors))
+    }
+
+    fn state(&self, txn: &Txn<'_>) -> Outcome<Map> {
+        let mut cursor = self.recno.cursor(txn);
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        let mut at = cursor.first().map_err(failed("reading upwards"))?;
+        while let Some(found) = at {
+            up.push(found);
+            at = cursor.next().map_err(failed("reading upwards"))?;
+        }
+        let mut at = cursor.last().map_err(failed("reading downwards"))?;
+        while let Some(found) = at {
+            down.push(found);
+            at = cursor.prev().map_err(failed("reading downwards"))?;
+        }
+        down.reverse();
+        if up != down || !up.is_sorted_by(|one, other| one.0 < other.0) {
+            return Err(TestCaseError::fail(format!(
+                "{} records upwards, {} downwards, or others",
+                up.len(),
+                down.len()
+            )));
+        }
+        Ok(up.into_iter().collect())
+    }
+
+    fn difference(wanted: &Map, found: &Map) -> String {
+        let lost: Vec<_> = wanted.keys().filter(|number| !found.contains_key(*number)).collect();
+        let added: Vec<_> = found.keys().filter(|number| !wanted.contains_key(*number)).collect();
+        let other: Vec<_> =
+            wanted.iter().filter(|(number, record)| found.get(*number).is_some_and(|found| found != *record)).collect();
+        let first = lost.first().or(added.first()).copied().or(other.first().map(|pair| pair.0));
+        format!("{} lost, {} added, {} other records; the first is {first:?}", lost.len(), added.len(), other.len())
+    }
+}
+
+fn cases() -> u64 {
+    sizes::number("LIBTP_TEST_CASES", 120)
+}
+
+#[test]
+fn short_records_are_as_a_map() {
+    run::<Numbers>("recno of 12 bytes", Shape { page_bytes: 4096, record_bytes: 12 }, cases(), acts(step(), 16));
+}
+
+#[test]
+fn records_of_which_few_fit_on_a_page_are_as_a_map() {
+    run::<Numbers>("recno of 900 bytes", Shape { page_bytes: 4096, record_bytes: 900 }, cases() / 2, acts(step(), 16));
+}
+
+#[test]
+fn records_on_large_pages_are_as_a_map() {
+    run::<Numbers>("recno, 64 KiB", Shape { page_bytes: 65536, record_bytes: 3000 }, cases() / 6, acts(step(), 12));
+}
