@@ -77,6 +77,8 @@ fn redo_page(
     if page.lsn() >= lsn {
         return Ok(false);
     }
+    // A redo may rebuild its page; nobody else is here, so the log may grow under the latch.
+    who.session().ensure_undo(2 * page.len() as u64 + 4096)?;
     page.mark_dirty(lsn);
     let mut section = who.session().section();
     let mut target: PageMut<'_, '_> = page.page_mut(&mut section);
