@@ -28,8 +28,9 @@ use crate::{BufferManager, Error, ExclusivePage, PageId, Pin, Result, SharedPage
 
 /// Looks at a busy latch so often before it is waited for through a pin.
 const SPINS: u32 = 20;
-/// Dirty frames seen without a clean one that make an evictor write a batch.
-const DIRTY_SEEN_MAX: usize = 64;
+/// An evictor that has seen so many dirty frames, or this share of the shelf if that is more, writes them: a batch.
+const DIRTY_SEEN_MIN: usize = 16;
+const DIRTY_SEEN_SHARE: usize = 4;
 /// So often an evictor that finds every frame in use waits a moment, before it gives up: about ten seconds.
 const PATIENCE: u32 = 5_000;
 /// So many rounds find every frame in use, or dirty, before the shelf grows past its budget.
@@ -311,6 +312,8 @@ impl BufferManager {
         shelf: &'s Shelf,
         dirty: &mut Vec<&'s FrameSlot>,
     ) -> Option<Taken<'s>> {
+        let share = shelf.frame_count() as usize / DIRTY_SEEN_SHARE;
+        let enough = share.clamp(DIRTY_SEEN_MIN, self.settings.batch_pages().max(DIRTY_SEEN_MIN));
         let mut found = None;
         shelf.policy().offer(shelf, &mut |slot| {
             if slot.state() != State::Resident || slot.is_pinned() {
@@ -321,7 +324,7 @@ impl BufferManager {
                 return if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             }
             dirty.push(slot);
-            if dirty.len() < DIRTY_SEEN_MAX {
+            if dirty.len() < enough {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())

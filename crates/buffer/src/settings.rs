@@ -49,8 +49,8 @@ impl Default for PoolSettings {
 pub struct Settings {
     /// The pool of every database that has none of its own.
     pub pool: PoolSettings,
-    /// Pages written in one batch through the double-write file, 1 to 240. A batch costs two syncs, one of them more
-    /// for each further file in it.
+    /// Pages written in one batch through the double-write file, at most: 1 to 240, which is the default. A batch costs
+    /// two syncs, and one more for each further file in it, so large ones are cheap; the file is as large as the largest.
     pub batch_pages: usize,
 }
 
@@ -59,7 +59,7 @@ pub(crate) const BATCH_PAGES_MAX: usize = 240;
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { pool: PoolSettings::default(), batch_pages: 64 }
+        Settings { pool: PoolSettings::default(), batch_pages: BATCH_PAGES_MAX }
     }
 }
 

@@ -199,7 +199,9 @@ impl BufferManager {
             return Ok(0);
         }
         let mut load = self.new_load();
-        for slot in frames.iter().take(self.settings.batch_pages()) {
+        let mut frames: Vec<&FrameSlot> = frames.iter().take(self.settings.batch_pages()).copied().collect();
+        frames.sort_unstable_by_key(|slot| slot.page.load());
+        for slot in frames {
             self.claim(session, slot, Latching::Try, &mut load)?;
         }
         let written = self.write_load(session, &mut load)?;

@@ -7,7 +7,7 @@ mod world;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use libtp_buffer::{check, page_lsn, restore_torn, Error, WriteAhead};
+use libtp_buffer::{check, page_lsn, restore_torn, Error, Settings, WriteAhead};
 use libtp_io::Operation;
 use libtp_log::{FlushedTo, LogManager, Lsn};
 use libtp_process::Session;
@@ -16,9 +16,10 @@ use world::{frames, page_id, value_of, World, FILE, LEAF, PAGE_BYTES};
 
 const PAGES: u32 = 40;
 
-/// A world on a simulated disk with `PAGES` pages dirty, each with its own number as value.
+/// A world on a simulated disk with `PAGES` pages dirty, each with its own number as value. They take three batches to
+/// write, so the double-write file is used again.
 fn dirty_world(disk: &SimDisk) -> (World, Session) {
-    let world = World::new(Arc::new(disk.process_view()), &frames(256));
+    let world = World::new(Arc::new(disk.process_view()), &Settings { batch_pages: 15, ..frames(256) });
     let session = world.join();
     set_all(&world, &session, 0);
     (world, session)
