@@ -148,7 +148,7 @@ impl Opening<'_> {
             environment: [half(0..8), half(8..16)],
             incarnation: control.incarnation(),
             control_inode: own.inode,
-            control_birth: u64::try_from(own.birth_ns).unwrap_or(0),
+            control_birth: own.birth_ns,
         })
     }
 

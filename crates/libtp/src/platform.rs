@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_log::CONTROL_NAME;
 use rio::{Identity, Region};
 
 use crate::environment::lock;
@@ -75,6 +76,11 @@ impl Platform {
             ));
         }
         let directory: Arc<dyn Directory> = Arc::new(directory);
+        if !create && !directory.exists(CONTROL_NAME).map_err(|error| refuse(error.to_string()))? {
+            return Err(refuse(format!(
+                "it has no file `{CONTROL_NAME}`, so it is no environment, and none was to be made"
+            )));
+        }
         let log_directory = match &settings.log_directory {
             None => Arc::clone(&directory),
             Some(log) => {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use libtp_txn::{Change, Committed, State, TxnSession};
+use libtp_txn::{Committed, State, TxnSession};
 
 use crate::environment::Inner;
 use crate::{Durability, Error, Result};
@@ -113,12 +113,6 @@ impl<'e> Txn<'e> {
     #[inline]
     pub(crate) fn session(&self) -> &TxnSession {
         self.who.as_ref().expect("a transaction holds its session until it ends")
-    }
-
-    /// What access methods are handed.
-    #[inline]
-    pub(crate) fn change(&self) -> Change<'_> {
-        Change::new(&self.env.managers, self.session())
     }
 
     #[inline]

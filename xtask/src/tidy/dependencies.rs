@@ -14,8 +14,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-lock", &["libtp-process", "rio"]),
     ("libtp-log", &["libtp-io", "libtp-process", "rio"]),
     ("libtp-buffer", &["libtp-log", "libtp-io", "libtp-process", "rio"]),
-    ("libtp-txn", &["libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"]),
-    ("libtp-record", &["libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "rio"]),
+    ("libtp-txn", &["libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "rio"]),
+    // Ranks and sessions are named in every call with a latch; making a database file is the record manager's.
+    ("libtp-record", &["libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"]),
     (
         "libtp",
         &["libtp-record", "libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"],
@@ -23,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-bench", &["libtp"]),
     ("libtp-cli", &["libtp", "libtp-bench"]),
     ("libtp-sim", &["libtp-io"]),
+    ("libtp-tests", &["libtp", "libtp-sim", "libtp-io", "rio"]),
     ("xtask", &[]),
 ];
 
@@ -83,8 +85,11 @@ pub fn unused(files: &[File], packages: &[Package]) -> Vec<String> {
                 && (file.path.starts_with(&folder) || package.targets.iter().any(|target| target.source == file.path))
         };
         let source: String = files.iter().filter(inside).map(|file| code(&file.text)).collect();
+        let with_examples: String = files.iter().filter(inside).map(|file| file.text.as_str()).collect();
         for dependency in &package.dependencies {
-            if word_places(&source, &dependency.name.replace('-', "_")).is_empty() {
+            // What only tests use may be named in a documentation test alone.
+            let place = if dependency.for_tests { &with_examples } else { &source };
+            if word_places(place, &dependency.name.replace('-', "_")).is_empty() {
                 complaints
                     .push(format!("{folder}Cargo.toml: {} is named by no source file; take it out", dependency.name));
             }
