@@ -61,6 +61,7 @@ impl BufferManager {
     pub fn shared<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
         if let Some(slot) = self.look_up(id) {
             let body = Body::taken(slot);
+            body.prefetch(&self.region);
             // Nothing between the latch and the return can panic or is called: the guard stays in registers.
             if let Some(guard) = slot.latch.try_shared(session, rank) {
                 if slot.page.get() == id {
@@ -80,6 +81,7 @@ impl BufferManager {
     pub fn exclusive<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<ExclusivePage<'s>> {
         if let Some(slot) = self.look_up(id) {
             let body = Body::taken(slot);
+            body.prefetch(&self.region);
             if let Some(guard) = slot.latch.try_exclusive(session, rank) {
                 if slot.page.get() == id {
                     return Ok(ExclusivePage::new(&self.region, slot, body, guard, id));
@@ -129,6 +131,7 @@ impl BufferManager {
         for _ in 0..SPINS {
             let Some(slot) = self.look_up(id) else { break };
             let body = Body::taken(slot);
+            body.prefetch(&self.region);
             if let Some(guard) = slot.latch.try_shared(session, rank) {
                 if slot.page.get() == id {
                     return Ok(SharedPage::new(&self.region, body, guard, id));
@@ -145,6 +148,7 @@ impl BufferManager {
         for _ in 0..SPINS {
             let Some(slot) = self.look_up(id) else { break };
             let body = Body::taken(slot);
+            body.prefetch(&self.region);
             if let Some(guard) = slot.latch.try_exclusive(session, rank) {
                 if slot.page.get() == id {
                     return Ok(ExclusivePage::new(&self.region, slot, body, guard, id));
