@@ -1,0 +1,106 @@
+//! Transfers between accounts, each with a line in a journal.
+//!
+//! The balances of all accounts together stay what they were, and each balance is what the journal says: so a transaction
+//! of which a part is missing, or that is there twice, shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use libtp::{Db, Durability, Env, Result, Txn};
+use libtp_sim::Random;
+
+/// Accounts: few, so that processes meet.
+const ACCOUNTS: u64 = 40;
+/// What every account has at first.
+const BALANCE: i64 = 1_000;
+
+/// The bank's databases.
+pub struct Bank {
+    env: Env,
+    accounts: Db,
+    journal: Db,
+}
+
+/// A transfer: which process made it, and its number there.
+pub type TransferId = (u64, u64);
+
+fn account_key(account: u64) -> Vec<u8> {
+    format!("account/{account:04}").into_bytes()
+}
+
+fn journal_key((who, number): TransferId) -> Vec<u8> {
+    format!("journal/{who:04}/{number:08}").into_bytes()
+}
+
+fn number(bytes: &[u8]) -> i64 {
+    i64::from_le_bytes(bytes.try_into().expect("balances have eight bytes"))
+}
+
+impl Bank {
+    /// Opens the bank, and fills it if it is new.
+    pub fn open(env: &Env) -> Result<Bank> {
+        let bank = Bank { env: env.clone(), accounts: env.btree("accounts")?, journal: env.btree("journal")? };
+        bank.env.run(|txn| {
+            // For update: of several who come at once one fills it, and the others see that it has.
+            if bank.accounts.get_for_update(txn, &account_key(0))?.is_none() {
+                for account in 0..ACCOUNTS {
+                    bank.accounts.put(txn, &account_key(account), &BALANCE.to_le_bytes())?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(bank)
+    }
+
+    /// Makes one transfer.
+    pub fn transfer(&self, id: TransferId, random: &mut Random, durability: Durability) -> Result<()> {
+        let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+        let amount = i64::try_from(random.below(50)).expect("a small number");
+        let text = format!("{from} {to} {amount}");
+        self.env.run_with(durability, |txn| {
+            for (account, change) in [(from, -amount), (to, amount)] {
+                let balance =
+                    number(&self.accounts.get(txn, &account_key(account))?.expect("accounts are never closed"));
+                self.accounts.put(txn, &account_key(account), &(balance + change).to_le_bytes())?;
+            }
+            self.journal.put_new(txn, &journal_key(id), text.as_bytes())
+        })
+    }
+
+    /// The transfers in the journal, when all balances agree with it; else what is wrong.
+    pub fn audit(&self) -> std::result::Result<BTreeSet<TransferId>, String> {
+        let read = |txn: &Txn<'_>| Ok((pairs(&self.accounts, txn)?, pairs(&self.journal, txn)?));
+        let (accounts, journal) = self.env.run(read).map_err(|error| format!("the audit cannot read: {error}"))?;
+        let mut wanted: BTreeMap<Vec<u8>, i64> = (0..ACCOUNTS).map(|one| (account_key(one), BALANCE)).collect();
+        let mut transfers = BTreeSet::new();
+        for (key, line) in &journal {
+            let text = String::from_utf8_lossy(line);
+            let numbers: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+            let [from, to, amount] = numbers[..] else { return Err(format!("a journal line nobody wrote: {text:?}")) };
+            let amount = i64::try_from(amount).map_err(|_| format!("a journal line nobody wrote: {text:?}"))?;
+            *wanted.entry(account_key(from)).or_default() -= amount;
+            *wanted.entry(account_key(to)).or_default() += amount;
+            transfers.insert(id_of(key).ok_or_else(|| format!("a journal key nobody wrote: {key:?}"))?);
+        }
+        let found: BTreeMap<Vec<u8>, i64> = accounts.iter().map(|(key, value)| (key.clone(), number(value))).collect();
+        if found.values().sum::<i64>() != BALANCE * i64::try_from(ACCOUNTS).expect("few") {
+            return Err(format!("money was made or lost: {} in all", found.values().sum::<i64>()));
+        }
+        match wanted == found {
+            true => Ok(transfers),
+            false => Err("balances and journal disagree".into()),
+        }
+    }
+}
+
+fn id_of(key: &[u8]) -> Option<TransferId> {
+    let (who, number) = std::str::from_utf8(key).ok()?.strip_prefix("journal/")?.split_once('/')?;
+    Some((who.parse().ok()?, number.parse().ok()?))
+}
+
+fn pairs(db: &Db, txn: &Txn<'_>) -> Result<Vec<libtp::Pair>> {
+    let (mut cursor, mut pairs) = (db.cursor(txn), Vec::new());
+    while let Some(pair) = cursor.next()? {
+        pairs.push(pair);
+    }
+    Ok(pairs)
+}

@@ -1,0 +1,153 @@
+//! All processes die. Their shared memory survives them and is repaired; without it the log is replayed. Either way
+//! everything acknowledged is there, and nothing else.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use libtp::{Env, How};
+use libtp_tests::sizes;
+
+use crate::bank::{Bank, TransferId};
+use crate::crew::Member;
+
+/// How the processes die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    /// Each calls `abort()` when it is told.
+    Abort,
+    /// They are killed from outside.
+    Kill,
+}
+
+/// Two processes at work until they die; returns what they were told is committed.
+fn work_and_die(directory: &Path, round: u64, durability: &str, death: Death) -> BTreeSet<TransferId> {
+    let mut crew: Vec<Member> = (1..=2).map(|number| Member::start(directory, 100 * (round + 1) + number)).collect();
+    for member in &mut crew {
+        assert_eq!(member.ask(&format!("work {durability}")), "working");
+    }
+    std::thread::sleep(Duration::from_millis(150 + 37 * (round % 7)));
+    for member in &mut crew {
+        match death {
+            Death::Abort => member.order("abort"),
+            Death::Kill => member.kill(),
+        }
+    }
+    crew.into_iter().flat_map(Member::acknowledged).collect()
+}
+
+/// Opens the environment and holds its journal against what was acknowledged.
+fn judge(directory: &Path, wanted: How, acknowledged: &mut BTreeSet<TransferId>) -> u64 {
+    let env = Env::open(directory).unwrap();
+    assert_eq!(env.opened().how, wanted, "{:?}", env.opened());
+    let journal = Bank::open(&env).unwrap().audit().unwrap();
+    let lost: Vec<_> = acknowledged.difference(&journal).collect();
+    assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
+    // At most the one each thread was at when it died.
+    let unheard = journal.difference(acknowledged).count();
+    assert!(unheard <= 4, "{unheard} transfers of which nobody was told");
+    for name in env.databases().unwrap() {
+        let verified = env.verify(&name).unwrap();
+        assert!(verified.findings.is_empty(), "{name}: {:?}", verified.findings);
+    }
+    acknowledged.extend(journal);
+    env.opened().millis
+}
+
+fn rounds() -> u64 {
+    sizes::number("LIBTP_TEST_DEATHS", 6)
+}
+
+fn repaired(death: Death) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut acknowledged = BTreeSet::new();
+    let mut longest = 0;
+    for round in 0..rounds() {
+        let durability = if round % 2 == 0 { "sync" } else { "relaxed" };
+        acknowledged.extend(work_and_die(directory.path(), round, durability, death));
+        longest = longest.max(judge(directory.path(), How::Repaired, &mut acknowledged));
+    }
+    println!(
+        "figures: {death:?} of all processes {} times: {} acknowledged, 0 lost, opening took at most {longest} ms",
+        rounds(),
+        acknowledged.len()
+    );
+    assert!(acknowledged.len() as u64 > rounds() * 10, "so little was done that nothing is shown");
+}
+
+#[test]
+fn after_all_processes_aborted_their_memory_is_repaired() {
+    repaired(Death::Abort);
+}
+
+#[test]
+fn after_all_processes_were_killed_their_memory_is_repaired() {
+    repaired(Death::Kill);
+}
+
+#[test]
+fn when_the_shared_memory_is_lost_too_the_log_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut acknowledged = BTreeSet::new();
+    let mut longest = 0;
+    for round in 0..rounds() {
+        let region = {
+            let env = Env::open(directory.path()).unwrap();
+            env.stats().unwrap().region
+        };
+        acknowledged.extend(work_and_die(directory.path(), round, "sync", Death::Abort));
+        std::fs::remove_file(&region).unwrap();
+        longest = longest.max(judge(directory.path(), How::Restarted, &mut acknowledged));
+    }
+    println!(
+        "figures: death with the memory lost {} times: {} acknowledged, 0 lost, opening took at most {longest} ms",
+        rounds(),
+        acknowledged.len()
+    );
+}
+
+#[test]
+fn of_an_unfinished_transaction_nothing_is_left_after_death() {
+    for is_memory_lost in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut one = Member::start(directory.path(), 1);
+        one.ask("put key before");
+        one.ask("put other before");
+        one.ask("begin");
+        one.ask("put key after");
+        one.ask("put new after");
+        // Another's sync commit takes the unfinished one's records to the disk as well.
+        let mut two = Member::start(directory.path(), 2);
+        two.ask("put mine committed");
+        let region = one.ask("region");
+        one.kill();
+        two.kill();
+        drop((one, two));
+        if is_memory_lost {
+            std::fs::remove_file(region).unwrap();
+        }
+        let env = Env::open(directory.path()).unwrap();
+        assert_eq!(env.opened().how, if is_memory_lost { How::Restarted } else { How::Repaired });
+        assert_eq!(env.opened().undone, 1, "{:?}", env.opened());
+        let table = env.btree("table").unwrap();
+        let get = |key: &[u8]| env.run(|txn| table.get(txn, key)).unwrap();
+        assert_eq!(get(b"key").as_deref(), Some(&b"before"[..]));
+        assert_eq!(get(b"mine").as_deref(), Some(&b"committed"[..]));
+        assert_eq!(get(b"new"), None);
+    }
+}
+
+#[test]
+fn a_process_that_dies_while_it_holds_nothing_does_not_hinder_the_last_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    one.ask("put key value");
+    one.kill();
+    drop(one);
+    assert_eq!(two.ask("get key"), "value");
+    assert_eq!(two.ask("put key other"), "put");
+    two.leave();
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"other"[..]));
+}

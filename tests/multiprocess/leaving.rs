@@ -1,0 +1,119 @@
+//! Processes leave and come, in any order.
+
+use libtp::{Env, How};
+
+use crate::bank::Bank;
+use crate::crew::Member;
+
+fn first_or_last_leaves_first(first_leaves_first: bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut one = Member::start(directory.path(), 1);
+    let mut two = Member::start(directory.path(), 2);
+    one.ask("transfers 200");
+    two.ask("transfers 200");
+    let (leaver, mut stayer) = if first_leaves_first { (one, two) } else { (two, one) };
+    leaver.leave();
+    assert_eq!(stayer.ask("put still here"), "put");
+    assert_eq!(stayer.ask("get still"), "here");
+    let mut third = Member::start(directory.path(), 3);
+    assert_eq!(third.how, "Joined");
+    assert_eq!(third.ask("get still"), "here");
+    stayer.leave();
+    third.ask("transfers 100");
+    third.leave();
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 500);
+}
+
+#[test]
+fn the_first_leaves_first_and_the_other_goes_on() {
+    first_or_last_leaves_first(true);
+}
+
+#[test]
+fn the_second_leaves_first_and_the_other_goes_on() {
+    first_or_last_leaves_first(false);
+}
+
+#[test]
+fn who_opens_after_all_have_left_finds_it_closed_in_good_order() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..5 {
+        let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+        assert_eq!((one.how.as_str(), two.how.as_str()), (if round == 0 { "Created" } else { "Clean" }, "Joined"));
+        let before = if round == 0 { "none".into() } else { format!("round{}", round - 1) };
+        assert_eq!(two.ask("get key"), before);
+        one.ask(&format!("put-relaxed key round{round}"));
+        // In turn, who is last.
+        let (first, last) = if round % 2 == 0 { (one, two) } else { (two, one) };
+        first.leave();
+        last.leave();
+    }
+}
+
+#[test]
+fn one_process_may_open_it_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = Env::open(directory.path()).unwrap();
+    let two = Env::open(directory.path()).unwrap();
+    assert_eq!((one.opened().how, two.opened().how), (How::Created, How::Joined));
+    let (table, same) = (one.btree("table").unwrap(), two.btree("table").unwrap());
+    for round in 0..100u32 {
+        one.run(|txn| table.put(txn, b"key", &round.to_le_bytes())).unwrap();
+        assert_eq!(two.run(|txn| same.get(txn, b"key")).unwrap().as_deref(), Some(&round.to_le_bytes()[..]));
+    }
+    // The lock of one is a lock for the other.
+    let txn = one.begin().unwrap();
+    table.put(&txn, b"key", b"mine").unwrap();
+    let impatient = Env::builder().lock_timeout(std::time::Duration::from_millis(20)).open(directory.path()).unwrap();
+    let third = impatient.btree("table").unwrap();
+    let refused = impatient.begin().map(|txn| third.get(&txn, b"key")).unwrap();
+    assert!(matches!(refused, Err(libtp::Error::LockTimeout)), "{refused:?}");
+    txn.commit().unwrap();
+    drop((table, one));
+    assert_eq!(two.run(|txn| same.get(txn, b"key")).unwrap().as_deref(), Some(&b"mine"[..]));
+    drop((same, two, third, impatient));
+    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+}
+
+#[test]
+fn of_many_that_open_a_new_environment_at_once_one_makes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut crew: Vec<Member> = (1..=8).map(|number| Member::launch(directory.path(), number)).collect();
+    let ways: Vec<String> = crew.iter().map(Member::answer).collect();
+    assert_eq!(ways.iter().filter(|how| *how == "Created").count(), 1, "{ways:?}");
+    assert_eq!(ways.iter().filter(|how| *how == "Joined").count(), 7, "{ways:?}");
+    for member in &mut crew {
+        member.order("transfers 50");
+    }
+    for member in &crew {
+        assert_eq!(member.answer(), "transferred");
+    }
+    // All leave at the same time.
+    for member in &mut crew {
+        member.order("leave");
+    }
+    for member in &crew {
+        assert_eq!(member.answer(), "left");
+    }
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 400);
+}
+
+#[test]
+fn who_cannot_see_the_shared_memory_of_the_others_is_told_what_to_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut one = Member::start(directory.path(), 1);
+    one.ask("put key value");
+    let region = one.ask("region");
+    let hidden = format!("{region}.hidden");
+    std::fs::rename(&region, &hidden).unwrap();
+    let error = Env::open(directory.path()).unwrap_err().to_string();
+    std::fs::rename(&hidden, &region).unwrap();
+    assert!(error.contains("region_directory") && error.contains(&directory.path().display().to_string()), "{error}");
+    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Joined);
+    assert_eq!(one.ask("get key"), "value");
+    one.leave();
+}

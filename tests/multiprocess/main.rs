@@ -1,0 +1,18 @@
+//! Real processes in one environment: what one commits the others see at once; they leave, and they die, all of them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `child` | a process that a test starts: this very program, told what to do over a pipe |
+//! | `crew` | the test's end of the pipes |
+//! | `bank` | transfers whose sums tell whether a transaction was cut in two |
+//! | `together` | at work at the same time |
+//! | `leaving` | leaving in either order, opening twice, opening all at once |
+//! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
+#![forbid(unsafe_code)]
+
+mod bank;
+mod child;
+mod crew;
+mod death;
+mod leaving;
+mod together;

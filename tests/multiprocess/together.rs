@@ -1,0 +1,105 @@
+//! Processes at work in one environment at the same time.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use libtp::{Durability, Env};
+
+use crate::bank::Bank;
+use crate::crew::Member;
+
+#[test]
+fn what_one_process_commits_the_other_sees_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    assert_eq!((one.how.as_str(), two.how.as_str()), ("Created", "Joined"));
+    for round in 0..50 {
+        let text = format!("text{round}");
+        assert_eq!(one.ask(&format!("put key {text}")), "put");
+        assert_eq!(two.ask("get key"), text);
+        assert_eq!(two.ask(&format!("put-relaxed key{round} {text}")), "put");
+        assert_eq!(one.ask(&format!("get key{round}")), text);
+    }
+    one.leave();
+    two.leave();
+}
+
+#[test]
+fn what_is_not_committed_another_process_waits_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    one.ask("put key before");
+    one.ask("begin");
+    one.ask("put key after");
+    two.waits("get key");
+    one.ask("commit");
+    assert_eq!(two.answer(), "after");
+    one.leave();
+    two.leave();
+}
+
+#[test]
+fn processes_that_wait_for_each_other_lose_one_transaction() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    one.ask("begin");
+    two.ask("begin");
+    one.ask("put x 1");
+    two.ask("put y 2");
+    one.waits("put y 1");
+    two.order("put x 2");
+    let mut answers = [one.answer(), two.answer()];
+    answers.sort_unstable();
+    assert_eq!(answers, ["deadlock", "put"]);
+    one.leave();
+    two.leave();
+}
+
+#[test]
+fn two_processes_write_at_the_same_time_and_their_sums_agree() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut crew: Vec<Member> = (1..=2).map(|number| Member::start(directory.path(), number)).collect();
+    let start = Instant::now();
+    for member in &mut crew {
+        member.order("transfers 3000");
+    }
+    for member in &crew {
+        assert_eq!(member.answer(), "transferred");
+    }
+    let took = start.elapsed();
+    // A third one audits while both are there.
+    let env = Env::open(directory.path()).unwrap();
+    let bank = Bank::open(&env).unwrap();
+    let wanted: BTreeSet<(u64, u64)> = (1..=2).flat_map(|who| (0..3000).map(move |one| (who, one))).collect();
+    assert_eq!(bank.audit().unwrap(), wanted);
+    crew.into_iter().for_each(Member::leave);
+    assert_eq!(bank.audit().unwrap(), wanted);
+    println!("figures: 6000 transfers of 2 processes in {} ms, sums agree", took.as_millis());
+}
+
+#[test]
+fn four_processes_of_two_threads_each_are_acknowledged_and_audited() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let bank = Bank::open(&env).unwrap();
+    let mut crew: Vec<Member> = (1..=4).map(|number| Member::start(directory.path(), number)).collect();
+    for (at, member) in crew.iter_mut().enumerate() {
+        member.order(if at % 2 == 0 { "work sync" } else { "work relaxed" });
+    }
+    // This process takes part.
+    let mut random = libtp_sim::Random::new(9);
+    let start = Instant::now();
+    let mut own = BTreeSet::new();
+    while start.elapsed() < Duration::from_millis(1500) {
+        let id = (0, own.len() as u64);
+        bank.transfer(id, &mut random, Durability::Relaxed).unwrap();
+        own.insert(id);
+    }
+    for member in &mut crew {
+        own.extend(member.acknowledged_until_it_stops());
+    }
+    crew.into_iter().for_each(Member::leave);
+    let journal = bank.audit().unwrap();
+    assert_eq!(journal, own, "the journal is what was acknowledged, no more and no less");
+    println!("figures: {} transfers of 5 processes with 9 threads, all acknowledged, sums agree", journal.len());
+}
