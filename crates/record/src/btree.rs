@@ -5,6 +5,7 @@
 //! | `node`, `rebuild` | a page read; a page written as a whole |
 //! | `search`, `get`, `scan` | down the tree; one record; record after record |
 //! | `insert`, `ghosts`, `long_value` | a record put or deleted; room made on a leaf; values too long for one |
+//! | `unlink` | emptied leaves given back |
 //! | `split`, `split_plan`, `post` | a page cut in two; where; its parent told |
 //! | `log_records`, `encode`, `difference` | what is logged, and how it is put together |
 //! | `redo`, `undo`, `record_types` | what a log record does to a page; how it is taken back; the list |
@@ -27,6 +28,7 @@ pub(crate) mod search;
 mod split;
 pub mod split_plan;
 pub mod undo;
+mod unlink;
 pub mod verify;
 
 #[cfg(test)]

@@ -251,3 +251,51 @@ fn an_aborted_insertion_leaves_no_way_into_a_gap_somebody_has_scanned() {
     second.abort(&world.managers).unwrap();
     scanner.commit_now(&world.managers).unwrap();
 }
+
+#[test]
+fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
+    const RECORDS: u64 = 6000;
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let who = world.join();
+    let database = world.database(&who, "queue", Method::Btree, 4096);
+    let (taken, sum) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for producer in 0..2u64 {
+            let (world, database) = (&world, &database);
+            scope.spawn(move || {
+                let who = world.join();
+                for number in 0..RECORDS / 2 {
+                    let number = number * 2 + producer;
+                    run(world, &who, database, |access| access.put(&number.to_be_bytes(), &[7; 100]));
+                }
+            });
+        }
+        for _ in 0..2 {
+            let (world, database, taken, sum) = (&world, &database, &taken, &sum);
+            scope.spawn(move || {
+                let who = world.join();
+                while taken.load(Ordering::Relaxed) < RECORDS {
+                    let mut number = None;
+                    run(world, &who, database, |access| {
+                        let mut cursor = BtreeCursor::for_update(*access);
+                        number = None;
+                        if let Some((key, _)) = cursor.next()? {
+                            assert!(access.delete(&key)?);
+                            number = Some(u64::from_be_bytes(key.try_into().unwrap()));
+                        }
+                        Ok(())
+                    });
+                    if let Some(number) = number {
+                        taken.fetch_add(1, Ordering::Relaxed);
+                        sum.fetch_add(number, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((taken.into_inner(), sum.into_inner()), (RECORDS, RECORDS * (RECORDS - 1) / 2));
+    let verified = world.assert_sound(&who, &database);
+    assert_eq!(verified.records, 0);
+    assert!(verified.tree_pages < 60, "{verified:?}");
+}

@@ -7,6 +7,7 @@
 //!
 //! Where the transaction's own lock covers more than records, its own ghosts are told by their LSN.
 
+use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
 use zerocopy::IntoBytes;
 
@@ -17,6 +18,8 @@ use crate::btree::long_value;
 use crate::btree::node::{Node, Record};
 use crate::btree::search::node_of;
 use crate::btree::split_plan::Incoming;
+use crate::btree::unlink;
+use crate::database::Granularity;
 use crate::lock_names;
 use crate::log_body::short;
 use crate::page::record_lsn::RecordFlags;
@@ -86,32 +89,79 @@ fn free_chains(access: &Access<'_>, number: u32, own: Lsn) -> Result<()> {
     Ok(())
 }
 
-/// Tries to make room on a leaf without splitting it; whether the search should begin again.
-pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>) -> Result<bool> {
+/// Removes from a latched leaf what can go; whether anything could.
+fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Result<bool> {
     let pages = &access.pages;
-    let own = first_own_lsn(access);
-    free_chains(access, number, own)?;
-    pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
-    let mut leaf = pages.exclusive(number, 0)?;
-    let node = node_of(pages, number, &leaf)?;
-    if !node.is_leaf() || node.is_deleted() || node.belongs_right(incoming.key) {
-        return Ok(true);
-    }
+    let number = leaf.id().page().raw();
+    let node = node_of(pages, number, leaf)?;
     let (entries, deleter) = plan(access, number, &node, own)?;
     if entries.is_empty() {
         return Ok(false);
     }
     let head = Reclaim {
         page: pages.id(number).raw().into(),
-        deleter_lsn: deleter.max(page_header::deleter_lsn(&leaf)).raw().into(),
+        deleter_lsn: deleter.max(page_header::deleter_lsn(leaf)).raw().into(),
         count: short(entries.len()),
         ..Reclaim::default()
     };
     let mut body = pages.change.who.scratch();
     body.extend_from_slice(head.as_bytes());
     body.extend_from_slice(entries.as_bytes());
-    pages.change.apply_redo_only(RECLAIM, &body, &mut [&mut leaf]);
+    pages.change.apply_redo_only(RECLAIM, &body, &mut [leaf]);
+    Ok(true)
+}
+
+/// Tries to make room on a leaf without splitting it; whether the search should begin again.
+pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>) -> Result<bool> {
+    let pages = &access.pages;
+    let own = first_own_lsn(access);
+    free_chains(access, number, own)?;
+    unlink::free_unlinked(access, None)?;
+    pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
+    let mut leaf = pages.exclusive(number, 0)?;
+    let node = node_of(pages, number, &leaf)?;
+    if !node.is_leaf() || node.is_deleted() || node.belongs_right(incoming.key) {
+        return Ok(true);
+    }
+    if !reclaim(access, &mut leaf, own)? {
+        return Ok(false);
+    }
     let node = node_of(pages, number, &leaf)?;
     let (slot, found) = node.find(incoming.key);
     Ok(if found { node.fits_change(slot, incoming.bytes) } else { incoming.bytes <= node.free_bytes() })
+}
+
+/// Whether a leaf holds nothing but ghosts: then whoever passes tries to clean it.
+#[inline]
+pub(crate) fn is_dead(node: &Node<'_>) -> bool {
+    let is_ghost = |slot| node.record(slot).is_some_and(|record| record.is_ghost());
+    node.count() != 0 && is_ghost(0) && (1..node.count()).all(is_ghost)
+}
+
+/// Cleans a leaf that holds nothing but ghosts, and unlinks it if nothing is left. What cannot be done now is left.
+pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<()> {
+    let pages = &access.pages;
+    let own = first_own_lsn(access);
+    free_chains(access, number, own)?;
+    unlink::free_unlinked(access, left)?;
+    pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
+    let is_empty = {
+        let mut leaf = pages.exclusive(number, 0)?;
+        let node = node_of(pages, number, &leaf)?;
+        if !is_dead(&node) || node.is_deleted() || is_page_locked(access, number) {
+            return Ok(());
+        }
+        reclaim(access, &mut leaf, own)?;
+        node_of(pages, number, &leaf)?.count() == 0
+    };
+    if is_empty {
+        unlink::unlink(access, number)?;
+    }
+    Ok(())
+}
+
+/// Where pages are locked instead of records: whether somebody has locked this one.
+fn is_page_locked(access: &Access<'_>, number: u32) -> bool {
+    access.database.granularity() == Granularity::Page
+        && !access.is_free(lock_names::page(access.database.id(), number))
 }

@@ -15,6 +15,7 @@ use libtp_log::Lsn;
 
 use crate::access::{Access, Purpose, Tried};
 use crate::btree::get::Value;
+use crate::btree::ghosts;
 use crate::btree::insert::hash_of;
 use crate::btree::long_value;
 use crate::btree::node::Node;
@@ -24,6 +25,9 @@ use crate::lock_names;
 use crate::page::overflow::ChainRef;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
+
+/// Leaves one step of a cursor tries to clean.
+const CLEAN_MAX: usize = 8;
 
 /// Where a cursor stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,8 @@ enum Attempt {
     End,
     /// A lock has to be waited for.
     Lock(LockName, Mode),
+    /// A leaf with nothing but ghosts might be cleaned first; with it, its left neighbour.
+    Clean(u32, Option<u32>),
     /// Nothing yet: look again.
     Again,
 }
@@ -87,6 +93,8 @@ pub struct BtreeCursor<'a> {
     position: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// Leaves that were tried to be cleaned in this step.
+    cleaned: Vec<u32>,
 }
 
 /// A key and its value.
@@ -106,7 +114,7 @@ impl<'a> BtreeCursor<'a> {
 
     fn with_purpose(access: Access<'a>, purpose: Purpose) -> BtreeCursor<'a> {
         let standing = Standing::Nowhere;
-        BtreeCursor { access, purpose, standing, position: None, key: Vec::new(), value: Vec::new() }
+        BtreeCursor { access, purpose, standing, position: None, key: Vec::new(), value: Vec::new(), cleaned: Vec::new() }
     }
 
     /// The key and value of the record it stands on.
@@ -225,8 +233,9 @@ impl<'a> BtreeCursor<'a> {
         if towards == Towards::Last && granularity == Some(Granularity::Record) {
             self.access.lock(lock_names::end_gap(self.access.database.id()), Mode::S)?;
         }
-        let _visit = self.access.pages.visit();
+        self.cleaned.clear();
         for _ in 0..ROUNDS_MAX {
+            let _visit = self.access.pages.visit();
             let attempt = match towards {
                 Towards::AtOrAbove | Towards::Above => self.forward(towards, granularity)?,
                 Towards::Below | Towards::Last => self.backward(towards, granularity)?,
@@ -241,6 +250,12 @@ impl<'a> BtreeCursor<'a> {
                 }
                 Attempt::Lock(name, mode) => {
                     self.access.lock(name, mode)?;
+                    continue;
+                }
+                Attempt::Clean(leaf, left) => {
+                    self.cleaned.push(leaf);
+                    // A service to those who come after: if it fails, the cursor goes on over the ghosts.
+                    let _ = ghosts::clean(&self.access, leaf, left);
                     continue;
                 }
                 Attempt::Again => continue,
@@ -275,6 +290,9 @@ impl<'a> BtreeCursor<'a> {
             if !node.is_leaf() || node.is_deleted() {
                 self.position = None;
                 return Ok(Attempt::Again);
+            }
+            if slot == 0 && self.may_clean(number) && ghosts::is_dead(&node) {
+                return Ok(Attempt::Clean(number, node.left()));
             }
             if let Some(missing) = self.lock_page(number, granularity)? {
                 return Ok(missing);
@@ -354,6 +372,11 @@ impl<'a> BtreeCursor<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether cleaning the leaf was not tried yet, nor too often.
+    fn may_clean(&self, leaf: u32) -> bool {
+        self.cleaned.len() < CLEAN_MAX && !self.cleaned.contains(&leaf)
     }
 
     /// Takes the lock on a leaf, where leaves are locked; what is missing, if anything is.

@@ -1,0 +1,167 @@
+//! Emptied leaves leave the tree, and later the file has their pages again.
+//!
+//! PROTOCOLS T2. A leaf without slots is unlinked from its parent and both neighbours in one record; its *left* neighbour
+//! takes over its range, so that what a page's keys are not below never changes while it lives. The page keeps its right
+//! link and a *deleted* mark; who is on the way to it starts again from the root. It becomes free only when every session
+//! that was inside a tree operation then has left it: until that time its left neighbour's header names it, so a crash
+//! loses no page.
+//!
+//! A leaf that is the first child of its parent has no neighbour to its left under that parent and stays, empty. Pages
+//! above the leaves stay.
+//!
+//! All of this is a service of whoever comes past, and never more than tried.
+
+use zerocopy::IntoBytes;
+
+use crate::access::Access;
+use crate::btree::log_records::{FreeUnlinked, Unlink, FREE_UNLINKED, UNLINK};
+use crate::btree::node::Node;
+use crate::btree::rebuild::Frame;
+use crate::btree::search::{node_of, number_of};
+use crate::database::{Granularity, Unlinked};
+use crate::free_pages::META_PAGE;
+use crate::lock_names;
+use crate::log_body::short;
+use crate::pages::{loose_rank, rank};
+use crate::Result;
+
+/// Unlinks a leaf if it is empty and nothing stands in the way; whether it did.
+pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
+    let pages = &access.pages;
+    let (left, right) = {
+        let page = pages.shared(gone, 0)?;
+        let Some(node) = Node::over(&page).filter(is_removable) else { return Ok(false) };
+        let Some(left) = node.left() else { return Ok(false) };
+        (left, node.right())
+    };
+    let separator = {
+        let page = pages.shared(left, 0)?;
+        let Some(node) = Node::over(&page).filter(|node| can_take_over(node, gone)) else { return Ok(false) };
+        node.high().unwrap_or_default().to_vec()
+    };
+    pages.reserve_common(2 * access.database.page_bytes(), access.database.page_bytes())?;
+    let parent_number = number_of(pages, &separator, 1)?;
+    let (left_pin, gone_pin, parent_pin) = (pages.pin(left)?, pages.pin(gone)?, pages.pin(parent_number)?);
+    let right_pin = right.map(|right| pages.pin(right)).transpose()?;
+    let mut left_page = left_pin.exclusive(rank(0));
+    let mut gone_page = gone_pin.exclusive(rank(0));
+    let mut right_page = right_pin.as_ref().map(|pin| pin.exclusive(rank(0)));
+    let mut parent_page = parent_pin.exclusive(rank(1));
+    let (left_node, gone_node) = (node_of(pages, left, &left_page)?, node_of(pages, gone, &gone_page)?);
+    let parent = node_of(pages, parent_number, &parent_page)?;
+    let (slot, known) = parent.find(&separator);
+    let all_as_seen = can_take_over(&left_node, gone)
+        && left_node.high() == Some(&separator[..])
+        && is_removable(&gone_node)
+        && gone_node.left() == Some(left)
+        && gone_node.right() == right
+        && parent.level() == 1
+        && !parent.is_deleted()
+        && known
+        && slot != 0
+        && (parent.child(slot - 1), parent.child(slot)) == (Some(left), Some(gone));
+    let high = gone_node.high().unwrap_or_default();
+    let is_locked = access.database.granularity() == Granularity::Page
+        && !access.is_free(lock_names::page(access.database.id(), gone));
+    if !all_as_seen || is_locked || !fits_with_high(&left_node, high) {
+        return Ok(false);
+    }
+    let record = Unlink {
+        page: pages.id(left).raw().into(),
+        gone: gone.into(),
+        parent: parent_number.into(),
+        neighbour: right.unwrap_or_default().into(),
+        slot: short(slot),
+        high_bytes: short(high.len()),
+    };
+    let mut body = pages.change.who.scratch();
+    body.extend_from_slice(record.as_bytes());
+    body.extend_from_slice(high);
+    let (left_page, gone_page) = (&mut left_page, &mut gone_page);
+    match &mut right_page {
+        Some(right) => pages.change.apply_redo_only(UNLINK, &body, &mut [left_page, gone_page, &mut parent_page, right]),
+        None => pages.change.apply_redo_only(UNLINK, &body, &mut [left_page, gone_page, &mut parent_page]),
+    };
+    remember(access, left, gone);
+    Ok(true)
+}
+
+/// Whether a leaf holds nothing and leads to nothing unfinished.
+fn is_removable(node: &Node<'_>) -> bool {
+    node.is_leaf()
+        && node.count() == 0
+        && !node.is_deleted()
+        && !node.is_incomplete()
+        && node.header().unlinked.get() == 0
+}
+
+/// Whether a leaf can take over the range of its right neighbour `gone`.
+fn can_take_over(node: &Node<'_>, gone: u32) -> bool {
+    node.is_leaf()
+        && node.right() == Some(gone)
+        && !node.is_deleted()
+        && !node.is_incomplete()
+        && node.header().unlinked.get() == 0
+}
+
+/// Whether a page's cells still fit when its keys reach up to `high`: they may have less in common then.
+fn fits_with_high(node: &Node<'_>, high: &[u8]) -> bool {
+    let page_bytes = node.page_bytes();
+    let prefix = usize::from(node.header().prefix_bytes.get());
+    let longer = prefix.saturating_sub(Frame::prefix_bytes(node.low(), high, page_bytes)) * node.count();
+    let used: usize = (0..node.count()).map(|slot| node.cell_bytes(slot) + crate::page::slotted::SLOT_BYTES).sum();
+    used + longer <= Frame::room(node.low(), high, page_bytes)
+}
+
+/// Notes that `gone` may become free once nobody can be on the way to it any more.
+fn remember(access: &Access<'_>, left: u32, gone: u32) {
+    let epoch = access.pages.change.managers.processes.next_tree_epoch();
+    let mut unlinked = access.database.unlinked();
+    if !unlinked.iter().any(|known| known.gone == gone) {
+        unlinked.push(Unlinked { left, gone, epoch });
+    }
+}
+
+/// Frees what was unlinked and can be reached by nobody any more. A page that another process, or one before a crash,
+/// unlinked is met at its left neighbour, `seen`: its time begins now.
+pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()> {
+    if let Some(left) = seen {
+        let gone = {
+            let page = access.pages.shared(left, 0)?;
+            Node::over(&page).map_or(0, |node| node.header().unlinked.get())
+        };
+        if gone != 0 {
+            remember(access, left, gone);
+        }
+    }
+    loop {
+        let ready = {
+            let mut unlinked = access.database.unlinked();
+            let processes = &access.pages.change.managers.processes;
+            let at = unlinked.iter().position(|page| processes.tree_epoch_passed(page.epoch));
+            at.map(|at| unlinked.swap_remove(at))
+        };
+        let Some(ready) = ready else { return Ok(()) };
+        free_one(access, ready)?;
+    }
+}
+
+fn free_one(access: &Access<'_>, unlinked: Unlinked) -> Result<()> {
+    let pages = &access.pages;
+    pages.reserve_common(access.database.page_bytes(), 64)?;
+    let (left_pin, gone_pin, meta_pin) = (pages.pin(unlinked.left)?, pages.pin(unlinked.gone)?, pages.pin(META_PAGE)?);
+    let mut left = left_pin.exclusive(rank(0));
+    // Another process may have freed it meanwhile.
+    if Node::over(&left).is_none_or(|node| node.header().unlinked.get() != unlinked.gone) {
+        return Ok(());
+    }
+    let mut gone = gone_pin.exclusive(loose_rank());
+    let mut meta = meta_pin.exclusive(libtp_process::Rank::META);
+    let record = FreeUnlinked {
+        page: pages.id(unlinked.left).raw().into(),
+        gone: unlinked.gone.into(),
+        next: pages.meta_of(&meta)?.free_head,
+    };
+    pages.change.apply_redo_only(FREE_UNLINKED, record.as_bytes(), &mut [&mut left, &mut gone, &mut meta]);
+    Ok(())
+}
