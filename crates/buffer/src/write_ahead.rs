@@ -18,6 +18,9 @@ pub trait WriteAhead: Send + Sync {
     /// # Errors
     /// The log's own.
     fn force(&self, session: &Session, lsn: Lsn) -> libtp_log::Result<FlushedTo>;
+
+    /// Told when a data file could not be synced: nothing more may be acknowledged.
+    fn poison(&self) {}
 }
 
 impl WriteAhead for LogManager {
@@ -31,5 +34,9 @@ impl WriteAhead for LogManager {
 
     fn force(&self, session: &Session, lsn: Lsn) -> libtp_log::Result<FlushedTo> {
         LogManager::force(self, session, lsn)
+    }
+
+    fn poison(&self) {
+        LogManager::poison(self);
     }
 }

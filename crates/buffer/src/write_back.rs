@@ -403,6 +403,7 @@ impl BufferManager {
     fn sync_double(&self, double: &DoubleWrite) -> std::result::Result<(), Fault> {
         double.sync().map_err(|error| {
             self.header.failed.publish(1);
+            self.log.poison();
             tracing::error!(%error, "the double-write file could not be synced: no page is written any more");
             Fault::Final(Error::Failed)
         })
@@ -411,6 +412,7 @@ impl BufferManager {
     /// Publishes that a sync failed, before anyone is told.
     fn fail(&self, error: &libtp_io::Error) -> Error {
         self.header.failed.publish(1);
+        self.log.poison();
         tracing::error!(%error, "a data file could not be synced: no page is written any more");
         Error::Failed
     }

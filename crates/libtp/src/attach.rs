@@ -132,10 +132,25 @@ impl Opening<'_> {
             let what = format!("its file `{CONTROL_NAME}` has {read} bytes and is no control file");
             return Err(Error::Environment { environment: self.platform.path.clone(), what });
         }
+        self.refuse_orphans()?;
         let log_settings = self.log_settings();
         self.control_file.create(&Control::new(random_id(), &log_settings))?;
         self.platform.directory.sync()?;
         Ok(true)
+    }
+
+    /// Making an environment is refused where data of one lie whose control file is gone or zeroed: the new one could do
+    /// nothing with them, and it would take the place of what may still be restored.
+    fn refuse_orphans(&self) -> Result<()> {
+        let mut names = self.platform.directory.list()?;
+        names.extend(self.platform.log_directory.list()?);
+        let is_data = |name: &String| name.ends_with(".tp") || libtp_log::segment_number(name).is_some();
+        let Some(orphan) = names.into_iter().find(is_data) else { return Ok(()) };
+        let what = format!(
+            "its file `{CONTROL_NAME}` is empty or zeroed, but there is `{orphan}`, which belongs to an environment. \
+             Restore `{CONTROL_NAME}` from a backup, or move the other files away to make a new environment"
+        );
+        Err(Error::Environment { environment: self.platform.path.clone(), what })
     }
 
     fn identity(&self, file: &dyn File, control: &Control) -> Result<Identity> {
@@ -185,7 +200,7 @@ impl Opening<'_> {
     fn repair(&self, region: &Region, control: &Control) -> std::result::Result<(Arc<Managers>, Opened), String> {
         let text = |error: Error| error.to_string();
         let managers = self.attach(region, control).map_err(text)?;
-        if managers.log.is_poisoned() {
+        if managers.log.is_poisoned() || managers.buffers.is_failed() {
             return Err("a sync had failed".into());
         }
         let repair = managers.processes.repair_alone();

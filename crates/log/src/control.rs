@@ -232,6 +232,8 @@ impl ControlFile {
             let bytes = control.to_slot(slot);
             self.file.write_at(&bytes, slot * BLOCK_BYTES).map_err(full)?;
         }
+        // The first block says that all this is there, so it must not reach the disk alone.
+        self.file.sync().map_err(full)?;
         let mut front = Front {
             magic: MAGIC,
             version: U32::new(CONTROL_VERSION),
@@ -262,8 +264,9 @@ impl ControlFile {
     /// Writes `control` over the older slot and syncs it.
     ///
     /// # Errors
-    /// [`Error::Unusable`] when neither slot is good, [`Error::Full`], [`Error::Io`]. After a failed sync the caller
-    /// must not write again (contract of `libtp_io::File::sync`).
+    /// [`Error::Unusable`] when neither slot is good, [`Error::Full`], [`Error::Io`]: what the file said before is in
+    /// force. [`Error::Failed`] after a failed sync: nobody knows what is in force, and the caller must not write again
+    /// (contract of `libtp_io::File::sync`).
     pub fn write(&self, control: &Control) -> Result<()> {
         let (sequence, _) = self.newest()?;
         let next = sequence + 1;
@@ -271,7 +274,7 @@ impl ControlFile {
         let block = if next % 2 == 1 { 1 } else { 2 };
         let full = |error| Error::from_disk("the control file", error);
         self.file.write_at(&control.to_slot(next), block * BLOCK_BYTES).map_err(full)?;
-        self.file.sync().map_err(full)
+        self.file.sync().map_err(|error| Error::Failed { cause: error.to_string() })
     }
 
     fn check_front(&self) -> Result<[u8; 16]> {

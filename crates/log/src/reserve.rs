@@ -12,7 +12,7 @@
 use libtp_process::Session;
 
 use crate::ring::{RingBounds, Room};
-use crate::{Error, LogManager, Result, RECORD_BYTES_MAX};
+use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX};
 
 /// What a session may append on one reservation if it asked for less.
 pub(crate) const RESERVE_BYTES_MIN: u64 = 64 << 10;
@@ -98,10 +98,17 @@ impl LogManager {
         self.header.poison.load() != 0
     }
 
+    /// Says that something the log's promises rest on could not be made durable, in the log or beside it: a sync of a data
+    /// file, of the control file or of a directory failed. Nothing more is acknowledged (PROTOCOLS L3).
+    pub fn poison(&self) {
+        self.header.poison.publish(1);
+        self.wake_waiters(Lsn::new(u64::MAX));
+    }
+
     #[inline]
     pub(crate) fn check_poison(&self) -> Result<()> {
         if self.is_poisoned() {
-            return Err(Error::Failed { cause: "a write or a sync of the log failed earlier".to_string() });
+            return Err(Error::Failed { cause: "a write or a sync failed earlier".to_string() });
         }
         Ok(())
     }

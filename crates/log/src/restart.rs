@@ -115,12 +115,15 @@ fn copy_out_unchecked(files: &LogFiles, from: Lsn, buffer: &mut [u8]) -> Result<
 /// is synced before this returns, and so before the first append (L1).
 ///
 /// # Errors
-/// [`Error::Full`], [`Error::Io`], [`Error::Unusable`] from writing the control file; `control` is then as it was.
+/// [`Error::Full`], [`Error::Io`], [`Error::Failed`], [`Error::Unusable`] from writing the control file; `control` is then as it was.
 pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) -> Result<()> {
     let mut next = control.clone();
     next.incarnations.forget_below(next.oldest);
     next.incarnations.begin(end)?;
     next.clean = false;
+    // Into both slots: if one is damaged later, the other must know this incarnation too, or all its records would pass
+    // for a torn tail.
+    file.write(&next)?;
     file.write(&next)?;
     *control = next;
     Ok(())

@@ -1,15 +1,14 @@
 //! Making, finding and opening database files.
 //!
-//! A database is one file, `NAME.tp`. Page 0, the static header, is written when the file is made, synced with its
-//! directory, and never again; only then may anyone log a change to the file, so a restart finds every file the log can
-//! name. The meta page, and a B-tree's root, are made by a log record like any other page.
+//! A database is one file, `NAME.tp`. It is made under another name, `NAME.tp.new`, with nothing but page 0, the static
+//! header, which is synced before the file gets its name and never written again: a file of that name without a whole
+//! header is damaged, never unfinished. The name is synced before anyone logs a change to the file, so a restart finds
+//! every file the log can name. The meta page, and a B-tree's root, are made by a log record like any other page.
 //!
 //! Byte table: docs/formats/file.md.
 //!
-//! If we die here: a file without a header is made again by the next who opens the database; one without a meta page gets
-//! it at the next opening or restart.
-
-use std::sync::Arc;
+//! If we die here: a file with the other name is made again by the next who opens the database; one without a meta page
+//! gets it at the next opening or restart.
 
 use libtp_buffer::{
     check, file_name, is_page_size, is_zero, seal, FileId, FileInfo, PageHeader, PageId, PageNo, PoolId, PoolSettings,
@@ -37,6 +36,8 @@ const AT: usize = size_of::<PageHeader>();
 const END: usize = AT + size_of::<FileHeader>();
 /// Who makes the file locks this byte, far behind all pages.
 const LOCK_BYTE: u64 = 1 << 62;
+/// What a file's name ends in until it is finished.
+const UNFINISHED: &str = ".new";
 const METHOD_BTREE: u32 = 1;
 const METHOD_RECNO: u32 = 2;
 
@@ -126,18 +127,18 @@ impl FileHeader {
     }
 }
 
-/// Reads the header of an open file: none if the file was never finished.
-fn read_header(file: &dyn File, name: &str) -> Result<Option<(FileId, FileHeader)>> {
+/// Reads the header of an open file.
+fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
     let mut front = vec![0; PAGE_BYTES_MAX as usize];
     let read = file.read_at(&mut front, 0)?;
     let full_name = file_name(name);
-    if is_zero(&front[..read]) && file.len()? <= u64::from(PAGE_BYTES_MAX) {
-        return Ok(None);
-    }
     let damaged = |what: String| Error::Corrupt { file: full_name.clone(), page: 0, what };
     let header = front.get(AT..END).and_then(|bytes| FileHeader::ref_from_bytes(bytes).ok()).copied();
     let Some(header) = header.filter(|header| header.magic == MAGIC) else {
-        return Err(unsuitable(&full_name, "it does not begin as a database file does; it is another kind of file, or damaged"));
+        return Err(unsuitable(
+            &full_name,
+            "it does not begin as a database file does; it is another kind of file, or damaged",
+        ));
     };
     if header.version.get() != FILE_VERSION {
         let what = format!(
@@ -155,9 +156,11 @@ fn read_header(file: &dyn File, name: &str) -> Result<Option<(FileId, FileHeader
     check(page, PageId::new(file_id, PageNo::HEADER)).map_err(|damage| damaged(damage.to_string()))?;
     let is_consistent = header.method().is_some() && header.unused == [0; 8] && is_zero(&page[END..]);
     if !is_consistent {
-        return Err(damaged("it names no access method this library knows, or holds bytes where there should be none".into()));
+        return Err(damaged(
+            "it names no access method this library knows, or holds bytes where there should be none".into(),
+        ));
     }
-    Ok(Some((file_id, header)))
+    Ok((file_id, header))
 }
 
 fn found(name: &str, id: FileId, header: &FileHeader) -> Result<FoundFile> {
@@ -177,7 +180,7 @@ fn check_record_bytes(name: &str, page_bytes: u32, record_bytes: u32) -> Result<
     Err(unsuitable(name, format!("records of {record_bytes} bytes do not fit pages of {page_bytes}; a record has at least one byte and at most a page less 56")))
 }
 
-/// Every database file in the environment's directory. Files that were never finished are left out.
+/// Every database file in the environment's directory, their names on the disk.
 ///
 /// # Errors
 /// [`Error::Corrupt`] and [`Error::Unsuitable`] name a file that cannot be used: a restart must not pass one over, for the
@@ -187,16 +190,26 @@ pub fn find_files(directory: &dyn Directory, environment: &[u8; 16]) -> Result<V
     for full_name in directory.list()? {
         let Some(name) = full_name.strip_suffix(".tp") else { continue };
         let file = directory.open(&full_name, OpenMode::Existing)?;
-        let Some((id, header)) = read_header(&*file, name)? else { continue };
+        let (id, header) = read_header(&*file, name)?;
         if header.environment != *environment {
-            return Err(unsuitable(&full_name, "it belongs to another environment; move it away, or load its records with `tp dump` and `tp load`"));
+            return Err(unsuitable(
+                &full_name,
+                "it belongs to another environment; move it away, or load its records with `tp dump` and `tp load`",
+            ));
         }
         let found = found(name, id, &header)?;
         if let Some(other) = files.iter().find(|other| other.info.id == id) {
-            let what = format!("it has the same number as {}; one is a copy of the other: move it away", other.info.file_name());
+            let what = format!(
+                "it has the same number as {}; one is a copy of the other: move it away",
+                other.info.file_name()
+            );
             return Err(unsuitable(&full_name, what));
         }
         files.push(found);
+    }
+    if !files.is_empty() {
+        // Whoever made a file may have died before its name was durable; from now on it is relied on.
+        directory.sync()?;
     }
     Ok(files)
 }
@@ -231,7 +244,8 @@ pub fn after_restart(managers: &Managers, who: &TxnSession) -> Result<()> {
         let header = page.get(AT..END).and_then(|bytes| FileHeader::ref_from_bytes(bytes).ok());
         let method = header.and_then(FileHeader::method);
         drop(page);
-        let method = method.ok_or_else(|| unsuitable(&info.file_name(), "it names no access method this library knows"))?;
+        let method =
+            method.ok_or_else(|| unsuitable(&info.file_name(), "it names no access method this library knows"))?;
         format(managers, who, info.id, method)?;
     }
     Ok(())
@@ -250,27 +264,25 @@ pub fn open(
 ) -> Result<Option<Database>> {
     check_name(name)?;
     let full_name = file_name(name);
-    if !directory.exists(&full_name)? && settings.create.is_none() {
-        return Ok(None);
+    if !directory.exists(&full_name)? {
+        let Some(method) = settings.create else { return Ok(None) };
+        make(managers, directory, name, method, settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT))?;
     }
-    let mode = if settings.create.is_some() { OpenMode::Create } else { OpenMode::Existing };
-    let file = directory.open(&full_name, mode)?;
-    let header = match read_header(&*file, name)? {
-        Some(header) => Some(header),
-        None => make(managers, directory, name, &file, settings)?,
-    };
-    let Some((id, header)) = header else { return Ok(None) };
+    let (id, header) = read_header(&*directory.open(&full_name, OpenMode::Existing)?, name)?;
     let mut found = found(name, id, &header)?;
     match managers.buffers.file_by_id(id) {
         Some(info) if info.name == name => found.info.pool = info.pool,
         Some(info) => {
-            let what = format!("it has the same number as {}; one is a copy of the other: move it away", info.file_name());
+            let what =
+                format!("it has the same number as {}; one is a copy of the other: move it away", info.file_name());
             return Err(unsuitable(&full_name, what));
         }
         None => {
             if let Some(pool) = &settings.own_pool {
                 found.info.pool = managers.buffers.add_pool(who.session(), pool)?;
             }
+            // Whoever made it may not have come so far yet. As final as the failed sync of a file.
+            directory.sync().inspect_err(|_| managers.log.poison())?;
             managers.buffers.register_file(who.session(), &found.info)?;
         }
     }
@@ -291,45 +303,46 @@ fn check_name(name: &str) -> Result<()> {
     Err(unsuitable(name, what))
 }
 
-/// Writes the header of a file that has none, holding the file's lock; another may have written it meanwhile. None if it
-/// is not to be made.
-fn make(
-    managers: &Managers,
-    directory: &dyn Directory,
-    name: &str,
-    file: &Arc<dyn File>,
-    settings: &OpenSettings,
-) -> Result<Option<(FileId, FileHeader)>> {
-    let Some(method) = settings.create else { return Ok(None) };
-    let page_bytes = settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT);
+/// Makes the file under another name, holding that file's lock, and gives it its name; another may have done so
+/// meanwhile.
+fn make(managers: &Managers, directory: &dyn Directory, name: &str, method: Method, page_bytes: u32) -> Result<()> {
     if !is_page_size(page_bytes) {
         return Err(unsuitable(name, format!("pages have 4, 8, 16, 32 or 64 KiB, not {page_bytes} bytes")));
     }
     if let Method::Recno { record_bytes } = method {
         check_record_bytes(name, page_bytes, record_bytes)?;
     }
+    let new_name = format!("{}{UNFINISHED}", file_name(name));
+    let file = directory.open(&new_name, OpenMode::Create)?;
     file.lock(LOCK_BYTE, LockMode::Exclusive, true)?;
-    let made = make_locked(managers, directory, name, file, (page_bytes, method));
+    let made = make_locked(managers, directory, name, &*file, (page_bytes, method));
     file.unlock(LOCK_BYTE)?;
-    made.map(Some)
+    made
 }
 
 fn make_locked(
     managers: &Managers,
     directory: &dyn Directory,
     name: &str,
-    file: &Arc<dyn File>,
+    file: &dyn File,
     (page_bytes, method): (u32, Method),
-) -> Result<(FileId, FileHeader)> {
-    if let Some(made_by_another) = read_header(&**file, name)? {
-        return Ok(made_by_another);
+) -> Result<()> {
+    let full_name = file_name(name);
+    let new_name = format!("{full_name}{UNFINISHED}");
+    if directory.exists(&full_name)? {
+        // Another was faster, and what we have open may bear its other name still, or be one too many.
+        return match directory.remove(&new_name) {
+            Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
     }
     let id = FileId::new(managers.next_file_id()?);
     let header = FileHeader::new(environment_id(managers), page_bytes, method);
+    // Somebody may have died here before, with larger pages.
+    file.set_len(0)?;
     file.write_at(&header.to_page(id), 0)?;
     file.sync()?;
-    directory.sync()?;
-    Ok((id, header))
+    Ok(directory.rename(&new_name, &full_name)?)
 }
 
 /// The environment's own number, as the region knows it.
@@ -356,6 +369,10 @@ fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -
     let mut meta = meta_pin.exclusive(Rank::META);
     if !meta.lsn().is_none() {
         return Ok(());
+    }
+    if !root.lsn().is_none() {
+        // The log has the first page of a file only behind its meta page.
+        return Err(pages.corrupt(META_PAGE, "it is empty, and the page behind it is not"));
     }
     if is_btree {
         let body = encode_format(file.raw(), ROOT, ROOT + 1);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtp_buffer::BufferManager;
 use libtp_lock::LockManager;
-use libtp_log::{ControlFile, LogManager, Lsn};
+use libtp_log::{Control, ControlFile, LogManager, Lsn};
 use libtp_process::ProcessManager;
 use rio::Region;
 
@@ -108,8 +108,16 @@ impl Managers {
         words.durable_end = self.log.durable();
         words.clean = clean;
         words.incarnations.forget_below(keep_from);
-        control.write(&words)?;
-        Ok(())
+        self.write_words(&control, &words)
+    }
+
+    fn write_words(&self, file: &ControlFile, words: &Control) -> Result<()> {
+        let written = file.write(words);
+        if let Err(libtp_log::Error::Failed { .. }) = &written {
+            // Nobody knows which of its slots is on the disk, and so what a restart would find.
+            self.log.poison();
+        }
+        Ok(written?)
     }
 
     /// Hands out the next database file's number, once and for all.
@@ -121,7 +129,7 @@ impl Managers {
         let mut words = control.read()?;
         let id = words.next_file_id;
         words.next_file_id = id + 1;
-        control.write(&words)?;
+        self.write_words(&control, &words)?;
         Ok(id)
     }
 

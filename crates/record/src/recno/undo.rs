@@ -7,6 +7,7 @@ use libtp_txn::Change;
 use crate::log_body::{file_number, page_number, read, take};
 use crate::pages::Pages;
 use crate::recno::log_records::{encode_restore, Change as ChangeBody, RESTORE};
+use crate::recno::page::RecnoPage;
 use crate::Result;
 
 /// Undoes a put, an update or a deletion.
@@ -14,15 +15,19 @@ pub fn change(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<
     let parsed = read::<ChangeBody>(logged.body).and_then(|(record, mut rest)| {
         take(&mut rest, usize::from(record.cut_bytes.get())).map(|cut_out| (record, cut_out))
     });
-    let (record, cut_out) =
-        parsed.map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
+    let (record, cut_out) = parsed.map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
     let pages = Pages::new(*change, FileId::new(file_number(record.page.get())));
     restore(&pages, record, cut_out, logged).map_err(|error| error.during_undo(logged.lsn))
 }
 
 fn restore(pages: &Pages<'_>, record: &ChangeBody, cut_out: &[u8], logged: &RecordRef<'_>) -> Result<()> {
     pages.reserve_common(0, logged.body.len() + 64)?;
-    let mut page = pages.exclusive(page_number(record.page.get()), 0)?;
+    let number = page_number(record.page.get());
+    let mut page = pages.exclusive(number, 0)?;
+    let slot = usize::try_from(record.slot.get()).unwrap_or(usize::MAX);
+    if RecnoPage::over(&page).is_none_or(|recno| recno.slot(slot).is_none()) {
+        return Err(pages.corrupt(number, "it is not the recno page it was when it was changed"));
+    }
     let mut body = pages.change.who.scratch();
     encode_restore(&mut body, record, cut_out);
     pages.change.compensate(RESTORE, &body, &mut [&mut page], logged.header.prev());
