@@ -82,7 +82,11 @@ fn workload(world: &World, who: &libtp_txn::TxnSession) {
             access.recno_put(1 + random.below(number), &[random.next().to_le_bytes()[0]; 30]).unwrap();
             access.recno_delete(1 + random.below(number)).unwrap();
         }
-        if round % 5 == 4 { who.abort(&world.managers).unwrap() } else { drop(who.commit_now(&world.managers).unwrap()) }
+        if round % 5 == 4 {
+            who.abort(&world.managers).unwrap();
+        } else {
+            who.commit_now(&world.managers).unwrap();
+        }
     }
     empty_and_scan(world, who, &tree);
     world.assert_sound(who, &tree);

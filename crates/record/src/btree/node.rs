@@ -15,7 +15,7 @@ use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::page::record_lsn::{unpack_lsn, RecordFlags};
-use crate::page::slotted::{Flags, Slotted, SplitKey, SLOT_BYTES};
+use crate::page::slotted::{Flags, Slot, Slotted, SplitKey, SLOT_BYTES};
 use crate::page::PageKind;
 use crate::page_header;
 
@@ -133,8 +133,9 @@ impl<'p> Node<'p> {
         Some(self.header().left.get()).filter(|&page| page != 0)
     }
 
+    /// Bytes before the key in its cells.
     #[inline]
-    fn cell_head(&self) -> usize {
+    pub fn cell_head(&self) -> usize {
         if self.is_leaf() { LEAF_CELL_HEAD } else { INNER_CELL_HEAD }
     }
 
@@ -142,7 +143,13 @@ impl<'p> Node<'p> {
     #[inline]
     pub fn find(&self, key: &[u8]) -> (usize, bool) {
         let suffix = key.get(usize::from(self.header().prefix_bytes.get())..).unwrap_or_default();
-        self.page.lower_bound(suffix, self.cell_head())
+        self.page.lower_bound(suffix, self.cell_head(), self.first_key())
+    }
+
+    /// The first slot with a key: the first child of a page has none.
+    #[inline]
+    pub fn first_key(&self) -> usize {
+        usize::from(!self.is_leaf())
     }
 
     /// The slot of the child that holds `key`, which lies in the page's range.
@@ -150,6 +157,16 @@ impl<'p> Node<'p> {
     pub fn child_slot(&self, key: &[u8]) -> usize {
         let (slot, found) = self.find(key);
         if found { slot } else { slot.saturating_sub(1) }
+    }
+
+    /// How many bytes behind the prefix the heads may skip once a key with this suffix is on the page as well.
+    pub fn skip_with(&self, suffix: &[u8]) -> usize {
+        self.page.skip_with(suffix, self.cell_head(), self.first_key())
+    }
+
+    /// The slots with heads that begin `skip` bytes behind the prefix.
+    pub fn with_heads_behind(&self, skip: usize) -> Vec<Slot> {
+        self.page.with_heads_behind(skip, self.cell_head(), self.first_key())
     }
 
     /// The child at a slot; none if the slot or its cell is not there.

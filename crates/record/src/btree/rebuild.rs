@@ -5,7 +5,7 @@
 
 use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::page::slotted::{
-    common_prefix, head_of, slots_at, Slot, SlottedHeader, SplitKey, FENCES_AT, HEADER_AT, SLOT_BYTES,
+    common_prefix, head_of, slots_at, worth_skipping, Slot, SlottedHeader, SplitKey, FENCES_AT, HEADER_AT, SLOT_BYTES,
 };
 use crate::page::PageKind;
 use crate::page_header;
@@ -198,7 +198,7 @@ impl<'b> PageWriter<'b> {
         Ok(())
     }
 
-    /// Stores the header: the page is whole.
+    /// Stores the header, and heads behind what the keys have in common: the page is whole.
     ///
     /// # Errors
     /// Never, for a page that took its cells.
@@ -206,6 +206,17 @@ impl<'b> PageWriter<'b> {
         self.header.slot_count = number(self.count)?.into();
         self.header.heap_start = u32::try_from(self.heap_start).map_err(|_| too_small())?.into();
         self.bytes[HEADER_AT..FENCES_AT].copy_from_slice(self.header.as_bytes());
+        let Some(node) = Node::over(self.bytes) else { return Err(too_small()) };
+        let (first, last) = (node.first_key(), node.count().saturating_sub(1));
+        let shared = if first > last { 0 } else { common_prefix(node.key(first).suffix, node.key(last).suffix) };
+        let skip = if node.count() == 0 { 0 } else { worth_skipping(shared) };
+        if skip != 0 {
+            let slots = node.with_heads_behind(skip);
+            self.header.skip_bytes = number(skip)?.into();
+            let at = self.header.slots_at();
+            self.bytes[at..at + SLOT_BYTES * slots.len()].copy_from_slice(slots.as_bytes());
+            self.bytes[HEADER_AT..FENCES_AT].copy_from_slice(self.header.as_bytes());
+        }
         Ok(())
     }
 }

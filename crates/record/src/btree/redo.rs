@@ -16,7 +16,7 @@ use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
 use crate::free_pages;
 use crate::log_body::{file_number, page_number, read, take};
 use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
-use crate::page::slotted::{close_slot, head_of, open_slot, store_header, store_slot, Flags, Slot, SplitKey, SLOT_BYTES};
+use crate::page::slotted::{close_slot, head_of, open_slot, store_header, store_slot, store_slots, Flags, Slot, SplitKey, SLOT_BYTES};
 use crate::page_header;
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
@@ -70,6 +70,12 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
         node = node_of(page)?;
     }
     let (mut header, count) = (*node.header(), node.count());
+    let skip = node.skip_with(suffix);
+    if skip != usize::from(header.skip_bytes.get()) {
+        let slots = node.with_heads_behind(skip);
+        header.skip_bytes = number(skip)?.into();
+        store_slots(page, &header, &slots);
+    }
     let at = header.heap_start.get() as usize - bytes;
     let cell = page.range(at..at + bytes);
     let (cell_head, rest) = cell.split_at_mut(head.len());
@@ -77,11 +83,8 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
     cell_head.copy_from_slice(head);
     cell_key.copy_from_slice(suffix);
     cell_stored.copy_from_slice(stored);
-    let slot = Slot {
-        offset: number(at)?.into(),
-        key_bytes: number(suffix.len())?.into(),
-        head: head_of(suffix).into(),
-    };
+    let head = head_of(suffix.get(skip..).unwrap_or_default());
+    let slot = Slot { offset: number(at)?.into(), key_bytes: number(suffix.len())?.into(), head: head.into() };
     open_slot(page, &header, index, slot);
     header.slot_count = number(count + 1)?.into();
     header.heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();

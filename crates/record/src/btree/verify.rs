@@ -202,13 +202,16 @@ impl Verifier<'_, '_> {
         if usize::from(node.header().prefix_bytes.get()) != common_prefix(node.low(), high) {
             self.report(number, "its prefix is not what its fences have in common");
         }
+        let common = node.key(node.first_key()).suffix;
+        let common = common.get(..usize::from(node.header().skip_bytes.get())).unwrap_or_default();
         let mut cells = 0;
         let mut previous: Option<Vec<u8>> = None;
         for slot in 0..node.count() {
             let key = node.key(slot);
             cells += node.cell_bytes(slot);
             let is_first_child = !node.is_leaf() && slot == 0;
-            if node.slots()[slot].head.get() != head_of(key.suffix) {
+            let skip = if is_first_child { 0 } else { usize::from(node.header().skip_bytes.get()) };
+            if key.suffix.get(skip..).map(head_of) != Some(node.slots()[slot].head.get()) {
                 self.report(number, format!("the head of slot {slot} is not the beginning of its key"));
             }
             let key = key.to_vec();
@@ -217,6 +220,9 @@ impl Verifier<'_, '_> {
             }
             if !is_first_child && (&key[..] < low || node.belongs_right(&key)) {
                 self.report(number, format!("the key of slot {slot} lies outside the page's range"));
+            }
+            if !is_first_child && !node.key(slot).suffix.starts_with(common) {
+                self.report(number, format!("the key of slot {slot} does not begin as its heads take for granted"));
             }
             previous = Some(key);
             if node.is_leaf() {

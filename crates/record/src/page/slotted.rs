@@ -12,10 +12,14 @@
 //! big-endian: numbers order as the bytes do, and a search seldom leaves the slot array (DESIGN 8). The fences stand next
 //! to the header because every search compares with the high key: one cache line less.
 //!
+//! A page at the edge of the tree has but one fence or none, and no prefix, though its keys may begin alike. So heads begin
+//! behind what the keys *now* have in common; a key that begins otherwise makes them begin earlier, all of them anew.
+//!
 //! Invariants
 //! 1. slots end at or below the heap start; cells lie between that and the end of the page.
 //! 2. garbage bytes = heap bytes that belong to no cell.
 //! 3. prefix bytes <= high bytes, and <= low bytes.
+//! 4. every key (of an inner page: but the first) is at least prefix + skip bytes long, and alike so far.
 //!
 //! Reading never panics, whatever the bytes: what does not fit reads as empty and `verify` names it.
 
@@ -54,8 +58,8 @@ pub struct SlottedHeader {
     pub low_bytes: U16,
     /// 56: bytes of the high key, at 64; zero for none (no key is too great).
     pub high_bytes: U16,
-    /// 58: zero.
-    pub unused: U16,
+    /// 58: bytes behind the prefix that all keys on the page begin with as well, for the time being: heads begin behind them.
+    pub skip_bytes: U16,
     /// 60: an emptied right neighbour that was unlinked and is not yet free, zero for none.
     pub unlinked: U32,
 }
@@ -259,17 +263,34 @@ impl<'p> Slotted<'p> {
         }
     }
 
-    /// The first slot whose key is not below the search key, given without the common prefix; and whether it is equal.
-    ///
-    /// `cell_head` is how many bytes stand in a cell before its key.
+    /// The key at a slot without the prefix, where `cell_head` bytes stand in a cell before it.
     #[inline]
-    pub fn lower_bound(&self, suffix: &[u8], cell_head: usize) -> (usize, bool) {
-        let head = head_of(suffix);
-        let slots = self.slots;
-        let (mut base, mut size) = (0, slots.len());
-        if size == 0 {
-            return (0, false);
+    fn suffix(&self, slot: &Slot, cell_head: usize) -> &'p [u8] {
+        let at = usize::from(slot.offset.get()) + cell_head;
+        self.heap_bytes(at, usize::from(slot.key_bytes.get())).unwrap_or_default()
+    }
+
+    /// The first slot from `first` on whose key is not below the search key, given without the common prefix; and whether
+    /// it is equal. `cell_head` is how many bytes stand in a cell before its key.
+    #[inline]
+    pub fn lower_bound(&self, suffix: &[u8], cell_head: usize, first: usize) -> (usize, bool) {
+        let slots = self.slots.get(first..).unwrap_or_default();
+        let skip = usize::from(self.header.skip_bytes.get());
+        if slots.is_empty() {
+            return (first, false);
         }
+        let mut rest = suffix;
+        if skip != 0 {
+            let common = self.suffix(&slots[0], cell_head);
+            let common = common.get(..skip).unwrap_or(common);
+            match suffix.get(..skip).unwrap_or(suffix).cmp(common) {
+                Ordering::Less => return (first, false),
+                Ordering::Greater => return (self.slots.len(), false),
+                Ordering::Equal => rest = &suffix[common.len()..],
+            }
+        }
+        let head = head_of(rest);
+        let (mut base, mut size) = (0, slots.len());
         while size > 1 {
             let half = size / 2;
             let middle = base + half;
@@ -278,23 +299,23 @@ impl<'p> Slotted<'p> {
         }
         base += usize::from(slots[base].head.get() < head);
         if base == slots.len() || slots[base].head.get() != head {
-            return (base, false);
+            return (first + base, false);
         }
-        self.lower_bound_among_equals(base, head, suffix, cell_head)
+        self.lower_bound_among_equals(first + base, head, rest, cell_head)
     }
 
     /// Goes on where heads say no more: among the slots from `base` on whose head is `head`.
     #[inline]
-    fn lower_bound_among_equals(&self, base: usize, head: u32, suffix: &[u8], cell_head: usize) -> (usize, bool) {
+    fn lower_bound_among_equals(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
+        let skip = usize::from(self.header.skip_bytes.get());
         let compare = |slot: &Slot| {
             slot.head.get().cmp(&head).then_with(|| {
-                let bytes = usize::from(slot.key_bytes.get());
-                if bytes <= 4 || suffix.len() <= 4 {
+                let bytes = usize::from(slot.key_bytes.get()).saturating_sub(skip);
+                if bytes <= 4 || rest.len() <= 4 {
                     // Equal heads: where one key ends within its head, the other is longer by zeros, or as long.
-                    return bytes.cmp(&suffix.len());
+                    return bytes.cmp(&rest.len());
                 }
-                let at = usize::from(slot.offset.get()) + cell_head;
-                self.heap_bytes(at, bytes).unwrap_or_default().get(4..).unwrap_or_default().cmp(&suffix[4..])
+                self.suffix(slot, cell_head).get(skip + 4..).unwrap_or_default().cmp(&rest[4..])
             })
         };
         let (mut low, mut high) = (base, self.slots.len());
@@ -314,6 +335,33 @@ impl<'p> Slotted<'p> {
         }
         (low, false)
     }
+
+    /// How many bytes behind the prefix the heads may skip once a key with this suffix is on the page as well.
+    pub fn skip_with(&self, suffix: &[u8], cell_head: usize, first: usize) -> usize {
+        match self.slots.get(first) {
+            None => worth_skipping(suffix.len()),
+            Some(slot) => {
+                let skip = usize::from(self.header.skip_bytes.get());
+                let shared = common_prefix(suffix, self.suffix(slot, cell_head));
+                if shared >= skip { skip } else { worth_skipping(shared) }
+            }
+        }
+    }
+
+    /// The slots from `first` on with heads that begin `skip` bytes behind the prefix; those before it as they are.
+    pub fn with_heads_behind(&self, skip: usize, cell_head: usize, first: usize) -> Vec<Slot> {
+        let head = |slot: &Slot| head_of(self.suffix(slot, cell_head).get(skip..).unwrap_or_default());
+        let again = |(index, slot): (usize, &Slot)| {
+            if index < first { *slot } else { Slot { head: head(slot).into(), ..*slot } }
+        };
+        self.slots.iter().enumerate().map(again).collect()
+    }
+}
+
+/// Skipping costs a look at a cell, so a few equal bytes stay in the heads.
+pub fn worth_skipping(shared: usize) -> usize {
+    const SKIP_MIN: usize = 3;
+    if shared < SKIP_MIN { 0 } else { shared }
 }
 
 /// Stores the header, which the caller has changed a copy of.
@@ -349,4 +397,10 @@ pub fn close_slot(page: &mut PageMut<'_, '_>, header: &SlottedHeader, index: usi
 pub fn store_slot(page: &mut PageMut<'_, '_>, header: &SlottedHeader, index: usize, slot: Slot) {
     let at = header.slots_at() + SLOT_BYTES * index;
     page.range(at..at + SLOT_BYTES).copy_from_slice(slot.as_bytes());
+}
+
+/// Stores all slots of an array.
+pub fn store_slots(page: &mut PageMut<'_, '_>, header: &SlottedHeader, slots: &[Slot]) {
+    let at = header.slots_at();
+    page.range(at..at + SLOT_BYTES * slots.len()).copy_from_slice(slots.as_bytes());
 }
