@@ -135,7 +135,7 @@ impl Builder {
     /// `Environment` when it cannot be opened, with what to do; `Corrupt` when restart met damage; `Settings`; `Io`.
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Env> {
         let directory = directory.as_ref();
-        let platform = Platform::posix(directory, &self.settings, self.create.unwrap_or(true))?;
+        let platform = self.platform(directory)?;
         self.open_on(platform, &mut |_, _, _| {})
     }
 
@@ -148,8 +148,17 @@ impl Builder {
         directory: impl AsRef<Path>,
         watch: &mut dyn FnMut(&'static str, u64, u64),
     ) -> Result<Env> {
-        let platform = Platform::posix(directory.as_ref(), &self.settings, self.create.unwrap_or(true))?;
+        let platform = self.platform(directory.as_ref())?;
         self.open_on(platform, watch)
+    }
+
+    /// The machine's disk and memory, as builder and settings file say together where they are.
+    fn platform(&self, directory: &Path) -> Result<Platform> {
+        let create = self.create.unwrap_or(true);
+        let home = Platform::posix(directory, &Settings::default(), create)?;
+        home.check_local()?;
+        let settings = self.settings.clone().over(home.settings_file()?);
+        Platform::posix(directory, &settings, create)
     }
 
     /// Opens an environment on another disk and memory than the machine's: for simulation.
@@ -158,6 +167,7 @@ impl Builder {
     /// As [`Builder::open`].
     #[doc(hidden)]
     pub fn open_on(&self, platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
+        platform.check_local()?;
         let settings = self.settings.clone().over(platform.settings_file()?);
         let attached = attach::open(&platform, &settings, watch)?;
         let inner = Arc::new(Inner {

@@ -68,13 +68,6 @@ impl Platform {
         let refuse = |what: String| Error::Environment { environment: path.to_path_buf(), what };
         let directory = if create { PosixDirectory::create(path) } else { PosixDirectory::open(path) };
         let directory = directory.map_err(|error| refuse(error.to_string()))?;
-        if directory.is_network().map_err(|error| refuse(error.to_string()))? {
-            return Err(refuse(
-                "it is on a network filesystem, where file locks, shared memory and syncs of several machines do not \
-                 work as needed. Put the environment on a local disk"
-                    .into(),
-            ));
-        }
         let directory: Arc<dyn Directory> = Arc::new(directory);
         if !create && !directory.exists(CONTROL_NAME).map_err(|error| refuse(error.to_string()))? {
             return Err(refuse(format!(
@@ -92,6 +85,20 @@ impl Platform {
         let mut homes = vec![settings.region_directory.clone().unwrap_or_else(|| SHARED_MEMORY.into())];
         homes.push(path.to_path_buf());
         Ok(Platform { path: path.to_path_buf(), directory, log_directory, memory: Memory::Files(homes) })
+    }
+
+    /// Refuses directories on a network filesystem.
+    pub(crate) fn check_local(&self) -> Result<()> {
+        let refuse = |what: String| Error::Environment { environment: self.path.clone(), what };
+        for (directory, whose) in [(&self.directory, "it"), (&self.log_directory, "its log directory")] {
+            if directory.is_network().map_err(|error| refuse(error.to_string()))? {
+                return Err(refuse(format!(
+                    "{whose} is on a network filesystem, where file locks, shared memory and syncs of several machines \
+                     do not work as needed. Put the environment on a local disk"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// What `libtp.toml` says, or nothing.
