@@ -35,6 +35,14 @@ impl<'a> Turns<'a> {
         Ok(Turns { engine, settings, before, next_client, clients: Vec::new() })
     }
 
+    /// Leaves the next `count` client numbers to another who works on the same bank at the same time: the transfers' ids
+    /// stay unique.
+    #[must_use]
+    pub fn leaving_clients(mut self, count: u32) -> Turns<'a> {
+        self.next_client += count;
+        self
+    }
+
     /// Runs all clients, as threads, for this long.
     ///
     /// # Errors

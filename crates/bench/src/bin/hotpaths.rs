@@ -17,6 +17,9 @@ use libtp_bench::{
 /// Slices of each contender in a row.
 const SLICES: u32 = 10;
 
+/// Client numbers kept free between two runs on one bank: more than all slices of a run use.
+const CLIENTS_APART: u32 = 1000;
+
 /// What was asked for on the command line.
 struct Arguments {
     accounts: u32,
@@ -135,8 +138,9 @@ fn relaxed_rows(arguments: &Arguments, scale: Scale) -> Result<bool> {
 fn row(arguments: &Arguments, title: &str, engines: &[&dyn Engine], settings: &[RunSettings]) -> Result<bool> {
     let mut turns = Vec::new();
     for engine in engines {
-        for setting in settings {
-            turns.push((format!("{} x{}", engine.name(), setting.clients), Turns::new(*engine, setting)?));
+        for (setting, place) in settings.iter().zip(0..) {
+            let turn = Turns::new(*engine, setting)?.leaving_clients(place * CLIENTS_APART);
+            turns.push((format!("{} x{}", engine.name(), setting.clients), turn));
         }
     }
     for _ in 0..SLICES {
@@ -169,7 +173,7 @@ fn sync_rows(arguments: &Arguments, scale: Scale) -> Result<bool> {
         ..RunSettings::default()
     };
     let (one, many) = (settings(1), settings(16));
-    let mut turns = [Turns::new(&*bank, &one)?, Turns::new(&*bank, &many)?];
+    let mut turns = [Turns::new(&*bank, &one)?, Turns::new(&*bank, &many)?.leaving_clients(CLIENTS_APART)];
     let mut disk = BareDisk::create(&arguments.directory)?;
     for _ in 0..SLICES {
         disk.run_for(slice(arguments))?;
