@@ -1,6 +1,6 @@
 //! What the hot paths cost: a get, an update, an insertion, an append, beside a bare loop in the same run.
 //!
-//! `cargo run --release -p libtp-record --example tree_cost [RECORDS [PART OF A NAME]]`. Warm pages, one thread, a million records of 100
+//! `cargo run --release -p libtp-record --example tree_cost [RECORDS [PART OF A NAME [SLICES]]]`. Warm pages, one thread, a million records of 100
 //! bytes unless told otherwise; nanoseconds a call: the best twentieth of the slices, and the middle one. Each call has a tenth of a transaction around it.
 
 #[path = "../tests/world/mod.rs"]
@@ -13,9 +13,13 @@ use libtp_txn::TxnSession;
 use world::{Place, Random, World};
 
 /// Measured in short slices: what the machine does beside it spoils some of them.
-const SLICES: usize = 200;
 const SLICE_CALLS: u64 = 1500;
 const PER_TXN: u64 = 10;
+
+/// How many slices: the third argument.
+fn slice_count() -> usize {
+    std::env::args().nth(3).and_then(|count| count.parse().ok()).unwrap_or(200)
+}
 
 struct Bench<'b> {
     world: &'b World,
@@ -30,7 +34,7 @@ impl Bench<'_> {
             return;
         }
         let mut slices = Vec::new();
-        for _ in 0..SLICES {
+        for _ in 0..slice_count() {
             let started = Instant::now();
             for _ in 0..SLICE_CALLS / PER_TXN {
                 self.who.begin(&self.world.managers);
@@ -43,7 +47,7 @@ impl Bench<'_> {
             slices.push(started.elapsed().as_nanos() as f64 / SLICE_CALLS as f64);
         }
         slices.sort_by(f64::total_cmp);
-        let (best, middle) = (slices[SLICES / 20], slices[SLICES / 2]);
+        let (best, middle) = (slices[slices.len() / 20], slices[slices.len() / 2]);
         println!("{name:<52} {best:>8.0} ns {middle:>8.0} ns");
     }
 }
@@ -128,6 +132,6 @@ fn main() {
         access.recno_append(&[1; 50]).unwrap();
     });
     bench.run("recno get, random", |access| {
-        assert!(access.recno_get(1 + random.below(SLICES as u64 * SLICE_CALLS), <[u8]>::len).unwrap().is_some());
+        assert!(access.recno_get(1 + random.below(slice_count() as u64 * SLICE_CALLS), <[u8]>::len).unwrap().is_some());
     });
 }

@@ -41,6 +41,11 @@ impl Purpose {
     }
 }
 
+/// From so many locks on, a transaction tries to lock whole databases instead.
+const ESCALATE_FROM: u32 = 100_000;
+/// And again after so many more.
+const ESCALATE_EVERY: u32 = 8192;
+
 /// What a try of a lock came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
@@ -87,7 +92,34 @@ impl<'a> Access<'a> {
             Some(mode) if mode.covers(purpose.intention()) => {}
             _ => self.lock(name, purpose.intention())?,
         }
+        if self.holds_very_many_locks() && self.escalates(purpose, held)? {
+            return Ok(None);
+        }
         Ok(Some(self.database.granularity()))
+    }
+
+    /// Whether it is time to try to lock the whole database.
+    #[inline]
+    pub(crate) fn holds_very_many_locks(&self) -> bool {
+        let count = self.pages.change.managers.locks.count(self.pages.change.who.locker());
+        count >= ESCALATE_FROM && count % ESCALATE_EVERY < 4
+    }
+
+    /// Trades the locks on records and gaps for one on the database, if nobody is in the way (PROTOCOLS K2); whether it
+    /// did.
+    #[cold]
+    fn escalates(&self, purpose: Purpose, held: Option<Mode>) -> Result<bool> {
+        // A transaction that has only read here, and goes on reading, has locked nothing for writing.
+        let only_reads = purpose == Purpose::Read && matches!(held, None | Some(Mode::IS));
+        let mode = if only_reads { Mode::S } else { Mode::X };
+        let file = self.database.id().raw();
+        if self.try_lock(lock_names::database(self.database.id()), mode)? == Tried::Busy {
+            return Ok(false);
+        }
+        let change = &self.pages.change;
+        let is_part = |name: LockName| name.space == file && name.kind != lock_names::KIND_DATABASE;
+        change.managers.locks.unlock_those(self.pages.session(), change.who.locker(), is_part);
+        Ok(true)
     }
 
     /// Takes a lock, waiting for it. No latch is held.

@@ -299,3 +299,35 @@ fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
     assert_eq!(verified.records, 0);
     assert!(verified.tree_pages < 60, "{verified:?}");
 }
+
+#[test]
+fn a_transaction_with_very_many_locks_locks_the_database_if_nobody_is_in_the_way() {
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let (writer, other) = (world.join(), world.join());
+    let database = world.database(&writer, "many", Method::Btree, 8192);
+    let elsewhere = world.database(&writer, "elsewhere", Method::Btree, 8192);
+    for is_in_the_way in [false, true] {
+        other.begin(&world.managers);
+        if is_in_the_way {
+            world.access(&other, &database).get(b"nothing", |_| ()).unwrap();
+        }
+        world.access(&other, &elsewhere).put(b"key", b"").unwrap();
+        writer.begin(&world.managers);
+        let access = world.access(&writer, &database);
+        for number in 0..130_000u32 {
+            access.put(&number.to_be_bytes(), &[u8::from(is_in_the_way)]).unwrap();
+        }
+        let locks = world.managers.locks.count(writer.locker());
+        assert_eq!(locks > 100_000, is_in_the_way, "{locks}");
+        if is_in_the_way {
+            writer.abort(&world.managers).unwrap();
+        } else {
+            writer.commit_now(&world.managers).unwrap();
+        }
+        other.commit_now(&world.managers).unwrap();
+    }
+    let found = world.run(&writer, &database, |access| access.get(&7u32.to_be_bytes(), <[u8]>::to_vec).unwrap());
+    assert_eq!(found, Some(vec![0]));
+    world.assert_sound(&writer, &database);
+}

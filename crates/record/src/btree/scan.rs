@@ -93,6 +93,8 @@ pub struct BtreeCursor<'a> {
     position: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// What has to be locked below the database, once that is known.
+    granularity: Option<Option<Granularity>>,
     /// Leaves that were tried to be cleaned in this step.
     cleaned: Vec<u32>,
 }
@@ -114,7 +116,16 @@ impl<'a> BtreeCursor<'a> {
 
     fn with_purpose(access: Access<'a>, purpose: Purpose) -> BtreeCursor<'a> {
         let standing = Standing::Nowhere;
-        BtreeCursor { access, purpose, standing, position: None, key: Vec::new(), value: Vec::new(), cleaned: Vec::new() }
+        BtreeCursor {
+            access,
+            purpose,
+            standing,
+            position: None,
+            key: Vec::new(),
+            value: Vec::new(),
+            granularity: None,
+            cleaned: Vec::new(),
+        }
     }
 
     /// The key and value of the record it stands on.
@@ -229,7 +240,11 @@ impl<'a> BtreeCursor<'a> {
 
     fn step(&mut self, towards: Towards) -> Result<bool> {
         self.access.check_btree()?;
-        let granularity = self.access.enter(self.purpose)?;
+        // A cursor lives in one transaction: what it may do once it may do to the end.
+        let granularity = match self.granularity {
+            Some(granularity) if !self.access.holds_very_many_locks() => granularity,
+            _ => *self.granularity.insert(self.access.enter(self.purpose)?),
+        };
         if towards == Towards::Last && granularity == Some(Granularity::Record) {
             self.access.lock(lock_names::end_gap(self.access.database.id()), Mode::S)?;
         }
