@@ -146,7 +146,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{nanos:8.1} ns for an instant lock on a free object");
     locks.unlock_all(&session, locker);
 
-    for (threads, apart) in [(1, 0), (2, 100), (2, 0), (4, 0)] {
+    for (threads, apart) in [(1, 0), (2, 100), (2, 0), (4, 0), (16, 0)] {
         let nanos = (0..RUNS / 4).map(|_| together(threads, apart, &locks, &processes)).fold(f64::INFINITY, f64::min);
         let records = if apart == 0 { "the same records" } else { "records of their own" };
         report(nanos, &format!("{threads} threads, for each; {records}"));

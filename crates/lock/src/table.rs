@@ -288,7 +288,10 @@ fn low_bits(mixed: u64, level: u32) -> u32 {
 #[inline(never)]
 fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
     if level != 0 {
-        return low_bits(mixed, level);
+        // The first of its splits that led away from here. The names that later splits give are perhaps not there yet:
+        // they come from other buckets.
+        let away = (low_bits(mixed, level) ^ number).trailing_zeros();
+        return low_bits(mixed, away + 1);
     }
     assert!(number >= FIRST_BUCKETS, "bucket {number} of the lock table has lost its level");
     number & !(1 << number.ilog2())

@@ -276,6 +276,25 @@ fn a_split_that_was_not_announced_is_found_and_announced_by_the_next() {
 }
 
 #[test]
+fn a_name_is_found_however_old_the_number_of_buckets_is() {
+    let scene = Scene::new();
+    let session = scene.processes.join().unwrap();
+    let count = &scene.locks.table.header.bucket_count;
+    for step in 0..60 {
+        (step * 100..step * 100 + 100).for_each(|hash| scene.lock(&session, 0, hash, X));
+        let now = count.get();
+        for old in [FIRST_BUCKETS, now / 2 + 1, now * 2 / 3].map(|old| old.max(FIRST_BUCKETS)) {
+            count.publish(old);
+            (0..step * 100 + 100).step_by(7).for_each(|hash| {
+                assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(X));
+            });
+        }
+        count.publish(now);
+    }
+    assert!(count.get() > 4 * FIRST_BUCKETS);
+}
+
+#[test]
 fn stopped_while_making_and_ending_a_locker() {
     kill_everywhere(
         true,

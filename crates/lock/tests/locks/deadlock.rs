@@ -10,6 +10,9 @@ use libtp_lock::{Detect, Error, Mode, Settings, Victim, Wait};
 use crate::{record, Scene};
 use Mode::{S, X};
 
+/// A deadlock that is not found must end the test, not hold it up.
+const PATIENCE: Wait = Wait::For(Duration::from_secs(8));
+
 /// What each of `count` lockers got that hold one record each and want the next one's. Locker `n` is born at `births(n)`,
 /// holds `extra(n)` more locks and has logged as many bytes.
 fn ring(scene: &Scene, count: usize, births: fn(usize) -> u64, extra: fn(usize) -> u64) -> Vec<bool> {
@@ -22,7 +25,7 @@ fn ring(scene: &Scene, count: usize, births: fn(usize) -> u64, extra: fn(usize) 
         (0..extra(place)).for_each(|n| actor.lock(record(1000 * (place as u64 + 1) + n), X));
         all_hold.wait();
         let next = record((place as u64 + 1) % count as u64);
-        match actor.locks.lock(&actor.session, actor.locker, next, X, Wait::Forever) {
+        match actor.locks.lock(&actor.session, actor.locker, next, X, PATIENCE) {
             Ok(()) => true,
             Err(Error::Deadlock { name, .. }) if name == next => false,
             Err(other) => panic!("{other}"),
@@ -69,7 +72,7 @@ fn two_readers_that_want_to_write_are_a_deadlock() {
         actor.locks.set_birth(actor.locker, place as u64);
         actor.lock(record(1), S);
         both_read.wait();
-        let outcome = actor.locks.lock(&actor.session, actor.locker, record(1), X, Wait::Forever);
+        let outcome = actor.locks.lock(&actor.session, actor.locker, record(1), X, PATIENCE);
         if outcome.is_err() {
             assert_eq!(actor.holds(record(1)), Some(S), "what it held it holds until it aborts");
         }
@@ -93,7 +96,7 @@ fn a_circle_through_one_that_only_waits_in_front_is_found() {
     zero.lock(a, S);
     let deadlocks = AtomicUsize::new(0);
     let want = &|actor: &crate::Actor<'_>, name, mode| {
-        if actor.locks.lock(&actor.session, actor.locker, name, mode, Wait::Forever).is_err() {
+        if actor.locks.lock(&actor.session, actor.locker, name, mode, PATIENCE).is_err() {
             deadlocks.fetch_add(1, Ordering::Relaxed);
         }
     };
@@ -172,7 +175,7 @@ fn a_search_asked_for_finds_every_circle() {
                     }
                     std::thread::sleep(Duration::from_millis(20));
                     let other = record(circle * 2 + 1 - half);
-                    let outcome = actor.locks.lock(&actor.session, actor.locker, other, X, Wait::Forever);
+                    let outcome = actor.locks.lock(&actor.session, actor.locker, other, X, PATIENCE);
                     assert!(outcome.is_ok() || matches!(outcome, Err(Error::Deadlock { .. })));
                 });
             }

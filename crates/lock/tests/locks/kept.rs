@@ -1,6 +1,8 @@
 //! Intent locks on databases outlive their transactions, and nobody notices.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::scope;
+use std::time::Duration;
 
 use libtp_lock::{Error, LockName, Mode, Settings, Wait};
 
@@ -143,11 +145,42 @@ fn a_deadlock_through_a_kept_lock_is_found() {
                 worker.lock(record(1), X);
             });
             scene.await_waiters(1);
-            let outcome = whole.locks.lock(&whole.session, whole.locker, database(1), X, Wait::Forever);
+            let outcome =
+                whole.locks.lock(&whole.session, whole.locker, database(1), X, Wait::For(Duration::from_secs(8)));
             assert!(matches!(outcome, Err(Error::Deadlock { .. })), "{outcome:?}");
             whole.unlock_all();
         });
     }
     drop(whole);
+    scene.assert_empty();
+}
+
+#[test]
+fn an_intent_lock_is_never_in_force_beside_a_whole_lock_however_they_race() {
+    let scene = Scene::new(Settings::default());
+    let (inside, whole, taken) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+    scope(|scope| {
+        scope.spawn(|| {
+            let actor = scene.actor(1);
+            while taken.load(Ordering::Relaxed) < 20_000 {
+                actor.lock(database(1), X);
+                whole.store(1, Ordering::SeqCst);
+                assert_eq!(inside.load(Ordering::SeqCst), 0, "somebody works in a database that is locked whole");
+                whole.store(0, Ordering::SeqCst);
+                actor.unlock_all();
+                taken.fetch_add(1, Ordering::Relaxed);
+                // Time for the worker's lock to be kept again.
+                (0..taken.load(Ordering::Relaxed) % 512).for_each(|_| std::hint::spin_loop());
+            }
+        });
+        let actor = scene.actor(0);
+        while taken.load(Ordering::Relaxed) < 20_000 && !std::thread::panicking() {
+            actor.lock(database(1), IX);
+            inside.store(1, Ordering::SeqCst);
+            assert_eq!(whole.load(Ordering::SeqCst), 0, "a database is locked whole while somebody works in it");
+            inside.store(0, Ordering::SeqCst);
+            actor.unlock_all();
+        }
+    });
     scene.assert_empty();
 }

@@ -78,7 +78,7 @@ impl Scene {
 
 impl Actor<'_> {
     pub(crate) fn lock(&self, name: LockName, mode: Mode) {
-        self.locks.lock(&self.session, self.locker, name, mode, Wait::For(Duration::from_secs(20))).unwrap();
+        self.locks.lock(&self.session, self.locker, name, mode, Wait::For(Duration::from_secs(8))).unwrap();
     }
 
     pub(crate) fn try_lock(&self, name: LockName, mode: Mode) -> bool {
@@ -107,7 +107,7 @@ pub(crate) fn record(hash: u64) -> LockName {
 }
 
 pub(crate) fn until(mut ready: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(8);
     while !ready() {
         assert!(Instant::now() < deadline, "it should have happened long ago");
         std::thread::yield_now();
