@@ -89,7 +89,7 @@ pub fn run_suite(
         return Ok((Counts::ONE_FAILED, Vec::new()));
     }
     let mut command = cargo();
-    command.args(["test", "--release", "--no-fail-fast", "--package", suite.package, "--test", suite.target]);
+    command.args(["test", "--profile", "suite", "--no-fail-fast", "--package", suite.package, "--test", suite.target]);
     if !suite.features.is_empty() {
         command.args(["--features", &suite.features.join(",")]);
     }

@@ -21,7 +21,18 @@ pub struct Suite {
 }
 
 /// Every heavy suite, in the order in which they run.
-pub const SUITES: &[Suite] = &[];
+#[rustfmt::skip]
+pub const SUITES: &[Suite] = &[
+    Suite { name: "crash", package: TESTS, target: "crash", features: &[], test_env: &[("LIBTP_TEST_STATES", "20000")], soak_env: &[("LIBTP_TEST_STATES", "100000")] },
+    Suite { name: "damage", package: TESTS, target: "damage", features: &[], test_env: &[("LIBTP_TEST_FLIPS", "2000")], soak_env: &[("LIBTP_TEST_FLIPS", "100000")] },
+    Suite { name: "isolation", package: TESTS, target: "isolation", features: &[], test_env: &[("LIBTP_TEST_TXNS", "20000")], soak_env: &[("LIBTP_TEST_TXNS", "1000000")] },
+    Suite { name: "model", package: TESTS, target: "model", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
+    Suite { name: "multiprocess", package: TESTS, target: "multiprocess", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200")] },
+    Suite { name: "yardstick", package: TESTS, target: "yardstick", features: &["planted"], test_env: &[], soak_env: &[] },
+];
+
+/// The package of the whole-system tests.
+const TESTS: &str = "libtp-tests";
 
 #[cfg(test)]
 mod tests {
