@@ -69,7 +69,9 @@ pub enum Error {
         number: u64,
     },
     /// The file has as many pages as a file can have.
-    #[error("{database} has as many pages as a file can have; nothing was changed; create a database with larger pages")]
+    #[error(
+        "{database} has as many pages as a file can have; nothing was changed; create a database with larger pages"
+    )]
     TooManyPages {
         /// The database.
         database: String,

@@ -40,7 +40,8 @@ pub use recno::NumberCursor;
 
 /// Every log-record type of the record manager, for the table that recovery reads (LIBTP 3.2.6).
 pub fn record_types() -> Vec<RecordType> {
-    [btree::record_types::record_types(), recno::record_types::record_types(), page::record_types::record_types()].concat()
+    [btree::record_types::record_types(), recno::record_types::record_types(), page::record_types::record_types()]
+        .concat()
 }
 
 /// Looks at everything a database's pages say of each other.

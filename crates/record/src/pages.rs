@@ -176,7 +176,8 @@ impl<'a> Pages<'a> {
             if free_head != number {
                 return Ok(None);
             }
-            let header = overflow::header(&page).ok_or_else(|| self.corrupt(number, "it is in the free list, but not free"))?;
+            let header =
+                overflow::header(&page).ok_or_else(|| self.corrupt(number, "it is in the free list, but not free"))?;
             free_head = header.next.get();
         } else {
             if page_count != number {

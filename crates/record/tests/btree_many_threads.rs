@@ -4,6 +4,8 @@
 //! transfer or a phantom; threads that wait for each other for ever. The cases: each thread its own keys in one tree; money
 //! moved between accounts of a small bank, summed by scans; counts of a range that must not change within a transaction.
 
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
 mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +21,12 @@ fn is_deadlock(error: &Error) -> bool {
 }
 
 /// Runs `body` until it is not the victim of a deadlock; returns how often it was.
-fn run(world: &World, who: &TxnSession, database: &Database, mut body: impl FnMut(&Access<'_>) -> Result<(), Error>) -> u64 {
+fn run(
+    world: &World,
+    who: &TxnSession,
+    database: &Database,
+    mut body: impl FnMut(&Access<'_>) -> Result<(), Error>,
+) -> u64 {
     let mut retries = 0;
     loop {
         who.begin(&world.managers);

@@ -3,6 +3,8 @@
 //! The cases: a first record, in-order and random loads through several levels; every kind of change followed by commit or
 //! abort, compared with a model after each transaction; keys and values at their limits; a restart from the log alone.
 
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
 mod world;
 
 use std::collections::BTreeMap;
@@ -135,7 +137,11 @@ fn random_transactions(seed: u64, page_bytes: u32, transactions: u32, paged: boo
     let mut model = Model::new();
     let mut who = world.join();
     let open = |world: &World, who: &libtp_txn::TxnSession| {
-        if paged { world.paged(who, "model", Method::Btree, page_bytes) } else { world.database(who, "model", Method::Btree, page_bytes) }
+        if paged {
+            world.paged(who, "model", Method::Btree, page_bytes)
+        } else {
+            world.database(who, "model", Method::Btree, page_bytes)
+        }
     };
     let mut database = open(&world, &who);
     for transaction in 0..transactions {

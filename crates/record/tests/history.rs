@@ -5,6 +5,8 @@
 //! the whole log is applied to pages of zeros, and each must be the live page, byte by byte; applied once more, under the
 //! driver's LSN test, it must change nothing. `describe` must say something of each.
 
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,6 +3,8 @@
 //! The cases: every kind of change followed by commit, abort or a restart from the log, compared with a model; numbers far
 //! beyond the end; a page full of one record; lengths and numbers that cannot be.
 
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
 mod world;
 
 use std::collections::BTreeMap;
@@ -67,7 +69,11 @@ fn random_transactions(seed: u64, paged: bool) {
     let mut random = Random(seed);
     let mut who = world.join();
     let open = |world: &World, who: &TxnSession| {
-        if paged { world.paged(who, "numbers", METHOD, 4096) } else { world.database(who, "numbers", METHOD, 4096) }
+        if paged {
+            world.paged(who, "numbers", METHOD, 4096)
+        } else {
+            world.database(who, "numbers", METHOD, 4096)
+        }
     };
     let mut database = open(&world, &who);
     let (mut model, mut highest) = (Model::new(), 0);

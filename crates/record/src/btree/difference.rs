@@ -64,7 +64,9 @@ mod tests {
     #[test]
     fn applying_the_difference_gives_the_new_value() {
         let values: Vec<Vec<u8>> = (0..2000u32)
-            .map(|seed| (0..seed % 40).map(|at| u8::from((seed.wrapping_mul(2654435761) >> (at % 31)) & 1 == 1)).collect())
+            .map(|seed| {
+                (0..seed % 40).map(|at| u8::from((seed.wrapping_mul(2654435761) >> (at % 31)) & 1 == 1)).collect()
+            })
             .collect();
         for pair in values.windows(2) {
             let difference = Difference::between(&pair[0], &pair[1]);

@@ -8,9 +8,9 @@ use libtp_buffer::SharedPage;
 use libtp_log::Lsn;
 
 use crate::access::{Access, Purpose, Tried};
+use crate::btree::long_value;
 use crate::btree::node::{Node, Record};
 use crate::btree::search::{self, node_of};
-use crate::btree::long_value;
 use crate::database::{Granularity, Method};
 use crate::key_hash::key_hash;
 use crate::lock_names;
@@ -77,7 +77,9 @@ impl<'a> Access<'a> {
     pub(crate) fn value_of<'p>(&self, number: u32, slot: usize, record: &Record<'p>) -> Result<Value<'p>> {
         match record.value() {
             Some(value) => Ok(value),
-            None => Err(self.pages.corrupt(number, format!("the record at slot {slot} says its value lies elsewhere, and not where"))),
+            None => Err(self
+                .pages
+                .corrupt(number, format!("the record at slot {slot} says its value lies elsewhere, and not where"))),
         }
     }
 

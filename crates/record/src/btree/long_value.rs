@@ -27,7 +27,8 @@ pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 40;
 /// Reads a chain into one piece.
 pub(crate) fn read(pages: &Pages<'_>, chain: ChainRef) -> Result<Vec<u8>> {
     let total = usize::try_from(chain.bytes.get()).ok().filter(|_| chain.bytes.get() <= VALUE_BYTES_MAX);
-    let total = total.ok_or_else(|| pages.corrupt(chain.first.get(), "the value that begins there cannot be that long"))?;
+    let total =
+        total.ok_or_else(|| pages.corrupt(chain.first.get(), "the value that begins there cannot be that long"))?;
     let mut value = Vec::new();
     let mut number = chain.first.get();
     while number != 0 {
@@ -143,7 +144,9 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
         let body = record.as_bytes();
         match &mut live_page {
             None => pages.change.apply_redo_only(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta]),
-            Some(live) => pages.change.apply_redo_only(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta, live]),
+            Some(live) => {
+                pages.change.apply_redo_only(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta, live])
+            }
         };
     }
     Err(pages.corrupt(search::ROOT, "the long values a record replaced lead in a circle"))

@@ -19,7 +19,6 @@ use crate::page::slotted::{Flags, Slot, Slotted, SplitKey, SLOT_BYTES};
 use crate::page::PageKind;
 use crate::page_header;
 
-
 /// Bytes before the key in a leaf cell.
 pub const LEAF_CELL_HEAD: usize = 12;
 /// Bytes before the key in an inner cell.
@@ -136,7 +135,11 @@ impl<'p> Node<'p> {
     /// Bytes before the key in its cells.
     #[inline]
     pub fn cell_head(&self) -> usize {
-        if self.is_leaf() { LEAF_CELL_HEAD } else { INNER_CELL_HEAD }
+        if self.is_leaf() {
+            LEAF_CELL_HEAD
+        } else {
+            INNER_CELL_HEAD
+        }
     }
 
     /// The first slot whose key is not below `key`, and whether it is equal. The key lies in the page's range.
@@ -156,7 +159,11 @@ impl<'p> Node<'p> {
     #[inline]
     pub fn child_slot(&self, key: &[u8]) -> usize {
         let (slot, found) = self.find(key);
-        if found { slot } else { slot.saturating_sub(1) }
+        if found {
+            slot
+        } else {
+            slot.saturating_sub(1)
+        }
     }
 
     /// How many bytes behind the prefix the heads may skip once a key with this suffix is on the page as well.

@@ -11,12 +11,12 @@ use proptest::prelude::*;
 use crate::btree::encode::{self, After, Taken};
 use crate::btree::log_records::{Reclaim, ReclaimEntry, Update, RECLAIM_REMOVE};
 use crate::btree::node::Node;
-use crate::page::record_lsn::RecordFlags;
 use crate::btree::rebuild::{make_new, Frame};
 use crate::btree::redo;
 use crate::btree::split_plan::{plan, Incoming};
 use crate::free_pages::{self, Meta};
 use crate::log_body::{read, short};
+use crate::page::record_lsn::RecordFlags;
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
 use zerocopy::IntoBytes;
@@ -133,7 +133,11 @@ impl Leaves {
     fn put_and_undo(&mut self, key: &[u8], value: &[u8]) {
         let before = self.model.get(key).cloned();
         let deletes = value.is_empty() && before.as_ref().is_some_and(|(_, _, ghost)| !ghost);
-        if deletes { self.delete(key) } else { self.put(key, value) }
+        if deletes {
+            self.delete(key)
+        } else {
+            self.put(key, value)
+        }
         let page = self.leaf_of(key);
         let node = Node::over(&self.pages[&page]).unwrap();
         let (slot, _) = node.find(key);
@@ -210,7 +214,11 @@ impl Leaves {
 }
 
 fn ghost_flag(ghost: bool) -> RecordFlags {
-    if ghost { RecordFlags::GHOST } else { RecordFlags::NONE }
+    if ghost {
+        RecordFlags::GHOST
+    } else {
+        RecordFlags::NONE
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -305,8 +313,7 @@ fn rising_keys_leave_full_pages_behind() {
         leaves.put(&number.to_be_bytes(), &[7; 30]);
     }
     leaves.check();
-    let used: Vec<usize> =
-        leaves.pages.values().map(|page| PAGE - Node::over(page).unwrap().free_bytes()).collect();
+    let used: Vec<usize> = leaves.pages.values().map(|page| PAGE - Node::over(page).unwrap().free_bytes()).collect();
     let full = &used[..used.len() - 1];
     assert!(full.iter().all(|&bytes| bytes > PAGE * 92 / 100), "{used:?}");
 }

@@ -35,7 +35,7 @@ fn unposted(pages: &Pages<'_>, number: u32, page: &[u8], level: u8) -> Result<Op
 pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
     let page_bytes = pages.page_bytes()?;
     for _ in 0..ROUNDS_MAX {
-        let found = unposted(pages, number, &*pages.shared(number, level)?, level)?;
+        let found = unposted(pages, number, &pages.shared(number, level)?, level)?;
         let Some(found) = found else { return Ok(()) };
         pages.reserve_common(page_bytes, page_bytes)?;
         let parent_number = number_of(pages, &found.separator, level + 1)?;
@@ -53,7 +53,9 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
         }
         let (slot, present) = node.find(&found.separator);
         if present {
-            return Err(pages.corrupt(parent_number, format!("it knows page {} already, which is not posted", found.right)));
+            return Err(
+                pages.corrupt(parent_number, format!("it knows page {} already, which is not posted", found.right))
+            );
         }
         let bytes = node.child_need(found.separator.len());
         if bytes > node.free_bytes() {

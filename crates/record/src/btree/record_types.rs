@@ -97,7 +97,10 @@ fn describe_restore(body: &[u8]) -> String {
     let Ok((record, _)) = read::<Restore>(body) else { return UNREADABLE.into() };
     let (lsn, flags) = unpack_lsn(record.lsn_and_flags.get());
     let (page, slot, offset) = (page_name(record.page.get()), record.slot, record.offset);
-    format!("{page} slot {slot} at {offset} {} bytes out {} in, {flags:?} LSN {lsn} again", record.cut_bytes, record.put_bytes)
+    format!(
+        "{page} slot {slot} at {offset} {} bytes out {} in, {flags:?} LSN {lsn} again",
+        record.cut_bytes, record.put_bytes
+    )
 }
 
 fn describe_split(body: &[u8]) -> String {

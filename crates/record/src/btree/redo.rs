@@ -7,16 +7,18 @@
 use zerocopy::IntoBytes;
 
 use crate::btree::log_records::{
-    take_cell, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split,
-    Unlink, Update, RECLAIM_REMOVE,
+    take_cell, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split, Unlink, Update,
+    RECLAIM_REMOVE,
 };
 use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
-use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
 use crate::free_pages;
 use crate::log_body::{file_number, page_number, read, take};
 use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
-use crate::page::slotted::{close_slot, head_of, open_slot, store_header, store_slot, store_slots, Flags, Slot, SplitKey, SLOT_BYTES};
+use crate::page::record_lsn::{pack_lsn, RecordFlags};
+use crate::page::slotted::{
+    close_slot, head_of, open_slot, store_header, store_slot, store_slots, Flags, Slot, SplitKey, SLOT_BYTES,
+};
 use crate::page_header;
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;

@@ -53,7 +53,9 @@ fn step(pages: &Pages<'_>, number: u32, node: &Node<'_>, key: &[u8], level: u8) 
         return Ok(Step::Here);
     }
     if node.level() < level {
-        return Err(pages.corrupt(number, format!("it stands on level {}, and level {level} was looked for", node.level())));
+        return Err(
+            pages.corrupt(number, format!("it stands on level {}, and level {level} was looked for", node.level()))
+        );
     }
     let slot = node.child_slot(key);
     node.child(slot).map(Step::Down).ok_or_else(|| pages.corrupt(number, format!("slot {slot} leads to no child")))

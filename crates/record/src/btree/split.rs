@@ -137,8 +137,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
         if level == 0 && !(takes_page_lock(pages, ROOT, count) && takes_page_lock(pages, ROOT, count + 1)) {
             continue;
         }
-        let taken =
-            Taken { pages: [count, count + 1], free_head: meta_then.free_head.get(), page_count: count + 2 };
+        let taken = Taken { pages: [count, count + 1], free_head: meta_then.free_head.get(), page_count: count + 2 };
         let mut body = pages.change.who.scratch();
         encode::root_split(&mut body, pages.id(ROOT).raw(), &node, &plan, taken)
             .ok_or_else(|| pages.corrupt(ROOT, "one of its cells lies outside its heap"))?;

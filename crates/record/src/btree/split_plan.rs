@@ -36,7 +36,8 @@ pub struct Incoming<'k> {
 /// can be.
 pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
     let count = node.count();
-    let last = if node.is_leaf() && incoming.is_new && incoming.slot == count { count } else { count.checked_sub(1)? };
+    let last =
+        if node.is_leaf() && incoming.is_new && incoming.slot == count { count } else { count.checked_sub(1)? };
     let sizes: Vec<usize> = (0..count).map(|slot| node.cell_bytes(slot) + SLOT_BYTES).collect();
     let total: usize = sizes.iter().sum();
     let at_end = node.right().is_none() && incoming.is_new && incoming.slot == count;

@@ -29,12 +29,7 @@ fn pages_of<'a>(change: &Change<'a>, packed: u64) -> Pages<'a> {
 }
 
 /// Finds the record of a key and compensates it with the body `encode` makes for its slot.
-fn restore(
-    pages: &Pages<'_>,
-    key: &[u8],
-    undo_next: Lsn,
-    encode: impl FnOnce(&mut Vec<u8>, u64, usize),
-) -> Result<()> {
+fn restore(pages: &Pages<'_>, key: &[u8], undo_next: Lsn, encode: impl FnOnce(&mut Vec<u8>, u64, usize)) -> Result<()> {
     let _visit = pages.visit();
     let page_bytes = pages.page_bytes()?;
     pages.reserve_common(page_bytes, 64 + page_bytes)?;
@@ -42,7 +37,9 @@ fn restore(
     let number = leaf.id().page().raw();
     let (slot, found) = node_of(pages, number, &leaf)?.find(key);
     if !found {
-        return Err(pages.corrupt(number, "a record that a transaction changed, and that is to be changed back, is not there"));
+        return Err(
+            pages.corrupt(number, "a record that a transaction changed, and that is to be changed back, is not there")
+        );
     }
     let mut body = pages.change.who.scratch();
     encode(&mut body, pages.id(number).raw(), slot);
@@ -52,14 +49,15 @@ fn restore(
 
 /// Undoes an insertion.
 pub fn insert(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
-    let parsed = read::<Insert>(logged.body).and_then(|(record, mut rest)| {
-        take(&mut rest, usize::from(record.key_bytes.get())).map(|key| (record, key))
-    });
+    let parsed = read::<Insert>(logged.body)
+        .and_then(|(record, mut rest)| take(&mut rest, usize::from(record.key_bytes.get())).map(|key| (record, key)));
     let (record, key) = parsed.map_err(|damage| damaged(logged.lsn, damage))?;
     let pages = pages_of(change, record.page.get());
     let stored_bytes = usize::from(record.stored_bytes.get());
-    restore(&pages, key, logged.header.prev(), |body, page, slot| encode::restore_insert(body, page, slot, stored_bytes))
-        .map_err(|error| error.during_undo(logged.lsn))
+    restore(&pages, key, logged.header.prev(), |body, page, slot| {
+        encode::restore_insert(body, page, slot, stored_bytes)
+    })
+    .map_err(|error| error.during_undo(logged.lsn))
 }
 
 /// Undoes an update or a deletion.
@@ -71,8 +69,10 @@ pub fn update(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     });
     let (record, key, cut_out) = parsed.map_err(|damage| damaged(logged.lsn, damage))?;
     let pages = pages_of(change, record.page.get());
-    restore(&pages, key, logged.header.prev(), |body, page, slot| encode::restore_update(body, page, slot, record, cut_out))
-        .map_err(|error| error.during_undo(logged.lsn))
+    restore(&pages, key, logged.header.prev(), |body, page, slot| {
+        encode::restore_update(body, page, slot, record, cut_out)
+    })
+    .map_err(|error| error.during_undo(logged.lsn))
 }
 
 /// Undoes the writing of a piece of a long value: its page is free again. Nobody can be on the way to it, for the leaf

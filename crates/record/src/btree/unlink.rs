@@ -79,7 +79,9 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     body.extend_from_slice(high);
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);
     match &mut right_page {
-        Some(right) => pages.change.apply_redo_only(UNLINK, &body, &mut [left_page, gone_page, &mut parent_page, right]),
+        Some(right) => {
+            pages.change.apply_redo_only(UNLINK, &body, &mut [left_page, gone_page, &mut parent_page, right])
+        }
         None => pages.change.apply_redo_only(UNLINK, &body, &mut [left_page, gone_page, &mut parent_page]),
     };
     remember(access, left, gone);

@@ -121,8 +121,7 @@ impl Verifier<'_, '_> {
         let (mut below, mut low): (Option<u32>, Vec<u8>) = (None, Vec::new());
         let mut level = None;
         let mut unposted = false;
-        loop {
-            let Some(copied) = self.read(number)? else { break };
+        while let Some(copied) = self.read(number)? {
             if !self.claim(number, Use::Tree) {
                 break;
             }
@@ -252,11 +251,16 @@ impl Verifier<'_, '_> {
         match record.value() {
             Some(Value::Chain(chain)) => {
                 if self.chain(number, chain)?.is_some_and(|older| older != replaced) {
-                    self.report(number, format!("the record at slot {slot} and its value disagree on what was replaced"));
+                    self.report(
+                        number,
+                        format!("the record at slot {slot} and its value disagree on what was replaced"),
+                    );
                 }
             }
             Some(Value::Here(_)) => {}
-            None => self.report(number, format!("the record at slot {slot} says its value lies elsewhere, and not where")),
+            None => {
+                self.report(number, format!("the record at slot {slot} says its value lies elsewhere, and not where"))
+            }
         }
         let mut next = replaced;
         while next.first.get() != 0 {

@@ -343,7 +343,11 @@ impl<'p> Slotted<'p> {
             Some(slot) => {
                 let skip = usize::from(self.header.skip_bytes.get());
                 let shared = common_prefix(suffix, self.suffix(slot, cell_head));
-                if shared >= skip { skip } else { worth_skipping(shared) }
+                if shared >= skip {
+                    skip
+                } else {
+                    worth_skipping(shared)
+                }
             }
         }
     }
@@ -352,7 +356,11 @@ impl<'p> Slotted<'p> {
     pub fn with_heads_behind(&self, skip: usize, cell_head: usize, first: usize) -> Vec<Slot> {
         let head = |slot: &Slot| head_of(self.suffix(slot, cell_head).get(skip..).unwrap_or_default());
         let again = |(index, slot): (usize, &Slot)| {
-            if index < first { *slot } else { Slot { head: head(slot).into(), ..*slot } }
+            if index < first {
+                *slot
+            } else {
+                Slot { head: head(slot).into(), ..*slot }
+            }
         };
         self.slots.iter().enumerate().map(again).collect()
     }
@@ -361,7 +369,11 @@ impl<'p> Slotted<'p> {
 /// Skipping costs a look at a cell, so a few equal bytes stay in the heads.
 pub fn worth_skipping(shared: usize) -> usize {
     const SKIP_MIN: usize = 3;
-    if shared < SKIP_MIN { 0 } else { shared }
+    if shared < SKIP_MIN {
+        0
+    } else {
+        shared
+    }
 }
 
 /// Stores the header, which the caller has changed a copy of.

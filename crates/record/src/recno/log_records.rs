@@ -7,8 +7,8 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::IntoBytes;
 
 use crate::btree::difference::Difference;
-use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::log_body::{body, short};
+use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::recno::page::Slot;
 use libtp_log::Lsn;
 

@@ -13,8 +13,8 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::page::record_lsn::{unpack_lsn, RecordFlags};
 use crate::free_pages::FIRST_PAGE;
+use crate::page::record_lsn::{unpack_lsn, RecordFlags};
 use crate::page::PageKind;
 use crate::page_header;
 use libtp_buffer::PageMut;

@@ -1,8 +1,8 @@
 //! What each log record of a recno file does to each page it names. Pure.
 
-use crate::page::record_lsn::{pack_lsn, unpack_lsn, RecordFlags};
 use crate::free_pages;
 use crate::log_body::{file_number, page_number, read, take};
+use crate::page::record_lsn::{pack_lsn, unpack_lsn, RecordFlags};
 use crate::recno::log_records::{Change, Restore, StartPage};
 use crate::recno::page::{make_new, RecnoPage, HEADER_AT, SLOT_HEAD};
 use libtp_buffer::PageMut;

@@ -24,7 +24,7 @@ fn restore(pages: &Pages<'_>, record: &ChangeBody, cut_out: &[u8], logged: &Reco
     pages.reserve_common(0, logged.body.len() + 64)?;
     let number = page_number(record.page.get());
     let mut page = pages.exclusive(number, 0)?;
-    let slot = usize::try_from(record.slot.get()).unwrap_or(usize::MAX);
+    let slot = usize::from(record.slot.get());
     if RecnoPage::over(&page).is_none_or(|recno| recno.slot(slot).is_none()) {
         return Err(pages.corrupt(number, "it is not the recno page it was when it was changed"));
     }

@@ -1,5 +1,5 @@
 //! A whole environment on real managers, in a directory that goes away with the test.
-#![allow(dead_code)] // each test uses some of it
+#![allow(dead_code, clippy::unwrap_used)] // each test uses some of it, and so does an example
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
