@@ -1,0 +1,100 @@
+//! The bytes of every log record's body, as they always were: `formats/log_records.txt`.
+//!
+//! The doubt: a struct whose fields were moved still reads what it writes itself, and yesterday's log no longer. The case: one
+//! sample of each struct, every field with another number in it; the file has its bytes in hexadecimal. Fields are added
+//! at the end of a body, or a new type is; a line that is here already never changes.
+
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
+use std::collections::BTreeMap;
+
+use libtp_record::btree::log_records as btree;
+use libtp_record::page::log_records as page;
+use libtp_record::page::overflow::ChainRef;
+use libtp_record::recno::log_records as recno;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A struct whose bytes are 1, 2, 3 ..., so that every field is another number; as text, to see which is where.
+fn sample<T: FromBytes + std::fmt::Debug>() -> String {
+    let bytes: Vec<u8> = (1..).take(size_of::<T>()).collect();
+    let value = T::read_from_bytes(&bytes).unwrap_or_else(|_| unreachable!("as many bytes as it has"));
+    // Numbers in hexadecimal show the bytes they are made of.
+    format!("{value:#x?}")
+        .replace("\n", " ")
+        .replace("    ", "")
+        .replace(", }", " }")
+        .replace("( ", "(")
+        .replace(", )", ")")
+}
+
+fn samples() -> BTreeMap<&'static str, String> {
+    let mut samples = BTreeMap::new();
+    macro_rules! sample {
+        ($($module:ident::$name:ident),* $(,)?) => {
+            $(samples.insert(concat!(stringify!($module), "::", stringify!($name)), sample::<$module::$name>());)*
+        };
+    }
+    sample!(
+        btree::Insert,
+        btree::Update,
+        btree::Restore,
+        btree::Split,
+        btree::RootSplit,
+        btree::Post,
+        btree::Reclaim,
+        btree::ReclaimEntry,
+        btree::Unlink,
+        btree::FreeUnlinked,
+        btree::DropChain,
+        recno::Change,
+        recno::Restore,
+        recno::StartPage,
+        page::Format,
+        page::WritePiece,
+        page::FreePage,
+    );
+    samples
+}
+
+#[test]
+fn the_fields_of_every_body_stand_where_they_always_stood() {
+    let golden = include_str!("formats/log_records.txt");
+    let golden: BTreeMap<&str, &str> = golden.lines().filter_map(|line| line.split_once(" = ")).collect();
+    for (name, now) in samples() {
+        assert_eq!(golden.get(name), Some(&now.as_str()), "{name}");
+    }
+    assert_eq!(golden.len(), samples().len());
+}
+
+#[test]
+fn codes_are_those_of_the_first_version() {
+    let codes: Vec<(u16, &str)> = libtp_record::record_types().iter().map(|it| (it.code, it.name)).collect();
+    let golden = [
+        (32, "btree insert"),
+        (33, "btree update"),
+        (34, "btree delete"),
+        (35, "btree restore"),
+        (36, "btree split"),
+        (37, "btree root split"),
+        (38, "btree post"),
+        (39, "btree reclaim"),
+        (40, "btree unlink"),
+        (41, "btree free unlinked"),
+        (42, "btree drop chain"),
+        (64, "recno put"),
+        (65, "recno update"),
+        (66, "recno delete"),
+        (67, "recno restore"),
+        (68, "recno start page"),
+        (80, "file format"),
+        (81, "value write piece"),
+        (82, "page free"),
+    ];
+    assert_eq!(codes, golden);
+}
+
+#[test]
+fn a_reference_to_a_long_value_has_its_sixteen_bytes() {
+    let chain = ChainRef { first: 0x0403_0201.into(), last: 0x0807_0605.into(), bytes: 0x100f_0e0d_0c0b_0a09.into() };
+    assert_eq!(chain.as_bytes(), (1..=16).collect::<Vec<u8>>());
+}
