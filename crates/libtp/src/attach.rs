@@ -17,7 +17,7 @@ use std::time::Instant;
 use libtp_buffer::{BufferManager, Policy, PoolSettings, WriteAhead};
 use libtp_io::{File, OpenMode};
 use libtp_lock::LockManager;
-use libtp_log::{Control, ControlFile, LogManager, Lsn, CONTROL_NAME};
+use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, CONTROL_NAME};
 use libtp_process::ProcessManager;
 use libtp_txn::{Managers, Parts, TxnSession};
 use rio::{Identity, Region};
@@ -134,6 +134,14 @@ impl Opening<'_> {
         }
         self.refuse_orphans()?;
         let log_settings = self.log_settings();
+        let (first, max) = (log_settings.segment_bytes_first, log_settings.segment_bytes_max);
+        if Geometry::new(first, max).is_none() {
+            let what = format!(
+                "log_segment_first is {first} bytes and log_segment_max {max}; both must be powers of two from 16 KiB \
+                 to 1 TiB, and the first no larger than the largest"
+            );
+            return Err(Error::Settings { what });
+        }
         self.control_file.create(&Control::new(random_id(), &log_settings))?;
         self.platform.directory.sync()?;
         Ok(true)
@@ -219,9 +227,11 @@ impl Opening<'_> {
     }
 
     fn restart(&self, file: &dyn File, how: How, watch: Watcher<'_>) -> Result<(Arc<Managers>, Opened)> {
+        // First what only looks: a file that cannot be used is refused before anything is changed.
+        let environment = self.control_file.read()?.environment_id;
+        let files = libtp_record::find_files(self.platform.directory.as_ref(), &environment)?;
         let restarted = libtp_log::restart(&self.platform.log_directory, &self.control_file, &self.log_settings())?;
         let control = restarted.control;
-        let files = libtp_record::find_files(self.platform.directory.as_ref(), &control.environment_id)?;
         let mended = libtp_record::restore_torn(self.platform.directory.as_ref(), &files)?;
         let identity = self.identity(file, &control)?;
         let region = self.platform.make_region(&identity)?;
