@@ -151,7 +151,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let records = if apart == 0 { "the same records" } else { "records of their own" };
         report(nanos, &format!("{threads} threads, for each; {records}"));
     }
-    println!("{:?}", locks.stats());
+    a_million(&locks, &session, locker)?;
+    Ok(())
+}
+
+/// One locker takes a million locks and gives them back.
+fn a_million(locks: &LockManager, session: &Session, locker: LockerId) -> Result<(), Box<dyn std::error::Error>> {
+    let start = Instant::now();
+    for hash in 0..1_000_000 {
+        locks.lock(session, locker, LockName { space: 1, kind: 3, hash }, Mode::X, Wait::Forever)?;
+    }
+    let taken = start.elapsed();
+    locks.unlock_all(session, locker);
+    let given = start.elapsed() - taken;
+    println!("a million locks: {taken:?} to take, {given:?} to give back; {:?}", locks.stats());
     Ok(())
 }
 

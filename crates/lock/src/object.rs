@@ -136,19 +136,26 @@ impl<'t> Queue<'t> {
     /// look by themselves (PROTOCOLS D8).
     pub(crate) fn grant(self, change: &mut Change<'_>, granted: &mut Granted) {
         let mut held = HeldModes::of(self);
-        let nobody_waits =
-            self.grant_conversions(&mut held, change, granted) && self.grant_waiting(&mut held, change, granted);
+        let limit = granted.len() + GRANTS_MAX;
+        let nobody_waits = self.grant_conversions(&mut held, change, granted, limit)
+            && self.grant_waiting(&mut held, change, granted, limit);
         change.set(&self.head.summary, Summary::new(held.set(), !nobody_waits));
     }
 
     /// Returns whether no conversion waits any more.
-    fn grant_conversions(self, held: &mut HeldModes, change: &mut Change<'_>, granted: &mut Granted) -> bool {
+    fn grant_conversions(
+        self,
+        held: &mut HeldModes,
+        change: &mut Change<'_>,
+        granted: &mut Granted,
+        limit: usize,
+    ) -> bool {
         let mut all = true;
         for (_, request) in self.requests() {
             let state = request.state.get();
             let (Some(mode), Some(wanted)) = (state.granted(), state.wanted()) else { continue };
             held.remove(mode);
-            if held.set() & wanted.conflicts() == 0 {
+            if held.set() & wanted.conflicts() == 0 && granted.len() < limit {
                 held.add(wanted);
                 self.give(request, wanted, change, granted);
             } else {
@@ -160,8 +167,7 @@ impl<'t> Queue<'t> {
     }
 
     /// Returns whether nobody waits any more.
-    fn grant_waiting(self, held: &mut HeldModes, change: &mut Change<'_>, granted: &mut Granted) -> bool {
-        let limit = granted.len() + GRANTS_MAX;
+    fn grant_waiting(self, held: &mut HeldModes, change: &mut Change<'_>, granted: &mut Granted, limit: usize) -> bool {
         for (_, request) in self.requests() {
             let state = request.state.get();
             let (None, Some(wanted)) = (state.granted(), state.wanted()) else { continue };

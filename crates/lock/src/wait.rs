@@ -27,9 +27,9 @@ use crate::{Detect, Error, LockManager, LockerId, Result, Wait};
 pub const WAITS_FOR_LOCK: u32 = 1;
 
 /// Looks so often before it sleeps: for a holder that runs on another processor ...
-const PAUSES: u32 = 200;
+const PAUSES: u32 = 30;
 /// ... and these for one that waits for this processor.
-const YIELDS: u32 = 4;
+const YIELDS: u32 = 16;
 
 /// What to do next about a request that waits.
 enum Step {
