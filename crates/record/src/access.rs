@@ -8,6 +8,7 @@
 
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_txn::{Change, Managers, TxnSession};
+use rio::planted;
 
 use crate::database::{Database, Granularity};
 use crate::lock_names;
@@ -125,6 +126,9 @@ impl<'a> Access<'a> {
     /// Takes a lock, waiting for it. No latch is held.
     #[inline]
     pub(crate) fn lock(&self, name: LockName, mode: Mode) -> Result<()> {
+        if name.kind == lock_names::KIND_RECORD && planted("record: records not locked") {
+            return Ok(());
+        }
         let change = &self.pages.change;
         Ok(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, self.wait)?)
     }

@@ -1,8 +1,8 @@
 //! Making, finding and opening database files.
 //!
 //! A database is one file, `NAME.tp`. It is made under another name, `NAME.tp.new`, with nothing but page 0, the static
-//! header, which is synced before the file gets its name and never written again: a file of that name without a whole
-//! header is damaged, never unfinished. The name is synced before anyone logs a change to the file, so a restart finds
+//! header, which is synced before the file gets its name and never written again, and room for two pages more: a file of
+//! that name without these is damaged, never unfinished. The name is synced before anyone logs a change to the file, so a restart finds
 //! every file the log can name. The meta page, and a B-tree's root, are made by a log record like any other page.
 //!
 //! Byte table: docs/formats/file.md.
@@ -38,6 +38,9 @@ const END: usize = AT + size_of::<FileHeader>();
 const LOCK_BYTE: u64 = 1 << 62;
 /// What a file's name ends in until it is finished.
 const UNFINISHED: &str = ".new";
+/// Pages a file has from the beginning: the header, and room for the meta page and the first of the others. One with fewer
+/// was cut off: it must not pass for one whose making was not finished.
+const PAGES_MIN: u64 = 3;
 const METHOD_BTREE: u32 = 1;
 const METHOD_RECNO: u32 = 2;
 
@@ -150,6 +153,10 @@ fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
     let page_bytes = header.page_bytes.get();
     if !is_page_size(page_bytes) || read < page_bytes as usize {
         return Err(damaged(format!("it speaks of pages of {page_bytes} bytes, and the file begins with {read}")));
+    }
+    let length = file.len()?;
+    if length < PAGES_MIN * u64::from(page_bytes) {
+        return Err(damaged(format!("the file ends after {length} bytes, in the middle of what every database file has")));
     }
     let page = &front[..page_bytes as usize];
     let file_id = FileId::new(PageHeader::of(page).file_id.get());
@@ -341,6 +348,7 @@ fn make_locked(
     // Somebody may have died here before, with larger pages.
     file.set_len(0)?;
     file.write_at(&header.to_page(id), 0)?;
+    file.allocate(PAGES_MIN * u64::from(page_bytes))?;
     file.sync()?;
     Ok(directory.rename(&new_name, &full_name)?)
 }

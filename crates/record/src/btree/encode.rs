@@ -3,6 +3,7 @@
 //! One function a record type; each empties nothing and appends to the session's scratch buffer, so that logging a change
 //! allocates nothing.
 
+use rio::planted;
 use zerocopy::IntoBytes;
 
 use crate::btree::difference::Difference;
@@ -82,13 +83,14 @@ pub fn restore_update(body: &mut Vec<u8>, page: u64, slot: usize, undone: &Updat
 
 /// The body of the compensation of an insertion: a ghost that never was committed.
 pub fn restore_insert(body: &mut Vec<u8>, page: u64, slot: usize, stored_bytes: usize) {
+    let flags = if planted("record: undone insertion stays a record") { RecordFlags::NONE } else { RecordFlags::GHOST };
     let record = Restore {
         page: page.into(),
         slot: short(slot),
         offset: 0.into(),
         cut_bytes: short(stored_bytes),
         put_bytes: 0.into(),
-        lsn_and_flags: pack_lsn(Lsn::NONE, RecordFlags::GHOST).into(),
+        lsn_and_flags: pack_lsn(Lsn::NONE, flags).into(),
     };
     body.extend_from_slice(record.as_bytes());
 }

@@ -9,6 +9,7 @@
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
+use rio::planted;
 use zerocopy::IntoBytes;
 
 use crate::access::Access;
@@ -38,7 +39,8 @@ pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
 
 /// Whether nobody can want an earlier state of the record back.
 fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
-    record.lsn < own && access.is_free(lock_names::record(access.database.id(), hash))
+    let is_locked = !access.is_free(lock_names::record(access.database.id(), hash));
+    (record.lsn < own && !is_locked) || planted("record: ghosts removed while locked")
 }
 
 /// What becomes of each slot of a leaf that can give something up.

@@ -4,6 +4,7 @@
 //! transaction manager latches, compares and stamps LSNs. What a record may not do to a page was checked by whoever logged
 //! it; a refusal here means that page and log do not belong together.
 
+use rio::planted;
 use zerocopy::IntoBytes;
 
 use crate::btree::log_records::{
@@ -153,6 +154,9 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
     bytes[..edit.put.len()].copy_from_slice(edit.put);
     // What is left behind becomes slack; zeros, so that an image depends on the records alone.
     bytes[edit.put.len() + tail..].fill(0);
+    if planted("record: slack given up at once") {
+        page.range(cell_at + 10..cell_at + 12).copy_from_slice(&number(new_bytes)?.to_le_bytes());
+    }
     Ok(())
 }
 
@@ -233,6 +237,9 @@ pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
 }
 
 fn set_left(page: &mut PageMut<'_, '_>, left: u32) -> Redone {
+    if planted("record: left link of the old neighbour not set") {
+        return Ok(());
+    }
     let mut header = *node_of(page)?.header();
     header.left = left.into();
     store_header(page, header);
@@ -280,7 +287,9 @@ pub fn post(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> 
     match role {
         0 => {
             let mut header = *node_of(page)?.header();
-            header.flags = (header.flags.get() & !Flags::INCOMPLETE).into();
+            if !planted("record: incomplete mark not cleared") {
+                header.flags = (header.flags.get() & !Flags::INCOMPLETE).into();
+            }
             store_header(page, header);
             Ok(())
         }

@@ -19,6 +19,8 @@ pub struct Place(PathBuf);
 
 impl Place {
     pub fn new() -> Place {
+        #[cfg(feature = "planted")]
+        rio::planted::plant(std::env::var("LIBTP_TEST_PLANTED").ok().as_deref());
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let base = std::path::Path::new("/dev/shm");

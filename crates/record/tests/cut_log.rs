@@ -1,0 +1,130 @@
+//! The log cut off at a record: is what was committed before all there, and can work go on?
+//!
+//! The doubt: a change of several actions, a split above all, that ends between two of them. The case: transactions that
+//! split leaves and inner pages, write long values, abort and clean up; the log then ends at each record of some kinds in
+//! turn, and at others here and there; restart must find every commit before the cut and nothing else, and searches must
+//! find the way over splits that nobody posted.
+
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use libtp_log::{Lsn, SEGMENT_HEADER_BYTES};
+use libtp_record::btree::log_records::{POST, ROOT_SPLIT, SPLIT};
+use libtp_record::{BtreeCursor, Method};
+use world::{Place, Random, World};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What was committed, by the LSN of the commit record.
+struct Story {
+    place: Place,
+    commits: Vec<(Lsn, Model)>,
+    /// Every record: where it begins, and its kind.
+    records: Vec<(Lsn, u16)>,
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    // Long keys make inner pages small, and the tree high.
+    [&random.below(400).to_be_bytes()[..], &[b'k'; 250]].concat()
+}
+
+fn tell() -> Story {
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let who = world.join();
+    let database = world.database(&who, "cut", Method::Btree, 4096);
+    let mut random = Random(7);
+    let (mut model, mut commits) = (Model::new(), Vec::new());
+    for transaction in 0..60u64 {
+        let mut after = model.clone();
+        who.begin(&world.managers);
+        let access = world.access(&who, &database);
+        for _ in 0..6 {
+            let key = key(&mut random);
+            if random.below(5) == 0 {
+                assert_eq!(access.delete(&key).unwrap(), after.remove(&key).is_some());
+                continue;
+            }
+            let bytes = if random.below(15) == 0 { 6000 } else { random.below(300) };
+            let value = vec![transaction.to_le_bytes()[0]; usize::try_from(bytes).unwrap()];
+            access.put(&key, &value).unwrap();
+            after.insert(key, value);
+        }
+        if transaction % 7 == 6 {
+            who.abort(&world.managers).unwrap();
+        } else {
+            who.commit_now(&world.managers).unwrap();
+            model = after;
+        }
+        commits.push((world.managers.log.tail(), model.clone()));
+    }
+    let log = &world.managers.log;
+    log.force(who.session(), log.tail().minus(8)).unwrap();
+    let record = |record: libtp_log::Result<libtp_log::Record>| record.map(|record| (record.lsn, record.header.kind()));
+    let records: Vec<_> = log.roll(Lsn::FIRST).map(record).collect::<Result<_, _>>().unwrap();
+    let _ = world.assert_sound(&who, &database);
+    Story { place, commits, records }
+}
+
+/// A copy of the story's directory whose log ends where the record at `cut` begins.
+fn cut(story: &Story, cut: Lsn) -> Place {
+    let copy = Place::new();
+    for entry in std::fs::read_dir(story.place.file("")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.file(entry.file_name().to_str().unwrap())).unwrap();
+    }
+    let first = copy.file("log.00000001");
+    let mut log = std::fs::read(&first).unwrap();
+    let at = usize::try_from(SEGMENT_HEADER_BYTES + cut.raw()).unwrap();
+    assert!(at < log.len(), "the story fits the first segment");
+    log[at..].fill(0);
+    std::fs::write(&first, log).unwrap();
+    copy
+}
+
+fn check(story: &Story, at: Lsn) {
+    let committed = story.commits.iter().rev().find(|(end, _)| *end <= at).map(|(_, model)| model.clone());
+    let model = committed.unwrap_or_default();
+    let copy = cut(story, at);
+    let world = World::restart(&copy, 64 << 20).0;
+    let who = world.join();
+    let database = world.database(&who, "cut", Method::Btree, 4096);
+    let verified = world.assert_sound(&who, &database);
+    assert_eq!(verified.records, model.len() as u64, "cut at {at}");
+    world.run(&who, &database, |access| {
+        for (key, value) in &model {
+            assert_eq!(access.get(key, <[u8]>::to_vec).unwrap().as_ref(), Some(value), "cut at {at}");
+        }
+        let mut cursor = BtreeCursor::new(*access);
+        let mut found = Model::new();
+        while cursor.move_next().unwrap() {
+            let (key, value) = cursor.record().unwrap();
+            found.insert(key.to_vec(), value.to_vec());
+        }
+        assert!(found == model, "cut at {at}");
+    });
+    // Work goes on, over what was left unfinished.
+    let mut random = Random(at.raw() | 1);
+    world.run(&who, &database, |access| {
+        for _ in 0..60 {
+            access.put(&key(&mut random), &[1; 200]).unwrap();
+        }
+    });
+    world.assert_sound(&who, &database);
+}
+
+#[test]
+fn what_was_committed_before_the_cut_is_there_and_nothing_else() {
+    let story = tell();
+    let kinds: Vec<u16> = story.records.iter().map(|(_, kind)| *kind).collect();
+    let posts = kinds.iter().filter(|kind| **kind == POST).count();
+    assert!(kinds.contains(&ROOT_SPLIT) && kinds.contains(&SPLIT) && posts > 20, "{posts} posts are no story");
+    for (number, (lsn, kind)) in story.records.iter().enumerate() {
+        if *kind == POST || number % 23 == 0 {
+            check(&story, *lsn);
+        }
+    }
+}
