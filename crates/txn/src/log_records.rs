@@ -8,7 +8,7 @@ use crate::record_table::{PageList, RecordType};
 pub const COMMIT: u16 = 16;
 /// The transaction's changes are all undone. Body: empty.
 pub const ABORT_END: u16 = 17;
-/// A checkpoint. Body: see [`Checkpoint`].
+/// A checkpoint. Body: begin LSN, redo point, next identifier, count, then three words for each running transaction.
 pub const CHECKPOINT: u16 = 18;
 
 /// Header flag of a compensation record: its body begins with the LSN at which undo goes on.
