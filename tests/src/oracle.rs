@@ -320,7 +320,7 @@ impl History {
                     return true;
                 }
                 let place = doubtful.iter().position(|&one| one == at);
-                if !place.is_some_and(|bit| left_out & (1 << bit) != 0) {
+                if place.is_none_or(|bit| left_out & (1 << bit) == 0) {
                     state.apply(&commit.effects);
                 }
             }

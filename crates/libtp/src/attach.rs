@@ -270,6 +270,7 @@ impl Opening<'_> {
         let parts =
             Parts { region: region.clone(), processes, log, locks, buffers, control: self.control_file.clone() };
         let mut settings = libtp_txn::Settings::default();
+        settings.count_log_bytes = self.settings.victim == Some(Victim::FewestLogBytes);
         if let Some(bytes) = self.settings.checkpoint_log {
             settings.checkpoint_log_bytes = bytes.0;
         }

@@ -17,11 +17,13 @@ use crate::{log_records, Result};
 pub struct Settings {
     /// A checkpoint is due when this much log was written since the last.
     pub checkpoint_log_bytes: u64,
+    /// Whether the lock manager is told how much each transaction has logged, for victims chosen by it.
+    pub count_log_bytes: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { checkpoint_log_bytes: 256 << 20 }
+        Settings { checkpoint_log_bytes: 256 << 20, count_log_bytes: false }
     }
 }
 

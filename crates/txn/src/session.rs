@@ -189,6 +189,9 @@ impl TxnSession {
             slot.undo_counted.init(slot.undo_counted.get() + UNDO_STEP.max(bytes));
         }
         slot.undo_bytes.init(total);
+        if managers.settings.count_log_bytes {
+            managers.locks.set_log_bytes(self.locker, total);
+        }
         Ok(())
     }
 
