@@ -19,6 +19,7 @@
 //! If we die here: `restore` at restart, or `finish` by whoever writes the next batch.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use libtp_io::{Directory, File, OpenMode};
@@ -36,6 +37,8 @@ pub const DOUBLE_WRITE_NAME: &str = "libtp.double";
 const MAGIC: u64 = u64::from_le_bytes(*b"libtp2wr");
 const VERSION: u32 = 1;
 const TABLE_AT: u64 = 4096;
+/// Bytes the file has from the beginning, so that pages can be replaced when the disk is full: a few, of any size.
+const BYTES_FIRST: u64 = 264 << 10;
 const TABLE_BYTES: usize = 4096;
 /// Bytes of a batch before its first image.
 pub(crate) const IMAGES_AT: usize = TABLE_BYTES;
@@ -113,6 +116,12 @@ impl Batch {
         self.images.push(Image { id, range: start..self.bytes.len() });
     }
 
+    /// Keeps the first pages only.
+    pub(crate) fn truncate(&mut self, pages: usize) {
+        self.images.truncate(pages);
+        self.bytes.truncate(self.images.last().map_or(IMAGES_AT, |image| image.range.end));
+    }
+
     pub(crate) fn images(&self) -> &[Image] {
         &self.images
     }
@@ -184,6 +193,8 @@ pub struct Restored {
 /// The file, opened by one process.
 pub(crate) struct DoubleWrite {
     file: Arc<dyn File>,
+    /// So many of its bytes have blocks, for certain.
+    room: AtomicU64,
 }
 
 impl DoubleWrite {
@@ -195,7 +206,39 @@ impl DoubleWrite {
             // Its contents are synced with every batch; a name lost at a power cut would lose them all.
             directory.sync()?;
         }
-        Ok(DoubleWrite { file })
+        let mut room = file.len()?.max(BYTES_FIRST);
+        match file.allocate(room) {
+            Ok(()) => {}
+            // A full disk: the first batch says so.
+            Err(libtp_io::Error::Full { .. }) => room = 0,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(DoubleWrite { file, room: AtomicU64::new(room) })
+    }
+
+    /// Makes room in the file for a batch. Returns for how many of its first pages there is room, which on a full disk may
+    /// be fewer than all.
+    pub(crate) fn make_room(&self, batch: &Batch) -> Result<usize> {
+        let needed = TABLE_AT + batch.bytes.len() as u64;
+        // Relaxed: what another thread or process allocated meanwhile is only allocated again.
+        let room = self.room.load(Ordering::Relaxed);
+        if needed <= room {
+            return Ok(batch.len());
+        }
+        let refusal = match self.file.allocate(needed) {
+            Ok(()) => {
+                // Relaxed: as above.
+                self.room.fetch_max(needed, Ordering::Relaxed);
+                return Ok(batch.len());
+            }
+            Err(refusal @ libtp_io::Error::Full { .. }) => refusal,
+            Err(error) => return Err(error.into()),
+        };
+        let fits = |image: &&Image| TABLE_AT + image.range.end as u64 <= room;
+        match batch.images.iter().take_while(fits).count() {
+            0 => Err(refusal.into()),
+            pages => Ok(pages),
+        }
     }
 
     /// The batch that lies in the file, unless it is done or never came to the disk whole.
@@ -213,11 +256,10 @@ impl DoubleWrite {
         Ok(read_done(&*self.file)?.unwrap_or(0).max(batch))
     }
 
-    /// Writes a batch. Only after a [`DoubleWrite::sync`] may its pages go to their homes.
+    /// Writes a batch that [`DoubleWrite::make_room`] has made room for: a refusal comes before anything is overwritten.
+    /// Only after a [`DoubleWrite::sync`] may its pages go to their homes.
     pub(crate) fn write(&self, sequence: u64, batch: &mut Batch) -> Result<()> {
         let bytes = batch.close(sequence);
-        // Blocks first: a refusal for want of room comes before anything was overwritten.
-        self.file.allocate(TABLE_AT + bytes.len() as u64)?;
         Ok(self.file.write_at(bytes, TABLE_AT)?)
     }
 
@@ -299,7 +341,8 @@ pub fn restore_torn(
     if !directory.exists(DOUBLE_WRITE_NAME)? || planted("buffer: torn pages not mended") {
         return Ok(Restored::default());
     }
-    let double = DoubleWrite { file: directory.open(DOUBLE_WRITE_NAME, OpenMode::Existing)? };
+    let file = directory.open(DOUBLE_WRITE_NAME, OpenMode::Existing)?;
+    let double = DoubleWrite { file, room: AtomicU64::new(0) };
     let Some((sequence, batch)) = double.open_batch()? else {
         return Ok(Restored::default());
     };
@@ -357,6 +400,7 @@ mod tests {
         let id = PageId::new(FILE, PageNo::new(number));
         let mut page = vec![fill; 4096];
         page[..PAGE_HEADER_BYTES].copy_from_slice(PageHeader::new(id, 1, 0).as_bytes());
+        page[8..16].copy_from_slice(&lsn.to_le_bytes());
         seal(&mut page);
         page
     }

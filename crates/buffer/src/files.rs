@@ -128,15 +128,18 @@ impl OpenFile {
             return Ok(());
         }
         let length = self.file.len()?;
-        if needed > length {
-            let ahead = length.clamp(EXTEND_BYTES_MIN, EXTEND_BYTES_MAX);
-            let target = needed.max(length + ahead).next_multiple_of(u64::from(self.info.page_bytes));
-            // A disk too full for a whole step may have room for what is needed now.
-            if self.file.allocate(target).is_err() {
-                self.file.allocate(needed)?;
-            }
+        let target = match needed > length {
+            true => length + length.clamp(EXTEND_BYTES_MIN, EXTEND_BYTES_MAX),
+            // There may be holes before the end: a refused step can leave the file longer without blocks.
+            false => length,
+        };
+        let mut allocated = needed.max(target).next_multiple_of(u64::from(self.info.page_bytes));
+        // A disk too full for a whole step may have room for what is needed now.
+        if self.file.allocate(allocated).is_err() {
+            allocated = needed;
+            self.file.allocate(allocated)?;
         }
-        self.slot.allocated.fetch_max(self.file.len()?);
+        self.slot.allocated.fetch_max(allocated);
         Ok(())
     }
 

@@ -203,6 +203,11 @@ impl BufferManager {
     /// Brings the page into a frame. `None` if another session was faster: then it is in the table.
     fn load<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Option<Pin<'s>>> {
         let file = self.files.open(id.file())?;
+        if source == Source::Zeros {
+            // Its blocks now, while it can be refused: a page that is in memory must not be kept from the disk for want of
+            // room there, or others could not be read either.
+            file.make_room(id)?;
+        }
         let shelf = self.pools.shelf(session, file.info.pool, file.info.page_bytes)?;
         shelf.slot.misses.fetch_add(1);
         let mut taken = self.take_frame(session, shelf)?;

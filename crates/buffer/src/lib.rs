@@ -176,7 +176,13 @@ impl BufferManager {
             let what = format!("its pool {} was not made", info.pool.0);
             return Err(Error::Unsuitable { name: info.name.clone(), what });
         }
-        self.files.register(session, info)
+        self.files.register(session, info)?;
+        // While there is room: pages must be replaceable when the disk is full. Where there is none already, or the disk is
+        // read-only, the first write says so.
+        if let Err(error) = self.double_write() {
+            tracing::debug!(%error, "the double-write file could not be made ready");
+        }
+        Ok(())
     }
 
     /// The file of that name, without `.tp`.

@@ -284,11 +284,12 @@ impl BufferManager {
 
     /// Writes what was claimed, and ends the claims, one way or the other.
     fn write_load(&self, session: &Session, load: &mut Load<'_>) -> Result<usize> {
-        let count = load.slots.len();
-        if count == 0 {
+        if load.slots.is_empty() {
             return Ok(0);
         }
-        let outcome = self.write_batch(session, &mut load.batch);
+        let cut = self.cut_to_room(load);
+        let count = load.slots.len();
+        let outcome = cut.map_err(Fault::Again).and_then(|()| self.write_batch(session, &mut load.batch));
         match &outcome {
             Ok(()) => {
                 for slot in &load.slots {
@@ -307,6 +308,14 @@ impl BufferManager {
             Ok(()) => Ok(count),
             Err(Fault::Again(error) | Fault::Final(error)) => Err(error),
         }
+    }
+
+    /// On a full disk the double-write file may not take the whole batch: then as many go as there is room for.
+    fn cut_to_room(&self, load: &mut Load<'_>) -> Result<()> {
+        let pages = self.double_write()?.make_room(&load.batch)?;
+        load.slots.drain(pages..).for_each(|slot| slot.undo_write());
+        load.batch.truncate(pages);
+        Ok(())
     }
 
     /// Steps 2 to 5 of a batch.
@@ -443,7 +452,7 @@ impl BufferManager {
         Ok(self.header.sequence.fetch_add(1) + 1)
     }
 
-    fn double_write(&self) -> Result<Arc<DoubleWrite>> {
+    pub(crate) fn double_write(&self) -> Result<Arc<DoubleWrite>> {
         let mut opened = self.double.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(double) = &*opened {
             return Ok(double.clone());

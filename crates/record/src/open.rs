@@ -156,7 +156,9 @@ fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
     }
     let length = file.len()?;
     if length < PAGES_MIN * u64::from(page_bytes) {
-        return Err(damaged(format!("the file ends after {length} bytes, in the middle of what every database file has")));
+        return Err(damaged(format!(
+            "the file ends after {length} bytes, in the middle of what every database file has"
+        )));
     }
     let page = &front[..page_bytes as usize];
     let file_id = FileId::new(PageHeader::of(page).file_id.get());
