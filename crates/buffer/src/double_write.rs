@@ -27,7 +27,7 @@ use rio::planted;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::page_header::{check, is_page_size};
+use crate::page_header::{check, is_page_size, page_lsn};
 use crate::settings::BATCH_PAGES_MAX;
 use crate::{FileId, PageId, Result};
 
@@ -329,8 +329,10 @@ fn read_batch(file: &dyn File) -> Result<Option<(u64, Batch)>> {
 
 /// Mends torn homes from the last batch: at restart, before anything reads a page.
 ///
-/// `open` gives the file of a number, `None` if there is no such file any more. Only a home that fails its checksum is
-/// written, and everything written is synced before this returns. Doing it twice is the same as once.
+/// `open` gives the file of a number, `None` if there is no such file any more. A home that fails its checksum is mended.
+/// One that is no younger than its image is written again all the same: after a sync that failed, the system may show a
+/// home that is not on the disk, and would never write it. Everything written is synced before this returns. Doing it
+/// twice is the same as once.
 ///
 /// # Errors
 /// The disk refused; nothing is lost, and it can be done again.
@@ -356,11 +358,12 @@ pub fn restore_torn(
         let at = image.id.page().offset(u32::try_from(page.len()).expect("a page has at most 64 KiB"));
         let mut found = vec![0; page.len()];
         home.read_at(&mut found, at)?;
-        if check(&found, image.id).is_err() {
+        let is_whole = check(&found, image.id).is_ok();
+        if !is_whole || page_lsn(&found) <= page_lsn(page) {
             home.write_at(page, at)?;
-            restored.mended += 1;
         }
-        // Synced even if nothing was mended: the batch is about to be marked done, and its homes may be unsynced.
+        restored.mended += usize::from(!is_whole);
+        // Synced even if nothing was written: the batch is about to be marked done, and its homes may be unsynced.
         homes.insert(image.id.file(), home);
     }
     for home in homes.values() {
@@ -397,6 +400,10 @@ mod tests {
     const FILE: FileId = FileId::new(7);
 
     fn page(number: u32, fill: u8) -> Vec<u8> {
+        page_at(number, fill, 0)
+    }
+
+    fn page_at(number: u32, fill: u8, lsn: u64) -> Vec<u8> {
         let id = PageId::new(FILE, PageNo::new(number));
         let mut page = vec![fill; 4096];
         page[..PAGE_HEADER_BYTES].copy_from_slice(PageHeader::new(id, 1, 0).as_bytes());
@@ -424,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn only_torn_homes_are_mended() {
+    fn torn_homes_are_mended_and_no_home_goes_back_in_time() {
         let (_place, directory) = Place::new("torn");
         let home = directory.open("home.tp", OpenMode::Create).unwrap();
         for number in 1..=3 {
@@ -432,14 +439,14 @@ mod tests {
         }
         let double = DoubleWrite::open(&*directory).unwrap();
         write_batch(&double, 1, &[(1, 2), (2, 2), (3, 2)]);
-        // Page 1 came home whole, of page 2 only the first half, page 3 not at all.
-        home.write_at(&page(1, 2), 4096).unwrap();
+        // Page 1 came home whole and is younger by now, of page 2 came only the first half, page 3 not at all.
+        home.write_at(&page_at(1, 4, 100), 4096).unwrap();
         home.write_at(&page(2, 2)[..2048], 2 * 4096).unwrap();
         assert_eq!(restore(&directory), Restored { looked_at: 3, mended: 1 });
         let mut found = vec![0; 4096];
-        for (number, fill) in [(1, 2), (2, 2), (3, 1)] {
-            home.read_at(&mut found, u64::from(number) * 4096).unwrap();
-            assert_eq!(found, page(number, fill), "page {number}");
+        for (number, wanted) in [(1_u64, page_at(1, 4, 100)), (2, page(2, 2)), (3, page(3, 2))] {
+            home.read_at(&mut found, number * 4096).unwrap();
+            assert_eq!(found, wanted, "page {number}");
         }
         assert_eq!(restore(&directory), Restored::default(), "a second look finds the batch done");
     }

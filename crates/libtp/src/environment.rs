@@ -349,6 +349,13 @@ impl Env {
         crate::database::names(&self.0)
     }
 
+    /// What a kill leaves of this handle, for the simulation of processes: its sessions stay in shared memory as they are.
+    /// The files' handles must have been made useless before, or dropping the last clone of it would leave in good order.
+    #[doc(hidden)]
+    pub fn die(&self) {
+        lock(&self.0.sessions).iter().for_each(|idle| idle.session().mark_dead());
+    }
+
     /// The managers below: the log, lock and buffer calls for programs with structures of their own (LIBTP 6).
     #[doc(hidden)]
     pub fn managers(&self) -> &Arc<Managers> {

@@ -110,6 +110,12 @@ impl<'e> Txn<'e> {
         Ok(aborted?)
     }
 
+    /// What a kill leaves of it, for the simulation of processes: nothing is taken back, no lock is released.
+    #[doc(hidden)]
+    pub fn die(self) {
+        self.session().session().mark_dead();
+    }
+
     #[inline]
     pub(crate) fn session(&self) -> &TxnSession {
         self.who.as_ref().expect("a transaction holds its session until it ends")

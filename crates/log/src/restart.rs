@@ -28,6 +28,8 @@ pub struct LogEnd {
     pub what: &'static str,
     /// How many records lie between the control file's durable end and here.
     pub records_beyond: u64,
+    /// Everything before this was synced without an error: the log says so itself, or the control file.
+    pub vouched: Lsn,
 }
 
 /// Finds the log's end.
@@ -37,9 +39,16 @@ pub struct LogEnd {
 pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Result<LogEnd> {
     let mut roll = Roll::new(files, control.durable_end, Lsn::new(u64::MAX));
     let mut records_beyond = 0;
+    let mut vouched = control.durable_end;
     let bad = loop {
         match roll.step()? {
-            Ok(_) => records_beyond += 1,
+            Ok((header, body)) => {
+                records_beyond += 1;
+                if header.kind() == KIND_FLUSH_MARK {
+                    let stated = roll.bytes(body).try_into().map_or(Lsn::NONE, |body| Lsn::new(u64::from_le_bytes(body)));
+                    vouched = vouched.max(stated);
+                }
+            }
             Err(bad) => break bad,
         }
     };
@@ -49,7 +58,7 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
         let what = format!("{}, and a flush mark at LSN {} says it was durable", bad.what(), mark);
         return Err(files.damage(end, &what));
     }
-    Ok(LogEnd { end, what: bad.what(), records_beyond })
+    Ok(LogEnd { end, what: bad.what(), records_beyond, vouched: vouched.min(end) })
 }
 
 /// Looks for a good flush mark beyond `bad` that says the log was durable beyond `bad`; returns where it lies.
@@ -152,8 +161,9 @@ pub fn restart(directory: &Arc<dyn Directory>, file: &ControlFile, settings: &Se
         other => Err(other),
     })?;
     let end = find_end(&files, &control, settings)?;
-    // What was found may have been written and never synced: from now on others will build on it.
-    files.sync(control.durable_end, end.end)?;
+    // What was found may have been written and never synced, or worse: after a sync that failed the system shows bytes
+    // that are not on the disk and holds them for clean. From now on others will build on them, so they are written again.
+    files.write_again(end.vouched, end.end)?;
     begin_incarnation(file, &mut control, end.end)?;
     Ok(Restarted { control, end })
 }

@@ -93,6 +93,11 @@ impl<'l> Roll<'l> {
         self.next
     }
 
+    /// The body of the record [`Roll::step`] has just taken.
+    pub(crate) fn bytes(&self, body: Range<usize>) -> &[u8] {
+        &self.buffer[body]
+    }
+
     /// Takes the record at `next`, or says why there is none.
     pub(crate) fn step(&mut self) -> Result<std::result::Result<(RecordHeader, Range<usize>), Bad>> {
         if self.next >= self.life_ends {

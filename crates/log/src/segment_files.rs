@@ -152,12 +152,15 @@ impl LogFiles {
         Error::Corrupt { lsn, file, offset: place.offset, what }
     }
 
-    /// Syncs every segment that holds bytes of `from .. to`.
-    pub(crate) fn sync(&self, from: Lsn, to: Lsn) -> Result<()> {
+    /// Writes the bytes of `from .. to` again as they are, and syncs them.
+    pub(crate) fn write_again(&self, from: Lsn, to: Lsn) -> Result<()> {
         let mut at = from;
         while at < to {
             let place = self.geometry.locate(at);
             if let Opened::Good(file) = self.segment(place.segment)? {
+                let mut bytes = vec![0; usize::try_from(place.left.min(to.since(at))).unwrap_or(usize::MAX)];
+                let read = file.read_at(&mut bytes, place.offset)?;
+                file.write_at(&bytes[..read], place.offset)?;
                 file.sync()?;
             }
             at = at.plus(place.left);

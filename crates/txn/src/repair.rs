@@ -65,10 +65,13 @@ impl Managers {
         }
     }
 
+    /// Ends the transaction of a slot as its last record says. A repair that died before us, or failed, had adopted some: then
+    /// two slots name one transaction, and the later record of the two is its last.
     fn end_slot(&self, who: &TxnSession, index: u32, repaired: &mut Repaired) -> Result<()> {
         let slot = self.txns.slots.at(index);
-        let last = slot.last_lsn.load();
-        if State::from_word(slot.state.load()) != State::Idle && last != Lsn::NONE {
+        if State::from_word(slot.state.load()) != State::Idle && slot.last_lsn.load() != Lsn::NONE {
+            let others = || self.txns.running().filter(|(_, other)| other.id.get() == slot.id.get());
+            let last = others().map(|(_, other)| other.last_lsn.load()).fold(Lsn::NONE, Lsn::max);
             let kind = self.log.read(last)?.header.kind();
             if kind == COMMIT || kind == ABORT_END {
                 self.txns.header.last_commit.fetch_max(last);
@@ -78,6 +81,7 @@ impl Managers {
                 who.abort(self)?;
                 repaired.undone += 1;
             }
+            others().for_each(|(_, other)| other.last_lsn.publish(Lsn::NONE));
         }
         self.free_slot(who, index, slot);
         Ok(())
