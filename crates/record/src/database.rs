@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libtp_buffer::{FileId, PoolId};
+use libtp_log::Lsn;
 
 use crate::recno::page::Arithmetic;
 
@@ -46,6 +47,8 @@ pub(crate) struct Unlinked {
     pub(crate) left: u32,
     /// The page that is to become free.
     pub(crate) gone: u32,
+    /// The log record that unlinked it: its page LSN, until it is used for something else.
+    pub(crate) lsn: Lsn,
     /// See `ProcessManager::tree_epoch_passed`.
     pub(crate) epoch: u64,
 }

@@ -11,6 +11,7 @@
 //!
 //! All of this is a service of whoever comes past, and never more than tried.
 
+use libtp_log::Lsn;
 use zerocopy::IntoBytes;
 
 use crate::access::Access;
@@ -78,13 +79,13 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     body.extend_from_slice(record.as_bytes());
     body.extend_from_slice(high);
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);
-    match &mut right_page {
+    let lsn = match &mut right_page {
         Some(right) => {
             pages.change.apply_redo_only(UNLINK, &body, &mut [left_page, gone_page, &mut parent_page, right])
         }
         None => pages.change.apply_redo_only(UNLINK, &body, &mut [left_page, gone_page, &mut parent_page]),
     };
-    remember(access, left, gone);
+    remember(access, left, gone, lsn);
     Ok(true)
 }
 
@@ -116,11 +117,11 @@ fn fits_with_high(node: &Node<'_>, high: &[u8]) -> bool {
 }
 
 /// Notes that `gone` may become free once nobody can be on the way to it any more.
-fn remember(access: &Access<'_>, left: u32, gone: u32) {
+fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
     let epoch = access.pages.change.managers.processes.next_tree_epoch();
     let mut unlinked = access.database.unlinked();
-    if !unlinked.iter().any(|known| known.gone == gone) {
-        unlinked.push(Unlinked { left, gone, epoch });
+    if !unlinked.iter().any(|known| (known.gone, known.lsn) == (gone, lsn)) {
+        unlinked.push(Unlinked { left, gone, lsn, epoch });
     }
 }
 
@@ -133,7 +134,8 @@ pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()
             Node::over(&page).map_or(0, |node| node.header().unlinked.get())
         };
         if gone != 0 {
-            remember(access, left, gone);
+            let lsn = access.pages.shared(gone, 0)?.lsn();
+            remember(access, left, gone, lsn);
         }
     }
     loop {
@@ -158,6 +160,10 @@ fn free_one(access: &Access<'_>, unlinked: Unlinked) -> Result<()> {
         return Ok(());
     }
     let mut gone = gone_pin.exclusive(loose_rank());
+    // Freed, used again and unlinked again: then others may be on the way to it.
+    if gone.lsn() != unlinked.lsn {
+        return Ok(());
+    }
     let mut meta = meta_pin.exclusive(libtp_process::Rank::META);
     let record = FreeUnlinked {
         page: pages.id(unlinked.left).raw().into(),

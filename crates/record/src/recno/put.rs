@@ -10,6 +10,9 @@ use crate::pages::ROUNDS_MAX;
 use crate::recno::log_records::{encode_change, Change, DELETE, PUT, UPDATE};
 use crate::{Error, Result};
 
+/// A number so many pages beyond the end is taken for a mistake: the file would be filled with nothing up to it.
+const PAGES_AT_ONCE_MAX: u32 = 1 << 20;
+
 impl Access<'_> {
     /// Stores a record under a number, whatever was there.
     ///
@@ -46,7 +49,7 @@ impl Access<'_> {
     #[inline]
     pub(crate) fn reserve_record(&self) -> Result<()> {
         let bytes = size_of::<Change>() + 2 * self.database.arithmetic().record_bytes;
-        self.pages.reserve_own(0, bytes)?;
+        self.pages.reserve_own(self.database.page_bytes(), bytes)?;
         let change = &self.pages.change;
         Ok(change.managers.locks.reserve(self.pages.session(), change.who.locker())?)
     }
@@ -99,6 +102,9 @@ impl Access<'_> {
             let tail = self.recno_tail()?;
             if tail >= page {
                 return Ok(());
+            }
+            if page - tail > PAGES_AT_ONCE_MAX {
+                return Err(self.no_such_number(self.database.arithmetic().number(page, 0)));
             }
             self.start_page(tail)?;
         }
