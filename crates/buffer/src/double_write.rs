@@ -198,14 +198,10 @@ pub(crate) struct DoubleWrite {
 }
 
 impl DoubleWrite {
-    /// Opens the file, makes it if need be, and makes its name durable.
+    /// Opens the file, and makes it if need be. Before it is relied on, its name must be made durable: its contents are
+    /// synced with every batch, and a name lost at a power cut would lose them all.
     pub(crate) fn open(directory: &dyn Directory) -> Result<DoubleWrite> {
-        let is_new = !directory.exists(DOUBLE_WRITE_NAME)?;
         let file = directory.open(DOUBLE_WRITE_NAME, OpenMode::Create)?;
-        if is_new {
-            // Its contents are synced with every batch; a name lost at a power cut would lose them all.
-            directory.sync()?;
-        }
         let mut room = file.len()?.max(BYTES_FIRST);
         match file.allocate(room) {
             Ok(()) => {}

@@ -422,7 +422,7 @@ impl BufferManager {
     fn fail(&self, error: &libtp_io::Error) -> Error {
         self.header.failed.publish(1);
         self.log.poison();
-        tracing::error!(%error, "a data file could not be synced: no page is written any more");
+        tracing::error!(%error, "a data file or its directory could not be synced: no page is written any more");
         Error::Failed
     }
 
@@ -458,6 +458,8 @@ impl BufferManager {
             return Ok(double.clone());
         }
         let double = Arc::new(DoubleWrite::open(self.files.directory())?);
+        // Also if it was there: whoever made it may not have come so far yet, or died.
+        self.files.directory().sync().map_err(|error| self.fail(&error))?;
         *opened = Some(double.clone());
         Ok(double)
     }
