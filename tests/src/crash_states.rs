@@ -8,6 +8,7 @@ use libtp_sim::{CrashImages, LossMode, Random, SimDisk};
 use crate::crash_image::{judge, Judged, Sequel, Thoroughness};
 use crate::library::Layout;
 use crate::oracle::{Allowed, History};
+use crate::sizes;
 use crate::watchdog::{caught, Watchdog};
 use crate::workload::Run;
 
@@ -17,8 +18,6 @@ pub const THREADS: usize = 2;
 const DEPTH: usize = 3;
 /// One state of so many is crashed again inside its recovery.
 const DEEP_EVERY: u64 = 10;
-/// After so many failures nobody learns more from the next.
-const FAILURES_MAX: usize = 3;
 
 /// A state to try: the place of the crash, and what it does to unsynced changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +98,7 @@ pub fn explore(seed: u64, run: &Run, states: &[CrashState], watchdog: &Watchdog)
                 }
                 Err(what) => failures.push(format!("{}: {what}", replay(seed, *state))),
             }
-            if failures.len() >= FAILURES_MAX {
+            if failures.len() as u64 >= sizes::number("LIBTP_TEST_FAILURES", 3) {
                 return;
             }
         }

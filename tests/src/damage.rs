@@ -5,8 +5,9 @@
 //! in its very last flush nobody can know after a crash (PROTOCOLS L2); an older version of a whole data page, correct
 //! in itself, is counted apart.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use libtp::Durability;
 use libtp_sim::{Change, CrashImages, LossMode, NodeId, Random, SimDisk, TraceEntry};
@@ -71,9 +72,8 @@ pub struct Patient {
     older: SimDisk,
     layout: Layout,
     allowed: Allowed,
-    /// The state may be this much older if the log was damaged.
-    least_without_last_flush: usize,
-    values: BTreeMap<Place, Vec<Option<Value>>>,
+    /// None if the image was closed in good order.
+    flushes: Vec<Flush>,
     history: History,
     seed: u64,
 }
@@ -103,22 +103,19 @@ impl Patient {
     fn new(seed: u64, run: &Run, walk: &CrashImages, older: &CrashImages, mode: LossMode) -> Patient {
         let position = walk.position();
         let history = run.history_at(position);
-        let allowed = history.allowed_at(position);
-        let least_without_last_flush = match position == walk.end() {
-            true => allowed.least,
-            false => {
-                let start = start_of_last_flush(&run.machine.disk.trace()[..position]);
-                history.allowed_at(start).least.min(allowed.least)
-            }
+        let is_closed = position == walk.end();
+        let allowed = if is_closed { history.allowed_at_end() } else { history.allowed_at(position) };
+        let trace = run.machine.disk.trace();
+        let flushes = match is_closed {
+            true => Vec::new(),
+            false => flushes(&trace[..position], mode == LossMode::KeepAll),
         };
-        let reach = Allowed { least: least_without_last_flush, most: allowed.most };
         Patient {
             image: walk.image(mode, seed),
             older: older.image(LossMode::KeepAll, seed),
             layout: Layout::of_seed(seed),
             allowed,
-            least_without_last_flush,
-            values: history.all_values(reach),
+            flushes,
             history: history.clone(),
             seed,
         }
@@ -185,14 +182,16 @@ impl Patient {
         };
         let judged = self.judge(&process, damage);
         disk.halt();
-        judged.map_err(|what| format!("{what} ({})", process.opened()))
+        judged.map_err(|what| {
+            let Allowed { least, most } = self.allowed;
+            let reach = self.reach(damage);
+            format!("{what}; allowed {least} to {most}, without the damaged end {reach} ({})", process.opened())
+        })
     }
 
     fn judge(&self, process: &Process, damage: &Damage) -> Result<Effect, String> {
-        let is_log = is_log_name(damage.path.rsplit('/').next().unwrap_or_default());
-        let least = if is_log { self.least_without_last_flush } else { self.allowed.least };
-        let allowed = Allowed { least, ..self.allowed };
-        let read = self.read_all(process)?;
+        let allowed = Allowed { least: self.reach(damage), ..self.allowed };
+        let read = read_all(process, &self.history.all_values(allowed))?;
         let judged = match read.whole {
             Some(state) => self.history.judge(&state, allowed).map(|_| ()),
             None => Ok(()),
@@ -206,30 +205,45 @@ impl Patient {
         }
     }
 
-    /// Reads every place there ever was, and every tree from both ends.
-    fn read_all(&self, process: &Process) -> Result<Read, String> {
-        let mut read = Read::default();
-        let mut state = State::default();
-        for (place, values) in &self.values {
-            match get(process, place) {
-                Ok(found) if values.contains(&found) => state.put(place, found.as_ref()),
-                Ok(found) => read.wrong.push(format!("{} has {}", name(place), brief(found.as_ref()))),
+    /// How many commits must be there. Damage that takes the last flush takes what it hits before that with it: what
+    /// lies at the end of the log has no witness behind it.
+    fn reach(&self, damage: &Damage) -> usize {
+        match self.flushes.last() {
+            Some(last) if last.meets(damage) => {
+                let first = self.flushes.iter().find(|flush| flush.meets(damage)).unwrap_or(last);
+                self.history.allowed_at(first.start).least.min(self.allowed.least)
+            }
+            _ => self.allowed.least,
+        }
+    }
+}
+
+/// Reads every place there ever was, and every tree from both ends.
+fn read_all(process: &Process, places: &BTreeMap<Place, Vec<Option<Value>>>) -> Result<Read, String> {
+    let mut read = Read::default();
+    let mut state = State::default();
+    for (place, values) in places {
+        match get(process, place) {
+            Ok(found) if values.contains(&found) => state.put(place, found.as_ref()),
+            Ok(found) => {
+                let wanted: Vec<String> = values.iter().map(|value| brief(value.as_ref())).collect();
+                read.wrong.push(format!("{} has {}, allowed: {}", name(place), brief(found.as_ref()), wanted.join(" or ")));
+            }
+            Err(trouble) => read.note(&trouble)?,
+        }
+    }
+    for tree in TREES.into_iter().chain([LATE_TREE]) {
+        for way in [Way::Up, Way::Down] {
+            match scan(process, tree, way) {
+                Ok(records) => read.compare(tree, way, &records, &state),
                 Err(trouble) => read.note(&trouble)?,
             }
         }
-        for tree in TREES.into_iter().chain([LATE_TREE]) {
-            for way in [Way::Up, Way::Down] {
-                match scan(process, tree, way) {
-                    Ok(records) => read.compare(tree, way, &records, &state),
-                    Err(trouble) => read.note(&trouble)?,
-                }
-            }
-        }
-        if read.failed == 0 {
-            read.whole = Some(state);
-        }
-        Ok(read)
     }
+    if read.failed == 0 {
+        read.whole = Some(state);
+    }
+    Ok(read)
 }
 
 /// What reading a damaged image gave.
@@ -291,24 +305,58 @@ fn is_log_name(name: &str) -> bool {
     name.starts_with("log.")
 }
 
-/// The I/O index at which the last flush of the log began that a sync completed.
-fn start_of_last_flush(trace: &[TraceEntry]) -> usize {
-    let mut logs: BTreeSet<NodeId> = BTreeSet::new();
-    let (mut last, mut open) = (0, None);
+/// A flush of the log: when it began, and what it wrote where.
+#[derive(Debug)]
+struct Flush {
+    start: usize,
+    pieces: Vec<(String, Range<usize>)>,
+}
+
+impl Flush {
+    fn meets(&self, damage: &Damage) -> bool {
+        let touched = |at: usize, bytes: &[u8]| at..at + bytes.len();
+        damage.changes.iter().any(|(at, bytes)| {
+            let touched = touched(*at, bytes);
+            let is_hit = |range: &Range<usize>| range.start < touched.end && touched.start < range.end;
+            self.pieces.iter().any(|(path, range)| damage.path.ends_with(path.as_str()) && is_hit(range))
+        })
+    }
+}
+
+/// The flushes of the log, in order; without the last if no sync completed it and such writes are lost.
+///
+/// A flush that fills a segment's file goes on in the next, after a sync of the first: it is one flush all the same.
+fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Vec<Flush> {
+    let mut names: BTreeMap<NodeId, String> = BTreeMap::new();
+    let mut lengths: BTreeMap<NodeId, u64> = BTreeMap::new();
+    let mut flushes: Vec<Flush> = Vec::new();
+    let (mut is_open, mut goes_on) = (false, false);
     for (at, entry) in trace.iter().enumerate() {
         match &entry.change {
-            Change::CreateFile { name, file, .. } if is_log_name(name) => drop(logs.insert(*file)),
-            Change::Rename { to, node, .. } if is_log_name(to) => drop(logs.insert(*node)),
-            Change::Write { file, offset, bytes }
-                if logs.contains(file) && *offset >= BLOCK as u64 && bytes.iter().any(|byte| *byte != 0) =>
-            {
-                open = open.or(Some(at));
+            Change::CreateFile { name, file: node, .. } | Change::Rename { to: name, node, .. } if is_log_name(name) => {
+                names.insert(*node, name.to_string());
             }
-            Change::Sync { file } if logs.contains(file) => last = open.take().unwrap_or(last),
+            Change::Allocate { file, bytes } => drop(lengths.insert(*file, *bytes)),
+            Change::Write { file, offset, bytes } if *offset >= BLOCK as u64 && bytes.iter().any(|byte| *byte != 0) => {
+                let Some(name) = names.get(file) else { continue };
+                if !is_open && !goes_on {
+                    flushes.push(Flush { start: at, pieces: Vec::new() });
+                }
+                is_open = true;
+                let start = usize::try_from(*offset).expect("a segment fits in memory");
+                let end = start + bytes.len();
+                goes_on = lengths.get(file) == Some(&(end as u64));
+                let flush = flushes.last_mut().expect("the first write begins a flush");
+                flush.pieces.push((name.clone(), start..end));
+            }
+            Change::Sync { file } if names.contains_key(file) => is_open = false,
             _ => {}
         }
     }
-    last
+    if is_open && !keeps_unsynced {
+        flushes.pop();
+    }
+    flushes
 }
 
 #[cfg(test)]
@@ -321,6 +369,7 @@ mod tests {
         let disk = SimDisk::new(1);
         let log = disk.open("log.00000001", OpenMode::Create).unwrap();
         let other = disk.open("bank.tp", OpenMode::Create).unwrap();
+        log.allocate(8192).unwrap();
         log.write_at(&[0; 8192], 0).unwrap();
         log.sync().unwrap();
         log.write_at(b"first", 4096).unwrap();
@@ -331,6 +380,20 @@ mod tests {
         log.write_at(b"third", 4300).unwrap();
         log.sync().unwrap();
         log.write_at(b"unsynced", 4400).unwrap();
-        assert_eq!(start_of_last_flush(&disk.trace()), start);
+        let last = flushes(&disk.trace(), false).pop().unwrap();
+        assert_eq!((last.start, last.pieces.len()), (start, 2));
+        assert_eq!(flushes(&disk.trace(), true).pop().unwrap().start, disk.io_index() - 1);
+
+        let next = disk.open("log.00000002", OpenMode::Create).unwrap();
+        log.sync().unwrap();
+        let start = disk.io_index();
+        log.write_at(&[7; 3000], 8192 - 3000).unwrap();
+        log.sync().unwrap();
+        next.write_at(b"the rest of the flush", 4096).unwrap();
+        next.sync().unwrap();
+        let last = flushes(&disk.trace(), false).pop().unwrap();
+        assert_eq!(last.start, start);
+        assert!(last.meets(&Damage { path: "log/log.00000002".into(), kind: Kind::Bit, changes: vec![(4100, vec![1])] }));
+        assert!(!last.meets(&Damage { path: "log.00000001".into(), kind: Kind::Bit, changes: vec![(4100, vec![1])] }));
     }
 }

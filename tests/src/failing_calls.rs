@@ -82,7 +82,7 @@ pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String>
     }
     disk.clear_faults();
     let thoroughness = Thoroughness { reads_back: true, sequel: Sequel::OrderlyEnd };
-    judge_machine(&run.machine, history, history.allowed_at_end(), thoroughness)
+    judge_machine(&run.machine, history, run.allowed_at_end(), thoroughness)
         .map_err(|what| format!("opened again on the mended disk: {what}"))?;
     Ok(())
 }

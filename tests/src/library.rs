@@ -172,6 +172,11 @@ impl Running<'_> {
         Ok(self.0.commit_async()?)
     }
 
+    /// The process that runs it is killed.
+    pub fn die(self) {
+        self.0.die();
+    }
+
     /// Aborts.
     ///
     /// # Errors
@@ -200,11 +205,10 @@ impl Process {
         Ok(process)
     }
 
-    /// The process dies: nothing of it runs any more, not even its destructors.
+    /// The process dies. Whatever its destructors try comes too late.
     pub fn kill(self) {
-        let Process { trees, cells, env, view } = self;
-        view.kill();
-        std::mem::forget((trees, cells, env));
+        self.view.kill();
+        self.env.die();
     }
 
     /// Opens a tree, and makes it if it is missing.

@@ -9,13 +9,14 @@
 //!
 //! Every answer of the library is compared with the model at once: a workload that lives wrongly fails without a crash.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use libtp::{CommitLsn, Durability};
-use libtp_sim::{Random, SimDisk};
+use libtp_sim::{Change, NodeId, Random, SimDisk, TraceEntry};
 
 use crate::library::{Layout, Machine, Process, Running, Trouble, Way, CELL_BYTES, LATE_TREE};
-use crate::oracle::{brief, cell, name, Effects, Era, History, Place, State, Table, Value};
+use crate::oracle::{brief, cell, name, Allowed, Effects, Era, History, Place, State, Table, Value};
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +76,8 @@ pub struct Run {
     pub eras: Vec<Era>,
     /// Counts.
     pub tally: Tally,
-    /// Whether opening failed: only where calls fail.
-    pub is_cut_short: bool,
+    /// The I/O index at which the memory was lost, if nobody could read since what that left.
+    pub lost_at: Option<usize>,
 }
 
 impl Run {
@@ -84,6 +85,11 @@ impl Run {
     pub fn history_at(&self, position: usize) -> &History {
         let at = self.eras.partition_point(|era| era.from <= position);
         &self.eras[at.max(1) - 1].history
+    }
+
+    /// What the machine's memory and disk together must still hold.
+    pub fn allowed_at_end(&self) -> Allowed {
+        self.lost_at.map_or(self.history().allowed_at_end(), |position| self.history().allowed_at(position))
     }
 
     /// What was done and promised in all.
@@ -106,24 +112,24 @@ pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
         random: Random::new(plan.seed ^ 0x776f_726b),
         history: History::new(),
         from: 0,
+        lost_at: None,
         past: Vec::new(),
-        writers: std::collections::BTreeMap::new(),
+        writers: BTreeMap::new(),
         pending: Vec::new(),
         cells: 0,
         journal: 0,
         begun: 0,
         ended: 0,
+        opened: 0,
         failed_after: 0,
         tally: Tally::default(),
     };
-    let is_cut_short = match runner.phases() {
-        Ok(()) => false,
-        Err(Stop::Cut) => true,
-        Err(Stop::Wrong(what)) => return Err(format!("{what}, while the workload ran")),
-    };
-    let Runner { history, tally, mut past, from, .. } = runner;
+    if let Err(Stop::Wrong(what)) = runner.phases() {
+        return Err(format!("{what}, while the workload ran"));
+    }
+    let Runner { history, tally, mut past, from, lost_at, .. } = runner;
     past.push(Era { from, history });
-    Ok(Run { machine, eras: past, tally, is_cut_short })
+    Ok(Run { machine, eras: past, tally, lost_at })
 }
 
 /// Why a workload ends early.
@@ -171,14 +177,17 @@ struct Runner {
     /// The I/O index at which `history` begins to hold, and what held before.
     from: usize,
     past: Vec<Era>,
+    lost_at: Option<usize>,
     /// The last commit that changed a place.
-    writers: std::collections::BTreeMap<Place, usize>,
+    writers: BTreeMap<Place, usize>,
     /// Commits nobody has waited for yet.
     pending: Vec<(CommitLsn, usize)>,
     cells: u64,
     journal: u64,
     begun: u64,
     ended: usize,
+    /// The I/O index at which the environment was opened when nobody had it open.
+    opened: usize,
     /// Transactions ended since the first sync failed.
     failed_after: usize,
     tally: Tally,
@@ -197,16 +206,17 @@ impl Runner {
         processes.extend(newcomers);
         self.phase(&processes, 2, false)?;
         processes.into_iter().for_each(Process::kill);
-        let processes = self.start_all(PROCESSES)?;
+        let processes = self.open_again()?;
         self.compare(&processes[0], "after all processes were killed")?;
         self.phase(&processes, 3, true)?;
         drop(processes);
-        let processes = self.start_all(PROCESSES)?;
+        let processes = self.open_again()?;
         self.compare(&processes[1], "after all processes left")?;
         self.phase(&processes, 4, false)?;
         processes.into_iter().for_each(Process::kill);
         self.machine.lose_memory();
-        let processes = self.start_all(PROCESSES)?;
+        self.lost_at = Some(self.machine.disk.io_index());
+        let processes = self.open_again()?;
         self.begin_era(&processes[0])?;
         self.phase(&processes, PHASES, true)
     }
@@ -226,6 +236,7 @@ impl Runner {
                 let history = self.history.resumed(commits, from);
                 let before = std::mem::replace(&mut self.history, history);
                 self.past.push(Era { from: std::mem::replace(&mut self.from, from), history: before });
+                self.lost_at = None;
                 self.pending.clear();
                 self.writers.clear();
                 for (effects, number) in self.history.effects().zip(1..) {
@@ -236,6 +247,21 @@ impl Runner {
             Ok(None) => Err(Stop::Cut),
             Err(what) => Err(Stop::Wrong(format!("{when} ({}): {what}", process.opened()))),
         }
+    }
+
+    /// Starts processes where none has the environment open: what failed before is no longer in force.
+    ///
+    /// Not where a directory could not be synced. Nothing short of a new mount makes such names trustworthy, and real
+    /// filesystems refuse to go on.
+    fn open_again(&mut self) -> Result<Vec<Process>, Stop> {
+        let names = failed_syncs(&self.machine.disk.trace(), 0);
+        if self.plan.has_faults && names.iter().any(|name| name == "/" || name == "log") {
+            return Err(Stop::Cut);
+        }
+        let first = self.start_all(1)?;
+        self.opened = self.machine.disk.io_index();
+        let others = self.start_all(PROCESSES - 1)?;
+        Ok(first.into_iter().chain(others).collect())
     }
 
     fn start_all(&mut self, count: usize) -> Result<Vec<Process>, Stop> {
@@ -276,7 +302,7 @@ impl Runner {
                     return Err(stop);
                 }
                 // What is wrong may have left latches and locks behind that an orderly end would wait for.
-                forget_all(clients);
+                kill_all(clients);
                 return Err(stop);
             }
         }
@@ -287,7 +313,7 @@ impl Runner {
             // Some end by being dropped: that is an abort.
             drop(clients);
         } else {
-            forget_all(clients);
+            kill_all(clients);
         }
         Ok(())
     }
@@ -412,8 +438,14 @@ impl Runner {
         Ok(())
     }
 
+    /// Whether a sync has failed after which nothing may be acknowledged any more.
+    ///
+    /// A file that has no final name yet is given up as a whole when its sync fails: nobody has relied on it.
     fn has_failed_sync(&self) -> bool {
-        self.plan.has_faults && self.machine.disk.activity().failed_sync > 0
+        if !self.plan.has_faults || self.machine.disk.activity().failed_sync == 0 {
+            return false;
+        }
+        failed_syncs(&self.machine.disk.trace(), self.opened).iter().any(|name| !is_unfinished(name))
     }
 
     fn end(&mut self, client: &mut Client<'_>) -> Result<(), Stop> {
@@ -445,7 +477,9 @@ impl Runner {
             return self.count_end();
         }
         if had_failed_sync {
-            return Err(Stop::Wrong(format!("transaction {} was acknowledged after a sync had failed", client.number)));
+            let failed = failed_syncs(&disk.trace(), self.opened);
+            let what = format!("transaction {} was acknowledged after the sync of {failed:?} had failed", client.number);
+            return Err(Stop::Wrong(what));
         }
         self.tally.commits += 1;
         for place in effects.keys() {
@@ -697,11 +731,31 @@ impl Runner {
     }
 }
 
-/// The process of these clients is about to be killed: no destructor may run.
-fn forget_all(clients: Vec<Client<'_>>) {
-    for client in clients {
-        std::mem::forget(client.txn);
+/// Whether a file of that name is not in use yet.
+fn is_unfinished(name: &str) -> bool {
+    name.ends_with(".preparing") || name.ends_with(".new")
+}
+
+/// The names, at the time, of the files and directories whose sync failed from the I/O index `from` on; a directory
+/// without a name is `/`.
+fn failed_syncs(trace: &[TraceEntry], from: usize) -> Vec<String> {
+    let mut names: BTreeMap<NodeId, &str> = BTreeMap::new();
+    let mut failed = Vec::new();
+    for (at, entry) in trace.iter().enumerate() {
+        match &entry.change {
+            Change::CreateFile { name, file: node, .. }
+            | Change::CreateDirectory { name, made: node, .. }
+            | Change::Rename { to: name, node, .. } => drop(names.insert(*node, name)),
+            Change::SyncFailed { node, .. } if at >= from => failed.push(names.get(node).copied().unwrap_or("/").to_owned()),
+            _ => {}
+        }
     }
+    failed
+}
+
+/// The processes of these clients are about to be killed.
+fn kill_all(clients: Vec<Client<'_>>) {
+    clients.into_iter().filter_map(|client| client.txn).for_each(Running::die);
 }
 
 /// What a range read must find: what is committed, and over it the transaction's own work.
@@ -711,7 +765,7 @@ fn merged(committed: &State, own: &Effects, from: &Place, way: Way, limit: usize
         Way::Up => (Bound::Included(from), Bound::Unbounded),
         Way::Down => (Bound::Unbounded, Bound::Included(from)),
     };
-    let mut records: std::collections::BTreeMap<&[u8], &Value> = committed
+    let mut records: BTreeMap<&[u8], &Value> = committed
         .records()
         .range::<Place, _>((low, high))
         .filter(|(place, _)| in_table(place))
