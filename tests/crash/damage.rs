@@ -32,7 +32,8 @@ fn damage_is_never_silent() {
     let verdicts = Mutex::new(Verdicts::default());
     for seed in first..first + seeds {
         watchdog.begin(0, format!("LIBTP_TEST_SEED={seed}, the workload itself"));
-        let run = caught(|| workload::run(plan(seed), |_| {})).unwrap_or_else(|what| panic!("LIBTP_TEST_SEED={seed}: {what}"));
+        let run = caught(|| workload::run(plan(seed), |_| {}))
+            .unwrap_or_else(|what| panic!("LIBTP_TEST_SEED={seed}: {what}"));
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -40,7 +41,9 @@ fn damage_is_never_silent() {
                 scope.spawn(move || {
                     // Relaxed: a plain counter.
                     while let Some(patient) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < PATIENTS) {
-                        treat(seed, run, patient, wanted / seeds / PATIENTS as u64, verdicts, &|what| watchdog.begin(thread, what));
+                        treat(seed, run, patient, wanted / seeds / PATIENTS as u64, verdicts, &|what| {
+                            watchdog.begin(thread, what)
+                        });
                     }
                 });
             }
@@ -60,7 +63,10 @@ fn damage_is_never_silent() {
         start.elapsed().as_secs_f64()
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(count(Effect::Refused) > 0 && count(Effect::ReadsFailed) > 0, "no damage was noticed: it was not really done");
+    assert!(
+        count(Effect::Refused) > 0 && count(Effect::ReadsFailed) > 0,
+        "no damage was noticed: it was not really done"
+    );
 }
 
 /// Damages one image in many ways.

@@ -51,7 +51,12 @@ fn nothing_acknowledged_is_lost_at_any_io() {
     );
     assert!(sum.failures.is_empty(), "{}", sum.failures.join("\n"));
     for class in activity[0].classes().iter().map(|(class, _)| *class).filter(|class| is_mode(class)) {
-        let active: u64 = activity.iter().flat_map(|one| one.classes()).filter(|(name, _)| *name == class).map(|(_, count)| count).sum();
+        let active: u64 = activity
+            .iter()
+            .flat_map(|one| one.classes())
+            .filter(|(name, _)| *name == class)
+            .map(|(_, count)| count)
+            .sum();
         assert!(active > 0, "the loss mode {class} never did anything: the crash images prove less than they say");
     }
 }

@@ -52,7 +52,8 @@ fn every_planted_bug_is_caught_within_ten_seeds() {
     });
     let verdicts = verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
     let escaped: Vec<&str> = verdicts.iter().filter(|it| it.noticed.is_none()).map(|it| it.name).collect();
-    let at_first = verdicts.iter().filter(|it| it.noticed.as_ref().is_some_and(|text| text.starts_with("seed 1:"))).count();
+    let at_first =
+        verdicts.iter().filter(|it| it.noticed.as_ref().is_some_and(|text| text.starts_with("seed 1:"))).count();
     println!(
         "figures: {} of {} planted bugs caught, {at_first} of them at the first seed",
         verdicts.len() - escaped.len(),
@@ -94,7 +95,9 @@ fn run_in_child(bug: Option<&str>, catcher: Catcher) -> Option<String> {
     }
     match (has_hung, output.status.success()) {
         (true, _) => Some(format!("it never ended ({} s)", LIMIT.as_secs())),
-        (false, false) => Some(format!("its process ended with {}: {}", output.status, last_line(&text, &output.stderr))),
+        (false, false) => {
+            Some(format!("its process ended with {}: {}", output.status, last_line(&text, &output.stderr)))
+        }
         (false, true) => None,
     }
 }

@@ -9,6 +9,8 @@
 //! | `serializable` | no cycle in their histories; controls with broken isolation must have some |
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
 //! | `deadlocks` | victims are told, and `Env::run` runs them again |
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
 mod anomalies;

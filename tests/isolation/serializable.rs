@@ -19,7 +19,7 @@ fn random_transactions_of_eight_threads_are_strictly_serializable() {
     let (wanted, first) = (sizes::number("LIBTP_TEST_TXNS", 20_000), sizes::first_seed());
     let start = Instant::now();
     let (mut committed, mut dependencies, mut ambiguous, mut sum) = (0, 0, 0, Tally::default());
-    for (seed, done) in (first..).zip((0..wanted).step_by(ROUND as usize)) {
+    for (seed, done) in (first..).zip((0..wanted.div_ceil(ROUND)).map(|round| round * ROUND)) {
         // Pages every third time: the first rounds show both.
         let granularity = if seed % 3 == 2 { Granularity::Page } else { Granularity::Record };
         let transactions = ROUND.min(wanted - done);

@@ -8,6 +8,8 @@
 //!
 //! `LIBTP_TEST_CASES` says how many cases with the smallest pages, `LIBTP_TEST_SEED` which ones; a failure prints a case
 //! that has been made as small as it goes.
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
 mod btree;

@@ -8,6 +8,8 @@
 //! | `together` | at work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
 //! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
 mod bank;

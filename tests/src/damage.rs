@@ -227,7 +227,12 @@ fn read_all(process: &Process, places: &BTreeMap<Place, Vec<Option<Value>>>) -> 
             Ok(found) if values.contains(&found) => state.put(place, found.as_ref()),
             Ok(found) => {
                 let wanted: Vec<String> = values.iter().map(|value| brief(value.as_ref())).collect();
-                read.wrong.push(format!("{} has {}, allowed: {}", name(place), brief(found.as_ref()), wanted.join(" or ")));
+                read.wrong.push(format!(
+                    "{} has {}, allowed: {}",
+                    name(place),
+                    brief(found.as_ref()),
+                    wanted.join(" or ")
+                ));
             }
             Err(trouble) => read.note(&trouble)?,
         }
@@ -270,7 +275,8 @@ impl Read {
         let missing = of_tree.filter(|(place, value)| scanned.get(place) != Some(value)).count();
         let strange = scanned.records().keys().filter(|place| state.get(place).is_none()).count();
         if missing > 0 || (strange > 0 && self.failed == 0) {
-            self.wrong.push(format!("a scan {way:?} of {tree} differs from single reads: {missing} missing, {strange} more"));
+            self.wrong
+                .push(format!("a scan {way:?} of {tree} differs from single reads: {missing} missing, {strange} more"));
         }
     }
 }
@@ -333,7 +339,9 @@ fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Vec<Flush> {
     let (mut is_open, mut goes_on) = (false, false);
     for (at, entry) in trace.iter().enumerate() {
         match &entry.change {
-            Change::CreateFile { name, file: node, .. } | Change::Rename { to: name, node, .. } if is_log_name(name) => {
+            Change::CreateFile { name, file: node, .. } | Change::Rename { to: name, node, .. }
+                if is_log_name(name) =>
+            {
                 names.insert(*node, name.to_string());
             }
             Change::Allocate { file, bytes } => drop(lengths.insert(*file, *bytes)),
@@ -393,7 +401,11 @@ mod tests {
         next.sync().unwrap();
         let last = flushes(&disk.trace(), false).pop().unwrap();
         assert_eq!(last.start, start);
-        assert!(last.meets(&Damage { path: "log/log.00000002".into(), kind: Kind::Bit, changes: vec![(4100, vec![1])] }));
+        assert!(last.meets(&Damage {
+            path: "log/log.00000002".into(),
+            kind: Kind::Bit,
+            changes: vec![(4100, vec![1])]
+        }));
         assert!(!last.meets(&Damage { path: "log.00000001".into(), kind: Kind::Bit, changes: vec![(4100, vec![1])] }));
     }
 }

@@ -201,7 +201,8 @@ impl History {
     /// The history of a machine on which the first `commits` commits are there, durable from I/O index `from` on.
     #[must_use]
     pub fn resumed(&self, commits: usize, from: usize) -> History {
-        let kept = self.commits[..commits].iter().map(|commit| Commit { begun: 0, is_doubtful: false, ..commit.clone() });
+        let kept =
+            self.commits[..commits].iter().map(|commit| Commit { begun: 0, is_doubtful: false, ..commit.clone() });
         History {
             commits: kept.collect(),
             digests: self.digests[..=commits].to_vec(),
@@ -331,7 +332,8 @@ impl History {
     fn accusation(&self, found: &State, allowed: Allowed) -> String {
         let Allowed { least, most } = allowed;
         if let Some(at) = (0..self.digests.len()).rev().find(|&at| self.digests[at] == found.digest()) {
-            let what = if at < least { "LOST: acknowledged commits are gone" } else { "commits from the future are there" };
+            let what =
+                if at < least { "LOST: acknowledged commits are gone" } else { "commits from the future are there" };
             return format!("{what}: the state is that after {at} commits, allowed are {least} to {most}");
         }
         let nearest = (least..=most).min_by_key(|&at| distance(&self.state_after(at), found)).unwrap_or(least);

@@ -326,7 +326,9 @@ impl Runner {
         let others = clients.iter().enumerate().filter(|(at, client)| *at != committer && client.txn.is_some());
         for (_, reader) in others {
             for (from, to) in &reader.reads {
-                if let Some((place, _)) = effects.range((Bound::Included(from), to.as_ref())).find(|(it, _)| it.0 == from.0) {
+                if let Some((place, _)) =
+                    effects.range((Bound::Included(from), to.as_ref())).find(|(it, _)| it.0 == from.0)
+                {
                     return Err(Stop::Wrong(format!(
                         "WRONG: transaction {} read {}, and before it ended transaction {} changed that and committed",
                         reader.number,
@@ -478,7 +480,8 @@ impl Runner {
         }
         if had_failed_sync {
             let failed = failed_syncs(&disk.trace(), self.opened);
-            let what = format!("transaction {} was acknowledged after the sync of {failed:?} had failed", client.number);
+            let what =
+                format!("transaction {} was acknowledged after the sync of {failed:?} had failed", client.number);
             return Err(Stop::Wrong(what));
         }
         self.tally.commits += 1;
@@ -681,7 +684,10 @@ impl Runner {
         client.has_scanned(&(table, key.clone()), way, found.last().filter(|_| found.len() == limit));
         if found != wanted {
             let keys = |records: &[(Vec<u8>, Value)]| -> Vec<String> {
-                records.iter().map(|(key, value)| format!("{} ({})", String::from_utf8_lossy(key), brief(Some(value)))).collect()
+                records
+                    .iter()
+                    .map(|(key, value)| format!("{} ({})", String::from_utf8_lossy(key), brief(Some(value))))
+                    .collect()
             };
             // A doubtful commit may or may not be seen: single reads are judged, ranges are not.
             if !self.plan.has_faults {
@@ -746,7 +752,9 @@ fn failed_syncs(trace: &[TraceEntry], from: usize) -> Vec<String> {
             Change::CreateFile { name, file: node, .. }
             | Change::CreateDirectory { name, made: node, .. }
             | Change::Rename { to: name, node, .. } => drop(names.insert(*node, name)),
-            Change::SyncFailed { node, .. } if at >= from => failed.push(names.get(node).copied().unwrap_or("/").to_owned()),
+            Change::SyncFailed { node, .. } if at >= from => {
+                failed.push(names.get(node).copied().unwrap_or("/").to_owned())
+            }
             _ => {}
         }
     }
