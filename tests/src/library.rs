@@ -95,6 +95,8 @@ impl Layout {
             log_segment_max: Some(Bytes::kib(64)),
             checkpoint_log: Some(Bytes::kib(96)),
             lock_timeout_millis: Some(0),
+            // Nothing may depend on the clock.
+            relaxed_millis: Some(3_600_000),
             replacement: self.is_lru.then_some(Replacement::Lru),
             database: [("accounts".to_owned(), accounts)].into_iter().chain(names).collect(),
             ..Settings::default()
@@ -391,7 +393,10 @@ impl Process {
         for tree in TREES.into_iter().chain([LATE_TREE]).filter(|tree| names.iter().any(|name| name == tree)) {
             for (key, value) in self.scan(&txn, tree, None, way, usize::MAX)? {
                 if state.get(&(Table::Tree(tree), key.clone())).is_some() {
-                    return Err(Trouble::Other(format!("a scan of {tree} met {} twice", String::from_utf8_lossy(&key))));
+                    return Err(Trouble::Other(format!(
+                        "a scan of {tree} met {} twice",
+                        String::from_utf8_lossy(&key)
+                    )));
                 }
                 state.put(&(Table::Tree(tree), key), Some(&value));
             }

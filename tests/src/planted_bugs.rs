@@ -27,7 +27,60 @@ const fn by_crashes(name: &'static str) -> PlantedBug {
     PlantedBug { name, catcher: Catcher::Crashes }
 }
 
+const fn by_failing_calls(name: &'static str) -> PlantedBug {
+    PlantedBug { name, catcher: Catcher::FailingCalls }
+}
+
+const fn by_damage(name: &'static str) -> PlantedBug {
+    PlantedBug { name, catcher: Catcher::Damage }
+}
+
 /// All of them.
 pub const PLANTED_BUGS: &[PlantedBug] = &[
-    by_crashes("log: no sync at commit"),
+    by_crashes("buffer: log not forced before pages"),
+    by_crashes("buffer: dirty pages replaced unwritten"),
+    by_crashes("buffer: homes not synced"),
+    by_crashes("buffer: interrupted batch not brought home"),
+    by_crashes("buffer: no double write"),
+    by_damage("buffer: pages not checked"),
+    by_crashes("buffer: torn pages not mended"),
+    by_crashes("buffer: written is taken for synced"),
+    by_crashes("control: not synced"),
+    by_crashes("control: one slot only"),
+    by_crashes("lock: converted beside readers"),
+    by_crashes("lock: readers beside a writer"),
+    by_failing_calls("log: failed sync tried again"),
+    by_crashes("log: flush not synced"),
+    by_failing_calls("log: found tail not written again"),
+    by_damage("log: incarnation in one slot only"),
+    by_crashes("log: incarnation not raised"),
+    by_crashes("log: new names not synced"),
+    by_crashes("log: new segment not synced"),
+    by_damage("log: no flush marks"),
+    by_crashes("log: recycled too early"),
+    by_damage("log: witnesses not heard"),
+    by_crashes("record: gap entered without asking"),
+    by_crashes("record: gaps passed without locks"),
+    by_crashes("record: ghosts removed while locked"),
+    by_crashes("record: high key ignored"),
+    by_crashes("record: incomplete mark not cleared"),
+    by_crashes("record: left link of the old neighbour not set"),
+    by_crashes("record: locked number appended to"),
+    by_crashes("record: new file's name not synced"),
+    by_crashes("record: page taken and still counted as free"),
+    by_crashes("record: records not locked"),
+    by_crashes("record: replaced chain freed at once"),
+    by_crashes("record: slack given up at once"),
+    by_crashes("record: undone insertion stays a record"),
+    by_crashes("txn: changed page not marked dirty"),
+    by_crashes("txn: checkpoint forgets who runs"),
+    by_crashes("txn: checkpoint without its pages"),
+    by_crashes("txn: commit does not wait"),
+    by_crashes("txn: compensation not logged"),
+    by_crashes("txn: compensation undone again"),
+    by_crashes("txn: page LSN not set"),
+    by_crashes("txn: reader does not wait for what it read"),
+    by_crashes("txn: redo repeats what is there"),
+    by_crashes("txn: repair undoes nothing"),
+    by_crashes("txn: restart undoes nothing"),
 ];

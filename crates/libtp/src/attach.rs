@@ -30,6 +30,9 @@ use crate::{record_types, Error, Result};
 
 pub use crate::platform::{Memory, Platform, SharedMemory};
 
+/// After so many restarts in a row that ended before their first checkpoint, restart takes one itself.
+const RESTARTS_WITHOUT_CHECKPOINT: usize = 16;
+
 /// How an environment was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -247,6 +250,10 @@ impl Opening<'_> {
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
         let done = libtp_txn::restart(&managers, &who, checkpoint, control.oldest, watch)?;
         libtp_record::after_restart(&managers, &who)?;
+        if control.incarnations.list().len() > RESTARTS_WITHOUT_CHECKPOINT {
+            // The control file has room for so many restarts since the last checkpoint and no more.
+            managers.checkpoint(&who)?;
+        }
         managers.leave(who);
         region.set_ready();
         let opened = Opened {

@@ -14,6 +14,7 @@
 use std::sync::Arc;
 
 use libtp_io::File;
+use rio::planted;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -273,7 +274,11 @@ impl ControlFile {
         // Slots 1 and 2 were made with sequence 1 and 2: odd numbers in block 1, even ones in block 2.
         let block = if next % 2 == 1 { 1 } else { 2 };
         let full = |error| Error::from_disk("the control file", error);
+        let block = if planted("control: one slot only") { 1 } else { block };
         self.file.write_at(&control.to_slot(next), block * BLOCK_BYTES).map_err(full)?;
+        if planted("control: not synced") {
+            return Ok(());
+        }
         self.file.sync().map_err(|error| Error::Failed { cause: error.to_string() })
     }
 

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use libtp_io::Directory;
+use rio::planted;
 
 use crate::record::{record_bytes, verify, RecordHeader};
 use crate::{Control, ControlFile, Error, LogFiles, Lsn, Result, Roll, Settings, KIND_FLUSH_MARK};
@@ -45,7 +46,8 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
             Ok((header, body)) => {
                 records_beyond += 1;
                 if header.kind() == KIND_FLUSH_MARK {
-                    let stated = roll.bytes(body).try_into().map_or(Lsn::NONE, |body| Lsn::new(u64::from_le_bytes(body)));
+                    let stated =
+                        roll.bytes(body).try_into().map_or(Lsn::NONE, |body| Lsn::new(u64::from_le_bytes(body)));
                     vouched = vouched.max(stated);
                 }
             }
@@ -54,7 +56,7 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     };
     let end = roll.position();
     let ring = settings.ring_bytes_max.max(Settings::default().ring_bytes_max);
-    if let Some(mark) = later_witness(files, end, 2 * ring)? {
+    if let Some(mark) = later_witness(files, end, 2 * ring)?.filter(|_| !planted("log: witnesses not heard")) {
         let what = format!("{}, and a flush mark at LSN {} says it was durable", bad.what(), mark);
         return Err(files.damage(end, &what));
     }
@@ -130,10 +132,15 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     next.incarnations.forget_below(next.oldest);
     next.incarnations.begin(end)?;
     next.clean = false;
+    if planted("log: incarnation not raised") {
+        return Ok(());
+    }
     // Into both slots: if one is damaged later, the other must know this incarnation too, or all its records would pass
     // for a torn tail.
     file.write(&next)?;
-    file.write(&next)?;
+    if !planted("log: incarnation in one slot only") {
+        file.write(&next)?;
+    }
     *control = next;
     Ok(())
 }
@@ -163,7 +170,9 @@ pub fn restart(directory: &Arc<dyn Directory>, file: &ControlFile, settings: &Se
     let end = find_end(&files, &control, settings)?;
     // What was found may have been written and never synced, or worse: after a sync that failed the system shows bytes
     // that are not on the disk and holds them for clean. From now on others will build on them, so they are written again.
-    files.write_again(end.vouched, end.end)?;
+    if !planted("log: found tail not written again") {
+        files.write_again(end.vouched, end.end)?;
+    }
     begin_incarnation(file, &mut control, end.end)?;
     Ok(Restarted { control, end })
 }

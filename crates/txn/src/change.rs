@@ -11,6 +11,7 @@
 use libtp_buffer::ExclusivePage;
 use libtp_log::{record_bytes, Entry, Lsn, TxnId};
 use libtp_process::Session;
+use rio::planted;
 
 use crate::log_records::CLR_FLAG;
 use crate::{Managers, Result, TxnSession};
@@ -85,6 +86,7 @@ impl<'a> Change<'a> {
     /// As [`Change::apply`].
     pub fn compensate(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>], undo_next: Lsn) -> Lsn {
         let mut whole = Vec::with_capacity(8 + body.len());
+        let undo_next = if planted("txn: compensation undone again") { self.who.last_lsn() } else { undo_next };
         whole.extend_from_slice(&undo_next.raw().to_le_bytes());
         whole.extend_from_slice(body);
         let (id, prev) = (self.who.id(), self.who.last_lsn());
@@ -109,18 +111,24 @@ impl<'a> Change<'a> {
         let managers = self.managers;
         let record_type = managers.types.get(kind).expect("a record type is registered before it is logged");
         let recovery_lsn = managers.log.tail();
-        for page in pages.iter_mut() {
+        for page in pages.iter_mut().filter(|_| !planted("txn: changed page not marked dirty")) {
             page.mark_dirty(recovery_lsn);
         }
         let session = self.session();
         let mut section = session.section();
-        let lsn = managers.log.log_entry(session, &Entry { kind, flags, txn, prev }, &[logged]);
+        let lsn = if flags & CLR_FLAG != 0 && planted("txn: compensation not logged") {
+            prev
+        } else {
+            managers.log.log_entry(session, &Entry { kind, flags, txn, prev }, &[logged])
+        };
         for (role, page) in pages.iter_mut().enumerate() {
             let mut page = page.page_mut(&mut section);
             if let Err(damage) = (record_type.redo)(&mut page, role, lsn, body) {
                 panic!("redo of {} refused a page its caller had checked: {}", record_type.name, damage.0);
             }
-            page.set_lsn(lsn);
+            if !planted("txn: page LSN not set") {
+                page.set_lsn(lsn);
+            }
         }
         section.close();
         lsn

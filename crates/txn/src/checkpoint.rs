@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::SessionId;
+use rio::planted;
 
 use crate::log_records::{Checkpoint, CheckpointEntry, CHECKPOINT};
 use crate::slot::State;
@@ -72,10 +73,17 @@ impl Managers {
 
     fn checkpoint_in_role(&self, who: &TxnSession) -> Result<Checkpointed> {
         let session = who.session();
-        self.buffers.write_all(session)?;
+        let ignores_pages = planted("txn: checkpoint without its pages");
+        if !ignores_pages {
+            self.buffers.write_all(session)?;
+        }
         let begin_lsn = self.log.tail();
-        let running = self.running_at(begin_lsn);
-        let redo_point = self.buffers.dirty_minimum().map_or(begin_lsn, |dirty| dirty.min(begin_lsn));
+        let mut running = self.running_at(begin_lsn);
+        if planted("txn: checkpoint forgets who runs") {
+            running.clear();
+        }
+        let redo_point =
+            self.buffers.dirty_minimum().filter(|_| !ignores_pages).map_or(begin_lsn, |dirty| dirty.min(begin_lsn));
         let next_id = self.txns.header.next_id.load();
         let oldest = running.iter().map(|entry| entry.first_lsn).min().unwrap_or(begin_lsn);
         let body = Checkpoint { begin_lsn, redo_point, next_id, running }.encode();

@@ -7,6 +7,7 @@
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::{Rank, SessionId};
+use rio::planted;
 
 use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_record;
@@ -77,8 +78,10 @@ impl Managers {
                 self.txns.header.last_commit.fetch_max(last);
                 repaired.finished += 1;
             } else {
-                who.adopt(slot.id.get(), slot.first_lsn.get(), last);
-                who.abort(self)?;
+                if !planted("txn: repair undoes nothing") {
+                    who.adopt(slot.id.get(), slot.first_lsn.get(), last);
+                    who.abort(self)?;
+                }
                 repaired.undone += 1;
             }
             others().for_each(|(_, other)| other.last_lsn.publish(Lsn::NONE));
