@@ -86,7 +86,6 @@ pub use record::{
 };
 pub use repair::{rescue_ring, Rescued};
 pub use restart::{begin_incarnation, find_end, restart, LogEnd, Restarted};
-pub use reserve::UNDO_SHARE_BYTES;
 pub use roll::Roll;
 pub use segment::{segment_name, segment_number, Geometry, Place, LOG_VERSION, SEGMENT_HEADER_BYTES};
 pub use segment_files::LogFiles;
