@@ -113,11 +113,14 @@ fn bank(granularity: Granularity) {
     std::thread::scope(|scope| {
         let movers: Vec<_> = (0..3u64)
             .map(|thread| {
-                let (world, database, retries) = (&world, &database, &retries);
+                let (world, database, retries, sums) = (&world, &database, &retries, &sums);
                 scope.spawn(move || {
                     let who = world.join();
                     let mut random = Random(thread + 5);
-                    for _ in 0..500 {
+                    // Those who add up may need more time than those who move.
+                    let mut moved = 0;
+                    while moved < 500 || (sums.load(Ordering::Relaxed) == 0 && moved < 50_000) {
+                        moved += 1;
                         let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
                         let amount = i64::try_from(random.below(20)).unwrap();
                         let times = run(world, &who, database, |access| {
@@ -287,6 +290,7 @@ fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
                 let who = world.join();
                 while taken.load(Ordering::Relaxed) < RECORDS {
                     let mut number = None;
+
                     run(world, &who, database, |access| {
                         let mut cursor = BtreeCursor::for_update(*access);
                         number = None;

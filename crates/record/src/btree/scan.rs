@@ -266,6 +266,8 @@ impl<'a> BtreeCursor<'a> {
                 }
                 Attempt::Lock(name, mode) => {
                     self.access.lock(name, mode)?;
+                    // Whoever was in the way here was so, perhaps, wherever it had been.
+                    self.cleaned.clear();
                     continue;
                 }
                 Attempt::Clean(leaf, left) => {
