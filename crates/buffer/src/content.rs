@@ -52,6 +52,12 @@ impl<'p> SharedPage<'p> {
     pub fn header(&self) -> &PageHeader {
         PageHeader::of(self)
     }
+
+    /// Asks the processor for bytes of the page that will be read soon. A hint.
+    #[inline]
+    pub fn prefetch(&self, at: usize, bytes: usize) {
+        self.region.prefetch(self.body.data.plus(at as u64), bytes);
+    }
 }
 
 impl Deref for SharedPage<'_> {
@@ -235,9 +241,6 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// Bytes at the head of a page that are asked for before it is latched.
-const PREFETCH_BYTES: usize = 576;
-
 /// Where a frame's page lies. Both numbers are stored once, before anyone can reach the frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Body {
@@ -252,13 +255,6 @@ impl Body {
         // Stored before the frame first held a page, and `find` acquired that page.
         let data = slot.data.get().expect("a frame that was taken from a shelf has a data area");
         Body { data, page_bytes: ShelfKey::of(slot).page_bytes() }
-    }
-
-    /// Asks for what every search looks at first, the headers and the slots behind them, while the latch is taken: from
-    /// memory these lines take as long as all the rest of a descent, and one after the other several times as long.
-    #[inline]
-    pub(crate) fn prefetch(self, region: &Region) {
-        region.prefetch(self.data, PREFETCH_BYTES);
     }
 
     /// The bytes, for who holds the frame's latch.

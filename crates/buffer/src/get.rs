@@ -59,18 +59,38 @@ impl BufferManager {
     /// [`Error::Full`], [`Error::Failed`] and [`Error::Log`] if no frame could be had for it.
     #[inline]
     pub fn shared<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
-        if let Some(slot) = self.look_up(id) {
-            let body = Body::taken(slot);
-            body.prefetch(&self.region);
-            // Nothing between the latch and the return can panic or is called: the guard stays in registers.
-            if let Some(guard) = slot.latch.try_shared(session, rank) {
-                if slot.page.get() == id {
-                    return Ok(SharedPage::new(&self.region, body, guard, id));
-                }
-                let_go(guard);
-            }
+        match self.shared_now(session, id, rank) {
+            Some(page) => Ok(page),
+            None => self.shared_slowly(session, id, rank),
         }
-        self.shared_slowly(session, id, rank)
+    }
+
+    /// The page, latched shared, if it is in memory where it was last time and nobody is in the way; if not,
+    /// [`BufferManager::shared`] gets it.
+    // Always inlined, like the next, and without a `Result`: the page then stays in registers.
+    #[inline(always)]
+    pub fn shared_now<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<SharedPage<'s>> {
+        let slot = self.look_up(id)?;
+        let body = Body::taken(slot);
+        let guard = slot.latch.try_shared(session, rank)?;
+        if slot.page.get() == id {
+            return Some(SharedPage::new(&self.region, body, guard, id));
+        }
+        let_go(guard);
+        None
+    }
+
+    /// The page, latched exclusively, under the same conditions.
+    #[inline(always)]
+    pub fn exclusive_now<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<ExclusivePage<'s>> {
+        let slot = self.look_up(id)?;
+        let body = Body::taken(slot);
+        let guard = slot.latch.try_exclusive(session, rank)?;
+        if slot.page.get() == id {
+            return Some(ExclusivePage::new(&self.region, slot, body, guard, id));
+        }
+        let_go(guard);
+        None
     }
 
     /// The page, latched exclusively.
@@ -79,17 +99,10 @@ impl BufferManager {
     /// As [`BufferManager::shared`].
     #[inline]
     pub fn exclusive<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<ExclusivePage<'s>> {
-        if let Some(slot) = self.look_up(id) {
-            let body = Body::taken(slot);
-            body.prefetch(&self.region);
-            if let Some(guard) = slot.latch.try_exclusive(session, rank) {
-                if slot.page.get() == id {
-                    return Ok(ExclusivePage::new(&self.region, slot, body, guard, id));
-                }
-                let_go(guard);
-            }
+        match self.exclusive_now(session, id, rank) {
+            Some(page) => Ok(page),
+            None => self.exclusive_slowly(session, id, rank),
         }
-        self.exclusive_slowly(session, id, rank)
     }
 
     /// The page, in memory and staying there, not latched.
@@ -131,7 +144,6 @@ impl BufferManager {
         for _ in 0..SPINS {
             let Some(slot) = self.look_up(id) else { break };
             let body = Body::taken(slot);
-            body.prefetch(&self.region);
             if let Some(guard) = slot.latch.try_shared(session, rank) {
                 if slot.page.get() == id {
                     return Ok(SharedPage::new(&self.region, body, guard, id));
@@ -148,7 +160,6 @@ impl BufferManager {
         for _ in 0..SPINS {
             let Some(slot) = self.look_up(id) else { break };
             let body = Body::taken(slot);
-            body.prefetch(&self.region);
             if let Some(guard) = slot.latch.try_exclusive(session, rank) {
                 if slot.page.get() == id {
                     return Ok(ExclusivePage::new(&self.region, slot, body, guard, id));

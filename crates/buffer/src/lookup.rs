@@ -19,14 +19,17 @@
 //!
 //! Latches: a bucket's (rank 50), after a page's. Two buckets are held by a split only, which waits for neither.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libtp_process::{Latch, Rank, Session};
-use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
+use rio::{Bytes, Held, Link, Offset, Region, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
 use crate::{PageId, Result};
 
+/// Bytes at the head of a page that are asked for before it is latched: the headers and the slots behind them, which every
+/// search looks at first.
+const PREFETCH_BYTES: usize = 512;
 /// Buckets of a new table.
 const BUCKETS_FIRST: u32 = 64;
 /// A walk without latches that is longer than this has gone astray.
@@ -89,13 +92,21 @@ impl PageTable {
     /// The frame that seems to hold the page. Takes no latch; see the top of this file for what it is worth.
     #[inline(always)]
     pub(crate) fn find(&self, id: PageId) -> Option<&FrameSlot> {
+        let hint = self.hints.get(id);
+        // The page's bytes are asked for before the slot has arrived that says where they lie: the two are far apart, and
+        // from memory each takes as long as all the rest of a descent.
+        if let Some(data) = hint.data() {
+            self.region.prefetch(data, PREFETCH_BYTES);
+        }
         // Acquire, here and in `walk`: who sees the page in the slot sees what was stored in the slot before.
-        match self.hints.get(id).and_then(|place| self.region.try_at(place)) {
+        match hint.slot().and_then(|place| self.region.try_at(place)) {
             Some(slot) if slot.page.load() == id => Some(slot),
             _ => self.walk(id),
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn walk(&self, id: PageId) -> Option<&FrameSlot> {
         let bucket = self.buckets.at(bucket_number(id, self.header.bucket_count.get()));
         let mut next = bucket.head.load();
@@ -103,7 +114,7 @@ impl PageTable {
             let place = next?;
             let slot = self.region.at(place);
             if slot.page.load() == id {
-                self.hints.set(id, place);
+                self.hints.set(id, place, slot.data.get());
                 return Some(slot);
             }
             next = slot.next.load();
@@ -284,32 +295,58 @@ impl PageTable {
 }
 
 /// Where this process found pages last. Any value is harmless.
-struct Hints(Box<[AtomicU32; HINTS]>);
+///
+/// Indexed by page number, so that the hints of neighbouring pages, and of the hot ones of a tree, share cache lines.
+struct Hints(Box<[AtomicU64; HINTS]>);
 
-const HINTS: usize = 1 << 16;
-/// Slots are aligned so, which lets a hint be half a word for all of a region but its far end.
+/// Hints in all: for 512 MiB of pages of 4 KiB; of more pages, some share a place.
+const HINTS: usize = 1 << 17;
+/// Slots are aligned so ...
 const SLOT_ALIGN: u64 = 64;
+/// ... and data areas so, which lets two places share a word for all of a region but its far end.
+const DATA_ALIGN: u64 = 4096;
+
+/// The frame's slot, in units of its alignment, in the low half; its data area, likewise, in the high half.
+#[derive(Clone, Copy)]
+struct Hint(u64);
+
+impl Hint {
+    #[inline]
+    fn slot(self) -> Option<Offset<FrameSlot>> {
+        Offset::from_raw((self.0 & u64::from(u32::MAX)) * SLOT_ALIGN)
+    }
+
+    #[inline]
+    fn data(self) -> Option<Offset<Bytes>> {
+        Offset::from_raw((self.0 >> 32) * DATA_ALIGN)
+    }
+}
 
 impl Hints {
     fn new() -> Hints {
-        let zeros: Box<[AtomicU32]> = (0..HINTS).map(|_| AtomicU32::new(0)).collect();
+        let zeros: Box<[AtomicU64]> = (0..HINTS).map(|_| AtomicU64::new(0)).collect();
         Hints(zeros.try_into().unwrap_or_else(|_| unreachable!("there are as many as were made")))
     }
 
     #[inline]
-    fn of(&self, id: PageId) -> &AtomicU32 {
-        &self.0[hash(id) as usize % HINTS]
+    #[allow(clippy::cast_possible_truncation)] // the low bits are what is wanted
+    fn of(&self, id: PageId) -> &AtomicU64 {
+        // Files begin far from each other: the multiplier is 2^32 over the golden ratio.
+        let place = id.page().raw().wrapping_add(id.file().raw().wrapping_mul(0x9e37_79b9));
+        &self.0[place as usize % HINTS]
     }
 
     #[inline]
-    fn get(&self, id: PageId) -> Option<Offset<FrameSlot>> {
+    fn get(&self, id: PageId) -> Hint {
         // Relaxed: the slot it leads to is looked at, and that with acquire.
-        Offset::from_raw(u64::from(self.of(id).load(Ordering::Relaxed)) * SLOT_ALIGN)
+        Hint(self.of(id).load(Ordering::Relaxed))
     }
 
-    fn set(&self, id: PageId, place: Offset<FrameSlot>) {
-        if let Ok(hint) = u32::try_from(place.raw() / SLOT_ALIGN) {
-            self.of(id).store(hint, Ordering::Relaxed);
+    fn set(&self, id: PageId, place: Offset<FrameSlot>, data: Option<Offset<Bytes>>) {
+        let slot = u32::try_from(place.raw() / SLOT_ALIGN);
+        let data = u32::try_from(Offset::into_raw(data) / DATA_ALIGN);
+        if let (Ok(slot), Ok(data)) = (slot, data) {
+            self.of(id).store(u64::from(data) << 32 | u64::from(slot), Ordering::Relaxed);
         }
     }
 }

@@ -39,7 +39,9 @@ pub struct Env(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     /// Stopped before anything else goes.
     background: Mutex<Option<Background>>,
-    sessions: Mutex<Vec<TxnSession>>,
+    /// Boxed: a session is half a kilobyte, and moves into every transaction and out again.
+    #[allow(clippy::vec_box)]
+    sessions: Mutex<Vec<Box<TxnSession>>>,
     databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
     pub(crate) managers: Arc<Managers>,
     pub(crate) platform: Platform,
@@ -372,18 +374,18 @@ impl std::fmt::Debug for Env {
 impl Inner {
     /// A session from the pool, or a new one.
     #[inline]
-    pub(crate) fn take_session(&self) -> Result<TxnSession> {
+    pub(crate) fn take_session(&self) -> Result<Box<TxnSession>> {
         match lock(&self.sessions).pop() {
             Some(session) => Ok(session),
-            None => Ok(self.managers.join()?),
+            None => Ok(Box::new(self.managers.join()?)),
         }
     }
 
     /// Back into the pool; one that died stays with the repair.
     #[inline]
-    pub(crate) fn give_session(&self, who: TxnSession) {
+    pub(crate) fn give_session(&self, who: Box<TxnSession>) {
         if who.session().is_dead() || who.state() != libtp_txn::State::Idle {
-            self.managers.leave(who);
+            self.managers.leave(*who);
             return;
         }
         lock(&self.sessions).push(who);

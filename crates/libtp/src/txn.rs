@@ -31,7 +31,7 @@ use crate::{Durability, Error, Result};
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'e> {
     env: &'e Arc<Inner>,
-    who: Option<TxnSession>,
+    who: Option<Box<TxnSession>>,
     durability: Durability,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
@@ -82,7 +82,7 @@ impl<'e> Txn<'e> {
         Ok(CommitLsn(committed))
     }
 
-    fn finish(mut self) -> Result<(TxnSession, Committed)> {
+    fn finish(mut self) -> Result<(Box<TxnSession>, Committed)> {
         let who = self.who.take().expect("a transaction holds its session until it ends");
         match who.commit_now(&self.env.managers) {
             Ok(committed) => Ok((who, committed)),

@@ -121,6 +121,13 @@ impl LockerSlot {
 }
 
 impl LockManager {
+    /// Takes an intent lock that its locker kept from an earlier transaction, if it did, in a mode that covers this one. It
+    /// costs one swap of a word that nobody else uses; where it cannot be done so, [`LockManager::lock`] does it.
+    #[inline]
+    pub fn try_kept(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> bool {
+        mode.is_intent() && name.is_coarse() && self.activate(&self.ask(session, locker, name, mode))
+    }
+
     /// Takes a lock on a database.
     #[inline]
     pub(crate) fn lock_coarse(&self, ask: &Ask<'_>, wait: Wait) -> Result<()> {

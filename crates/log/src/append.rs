@@ -1,7 +1,7 @@
 //! `log`: a record enters the log.
 //!
 //! Paper: LIBTP section 3.2.1. The record is built and its checksum computed before the latch is taken; under it are
-//! the LSN, sixteen bytes of checksum, one copy into the ring and two stores. Nothing here waits for the disk and
+//! the LSN, its share of the checksum, one copy into the ring and two stores. Nothing here waits for the disk and
 //! nothing can fail: [`LogManager::reserve`](crate::LogManager::reserve) came first (PROTOCOLS D11).
 //!
 //! Invariants
@@ -13,6 +13,7 @@
 
 use libtp_process::{Rank, Session};
 use rio::planted;
+use zerocopy::IntoBytes;
 
 use crate::record::{assemble, put_crc, seal};
 use crate::{LogManager, Lsn, RecordHeader, TxnId, RECORD_HEADER_BYTES};
@@ -28,6 +29,52 @@ pub struct Entry {
     pub txn: TxnId,
     /// The transaction's previous record, or none.
     pub prev: Lsn,
+}
+
+/// A record that is put together where it will be copied from: the body, behind room for the header.
+#[derive(Clone, Debug, Default)]
+pub struct RecordBuffer {
+    /// Empty, or the header's room and the body.
+    bytes: Vec<u8>,
+}
+
+impl RecordBuffer {
+    /// Empties it.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Where the body is written: append to it, and leave what is there alone.
+    #[inline]
+    pub fn writer(&mut self) -> &mut Vec<u8> {
+        if self.bytes.is_empty() {
+            self.bytes.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
+        }
+        &mut self.bytes
+    }
+
+    /// The body.
+    #[inline]
+    pub fn body(&self) -> &[u8] {
+        self.bytes.get(RECORD_HEADER_BYTES..).unwrap_or_default()
+    }
+
+    /// The whole record, without its checksum; its body stays as it is until [`RecordBuffer::open`].
+    #[inline]
+    fn seal(&mut self, header: &RecordHeader) -> &mut [u8] {
+        let bytes = self.writer();
+        bytes[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        // Eight at once, and then fewer: a copy whose length is known.
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.truncate(header.length());
+        bytes
+    }
+
+    #[inline]
+    fn open(&mut self, header: &RecordHeader) {
+        self.bytes.truncate(RECORD_HEADER_BYTES + header.body_bytes());
+    }
 }
 
 /// Room for a record on the stack, aligned so that checksum and copy work on whole words.
@@ -67,11 +114,30 @@ impl LogManager {
         }
     }
 
+    /// As [`LogManager::log_entry`], for a record whose body stands in a buffer already: it is copied once.
+    ///
+    /// # Panics
+    /// As [`LogManager::log`].
+    #[inline]
+    pub fn log_buffer(&self, session: &Session, entry: &Entry, buffer: &mut RecordBuffer) -> Lsn {
+        let header = RecordHeader::new(entry.kind, entry.flags, entry.txn, entry.prev, buffer.body().len());
+        let record = buffer.seal(&header);
+        let crc = crc32c::crc32c(&record[8..]);
+        let lsn = self.append_assembled(session, &header, record, crc);
+        buffer.open(&header);
+        lsn
+    }
+
     #[inline]
     fn append_small<const N: usize>(&self, session: &Session, header: &RecordHeader, body: &[&[u8]]) -> Lsn {
         let mut place = Place([0; N]);
         let record = &mut place.0[..header.length()];
         let crc = assemble(record, header, body);
+        self.append_assembled(session, header, record, crc)
+    }
+
+    #[inline]
+    fn append_assembled(&self, session: &Session, header: &RecordHeader, record: &mut [u8], crc: u32) -> Lsn {
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
         // Relaxed: only the latch's holder moves the tail.
         let lsn = self.header.tail.get();

@@ -74,7 +74,7 @@ use ring::Ring;
 use segment_files::Opened;
 use tail::LogHeader;
 
-pub use append::Entry;
+pub use append::{Entry, RecordBuffer};
 pub use control::{Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
 pub use error::{Error, Result};
 pub use flush::FlushedTo;

@@ -2,9 +2,10 @@
 //!
 //! Paper: LIBTP 4.4, step 3: "precede buffer manager calls with an appropriate (read or write) lock call". PROTOCOLS K1.
 //!
-//! A key's lock has a name that needs no page, so it is taken before the search, with no latch held, and may be waited
-//! for. What is only known on a page (the next key, the page itself) is tried while latched; if refused, the latch is given
-//! up, the lock waited for, and the place looked for again.
+//! Whoever changes a record takes the lock of its key before the search, with no latch held, and may wait for it: the
+//! lock's name needs no page. A reader tries it while the leaf is latched, as everybody does with what is only known on a
+//! page (the next key, the page itself); if refused, the latch is given up, the lock waited for, and the place looked for
+//! again.
 
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_txn::{Change, Managers, TxnSession};
@@ -29,6 +30,15 @@ impl Purpose {
         match self {
             Purpose::Read => Mode::S,
             Purpose::Write => Mode::X,
+        }
+    }
+
+    /// What a transaction notes that has entered a database for it.
+    #[inline]
+    fn bit(self) -> u8 {
+        match self {
+            Purpose::Read => 1,
+            Purpose::Write => 2,
         }
     }
 
@@ -79,6 +89,7 @@ impl<'a> Access<'a> {
     /// # Errors
     /// Deadlock, timeout, or no room for the lock.
     pub fn lock_database(&self, mode: Mode) -> Result<()> {
+        self.pages.change.who.forget_entered();
         self.lock(lock_names::database(self.database.id()), mode)
     }
 
@@ -86,6 +97,23 @@ impl<'a> Access<'a> {
     /// database's own lock covers the purpose.
     #[inline]
     pub(crate) fn enter(&self, purpose: Purpose) -> Result<Option<Granularity>> {
+        let is_known = self.pages.change.who.has_entered(self.database.id().raw(), purpose.bit());
+        if is_known && !self.holds_very_many_locks() {
+            return Ok(Some(self.database.granularity()));
+        }
+        let change = &self.pages.change;
+        let name = lock_names::database(self.database.id());
+        let has_kept =
+            || change.managers.locks.try_kept(self.pages.session(), change.who.locker(), name, purpose.intention());
+        if !is_known && has_kept() {
+            change.who.note_entered(self.database.id().raw(), purpose.bit());
+            return Ok(Some(self.database.granularity()));
+        }
+        self.enter_slowly(purpose)
+    }
+
+    #[inline(never)]
+    fn enter_slowly(&self, purpose: Purpose) -> Result<Option<Granularity>> {
         let name = lock_names::database(self.database.id());
         let held = self.pages.change.managers.locks.holds(self.pages.session(), self.pages.change.who.locker(), name);
         match held {
@@ -96,14 +124,15 @@ impl<'a> Access<'a> {
         if self.holds_very_many_locks() && self.escalates(purpose, held)? {
             return Ok(None);
         }
+        self.pages.change.who.note_entered(self.database.id().raw(), purpose.bit());
         Ok(Some(self.database.granularity()))
     }
 
     /// Whether it is time to try to lock the whole database.
     #[inline]
     pub(crate) fn holds_very_many_locks(&self) -> bool {
-        let count = self.pages.change.managers.locks.count(self.pages.change.who.locker());
-        count >= ESCALATE_FROM && count % ESCALATE_EVERY < 4
+        let change = &self.pages.change;
+        change.managers.locks.count(change.who.locker()) >= change.who.escalate_at().max(ESCALATE_FROM)
     }
 
     /// Trades the locks on records and gaps for one on the database, if nobody is in the way (PROTOCOLS K2); whether it
@@ -114,10 +143,12 @@ impl<'a> Access<'a> {
         let only_reads = purpose == Purpose::Read && matches!(held, None | Some(Mode::IS));
         let mode = if only_reads { Mode::S } else { Mode::X };
         let file = self.database.id().raw();
+        let change = &self.pages.change;
+        change.who.set_escalate_at(change.managers.locks.count(change.who.locker()) + ESCALATE_EVERY);
         if self.try_lock(lock_names::database(self.database.id()), mode)? == Tried::Busy {
             return Ok(false);
         }
-        let change = &self.pages.change;
+        change.who.forget_entered();
         let is_part = |name: LockName| name.space == file && name.kind != lock_names::KIND_DATABASE;
         change.managers.locks.unlock_those(self.pages.session(), change.who.locker(), is_part);
         Ok(true)
@@ -138,6 +169,22 @@ impl<'a> Access<'a> {
     pub(crate) fn try_lock(&self, name: LockName, mode: Mode) -> Result<Tried> {
         let change = &self.pages.change;
         tried(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, Wait::No))
+    }
+
+    /// Makes sure that the next lock needs no room, and can so be tried with a latch held (PROTOCOLS D11).
+    #[inline]
+    pub(crate) fn reserve_lock(&self) -> Result<()> {
+        let change = &self.pages.change;
+        Ok(change.managers.locks.reserve(self.pages.session(), change.who.locker())?)
+    }
+
+    /// As [`Access::try_lock`], for the lock of a record or of its page.
+    #[inline]
+    pub(crate) fn try_record_lock(&self, name: LockName, mode: Mode) -> Result<Tried> {
+        if name.kind == lock_names::KIND_RECORD && planted("record: records not locked") {
+            return Ok(Tried::Granted);
+        }
+        self.try_lock(name, mode)
     }
 
     /// Whether the lock could be had at this instant. Latches may be held.

@@ -29,6 +29,7 @@ mod split;
 pub mod split_plan;
 pub mod undo;
 mod unlink;
+mod update;
 pub mod verify;
 
 #[cfg(test)]

@@ -48,6 +48,18 @@ impl<'a> Pages<'a> {
         Ok(self.change.managers.buffers.exclusive(self.session(), self.id(page), rank(level))?)
     }
 
+    /// A page latched shared, if that takes nothing but the latch.
+    #[inline(always)]
+    pub(crate) fn shared_now(&self, page: u32, level: u8) -> Option<SharedPage<'a>> {
+        self.change.managers.buffers.shared_now(self.session(), self.id(page), rank(level))
+    }
+
+    /// A page latched exclusively, if that takes nothing but the latch.
+    #[inline(always)]
+    pub(crate) fn exclusive_now(&self, page: u32, level: u8) -> Option<ExclusivePage<'a>> {
+        self.change.managers.buffers.exclusive_now(self.session(), self.id(page), rank(level))
+    }
+
     /// A page that stays in memory while others are latched.
     pub(crate) fn pin(&self, page: u32) -> Result<Pin<'a>> {
         Ok(self.change.managers.buffers.pin(self.session(), self.id(page))?)

@@ -74,11 +74,12 @@ impl Region {
     /// If the area is out of bounds or not made of whole words.
     #[inline]
     pub fn copy_in(&self, at: Offset<Bytes>, src: &[u8]) {
-        let words = self.slice_of_words(at, src.len());
-        for (word, eight) in words.iter().zip(src.chunks_exact(8)) {
-            let value = u64::from_ne_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes"));
+        let mut rest = src;
+        for word in self.slice_of_words(at, src.len()) {
+            let Some((eight, behind)) = rest.split_first_chunk::<8>() else { break };
             // Relaxed: the log's tail, stored with release after this copy, publishes the bytes.
-            word.store(value, Ordering::Relaxed);
+            word.store(u64::from_ne_bytes(*eight), Ordering::Relaxed);
+            rest = behind;
         }
     }
 

@@ -4,10 +4,10 @@
 //! type for the region's life (PROTOCOLS D14); which slots are free is the owning manager's business, kept in its own
 //! words and changed in its own sections.
 
-use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::OnceLock;
 
-use crate::{Held, Link, Offset, Region, Result, Shared, Word};
+use crate::{Held, HeldSlice, Link, Offset, Region, Result, Shared, Word};
 
 const CHUNKS: usize = 28;
 
@@ -29,7 +29,8 @@ crate::shared! {
 pub struct Slab<T: Shared> {
     header: Held<SlabHeader>,
     base_shift: u32,
-    slots: PhantomData<fn() -> T>,
+    /// The first chunk, checked once: most slots that are used lie in it.
+    first: OnceLock<HeldSlice<T>>,
 }
 
 impl<T: Shared> Slab<T> {
@@ -51,7 +52,7 @@ impl<T: Shared> Slab<T> {
     pub fn attach(region: &Region, header: Offset<SlabHeader>) -> Slab<T> {
         let header = region.hold(header);
         let base_shift = header.base_shift.get();
-        Slab { header, base_shift, slots: PhantomData }
+        Slab { header, base_shift, first: OnceLock::new() }
     }
 
     /// The slot with that number, one-based.
@@ -60,6 +61,18 @@ impl<T: Shared> Slab<T> {
     /// If there is no such slot.
     #[inline]
     pub fn at(&self, index: u32) -> &T {
+        let position = index.wrapping_sub(1) as usize;
+        match self.first.get().and_then(|first| first.get(position)) {
+            Some(slot) => slot,
+            None => self.at_any(index),
+        }
+    }
+
+    #[inline(never)]
+    fn at_any(&self, index: u32) -> &T {
+        if let Some(chunk) = self.header.chunks[0].load() {
+            self.first.get_or_init(|| self.header.region().hold_slice(chunk.cast(), 1 << self.base_shift));
+        }
         self.header.region().at(self.place(index))
     }
 

@@ -202,8 +202,12 @@ impl Undo {
         let at = self.top.get();
         let count = old.len() / 8;
         let words = &self.words[at..at + count + 2];
-        for (word, eight) in words[1..].iter().zip(old.chunks_exact(8)) {
-            word.init(u64::from_ne_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")));
+        let mut rest = old;
+        let mut images = words[1..].iter();
+        while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
+            let Some(image) = images.next() else { break };
+            image.init(u64::from_ne_bytes(*eight));
+            rest = behind;
         }
         words[count + 1].init(0);
         self.finish(at, header(place, old.len()), 1 + count);

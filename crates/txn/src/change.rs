@@ -9,7 +9,7 @@
 //! survivor rolls the section back and redoes the record on the pages it names that are older.
 
 use libtp_buffer::ExclusivePage;
-use libtp_log::{record_bytes, Entry, Lsn, TxnId};
+use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
 use libtp_process::Session;
 use rio::planted;
 
@@ -54,15 +54,16 @@ impl<'a> Change<'a> {
         Ok(())
     }
 
-    /// Logs a change of the transaction and makes it, by redo, on each page in the order of roles. Infallible: what
+    /// Logs a change of the transaction, whose record's body stands in `record` (the session's scratch buffer), and makes it,
+    /// by redo, on each page in the order of roles. Infallible: what
     /// could fail was reserved, and what could not fit was checked.
     ///
     /// # Panics
     /// If redo refuses the record: a broken invariant of the caller.
     #[inline]
-    pub fn apply(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
-        let (id, prev) = (self.who.id(), self.who.last_lsn());
-        let lsn = self.drive(kind, 0, id, prev, body, body, pages);
+    pub fn apply(&self, kind: u16, record: &mut RecordBuffer, pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
+        let entry = Entry { kind, flags: 0, txn: self.who.id(), prev: self.who.last_lsn() };
+        let lsn = self.drive(&entry, Logged::Buffer(record), pages);
         self.who.logged(lsn);
         self.session().clear_append();
         lsn
@@ -74,7 +75,8 @@ impl<'a> Change<'a> {
     /// # Panics
     /// As [`Change::apply`].
     pub fn apply_redo_only(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
-        let lsn = self.drive(kind, 0, TxnId::NONE, Lsn::NONE, body, body, pages);
+        let entry = Entry { kind, flags: 0, txn: TxnId::NONE, prev: Lsn::NONE };
+        let lsn = self.drive(&entry, Logged::Slices { logged: body, body }, pages);
         self.session().clear_append();
         lsn
     }
@@ -89,38 +91,24 @@ impl<'a> Change<'a> {
         let undo_next = if planted("txn: compensation undone again") { self.who.last_lsn() } else { undo_next };
         whole.extend_from_slice(&undo_next.raw().to_le_bytes());
         whole.extend_from_slice(body);
-        let (id, prev) = (self.who.id(), self.who.last_lsn());
-        let lsn = self.drive(kind, CLR_FLAG, id, prev, &whole, body, pages);
+        let entry = Entry { kind, flags: CLR_FLAG, txn: self.who.id(), prev: self.who.last_lsn() };
+        let lsn = self.drive(&entry, Logged::Slices { logged: &whole, body }, pages);
         self.who.logged(lsn);
         self.session().clear_append();
         lsn
     }
 
     #[inline]
-    #[allow(clippy::too_many_arguments)] // the one driver: three callers just above, each a line
-    fn drive(
-        &self,
-        kind: u16,
-        flags: u16,
-        txn: TxnId,
-        prev: Lsn,
-        logged: &[u8],
-        body: &[u8],
-        pages: &mut [&mut ExclusivePage<'_>],
-    ) -> Lsn {
+    fn drive(&self, entry: &Entry, logged: Logged<'_>, pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
         let managers = self.managers;
-        let record_type = managers.types.get(kind).expect("a record type is registered before it is logged");
+        let record_type = managers.types.get(entry.kind).expect("a record type is registered before it is logged");
         let recovery_lsn = managers.log.tail();
         for page in pages.iter_mut().filter(|_| !planted("txn: changed page not marked dirty")) {
             page.mark_dirty(recovery_lsn);
         }
         let session = self.session();
         let mut section = session.section();
-        let lsn = if flags & CLR_FLAG != 0 && planted("txn: compensation not logged") {
-            prev
-        } else {
-            managers.log.log_entry(session, &Entry { kind, flags, txn, prev }, &[logged])
-        };
+        let (lsn, body) = logged.log(managers, session, entry);
         for (role, page) in pages.iter_mut().enumerate() {
             let mut page = page.page_mut(&mut section);
             if let Err(damage) = (record_type.redo)(&mut page, role, lsn, body) {
@@ -132,5 +120,26 @@ impl<'a> Change<'a> {
         }
         section.close();
         lsn
+    }
+}
+
+/// What is logged, and the part of it that redo is given.
+enum Logged<'l> {
+    /// A record that stands in a buffer: redo is given its body.
+    Buffer(&'l mut RecordBuffer),
+    /// A body, and the part of it that is not the driver's own.
+    Slices { logged: &'l [u8], body: &'l [u8] },
+}
+
+impl<'l> Logged<'l> {
+    #[inline]
+    fn log(self, managers: &Managers, session: &Session, entry: &Entry) -> (Lsn, &'l [u8]) {
+        match self {
+            Logged::Buffer(buffer) => (managers.log.log_buffer(session, entry, buffer), buffer.body()),
+            Logged::Slices { body, .. } if entry.flags & CLR_FLAG != 0 && planted("txn: compensation not logged") => {
+                (entry.prev, body)
+            }
+            Logged::Slices { logged, body } => (managers.log.log_entry(session, entry, &[logged]), body),
+        }
     }
 }

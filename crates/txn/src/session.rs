@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 
 use libtp_lock::LockerId;
-use libtp_log::{Lsn, TxnId};
+use libtp_log::{Lsn, RecordBuffer, TxnId};
 use libtp_process::{Rank, Session};
 use rio::Held;
 
@@ -21,9 +21,25 @@ pub struct TxnSession {
     locker: LockerId,
     id_next: Cell<u64>,
     id_end: Cell<u64>,
-    /// Where record bodies are put together before they are logged.
-    scratch: RefCell<Vec<u8>>,
+    /// Where log records are put together.
+    scratch: RefCell<RecordBuffer>,
+    /// A buffer for values, lent and given back.
+    spare: Cell<Vec<u8>>,
+    entered: Entered,
 }
+
+/// What the running transaction is known to have locked as a whole, kept in private memory: a hint that saves a look at
+/// the lock table for every record.
+#[derive(Default)]
+struct Entered {
+    /// By the file's number modulo their count: the file, and the owner's bits. Zero is none.
+    files: [Cell<u64>; ENTERED],
+    /// From so many locks on, the owner wants to know.
+    escalate_at: Cell<u32>,
+}
+
+/// How many databases a transaction uses at once, usually.
+const ENTERED: usize = 8;
 
 impl Managers {
     /// Joins the environment with a session that can run transactions.
@@ -45,7 +61,9 @@ impl Managers {
             locker,
             id_next: Cell::new(0),
             id_end: Cell::new(0),
-            scratch: RefCell::new(Vec::new()),
+            scratch: RefCell::new(RecordBuffer::default()),
+            spare: Cell::new(Vec::new()),
+            entered: Entered::default(),
         })
     }
 
@@ -88,6 +106,13 @@ impl Managers {
     }
 }
 
+impl Entered {
+    #[inline]
+    fn of(&self, file: u32) -> &Cell<u64> {
+        &self.files[file as usize % ENTERED]
+    }
+}
+
 impl TxnSession {
     /// The process manager's session.
     #[inline]
@@ -124,15 +149,60 @@ impl TxnSession {
         self.index
     }
 
-    /// A buffer for record bodies, empty.
+    /// A buffer for a log record, empty.
     ///
     /// # Panics
-    /// If it is already borrowed: bodies are built one at a time.
+    /// If it is already borrowed: records are built one at a time.
     #[inline]
-    pub fn scratch(&self) -> std::cell::RefMut<'_, Vec<u8>> {
+    pub fn scratch(&self) -> std::cell::RefMut<'_, RecordBuffer> {
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
         scratch
+    }
+
+    /// Lends a buffer, empty; another one while it is lent. [`TxnSession::give_spare`] takes it back.
+    #[inline]
+    pub fn take_spare(&self) -> Vec<u8> {
+        let mut spare = self.spare.take();
+        spare.clear();
+        spare
+    }
+
+    /// Takes a buffer back, for the next to need one.
+    #[inline]
+    pub fn give_spare(&self, spare: Vec<u8>) {
+        self.spare.set(spare);
+    }
+
+    /// Whether the running transaction noted `bits` of that file.
+    #[inline]
+    pub fn has_entered(&self, file: u32, bits: u8) -> bool {
+        let word = self.entered.of(file).get();
+        word >> 32 == u64::from(file) && word & u64::from(bits) == u64::from(bits)
+    }
+
+    /// Notes that the running transaction holds what `bits` mean to the owner, until it ends.
+    #[inline]
+    pub fn note_entered(&self, file: u32, bits: u8) {
+        let cell = self.entered.of(file);
+        let known = if cell.get() >> 32 == u64::from(file) { cell.get() } else { 0 };
+        cell.set(u64::from(file) << 32 | known | u64::from(bits));
+    }
+
+    /// Forgets what was noted: locks have changed.
+    pub fn forget_entered(&self) {
+        self.entered.files.iter().for_each(|file| file.set(0));
+    }
+
+    /// The number of locks from which on the running transaction should trade them for fewer, as last set.
+    #[inline]
+    pub fn escalate_at(&self) -> u32 {
+        self.entered.escalate_at.get()
+    }
+
+    /// Sets it, until the transaction ends.
+    pub fn set_escalate_at(&self, count: u32) {
+        self.entered.escalate_at.set(count);
     }
 
     #[inline]
@@ -154,6 +224,8 @@ impl TxnSession {
         }
         let id = TxnId::new(self.id_next.get());
         self.id_next.set(id.raw() + 1);
+        self.forget_entered();
+        self.entered.escalate_at.set(0);
         let slot = self.slot();
         slot.id.init(id);
         slot.first_lsn.init(Lsn::NONE);

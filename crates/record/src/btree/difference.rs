@@ -26,17 +26,36 @@ impl Difference {
 /// How many bytes are equal from the front, of two slices of one length.
 #[inline]
 fn equal_front(a: &[u8], b: &[u8]) -> usize {
-    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(x, y)| x == y).count();
-    let at = words * 8;
+    let mut at = 0;
+    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
+        let unequal = word(x) ^ word(y);
+        if unequal != 0 {
+            return at + (unequal.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
     at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
 }
 
 /// How many bytes are equal from the back, of two slices of one length.
 #[inline]
 fn equal_back(a: &[u8], b: &[u8]) -> usize {
-    let words = a.rchunks_exact(8).zip(b.rchunks_exact(8)).take_while(|(x, y)| x == y).count();
-    let end = a.len() - words * 8;
-    words * 8 + a[..end].iter().rev().zip(b[..end].iter().rev()).take_while(|(x, y)| x == y).count()
+    let mut count = 0;
+    for (x, y) in a.rchunks_exact(8).zip(b.rchunks_exact(8)) {
+        let unequal = word(x) ^ word(y);
+        if unequal != 0 {
+            return count + (unequal.leading_zeros() / 8) as usize;
+        }
+        count += 8;
+    }
+    let end = a.len() - count;
+    count + a[..end].iter().rev().zip(b[..end].iter().rev()).take_while(|(x, y)| x == y).count()
+}
+
+/// Eight bytes as a number, the first one lowest.
+#[inline]
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("chunks of eight have eight bytes"))
 }
 
 #[cfg(test)]

@@ -40,9 +40,9 @@ pub struct After<'a> {
 }
 
 /// The body of an update or, if the record becomes a ghost, a deletion: then its whole value is in the log, for it will
-/// no longer be on the page.
+/// no longer be on the page. Returns whether anything changes.
 #[inline]
-pub fn update(body: &mut Vec<u8>, page: u64, slot: usize, before: &Record<'_>, key: &[u8], after: After<'_>) {
+pub fn update(body: &mut Vec<u8>, page: u64, slot: usize, before: &Record<'_>, key: &[u8], after: After<'_>) -> bool {
     let middle = if after.flags.has(RecordFlags::GHOST) {
         Difference { offset: 0, cut: before.stored.len(), put: after.stored.len() }
     } else {
@@ -64,6 +64,7 @@ pub fn update(body: &mut Vec<u8>, page: u64, slot: usize, before: &Record<'_>, k
     body.extend_from_slice(key);
     body.extend_from_slice(&before.stored[middle.offset..middle.offset + middle.cut]);
     body.extend_from_slice(&after.stored[middle.offset..middle.offset + middle.put]);
+    middle.cut + middle.put != 0 || before.flags != after.flags
 }
 
 /// The body of the compensation of an update: its middle put back.

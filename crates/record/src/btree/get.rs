@@ -1,22 +1,28 @@
 //! Reading one record by its key.
 //!
-//! Paper: LIBTP 4.4. The record's lock is taken by the key's name before the search; it also protects the *absence* of the
-//! key, because an insertion takes the same lock first. So a get that finds nothing needs no lock on the gap, and two
-//! transactions that look for a key before inserting it do not deadlock (a departure from PROTOCOLS K1: see README.md).
+//! Paper: LIBTP 4.4. The record's lock has the key's name and also protects the *absence* of the key, because an insertion
+//! takes the same lock first. So a get that finds nothing needs no lock on the gap, and two transactions that look for a
+//! key before inserting it do not deadlock (a departure from PROTOCOLS K1: see README.md).
+//!
+//! The lock is tried while the leaf is latched and the record is on its way from memory; only where another holds it is
+//! the leaf let go, the lock waited for, and the record looked for again.
 
-use libtp_buffer::SharedPage;
+use libtp_lock::LockName;
 use libtp_log::Lsn;
 
 use crate::access::{Access, Purpose, Tried};
 use crate::btree::long_value;
 use crate::btree::node::{Node, Record};
-use crate::btree::search::{self, node_of};
+use crate::btree::search;
 use crate::database::{Granularity, Method};
 use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
 use crate::page::record_lsn::RecordFlags;
 use crate::{Error, Result};
+
+/// So much of a cell is asked for before it is read: most records are shorter.
+const CELL_PREFETCH_BYTES: usize = 128;
 
 /// Where a record was found. It is there still if the leaf has the same LSN.
 #[derive(Clone, Copy, Debug)]
@@ -67,20 +73,22 @@ impl<'a> Access<'a> {
     /// The record at a slot of a leaf.
     #[inline]
     pub(crate) fn record_at<'p>(&self, number: u32, node: &Node<'p>, slot: usize) -> Result<Record<'p>> {
-        match node.record(slot) {
-            Some(record) => Ok(record),
-            None => Err(self.pages.corrupt(number, format!("the record at slot {slot} lies outside its heap"))),
-        }
+        node.record(slot).ok_or_else(|| self.no_record(number, slot))
+    }
+
+    #[cold]
+    fn no_record(&self, number: u32, slot: usize) -> Error {
+        self.pages.corrupt(number, format!("the record at slot {slot} lies outside its heap"))
+    }
+
+    #[cold]
+    fn no_value(&self, number: u32, slot: usize) -> Error {
+        self.pages.corrupt(number, format!("the record at slot {slot} says its value lies elsewhere, and not where"))
     }
 
     #[inline]
     pub(crate) fn value_of<'p>(&self, number: u32, slot: usize, record: &Record<'p>) -> Result<Value<'p>> {
-        match record.value() {
-            Some(value) => Ok(value),
-            None => Err(self
-                .pages
-                .corrupt(number, format!("the record at slot {slot} says its value lies elsewhere, and not where"))),
-        }
+        record.value().ok_or_else(|| self.no_value(number, slot))
     }
 
     /// Refuses a call for a B-tree on another file.
@@ -91,27 +99,6 @@ impl<'a> Access<'a> {
         }
         let (found, wanted) = (self.database.method().name(), "btree");
         Err(Error::WrongMethod { database: self.database.name().to_string(), found, wanted })
-    }
-
-    /// The leaf for a key, latched shared, the key's record or the leaf locked for the purpose.
-    #[inline]
-    fn leaf_locked(&self, key: &[u8], purpose: Purpose) -> Result<SharedPage<'a>> {
-        match self.enter(purpose)? {
-            None => search::shared(&self.pages, key, 0),
-            Some(Granularity::Record) => {
-                self.lock(lock_names::record(self.database.id(), key_hash(key)), purpose.mode())?;
-                search::shared(&self.pages, key, 0)
-            }
-            Some(Granularity::Page) => loop {
-                let leaf = search::shared(&self.pages, key, 0)?;
-                let name = lock_names::page(self.database.id(), leaf.id().page().raw());
-                if self.try_lock(name, purpose.mode())? == Tried::Granted {
-                    return Ok(leaf);
-                }
-                drop(leaf);
-                self.lock(name, purpose.mode())?;
-            },
-        }
     }
 
     /// Reads the value of `key` under a shared lock, and passes it to `read`; none if there is no such record.
@@ -150,26 +137,55 @@ impl<'a> Access<'a> {
     ) -> Result<Option<R>> {
         self.check_btree()?;
         self.check_key(key)?;
+        let granularity = self.enter(purpose)?;
+        self.reserve_lock()?;
         let _visit = self.pages.visit();
-        let leaf = self.leaf_locked(key, purpose)?;
-        let number = leaf.id().page().raw();
-        let node = node_of(&self.pages, number, &leaf)?;
-        let (slot, found) = node.find(key);
-        if !found {
-            return Ok(None);
-        }
-        let record = self.record_at(number, &node, slot)?;
-        if record.is_ghost() {
-            return Ok(None);
-        }
-        let chain = match self.value_of(number, slot, &record)? {
-            Value::Here(value) => {
-                *place = Some(LeafPlace { page: number, lsn: leaf.lsn(), slot });
-                return Ok(Some(read(value)));
+        loop {
+            let leaf = match search::leaf_now(&self.pages, key) {
+                Some(leaf) => leaf,
+                None => search::shared(&self.pages, key, 0)?,
+            };
+            let number = leaf.id().page().raw();
+            let Some(node) = Node::over(&leaf) else { return Err(search::no_node(&self.pages, number)) };
+            let (slot, found) = node.find(key);
+            if found {
+                // The record comes from memory while its lock is taken.
+                leaf.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
             }
-            Value::Chain(chain) => chain,
-        };
-        drop(leaf);
-        Ok(Some(read(&long_value::read(&self.pages, chain)?)))
+            if let Some(name) = self.lock_on(granularity, key, number) {
+                if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
+                    drop(leaf);
+                    self.lock(name, purpose.mode())?;
+                    continue;
+                }
+            }
+            if !found {
+                return Ok(None);
+            }
+            let Some(record) = node.record(slot) else { return Err(self.no_record(number, slot)) };
+            if record.is_ghost() {
+                return Ok(None);
+            }
+            let chain = match record.value() {
+                Some(Value::Here(value)) => {
+                    *place = Some(LeafPlace { page: number, lsn: leaf.lsn(), slot });
+                    return Ok(Some(read(value)));
+                }
+                Some(Value::Chain(chain)) => chain,
+                None => return Err(self.no_value(number, slot)),
+            };
+            drop(leaf);
+            return Ok(Some(read(&long_value::read(&self.pages, chain)?)));
+        }
+    }
+
+    /// The lock that a record with this key on this leaf needs, if any.
+    #[inline]
+    fn lock_on(&self, granularity: Option<Granularity>, key: &[u8], leaf: u32) -> Option<LockName> {
+        let file = self.database.id();
+        match granularity? {
+            Granularity::Record => Some(lock_names::record(file, key_hash(key))),
+            Granularity::Page => Some(lock_names::page(file, leaf)),
+        }
     }
 }

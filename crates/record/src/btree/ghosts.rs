@@ -107,9 +107,9 @@ fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Resul
         ..Reclaim::default()
     };
     let mut body = pages.change.who.scratch();
-    body.extend_from_slice(head.as_bytes());
-    body.extend_from_slice(entries.as_bytes());
-    pages.change.apply_redo_only(RECLAIM, &body, &mut [leaf]);
+    body.writer().extend_from_slice(head.as_bytes());
+    body.writer().extend_from_slice(entries.as_bytes());
+    pages.change.apply_redo_only(RECLAIM, body.body(), &mut [leaf]);
     Ok(true)
 }
 

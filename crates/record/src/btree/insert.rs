@@ -14,7 +14,6 @@ use rio::planted;
 
 use crate::access::{Access, Purpose, Tried};
 use crate::btree::encode::{self, After};
-use crate::btree::get::LeafPlace;
 use crate::btree::ghosts;
 use crate::btree::log_records::{Update, DELETE, INSERT, UPDATE};
 use crate::btree::long_value;
@@ -66,9 +65,6 @@ impl Outcome<'_> {
 
 /// Log space is reserved as if the old record had so many bytes, or as many as the new one; if it has more, again.
 const LIKELY_BYTES: usize = 128;
-
-/// Values up to so many bytes are changed in a buffer on the stack.
-const SHORT_VALUE_BYTES: usize = 256;
 
 /// A change of one record, and what was found out about it.
 struct Wanted<'w, 'a> {
@@ -139,49 +135,6 @@ impl<'a> Access<'a> {
         self.change_record(key, Outcome::Ghost, Policy::Always)
     }
 
-    /// Lets `change` change the value of `key`, keeping its length, and returns what it returns; none if there is no such
-    /// record. No latch is held while `change` runs, only the record's lock, for writing from the start.
-    ///
-    /// # Errors
-    /// As [`Access::put`].
-    #[inline]
-    pub fn update<R>(&self, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
-        let mut buffer = [0; SHORT_VALUE_BYTES];
-        let mut longer = Vec::new();
-        let mut place = None;
-        let copied = self.get_at(key, Purpose::Write, &mut place, |value| {
-            match buffer.get_mut(..value.len()) {
-                Some(short) => short.copy_from_slice(value),
-                None => longer.extend_from_slice(value),
-            }
-            value.len()
-        })?;
-        let Some(bytes) = copied else { return Ok(None) };
-        let value = if longer.is_empty() { &mut buffer[..bytes] } else { &mut longer[..] };
-        let result = change(value);
-        if !self.change_at(key, value, place)? {
-            self.put(key, value)?;
-        }
-        Ok(Some(result))
-    }
-
-    /// Changes a record where it was a moment ago, if its leaf has not changed since; whether it did.
-    #[inline]
-    fn change_at(&self, key: &[u8], value: &[u8], place: Option<LeafPlace>) -> Result<bool> {
-        let Some(place) = place else { return Ok(false) };
-        let outcome = Outcome::Value(value);
-        let mut wanted =
-            Wanted { key, outcome, policy: Policy::Always, granularity: None, body_bytes: 0, kept: Vec::new() };
-        self.reserve_for(&mut wanted, value.len())?;
-        let _visit = self.pages.visit();
-        let mut leaf = self.pages.exclusive(place.page, 0)?;
-        if leaf.lsn() != place.lsn {
-            return Ok(false);
-        }
-        let after = After { stored: value, flags: RecordFlags::NONE };
-        Ok(matches!(self.replace(&mut leaf, &wanted, place.slot, after)?, Attempt::Done(_)))
-    }
-
     fn change_record(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
         self.check_btree()?;
         self.check_key(key)?;
@@ -236,8 +189,7 @@ impl<'a> Access<'a> {
         let new_bytes = wanted.outcome.bytes().min(self.database.page_bytes()) + CHAIN_REF_BYTES;
         wanted.body_bytes = size_of::<Update>() + wanted.key.len() + old_bytes + new_bytes;
         self.pages.reserve_own(self.database.page_bytes(), wanted.body_bytes)?;
-        let change = &self.pages.change;
-        Ok(change.managers.locks.reserve(self.pages.session(), change.who.locker())?)
+        self.reserve_lock()
     }
 
     fn is_long(&self, key: &[u8], value: &[u8]) -> bool {
@@ -309,11 +261,11 @@ impl<'a> Access<'a> {
         }
         let kind = if after.flags.has(RecordFlags::GHOST) { DELETE } else { UPDATE };
         let mut body = self.pages.change.who.scratch();
-        encode::update(&mut body, self.pages.id(number).raw(), slot, &before, wanted.key, after);
-        if body.len() > wanted.body_bytes {
+        encode::update(body.writer(), self.pages.id(number).raw(), slot, &before, wanted.key, after);
+        if body.body().len() > wanted.body_bytes {
             return Ok(Attempt::Reserve(before.stored.len()));
         }
-        self.pages.change.apply(kind, &body, &mut [leaf]);
+        self.pages.change.apply(kind, &mut body, &mut [leaf]);
         Ok(Attempt::Done(true))
     }
 
@@ -337,8 +289,8 @@ impl<'a> Access<'a> {
             return Ok(Attempt::NoRoom { leaf: number, slot, bytes, is_new: true });
         }
         let mut body = self.pages.change.who.scratch();
-        encode::insert(&mut body, self.pages.id(number).raw(), slot, after.flags, wanted.key, after.stored);
-        self.pages.change.apply(INSERT, &body, &mut [leaf]);
+        encode::insert(body.writer(), self.pages.id(number).raw(), slot, after.flags, wanted.key, after.stored);
+        self.pages.change.apply(INSERT, &mut body, &mut [leaf]);
         Ok(Attempt::Done(true))
     }
 

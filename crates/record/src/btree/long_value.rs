@@ -85,9 +85,9 @@ fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, ol
             older_bytes: older.bytes,
         };
         let mut body = pages.change.who.scratch();
-        body.extend_from_slice(record.as_bytes());
-        body.extend_from_slice(piece);
-        pages.change.apply(WRITE_PIECE, &body, &mut [&mut new.page, &mut new.meta]);
+        body.writer().extend_from_slice(record.as_bytes());
+        body.writer().extend_from_slice(piece);
+        pages.change.apply(WRITE_PIECE, &mut body, &mut [&mut new.page, &mut new.meta]);
         return Ok(new.number);
     }
     Err(pages.corrupt(META_PAGE, "no page could be taken for a long value"))

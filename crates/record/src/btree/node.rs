@@ -196,6 +196,12 @@ impl<'p> Node<'p> {
         SplitKey { prefix: self.prefix(), suffix }
     }
 
+    /// Where the cell of a slot begins; zero if there is no such slot.
+    #[inline]
+    pub fn cell_at(&self, slot: usize) -> usize {
+        self.slots().get(slot).map_or(0, |entry| usize::from(entry.offset.get()))
+    }
+
     /// The record at a slot; none if the slot is not there or its cell does not fit the page.
     #[inline]
     pub fn record(&self, slot: usize) -> Option<Record<'p>> {

@@ -65,8 +65,8 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
             continue;
         }
         let mut body = pages.change.who.scratch();
-        encode::post(&mut body, pages.id(number).raw(), parent_number, found.right, slot, &found.separator);
-        pages.change.apply_redo_only(POST, &body, &mut [&mut child, &mut parent]);
+        encode::post(body.writer(), pages.id(number).raw(), parent_number, found.right, slot, &found.separator);
+        pages.change.apply_redo_only(POST, body.body(), &mut [&mut child, &mut parent]);
         return Ok(());
     }
     Err(pages.corrupt(number, "its right neighbour could not be posted"))

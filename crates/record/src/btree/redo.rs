@@ -128,6 +128,9 @@ struct Edit<'e> {
     put: &'e [u8],
 }
 
+/// Two changes this near to each other are saved together.
+const NEAR_BYTES: usize = 64;
+
 /// Changes a record's stored value, LSN and flags; in place where its room allows.
 fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
     let node = node_of(page)?;
@@ -141,8 +144,15 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
         return grow(page, slot, edit, lsn_and_flags);
     }
     let (cell_at, stored_at) = (record.cell_at, record.stored_at);
-    page.range(cell_at..cell_at + 8).copy_from_slice(&lsn_and_flags.to_le_bytes());
     let at = stored_at + edit.offset;
+    if new_bytes == old_bytes && at + edit.put.len() - cell_at <= NEAR_BYTES {
+        // One before-image for both.
+        let bytes = page.range(cell_at..at + edit.put.len());
+        bytes[..8].copy_from_slice(&lsn_and_flags.to_le_bytes());
+        bytes[at - cell_at..].copy_from_slice(edit.put);
+        return Ok(());
+    }
+    page.range(cell_at..cell_at + 8).copy_from_slice(&lsn_and_flags.to_le_bytes());
     if new_bytes == old_bytes {
         page.range(at..at + edit.put.len()).copy_from_slice(edit.put);
         return Ok(());

@@ -36,8 +36,13 @@ enum Step {
 pub(crate) fn node_of<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<Node<'p>> {
     match Node::over(page) {
         Some(node) => Ok(node),
-        None => Err(pages.corrupt(number, "it is not the B-tree page that others lead to")),
+        None => Err(no_node(pages, number)),
     }
+}
+
+#[cold]
+pub(crate) fn no_node(pages: &Pages<'_>, number: u32) -> crate::Error {
+    pages.corrupt(number, "it is not the B-tree page that others lead to")
 }
 
 /// What to do at a page on the way to `key` on `level`.
@@ -69,6 +74,9 @@ struct Place {
     level: Option<u8>,
 }
 
+/// No tree has more levels.
+const LEVELS_MAX: u32 = 20;
+
 const TOP: Place = Place { page: ROOT, level: None };
 
 impl Place {
@@ -98,6 +106,27 @@ impl Place {
 #[cold]
 fn lost(pages: &Pages<'_>) -> crate::Error {
     pages.corrupt(ROOT, "its links lead in a circle")
+}
+
+/// The leaf whose range holds `key`, latched shared, if the way down is as it usually is: all in memory, nobody in the way,
+/// nothing split or gone just now, nothing wrong. If it is not, [`shared`] finds the leaf, or says what is wrong.
+// Always inlined, and without a `Result`: what is latched and seen stays in registers on the way.
+#[inline(always)]
+pub(crate) fn leaf_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<SharedPage<'a>> {
+    let (mut number, mut level) = (ROOT, 0);
+    for _ in 0..LEVELS_MAX {
+        let page = pages.shared_now(number, level)?;
+        let node = Node::over(&page)?;
+        if node.is_deleted() || (node.belongs_right(key) && !planted("record: high key ignored")) {
+            return None;
+        }
+        if node.is_leaf() {
+            return Some(page);
+        }
+        number = node.child(node.child_slot(key))?;
+        level = node.level() - 1;
+    }
+    None
 }
 
 /// The page on `level` whose range holds `key`, latched shared.

@@ -75,13 +75,15 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
         }
         let mut body = pages.change.who.scratch();
         let taken = Taken { pages: [new.number], free_head: new.free_head, page_count: new.page_count };
-        encode::split(&mut body, pages.id(number).raw(), &node, &plan, taken)
+        encode::split(body.writer(), pages.id(number).raw(), &node, &plan, taken)
             .ok_or_else(|| pages.corrupt(number, "one of its cells lies outside its heap"))?;
         match &mut neighbour {
-            Some(neighbour) => {
-                pages.change.apply_redo_only(SPLIT, &body, &mut [&mut page, &mut new.page, &mut new.meta, neighbour])
-            }
-            None => pages.change.apply_redo_only(SPLIT, &body, &mut [&mut page, &mut new.page, &mut new.meta]),
+            Some(neighbour) => pages.change.apply_redo_only(
+                SPLIT,
+                body.body(),
+                &mut [&mut page, &mut new.page, &mut new.meta, neighbour],
+            ),
+            None => pages.change.apply_redo_only(SPLIT, body.body(), &mut [&mut page, &mut new.page, &mut new.meta]),
         };
         drop((body, page, new, neighbour));
         return post::post(pages, number, level);
@@ -139,9 +141,9 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
         }
         let taken = Taken { pages: [count, count + 1], free_head: meta_then.free_head.get(), page_count: count + 2 };
         let mut body = pages.change.who.scratch();
-        encode::root_split(&mut body, pages.id(ROOT).raw(), &node, &plan, taken)
+        encode::root_split(body.writer(), pages.id(ROOT).raw(), &node, &plan, taken)
             .ok_or_else(|| pages.corrupt(ROOT, "one of its cells lies outside its heap"))?;
-        pages.change.apply_redo_only(ROOT_SPLIT, &body, &mut [&mut root, &mut left, &mut right, &mut meta]);
+        pages.change.apply_redo_only(ROOT_SPLIT, body.body(), &mut [&mut root, &mut left, &mut right, &mut meta]);
         return Ok(());
     }
     Err(pages.corrupt(ROOT, "it could not be split"))

@@ -42,8 +42,8 @@ fn restore(pages: &Pages<'_>, key: &[u8], undo_next: Lsn, encode: impl FnOnce(&m
         );
     }
     let mut body = pages.change.who.scratch();
-    encode(&mut body, pages.id(number).raw(), slot);
-    pages.change.compensate(RESTORE, &body, &mut [&mut leaf], undo_next);
+    encode(body.writer(), pages.id(number).raw(), slot);
+    pages.change.compensate(RESTORE, body.body(), &mut [&mut leaf], undo_next);
     Ok(())
 }
 

@@ -76,14 +76,14 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
         high_bytes: short(high.len()),
     };
     let mut body = pages.change.who.scratch();
-    body.extend_from_slice(record.as_bytes());
-    body.extend_from_slice(high);
+    body.writer().extend_from_slice(record.as_bytes());
+    body.writer().extend_from_slice(high);
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);
     let lsn = match &mut right_page {
         Some(right) => {
-            pages.change.apply_redo_only(UNLINK, &body, &mut [left_page, gone_page, &mut parent_page, right])
+            pages.change.apply_redo_only(UNLINK, body.body(), &mut [left_page, gone_page, &mut parent_page, right])
         }
-        None => pages.change.apply_redo_only(UNLINK, &body, &mut [left_page, gone_page, &mut parent_page]),
+        None => pages.change.apply_redo_only(UNLINK, body.body(), &mut [left_page, gone_page, &mut parent_page]),
     };
     remember(access, left, gone, lsn);
     Ok(true)

@@ -113,9 +113,27 @@ pub fn head_of(suffix: &[u8]) -> u32 {
     if let Some(four) = suffix.first_chunk::<4>() {
         return u32::from_be_bytes(*four);
     }
-    let mut four = [0; 4];
-    four[..suffix.len()].copy_from_slice(suffix);
-    u32::from_be_bytes(four)
+    suffix.iter().zip([24, 16, 8]).fold(0, |head, (&byte, shift)| head | u32::from(byte) << shift)
+}
+
+/// Whether `key >= bound`. Most keys differ within four bytes, and then nothing is called.
+#[inline]
+fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
+    if let (Some(a), Some(b)) = (key.first_chunk::<4>(), bound.first_chunk::<4>()) {
+        if a != b {
+            return u32::from_be_bytes(*a) > u32::from_be_bytes(*b);
+        }
+    }
+    key >= bound
+}
+
+/// Compares what is usually a byte or two.
+#[inline]
+fn compare_short(a: &[u8], b: &[u8]) -> Ordering {
+    if a.len().max(b.len()) > 8 {
+        return a.cmp(b);
+    }
+    a.iter().cmp(b)
 }
 
 /// Bytes two keys have in common at their beginning.
@@ -258,7 +276,7 @@ impl<'p> Slotted<'p> {
     #[inline]
     pub fn belongs_right(&self, key: &[u8]) -> bool {
         match self.high() {
-            Some(high) => key >= high,
+            Some(high) => is_not_below(key, high),
             None => false,
         }
     }
@@ -283,7 +301,7 @@ impl<'p> Slotted<'p> {
         if skip != 0 {
             let common = self.suffix(&slots[0], cell_head);
             let common = common.get(..skip).unwrap_or(common);
-            match suffix.get(..skip).unwrap_or(suffix).cmp(common) {
+            match compare_short(suffix.get(..skip).unwrap_or(suffix), common) {
                 Ordering::Less => return (first, false),
                 Ordering::Greater => return (self.slots.len(), false),
                 Ordering::Equal => rest = &suffix[common.len()..],

@@ -68,7 +68,10 @@ impl Access<'_> {
 
     fn append_to(&self, tail: u32, record: &[u8], granularity: Option<Granularity>) -> Result<Attempt> {
         let file = self.database.id();
-        let mut page = self.pages.exclusive(tail, 0)?;
+        let mut page = match self.pages.exclusive_now(tail, 0) {
+            Some(page) => page,
+            None => self.pages.exclusive(tail, 0)?,
+        };
         let recno = self.recno_page(tail, &page)?;
         if granularity.is_some() && self.try_instant(lock_names::end_gap(file), Mode::IX)? == Tried::Busy {
             return Ok(Attempt::WaitForEnd);
@@ -88,8 +91,8 @@ impl Access<'_> {
             }
             let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(tail, "it is too short"))?;
             let mut body = self.pages.change.who.scratch();
-            encode_change(&mut body, self.pages.id(tail).raw(), slot, &before, Some(record));
-            self.pages.change.apply(PUT, &body, &mut [&mut page]);
+            encode_change(body.writer(), self.pages.id(tail).raw(), slot, &before, Some(record));
+            self.pages.change.apply(PUT, &mut body, &mut [&mut page]);
             return Ok(Attempt::Done(number));
         }
         Ok(Attempt::Full)

@@ -50,8 +50,7 @@ impl Access<'_> {
     pub(crate) fn reserve_record(&self) -> Result<()> {
         let bytes = size_of::<Change>() + 2 * self.database.arithmetic().record_bytes;
         self.pages.reserve_own(self.database.page_bytes(), bytes)?;
-        let change = &self.pages.change;
-        Ok(change.managers.locks.reserve(self.pages.session(), change.who.locker())?)
+        self.reserve_lock()
     }
 
     fn recno_change(&self, number: u64, record: Option<&[u8]>) -> Result<bool> {
@@ -88,8 +87,8 @@ impl Access<'_> {
                 (Some(_), false) => PUT,
             };
             let mut body = self.pages.change.who.scratch();
-            encode_change(&mut body, self.pages.id(page_number).raw(), slot, &before, record);
-            self.pages.change.apply(kind, &body, &mut [&mut page]);
+            encode_change(body.writer(), self.pages.id(page_number).raw(), slot, &before, record);
+            self.pages.change.apply(kind, &mut body, &mut [&mut page]);
             return Ok(true);
         }
         Err(self.pages.corrupt(page_number, "a record found no place"))

@@ -29,7 +29,7 @@ fn restore(pages: &Pages<'_>, record: &ChangeBody, cut_out: &[u8], logged: &Reco
         return Err(pages.corrupt(number, "it is not the recno page it was when it was changed"));
     }
     let mut body = pages.change.who.scratch();
-    encode_restore(&mut body, record, cut_out);
-    pages.change.compensate(RESTORE, &body, &mut [&mut page], logged.header.prev());
+    encode_restore(body.writer(), record, cut_out);
+    pages.change.compensate(RESTORE, body.body(), &mut [&mut page], logged.header.prev());
     Ok(())
 }

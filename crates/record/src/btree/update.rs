@@ -1,0 +1,75 @@
+//! Changing a value: it is read, handed to the caller, and written back where it was.
+//!
+//! Paper: LIBTP 4.4. No latch is held while the caller's code runs, only the record's lock (PROTOCOLS D12): so the leaf is
+//! latched twice, and the second time its LSN tells whether the record is still where it was. If not, this is a put.
+
+use libtp_log::Lsn;
+
+use crate::access::{Access, Purpose};
+use crate::btree::encode::{self, After};
+use crate::btree::get::LeafPlace;
+use crate::btree::log_records::{Update, UPDATE};
+use crate::btree::node::Node;
+use crate::page::record_lsn::RecordFlags;
+use crate::Result;
+
+impl Access<'_> {
+    /// Lets `change` change the value of `key`, keeping its length, and returns what it returns; none if there is no such
+    /// record. No latch is held while `change` runs, only the record's lock, for writing from the start.
+    ///
+    /// # Errors
+    /// As [`Access::put`].
+    #[inline]
+    pub fn update<R>(&self, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
+        let who = self.pages.change.who;
+        let mut value = who.take_spare();
+        let mut place = None;
+        let found = self.get_at(key, Purpose::Write, &mut place, |stored| value.extend_from_slice(stored))?;
+        let result = match found {
+            None => None,
+            Some(()) => {
+                let result = change(&mut value);
+                self.write_back(key, &value, place)?;
+                Some(result)
+            }
+        };
+        who.give_spare(value);
+        Ok(result)
+    }
+
+    fn write_back(&self, key: &[u8], value: &[u8], place: Option<LeafPlace>) -> Result<()> {
+        if let Some(place) = place {
+            if self.change_at(key, value, place)? {
+                return Ok(());
+            }
+        }
+        self.put(key, value)
+    }
+
+    /// Changes a record where it was a moment ago, if its leaf has not changed since and nothing stands in the way;
+    /// whether it did.
+    #[inline]
+    fn change_at(&self, key: &[u8], value: &[u8], place: LeafPlace) -> Result<bool> {
+        let body_bytes = size_of::<Update>() + key.len() + 2 * value.len();
+        self.pages.reserve_own(self.database.page_bytes(), body_bytes)?;
+        let mut leaf = match self.pages.exclusive_now(place.page, 0) {
+            Some(leaf) => leaf,
+            None => self.pages.exclusive(place.page, 0)?,
+        };
+        if leaf.lsn() != place.lsn || place.lsn == Lsn::NONE {
+            return Ok(false);
+        }
+        // It was a leaf with that record at that LSN; what is no such thing now is for `put` to complain of.
+        let Some(before) = Node::over(&leaf).and_then(|node| node.record(place.slot)) else { return Ok(false) };
+        if before.flags != RecordFlags::NONE || before.stored.len() != value.len() {
+            return Ok(false);
+        }
+        let after = After { stored: value, flags: RecordFlags::NONE };
+        let mut record = self.pages.change.who.scratch();
+        if !encode::update(record.writer(), self.pages.id(place.page).raw(), place.slot, &before, key, after) {
+            return Ok(true);
+        }
+        self.pages.change.apply(UPDATE, &mut record, &mut [&mut leaf]);
+        Ok(true)
+    }
+}
