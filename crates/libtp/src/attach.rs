@@ -332,11 +332,12 @@ fn set<T>(field: &mut T, value: Option<T>) {
 
 /// Leaves an environment in good order: what was committed is on disk; the last to leave takes a checkpoint, writes down
 /// that the log ends here, and takes the shared memory away.
+#[allow(clippy::vec_box)] // as the pool keeps them
 pub(crate) fn leave(
     managers: &Managers,
     judge: &Judge,
     platform: &Platform,
-    #[allow(clippy::vec_box)] sessions: Vec<Box<TxnSession>>,
+    sessions: Vec<Box<TxnSession>>,
 ) -> Result<()> {
     let door = judge.door()?;
     for session in sessions {

@@ -54,6 +54,7 @@ impl Background {
 fn run(managers: &Managers, who: TxnSession, stop: &Stop, deadlock_period: Option<Duration>) {
     let mut quiet = Quiet::default();
     let mut searched = Instant::now();
+    let mut huge = Some(0);
     // Acquire: pairs with the release in `stop`.
     while !stop.asked.load(Ordering::Acquire) {
         let guard = lock(&stop.mutex);
@@ -68,6 +69,7 @@ fn run(managers: &Managers, who: TxnSession, stop: &Stop, deadlock_period: Optio
             );
         }
         quiet.report("background work", TICK, step(managers, &who));
+        huge = huge.and_then(|from| managers.region.use_huge_pages(from));
     }
     managers.leave(who);
 }

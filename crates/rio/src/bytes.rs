@@ -104,7 +104,7 @@ impl Region {
         if let Some(place) = self.place(at.raw(), bytes, 1) {
             use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
             for line in (0..bytes).step_by(64) {
-                let address = place.as_ptr().wrapping_add(line).cast_const().cast::<i8>();
+                let address = place.wrapping_add(line).cast_const().cast::<i8>();
                 // SAFETY: a prefetch reads nothing and faults on no address; SSE is part of x86-64.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
             }
@@ -119,7 +119,7 @@ impl Region {
         let place = self.place(at.raw(), bytes, 8).expect("the area lies in the region");
         // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access, and areas used this way are
         // never lent as plain slices to anyone but a hold that excludes writers.
-        unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>().as_ptr(), bytes / 8) }
+        unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), bytes / 8) }
     }
 
     /// Words for a roll-back: applied by the owner of the section, or by a survivor of its death.
@@ -130,7 +130,7 @@ impl Region {
 
     #[inline]
     fn area(&self, at: Offset<Bytes>, bytes: usize) -> *mut u8 {
-        self.place(at.raw(), bytes, 8).expect("the area lies in the region").as_ptr()
+        self.place(at.raw(), bytes, 8).expect("the area lies in the region")
     }
 }
 

@@ -90,7 +90,7 @@ impl Region {
         let place = self.place(offset.raw(), size_of::<T>(), align_of::<T>())?;
         // SAFETY: `place` is aligned and lies with all of `T` inside the file's size and this mapping, which lives as
         // long as `self`; `T: Shared` is atomics only, valid for any bytes, so other writers cause no race on it.
-        Some(unsafe { place.cast::<T>().as_ref() })
+        Some(unsafe { &*place.cast::<T>() })
     }
 
     /// `count` values of `T` from `offset` on.
@@ -104,7 +104,7 @@ impl Region {
             .and_then(|bytes| self.place(offset.raw(), bytes, align_of::<T>()))
             .unwrap_or_else(|| out_of_bounds(offset.raw()));
         // SAFETY: as in `try_at`, for `count` values in a row, which were bounds-checked together.
-        unsafe { std::slice::from_raw_parts(place.cast::<T>().as_ptr(), count) }
+        unsafe { std::slice::from_raw_parts(place.cast::<T>(), count) }
     }
 
     /// A handle to the `T` at `offset` that keeps the mapping alive and is not checked again.
@@ -130,7 +130,7 @@ impl Region {
     pub(crate) fn header_at_base(&self) -> &RegionHeader {
         let place = self.place(0, size_of::<RegionHeader>(), 64).expect("a mapped region is longer than its header");
         // SAFETY: in bounds (every region is at least its header long) and page-aligned; atomics only.
-        unsafe { place.cast::<RegionHeader>().as_ref() }
+        unsafe { &*place.cast::<RegionHeader>() }
     }
 }
 

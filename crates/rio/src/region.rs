@@ -9,12 +9,12 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use rustix::fs::{fallocate, FallocateFlags};
 
+use crate::map::HUGE_BYTES;
 use crate::{Bytes, Error, Link, Mapping, Offset, Result, Shared, Word};
 
 /// Bytes of the header, and the first offset that is handed out.
@@ -347,24 +347,40 @@ impl Region {
         Ok(())
     }
 
+    /// Puts the next part of the region that is all handed out into huge pages, in all processes' mappings: from `from`,
+    /// which is a result of this call or zero. Returns how far it is done; none if this cannot be done here at all.
+    ///
+    /// The region's pages are far apart and wanted at random, and without this most looks at one begin with a walk through
+    /// the processor's page tables. It costs a copy of those 2 MiB, once.
+    pub fn use_huge_pages(&self, from: u64) -> Option<u64> {
+        let to = from + HUGE_BYTES as u64;
+        if to > self.used() {
+            return Some(from);
+        }
+        match self.0.mapping.use_huge_pages(usize::try_from(from).ok()?, HUGE_BYTES) {
+            Ok(()) => Some(to),
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => None,
+            // No memory for it, or somebody is in the way: this part stays as it is.
+            Err(_) => Some(to),
+        }
+    }
+
     fn reserve_error(&self) -> Error {
         Error::Reserve { path: self.0.path.clone(), reserve: self.0.mapping.bytes() as u64 }
     }
 
     /// The address of `bytes` at `offset`, if they lie inside the region and are aligned.
     #[inline]
-    pub(crate) fn place(&self, offset: u64, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    pub(crate) fn place(&self, offset: u64, bytes: usize, align: usize) -> Option<*mut u8> {
+        let inner = &*self.0;
         let end = offset.checked_add(bytes as u64)?;
         // Relaxed: the size only grows, so an old value is merely too small, and then the header is asked.
-        if end > self.0.size_known.load(Ordering::Relaxed) && !self.size_reaches(end) {
+        if end > inner.size_known.load(Ordering::Relaxed) && !self.size_reaches(end) {
             return None;
         }
+        // A mapping begins at a page, so what is aligned in the region is aligned in memory.
         let offset = usize::try_from(offset).ok()?;
-        let place = self.0.mapping.base().as_ptr().wrapping_add(offset);
-        if place.addr() % align != 0 {
-            return None;
-        }
-        NonNull::new(place)
+        (offset % align == 0).then(|| inner.mapping.base().as_ptr().wrapping_add(offset))
     }
 
     #[cold]

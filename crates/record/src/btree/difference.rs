@@ -26,36 +26,36 @@ impl Difference {
 /// How many bytes are equal from the front, of two slices of one length.
 #[inline]
 fn equal_front(a: &[u8], b: &[u8]) -> usize {
-    let mut at = 0;
-    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
-        let unequal = word(x) ^ word(y);
+    let (mut x, mut y) = (a, b);
+    while let (Some((x_first, x_rest)), Some((y_first, y_rest))) = (x.split_first_chunk(), y.split_first_chunk()) {
+        let unequal = u64::from_le_bytes(*x_first) ^ u64::from_le_bytes(*y_first);
         if unequal != 0 {
-            return at + (unequal.trailing_zeros() / 8) as usize;
+            return a.len() - x.len() + (unequal.trailing_zeros() / 8) as usize;
         }
-        at += 8;
+        (x, y) = (x_rest, y_rest);
     }
-    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
+    a.len() - x.len() + x.iter().zip(y).take_while(|(x, y)| x == y).count()
 }
 
 /// How many bytes are equal from the back, of two slices of one length.
 #[inline]
 fn equal_back(a: &[u8], b: &[u8]) -> usize {
-    let mut count = 0;
-    for (x, y) in a.rchunks_exact(8).zip(b.rchunks_exact(8)) {
-        let unequal = word(x) ^ word(y);
-        if unequal != 0 {
-            return count + (unequal.leading_zeros() / 8) as usize;
+    let (mut x, mut y) = (a, b);
+    // Four words at a time first: usually most of a value stays as it was.
+    while let (Some((x_rest, x_last)), Some((y_rest, y_last))) = (x.split_last_chunk(), y.split_last_chunk()) {
+        if x_last as &[u8; 32] != y_last {
+            break;
         }
-        count += 8;
+        (x, y) = (x_rest, y_rest);
     }
-    let end = a.len() - count;
-    count + a[..end].iter().rev().zip(b[..end].iter().rev()).take_while(|(x, y)| x == y).count()
-}
-
-/// Eight bytes as a number, the first one lowest.
-#[inline]
-fn word(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes.try_into().expect("chunks of eight have eight bytes"))
+    while let (Some((x_rest, x_last)), Some((y_rest, y_last))) = (x.split_last_chunk(), y.split_last_chunk()) {
+        let unequal = u64::from_le_bytes(*x_last) ^ u64::from_le_bytes(*y_last);
+        if unequal != 0 {
+            return a.len() - x.len() + (unequal.leading_zeros() / 8) as usize;
+        }
+        (x, y) = (x_rest, y_rest);
+    }
+    a.len() - x.len() + x.iter().rev().zip(y.iter().rev()).take_while(|(x, y)| x == y).count()
 }
 
 #[cfg(test)]

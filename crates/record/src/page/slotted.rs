@@ -312,7 +312,9 @@ impl<'p> Slotted<'p> {
         while size > 1 {
             let half = size / 2;
             let middle = base + half;
-            base = if slots[middle].head.get() < head { middle } else { base };
+            // No branch: which way a search goes is anybody's guess, the processor's too.
+            let is_less = usize::from(slots[middle].head.get() < head);
+            base += half & 0_usize.wrapping_sub(is_less);
             size -= half;
         }
         base += usize::from(slots[base].head.get() < head);
