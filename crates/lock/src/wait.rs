@@ -27,7 +27,7 @@ use crate::{Detect, Error, LockManager, LockerId, Result, Wait};
 pub const WAITS_FOR_LOCK: u32 = 1;
 
 /// Looks so often before it sleeps: for a holder that runs on another processor ...
-const PAUSES: u32 = 30;
+const PAUSES: u32 = 100;
 /// ... and these for one that waits for this processor.
 const YIELDS: u32 = 16;
 
