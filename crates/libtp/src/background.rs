@@ -1,7 +1,9 @@
-//! The background thread: relaxed commits reach the disk, pages are cleaned, checkpoints taken, deadlocks searched.
+//! Background work: relaxed commits reach the disk, pages are cleaned, checkpoints taken, deadlocks searched.
 //!
-//! One thread in each process that opened the environment; for each job, one session of all processes has the role at a
-//! time, so any process may be the one that does it (DESIGN 7).
+//! Two threads in each process that opened the environment: one flushes the log and does nothing else, because the others'
+//! work can take long (a checkpoint writes pages and waits for the disk) and the log cannot wait so long: its ring would
+//! fill, and then appenders would wait too. For each job one session of all processes has the role at a time, so any
+//! process may be the one that does it (DESIGN 7).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,13 +14,13 @@ use libtp_txn::{Managers, TxnSession};
 use crate::environment::{lock, Inner};
 use crate::{Error, Result};
 
-/// How often the thread looks.
+/// How often the threads look.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The running thread.
+/// The running threads.
 pub(crate) struct Background {
     stop: Arc<Stop>,
-    thread: std::thread::JoinHandle<()>,
+    threads: Vec<std::thread::JoinHandle<()>>,
 }
 
 struct Stop {
@@ -27,39 +29,83 @@ struct Stop {
     changed: Condvar,
 }
 
+impl Stop {
+    /// Sleeps until the next round; whether there is one.
+    fn sleep(&self) -> bool {
+        // Acquire, here and below: pairs with the release in `stop`; nothing else is handed over.
+        if self.asked.load(Ordering::Acquire) {
+            return false;
+        }
+        let guard = lock(&self.mutex);
+        // A spurious wake only makes the round come early.
+        drop(self.changed.wait_timeout(guard, TICK));
+        !self.asked.load(Ordering::Acquire)
+    }
+}
+
 impl Background {
     pub(crate) fn start(inner: &Arc<Inner>) -> Result<Background> {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), mutex: Mutex::new(()), changed: Condvar::new() });
-        let managers = Arc::clone(&inner.managers);
-        let who = managers.join()?;
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
-        let theirs = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name("libtp-background".into())
-            .spawn(move || run(&managers, who, &theirs, period))
-            .map_err(|error| Error::Io(Box::new(error)))?;
-        Ok(Background { stop, thread })
+        let mut background = Background { stop, threads: Vec::new() };
+        let started = background
+            .spawn(inner, "libtp-log", |managers, who, stop| flush_log(managers, who, stop))
+            .and_then(|()| {
+                background.spawn(inner, "libtp-pages", move |managers, who, stop| keep_house(managers, who, stop, period))
+            });
+        match started {
+            Ok(()) => Ok(background),
+            Err(error) => {
+                background.stop();
+                Err(error)
+            }
+        }
+    }
+
+    fn spawn(
+        &mut self,
+        inner: &Arc<Inner>,
+        name: &str,
+        work: impl FnOnce(&Managers, &TxnSession, &Stop) + Send + 'static,
+    ) -> Result<()> {
+        let (managers, stop) = (Arc::clone(&inner.managers), Arc::clone(&self.stop));
+        let who = managers.join()?;
+        let run = move || {
+            work(&managers, &who, &stop);
+            managers.leave(who);
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+        self.threads.push(thread.map_err(|error| Error::Io(Box::new(error)))?);
+        Ok(())
     }
 
     pub(crate) fn stop(self) {
-        // Release: pairs with the acquire in `run`; nothing else is handed over.
+        // Release: pairs with the acquire in `sleep`.
         self.stop.asked.store(true, Ordering::Release);
         self.stop.changed.notify_all();
-        if self.thread.join().is_err() {
-            tracing::error!("the background thread panicked; its session is repaired by the next to open");
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a background thread panicked; its session is repaired by the next to open");
+            }
         }
     }
 }
 
-fn run(managers: &Managers, who: TxnSession, stop: &Stop, deadlock_period: Option<Duration>) {
+/// Makes what is committed durable, and nothing that could keep it from that.
+fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
+    let mut quiet = Quiet::default();
+    while stop.sleep() {
+        let flushed = managers.log.background_flush(who.session());
+        quiet.report("writing the log", TICK, flushed.map(|_| ()).map_err(Into::into));
+    }
+}
+
+/// Everything else.
+fn keep_house(managers: &Managers, who: &TxnSession, stop: &Stop, deadlock_period: Option<Duration>) {
     let mut quiet = Quiet::default();
     let mut searched = Instant::now();
     let mut huge = Some(0);
-    // Acquire: pairs with the release in `stop`.
-    while !stop.asked.load(Ordering::Acquire) {
-        let guard = lock(&stop.mutex);
-        // A spurious wake only makes the round come early.
-        drop(stop.changed.wait_timeout(guard, TICK));
+    while stop.sleep() {
         if let Some(period) = deadlock_period.filter(|period| searched.elapsed() >= *period) {
             searched = Instant::now();
             quiet.report(
@@ -68,15 +114,19 @@ fn run(managers: &Managers, who: TxnSession, stop: &Stop, deadlock_period: Optio
                 managers.locks.detect(who.session()).map(|_| ()).map_err(Into::into),
             );
         }
-        quiet.report("background work", TICK, step(managers, &who));
+        quiet.report("background work", TICK, clean(managers, who));
         huge = huge.and_then(|from| managers.region.use_huge_pages(from));
     }
-    managers.leave(who);
 }
 
-/// One round of background work.
+/// One round of all background work, for who has no such threads.
 pub(crate) fn step(managers: &Managers, who: &TxnSession) -> Result<()> {
     managers.log.background_flush(who.session())?;
+    clean(managers, who)
+}
+
+fn clean(managers: &Managers, who: &TxnSession) -> Result<()> {
+    managers.log.prepare_next_segment(who.session())?;
     managers.buffers.background_step(who.session())?;
     if managers.checkpoint_due() {
         managers.checkpoint(who)?;
