@@ -259,6 +259,16 @@ impl DoubleWrite {
         Ok(self.file.write_at(bytes, TABLE_AT)?)
     }
 
+    /// Writes the batch that lies in the file again, byte by byte to where it is, and syncs it: if the sync before its pages
+    /// went home failed, the system shows a batch that is not on the disk. The same bytes in the same places cannot tear.
+    fn write_again(&self) -> Result<()> {
+        let batch = self.file.len()?.saturating_sub(TABLE_AT);
+        let mut bytes = vec![0; usize::try_from(batch).expect("a batch fits in memory")];
+        let read = self.file.read_at(&mut bytes, TABLE_AT)?;
+        self.file.write_at(&bytes[..read], TABLE_AT)?;
+        Ok(self.file.sync()?)
+    }
+
     /// Syncs what [`DoubleWrite::write`] wrote. An error is final.
     pub(crate) fn sync(&self) -> Result<()> {
         Ok(self.file.sync()?)
@@ -327,8 +337,8 @@ fn read_batch(file: &dyn File) -> Result<Option<(u64, Batch)>> {
 ///
 /// `open` gives the file of a number, `None` if there is no such file any more. A home that fails its checksum is mended.
 /// One that is no younger than its image is written again all the same: after a sync that failed, the system may show a
-/// home that is not on the disk, and would never write it. Everything written is synced before this returns. Doing it
-/// twice is the same as once.
+/// home that is not on the disk, and would never write it. For the same reason the batch itself is made durable again
+/// before a home is touched. Everything written is synced before this returns. Doing it twice is the same as once.
 ///
 /// # Errors
 /// The disk refused; nothing is lost, and it can be done again.
@@ -344,6 +354,7 @@ pub fn restore_torn(
     let Some((sequence, batch)) = double.open_batch()? else {
         return Ok(Restored::default());
     };
+    double.write_again()?;
     let mut restored = Restored { looked_at: batch.len(), mended: 0 };
     let mut homes: BTreeMap<FileId, Arc<dyn File>> = BTreeMap::new();
     for image in batch.images() {
