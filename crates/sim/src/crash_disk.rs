@@ -70,6 +70,7 @@ impl SimDisk {
             tree,
             trace: Vec::new(),
             faults: Faults::default(),
+            first_strike: None,
             crash_at: None,
             is_halted: false,
             is_read_only: false,
@@ -113,6 +114,11 @@ impl SimDisk {
     /// Lets the call fail that comes after `after` more matching calls: with 0, the very next.
     pub fn fail_call(&self, calls: Calls, after: u64, fault: Fault, repeat: Repeat) {
         self.shared.state().faults.plant(calls, after, fault, repeat);
+    }
+
+    /// Returns the I/O index at which the first planted fault struck, if any has.
+    pub fn first_strike(&self) -> Option<usize> {
+        self.shared.state().first_strike
     }
 
     /// Takes all planted faults away: the disk is repaired, space was freed.
@@ -292,6 +298,7 @@ struct State {
     tree: Tree,
     trace: Vec<TraceEntry>,
     faults: Faults,
+    first_strike: Option<usize>,
     crash_at: Option<usize>,
     is_halted: bool,
     is_read_only: bool,
@@ -338,6 +345,7 @@ impl State {
         self.check_alive(call)?;
         let fault = self.faults.strike(call.operation, call.path);
         if let Some(fault) = fault {
+            self.first_strike.get_or_insert(self.trace.len());
             Counters::add(self.fixture.counters.of_fault(fault));
         }
         Ok(fault)
