@@ -3,4 +3,8 @@
 
 mod every_io;
 mod failing_calls;
+mod log_ends;
+mod many_restarts;
 mod same_again;
+mod stale_log;
+mod stopped_writer;

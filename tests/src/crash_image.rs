@@ -7,7 +7,7 @@ use libtp::Durability;
 use libtp_sim::{Random, SimDisk};
 
 use crate::library::{Layout, Machine, Process, Trouble, Way};
-use crate::oracle::{Allowed, Effects, Era, History, Table, Value};
+use crate::oracle::{brief, name, Allowed, Effects, Era, History, Table, Value};
 
 /// What follows when an image was right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Sequel {
 pub struct Thoroughness {
     /// It is read from high keys to low as well.
     pub reads_back: bool,
+    /// Each record is looked up by its key as well.
+    pub looks_up: bool,
     /// What follows.
     pub sequel: Sequel,
 }
@@ -34,12 +36,12 @@ impl Thoroughness {
     /// Something of everything, over many images.
     pub fn any(random: &mut Random) -> Thoroughness {
         let sequel = if random.chance(1, 8) { Sequel::OrderlyEnd } else { Sequel::None };
-        Thoroughness { reads_back: random.chance(1, 8), sequel }
+        Thoroughness { reads_back: random.chance(1, 8), looks_up: random.chance(3, 4), sequel }
     }
 
     /// Right, and then this.
     pub fn and_then(sequel: Sequel) -> Thoroughness {
-        Thoroughness { reads_back: false, sequel }
+        Thoroughness { sequel, ..Thoroughness::default() }
     }
 }
 
@@ -111,6 +113,19 @@ fn judge_open(
         let back = process.state(Way::Down).map_err(reading)?;
         if back != state {
             return Err(format!("WRONG: backwards it reads otherwise: {}", state.difference(&back)));
+        }
+    }
+    if thoroughness.looks_up {
+        let txn = process.begin(Durability::Relaxed).map_err(reading)?;
+        for (place, value) in state.records() {
+            let found = process.get(&txn, place).map_err(reading)?;
+            if found.as_ref() != Some(value) {
+                return Err(format!(
+                    "WRONG: {} was passed by a scan and is not found: {}",
+                    name(place),
+                    brief(found.as_ref())
+                ));
+            }
         }
     }
     let findings = process.findings().map_err(|trouble| format!("UNREADABLE: checking failed: {trouble}"))?;

@@ -1,14 +1,20 @@
 //! A workload of which one call fails, judged in three ways (RELIABILITY R4).
 //!
-//! Live: what can still be read is right, and after a failed sync nothing more is acknowledged. After a power cut. And
+//! Live: what can still be read is right, and after a failed sync nothing more is acknowledged. After power cuts. And
 //! opened again by new processes on the mended disk, with the memory the old ones left.
 
-use libtp_sim::{Calls, Fault, LossMode, Random, Repeat};
+use std::collections::BTreeSet;
+
+use libtp_io::Operation;
+use libtp_sim::{Calls, Change, Fault, LossMode, Random, Repeat, TraceEntry};
 
 use crate::crash_image::{judge, judge_machine, Sequel, Thoroughness};
 use crate::library::Layout;
 use crate::watchdog::caught;
-use crate::workload::{self, Plan};
+use crate::workload::{self, Plan, Run};
+
+/// How the names of database files end.
+const DATABASE_END: &str = ".tp";
 
 /// Every kind of failure.
 pub const KINDS: [(Fault, Repeat); 6] = [
@@ -20,9 +26,37 @@ pub const KINDS: [(Fault, Repeat); 6] = [
     (Fault::ShortWrite, Repeat::Forever),
 ];
 
+/// Which calls are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// All that can fail.
+    Any,
+    /// Syncs of files.
+    Syncs,
+    /// Writes of database files.
+    PageWrites,
+}
+
+impl Which {
+    fn calls(self) -> Calls {
+        match self {
+            Which::Any => Calls::Any,
+            Which::Syncs => Calls::Of(Operation::Sync),
+            Which::PageWrites => Calls::On(Operation::Write, DATABASE_END.into()),
+        }
+    }
+
+    /// The kind of that name.
+    pub fn named(name: &str) -> Option<Which> {
+        [Which::Any, Which::Syncs, Which::PageWrites].into_iter().find(|which| format!("{which:?}") == name)
+    }
+}
+
 /// One call that fails, in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailingCall {
+    /// Among which calls.
+    pub which: Which,
     /// The call's number.
     pub call: u64,
     /// Which of [`KINDS`].
@@ -32,33 +66,59 @@ pub struct FailingCall {
 impl FailingCall {
     /// The variables that repeat it.
     pub fn replay(self, seed: u64) -> String {
-        format!("LIBTP_TEST_SEED={seed} LIBTP_TEST_CALL={} LIBTP_TEST_FAULT={}", self.call, self.kind)
+        let FailingCall { which, call, kind } = self;
+        format!("LIBTP_TEST_SEED={seed} LIBTP_TEST_CALL={call} LIBTP_TEST_FAULT={kind} LIBTP_TEST_WHICH={which:?}")
     }
 }
+
+/// Power cuts soon after the fault, and how many changes of the disk are soon.
+const CUTS_SOON: usize = 4;
+const SOON: usize = 60;
 
 /// The workload: short, because every call of it is to fail.
 pub fn plan(seed: u64) -> Plan {
     Plan { seed, transactions: 40, has_faults: true }
 }
 
-/// How many calls the workload makes when none fails.
+/// How many such calls the workload makes when none fails.
 ///
 /// # Errors
 /// It does not run.
-pub fn count_calls(seed: u64) -> Result<u64, String> {
+pub fn count_calls(seed: u64, which: Which) -> Result<u64, String> {
     let run = caught(|| workload::run(plan(seed), |_| {}))?;
-    Ok(run.machine.disk.calls(&Calls::Any))
+    Ok(match which {
+        Which::Any | Which::Syncs => run.machine.disk.calls(&which.calls()),
+        Which::PageWrites => page_writes(&run.machine.disk.trace()),
+    })
+}
+
+/// How many of the changes are writes of database files, whatever their names were before.
+fn page_writes(trace: &[TraceEntry]) -> u64 {
+    let mut files = BTreeSet::new();
+    let mut count = 0;
+    for entry in trace {
+        match &entry.change {
+            Change::CreateFile { name, file: node, .. } | Change::Rename { to: name, node, .. }
+                if name.ends_with(DATABASE_END) =>
+            {
+                files.insert(*node);
+            }
+            Change::Write { file, .. } if files.contains(file) => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// So many of all failing calls, at equal steps; the kinds take turns.
-pub fn sample(calls: u64, wanted: u64) -> Vec<FailingCall> {
+pub fn sample(which: Which, calls: u64, wanted: u64) -> Vec<FailingCall> {
     let kinds = KINDS.len() as u64;
     let all = calls * kinds;
     let wanted = wanted.min(all);
     let is_taken = |at: &u64| at * wanted / all != (at + 1) * wanted / all;
     let one = |at: u64| {
         let call = at / kinds;
-        FailingCall { call, kind: usize::try_from((at + call) % kinds).unwrap_or(0) }
+        FailingCall { which, call, kind: usize::try_from((at + call) % kinds).unwrap_or(0) }
     };
     (0..all).filter(is_taken).map(one).collect()
 }
@@ -69,7 +129,7 @@ pub fn sample(calls: u64, wanted: u64) -> Vec<FailingCall> {
 /// What is wrong.
 pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String> {
     let (fault, repeat) = KINDS[failing.kind];
-    let run = workload::run(plan(seed), |disk| disk.fail_call(Calls::Any, failing.call, fault, repeat))?;
+    let run = workload::run(plan(seed), |disk| disk.fail_call(failing.which.calls(), failing.call, fault, repeat))?;
     let disk = &run.machine.disk;
     let mut random = Random::new(seed ^ failing.call << 8);
     let layout = Layout::of_seed(seed);
@@ -80,9 +140,28 @@ pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String>
         judge(&image, layout, history, allowed, Thoroughness::default())
             .map_err(|what| format!("after a power cut ({mode:?}): {what}"))?;
     }
+    let mut walk = disk.crash_images();
+    for position in positions_after(&run, &mut random) {
+        walk.advance_to(position);
+        let (mode, earlier) = (LossMode::ALL[random.index(LossMode::ALL.len())], run.history_at(position));
+        let image = walk.image(mode, random.next_u64());
+        judge(&image, layout, earlier, earlier.allowed_at(position), Thoroughness::default())
+            .map_err(|what| format!("after a power cut at {position} ({mode:?}): {what}"))?;
+    }
     disk.clear_faults();
-    let thoroughness = Thoroughness { reads_back: true, sequel: Sequel::OrderlyEnd };
+    let thoroughness = Thoroughness { reads_back: true, looks_up: true, sequel: Sequel::OrderlyEnd };
     judge_machine(&run.machine, history, run.allowed_at_end(), thoroughness)
         .map_err(|what| format!("opened again on the mended disk: {what}"))?;
     Ok(())
+}
+
+/// Where power cuts may show what the fault left half done: soon after it, and anywhere.
+fn positions_after(run: &Run, random: &mut Random) -> Vec<usize> {
+    let end = run.machine.disk.io_index();
+    let strike = run.machine.disk.first_strike().unwrap_or(end);
+    let soon = (end - strike).min(SOON) + 1;
+    let mut positions: Vec<usize> = (0..CUTS_SOON).map(|_| strike + random.index(soon)).collect();
+    positions.push(random.index(end + 1));
+    positions.sort_unstable();
+    positions
 }

@@ -9,7 +9,11 @@
 //! | `crash_image` | opening and judging what a crash left |
 //! | `failing_calls` | the workload with one call failing |
 //! | `damage` | damaging files, and judging what is read then |
-//! | `sizes`, `watchdog` | how much is tried; panics and hangs |
+//! | `stale_log` | a log that ends where an old record begins |
+//! | `log_ends` | a log that ends at each sector of its flushes |
+//! | `standstill` | a process that stands still at a call |
+//! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
+//! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
 #![forbid(unsafe_code)]
 
@@ -18,8 +22,13 @@ pub mod crash_states;
 pub mod damage;
 pub mod failing_calls;
 pub mod library;
+pub mod log_ends;
 pub mod oracle;
 pub mod planted_bugs;
 pub mod sizes;
+pub mod stale_log;
+pub mod standstill;
+pub mod stopped_writer;
+pub mod threads;
 pub mod watchdog;
 pub mod workload;

@@ -124,8 +124,16 @@ impl Machine {
     /// # Errors
     /// Those of opening.
     pub fn start(&self) -> Answer<Process> {
+        self.start_in(|directory| directory)
+    }
+
+    /// Starts a process that sees the disk through what `through` makes of it.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub fn start_in(&self, through: impl FnOnce(Arc<dyn Directory>) -> Arc<dyn Directory>) -> Answer<Process> {
         let view = self.disk.process_view();
-        let env = self.open(view.directory())?;
+        let env = self.open(through(view.directory()))?;
         Process::new(env, view)
     }
 
@@ -367,6 +375,18 @@ impl Process {
     /// The checkpoint's.
     pub fn checkpoint(&self) -> Answer<bool> {
         Ok(self.env.checkpoint()?)
+    }
+
+    /// Writes every changed page to its file.
+    ///
+    /// # Errors
+    /// The buffer manager's.
+    pub fn write_pages(&self) -> Answer<()> {
+        let managers = self.env.managers();
+        let who = managers.join().map_err(Error::from)?;
+        let written = managers.buffers.write_all(who.session());
+        managers.leave(who);
+        written.map(|_| ()).map_err(|error| Trouble::Other(error.to_string()))
     }
 
     /// Does what the background thread would do now.

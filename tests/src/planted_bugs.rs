@@ -12,6 +12,24 @@ pub enum Catcher {
     FailingCalls,
     /// Damaged files.
     Damage,
+    /// A log that ends where an old record begins.
+    StaleLog,
+    /// Logs that end at each sector of their flushes.
+    LogEnds,
+    /// A checkpoint while another process stands still in the middle of writing pages.
+    StoppedWriter,
+}
+
+impl Catcher {
+    /// Each of them.
+    pub const ALL: [Catcher; 6] = [
+        Catcher::Crashes,
+        Catcher::FailingCalls,
+        Catcher::Damage,
+        Catcher::StaleLog,
+        Catcher::LogEnds,
+        Catcher::StoppedWriter,
+    ];
 }
 
 /// A bug and who is to catch it.
@@ -23,16 +41,20 @@ pub struct PlantedBug {
     pub catcher: Catcher,
 }
 
+const fn caught_by(catcher: Catcher, name: &'static str) -> PlantedBug {
+    PlantedBug { name, catcher }
+}
+
 const fn by_crashes(name: &'static str) -> PlantedBug {
-    PlantedBug { name, catcher: Catcher::Crashes }
+    caught_by(Catcher::Crashes, name)
 }
 
 const fn by_failing_calls(name: &'static str) -> PlantedBug {
-    PlantedBug { name, catcher: Catcher::FailingCalls }
+    caught_by(Catcher::FailingCalls, name)
 }
 
 const fn by_damage(name: &'static str) -> PlantedBug {
-    PlantedBug { name, catcher: Catcher::Damage }
+    caught_by(Catcher::Damage, name)
 }
 
 /// All of them.
@@ -40,29 +62,28 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("buffer: log not forced before pages"),
     by_crashes("buffer: dirty pages replaced unwritten"),
     by_crashes("buffer: homes not synced"),
-    by_crashes("buffer: interrupted batch not brought home"),
+    by_failing_calls("buffer: interrupted batch not brought home"),
     by_crashes("buffer: no double write"),
     by_damage("buffer: pages not checked"),
     by_crashes("buffer: torn pages not mended"),
-    by_crashes("buffer: written is taken for synced"),
+    caught_by(Catcher::StoppedWriter, "buffer: written is taken for synced"),
     by_crashes("control: not synced"),
-    by_crashes("control: one slot only"),
+    by_damage("control: one slot only"),
     by_crashes("lock: converted beside readers"),
     by_crashes("lock: readers beside a writer"),
     by_failing_calls("log: failed sync tried again"),
     by_crashes("log: flush not synced"),
     by_failing_calls("log: found tail not written again"),
     by_damage("log: incarnation in one slot only"),
-    by_crashes("log: incarnation not raised"),
+    caught_by(Catcher::StaleLog, "log: incarnation not raised"),
     by_crashes("log: new names not synced"),
-    by_crashes("log: new segment not synced"),
     by_damage("log: no flush marks"),
     by_crashes("log: recycled too early"),
     by_damage("log: witnesses not heard"),
     by_crashes("record: gap entered without asking"),
     by_crashes("record: gaps passed without locks"),
     by_crashes("record: ghosts removed while locked"),
-    by_crashes("record: high key ignored"),
+    caught_by(Catcher::LogEnds, "record: high key ignored"),
     by_crashes("record: incomplete mark not cleared"),
     by_crashes("record: left link of the old neighbour not set"),
     by_crashes("record: locked number appended to"),

@@ -134,7 +134,9 @@ pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
 
 /// Why a workload ends early.
 enum Stop {
-    /// The environment takes no more changes, or could not be opened, and that was to be expected.
+    /// The environment takes no more changes until it is opened anew.
+    NextPhase,
+    /// It could not be opened, or not be judged, and that was to be expected.
     Cut,
     /// The library is wrong.
     Wrong(String),
@@ -258,6 +260,7 @@ impl Runner {
         if self.plan.has_faults && names.iter().any(|name| name == "/" || name == "log") {
             return Err(Stop::Cut);
         }
+        self.failed_after = 0;
         let first = self.start_all(1)?;
         self.opened = self.machine.disk.io_index();
         let others = self.start_all(PROCESSES - 1)?;
@@ -296,10 +299,9 @@ impl Runner {
             let stepped = self.step(&mut clients[at]).and_then(|()| self.chores(processes));
             let stepped = stepped.and_then(|()| self.check_reads(&clients, at, before));
             if let Err(stop) = stepped {
-                if matches!(stop, Stop::Cut) {
-                    drop(clients);
-                    self.look_around(processes)?;
-                    return Err(stop);
+                if matches!(stop, Stop::NextPhase) {
+                    self.ended = self.plan.transactions * phase / PHASES;
+                    break;
                 }
                 // What is wrong may have left latches and locks behind that an orderly end would wait for.
                 kill_all(clients);
@@ -434,7 +436,7 @@ impl Runner {
         if self.has_failed_sync() {
             self.failed_after += 1;
             if self.failed_after > 8 {
-                return Err(Stop::Cut);
+                return Err(Stop::NextPhase);
             }
         }
         Ok(())

@@ -24,7 +24,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-bench", &["libtp"]),
     ("libtp-cli", &["libtp", "libtp-bench"]),
     ("libtp-sim", &["libtp-io"]),
-    ("libtp-tests", &["libtp", "libtp-sim", "libtp-io", "rio"]),
+    // Log and processes by themselves: where a log ends must be chosen to the byte.
+    ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "rio"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,10 @@
+//! A record of an earlier life of the log stays dead, also where the log ends exactly where it begins.
+
+use libtp_tests::stale_log::stale_records_stay_dead;
+
+#[test]
+fn what_a_torn_flush_left_behind_never_comes_back() {
+    for seed in 1..=5 {
+        stale_records_stay_dead(seed).unwrap();
+    }
+}

@@ -1,0 +1,67 @@
+//! Work on a list by a few threads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::crash_states::THREADS;
+use crate::sizes;
+use crate::watchdog::{caught, Watchdog};
+
+/// Does something with each item; the results come in any order.
+pub fn on_all_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                // Relaxed: a plain counter.
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = work(item);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What came of judging a list.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// How many were judged.
+    pub tried: usize,
+    /// What was wrong, each with what repeats it.
+    pub wrong: Vec<String>,
+}
+
+/// Judges each item until `LIBTP_TEST_FAILURES` (3) are wrong. `replay` says how to repeat one; each thread has what
+/// `prepare` makes for it.
+pub fn judge_all<T: Sync, S>(
+    items: &[T],
+    watchdog: &Watchdog,
+    replay: impl Fn(&T) -> String + Sync,
+    prepare: impl Fn() -> S + Sync,
+    judge: impl Fn(&mut S, &T) -> Result<(), String> + Sync,
+) -> Judged {
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let enough = sizes::number("LIBTP_TEST_FAILURES", 3);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (next, wrong, replay, prepare, judge) = (&next, &wrong, &replay, &prepare, &judge);
+            scope.spawn(move || {
+                let mut own = prepare();
+                // Relaxed: a plain counter.
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    watchdog.begin(thread, replay(item));
+                    let judged = caught(|| judge(&mut own, item));
+                    let mut wrong = wrong.lock().unwrap_or_else(PoisonError::into_inner);
+                    wrong.extend(judged.err().map(|what| format!("{}: {what}", replay(item))));
+                    if wrong.len() as u64 >= enough {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Judged { tried: next.into_inner().min(items.len()), wrong }
+}
