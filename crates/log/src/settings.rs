@@ -38,7 +38,7 @@ impl Default for Settings {
             segment_bytes_first: 1 << 20,
             segment_bytes_max: 64 << 20,
             ring_chunk_bytes: 256 << 10,
-            ring_bytes_max: 64 << 20,
+            ring_bytes_max: 32 << 20,
             ring_bytes_kept: 512 << 10,
             group_threshold: 0,
             wait_threshold_percent: 50,
