@@ -11,6 +11,9 @@ use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 /// Bytes of a huge page, and so what a mapping's address is a multiple of.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
+/// No processor we run on has larger pages, other than huge ones.
+const PAGE_BYTES_MAX: usize = 64 << 10;
+
 /// One shared mapping of a file, `bytes` long, at whatever address the kernel chose.
 #[derive(Debug)]
 pub struct Mapping {
@@ -31,7 +34,7 @@ impl Mapping {
     /// # Errors
     /// The error of `mmap`.
     pub fn new(file: &File, bytes: usize) -> std::io::Result<Mapping> {
-        let bytes = bytes.next_multiple_of(rustix::param::page_size());
+        let bytes = bytes.next_multiple_of(PAGE_BYTES_MAX);
         let wanted = bytes.checked_add(HUGE_BYTES).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let (nothing, lazy) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nobody may touch the range yet.
