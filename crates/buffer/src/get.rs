@@ -39,6 +39,8 @@ const ROUNDS_DIRTY: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
 /// So often who waits for another's read from the disk looks again.
 const READ_SLICE: Duration = Duration::from_micros(50);
+/// So often who waits for frames that another is adding looks again.
+const GROWTH_SLICE: Duration = Duration::from_micros(50);
 /// The rank under which a frame's latch is tried where no page is meant: trying is not bound to the order.
 pub(crate) const ANY_PAGE: Rank = Rank::page(0);
 
@@ -293,6 +295,10 @@ impl BufferManager {
                 return Ok(taken);
             }
             if shelf.grow(session, &self.table, Bound::Budget) > 0 {
+                continue;
+            }
+            if shelf.is_growing(session) {
+                session.sleep(GROWTH_SLICE);
                 continue;
             }
             let mut dirty = Vec::new();

@@ -254,6 +254,12 @@ impl Shelf {
         added
     }
 
+    /// Whether another session is adding frames now: who needs one had better wait for those than write a dirty page.
+    pub(crate) fn is_growing(&self, session: &Session) -> bool {
+        let grower = self.slot.grower.load();
+        grower != SessionId::NONE && session.processes().is_alive(grower)
+    }
+
     /// Whether there is budget left, and the region was not found full.
     pub(crate) fn can_grow(&self) -> bool {
         // Relaxed: a hint.

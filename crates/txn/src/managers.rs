@@ -19,11 +19,13 @@ pub struct Settings {
     pub checkpoint_log_bytes: u64,
     /// Whether the lock manager is told how much each transaction has logged, for victims chosen by it.
     pub count_log_bytes: bool,
+    /// Threads that repeat history at a restart; unset, by the length of the log and the processors there are.
+    pub recovery_threads: Option<u32>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { checkpoint_log_bytes: 256 << 20, count_log_bytes: false }
+        Settings { checkpoint_log_bytes: 256 << 20, count_log_bytes: false, recovery_threads: None }
     }
 }
 

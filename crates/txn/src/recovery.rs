@@ -1,11 +1,15 @@
 //! Restart: what a crash left becomes what was committed, no more and no less.
 //!
-//! ARIES in three passes, each in its file: [`analysis`] finds the transactions that did not end, [`redo`] repeats
-//! history page by page, [`undo`] takes the losers back with the same code that aborts. Not in the paper in this form;
-//! LIBTP 3.1.1 gives the protocol (before and after images, write-ahead). The access methods are reached through the
-//! record table alone. A crash during restart is one more crash: every pass may be repeated.
+//! ARIES, each part in its file: [`analysis`] finds the transactions that did not end, [`history`] reads the log once and
+//! deals its page changes out, [`redo`] repeats them, page by page and wherever the page is older, [`undo`] takes the
+//! losers back with the same code that aborts. Not in the paper in this form; LIBTP 3.1.1 gives the protocol (before and
+//! after images, write-ahead). The access methods are reached through the record table alone. A crash during restart is
+//! one more crash: every part may be repeated.
 
 mod analysis;
+mod batch;
+mod history;
+mod lanes;
 mod redo;
 mod undo;
 
@@ -33,7 +37,7 @@ pub struct Recovered {
 /// Told how far restart is: bytes done, bytes in all.
 pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 
-/// Runs the three passes over the log from `checkpoint` (none if there never was one) to its end. Nobody else is attached.
+/// Recovers from the log between `checkpoint` (none if there never was one) and its end. Nobody else is attached.
 ///
 /// # Errors
 /// A damaged log record or page, an unknown record type, a full disk. The files are as far recovered as the error says,
@@ -45,9 +49,9 @@ pub fn restart(
     oldest: Lsn,
     watch: Watcher<'_>,
 ) -> Result<Recovered> {
-    let found = analysis::analyse(managers, checkpoint, oldest)?;
+    let mut found = analysis::begin(managers, checkpoint, oldest)?;
+    let mut recovered = history::repeat(managers, who, &mut found, watch)?;
     managers.txns.header.next_id.fetch_max(found.next_id);
-    let mut recovered = redo::repeat_history(managers, who, &found, watch)?;
     recovered.undone = undo::take_back(managers, who, &found)?;
     Ok(recovered)
 }

@@ -60,11 +60,16 @@ impl World {
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(&place.0).unwrap());
         let control = Control::new([0; 16], &libtp_log::Settings::default());
         control_file(&directory).create(&control).unwrap();
-        World::start(directory, &control, Lsn::FIRST, budget_bytes)
+        World::start(directory, &control, Lsn::FIRST, budget_bytes, Default::default())
     }
 
     /// What is found after everyone died and the region is lost: the log is replayed.
     pub fn restart(place: &Place, budget_bytes: u64) -> (World, libtp_txn::Recovered) {
+        World::restart_on(place, budget_bytes, None)
+    }
+
+    /// As `restart`, on so many threads.
+    pub fn restart_on(place: &Place, budget_bytes: u64, threads: Option<u32>) -> (World, libtp_txn::Recovered) {
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(&place.0).unwrap());
         let file = control_file(&directory);
         let settings = libtp_log::Settings::default();
@@ -72,7 +77,8 @@ impl World {
         let control = restarted.control;
         let files = libtp_record::find_files(&*directory, &[0; 16]).unwrap();
         libtp_record::restore_torn(&*directory, &files).unwrap();
-        let world = World::start(directory, &control, restarted.end.end, budget_bytes);
+        let txn_settings = libtp_txn::Settings { recovery_threads: threads, ..Default::default() };
+        let world = World::start(directory, &control, restarted.end.end, budget_bytes, txn_settings);
         let who = world.join();
         libtp_record::register_files(&world.managers, &who, &files).unwrap();
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
@@ -82,7 +88,13 @@ impl World {
         (world, recovered.unwrap())
     }
 
-    fn start(directory: Arc<dyn Directory>, control: &Control, end: Lsn, budget_bytes: u64) -> World {
+    fn start(
+        directory: Arc<dyn Directory>,
+        control: &Control,
+        end: Lsn,
+        budget_bytes: u64,
+        txn_settings: libtp_txn::Settings,
+    ) -> World {
         let region = Region::anonymous(1 << 36).unwrap();
         let log_settings = libtp_log::Settings::default();
         ProcessManager::init(&region).unwrap();
@@ -92,10 +104,16 @@ impl World {
         let buffer_settings = libtp_buffer::Settings { pool, ..libtp_buffer::Settings::default() };
         BufferManager::init(&region, &buffer_settings).unwrap();
         Managers::init(&region, end).unwrap();
-        World::attach(region, directory, control, budget_bytes)
+        World::attach(region, directory, control, budget_bytes, txn_settings)
     }
 
-    fn attach(region: Region, directory: Arc<dyn Directory>, control: &Control, budget_bytes: u64) -> World {
+    fn attach(
+        region: Region,
+        directory: Arc<dyn Directory>,
+        control: &Control,
+        budget_bytes: u64,
+        txn_settings: libtp_txn::Settings,
+    ) -> World {
         let processes = ProcessManager::attach(&region, &Default::default()).unwrap();
         let log_settings = libtp_log::Settings::default();
         let log = Arc::new(LogManager::attach(&region, &log_settings, &directory, control, &processes).unwrap());
@@ -105,7 +123,7 @@ impl World {
         let ahead: Arc<dyn WriteAhead> = log.clone();
         let buffers = BufferManager::attach(&region, &buffer_settings, directory.clone(), ahead);
         let parts = Parts { region, processes, log, locks, buffers, control: control_file(&directory) };
-        let managers = Managers::attach(parts, libtp_record::record_types(), Default::default());
+        let managers = Managers::attach(parts, libtp_record::record_types(), txn_settings);
         World { managers, directory, budget_bytes }
     }
 
@@ -113,7 +131,7 @@ impl World {
     pub fn again(&self) -> World {
         let control = control_file(&self.directory).read().unwrap();
         let region = self.managers.region.map_again().unwrap();
-        World::attach(region, self.directory.clone(), &control, self.budget_bytes)
+        World::attach(region, self.directory.clone(), &control, self.budget_bytes, self.managers.settings)
     }
 
     pub fn join(&self) -> TxnSession {

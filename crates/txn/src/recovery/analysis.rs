@@ -1,4 +1,7 @@
 //! Analysis: which transactions did not end, and where redo starts.
+//!
+//! It begins with what the checkpoint says and is told every record from there on, while the log is read for redo:
+//! nothing it finds is needed before the end of the log.
 
 use std::collections::BTreeMap;
 
@@ -12,48 +15,48 @@ use crate::{Error, Managers, Result};
 pub(super) struct Found {
     /// Redo starts here.
     pub(super) redo_from: Lsn,
+    /// What was logged below is told in the checkpoint's list.
+    listed_below: Lsn,
     /// Identifiers below are used up.
     pub(super) next_id: u64,
     /// The transactions without an end, by identifier.
     pub(super) losers: BTreeMap<u64, CheckpointEntry>,
 }
 
-pub(super) fn analyse(managers: &Managers, checkpoint: Option<Lsn>, oldest: Lsn) -> Result<Found> {
-    let mut found = Found { redo_from: oldest, next_id: 1, losers: BTreeMap::new() };
-    let mut scan_from = oldest;
-    if let Some(lsn) = checkpoint {
-        let checkpoint = read_checkpoint(managers, lsn)?;
-        found.redo_from = checkpoint.redo_point;
-        found.next_id = checkpoint.next_id;
-        scan_from = checkpoint.begin_lsn;
-        for entry in checkpoint.running {
-            // The entry's last record may be its end, whose slot the checkpoint saw a moment too early.
-            let last = managers.log.read(entry.last_lsn)?;
-            if !is_end(last.header.kind()) {
-                found.losers.insert(entry.id.raw(), entry);
-            }
+/// What the last checkpoint says, or nothing if there never was one.
+pub(super) fn begin(managers: &Managers, checkpoint: Option<Lsn>, oldest: Lsn) -> Result<Found> {
+    let mut found = Found { redo_from: oldest, listed_below: oldest, next_id: 1, losers: BTreeMap::new() };
+    let Some(lsn) = checkpoint else { return Ok(found) };
+    let checkpoint = read_checkpoint(managers, lsn)?;
+    found.redo_from = checkpoint.redo_point;
+    found.listed_below = checkpoint.begin_lsn;
+    found.next_id = checkpoint.next_id;
+    for entry in checkpoint.running {
+        // The entry's last record may be its end, whose slot the checkpoint saw a moment too early.
+        let last = managers.log.read(entry.last_lsn)?;
+        if !is_end(last.header.kind()) {
+            found.losers.insert(entry.id.raw(), entry);
         }
-    }
-    let mut roll = managers.log.roll(scan_from);
-    while let Some(record) = roll.next_record() {
-        note(&mut found, &record?);
     }
     Ok(found)
 }
 
-fn note(found: &mut Found, record: &RecordRef<'_>) {
-    let id = record.header.txn();
-    if id == TxnId::NONE {
-        return;
+impl Found {
+    /// Looks at the next record of the log.
+    pub(super) fn note(&mut self, record: &RecordRef<'_>) {
+        let id = record.header.txn();
+        if id == TxnId::NONE || record.lsn < self.listed_below {
+            return;
+        }
+        self.next_id = self.next_id.max(id.raw() + 1);
+        if is_end(record.header.kind()) {
+            self.losers.remove(&id.raw());
+            return;
+        }
+        let fresh = CheckpointEntry { id, first_lsn: record.lsn, last_lsn: record.lsn };
+        let entry = self.losers.entry(id.raw()).or_insert(fresh);
+        entry.last_lsn = entry.last_lsn.max(record.lsn);
     }
-    found.next_id = found.next_id.max(id.raw() + 1);
-    if is_end(record.header.kind()) {
-        found.losers.remove(&id.raw());
-        return;
-    }
-    let fresh = CheckpointEntry { id, first_lsn: record.lsn, last_lsn: record.lsn };
-    let entry = found.losers.entry(id.raw()).or_insert(fresh);
-    entry.last_lsn = entry.last_lsn.max(record.lsn);
 }
 
 fn is_end(kind: u16) -> bool {
@@ -66,5 +69,9 @@ fn read_checkpoint(managers: &Managers, lsn: Lsn) -> Result<Checkpoint> {
     if record.header.kind() != CHECKPOINT {
         return Err(damaged("the control file names it, but another record stands there"));
     }
-    Checkpoint::decode(&record.body).ok_or_else(|| damaged("its body does not fit its count"))
+    let checkpoint = Checkpoint::decode(&record.body).ok_or_else(|| damaged("its body does not fit its count"))?;
+    if checkpoint.redo_point > checkpoint.begin_lsn {
+        return Err(damaged("it says that redo starts behind its own beginning"));
+    }
+    Ok(checkpoint)
 }

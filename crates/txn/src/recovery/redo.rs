@@ -1,96 +1,104 @@
-//! Redo: history is repeated, page by page, wherever the page is older than the record.
+//! Redo: a change is repeated on a page that is older than its record.
 //!
 //! One driver for every record type: it latches the page, compares LSNs, calls the type's pure redo, stamps the LSN.
 //! Compensations are redone like any other change.
 
-use libtp_buffer::{PageId, PageMut};
+use libtp_buffer::{ExclusivePage, PageId, PageMut};
 use libtp_log::{Lsn, RecordRef};
-use libtp_process::Rank;
+use libtp_process::{Rank, Session};
 use rio::planted;
 
-use super::analysis::Found;
-use super::{Recovered, Watcher};
 use crate::log_records::CLR_FLAG;
-use crate::record_table::RecordType;
+use crate::record_table::{RecordTable, RecordType};
 use crate::{Error, Managers, Result, TxnSession};
 
 /// Codes below are the log's own records, which change no page.
 const FIRST_KIND_ABOVE_LOG: u16 = 16;
-/// Records between two calls of the watcher.
-const WATCH_EVERY: u64 = 10_000;
 
-pub(super) fn repeat_history(
-    managers: &Managers,
-    who: &TxnSession,
-    found: &Found,
-    watch: Watcher<'_>,
-) -> Result<Recovered> {
-    let end = managers.log.tail();
-    let mut recovered = Recovered { redo_from: found.redo_from, end, ..Recovered::default() };
-    let mut roll = managers.log.roll(found.redo_from);
-    while let Some(record) = roll.next_record() {
-        let record = record?;
-        recovered.records += 1;
-        recovered.redone += redo_record(managers, who, &record)?;
-        if recovered.records % WATCH_EVERY == 0 {
-            watch("redo", record.lsn.raw() - found.redo_from.raw(), end.raw() - found.redo_from.raw());
-        }
+/// What a record says of one of its pages.
+#[derive(Clone, Copy)]
+pub(super) struct PageChange<'b> {
+    /// The record's type.
+    pub(super) record_type: &'b RecordType,
+    /// Which of the record's pages it is.
+    pub(super) role: usize,
+    /// The record's LSN.
+    pub(super) lsn: Lsn,
+    /// The record's body, for redo.
+    pub(super) body: &'b [u8],
+}
+
+/// The type of a record and what its redo reads; none if the record changes no page.
+#[inline]
+pub(super) fn redo_part<'b>(
+    types: &'b RecordTable,
+    record: &RecordRef<'b>,
+) -> Result<Option<(&'b RecordType, &'b [u8])>> {
+    let (kind, lsn) = (record.header.kind(), record.lsn);
+    let Some(record_type) = types.get(kind) else {
+        return if kind < FIRST_KIND_ABOVE_LOG { Ok(None) } else { Err(Error::UnknownRecord { lsn, code: kind }) };
+    };
+    if record.header.flags() & CLR_FLAG == 0 {
+        return Ok(Some((record_type, record.body)));
     }
-    Ok(recovered)
+    match record.body.get(8..) {
+        Some(body) => Ok(Some((record_type, body))),
+        None => Err(damaged(record_type, lsn, "its compensation has no body")),
+    }
 }
 
 /// Redoes one record on every page it names that is older; returns on how many.
 pub(crate) fn redo_record(managers: &Managers, who: &TxnSession, record: &RecordRef<'_>) -> Result<u64> {
-    let (kind, lsn) = (record.header.kind(), record.lsn);
-    let Some(record_type) = managers.types.get(kind) else {
-        if kind < FIRST_KIND_ABOVE_LOG {
-            return Ok(0);
-        }
-        return Err(Error::UnknownRecord { lsn, code: kind });
-    };
-    let body = if record.header.flags() & CLR_FLAG == 0 {
-        record.body
-    } else {
-        record.body.get(8..).ok_or_else(|| damaged(record_type, lsn, "its compensation has no body"))?
-    };
+    let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
     for (role, page) in (record_type.pages)(body).iter() {
-        redone += u64::from(redo_page(managers, who, record_type, lsn, body, role, page)?);
+        let change = PageChange { record_type, role, lsn: record.lsn, body };
+        redone += redo_on_page(managers, who.session(), page, [change])?;
     }
     Ok(redone)
 }
 
-fn redo_page(
+/// Redoes changes of one page, in the order of their records, as far as it is older; returns how many.
+pub(super) fn redo_on_page<'b>(
     managers: &Managers,
-    who: &TxnSession,
-    record_type: &RecordType,
-    lsn: Lsn,
-    body: &[u8],
-    role: usize,
+    session: &Session,
     id: PageId,
-) -> Result<bool> {
-    let mut page = match managers.buffers.exclusive(who.session(), id, Rank::page(0)) {
+    changes: impl IntoIterator<Item = PageChange<'b>>,
+) -> Result<u64> {
+    let mut page = match managers.buffers.exclusive(session, id, Rank::page(0)) {
         Ok(page) => page,
-        // The database was dropped after this record: its pages are gone with it.
-        Err(libtp_buffer::Error::UnknownFile { .. }) => return Ok(false),
+        // The database was dropped after these records: its pages are gone with it.
+        Err(libtp_buffer::Error::UnknownFile { .. }) => return Ok(0),
         Err(error) => return Err(error.into()),
     };
+    // A redo may rebuild its page; nobody else is here, so the undo log may grow under the latch.
+    session.ensure_undo(2 * page.len() as u64 + 4096)?;
+    let mut redone = 0;
+    for change in changes {
+        redone += u64::from(redo_change(session, &mut page, &change)?);
+    }
+    Ok(redone)
+}
+
+#[inline]
+fn redo_change(session: &Session, page: &mut ExclusivePage<'_>, change: &PageChange<'_>) -> Result<bool> {
+    let lsn = change.lsn;
     if page.lsn() >= lsn && !planted("txn: redo repeats what is there") {
         return Ok(false);
     }
-    // A redo may rebuild its page; nobody else is here, so the log may grow under the latch.
-    who.session().ensure_undo(2 * page.len() as u64 + 4096)?;
     page.mark_dirty(lsn);
-    let mut section = who.session().section();
+    let id = page.id();
+    let mut section = session.section();
     let mut target: PageMut<'_, '_> = page.page_mut(&mut section);
-    let done = (record_type.redo)(&mut target, role, lsn, body);
+    let done = (change.record_type.redo)(&mut target, change.role, lsn, change.body);
     if done.is_ok() {
         target.set_lsn(lsn);
         section.close();
     } else {
         section.roll_back();
     }
-    done.map(|()| true).map_err(|damage| damaged(record_type, lsn, &format!("page {id}: {}", damage.0)))
+    let refused = |damage: crate::Damage| damaged(change.record_type, lsn, &format!("{id}: {}", damage.0));
+    done.map(|()| true).map_err(refused)
 }
 
 fn damaged(record_type: &RecordType, lsn: Lsn, what: &str) -> Error {

@@ -1,0 +1,153 @@
+//! Restart on one thread and on several: is what they make of one log the same, to the byte?
+//!
+//! The doubt: threads that repeat history side by side, each its own pages, and records that name pages of several. The
+//! case: splits, unlinked pages, long values and records by number, some of it never committed; then every file must be
+//! the same whoever repeated it. With few frames, pages go to the disk half-way, and the records must be the same.
+
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
+mod world;
+
+use libtp_log::Lsn;
+use libtp_record::btree::log_records::{ROOT_SPLIT, SPLIT, UNLINK};
+use libtp_record::{BtreeCursor, Database, Method};
+use libtp_txn::{Recovered, TxnSession};
+use world::{Place, Random, World};
+
+const MUCH: u64 = 64 << 20;
+/// Two dozen pages.
+const LITTLE: u64 = 96 << 10;
+const NUMBERED: Method = Method::Recno { record_bytes: 40 };
+
+struct Bank {
+    names: Database,
+    numbers: Database,
+}
+
+impl Bank {
+    fn open(world: &World, who: &TxnSession) -> Bank {
+        let names = world.database(who, "names", Method::Btree, 4096);
+        Bank { names, numbers: world.database(who, "numbers", NUMBERED, 4096) }
+    }
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    [&random.below(3000).to_be_bytes()[..], &[b'k'; 60]].concat()
+}
+
+fn work(world: &World, who: &TxnSession, bank: &Bank, random: &mut Random) {
+    let names = world.access(who, &bank.names);
+    for _ in 0..8 {
+        let bytes = if random.below(40) == 0 { 9000 } else { random.below(200) };
+        names.put(&key(random), &vec![7; usize::try_from(bytes).unwrap()]).unwrap();
+    }
+    world.access(who, &bank.numbers).recno_append(&[random.next().to_le_bytes()[0]; 40]).unwrap();
+}
+
+/// An environment whose log says much, whose files say nothing of it, and one of whose transactions has no end.
+fn story() -> Place {
+    let place = Place::new();
+    let world = World::new(&place, MUCH);
+    let who = world.join();
+    let bank = Bank::open(&world, &who);
+    let mut random = Random(11);
+    for number in 0..700 {
+        who.begin(&world.managers);
+        work(&world, &who, &bank, &mut random);
+        match number % 9 {
+            8 => who.abort(&world.managers).unwrap(),
+            _ => drop(who.commit_now(&world.managers).unwrap()),
+        }
+    }
+    // A stretch of keys goes, so that pages are emptied and unlinked.
+    for first in (500..2500_u64).step_by(100) {
+        world.run(&who, &bank.names, |access| {
+            for number in first..first + 100 {
+                access.delete(&[&number.to_be_bytes()[..], &[b'k'; 60]].concat()).unwrap();
+            }
+        });
+    }
+    // Scans meet the pages that hold nothing any more.
+    for _ in 0..2 {
+        world.run(&who, &bank.names, |access| {
+            let mut cursor = BtreeCursor::new(*access);
+            while cursor.move_next().unwrap() {}
+        });
+    }
+    let other = world.join();
+    other.begin(&world.managers);
+    work(&world, &other, &bank, &mut random);
+    let log = &world.managers.log;
+    log.force(who.session(), log.tail().minus(8)).unwrap();
+    let kinds: Vec<u16> = log.roll(Lsn::FIRST).map(|record| record.unwrap().header.kind()).collect();
+    let count = |kind| kinds.iter().filter(|&&one| one == kind).count();
+    let counts = [ROOT_SPLIT, SPLIT, UNLINK].map(count);
+    assert!(counts[0] > 0 && counts[1] > 50 && counts[2] > 5, "{counts:?} are no story");
+    other.abort(&world.managers).unwrap();
+    place
+}
+
+fn copy(story: &Place) -> Place {
+    let copy = Place::new();
+    for entry in std::fs::read_dir(story.file("")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.file(entry.file_name().to_str().unwrap())).unwrap();
+    }
+    copy
+}
+
+/// The two files after a restart, every page written.
+fn files(story: &Place, threads: u32) -> (Recovered, Vec<Vec<u8>>) {
+    let place = copy(story);
+    let (world, recovered) = World::restart_on(&place, MUCH, Some(threads));
+    let who = world.join();
+    world.managers.buffers.write_all(who.session()).unwrap();
+    let read = |name: &str| std::fs::read(place.file(name)).unwrap();
+    (recovered, vec![read("names.tp"), read("numbers.tp")])
+}
+
+/// Every record after a restart.
+fn records(story: &Place, budget_bytes: u64, threads: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let place = copy(story);
+    let (world, recovered) = World::restart_on(&place, budget_bytes, Some(threads));
+    assert_eq!(recovered.undone, 1);
+    let who = world.join();
+    let bank = Bank::open(&world, &who);
+    world.assert_sound(&who, &bank.names);
+    world.assert_sound(&who, &bank.numbers);
+    world.run(&who, &bank.names, |access| {
+        let mut cursor = BtreeCursor::new(*access);
+        let mut found = Vec::new();
+        while cursor.move_next().unwrap() {
+            let (key, value) = cursor.record().unwrap();
+            found.push((key.to_vec(), value.to_vec()));
+        }
+        found
+    })
+}
+
+#[test]
+fn several_threads_make_the_same_files_as_one() {
+    let story = story();
+    let (alone, expected) = files(&story, 1);
+    assert!(alone.redone > 5_000 && alone.undone == 1, "{alone:?}");
+    for threads in [2, 3, 8] {
+        let (recovered, found) = files(&story, threads);
+        assert_eq!(recovered, alone, "{threads} threads");
+        for (one, other) in expected.iter().zip(&found) {
+            let pages = one.chunks(4096).zip(other.chunks(4096));
+            let differs: Vec<usize> = pages.enumerate().filter(|(_, (a, b))| a != b).map(|(page, _)| page).collect();
+            assert!(one.len() == other.len() && differs.is_empty(), "{threads} threads: pages {differs:?} differ");
+        }
+    }
+}
+
+#[test]
+fn pages_that_go_to_the_disk_half_way_change_nothing() {
+    let story = story();
+    let expected = records(&story, MUCH, 1);
+    assert!(expected.len() > 500);
+    for threads in [1, 4] {
+        assert!(records(&story, LITTLE, threads) == expected, "{threads} threads");
+    }
+}

@@ -1,0 +1,118 @@
+//! Repeating history: the log is read once, forwards, and what its records do to pages is dealt out.
+//!
+//! A short log is repeated by the caller's own thread. For a long one, threads share the pages ([`lanes`](super::lanes)):
+//! redo of one page needs nothing of another, so all that must be kept is the order of each page's own changes.
+
+use std::ops::ControlFlow;
+use std::thread;
+
+use libtp_buffer::PageId;
+
+use super::analysis::Found;
+use super::batch::Batch;
+use super::lanes::{lane_of, Lane};
+use super::redo::{redo_part, PageChange};
+use super::{Recovered, Watcher};
+use crate::{Managers, Result, TxnSession};
+
+/// Records between two calls of the watcher.
+const WATCH_EVERY: u64 = 10_000;
+/// So much log for each thread, or it is not worth starting one.
+const LOG_BYTES_A_THREAD: u64 = 8 << 20;
+/// More threads than this only wait for the one that reads the log.
+const THREADS_MAX: usize = 8;
+/// Changes that are put in the order of pages at a time, by all threads together: some hundred bytes of memory each.
+const CHANGES_AT_ONCE: usize = 256 << 10;
+
+/// Repeats history from where redo starts to the end of the log, and completes the analysis meanwhile.
+pub(super) fn repeat(
+    managers: &Managers,
+    who: &TxnSession,
+    found: &mut Found,
+    watch: Watcher<'_>,
+) -> Result<Recovered> {
+    let (redo_from, end) = (found.redo_from, managers.log.tail());
+    let threads = threads_for(managers, end.since(redo_from));
+    let (records, redone) = match threads {
+        0 | 1 => repeat_here(managers, who, found, watch)?,
+        _ => repeat_on(threads, managers, who, found, watch)?,
+    };
+    Ok(Recovered { redo_from, end, records, redone, undone: 0 })
+}
+
+fn threads_for(managers: &Managers, log_bytes: u64) -> usize {
+    if let Some(threads) = managers.settings.recovery_threads {
+        return threads as usize;
+    }
+    let worth = usize::try_from(log_bytes / LOG_BYTES_A_THREAD).unwrap_or(THREADS_MAX);
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    worth.min(processors).min(THREADS_MAX)
+}
+
+fn repeat_here(managers: &Managers, who: &TxnSession, found: &mut Found, watch: Watcher<'_>) -> Result<(u64, u64)> {
+    let mut batch = Batch::new(CHANGES_AT_ONCE);
+    let mut redone = 0;
+    let records = read(managers, found, watch, &mut |page, change| {
+        batch.push(page, change);
+        if batch.is_full() {
+            redone += batch.repeat(managers, who.session())?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((records, redone + batch.repeat(managers, who.session())?))
+}
+
+fn repeat_on(
+    threads: usize,
+    managers: &Managers,
+    who: &TxnSession,
+    found: &mut Found,
+    watch: Watcher<'_>,
+) -> Result<(u64, u64)> {
+    thread::scope(|scope| {
+        // A system that has no more threads to give gets by with fewer.
+        let start = |_| Lane::start(scope, managers, CHANGES_AT_ONCE / threads).ok();
+        let mut lanes: Vec<Lane<'_>> = (0..threads).map_while(start).collect();
+        let count = lanes.len();
+        if count == 0 {
+            return repeat_here(managers, who, found, watch);
+        }
+        let read = read(managers, found, watch, &mut |page, change| {
+            let stopped = lanes[lane_of(page, count)].push(page, change).is_err();
+            Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        // Every thread ends before anything is said; what a thread has met lies before what the reader has.
+        let ended: Vec<Result<u64>> = lanes.into_iter().map(Lane::finish).collect();
+        let redone = ended.into_iter().sum::<Result<u64>>()?;
+        Ok((read?, redone))
+    })
+}
+
+/// Reads the log to its end, or until `deal` breaks off, and gives `deal` every change of a page; returns the number of
+/// records.
+fn read(
+    managers: &Managers,
+    found: &mut Found,
+    watch: Watcher<'_>,
+    deal: &mut dyn FnMut(PageId, &PageChange<'_>) -> Result<ControlFlow<()>>,
+) -> Result<u64> {
+    let (begin, end) = (found.redo_from, managers.log.tail());
+    let total = end.since(begin);
+    let mut records = 0;
+    let mut roll = managers.log.roll(begin);
+    while let Some(record) = roll.next_record() {
+        let record = record?;
+        found.note(&record);
+        records += 1;
+        if records % WATCH_EVERY == 0 {
+            watch("redo", record.lsn.since(begin), total);
+        }
+        let Some((record_type, body)) = redo_part(&managers.types, &record)? else { continue };
+        for (role, page) in (record_type.pages)(body).iter() {
+            if deal(page, &PageChange { record_type, role, lsn: record.lsn, body })?.is_break() {
+                return Ok(records);
+            }
+        }
+    }
+    Ok(records)
+}
