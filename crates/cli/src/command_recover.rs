@@ -1,6 +1,7 @@
 //! `tp recover`: opening is recovering; this says what was done.
 
 use clap::Args;
+use libtp::Keep;
 use serde_json::Value;
 
 use crate::environment::EnvironmentArgument;
@@ -13,11 +14,22 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
+    /// Where shared memory and log files disagree: forget the memory, and go by the files.
+    #[arg(long, conflicts_with = "keep_region")]
+    keep_files: bool,
+    /// Where shared memory and log files disagree: write the memory's log to the files.
+    #[arg(long)]
+    keep_region: bool,
 }
 
 /// Opens the environment and says how.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
-    let env = arguments.environment.open(output)?;
+    let keep = match (arguments.keep_files, arguments.keep_region) {
+        (true, _) => Some(Keep::Files),
+        (false, true) => Some(Keep::Region),
+        (false, false) => None,
+    };
+    let env = arguments.environment.open_keeping(keep, output)?;
     if let Value::Object(object) = facts(env.opened())? {
         write_list(output, &object)?;
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use libtp::{Database, Env};
+use libtp::{Database, Env, Keep};
 
 use crate::failure::Result;
 use crate::output::Output;
@@ -29,12 +29,17 @@ pub struct DatabaseArguments {
 impl EnvironmentArgument {
     /// Opens the environment; one that is missing is not made.
     pub fn open(&self, output: &Output) -> Result<Env> {
-        open(&self.env, false, output)
+        open(&self.env, false, None, output)
+    }
+
+    /// As [`EnvironmentArgument::open`], saying what is right where shared memory and log files disagree.
+    pub fn open_keeping(&self, keep: Option<Keep>, output: &Output) -> Result<Env> {
+        open(&self.env, false, keep, output)
     }
 
     /// Opens the environment, or makes it.
     pub fn open_or_create(&self, output: &Output) -> Result<Env> {
-        open(&self.env, true, output)
+        open(&self.env, true, None, output)
     }
 }
 
@@ -48,10 +53,12 @@ impl DatabaseArguments {
 }
 
 /// Opens an environment, showing how far its recovery is.
-pub fn open(directory: &Path, create: bool, output: &Output) -> Result<Env> {
+fn open(directory: &Path, create: bool, keep: Option<Keep>, output: &Output) -> Result<Env> {
     let mut bar: Option<(&'static str, Progress)> = None;
     let shown = output.may_draw();
-    let env = Env::builder().create(create).open_watched(directory, &mut |what, done, total| {
+    let builder = Env::builder().create(create);
+    let builder = keep.into_iter().fold(builder, libtp::Builder::keep);
+    let env = builder.open_watched(directory, &mut |what, done, total| {
         if bar.as_ref().is_none_or(|(shown_for, _)| *shown_for != what) {
             bar = Some((what, Progress::bytes(shown, what, total)));
         }

@@ -1,4 +1,4 @@
-//! Opening and leaving an environment: create, join, repair or restart (DESIGN 6, PROTOCOLS F1, L6).
+//! Opening an environment: create, join, repair or restart (DESIGN 6, PROTOCOLS F1, L6).
 //!
 //! All of it happens at the door ([`crate::judge`]), one process at a time:
 //!
@@ -19,7 +19,7 @@ use libtp_io::{File, OpenMode};
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, CONTROL_NAME};
 use libtp_process::ProcessManager;
-use libtp_txn::{Managers, Parts, TxnSession};
+use libtp_txn::{Managers, Parts};
 use rio::{Identity, Region};
 use serde::Serialize;
 
@@ -66,6 +66,15 @@ pub struct Opened {
     pub mended: u64,
 }
 
+/// Which of the two is right, where shared memory and log files disagree (PROTOCOLS F1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The files: shared memory is forgotten, and with it what was committed and had not reached the files.
+    Files,
+    /// The region: the log that it holds goes to the files, over what they have there.
+    Region,
+}
+
 /// An attached environment.
 pub(crate) struct Attached {
     pub(crate) managers: Arc<Managers>,
@@ -81,15 +90,21 @@ struct Opening<'o> {
     platform: &'o Platform,
     settings: &'o Settings,
     control_file: ControlFile,
+    keep: Option<Keep>,
     started: Instant,
 }
 
-pub(crate) fn open(platform: &Platform, settings: &Settings, watch: Watcher<'_>) -> Result<Attached> {
+pub(crate) fn open(
+    platform: &Platform,
+    settings: &Settings,
+    keep: Option<Keep>,
+    watch: Watcher<'_>,
+) -> Result<Attached> {
     let started = Instant::now();
     let file = open_control(platform)?;
     let judge = Judge::new(Arc::clone(&file));
     let control_file = ControlFile::new(Arc::clone(&file), platform.directory.describe(CONTROL_NAME));
-    let opening = Opening { platform, settings, control_file, started };
+    let opening = Opening { platform, settings, control_file, keep, started };
     let door = judge.door()?;
     let (managers, opened) = opening.through(&door, file.as_ref(), watch)?;
     door.sit()?;
@@ -111,7 +126,7 @@ impl Opening<'_> {
         match self.platform.find_region(&identity) {
             Found::Good(region) if others => Ok((self.attach(&region, &control)?, self.opened(How::Joined))),
             Found::Good(region) => self.repair_or_restart(&region, &control, file, watch),
-            Found::None | Found::Unusable(_) if others => Err(self.unseen(&identity)),
+            found @ (Found::None | Found::Unusable(_)) if others => Err(self.unseen(found)),
             Found::None | Found::Unusable(_) => {
                 let how = match (created, control.clean) {
                     (true, _) => How::Created,
@@ -178,8 +193,8 @@ impl Opening<'_> {
         })
     }
 
-    fn unseen(&self, identity: &Identity) -> Error {
-        let what = match self.platform.find_region(identity) {
+    fn unseen(&self, found: Found) -> Error {
+        let what = match found {
             Found::Unusable(why) => format!("other processes use it, and their shared memory cannot be joined: {why}"),
             _ => "other processes use it, but their shared memory cannot be seen from here (another container, or \
                   another user's mount). Set `region_directory` in libtp.toml to a directory that all of them see"
@@ -201,8 +216,17 @@ impl Opening<'_> {
             Err(why) => {
                 tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");
                 // PROTOCOLS L6: first its log, then it is given up.
-                libtp_log::rescue_ring(region, &self.platform.log_directory, control)?;
-                self.restart(file, How::Restarted, watch)
+                let rescued = libtp_log::rescue_ring(region, &self.platform.log_directory, control);
+                match (rescued, self.keep) {
+                    (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
+                        libtp_log::overwrite_from_ring(region, &self.platform.log_directory, control)?;
+                        self.repair(region, control).or_else(|_| self.restart(file, How::Restarted, watch))
+                    }
+                    (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) | (Ok(_), _) => {
+                        self.restart(file, How::Restarted, watch)
+                    }
+                    (Err(error), _) => Err(error.into()),
+                }
             }
         }
     }
@@ -278,6 +302,7 @@ impl Opening<'_> {
             Parts { region: region.clone(), processes, log, locks, buffers, control: self.control_file.clone() };
         let mut settings = libtp_txn::Settings::default();
         settings.count_log_bytes = self.settings.victim == Some(Victim::FewestLogBytes);
+        settings.recovery_threads = self.settings.recovery_threads;
         if let Some(bytes) = self.settings.checkpoint_log {
             settings.checkpoint_log_bytes = bytes.0;
         }
@@ -328,42 +353,6 @@ fn set<T>(field: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *field = value;
     }
-}
-
-/// Leaves an environment in good order: what was committed is on disk; the last to leave takes a checkpoint, writes down
-/// that the log ends here, and takes the shared memory away.
-#[allow(clippy::vec_box)] // as the pool keeps them
-pub(crate) fn leave(
-    managers: &Managers,
-    judge: &Judge,
-    platform: &Platform,
-    sessions: Vec<Box<TxnSession>>,
-) -> Result<()> {
-    let door = judge.door()?;
-    for session in sessions {
-        managers.leave(*session);
-    }
-    if managers.log.is_poisoned() {
-        return Ok(());
-    }
-    let who = managers.join()?;
-    let tail = managers.log.tail();
-    if tail > managers.log.durable() {
-        managers.log.force(who.session(), tail.minus(8))?;
-    }
-    // A transaction that another thread still holds, or one that could not be undone: the next open ends it.
-    let unfinished = !managers.transactions().is_empty();
-    if door.others()? || unfinished {
-        managers.leave(who);
-        return Ok(());
-    }
-    managers.close(&who)?;
-    managers.leave(who);
-    let header = managers.region.header();
-    platform.remove_region(&Identity {
-        environment: [header.environment[0].get(), header.environment[1].get()],
-        ..Identity::default()
-    })
 }
 
 /// Sixteen random bytes.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use libtp_record::Verified;
 use libtp_txn::{Managers, TxnSession};
 
-use crate::attach::{self, Opened, Platform};
+use crate::attach::{self, Keep, Opened, Platform};
 use crate::background::Background;
 use crate::database::{wait_of, OpenDatabase};
 use crate::judge::Judge;
@@ -36,12 +36,14 @@ use crate::{Database, Db, Durability, Recno, Result, Txn};
 #[derive(Clone)]
 pub struct Env(pub(crate) Arc<Inner>);
 
+/// Sessions that nobody uses. Boxed: a session is half a kilobyte, and moves into every transaction and out again.
+#[allow(clippy::vec_box)]
+pub(crate) type Sessions = Vec<Box<TxnSession>>;
+
 pub(crate) struct Inner {
     /// Stopped before anything else goes.
     background: Mutex<Option<Background>>,
-    /// Boxed: a session is half a kilobyte, and moves into every transaction and out again.
-    #[allow(clippy::vec_box)]
-    sessions: Mutex<Vec<Box<TxnSession>>>,
+    sessions: Mutex<Sessions>,
     databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
     pub(crate) managers: Arc<Managers>,
     pub(crate) platform: Platform,
@@ -58,6 +60,7 @@ pub(crate) struct Inner {
 pub struct Builder {
     settings: Settings,
     create: Option<bool>,
+    keep: Option<Keep>,
 }
 
 impl Builder {
@@ -131,6 +134,14 @@ impl Builder {
         self
     }
 
+    /// What is right where shared memory and log files disagree, which opening otherwise refuses to guess. Changes nothing
+    /// where they agree.
+    #[must_use]
+    pub fn keep(mut self, keep: Keep) -> Builder {
+        self.keep = Some(keep);
+        self
+    }
+
     /// Opens the environment in `directory`.
     ///
     /// # Errors
@@ -171,7 +182,7 @@ impl Builder {
     pub fn open_on(&self, platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
         platform.check_local()?;
         let settings = self.settings.clone().over(platform.settings_file()?);
-        let attached = attach::open(&platform, &settings, watch)?;
+        let attached = attach::open(&platform, &settings, self.keep, watch)?;
         let inner = Arc::new(Inner {
             background: Mutex::new(None),
             sessions: Mutex::new(Vec::new()),
@@ -402,7 +413,7 @@ impl Drop for Inner {
             background.stop();
         }
         let sessions = std::mem::take(&mut *lock(&self.sessions));
-        if let Err(error) = attach::leave(&self.managers, &self.judge, &self.platform, sessions) {
+        if let Err(error) = crate::leave::leave(&self.managers, &self.judge, &self.platform, sessions) {
             tracing::error!(%error, "closing the environment was not orderly; the next to open it restarts from the log");
         }
     }

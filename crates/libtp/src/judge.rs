@@ -4,7 +4,7 @@
 //! environment holds a byte of its own; the kernel drops it when its process is gone. Without the control file there is
 //! no environment, so deleting it cannot make a second one.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use libtp_io::{File, LockMode};
 
@@ -18,6 +18,8 @@ const SEAT_COUNT: u64 = 1 << 16;
 /// An open control file through which this environment handle is judged.
 pub(crate) struct Judge {
     file: Arc<dyn File>,
+    /// The byte that says that we are attached.
+    seat: OnceLock<u64>,
 }
 
 /// The door, held. Dropping it lets the next one through.
@@ -27,7 +29,7 @@ pub(crate) struct Door<'j> {
 
 impl Judge {
     pub(crate) fn new(file: Arc<dyn File>) -> Judge {
-        Judge { file }
+        Judge { file, seat: OnceLock::new() }
     }
 
     /// Waits until nobody else is at the door.
@@ -47,10 +49,21 @@ impl Door<'_> {
     pub(crate) fn sit(&self) -> Result<()> {
         for seat in SEATS..SEATS + SEAT_COUNT {
             if self.judge.file.lock(seat, LockMode::Exclusive, false).map_err(io)? {
+                let first = self.judge.seat.set(seat);
+                assert!(first.is_ok(), "an environment's handle attaches once");
                 return Ok(());
             }
         }
         Err(Error::Io(format!("all {SEAT_COUNT} places for open environments are taken").into()))
+    }
+
+    /// Gives the byte back: from now on one is not attached. Behind the door, because who comes through it next must not
+    /// take us for attached when we have taken the shared memory away.
+    pub(crate) fn rise(&self) -> Result<()> {
+        match self.judge.seat.get() {
+            Some(&seat) => Ok(self.judge.file.unlock(seat).map_err(io)?),
+            None => Ok(()),
+        }
     }
 }
 

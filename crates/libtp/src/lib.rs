@@ -33,13 +33,14 @@ mod database;
 mod environment;
 mod error;
 mod judge;
+mod leave;
 mod platform;
 mod record_types;
 mod settings;
 mod stats;
 mod txn;
 
-pub use attach::{How, Opened};
+pub use attach::{How, Keep, Opened};
 #[doc(hidden)]
 pub use attach::{Memory, Platform, SharedMemory};
 pub use cursor::{Cursor, Pair, RecnoCursor};

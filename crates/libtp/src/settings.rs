@@ -88,6 +88,8 @@ pub struct Settings {
     pub log_segment_max: Option<Bytes>,
     /// A checkpoint is taken after so much log.
     pub checkpoint_log: Option<Bytes>,
+    /// Threads that repeat history at a restart; by the length of the log and the processors there are if unset.
+    pub recovery_threads: Option<u32>,
     /// The longest a lock is waited for; for ever if unset.
     pub lock_timeout_millis: Option<u64>,
     /// Search for deadlocks with this period, as in the paper, instead of when a wait lasts.
@@ -128,6 +130,7 @@ impl Settings {
             log_segment_first: self.log_segment_first.or(under.log_segment_first),
             log_segment_max: self.log_segment_max.or(under.log_segment_max),
             checkpoint_log: self.checkpoint_log.or(under.checkpoint_log),
+            recovery_threads: self.recovery_threads.or(under.recovery_threads),
             lock_timeout_millis: self.lock_timeout_millis.or(under.lock_timeout_millis),
             deadlock_period_millis: self.deadlock_period_millis.or(under.deadlock_period_millis),
             victim: self.victim.or(under.victim),

@@ -35,6 +35,8 @@ pub struct Stats {
     pub failed: bool,
     /// The last checkpoint's log sequence number, zero if there was none since the region was made.
     pub checkpoint: u64,
+    /// Log after which the next checkpoint is due.
+    pub checkpoint_log: u64,
     /// Checkpoints since then.
     pub checkpoints: u64,
     /// Running transactions.
@@ -157,6 +159,7 @@ fn collect(env: &Inner) -> Result<Stats> {
         log_incarnation: log.incarnation(),
         failed: log.is_poisoned(),
         checkpoint: managers.last_checkpoint().raw(),
+        checkpoint_log: managers.settings.checkpoint_log_bytes,
         checkpoints: managers.checkpoint_count(),
         transactions: managers.transactions().len(),
         sessions: managers.processes.sessions().len(),

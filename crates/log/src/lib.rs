@@ -84,7 +84,7 @@ pub use record::{
     record_bytes, Record, RecordHeader, RecordRef, TxnId, BODY_BYTES_MAX, KIND_FILLER, KIND_FLUSH_MARK,
     RECORD_BYTES_MAX, RECORD_HEADER_BYTES,
 };
-pub use repair::{rescue_ring, Rescued};
+pub use repair::{overwrite_from_ring, rescue_ring, Rescued};
 pub use restart::{begin_incarnation, find_end, restart, LogEnd, Restarted};
 pub use roll::Roll;
 pub use segment::{segment_name, segment_number, Geometry, Place, LOG_VERSION, SEGMENT_HEADER_BYTES};

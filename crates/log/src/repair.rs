@@ -106,21 +106,7 @@ pub struct Rescued {
 /// # Errors
 /// [`Error::Disagree`] when files and region contradict each other; [`Error::Full`], [`Error::Io`]: try again.
 pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
-    let Some(offset) = region.root::<LogHeader>(RootSlot::Log) else { return Ok(None) };
-    if region.try_at(offset).is_none() {
-        return Ok(None);
-    }
-    let header: Held<LogHeader> = region.hold(offset);
-    let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
-    let is_ours = header.incarnation.get() == control.incarnation()
-        && sizes == (control.segment_bytes_first, control.segment_bytes_max);
-    if !is_ours || check_header(&header).is_err() {
-        return Ok(None);
-    }
-    let ring = Ring::new(region, header.clone());
-    if ring.check().is_err() {
-        return Ok(None);
-    }
+    let Some((header, ring)) = trusted_ring(region, control) else { return Ok(None) };
     let files = LogFiles::new(Arc::clone(directory), control);
     let (from, tail) = (header.durable.load(), header.tail.load());
     if from < control.durable_end {
@@ -135,6 +121,52 @@ pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Co
         files.write(from, &bytes, control.incarnation())?;
     }
     Ok(Some(Rescued { from, to, tail }))
+}
+
+/// Writes all that a region's ring holds to the log files, over what they have there, and syncs them: after
+/// [`Error::Disagree`], if whoever may decide it says that the region is right. The log below the ring is the files'
+/// alone. None if the region has no log that could be trusted. The caller is alone.
+///
+/// # Errors
+/// [`Error::Unusable`] when the region is older than the control file; [`Error::Full`], [`Error::Io`]: try again.
+pub fn overwrite_from_ring(
+    region: &Region,
+    directory: &Arc<dyn Directory>,
+    control: &Control,
+) -> Result<Option<Rescued>> {
+    let Some((header, ring)) = trusted_ring(region, control) else { return Ok(None) };
+    let (durable, tail) = (header.durable.load(), header.tail.load());
+    if durable < control.durable_end {
+        let what = format!(
+            "its log was durable up to LSN {durable}, the control file's up to LSN {}: it is older than the files, which \
+             `tp recover --keep-files` goes by",
+            control.durable_end
+        );
+        return Err(Error::Unusable { file: "the shared memory".into(), what });
+    }
+    let from = header.ring_start.load().max(header.oldest.load()).max(Lsn::FIRST);
+    let sealed = good_records(&ring, durable, tail, control.incarnation()).len() as u64;
+    let mut bytes = vec![0; usize::try_from(durable.since(from) + sealed).expect("a ring fits memory")];
+    if !ring.copy_out(from, &mut bytes) {
+        return Ok(None);
+    }
+    LogFiles::new(Arc::clone(directory), control).write(from, &bytes, control.incarnation())?;
+    Ok(Some(Rescued { from, to: durable.plus(sealed), tail }))
+}
+
+/// The log's header and ring in the region, if they are of this log and life and in order.
+fn trusted_ring(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
+    let offset = region.root::<LogHeader>(RootSlot::Log)?;
+    region.try_at(offset)?;
+    let header: Held<LogHeader> = region.hold(offset);
+    let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
+    let is_ours = header.incarnation.get() == control.incarnation()
+        && sizes == (control.segment_bytes_first, control.segment_bytes_max);
+    if !is_ours || check_header(&header).is_err() {
+        return None;
+    }
+    let ring = Ring::new(region, header.clone());
+    ring.check().is_ok().then_some((header, ring))
 }
 
 /// The ring's bytes from `from` on, as far as they are good records.

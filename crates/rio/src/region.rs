@@ -244,9 +244,11 @@ impl Region {
         if header.panic.load() != 0 {
             return Err(unusable(&self.0.path, "it was found broken and marked for rebuilding".into()));
         }
-        let (size, used) = (header.size.load(), header.used.load());
-        if size > own.len() || used > size || used < HEADER_BYTES {
-            let file = own.len();
+        // In this order, since others may make it grow meanwhile, the file first: each is at least what was read before it.
+        let used = header.used.load();
+        let size = header.size.load();
+        let file = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?.len();
+        if size > file || used > size || used < HEADER_BYTES {
             return Err(unusable(&self.0.path, format!("its sizes disagree: {used} used of {size}, file {file}")));
         }
         Ok(())

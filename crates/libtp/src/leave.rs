@@ -1,0 +1,69 @@
+//! Leaving an environment in good order.
+//!
+//! At the door, like opening: who comes through it next finds either others at work and their shared memory, or neither.
+//!
+//! If we die here: everyone died, and the next to open repairs or restarts.
+
+use libtp_txn::Managers;
+use rio::Identity;
+
+use crate::environment::Sessions;
+use crate::judge::{Door, Judge};
+use crate::platform::Platform;
+use crate::Result;
+
+/// Leaves an environment in good order: what was committed is on disk; the last to leave takes a checkpoint, writes down
+/// that the log ends here, and takes the shared memory away.
+pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, sessions: Sessions) -> Result<()> {
+    let door = judge.door()?;
+    let left = leave_through(&door, managers, platform, sessions);
+    door.rise()?;
+    left
+}
+
+fn leave_through(door: &Door<'_>, managers: &Managers, platform: &Platform, sessions: Sessions) -> Result<()> {
+    for session in sessions {
+        managers.leave(*session);
+    }
+    if managers.log.is_poisoned() {
+        return Ok(());
+    }
+    let who = managers.join()?;
+    let tail = managers.log.tail();
+    if tail > managers.log.durable() {
+        managers.log.force(who.session(), tail.minus(8))?;
+    }
+    // A transaction that another thread still holds, or one that could not be undone: the next open ends it.
+    let unfinished = !managers.transactions().is_empty();
+    if door.others()? || unfinished {
+        managers.leave(who);
+        return Ok(());
+    }
+    managers.close(&who)?;
+    managers.leave(who);
+    let header = managers.region.header();
+    platform.remove_region(&Identity {
+        environment: [header.environment[0].get(), header.environment[1].get()],
+        ..Identity::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Env;
+
+    #[test]
+    fn who_opens_while_the_last_one_leaves_finds_all_of_it_or_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let come_and_go = |name: &str| {
+            for round in 0..150_u32 {
+                let env = Env::open(dir.path()).unwrap();
+                let visits = env.btree(name).unwrap();
+                env.run(|txn| visits.put(txn, &round.to_be_bytes(), b"was here")).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            ["one", "two"].map(|name| scope.spawn(move || come_and_go(name)));
+        });
+    }
+}
