@@ -1,0 +1,225 @@
+//! The processes that are killed: this binary again, in a role of its own, telling what it did in lines of JSON.
+//!
+//! A child says one line when it has opened the environment. One that works says another every so many transfers; one
+//! that only opened waits until its input is closed, then leaves in good order and says how long that took.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{ChildStdout, Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use libtp::Env;
+use libtp_bench::engine_libtp::Libtp;
+use libtp_bench::{Durability, Engine, Error, Granularity, Outcome, Result, Scale, Transfers};
+use serde::{Deserialize, Serialize};
+
+const ROLE_OPEN: &str = "child-open";
+const ROLE_WORK: &str = "child-work";
+const ROLE_FILL: &str = "child-fill";
+/// Transfers between two lines.
+const TRANSFERS_A_LINE: u32 = 2_000;
+const SEED: u64 = 0x7ec0;
+/// Records of one transaction of the load.
+const BATCH: u64 = 10_000;
+const NAME: &str = "libtp";
+
+/// One line of a child.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Said {
+    /// How long it took, milliseconds: opening, or what else the line is about.
+    pub open_ms: f64,
+    /// How the environment was opened.
+    pub how: String,
+    /// Log bytes replayed by opening; of one at work, log bytes since the last checkpoint.
+    pub log_bytes: u64,
+    /// Page changes repeated.
+    pub redone: u64,
+    /// Where the shared memory lies.
+    pub region: String,
+    /// Bytes of memory behind it.
+    pub region_bytes: u64,
+    /// Log bytes after which a checkpoint is due.
+    pub checkpoint_log: u64,
+}
+
+/// What a child at work tells of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tells {
+    /// How much log there is.
+    Log,
+    /// Nothing: nobody listens, and a full pipe would stop it.
+    Nothing,
+}
+
+/// A child process, killed when it is dropped.
+pub struct Child {
+    process: std::process::Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Child {
+    /// One that opens the environment and waits.
+    pub fn open(path: &Path) -> Result<Child> {
+        Child::start(ROLE_OPEN, path, &[])
+    }
+
+    /// One that opens the bank and sends transfers until it is killed.
+    pub fn work(path: &Path, scale: Scale, client: u32, tells: Tells) -> Result<Child> {
+        let tells = u64::from(tells == Tells::Log);
+        Child::start(ROLE_WORK, path, &[u64::from(scale.accounts), u64::from(client), tells])
+    }
+
+    /// One that loads records, then takes locks, and says a line after each.
+    pub fn fill(path: &Path, records: u64, locks: u64) -> Result<Child> {
+        Child::start(ROLE_FILL, path, &[records, locks])
+    }
+
+    fn start(role: &str, path: &Path, numbers: &[u64]) -> Result<Child> {
+        let program = std::env::current_exe().map_err(Error::file("find the program of", Path::new(role)))?;
+        let mut command = Command::new(&program);
+        command.arg(role).arg(path).args(numbers.iter().map(u64::to_string));
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = started.map_err(Error::file("start", &program))?;
+        let lines = BufReader::new(process.stdout.take().expect("it was started with a pipe"));
+        Ok(Child { process, lines })
+    }
+
+    /// Its next line.
+    pub fn hear(&mut self) -> Result<Said> {
+        let mut line = String::new();
+        let read = self.lines.read_line(&mut line);
+        let heard = read.ok().filter(|&bytes| bytes > 0).and_then(|_| serde_json::from_str(&line).ok());
+        heard.ok_or_else(|| Error::Client { client: 0, what: format!("ended, or said {line:?}") })
+    }
+
+    /// Kills it.
+    pub fn kill(mut self) -> Result<()> {
+        let killed = self.process.kill().and_then(|()| self.process.wait());
+        killed.map(|_| ()).map_err(Error::file("kill", Path::new("a child process")))
+    }
+
+    /// Tells it to leave in good order; returns how many milliseconds leaving took.
+    pub fn close(mut self) -> Result<f64> {
+        drop(self.process.stdin.take());
+        let left = self.hear()?;
+        self.process.wait().map_err(Error::file("wait for", Path::new("a child process")))?;
+        Ok(left.open_ms)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // After an error elsewhere; of one that has ended, both fail and nothing is lost.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The child's side.
+pub fn main(role: &str, words: &[String]) -> ExitCode {
+    let numbers: Option<Vec<u64>> = words.iter().skip(1).map(|word| word.parse().ok()).collect();
+    let (Some(path), Some(numbers)) = (words.first(), numbers) else { return ExitCode::from(2) };
+    let done = match (role, numbers.as_slice()) {
+        (ROLE_OPEN, []) => open(Path::new(path)),
+        (ROLE_WORK, &[accounts, client, tells]) => work(Path::new(path), accounts, client, tells != 0),
+        (ROLE_FILL, &[records, locks]) => fill(Path::new(path), records, locks),
+        _ => return ExitCode::from(2),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{role}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<()> {
+    let begin = Instant::now();
+    let env = Env::open(path).map_err(Error::engine(NAME, "opening"))?;
+    let opened = Said { open_ms: millis(begin), ..look(&env)? };
+    say(&opened)?;
+    leave_when_told(env)
+}
+
+/// Waits until the input is closed, and leaves.
+fn leave_when_told(env: Env) -> Result<()> {
+    let mut rest = Vec::new();
+    std::io::stdin().read_to_end(&mut rest).map_err(Error::file("read", Path::new("standard input")))?;
+    let begin = Instant::now();
+    drop(env);
+    say(&Said { open_ms: millis(begin), ..Said::default() })
+}
+
+fn work(path: &Path, accounts: u64, client: u64, tells: bool) -> Result<()> {
+    let number = |value: u64| u32::try_from(value).map_err(|_| Error::Settings(format!("{value} is too many")));
+    let scale = Scale::with_accounts(number(accounts)?);
+    let begin = Instant::now();
+    let bank = Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})?;
+    say(&Said { open_ms: millis(begin), ..look(bank.env())? })?;
+    let since = bank.env().stats().map_err(Error::engine(NAME, "reading its own figures"))?.log_tail;
+    let mut session = bank.session()?;
+    let mut transfers = Transfers::new(scale, SEED, number(client)?);
+    loop {
+        for _ in 0..TRANSFERS_A_LINE {
+            let transfer = transfers.next_transfer();
+            while session.transact(&transfer)? == Outcome::Aborted {}
+        }
+        if !tells {
+            continue;
+        }
+        let stats = bank.env().stats().map_err(Error::engine(NAME, "reading its own figures"))?;
+        say(&Said { log_bytes: stats.log_tail - since.max(stats.checkpoint), ..Said::default() })?;
+    }
+}
+
+fn fill(path: &Path, records: u64, locks: u64) -> Result<()> {
+    let failed = || Error::engine::<libtp::Error>(NAME, "filling an environment");
+    let env = Env::open(path).map_err(failed())?;
+    let many = env.btree("many").map_err(failed())?;
+    let begin = Instant::now();
+    for batch in (0..records).step_by(usize::try_from(BATCH).expect("a batch is small")) {
+        let keys = batch..records.min(batch + BATCH);
+        let put = env.run_with(libtp::Durability::Relaxed, |txn| {
+            keys.clone().try_for_each(|key| many.put(txn, &key.to_be_bytes(), &[7; 100]))
+        });
+        put.map_err(failed())?;
+    }
+    say(&Said { open_ms: millis(begin), ..look(&env)? })?;
+    let few = env.btree("few").map_err(failed())?;
+    let txn = env.begin_with(libtp::Durability::Relaxed).map_err(failed())?;
+    let begin = Instant::now();
+    for key in 0..locks {
+        few.put(&txn, &key.to_be_bytes(), &[]).map_err(failed())?;
+    }
+    say(&Said { open_ms: millis(begin), ..look(&env)? })?;
+    txn.commit().map_err(failed())?;
+    drop((many, few));
+    leave_when_told(env)
+}
+
+fn look(env: &Env) -> Result<Said> {
+    let stats = env.stats().map_err(Error::engine(NAME, "reading its own figures"))?;
+    let opened = env.opened();
+    Ok(Said {
+        open_ms: 0.0,
+        how: format!("{:?}", opened.how).to_lowercase(),
+        log_bytes: opened.log_bytes,
+        redone: opened.redone,
+        region: stats.region,
+        region_bytes: stats.region_allocated,
+        checkpoint_log: stats.checkpoint_log,
+    })
+}
+
+fn say(said: &Said) -> Result<()> {
+    let failed = || Error::file("tell the parent over", Path::new("standard output"));
+    let line = serde_json::to_string(said).expect("a line of plain fields is JSON");
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").map_err(failed())?;
+    out.flush().map_err(failed())
+}
+
+fn millis(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1000.0
+}
