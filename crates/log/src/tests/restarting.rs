@@ -7,7 +7,7 @@ use libtp_io::Directory;
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use super::rig::{control_file, small, Rig};
-use crate::{find_end, rescue_ring, segment_name, Error, LogFiles, Lsn, Settings};
+use crate::{find_end, overwrite_from_ring, rescue_ring, segment_name, Error, LogFiles, Lsn, Settings};
 
 /// Appends and forces `count` records; returns their LSNs.
 fn fill(rig: &Rig, count: usize, bytes: usize) -> Vec<Lsn> {
@@ -346,6 +346,24 @@ fn a_region_and_files_that_disagree_are_never_mixed() {
     let outcome = rescue_ring(&rig.region, &directory, &rig.control);
     assert!(matches!(outcome, Err(Error::Disagree { files, .. }) if files <= lsn), "{outcome:?}");
     assert!(matches!(rig.one.log.check_against_files(), Err(Error::Disagree { .. })));
+}
+
+#[test]
+fn where_they_disagree_the_regions_log_goes_to_the_files_on_demand() {
+    let rig = Rig::new();
+    let lsn = fill(&rig, 20, 300)[18];
+    rig.two.put(&[5; 400]);
+    flip(&rig, lsn);
+    assert!(matches!(rescue_ring(&rig.region, &rig.directory, &rig.control), Err(Error::Disagree { .. })));
+    let saved = overwrite_from_ring(&rig.region, &rig.directory, &rig.control).unwrap().unwrap();
+    assert_eq!((saved.to, saved.tail), (rig.two.log.tail(), rig.two.log.tail()));
+    rig.one.log.check_against_files().unwrap();
+    let (next, _) = Rig::restart_on(image(&rig), small()).unwrap();
+    assert_eq!(next.one.bodies(Lsn::FIRST).len(), 21);
+    let mut later = rig.control.clone();
+    later.durable_end = rig.one.log.tail().plus(8);
+    let outcome = overwrite_from_ring(&rig.region, &rig.directory, &later);
+    assert!(matches!(outcome, Err(Error::Unusable { .. })), "{outcome:?}");
 }
 
 #[test]
