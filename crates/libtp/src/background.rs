@@ -48,11 +48,9 @@ impl Background {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), mutex: Mutex::new(()), changed: Condvar::new() });
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
         let mut background = Background { stop, threads: Vec::new() };
-        let started =
-            background.spawn(inner, "libtp-log", |managers, who, stop| flush_log(managers, who, stop)).and_then(|()| {
-                background
-                    .spawn(inner, "libtp-pages", move |managers, who, stop| keep_house(managers, who, stop, period))
-            });
+        let started = background.spawn(inner, "libtp-log", flush_log).and_then(|()| {
+            background.spawn(inner, "libtp-pages", move |managers, who, stop| keep_house(managers, who, stop, period))
+        });
         match started {
             Ok(()) => Ok(background),
             Err(error) => {

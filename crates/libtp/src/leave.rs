@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn who_opens_while_the_last_one_leaves_finds_all_of_it_or_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let come_and_go = |name: &str| {
+        let come_and_go = &|name: &str| {
             for round in 0..150_u32 {
                 let env = Env::open(dir.path()).unwrap();
                 let visits = env.btree(name).unwrap();
@@ -63,7 +63,9 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            ["one", "two"].map(|name| scope.spawn(move || come_and_go(name)));
+            for name in ["one", "two"] {
+                scope.spawn(move || come_and_go(name));
+            }
         });
     }
 }
