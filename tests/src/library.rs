@@ -75,12 +75,20 @@ pub struct Layout {
     pub locks_pages: bool,
     /// Least recently used frames give way, not those the clock finds.
     pub is_lru: bool,
+    /// Restart repeats history on several threads. What comes of it is the same; the order in which pages go to the disk
+    /// is not, so a failure may need more than one attempt to be seen again.
+    pub recovers_on_threads: bool,
 }
 
 impl Layout {
     /// The layouts take turns with the seeds.
     pub fn of_seed(seed: u64) -> Layout {
-        Layout { has_log_directory: seed % 3 == 0, locks_pages: seed % 5 == 4, is_lru: seed % 2 == 0 }
+        Layout {
+            has_log_directory: seed % 3 == 0,
+            locks_pages: seed % 5 == 4,
+            is_lru: seed % 2 == 0,
+            recovers_on_threads: seed % 4 == 3,
+        }
     }
 
     fn settings(self) -> Settings {
@@ -90,6 +98,7 @@ impl Layout {
         let names = ["journal", LATE_TREE, "cells"].map(|name| (name.to_owned(), small_pages.clone()));
         Settings {
             no_background: true,
+            recovery_threads: self.recovers_on_threads.then_some(2),
             memory: Some(Bytes::kib(192)),
             log_segment_first: Some(Bytes::kib(16)),
             log_segment_max: Some(Bytes::kib(64)),

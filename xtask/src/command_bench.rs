@@ -1,24 +1,34 @@
-//! `cargo xtask bench`: every hot path beside its budget.
+//! `cargo xtask bench`: every hot path beside its budget; `cargo xtask bench recovery`: sizes, and opening after a crash.
 
 use crate::workspace::{cargo, Workspace};
 use crate::{command_test, setup};
 use std::process::ExitCode;
 
 const PACKAGE: &str = "libtp-bench";
-const BINARY: &str = "hotpaths";
+/// What is run unless the first argument says otherwise; it needs the peers.
+const HOT_PATHS: &str = "hotpaths";
+const RECOVERY: &str = "recovery";
 
-/// Builds the benchmark in release with the peers, and runs it.
+/// Builds the benchmark in release and runs it.
 ///
 /// # Errors
 /// When cargo cannot be started.
 pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
-    if !workspace.has_target(PACKAGE, "bin", BINARY) {
-        eprintln!("xtask: package {PACKAGE} has no binary {BINARY} yet: nothing to measure");
+    let (binary, features, arguments) = match arguments.split_first() {
+        Some((first, rest)) if first == RECOVERY => (RECOVERY, &[][..], rest),
+        _ => (HOT_PATHS, &["--features", "peers"][..], arguments),
+    };
+    if !workspace.has_target(PACKAGE, "bin", binary) {
+        eprintln!("xtask: package {PACKAGE} has no binary {binary} yet: nothing to measure");
         return Ok(ExitCode::from(2));
     }
-    setup::packages(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
+    if binary == HOT_PATHS {
+        setup::packages(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
+    }
     let status = cargo()
-        .args(["run", "--release", "--package", PACKAGE, "--features", "peers", "--bin", BINARY, "--"])
+        .args(["run", "--release", "--package", PACKAGE, "--bin", binary])
+        .args(features)
+        .arg("--")
         .args(arguments)
         .status()
         .map_err(|error| format!("cargo cannot be started: {error}"))?;

@@ -45,7 +45,7 @@ enum Verb {
         #[arg(long)]
         hours: Option<f64>,
     },
-    /// Every hot path beside its budget, with a bare loop in the same run
+    /// Every hot path beside its budget, with a bare loop in the same run; `bench recovery`: sizes, opening after a crash
     Bench {
         /// Passed on to the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

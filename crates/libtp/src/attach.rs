@@ -267,11 +267,11 @@ impl Opening<'_> {
         LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
         LockManager::init(&region)?;
         BufferManager::init(&region, &self.buffer_settings())?;
-        Managers::init(&region, restarted.end.end)?;
+        let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
+        Managers::init(&region, checkpoint.unwrap_or(control.oldest))?;
         let managers = self.attach(&region, &control)?;
         let who = managers.join()?;
         libtp_record::register_files(&managers, &who, &files)?;
-        let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
         let done = libtp_txn::restart(&managers, &who, checkpoint, control.oldest, watch)?;
         libtp_record::after_restart(&managers, &who)?;
         if control.incarnations.list().len() > RESTARTS_WITHOUT_CHECKPOINT {

@@ -71,13 +71,14 @@ impl Managers {
         16 << 10
     }
 
-    /// Makes the transaction table in a new region; the log ends at `log_end`.
+    /// Makes the transaction table in a new region, for a log whose last checkpoint is at `checkpoint`: the next is due by
+    /// its distance from there, so that however often we crash, a restart never reads much more log than that.
     ///
     /// # Errors
     /// The region cannot grow.
-    pub fn init(region: &Region, log_end: Lsn) -> Result<()> {
+    pub fn init(region: &Region, checkpoint: Lsn) -> Result<()> {
         let header = TxnTable::init(region)?;
-        region.at(header).restart_lsn.init(log_end);
+        region.at(header).restart_lsn.init(checkpoint);
         Ok(())
     }
 

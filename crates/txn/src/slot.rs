@@ -83,7 +83,7 @@ rio::shared! {
         pub checkpointer: Word<SessionId>,
         /// The last checkpoint's record.
         pub checkpoint_lsn: Word<Lsn>,
-        /// The tail when the region was made.
+        /// The last checkpoint when the region was made, or where the log began.
         pub restart_lsn: Word<Lsn>,
         /// Zero, kept for later.
         pub spare: [Word<u64>; 2],

@@ -6,7 +6,7 @@
 //! Invariant: the changes of one page keep the order of the log. That is all redo asks for: it looks at one page at a
 //! time, and what a record does to one of its pages does not depend on the others.
 
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use libtp_buffer::{PageId, PageNo};
@@ -22,32 +22,49 @@ const BODY_BYTES: usize = 64;
 const AHEAD: usize = 32;
 /// So many neighbours, at least, are read in one call; fewer are read straight into their frames.
 const RUN_MIN: u32 = 4;
-/// There is no next change of the page.
-const LAST: u32 = u32::MAX;
-
 /// Changes waiting to be repeated.
 #[derive(Default)]
 pub(super) struct Batch {
     /// In the order of the log.
-    changes: Vec<Waiting>,
-    /// The bodies of their records, one behind the other.
-    bodies: Vec<u8>,
-    /// The first and the last change of each page, while they are repeated.
-    chains: HashMap<PageId, (u32, u32), BuildHasherDefault<PageHasher>>,
+    logged: Changes,
+    /// In the order of pages, while they are repeated.
+    placed: Changes,
+    /// What each page has of them.
+    shares: Vec<Share>,
+    /// Which share is a page's.
+    share_of: HashMap<PageId, u32, BuildHasherDefault<PageHasher>>,
     /// How many changes it should hold.
     limit: usize,
 }
 
+/// Changes, and the bodies of their records, one behind the other.
+#[derive(Default)]
+struct Changes {
+    changes: Vec<Waiting>,
+    bodies: Vec<u8>,
+}
+
 /// One change.
+#[derive(Clone, Copy, Default)]
 struct Waiting {
     page: PageId,
     lsn: Lsn,
     body_at: u32,
     body_bytes: u32,
-    /// The next change of the same page, or [`LAST`].
-    next: u32,
+    share: u32,
     kind: u16,
     role: u8,
+}
+
+/// The changes of one page.
+#[derive(Clone, Copy)]
+struct Share {
+    page: PageId,
+    changes: u32,
+    body_bytes: u32,
+    /// Where its next change goes when they are placed, and its next body: behind them, once all are.
+    change_at: u32,
+    body_at: u32,
 }
 
 impl Batch {
@@ -59,81 +76,111 @@ impl Batch {
     /// Whether it should be repeated before more is added.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.changes.len() >= self.limit || self.bodies.len() >= self.limit * BODY_BYTES
+        self.logged.changes.len() >= self.limit || self.logged.bodies.len() >= self.limit * BODY_BYTES
     }
 
     /// Adds what the next record does to a page.
     #[inline]
     pub(super) fn push(&mut self, page: PageId, change: &PageChange<'_>) {
-        let number = |value: usize| u32::try_from(value).expect("a batch holds far less than 4 GiB");
-        self.changes.push(Waiting {
+        self.logged.changes.push(Waiting {
             page,
             lsn: change.lsn,
-            body_at: number(self.bodies.len()),
+            body_at: number(self.logged.bodies.len()),
             body_bytes: number(change.body.len()),
-            next: LAST,
+            share: 0,
             kind: change.record_type.code,
             role: u8::try_from(change.role).expect("a record names at most four pages"),
         });
-        self.bodies.extend_from_slice(change.body);
+        self.logged.bodies.extend_from_slice(change.body);
     }
 
     /// Repeats everything in it and empties it; returns how many changes were not on their page already.
     pub(super) fn repeat(&mut self, managers: &Managers, session: &Session) -> Result<u64> {
-        let pages = self.link();
+        self.count();
+        self.place();
         let mut redone = 0;
         let mut fetched = 0;
-        for (at, &(page, first)) in pages.iter().enumerate() {
+        for (at, share) in self.shares.iter().enumerate() {
             if at >= fetched {
-                fetched = at + fetch_neighbours(managers, session, &pages[at..]);
+                fetched = at + fetch_neighbours(managers, session, &self.shares[at..]);
             }
-            redone += redo_on_page(managers, session, page, self.chain(managers, first))?;
+            redone += redo_on_page(managers, session, share.page, self.placed.of(share, managers))?;
         }
-        self.changes.clear();
-        self.bodies.clear();
+        self.shares.clear();
+        self.logged.changes.clear();
+        self.logged.bodies.clear();
         Ok(redone)
     }
 
-    /// Links the changes of each page; returns the pages in their order, each with its first change.
-    fn link(&mut self) -> Vec<(PageId, u32)> {
-        for at in 0..self.changes.len() {
-            let number = u32::try_from(at).expect("a batch holds far fewer changes");
-            match self.chains.entry(self.changes[at].page) {
-                Entry::Vacant(none) => drop(none.insert((number, number))),
-                Entry::Occupied(mut chain) => {
-                    let (_, last) = chain.get_mut();
-                    self.changes[*last as usize].next = number;
-                    *last = number;
-                }
+    /// Finds out what each page has, and puts the pages in their order.
+    fn count(&mut self) {
+        self.share_of.clear();
+        for change in &mut self.logged.changes {
+            let fresh = number(self.shares.len());
+            change.share = *self.share_of.entry(change.page).or_insert(fresh);
+            if change.share == fresh {
+                let page = change.page;
+                self.shares.push(Share { page, changes: 0, body_bytes: 0, change_at: 0, body_at: 0 });
             }
+            let share = &mut self.shares[change.share as usize];
+            share.changes += 1;
+            share.body_bytes += change.body_bytes;
         }
-        let mut pages: Vec<(PageId, u32)> = self.chains.drain().map(|(page, (first, _))| (page, first)).collect();
-        pages.sort_unstable();
-        pages
+        let mut order: Vec<u32> = (0..number(self.shares.len())).collect();
+        order.sort_unstable_by_key(|&share| self.shares[share as usize].page);
+        let (mut change_at, mut body_at) = (0, 0);
+        for share in order {
+            let share = &mut self.shares[share as usize];
+            (share.change_at, share.body_at) = (change_at, body_at);
+            change_at += share.changes;
+            body_at += share.body_bytes;
+        }
     }
 
-    /// The changes of a page, from the one at `first` on.
-    fn chain<'b>(&'b self, managers: &'b Managers, first: u32) -> impl Iterator<Item = PageChange<'b>> {
-        let mut next = first;
-        std::iter::from_fn(move || {
-            let change = self.changes.get(next as usize)?;
-            next = change.next;
+    /// Copies each change to the others of its page. Reading through them in this order afterwards is fast, jumping about
+    /// in the order of the log would not be.
+    fn place(&mut self) {
+        self.placed.changes.resize(self.logged.changes.len(), Waiting::default());
+        self.placed.bodies.resize(self.logged.bodies.len(), 0);
+        for change in &self.logged.changes {
+            let share = &mut self.shares[change.share as usize];
+            let body = self.logged.body(change);
+            self.placed.changes[share.change_at as usize] = Waiting { body_at: share.body_at, ..*change };
+            self.placed.bodies[share.body_at as usize..][..body.len()].copy_from_slice(body);
+            share.change_at += 1;
+            share.body_at += change.body_bytes;
+        }
+        self.shares.sort_unstable_by_key(|share| share.page);
+    }
+}
+
+impl Changes {
+    fn body(&self, change: &Waiting) -> &[u8] {
+        &self.bodies[change.body_at as usize..][..change.body_bytes as usize]
+    }
+
+    /// The changes of a page, all of which were placed.
+    fn of<'b>(&'b self, share: &Share, managers: &'b Managers) -> impl Iterator<Item = PageChange<'b>> {
+        let end = share.change_at as usize;
+        self.changes[end - share.changes as usize..end].iter().map(|change| {
             let record_type = managers.types.get(change.kind).expect("its pages were asked of this type");
-            let at = change.body_at as usize;
-            let body = &self.bodies[at..at + change.body_bytes as usize];
-            Some(PageChange { record_type, role: usize::from(change.role), lsn: change.lsn, body })
+            PageChange { record_type, role: usize::from(change.role), lsn: change.lsn, body: self.body(change) }
         })
     }
 }
 
+fn number(value: usize) -> u32 {
+    u32::try_from(value).expect("a batch holds far less than 4 GiB")
+}
+
 /// Reads the first of these pages and those behind it that are its neighbours on the disk, if they are enough for one
 /// call. Returns how many were looked at.
-fn fetch_neighbours(managers: &Managers, session: &Session, pages: &[(PageId, u32)]) -> usize {
-    let first = pages[0].0;
-    let is_neighbour = |&(number, &(page, _)): &(u32, &(PageId, u32))| {
-        page.file() == first.file() && page.page().raw() == first.page().raw().wrapping_add(number)
+fn fetch_neighbours(managers: &Managers, session: &Session, shares: &[Share]) -> usize {
+    let first = shares[0].page;
+    let is_neighbour = |&(number, share): &(u32, &Share)| {
+        share.page.file() == first.file() && share.page.page().raw() == first.page().raw().wrapping_add(number)
     };
-    let count = (0_u32..).zip(pages).take(AHEAD).take_while(is_neighbour).count();
+    let count = (0_u32..).zip(shares).take(AHEAD).take_while(is_neighbour).count();
     let run = u32::try_from(count).expect("so far is not looked ahead");
     if run >= RUN_MIN {
         let fetched = managers.buffers.prefetch(session, first.file(), PageNo::new(first.page().raw()), run);
