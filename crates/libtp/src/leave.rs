@@ -44,6 +44,7 @@ fn leave_through(door: &Door<'_>, managers: &Managers, platform: &Platform, sess
     let header = managers.region.header();
     platform.remove_region(&Identity {
         environment: [header.environment[0].get(), header.environment[1].get()],
+        control_inode: header.control_inode.get(),
         ..Identity::default()
     })
 }

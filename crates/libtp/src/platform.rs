@@ -193,11 +193,13 @@ impl Platform {
         Ok(())
     }
 
+    /// A copy of an environment has its number, but another control file: it gets a region of its own (PROTOCOLS F1).
     fn region_name(&self, home: &Path, identity: &Identity) -> String {
         if home == self.path {
             return REGION_NAME.into();
         }
-        format!("libtp-{:016x}{:016x}", identity.environment[0], identity.environment[1])
+        let [high, low] = identity.environment;
+        format!("libtp-{high:016x}{low:016x}-{:x}", identity.control_inode)
     }
 
     /// Who may read and write the directory may read and write its shared memory.
@@ -218,4 +220,44 @@ pub(crate) enum Found {
 
 fn has_room(home: &Path) -> bool {
     rustix::fs::statvfs(home).is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= ROOM_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Env;
+
+    #[test]
+    fn a_copy_of_an_environment_at_work_leaves_its_shared_memory_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let (original, copy) = (parent.path().join("original"), parent.path().join("copy"));
+        let first = Env::open(&original).unwrap();
+        let put = |env: &Env, key: &[u8]| {
+            let names = env.btree("names").unwrap();
+            env.run(|txn| names.put(txn, key, b"")).unwrap();
+        };
+        put(&first, b"before");
+        std::fs::create_dir(&copy).unwrap();
+        for entry in std::fs::read_dir(&original).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+        let of_copy = Env::open(&copy).unwrap();
+        put(&of_copy, b"in the copy");
+        let second = Env::open(&original).unwrap();
+        put(&second, b"after");
+        let count = |env: &Env| {
+            let names = env.btree("names").unwrap();
+            env.run(|txn| {
+                let mut cursor = names.cursor(txn);
+                let mut count = 0;
+                while cursor.next()?.is_some() {
+                    count += 1;
+                }
+                Ok(count)
+            })
+        };
+        assert_eq!((count(&first).unwrap(), count(&of_copy).unwrap()), (2, 2));
+        drop(of_copy);
+        assert_eq!(count(&second).unwrap(), 2);
+    }
 }
