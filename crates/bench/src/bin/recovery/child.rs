@@ -38,6 +38,8 @@ pub struct Said {
     pub region: String,
     /// Bytes of memory behind it.
     pub region_bytes: u64,
+    /// Bytes of it that are handed out.
+    pub region_used: u64,
     /// Log bytes after which a checkpoint is due.
     pub checkpoint_log: u64,
 }
@@ -187,12 +189,22 @@ fn fill(path: &Path, records: u64, locks: u64) -> Result<()> {
     }
     say(&Said { open_ms: millis(begin), ..look(&env)? })?;
     let few = env.btree("few").map_err(failed())?;
+    // Somebody who reads keeps the many locks from being exchanged for one on the whole database.
+    env.run(|txn| few.put(txn, &u64::MAX.to_be_bytes(), &[])).map_err(failed())?;
+    let other = env.begin().map_err(failed())?;
+    few.get(&other, &u64::MAX.to_be_bytes()).map_err(failed())?;
     let txn = env.begin_with(libtp::Durability::Relaxed).map_err(failed())?;
     let begin = Instant::now();
     for key in 0..locks {
         few.put(&txn, &key.to_be_bytes(), &[]).map_err(failed())?;
     }
-    say(&Said { open_ms: millis(begin), ..look(&env)? })?;
+    let took = millis(begin);
+    let held = env.locks().map_err(failed())?.len() as u64;
+    if held < locks {
+        return Err(Error::Settings(format!("{held} locks are held after {locks} records were put")));
+    }
+    say(&Said { open_ms: took, ..look(&env)? })?;
+    other.abort().map_err(failed())?;
     txn.commit().map_err(failed())?;
     drop((many, few));
     leave_when_told(env)
@@ -208,6 +220,7 @@ fn look(env: &Env) -> Result<Said> {
         redone: opened.redone,
         region: stats.region,
         region_bytes: stats.region_allocated,
+        region_used: stats.region_used,
         checkpoint_log: stats.checkpoint_log,
     })
 }

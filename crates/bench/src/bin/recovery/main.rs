@@ -243,7 +243,7 @@ fn large_environment(arguments: &Arguments, table: &mut Rows) -> Result<()> {
     table.show("and memory of the region then", mib(loaded.region_bytes), "MiB", "");
     let locked = child.hear()?;
     table.show("locks of one transaction, with no setting", locked.open_ms, "ms", "");
-    table.show("memory they took", mib(locked.region_bytes.saturating_sub(loaded.region_bytes)), "MiB", "");
+    table.show("memory they took", mib(locked.region_used - loaded.region_used), "MiB", "");
     table.show("closed in good order", child.close()?, "ms", "");
     remove_directory(&path);
     Ok(())
