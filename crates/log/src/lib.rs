@@ -85,6 +85,7 @@ pub use record::{
     RECORD_BYTES_MAX, RECORD_HEADER_BYTES,
 };
 pub use repair::{overwrite_from_ring, rescue_ring, Rescued};
+pub use reserve::UNDO_SHARE_BYTES;
 pub use restart::{begin_incarnation, find_end, restart, LogEnd, Restarted};
 pub use roll::Roll;
 pub use segment::{segment_name, segment_number, Geometry, Place, LOG_VERSION, SEGMENT_HEADER_BYTES};

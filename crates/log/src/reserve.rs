@@ -18,6 +18,11 @@ use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX};
 pub(crate) const RESERVE_BYTES_MIN: u64 = 64 << 10;
 /// Room for the marks that flushes append without reserving.
 const MARKS_BYTES: u64 = 4096;
+/// And for one mark, where there is no more.
+const MARK_BYTES_LEFT: u64 = 512;
+/// Log file kept for each session, beyond what it may append, for undoing a transaction that has promised nothing
+/// ([`LogManager::promise`]): one that has logged as much must promise the rest.
+pub const UNDO_SHARE_BYTES: u64 = 64 << 10;
 
 impl LogManager {
     /// Makes sure that this session can append `bytes` (of whole records, [`record_bytes`](crate::record_bytes) each)
@@ -41,7 +46,7 @@ impl LogManager {
         // Acquire: chunks and segments up to the ends were made before the ends were published.
         let end = header.tail.load().plus(high * largest + MARKS_BYTES);
         let has_ring = end <= header.ring_end.load();
-        let has_files = end.plus(header.promised.get()) <= header.file_end.load();
+        let has_files = end.plus(high * UNDO_SHARE_BYTES + header.promised.get()) <= header.file_end.load();
         if is_counted && has_ring && has_files && header.poison.get() == 0 {
             return Ok(());
         }
@@ -50,18 +55,48 @@ impl LogManager {
 
     #[cold]
     fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<()> {
-        assert!(bytes <= 16 * RECORD_BYTES_MAX, "one reservation is at most 16 MiB");
         let header = &*self.header;
-        header.session_high.fetch_max(session_index(session));
-        header.reserve_largest.fetch_max((bytes as u64).next_multiple_of(RESERVE_BYTES_MIN));
+        self.count_in(session, bytes);
+        self.make_sure(session, || {
+            let high = header.session_high.load();
+            let end = header.tail.load().plus(high * header.reserve_largest.load() + MARKS_BYTES);
+            (end, end.plus(high * UNDO_SHARE_BYTES + header.promised.load()))
+        })
+    }
+
+    /// As [`LogManager::reserve`], for undoing: what was promised for it is there for it, so it finds no full disk.
+    ///
+    /// # Errors
+    /// As [`LogManager::reserve`]; `Full` only if more is undone than was promised.
+    ///
+    /// # Panics
+    /// As [`LogManager::reserve`].
+    pub fn reserve_undo(&self, session: &Session, bytes: usize) -> Result<()> {
+        debug_assert!(session.latch_count() == 0, "log room is reserved before the first latch");
+        let header = &*self.header;
+        self.count_in(session, bytes);
+        self.make_sure(session, || {
+            let tail = header.tail.load();
+            let ring_end = tail.plus(header.session_high.load() * header.reserve_largest.load() + MARKS_BYTES);
+            (ring_end, tail.plus(bytes as u64 + MARK_BYTES_LEFT))
+        })
+    }
+
+    /// Counts the session among those who append, each so much at most.
+    fn count_in(&self, session: &Session, bytes: usize) {
+        assert!(bytes <= 16 * RECORD_BYTES_MAX, "one reservation is at most 16 MiB");
+        self.header.session_high.fetch_max(session_index(session));
+        self.header.reserve_largest.fetch_max((bytes as u64).next_multiple_of(RESERVE_BYTES_MIN));
+    }
+
+    /// Waits for room up to the ends that `ends` says are needed: of the ring, and of the files.
+    fn make_sure(&self, session: &Session, ends: impl Fn() -> (Lsn, Lsn)) -> Result<()> {
         loop {
             self.check_poison()?;
-            let ahead = header.session_high.load() * header.reserve_largest.load() + MARKS_BYTES;
-            let end = header.tail.load().plus(ahead);
-            let file_end = end.plus(header.promised.load());
-            if file_end > header.file_end.load() {
+            let (end, file_end) = ends();
+            if file_end > self.header.file_end.load() {
                 self.prepare_segment(session, file_end)?;
-            } else if end > header.ring_end.load() {
+            } else if end > self.header.ring_end.load() {
                 if self.ring.make_room(session, end, RingBounds::new(&self.settings))? == Room::FlushFirst {
                     self.force_all(session)?;
                 }

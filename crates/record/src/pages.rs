@@ -74,7 +74,14 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// The same for a change that is never taken back: a split, a compensation.
+    /// The same for a compensation: its room in the log was set aside when the change was made.
+    pub(crate) fn reserve_undo(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
+        self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
+        self.change.managers.log.reserve_undo(self.session(), libtp_log::record_bytes(body_bytes + 8))?;
+        Ok(())
+    }
+
+    /// The same for a change that is never taken back: a split.
     #[inline]
     pub(crate) fn reserve_common(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
         self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;

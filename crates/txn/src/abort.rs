@@ -19,7 +19,7 @@ impl TxnSession {
         if self.last_lsn() != Lsn::NONE {
             self.slot().state.publish(State::Aborting as u32);
             self.undo_to(managers, Lsn::NONE)?;
-            managers.log.reserve(self.session(), libtp_log::record_bytes(0))?;
+            managers.log.reserve_undo(self.session(), libtp_log::record_bytes(0))?;
             let lsn = managers.log.log(self.session(), ABORT_END, self.id(), self.last_lsn(), &[]);
             self.logged(lsn);
         }

@@ -105,7 +105,7 @@ rio::shared! {
 }
 
 /// Space for undo is promised by the log in steps this large, so that small transactions never touch a shared word.
-pub const UNDO_STEP: u64 = 64 << 10;
+pub const UNDO_STEP: u64 = libtp_log::UNDO_SHARE_BYTES;
 
 /// Identifiers handed to a session at a time.
 pub const ID_BLOCK: u64 = 1024;

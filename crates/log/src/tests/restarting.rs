@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use libtp_io::Directory;
+use libtp_io::{Directory, OpenMode};
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use super::rig::{control_file, small, Rig};
-use crate::{find_end, overwrite_from_ring, rescue_ring, segment_name, Error, LogFiles, Lsn, Settings};
+use crate::{
+    find_end, overwrite_from_ring, rescue_ring, segment_name, ControlFile, Error, LogFiles, Lsn, Settings, CONTROL_NAME,
+};
 
 /// Appends and forces `count` records; returns their LSNs.
 fn fill(rig: &Rig, count: usize, bytes: usize) -> Vec<Lsn> {
@@ -220,7 +222,7 @@ fn workload(rig: &Rig) -> (Vec<(usize, Lsn)>, Option<Error>) {
             acknowledged.push((rig.disk.io_index(), lsn));
             if round % 20 == 19 {
                 let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
-                let file = control_file(&directory);
+                let file = ControlFile::new(directory.open(CONTROL_NAME, OpenMode::Existing)?, CONTROL_NAME);
                 let mut control = file.read()?;
                 (control.durable_end, control.oldest) = (rig.one.log.durable(), acknowledged[round - 4].1);
                 file.write(&control)?;

@@ -29,10 +29,14 @@ fn pages_of<'a>(change: &Change<'a>, packed: u64) -> Pages<'a> {
 }
 
 /// Finds the record of a key and compensates it with the body `encode` makes for its slot.
-fn restore(pages: &Pages<'_>, key: &[u8], undo_next: Lsn, encode: impl FnOnce(&mut Vec<u8>, u64, usize)) -> Result<()> {
+fn restore(
+    pages: &Pages<'_>,
+    key: &[u8],
+    logged: &RecordRef<'_>,
+    encode: impl FnOnce(&mut Vec<u8>, u64, usize),
+) -> Result<()> {
     let _visit = pages.visit();
-    let page_bytes = pages.page_bytes()?;
-    pages.reserve_common(page_bytes, 64 + page_bytes)?;
+    pages.reserve_undo(pages.page_bytes()?, logged.body.len())?;
     let mut leaf = search::leaf_exclusive(pages, key)?;
     let number = leaf.id().page().raw();
     let (slot, found) = node_of(pages, number, &leaf)?.find(key);
@@ -43,7 +47,7 @@ fn restore(pages: &Pages<'_>, key: &[u8], undo_next: Lsn, encode: impl FnOnce(&m
     }
     let mut body = pages.change.who.scratch();
     encode(body.writer(), pages.id(number).raw(), slot);
-    pages.change.compensate(RESTORE, body.body(), &mut [&mut leaf], undo_next);
+    pages.change.compensate(RESTORE, body.body(), &mut [&mut leaf], logged.header.prev());
     Ok(())
 }
 
@@ -54,10 +58,8 @@ pub fn insert(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     let (record, key) = parsed.map_err(|damage| damaged(logged.lsn, damage))?;
     let pages = pages_of(change, record.page.get());
     let stored_bytes = usize::from(record.stored_bytes.get());
-    restore(&pages, key, logged.header.prev(), |body, page, slot| {
-        encode::restore_insert(body, page, slot, stored_bytes)
-    })
-    .map_err(|error| error.during_undo(logged.lsn))
+    restore(&pages, key, logged, |body, page, slot| encode::restore_insert(body, page, slot, stored_bytes))
+        .map_err(|error| error.during_undo(logged.lsn))
 }
 
 /// Undoes an update or a deletion.
@@ -69,10 +71,8 @@ pub fn update(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     });
     let (record, key, cut_out) = parsed.map_err(|damage| damaged(logged.lsn, damage))?;
     let pages = pages_of(change, record.page.get());
-    restore(&pages, key, logged.header.prev(), |body, page, slot| {
-        encode::restore_update(body, page, slot, record, cut_out)
-    })
-    .map_err(|error| error.during_undo(logged.lsn))
+    restore(&pages, key, logged, |body, page, slot| encode::restore_update(body, page, slot, record, cut_out))
+        .map_err(|error| error.during_undo(logged.lsn))
 }
 
 /// Undoes the writing of a piece of a long value: its page is free again. Nobody can be on the way to it, for the leaf
@@ -85,7 +85,7 @@ pub fn write_piece(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
 }
 
 fn free_page(pages: &Pages<'_>, number: u32, undo_next: Lsn) -> std::result::Result<(), Error> {
-    pages.reserve_common(pages.page_bytes()?, 64)?;
+    pages.reserve_undo(pages.page_bytes()?, size_of::<FreePage>())?;
     let (pin, meta_pin) = (pages.pin(number)?, pages.pin(crate::free_pages::META_PAGE)?);
     let mut page = pin.exclusive(loose_rank());
     let mut meta = meta_pin.exclusive(libtp_process::Rank::META);

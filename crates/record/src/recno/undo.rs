@@ -21,7 +21,7 @@ pub fn change(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<
 }
 
 fn restore(pages: &Pages<'_>, record: &ChangeBody, cut_out: &[u8], logged: &RecordRef<'_>) -> Result<()> {
-    pages.reserve_common(pages.page_bytes()?, logged.body.len() + 64)?;
+    pages.reserve_undo(pages.page_bytes()?, logged.body.len())?;
     let number = page_number(record.page.get());
     let mut page = pages.exclusive(number, 0)?;
     let slot = usize::from(record.slot.get());
