@@ -1,0 +1,107 @@
+//! A process that fills an environment and dies.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtp::{Bytes, Db, Env, Settings};
+
+use crate::saying::{key_of, value_of};
+
+const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
+const COUNT: &str = "LIBTP_TEST_CHILD_COUNT";
+
+/// Bytes of every value a child puts.
+pub const VALUE_BYTES: usize = 1500;
+/// A child that is told no count ends after so many refusals.
+const REFUSALS: u64 = 40;
+
+/// What a child that died had been told.
+pub struct Dead {
+    /// The keys whose commits were acknowledged: all below it.
+    pub acknowledged: u64,
+    /// How often a put was refused because something was full.
+    pub refusals: u64,
+    /// Its shared memory.
+    pub region: PathBuf,
+}
+
+/// Settings that meet everything soon: small logs, few frames.
+pub fn settings() -> Settings {
+    Settings {
+        memory: Some(Bytes::mib(1)),
+        log_segment_max: Some(Bytes::mib(2)),
+        checkpoint_log: Some(Bytes::mib(2)),
+        // A transaction that was refused and keeps its locks should be found out, not waited for.
+        lock_timeout_millis: Some(10_000),
+        ..Settings::default()
+    }
+}
+
+/// Lets a process put keys, until there are so many or until nothing more goes in, and then die of `abort()`.
+pub fn fill_and_die(directory: &Path, count: Option<u64>) -> Dead {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child::entry", "--nocapture", "--test-threads", "1"])
+        .env(DIRECTORY, directory)
+        .env(COUNT, count.unwrap_or(u64::MAX).to_string())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = |what: &str| text.lines().rev().find_map(|line| line.strip_prefix(what)).map(str::to_owned);
+    let number = |what: &str| said(what).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("> dying"), "the child ended otherwise ({}): {text}{errors}", output.status);
+    Dead {
+        acknowledged: number("> ack "),
+        refusals: number("> refused "),
+        region: said("> region ").map(PathBuf::from).unwrap_or_default(),
+    }
+}
+
+fn say(text: &str) {
+    let line = format!("\n> {text}\n");
+    std::io::stdout().lock().write_all(line.as_bytes()).expect("the test listens");
+}
+
+/// The entry of a child. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let (Some(directory), Ok(count)) = (std::env::var_os(DIRECTORY), std::env::var(COUNT)) else { return };
+    let count: u64 = count.parse().unwrap();
+    // Who counts wants the whole log to be replayed.
+    let checkpoint_log = if count == u64::MAX { settings().checkpoint_log } else { Some(Bytes(1 << 40)) };
+    let settings = Settings { checkpoint_log, ..settings() };
+    let env = Env::builder().settings(settings).open(PathBuf::from(directory)).unwrap();
+    let (table, other) = (env.btree("table").unwrap(), env.btree("other").unwrap());
+    say(&format!("region {}", env.stats().unwrap().region));
+    env.run(|txn| other.put(txn, b"other", b"safe")).unwrap();
+    let (mut next, mut refusals) = (0, 0);
+    while next < count && refusals < REFUSALS {
+        match put(&env, &table, next) {
+            Ok(()) => {
+                next += 1;
+                say(&format!("ack {next}"));
+            }
+            Err(libtp::Error::Full { .. }) => {
+                refusals += 1;
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            Err(error) => panic!("not refused but: {error}"),
+        }
+    }
+    say(&format!("refused {refusals}"));
+    say("dying");
+    std::process::abort();
+}
+
+/// Puts one key in a transaction of its own. One that is refused can always be taken back.
+pub fn put(env: &Env, table: &Db, number: u64) -> libtp::Result<()> {
+    let txn = env.begin()?;
+    match table.put(&txn, &key_of(number), &value_of(number, VALUE_BYTES)) {
+        Ok(()) => txn.commit(),
+        Err(refusal) => {
+            txn.abort().unwrap_or_else(|error| panic!("{refusal}; and it could not be taken back: {error}"));
+            Err(refusal)
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Something else in an environment's place, files of other versions and of other environments. What is there is left as it
+//! is, and when the right thing is put back the environment opens.
+
+use std::fs;
+use std::path::Path;
+
+use libtp::{Env, How};
+
+use crate::saying::{check_value, key_of, refused, says, value_of};
+
+const COUNT: u64 = 300;
+const BYTES: usize = 200;
+
+/// Makes an environment and closes it in good order.
+fn make(directory: &Path) {
+    let env = Env::open(directory).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| (0..COUNT).try_for_each(|one| table.put(txn, &key_of(one), &value_of(one, BYTES)))).unwrap();
+}
+
+/// All must be there.
+fn check(directory: &Path) {
+    let env = Env::open(directory).unwrap();
+    // A refused opening may have begun a restart.
+    assert!([How::Clean, How::Restarted].contains(&env.opened().how), "{:?}", env.opened());
+    let table = env.btree("table").unwrap();
+    env.run(|txn| (0..COUNT).try_for_each(|one| check_value(&table, txn, one, BYTES))).unwrap();
+}
+
+/// Changes a file of an environment: opening must say these words, and change nothing, so that with the right file back
+/// all is well.
+#[track_caller]
+fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
+    let directory = tempfile::tempdir().unwrap();
+    make(directory.path());
+    let file = directory.path().join(name);
+    let good = fs::read(&file).unwrap();
+    let mut bad = good.clone();
+    change(&mut bad);
+    assert_ne!(good, bad, "the test changes nothing");
+    fs::write(&file, &bad).unwrap();
+    // Twice: that it was refused once must not make it pass.
+    for _ in 0..2 {
+        let error = refused(directory.path());
+        says(&error, words);
+        says(&error, &[name]);
+    }
+    assert!(fs::read(&file).unwrap() == bad, "{name} was changed by a refused opening");
+    fs::write(&file, &good).unwrap();
+    check(directory.path());
+}
+
+#[test]
+fn a_foreign_file_in_the_control_files_place_is_refused_and_left_alone() {
+    for text in ["", "x", "hello", "[Desktop Entry]\nName=Something else entirely\n", &"#".repeat(20_000)] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("control");
+        fs::write(&file, text).unwrap();
+        if text.is_empty() {
+            // Nothing is nobody's: as if it were missing.
+            assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Created);
+            continue;
+        }
+        let error = refused(directory.path());
+        says(&error, &["control", &directory.path().display().to_string()]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_foreign_file_among_the_databases_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    make(directory.path());
+    for content in ["", "a recipe for soup", &"soup ".repeat(10_000)] {
+        let file = directory.path().join("recipe.tp");
+        fs::write(&file, content).unwrap();
+        says(&refused(directory.path()), &["recipe.tp"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), content);
+        fs::remove_file(file).unwrap();
+        check(directory.path());
+    }
+}
+
+#[test]
+fn files_of_other_kinds_beside_the_environment_do_not_matter() {
+    let directory = tempfile::tempdir().unwrap();
+    make(directory.path());
+    for name in ["notes.txt", "table.tp.bak", "log.old", "log.1", "tp", ".tp~"] {
+        fs::write(directory.path().join(name), "somebody's").unwrap();
+    }
+    fs::create_dir(directory.path().join("directory.tp")).unwrap();
+    check(directory.path());
+}
+
+#[test]
+fn an_unknown_version_of_the_environment_is_refused_by_number() {
+    refuses("control", &["version 77", "version 1"], |bytes| bytes[8] = 77);
+}
+
+#[test]
+fn an_unknown_version_of_a_database_file_is_refused_by_number() {
+    refuses("table.tp", &["version 77", "version 1"], |bytes| bytes[40] = 77);
+}
+
+#[test]
+fn an_unknown_version_of_a_log_segment_is_refused_by_number() {
+    refuses("log.00000001", &["version 77", "this build knows version"], |bytes| bytes[8] = 77);
+}
+
+#[test]
+fn the_log_of_another_environment_is_refused() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    make(one.path());
+    make(other.path());
+    let (mine, theirs) = (one.path().join("log.00000001"), other.path().join("log.00000001"));
+    let good = fs::read(&mine).unwrap();
+    fs::copy(theirs, &mine).unwrap();
+    says(&refused(one.path()), &["log.00000001", "another environment"]);
+    fs::write(&mine, good).unwrap();
+    check(one.path());
+    check(other.path());
+}
+
+#[test]
+fn a_database_of_another_environment_is_refused_with_what_to_do() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    make(one.path());
+    make(other.path());
+    let visitor = one.path().join("visitor.tp");
+    fs::copy(other.path().join("table.tp"), &visitor).unwrap();
+    says(&refused(one.path()), &["visitor.tp", "another environment", "tp dump"]);
+    fs::remove_file(visitor).unwrap();
+    check(one.path());
+}
+
+#[test]
+fn a_copy_of_a_database_under_another_name_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    make(directory.path());
+    let copy = directory.path().join("copy.tp");
+    fs::copy(directory.path().join("table.tp"), &copy).unwrap();
+    says(&refused(directory.path()), &["copy.tp", "table.tp"]);
+    fs::remove_file(copy).unwrap();
+    check(directory.path());
+}
+
+#[test]
+fn a_control_file_of_another_environment_is_refused() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    make(one.path());
+    make(other.path());
+    let mine = one.path().join("control");
+    let good = fs::read(&mine).unwrap();
+    fs::copy(other.path().join("control"), &mine).unwrap();
+    says(&refused(one.path()), &["another environment"]);
+    fs::write(&mine, good).unwrap();
+    check(one.path());
+}
+
+#[test]
+fn without_its_control_file_an_environment_is_not_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    make(directory.path());
+    let (control, away) = (directory.path().join("control"), directory.path().join("away"));
+    fs::rename(&control, &away).unwrap();
+    says(&refused(directory.path()), &["control", "log.00000001"]);
+    // What the refused opening left in its place is no environment.
+    fs::rename(&away, &control).unwrap();
+    check(directory.path());
+}
+
+#[test]
+fn a_copy_of_an_environment_is_an_environment_of_its_own() {
+    let (one, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    make(one.path());
+    for entry in fs::read_dir(one.path()).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    let (first, second) = (Env::open(one.path()).unwrap(), Env::open(copy.path()).unwrap());
+    for (env, text) in [(&first, b"one"), (&second, b"two")] {
+        let table = env.btree("table").unwrap();
+        env.run(|txn| table.put(txn, b"which", text)).unwrap();
+    }
+    for (env, text) in [(&first, b"one"), (&second, b"two")] {
+        let table = env.btree("table").unwrap();
+        assert_eq!(env.run(|txn| table.get(txn, b"which")).unwrap().as_deref(), Some(&text[..]));
+    }
+    drop((first, second));
+    check(one.path());
+    check(copy.path());
+}
+
+#[test]
+fn a_foreign_file_in_the_shared_memorys_place_does_not_hinder() {
+    let directory = tempfile::tempdir().unwrap();
+    let memory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("libtp.toml"), format!("region_directory = {:?}\n", memory.path())).unwrap();
+    make(directory.path());
+    let region = {
+        let env = Env::open(directory.path()).unwrap();
+        env.stats().unwrap().region
+    };
+    for garbage in [Vec::new(), vec![0xab; 100], vec![0xab; 3 << 20], vec![0; 3 << 20]] {
+        fs::write(&region, &garbage).unwrap();
+        check(directory.path());
+    }
+}

@@ -1,0 +1,138 @@
+//! A disk that is really full (RELIABILITY R8): a small tmpfs, at several sizes.
+//!
+//! A process puts records until nothing more goes in, and dies. Opening and reading work on the full disk, with the shared
+//! memory there and without it; when space is freed, the environment that was opened on the full disk goes on by itself.
+
+use std::time::{Duration, Instant};
+
+use libtp::{Env, Error, How};
+use libtp_tests::sizes;
+
+use crate::child::{fill_and_die, put, settings, VALUE_BYTES};
+use crate::saying::{check_value, key_of, says, value_of};
+use crate::small_disk::{alone, SmallDisk};
+
+/// Nobody waits so long for room that is there.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What was seen on one disk.
+struct Seen {
+    records: u64,
+    refusals: u64,
+}
+
+fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
+    let disk = SmallDisk::mount(bytes);
+    disk.ballast("ballast", bytes / 4);
+    let directory = disk.path().join("env");
+    let dead = fill_and_die(&directory, None);
+    assert!(dead.refusals > 0, "{bytes}: it was never full");
+    assert!(dead.acknowledged > 0, "{bytes}: nothing went in");
+    // Not a byte is left.
+    disk.ballast("filler", u64::MAX);
+    if is_memory_lost {
+        std::fs::remove_file(&dead.region).unwrap();
+    }
+
+    let env = Env::builder().settings(settings()).open(&directory);
+    let env = env
+        .unwrap_or_else(|error| panic!("{bytes} bytes, {} records: opening a full disk: {error}", dead.acknowledged));
+    assert_eq!(env.opened().how, if is_memory_lost { How::Restarted } else { How::Repaired });
+    let table = env.btree("table").unwrap();
+    let read_all = |env: &Env, count: u64| {
+        env.run(|txn| (0..count).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
+    };
+    read_all(&env, dead.acknowledged);
+    // What does not go in is refused, in words, and nothing happens to what is there.
+    let (mut next, mut refusals) = (dead.acknowledged, 0);
+    while refusals < 20 {
+        match put(&env, &table, next) {
+            Ok(()) => next += 1,
+            Err(error) => {
+                assert!(matches!(error, Error::Full { .. }), "{error}");
+                says(&error, &["full"]);
+                refusals += 1;
+            }
+        }
+    }
+    read_all(&env, next);
+
+    // Space is freed, nobody is told: it goes on by itself.
+    disk.free("ballast");
+    disk.free("filler");
+    let (start, until) = (Instant::now(), next + 50);
+    while next < until {
+        match put(&env, &table, next) {
+            Ok(()) => next += 1,
+            Err(error) => {
+                assert!(matches!(error, Error::Full { .. }), "{error}");
+                assert!(start.elapsed() < LONG, "{bytes}: still refused when there is room: {error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+    read_all(&env, next);
+    assert!(env.verify("table").unwrap().findings.is_empty());
+    drop((table, env));
+    let env = Env::open(&directory).unwrap();
+    assert_eq!(env.opened().how, How::Clean);
+    let table = env.btree("table").unwrap();
+    env.run(|txn| (0..next).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
+    Seen { records: next, refusals: dead.refusals + refusals }
+}
+
+#[test]
+fn on_a_full_disk_it_opens_and_reads_and_goes_on_when_there_is_room() {
+    alone("full_disk::on_a_full_disk_it_opens_and_reads_and_goes_on_when_there_is_room", || {
+        let disks = sizes::number("LIBTP_TEST_DISKS", 5);
+        let (mut records, mut refusals) = (0, 0);
+        for one in 0..disks {
+            // From 6 MiB to 38 MiB, and never a multiple of anything.
+            let bytes = (6 << 20) + one * (32 << 20) / disks + 4096 * one;
+            let seen = one_disk(bytes, one % 2 == 1);
+            records += seen.records;
+            refusals += seen.refusals;
+        }
+        println!("figures: {disks} full disks, {refusals} refusals, {records} records, 0 lost, 0 SIGBUS");
+    });
+}
+
+#[test]
+fn a_disk_too_small_for_an_environment_is_refused_and_does_when_there_is_room() {
+    alone("full_disk::a_disk_too_small_for_an_environment_is_refused_and_does_when_there_is_room", || {
+        for room in [0, 4, 8, 16, 64, 512, 1024] {
+            let disk = SmallDisk::mount(8 << 20);
+            disk.ballast("ballast", (8 << 20) - (room << 10));
+            let directory = disk.path().join("env");
+            match Env::open(&directory).map(|env| env.btree("table").map(|_| ())) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) | Err(error) => says(&error, &["full"]),
+            }
+            disk.free("ballast");
+            let env = Env::open(&directory).unwrap_or_else(|error| panic!("{room} KiB were left before: {error}"));
+            let table = env.btree("table").unwrap();
+            env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
+            assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"value"[..]));
+        }
+    });
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_close_loses_nothing() {
+    alone("full_disk::a_disk_that_is_full_at_the_close_loses_nothing", || {
+        let disk = SmallDisk::mount(24 << 20);
+        let directory = disk.path().join("env");
+        let env = Env::open(&directory).unwrap();
+        let table = env.btree("table").unwrap();
+        for one in 0..500 {
+            env.run(|txn| table.put(txn, &key_of(one), &value_of(one, VALUE_BYTES))).unwrap();
+        }
+        disk.ballast("ballast", u64::MAX);
+        drop((table, env));
+        for _ in 0..2 {
+            let env = Env::open(&directory).unwrap();
+            let table = env.btree("table").unwrap();
+            env.run(|txn| (0..500).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
+        }
+    });
+}

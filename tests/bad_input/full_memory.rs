@@ -1,0 +1,110 @@
+//! A directory of shared memory that is full, or becomes so: really, on a small tmpfs. Growing is refused at a call, never
+//! found out by a signal, and what is there goes on working.
+
+use std::time::{Duration, Instant};
+
+use libtp::{Bytes, Durability, Env, Error, Settings};
+
+use crate::saying::{check_value, key_of, says, value_of};
+use crate::small_disk::{alone, SmallDisk};
+
+/// Nobody waits so long for room that is there.
+const LONG: Duration = Duration::from_secs(60);
+/// More than this must be free where shared memory is to lie.
+const ROOM: u64 = 96 << 20;
+
+fn settings(memory: &SmallDisk) -> Settings {
+    Settings {
+        region_directory: Some(memory.path().to_path_buf()),
+        memory: Some(Bytes::mib(512)),
+        durability: Some(Durability::Relaxed),
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn where_there_is_little_room_the_memory_lies_beside_the_data() {
+    alone("full_memory::where_there_is_little_room_the_memory_lies_beside_the_data", || {
+        for bytes in [64 << 10, 1 << 20, 64 << 20] {
+            let (memory, directory) = (SmallDisk::mount(bytes), tempfile::tempdir().unwrap());
+            let env = Env::builder().settings(settings(&memory)).open(directory.path()).unwrap();
+            let region = env.stats().unwrap().region;
+            assert!(region.starts_with(&directory.path().display().to_string()), "{region}");
+            let table = env.btree("table").unwrap();
+            env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
+            // Others find it there.
+            let other = Env::builder().settings(settings(&memory)).open(directory.path()).unwrap();
+            assert_eq!(other.opened().how, libtp::How::Joined);
+        }
+    });
+}
+
+#[test]
+fn when_the_memory_is_full_pages_are_replaced_and_locks_are_refused_until_there_is_room() {
+    alone("full_memory::when_the_memory_is_full_pages_are_replaced_and_locks_are_refused_until_there_is_room", || {
+        let (memory, directory) = (SmallDisk::mount(ROOM + (16 << 20)), tempfile::tempdir().unwrap());
+        let env = Env::builder().settings(settings(&memory)).open(directory.path()).unwrap();
+        let region = env.stats().unwrap().region;
+        assert!(region.starts_with(&memory.path().display().to_string()), "{region}");
+        let table = env.btree("table").unwrap();
+        env.run(|txn| (0..1000).try_for_each(|one| table.put(txn, &key_of(one), &value_of(one, 900)))).unwrap();
+        memory.ballast("ballast", u64::MAX);
+
+        // Short transactions go on: the frames there are take turns.
+        let mut refused = 0;
+        for one in 1000..30_000 {
+            match env.run(|txn| table.put(txn, &key_of(one), &value_of(one, 900))) {
+                Ok(()) => {}
+                Err(error) => panic!("key {one}: {error}"),
+            }
+        }
+        // One that needs more locks than there is memory for is refused, and undone.
+        let many = env.begin().unwrap();
+        let error = (100_000..1_000_000u64).find_map(|one| table.put(&many, &key_of(one), b"locked").err());
+        let error = error.expect("a million locks fit into a full memory?");
+        assert!(matches!(error, Error::Full { .. }), "{error}");
+        says(&error, &["full"]);
+        many.abort().unwrap();
+        // So may be a session, if there are many; those there are go on.
+        let sessions: Vec<_> =
+            (0..3000).map_while(|_| env.begin().map_err(|error| says(&error, &["full"])).ok()).collect();
+        refused += 3000 - sessions.len();
+        drop(sessions);
+        let read_all = || (0..30_000).try_for_each(|one| env.run(|txn| check_value(&table, txn, one, 900)));
+        read_all().unwrap();
+
+        memory.free("ballast");
+        let start = Instant::now();
+        let locks = 60_000;
+        loop {
+            let put =
+                |txn: &libtp::Txn<'_>| (0..locks).try_for_each(|one| table.put(txn, &key_of(100_000 + one), b"locked"));
+            match env.run(put) {
+                Ok(()) => break,
+                Err(error) => {
+                    assert!(matches!(error, Error::Full { .. }), "{error}");
+                    assert!(start.elapsed() < LONG, "still refused when there is room: {error}");
+                }
+            }
+        }
+        read_all().unwrap();
+        assert!(env.verify("table").unwrap().findings.is_empty());
+        println!("figures: shared memory full: 30000 records, {refused} sessions refused, 0 lost, 0 SIGBUS");
+    });
+}
+
+#[test]
+fn when_memory_and_disk_are_full_opening_says_so() {
+    alone("full_memory::when_memory_and_disk_are_full_opening_says_so", || {
+        let (memory, disk) = (SmallDisk::mount(1 << 20), SmallDisk::mount(8 << 20));
+        let directory = disk.path().join("env");
+        drop(Env::builder().settings(settings(&memory)).open(&directory).unwrap());
+        disk.ballast("ballast", u64::MAX);
+        memory.ballast("ballast", u64::MAX);
+        let error = Env::builder().settings(settings(&memory)).open(&directory).unwrap_err();
+        assert!(matches!(error, Error::Full { .. }), "{error}");
+        says(&error, &["full", &disk.path().display().to_string()]);
+        disk.free("ballast");
+        Env::builder().settings(settings(&memory)).open(&directory).unwrap();
+    });
+}

@@ -1,0 +1,50 @@
+//! What an error must say.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use libtp::{Db, Env, Error, Txn};
+
+/// The error's sentence must contain these words, and be one that a person can read.
+#[track_caller]
+pub fn says(error: &Error, words: &[&str]) {
+    let sentence = error.to_string();
+    for word in words {
+        assert!(sentence.contains(word), "the error does not name {word:?}: {sentence}");
+    }
+    assert!(sentence.len() > 20, "that is no sentence: {sentence}");
+    for leftover in ["Os {", "ErrorKind", "Some(", "Err("] {
+        assert!(!sentence.contains(leftover), "that is for programmers: {sentence}");
+    }
+}
+
+/// Opening must fail, and soon.
+#[track_caller]
+pub fn refused(directory: &Path) -> Error {
+    let (to, from) = channel();
+    let path = directory.to_path_buf();
+    std::thread::spawn(move || to.send(Env::open(path)));
+    match from.recv_timeout(Duration::from_secs(60)) {
+        Ok(Err(error)) => error,
+        Ok(Ok(env)) => panic!("{} was opened: {:?}", directory.display(), env.opened()),
+        Err(_) => panic!("opening {} panicked or never ends", directory.display()),
+    }
+}
+
+/// The value the tests put under a number.
+pub fn value_of(number: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|at| (at ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]).collect()
+}
+
+/// The key of a number.
+pub fn key_of(number: u64) -> Vec<u8> {
+    format!("key/{number:08}").into_bytes()
+}
+
+/// Reads what was put under a number and compares.
+pub fn check_value(table: &Db, txn: &Txn<'_>, number: u64, bytes: usize) -> libtp::Result<()> {
+    let found = table.get(txn, &key_of(number))?;
+    assert!(found.as_deref() == Some(&value_of(number, bytes)[..]), "key {number} is lost or has another value");
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Settings that cannot be meant: the error names the file, the line and the word. Small sizes work.
+
+use std::time::Duration;
+
+use libtp::{Bytes, Durability, Env, Error, How, Settings};
+
+use crate::saying::{check_value, key_of, refused, says, value_of};
+
+#[test]
+fn a_settings_file_with_a_word_nobody_knows_is_refused_by_name() {
+    for (text, word) in [
+        ("memry = 3", "memry"),
+        ("memory = \"3 parsecs\"", "parsecs"),
+        ("durability = \"eventually\"", "eventually"),
+        ("[database.accounts]\ngranularity = \"table\"", "table"),
+        ("memory = [", "1"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("libtp.toml"), text).unwrap();
+        let error = refused(directory.path());
+        assert!(matches!(error, Error::Settings { .. }), "{error}");
+        says(&error, &["libtp.toml", word]);
+        assert!(!directory.path().join("control").exists(), "an environment was made all the same");
+    }
+}
+
+#[test]
+fn a_settings_file_that_is_no_text_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("libtp.toml"), [0xff, 0xfe, 0, 1]).unwrap();
+    says(&refused(directory.path()), &["libtp.toml", "UTF-8"]);
+}
+
+#[test]
+fn segment_sizes_that_cannot_be_are_refused() {
+    let sizes = [(0, 0), (1000, 4096), (1 << 20, 1 << 16), (1 << 50, 1 << 50), (3 << 20, 64 << 20)];
+    for (first, max) in sizes {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            log_segment_first: Some(Bytes(first)),
+            log_segment_max: Some(Bytes(max)),
+            ..Settings::default()
+        };
+        let error = Env::builder().settings(settings).open(directory.path()).unwrap_err();
+        says(&error, &["log_segment"]);
+        assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Created, "nothing was made before");
+    }
+}
+
+#[test]
+fn budgets_of_nothing_are_raised_to_what_is_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = Settings {
+        checkpoint_log: Some(Bytes(0)),
+        log_delay: Some(Bytes(0)),
+        relaxed_millis: Some(0),
+        group_threshold: Some(0),
+        wait_threshold_percent: Some(1_000),
+        ..Settings::default()
+    };
+    let env =
+        Env::builder().settings(settings).memory(Bytes(0)).own_pool("own", Bytes(0)).open(directory.path()).unwrap();
+    for name in ["table", "own"] {
+        let table = env.btree(name).unwrap();
+        for number in 0..400 {
+            env.run_with(Durability::Relaxed, |txn| table.put(txn, &key_of(number), &value_of(number, 900))).unwrap();
+        }
+        env.run(|txn| (0..400).try_for_each(|number| check_value(&table, txn, number, 900))).unwrap();
+    }
+}
+
+#[test]
+fn no_time_for_a_lock_is_an_error_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(Duration::ZERO).open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+    table.put(&one, b"key", b"1").unwrap();
+    assert!(matches!(table.get(&two, b"key"), Err(Error::LockTimeout)));
+    one.commit().unwrap();
+}
+
+#[test]
+fn what_the_settings_file_says_about_places_holds() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let text = format!("log_directory = {:?}\nregion_directory = {:?}\n", log.path(), memory.path());
+    std::fs::write(directory.path().join("libtp.toml"), text).unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
+    assert!(log.path().join("log.00000001").exists());
+    assert!(!directory.path().join("log.00000001").exists());
+    let region = env.stats().unwrap().region;
+    assert!(region.starts_with(&memory.path().display().to_string()), "{region}");
+    drop((table, env));
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "the last to leave takes the memory away");
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Clean);
+    let table = env.btree("table").unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"value"[..]));
+}

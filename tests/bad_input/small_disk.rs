@@ -1,0 +1,128 @@
+//! Small disks, really mounted: a tmpfs in a mount namespace that goes with the test's process.
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const ALONE: &str = "LIBTP_TEST_ALONE";
+/// The capability to mount, a bit of the set in /proc.
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// How this machine lets us mount: as root, or as root of a user namespace of our own.
+fn way() -> Option<&'static [&'static str]> {
+    let ways: [&[&str]; 2] = [&["--mount"], &["--map-root-user", "--mount"]];
+    ways.into_iter().find(|way| {
+        let script = "d=$(mktemp -d) && mount -t tmpfs -o size=64k tmpfs $d && umount $d; s=$?; rmdir $d; exit $s";
+        let tried = Command::new("unshare").args(*way).args(["sh", "-c", script]).stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    })
+}
+
+/// How this machine lets us be nobody in particular, whom the rights of files concern also if we are root.
+fn way_to_be_nobody() -> Option<&'static [&'static str]> {
+    let tried = Command::new("unshare").args(["--user", "true"]).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success()).then_some(&["--user"])
+}
+
+/// Whether this process may do all that root may: then a test of this file that cannot run is a mistake.
+fn is_mighty() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    bits.is_some_and(|bits| bits & 1 << CAP_SYS_ADMIN != 0)
+}
+
+/// Runs the rest of the test `name` in a process of its own that may mount; a SIGBUS there is a failure here. Where
+/// mounting is not allowed, says so, loudly.
+pub fn alone(name: &str, test: impl FnOnce()) {
+    apart(name, way, test);
+}
+
+/// Runs the rest of the test `name` in a process of its own that is not root.
+pub fn as_nobody(name: &str, test: impl FnOnce()) {
+    apart(name, way_to_be_nobody, test);
+}
+
+fn apart(name: &str, way: impl FnOnce() -> Option<&'static [&'static str]>, test: impl FnOnce()) {
+    if std::env::var(ALONE).is_ok_and(|chosen| chosen == name) {
+        return test();
+    }
+    let Some(way) = way() else {
+        let text = format!("SKIPPED {name}: neither root nor user namespaces: it cannot be tried here");
+        // Where we may do everything and are to have a verdict, what is missing is `unshare` or `mount`.
+        assert!(std::env::var_os("CI").is_none() || !is_mighty(), "{text}, though we are root: install util-linux");
+        println!("figures: {text}");
+        eprintln!("{text}");
+        return;
+    };
+    let program = std::env::current_exe().expect("a program knows its path");
+    let output = Command::new("unshare")
+        .args(way)
+        .arg(program)
+        .args(["--exact", name, "--nocapture", "--test-threads", "1"])
+        .env(ALONE, name)
+        .output()
+        .expect("unshare was found a moment ago");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().filter_map(|line| line.find("figures: ").map(|at| &line[at..])).for_each(|line| println!("{line}"));
+    if let Some(signal) = output.status.signal() {
+        panic!("{name} died of signal {signal} (7 is SIGBUS)\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(output.status.success(), "{name}\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{name} is no test\n{text}");
+}
+
+/// A disk of so many bytes.
+pub struct SmallDisk {
+    path: PathBuf,
+    _place: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// Mounts one. Only inside [`alone`].
+    pub fn mount(bytes: u64) -> SmallDisk {
+        let place = tempfile::tempdir().expect("a directory for the test");
+        let path = place.path().to_path_buf();
+        run("mount", &["-t", "tmpfs", "-o", &format!("size={}k", bytes >> 10), "tmpfs"], &path);
+        SmallDisk { path, _place: place }
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lets nobody write to it any more.
+    pub fn make_read_only(&self) {
+        run("mount", &["-o", "remount,ro"], &self.path);
+    }
+
+    /// Writes a file of so many bytes, or of all there is room for; returns how many.
+    pub fn ballast(&self, name: &str, bytes: u64) -> u64 {
+        let mut file = std::fs::File::create(self.path.join(name)).expect("an empty file needs no room");
+        let block = [0xaa; 4096];
+        let mut written = 0;
+        while written < bytes && file.write_all(&block).is_ok() {
+            written += block.len() as u64;
+        }
+        written
+    }
+
+    /// Frees what ballast took.
+    pub fn free(&self, name: &str) {
+        std::fs::remove_file(self.path.join(name)).expect("the ballast is there");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a failing test may have files open. The namespace's end unmounts it in any case.
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
+}
+
+fn run(program: &str, arguments: &[&str], path: &Path) {
+    let status = Command::new(program).args(arguments).arg(path).status().expect("it is there on every Linux");
+    assert!(status.success(), "{program} {arguments:?} {}: {status}", path.display());
+}
