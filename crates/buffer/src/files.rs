@@ -58,8 +58,8 @@ rio::shared! {
         pub(crate) name_bytes: Word<u32>,
         /// Bytes the file has blocks for, as far as known. Only grows.
         pub(crate) allocated: Word<u64>,
-        /// Zero, kept for later.
-        pub(crate) spare: Word<u64>,
+        /// What all who use the file have agreed on, see [`BufferManager::agree`]; zero before the first.
+        pub(crate) agreed: Word<u64>,
         /// The name, padded with zeros.
         pub(crate) name: [Word<u64>; 27],
     } size 256
@@ -206,6 +206,7 @@ impl Files {
         slot.page_bytes.set(&mut section, info.page_bytes);
         slot.pool.set(&mut section, info.pool.0);
         slot.allocated.set(&mut section, 0);
+        slot.agreed.set(&mut section, 0);
         slot.name_bytes.set(&mut section, u32::try_from(info.name.len()).expect("names have at most 200 bytes"));
         for (index, word) in slot.name.iter().enumerate() {
             word.set(&mut section, word_of(info.name.as_bytes(), index));
@@ -266,6 +267,19 @@ impl Files {
 }
 
 impl BufferManager {
+    /// Lets all who use a file agree on a number that means nothing here: the first to wish for one, not zero, has it until
+    /// nobody is attached any more. Returns it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFile`].
+    pub fn agree(&self, id: FileId, wish: u64) -> Result<u64> {
+        let slot = self.files.slot_of(id).ok_or(Error::UnknownFile { file: id })?;
+        match slot.agreed.compare_exchange(0, wish) {
+            Ok(_) => Ok(wish),
+            Err(agreed) => Ok(agreed),
+        }
+    }
+
     /// Takes a file out of the table and gives its frames up, unwritten: the file was, or is about to be, removed.
     /// Nobody uses its pages any more (the caller has seen to that, by a lock on the database), and the caller holds no
     /// latch.

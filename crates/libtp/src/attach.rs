@@ -123,7 +123,7 @@ impl Opening<'_> {
         let created = !others && self.create_if_empty(file)?;
         let control = self.control_file.read()?;
         let identity = self.identity(file, &control)?;
-        match self.platform.find_region(&identity) {
+        match self.platform.find_region(&identity)? {
             Found::Good(region) if others => Ok((self.attach(&region, &control)?, self.opened(How::Joined))),
             Found::Good(region) => self.repair_or_restart(&region, &control, file, watch),
             found @ (Found::None | Found::Unusable(_)) if others => Err(self.unseen(found)),

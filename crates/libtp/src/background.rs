@@ -5,6 +5,7 @@
 //! fill, and then appenders would wait too. For each job one session of all processes has the role at a time, so any
 //! process may be the one that does it (DESIGN 7).
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -69,7 +70,10 @@ impl Background {
         let (managers, stop) = (Arc::clone(&inner.managers), Arc::clone(&self.stop));
         let who = managers.join()?;
         let run = move || {
-            work(&managers, &who, &stop);
+            if catch_unwind(AssertUnwindSafe(|| work(&managers, &who, &stop))).is_err() {
+                // Nobody in this process would make relaxed commits durable in time any more, and nobody would notice.
+                managers.log.poison();
+            }
             managers.leave(who);
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(run);

@@ -17,7 +17,8 @@ pub(crate) type OpenDatabase = libtp_record::Database;
 
 /// A B-tree database: keys in order, values of any size.
 ///
-/// Every call works in a transaction of the same environment. The handle is cheap to clone and may be used by all threads.
+/// Every call works in a transaction of the same [`Env`](crate::Env) handle or a clone of it, and panics with one of
+/// another. The handle is cheap to clone and may be used by all threads.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -97,12 +98,12 @@ impl Db {
         Ok(self.access(txn).get(key, <[u8]>::to_vec)?)
     }
 
-    /// Hands the value of a key to `read`, without copying it into a vector of its own; none if there is no such key.
+    /// Hands the value of a key to `read`, in memory that is lent for the call; none if there is no such key.
     ///
     /// # Errors
     /// As [`Db::get`].
     pub fn get_with<R>(&self, txn: &Txn<'_>, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        Ok(self.access(txn).get(key, read)?)
+        Ok(self.access(txn).get_copied(key, read)?)
     }
 
     /// As [`Db::get`], locked for writing at once: a later `put` of the same key cannot end in a deadlock over it.
@@ -248,10 +249,6 @@ fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<Open
         return Ok(Arc::clone(open));
     }
     let own = env.settings.database.get(name);
-    let granularity = match own.and_then(|own| own.granularity).unwrap_or_default() {
-        Granularity::Record => libtp_record::Granularity::Record,
-        Granularity::Page => libtp_record::Granularity::Page,
-    };
     let settings = OpenSettings {
         create: method,
         page_bytes: own.and_then(|own| own.page_bytes).map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
@@ -264,9 +261,33 @@ fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<Open
     env.give_session(who);
     let open =
         opened?.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
+    let granularity = agree_on_granularity(env, &open, own.and_then(|own| own.granularity))?;
     let open = Arc::new(open.with_granularity(granularity));
     databases.insert(name.into(), Arc::clone(&open));
     Ok(open)
+}
+
+/// What is locked in a database: who locks pages and who locks records would not see each other's locks, so the first to
+/// open it decides for all, as long as anybody is attached.
+fn agree_on_granularity(
+    env: &Inner,
+    open: &OpenDatabase,
+    wish: Option<Granularity>,
+) -> Result<libtp_record::Granularity> {
+    let number = |granularity: Granularity| match granularity {
+        Granularity::Record => 1,
+        Granularity::Page => 2,
+    };
+    let agreed = env.managers.buffers.agree(open.id(), number(wish.unwrap_or_default())).map_err(Error::from)?;
+    if wish.is_some_and(|wish| number(wish) != agreed) {
+        let (theirs, ours) = if agreed == 2 { ("pages", "records") } else { ("records", "pages") };
+        let what = format!(
+            "those who have it open lock {theirs} in it, and {ours} were asked for; nothing was opened. Ask for the same, or \
+             close the environment everywhere first"
+        );
+        return Err(Error::Database { name: open.name().into(), what });
+    }
+    Ok(if agreed == 2 { libtp_record::Granularity::Page } else { libtp_record::Granularity::Record })
 }
 
 impl Database {
@@ -296,3 +317,6 @@ pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
 fn wrong_kind(name: &str, found: &str, wanted: &str) -> Error {
     Error::Database { name: name.into(), what: format!("it is a {found} database, not a {wanted} one") }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! What an environment stands on: directories for its files, and a home for its shared memory.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -119,8 +120,11 @@ impl Platform {
     }
 
     /// The region, if there is one; or why there is one that cannot be used.
-    pub(crate) fn find_region(&self, identity: &Identity) -> Found {
-        match &self.memory {
+    ///
+    /// # Errors
+    /// There is one, and just now it cannot be opened: it may hold what is nowhere else.
+    pub(crate) fn find_region(&self, identity: &Identity) -> Result<Found> {
+        let found = match &self.memory {
             Memory::Shared(shared) => match &*lock(&shared.0) {
                 // Simulated processes map it at addresses of their own, as real ones do.
                 Some(region) => {
@@ -132,17 +136,17 @@ impl Platform {
                 let mut found = Found::None;
                 for home in homes {
                     let path = home.join(self.region_name(home, identity));
-                    if !path.exists() {
-                        continue;
-                    }
                     match Region::attach(&path, identity, RESERVE_BYTES) {
-                        Ok(region) => return Found::Good(region),
+                        Ok(region) => return Ok(Found::Good(region)),
+                        Err(rio::Error::System { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                        Err(error) if may_pass(&error) => return Err(error.into()),
                         Err(error) => found = Found::Unusable(error.to_string()),
                     }
                 }
                 found
             }
-        }
+        };
+        Ok(found)
     }
 
     /// Makes a new region in the first home that has room; what was there of this environment is removed.
@@ -181,7 +185,7 @@ impl Platform {
                     let path = home.join(self.region_name(home, identity));
                     match std::fs::remove_file(&path) {
                         Ok(()) => {}
-                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                        Err(error) if error.kind() == ErrorKind::NotFound => {}
                         Err(error) => {
                             let what = format!("its shared memory {} cannot be removed: {error}", path.display());
                             return Err(Error::Environment { environment: self.path.clone(), what });
@@ -216,6 +220,15 @@ pub(crate) enum Found {
     Good(Region),
     /// Something else; why.
     Unusable(String),
+}
+
+/// Whether it is for want of something of ours, not of the region's, that it cannot be opened: descriptors, memory, rights.
+fn may_pass(error: &rio::Error) -> bool {
+    let rio::Error::System { source, .. } = error else { return false };
+    // EMFILE and ENFILE have no kind of their own.
+    let descriptors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
+    source.raw_os_error().is_some_and(|number| descriptors.contains(&number))
+        || matches!(source.kind(), ErrorKind::OutOfMemory | ErrorKind::PermissionDenied | ErrorKind::Interrupted)
 }
 
 fn has_room(home: &Path) -> bool {

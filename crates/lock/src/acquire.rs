@@ -65,7 +65,8 @@ impl LockManager {
         match self.table.find(latched.bucket, ask.name, ask.mixed) {
             Err(passed) => {
                 self.lock_new(ask, latched, place);
-                if passed >= LONG_CHAIN {
+                // A split may need more memory, which is a system call: another time, if a latch is held.
+                if passed >= LONG_CHAIN && ask.session.latch_count() == 0 {
                     self.table.split_one(ask.session);
                 }
                 Ok(())

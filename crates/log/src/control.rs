@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use libtp_io::File;
+use libtp_io::{File, LockMode};
 use rio::planted;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -202,6 +202,9 @@ impl Control {
     }
 }
 
+/// Who changes what the file says holds this byte, far beyond the contents and just before those that say who is attached.
+const CHANGING_BYTE: u64 = (1 << 32) - 1;
+
 /// An environment's control file, open. Cloning shares the file.
 #[derive(Clone, Debug)]
 pub struct ControlFile {
@@ -219,6 +222,17 @@ impl ControlFile {
     /// The file itself: its bytes far beyond the contents are locked to say who is attached (F1).
     pub fn file(&self) -> &Arc<dyn File> {
         &self.file
+    }
+
+    /// Waits until nobody else, in any process, changes what the file says: to be held from the read of what is changed to
+    /// the write. The kernel lets go of it when its holder dies. One open file counts as one holder: the threads of a process
+    /// keep each other out by themselves.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the filesystem has no locks.
+    pub fn changing(&self) -> Result<Changing<'_>> {
+        self.file.lock(CHANGING_BYTE, LockMode::Exclusive, true)?;
+        Ok(Changing { file: self })
     }
 
     /// Writes a new control file and syncs it. The caller syncs the directory, and has made sure that this is no
@@ -322,6 +336,19 @@ impl ControlFile {
 
     fn unusable(&self, what: &str) -> Error {
         Error::Unusable { file: self.name.clone(), what: what.to_string() }
+    }
+}
+
+/// The right to change what the control file says. Dropping it gives it back.
+#[must_use = "others may change the file as soon as this is dropped"]
+pub struct Changing<'f> {
+    file: &'f ControlFile,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        // The kernel lets go of it at the latest when the file is closed; there is nobody to tell.
+        let _ = self.file.file.unlock(CHANGING_BYTE);
     }
 }
 

@@ -75,7 +75,7 @@ use segment_files::Opened;
 use tail::LogHeader;
 
 pub use append::{Entry, RecordBuffer};
-pub use control::{Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
+pub use control::{Changing, Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
 pub use error::{Error, Result};
 pub use flush::FlushedTo;
 pub use incarnation::{Incarnation, Incarnations, INCARNATIONS_MAX};

@@ -182,7 +182,8 @@ pub const fn record_bytes(body_bytes: usize) -> usize {
 pub(crate) fn seal(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
     let [lsn_low, lsn_high] = halves(lsn.raw() / 8);
     let [incarnation_low, incarnation_high] = halves(incarnation);
-    // Odd factors: two LSNs of one incarnation less than 32 GiB apart, and two incarnations at one LSN, never look alike.
+    // Odd factors: two LSNs of one stretch of 32 GiB, and two incarnations at one LSN, never look alike; others do as seldom
+    // as two checksums.
     crc ^ lsn_low.wrapping_mul(0x9e37_79b1)
         ^ lsn_high.wrapping_mul(0x85eb_ca77)
         ^ incarnation_low.wrapping_mul(0xc2b2_ae3d)

@@ -34,6 +34,8 @@ impl LogManager {
         header.waiters.iter().for_each(|place| place.session.publish(SessionId::NONE));
         header.waiter_high.publish(0);
         header.session_high.publish(1);
+        // Who promised is dead, and nobody but its repair appends meanwhile.
+        header.promised.publish(0);
         self.check()
     }
 

@@ -6,8 +6,8 @@
 //! If we die here: in `create`, `ready` is still zero and the next to open discards the file; in `allocate`, between the
 //! growth and the store of `used`, nothing was handed out.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -124,7 +124,11 @@ impl Region {
             .mode(mode)
             .open(path)
             .map_err(|source| system(path, "creation", source))?;
-        let made = Region::build(file, path, identity, reserve);
+        // The umask has nothing to say here: the caller knows who may use the region.
+        let made = file
+            .set_permissions(Permissions::from_mode(mode))
+            .map_err(|source| system(path, "setting the mode", source))
+            .and_then(|()| Region::build(file, path, identity, reserve));
         if made.is_err() {
             // Nothing can be attached to it yet, and a leftover would only be discarded by the next to open.
             let _ = std::fs::remove_file(path);
@@ -235,6 +239,9 @@ impl Region {
             }
         }
         let boot = [header.boot[0].get(), header.boot[1].get()];
+        if boot_id() == [0; 2] {
+            return Err(unusable(&self.0.path, "/proc does not say which start of the machine this is".into()));
+        }
         if boot != boot_id() {
             return Err(unusable(&self.0.path, "the machine was started again since it was made".into()));
         }
@@ -338,7 +345,10 @@ impl Region {
             return Err(self.reserve_error());
         }
         let target = (end.max(size + step)).next_multiple_of(GROW_STEP).min(reserve);
-        if extend(&self.0.file, &self.0.path, size, target).is_err() {
+        if let Err(error) = extend(&self.0.file, &self.0.path, size, target) {
+            if !matches!(error, Error::Full { .. }) {
+                return Err(error);
+            }
             // A filesystem too full for a whole step may still have room for what is needed now.
             let target = end.next_multiple_of(4096).min(reserve);
             extend(&self.0.file, &self.0.path, size, target)?;
@@ -358,6 +368,9 @@ impl Region {
         let to = from + HUGE_BYTES as u64;
         if to > self.used() {
             return Some(from);
+        }
+        if to > self.0.mapping.bytes() as u64 {
+            return None;
         }
         match self.0.mapping.use_huge_pages(usize::try_from(from).ok()?, HUGE_BYTES) {
             Ok(()) => Some(to),
@@ -435,7 +448,8 @@ fn reserve_address_space(file: &File, wanted: usize, size: u64) -> std::io::Resu
 
 fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()> {
     let bytes = to - from;
-    match fallocate(file, FallocateFlags::empty(), from, bytes) {
+    // A signal interrupts it: tmpfs gives back what it had and says so.
+    match rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::empty(), from, bytes)) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
             Err(Error::Full { path: path.to_path_buf(), bytes })

@@ -87,7 +87,9 @@ impl Managers {
         let next_id = self.txns.header.next_id.load();
         let oldest = running.iter().map(|entry| entry.first_lsn).min().unwrap_or(begin_lsn);
         let body = Checkpoint { begin_lsn, redo_point, next_id, running }.encode();
-        self.log.reserve(session, libtp_log::record_bytes(body.len()))?;
+        let bytes = libtp_log::record_bytes(body.len());
+        // On a full disk it takes of the room for undo: it is what sets log free.
+        self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?;
         let lsn = self.log.log(session, CHECKPOINT, TxnId::NONE, Lsn::NONE, &[&body]);
         session.clear_append();
         self.log.force(session, lsn)?;

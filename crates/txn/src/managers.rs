@@ -105,24 +105,30 @@ impl Managers {
     /// # Errors
     /// It cannot be written or synced: what it said before stays in force.
     pub fn write_control(&self, checkpoint: Lsn, redo_point: Lsn, keep_from: Lsn, clean: bool) -> Result<()> {
-        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut words = control.read()?;
-        words.checkpoint = checkpoint;
-        words.redo_point = redo_point;
-        words.oldest = keep_from;
-        words.durable_end = self.log.durable();
-        words.clean = clean;
-        words.incarnations.forget_below(keep_from);
-        self.write_words(&control, &words)
+        self.change_control(|words| {
+            words.checkpoint = checkpoint;
+            words.redo_point = redo_point;
+            words.oldest = keep_from;
+            words.durable_end = self.log.durable();
+            words.clean = clean;
+            words.incarnations.forget_below(keep_from);
+        })
     }
 
-    fn write_words(&self, file: &ControlFile, words: &Control) -> Result<()> {
-        let written = file.write(words);
+    /// Changes what the control file says. Nobody else does so between its read and its write, in this process or another:
+    /// a checkpoint and a new database's number would otherwise take each other back.
+    fn change_control<T>(&self, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = control.changing()?;
+        let mut words = control.read()?;
+        let changed = change(&mut words);
+        let written = control.write(&words);
         if let Err(libtp_log::Error::Failed { .. }) = &written {
             // Nobody knows which of its slots is on the disk, and so what a restart would find.
             self.log.poison();
         }
-        Ok(written?)
+        written?;
+        Ok(changed)
     }
 
     /// Hands out the next database file's number, once and for all.
@@ -130,12 +136,11 @@ impl Managers {
     /// # Errors
     /// The control file cannot be written.
     pub fn next_file_id(&self) -> Result<u32> {
-        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut words = control.read()?;
-        let id = words.next_file_id;
-        words.next_file_id = id + 1;
-        self.write_words(&control, &words)?;
-        Ok(id)
+        self.change_control(|words| {
+            let id = words.next_file_id;
+            words.next_file_id = id + 1;
+            id
+        })
     }
 
     /// Every running transaction.

@@ -96,10 +96,10 @@ impl Managers {
         if slot.owner.get() == SessionId::NONE {
             return;
         }
-        slot.owner.publish(SessionId::NONE);
         let header = &self.txns.header;
         let _guard = header.latch.exclusive(who.session(), Rank::TXN_TABLE);
         let mut section = who.session().section();
+        slot.owner.set(&mut section, SessionId::NONE);
         slot.next_free.set(&mut section, header.free.get());
         header.free.set(&mut section, index);
         section.close();

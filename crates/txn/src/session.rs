@@ -74,11 +74,11 @@ impl Managers {
             // It died in a section or in mid-transaction: what it holds is the repair's to give back.
             return;
         }
-        slot.owner.publish(libtp_process::SessionId::NONE);
         self.locks.free_locker(&session, locker);
         let header = &self.txns.header;
         let guard = header.latch.exclusive(&session, Rank::TXN_TABLE);
         let mut section = session.section();
+        slot.owner.set(&mut section, libtp_process::SessionId::NONE);
         slot.next_free.set(&mut section, header.free.get());
         header.free.set(&mut section, index);
         section.close();

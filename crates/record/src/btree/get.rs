@@ -112,6 +112,20 @@ impl<'a> Access<'a> {
         self.get_for(key, Purpose::Read, read)
     }
 
+    /// As [`Access::get`], for `read` that may do anything: it is given a copy, and no latch is held meanwhile.
+    ///
+    /// # Errors
+    /// As [`Access::get`].
+    #[inline]
+    pub fn get_copied<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        let who = self.pages.change.who;
+        let mut value = who.take_spare();
+        let found = self.get_at(key, Purpose::Read, &mut None, |stored| value.extend_from_slice(stored))?;
+        let result = found.map(|()| read(&value));
+        who.give_spare(value);
+        Ok(result)
+    }
+
     /// As [`Access::get`], but locks the record for writing at once: for a value that is read to be changed.
     ///
     /// # Errors
@@ -138,9 +152,10 @@ impl<'a> Access<'a> {
         self.check_btree()?;
         self.check_key(key)?;
         let granularity = self.enter(purpose)?;
-        self.reserve_lock()?;
         let _visit = self.pages.visit();
         loop {
+            // Each time: the lock that was waited for has used up what was reserved.
+            self.reserve_lock()?;
             let leaf = match search::leaf_now(&self.pages, key) {
                 Some(leaf) => leaf,
                 None => search::shared(&self.pages, key, 0)?,
