@@ -21,8 +21,12 @@ const WATCH_EVERY: u64 = 10_000;
 const LOG_BYTES_A_THREAD: u64 = 8 << 20;
 /// More threads than this only wait for the one that reads the log.
 const THREADS_MAX: usize = 8;
-/// Changes that are put in the order of pages at a time, by all threads together: some hundred bytes of memory each.
-const CHANGES_AT_ONCE: usize = 256 << 10;
+/// Changes that are put in the order of pages at a time, by all threads together, at most: the more, the more of them are
+/// of one page.
+const CHANGES_MAX: usize = 256 << 10;
+const CHANGES_MIN: usize = 64;
+/// For each of them the page cache's budget has so many bytes: what waits to be repeated takes a quarter of that.
+const BUDGET_BYTES_A_CHANGE: u64 = 2048;
 
 /// Repeats history from where redo starts to the end of the log, and completes the analysis meanwhile.
 pub(super) fn repeat(
@@ -49,8 +53,14 @@ fn threads_for(managers: &Managers, log_bytes: u64) -> usize {
     worth.min(processors).min(THREADS_MAX)
 }
 
+/// How many changes to put in order at a time.
+fn changes_at_once(managers: &Managers) -> usize {
+    let budget: u64 = managers.buffers.stats().iter().map(|pool| pool.settings.budget_bytes).max().unwrap_or(0);
+    usize::try_from(budget / BUDGET_BYTES_A_CHANGE).unwrap_or(CHANGES_MAX).clamp(CHANGES_MIN, CHANGES_MAX)
+}
+
 fn repeat_here(managers: &Managers, who: &TxnSession, found: &mut Found, watch: Watcher<'_>) -> Result<(u64, u64)> {
-    let mut batch = Batch::new(CHANGES_AT_ONCE);
+    let mut batch = Batch::new(changes_at_once(managers));
     let mut redone = 0;
     let records = read(managers, found, watch, &mut |page, change| {
         batch.push(page, change);
@@ -69,9 +79,10 @@ fn repeat_on(
     found: &mut Found,
     watch: Watcher<'_>,
 ) -> Result<(u64, u64)> {
+    let limit = changes_at_once(managers) / threads;
     thread::scope(|scope| {
         // A system that has no more threads to give gets by with fewer.
-        let start = |_| Lane::start(scope, managers, CHANGES_AT_ONCE / threads).ok();
+        let start = |_| Lane::start(scope, managers, limit).ok();
         let mut lanes: Vec<Lane<'_>> = (0..threads).map_while(start).collect();
         let count = lanes.len();
         if count == 0 {
