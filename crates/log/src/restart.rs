@@ -16,6 +16,7 @@ use libtp_io::Directory;
 use rio::planted;
 
 use crate::record::{record_bytes, verify, RecordHeader};
+use crate::segment_files::Opened;
 use crate::{Control, ControlFile, Error, LogFiles, Lsn, Result, Roll, Settings, KIND_FLUSH_MARK};
 
 const MARK_BYTES: usize = record_bytes(8);
@@ -60,7 +61,21 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
         let what = format!("{}, and a flush mark at LSN {} says it was durable", bad.what(), mark);
         return Err(files.damage(end, &what));
     }
+    check_headers_beyond(files, end)?;
     Ok(LogEnd { end, what: bad.what(), records_beyond, vouched: vouched.min(end) })
+}
+
+/// A segment gets its name when its header is on the disk, so a crash leaves no wrong header; what was logged behind one is
+/// not there for anyone to testify, and would be lost in silence.
+fn check_headers_beyond(files: &LogFiles, end: Lsn) -> Result<()> {
+    let first = files.geometry().locate(end).segment;
+    for number in files.present()?.into_iter().filter(|&number| number >= first) {
+        if let Opened::Wrong(_) = files.segment(number)? {
+            let begin = files.geometry().start(number).max(end);
+            return Err(files.damage(begin, "a segment is whole when it gets its name, and this one is not"));
+        }
+    }
+    Ok(())
 }
 
 /// Looks for a good flush mark beyond `bad` that says the log was durable beyond `bad`; returns where it lies.

@@ -57,6 +57,23 @@ fn a_restarted_log_goes_on_where_it_ended() {
 }
 
 #[test]
+fn a_wrong_header_is_no_torn_tail_though_nobody_testifies_for_what_lies_behind_it() {
+    let rig = Rig::new();
+    fill(&rig, 1, 100);
+    let name = segment_name(1);
+    let good = rig.disk.file_bytes(&name).unwrap();
+    for at in [0, 12, 40, 50, 4000] {
+        let disk = image(&rig);
+        disk.damage(&name, at, &[good[at as usize] ^ 0x10]);
+        match Rig::restart_on(disk, small()) {
+            Err(error @ Error::Corrupt { .. }) => assert!(error.to_string().contains(&name), "{error}"),
+            Err(other) => panic!("byte {at}: {other}"),
+            Ok((_, found)) => panic!("byte {at}: the log ends at {}", found.end.end),
+        }
+    }
+}
+
+#[test]
 fn a_tail_torn_at_any_byte_of_the_last_flush_is_an_end() {
     let rig = Rig::new();
     fill(&rig, 20, 300);

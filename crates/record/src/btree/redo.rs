@@ -114,10 +114,27 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) 
     if role != 0 {
         return no_role(role);
     }
+    let (record, edit) = restore_edit(body)?;
+    change(page, record.slot.get().into(), edit, record.lsn_and_flags.get())
+}
+
+/// Whether [`restore`] can be applied to the page: not to one that an old version has taken the place of.
+pub(crate) fn check_restore(page: &[u8], body: &[u8]) -> Redone {
+    let (record, edit) = restore_edit(body)?;
+    let slot = record.slot.get().into();
+    let node = Node::over(page).ok_or_else(|| Damage("it is no B-tree page".into()))?;
+    let there = record_of(&node, slot)?;
+    let new_bytes = edit.offset + edit.put.len() + edit.tail(slot, there.stored.len())?;
+    if new_bytes > there.room && !node.fits_change(slot, new_bytes) {
+        return Err(Damage(format!("it has no room for the record at slot {slot} to grow to {new_bytes} bytes")));
+    }
+    Ok(())
+}
+
+fn restore_edit(body: &[u8]) -> Result<(&Restore, Edit<'_>), Damage> {
     let (record, mut rest) = read::<Restore>(body)?;
     let put = take(&mut rest, usize::from(record.put_bytes.get()))?;
-    let edit = Edit { offset: record.offset.get().into(), cut: record.cut_bytes.get().into(), put };
-    change(page, record.slot.get().into(), edit, record.lsn_and_flags.get())
+    Ok((record, Edit { offset: record.offset.get().into(), cut: record.cut_bytes.get().into(), put }))
 }
 
 /// A change in the middle of a stored value.
@@ -128,6 +145,14 @@ struct Edit<'e> {
     put: &'e [u8],
 }
 
+impl Edit<'_> {
+    /// How many of a record's bytes stay behind what is cut.
+    fn tail(&self, slot: usize, old_bytes: usize) -> Result<usize, Damage> {
+        let tail = old_bytes.checked_sub(self.offset).and_then(|rest| rest.checked_sub(self.cut));
+        tail.ok_or_else(|| Damage(format!("the record at slot {slot} has {old_bytes} bytes, too few for the change")))
+    }
+}
+
 /// Two changes this near to each other are saved together.
 const NEAR_BYTES: usize = 64;
 
@@ -136,9 +161,7 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
     let node = node_of(page)?;
     let record = record_of(&node, slot)?;
     let old_bytes = record.stored.len();
-    let Some(tail) = old_bytes.checked_sub(edit.offset).and_then(|rest| rest.checked_sub(edit.cut)) else {
-        return Err(Damage(format!("the record at slot {slot} has {old_bytes} bytes, too few for the change")));
-    };
+    let tail = edit.tail(slot, old_bytes)?;
     let new_bytes = edit.offset + edit.put.len() + tail;
     if new_bytes > record.room {
         return grow(page, slot, edit, lsn_and_flags);

@@ -10,6 +10,7 @@ use libtp_txn::{Change, Damage};
 
 use crate::btree::encode;
 use crate::btree::log_records::{Insert, Update, RESTORE};
+use crate::btree::redo::check_restore;
 use crate::btree::search::{self, node_of};
 use crate::log_body::{file_number, page_number, read, take};
 use crate::page::log_records::{FreePage, WritePiece, FREE_PAGE};
@@ -47,6 +48,7 @@ fn restore(
     }
     let mut body = pages.change.who.scratch();
     encode(body.writer(), pages.id(number).raw(), slot);
+    check_restore(&leaf, body.body()).map_err(|damage| pages.corrupt(number, damage.0))?;
     pages.change.compensate(RESTORE, body.body(), &mut [&mut leaf], logged.header.prev());
     Ok(())
 }
