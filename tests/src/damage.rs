@@ -73,7 +73,7 @@ pub struct Patient {
     layout: Layout,
     allowed: Allowed,
     /// None if the image was closed in good order.
-    flushes: Vec<Flush>,
+    flushes: Flushes,
     history: History,
     seed: u64,
 }
@@ -107,7 +107,7 @@ impl Patient {
         let allowed = if is_closed { history.allowed_at_end() } else { history.allowed_at(position) };
         let trace = run.machine.disk.trace();
         let flushes = match is_closed {
-            true => Vec::new(),
+            true => Flushes::default(),
             false => flushes(&trace[..position], mode == LossMode::KeepAll),
         };
         Patient {
@@ -208,12 +208,11 @@ impl Patient {
     /// How many commits must be there. Damage that takes the last flush takes what it hits before that with it: what
     /// lies at the end of the log has no witness behind it.
     fn reach(&self, damage: &Damage) -> usize {
-        match self.flushes.last() {
-            Some(last) if last.meets(damage) => {
-                let first = self.flushes.iter().find(|flush| flush.meets(damage)).unwrap_or(last);
-                self.history.allowed_at(first.start).least.min(self.allowed.least)
-            }
-            _ => self.allowed.least,
+        let is_hit = |flush: &&Flush| flush.meets(damage);
+        let first = self.flushes.list.iter().find(is_hit);
+        match first.filter(|_| self.flushes.without_witness().iter().any(|flush| flush.meets(damage))) {
+            Some(first) => self.history.allowed_at(first.start).least.min(self.allowed.least),
+            None => self.allowed.least,
         }
     }
 }
@@ -329,10 +328,26 @@ impl Flush {
     }
 }
 
+/// The flushes of a log, in order.
+#[derive(Debug, Default)]
+struct Flushes {
+    list: Vec<Flush>,
+    /// The last filled its segment. If it was to go on in the next, its mark is not there, and no one testifies for the
+    /// flush before it.
+    goes_on: bool,
+}
+
+impl Flushes {
+    /// The flushes that nobody testifies for after a crash.
+    fn without_witness(&self) -> &[Flush] {
+        &self.list[self.list.len().saturating_sub(1 + usize::from(self.goes_on))..]
+    }
+}
+
 /// The flushes of the log, in order; without the last if no sync completed it and such writes are lost.
 ///
 /// A flush that fills a segment's file goes on in the next, after a sync of the first: it is one flush all the same.
-fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Vec<Flush> {
+fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Flushes {
     let mut names: BTreeMap<NodeId, String> = BTreeMap::new();
     let mut lengths: BTreeMap<NodeId, u64> = BTreeMap::new();
     let mut flushes: Vec<Flush> = Vec::new();
@@ -363,8 +378,9 @@ fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Vec<Flush> {
     }
     if is_open && !keeps_unsynced {
         flushes.pop();
+        goes_on = false;
     }
-    flushes
+    Flushes { list: flushes, goes_on }
 }
 
 #[cfg(test)]
@@ -388,18 +404,20 @@ mod tests {
         log.write_at(b"third", 4300).unwrap();
         log.sync().unwrap();
         log.write_at(b"unsynced", 4400).unwrap();
-        let last = flushes(&disk.trace(), false).pop().unwrap();
+        let last = flushes(&disk.trace(), false).list.pop().unwrap();
         assert_eq!((last.start, last.pieces.len()), (start, 2));
-        assert_eq!(flushes(&disk.trace(), true).pop().unwrap().start, disk.io_index() - 1);
+        assert_eq!(flushes(&disk.trace(), true).list.pop().unwrap().start, disk.io_index() - 1);
 
         let next = disk.open("log.00000002", OpenMode::Create).unwrap();
         log.sync().unwrap();
         let start = disk.io_index();
         log.write_at(&[7; 3000], 8192 - 3000).unwrap();
         log.sync().unwrap();
+        assert_eq!(flushes(&disk.trace(), false).without_witness().len(), 2, "the mark is to come in the next segment");
         next.write_at(b"the rest of the flush", 4096).unwrap();
         next.sync().unwrap();
-        let last = flushes(&disk.trace(), false).pop().unwrap();
+        assert_eq!(flushes(&disk.trace(), false).without_witness().len(), 1);
+        let last = flushes(&disk.trace(), false).list.pop().unwrap();
         assert_eq!(last.start, start);
         assert!(last.meets(&Damage {
             path: "log/log.00000002".into(),

@@ -77,6 +77,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_damage("log: incarnation in one slot only"),
     caught_by(Catcher::StaleLog, "log: incarnation not raised"),
     by_crashes("log: new names not synced"),
+    by_crashes("log: new segment not synced"),
     by_damage("log: no flush marks"),
     by_crashes("log: recycled too early"),
     by_damage("log: witnesses not heard"),
