@@ -17,7 +17,7 @@ use std::time::Instant;
 use libtp_buffer::{BufferManager, Policy, PoolSettings, WriteAhead};
 use libtp_io::{File, OpenMode};
 use libtp_lock::LockManager;
-use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, CONTROL_NAME};
+use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, Restarted, CONTROL_NAME};
 use libtp_process::ProcessManager;
 use libtp_txn::{Managers, Parts};
 use rio::{Identity, Region};
@@ -257,7 +257,10 @@ impl Opening<'_> {
         // First what only looks: a file that cannot be used is refused before anything is changed.
         let environment = self.control_file.read()?.environment_id;
         let files = libtp_record::find_files(self.platform.directory.as_ref(), &environment)?;
-        let restarted = libtp_log::restart(&self.platform.log_directory, &self.control_file, &self.log_settings())?;
+        let restarted = match how {
+            How::Created => Restarted::of_new_log(self.control_file.read()?),
+            _ => libtp_log::restart(&self.platform.log_directory, &self.control_file, &self.log_settings())?,
+        };
         let control = restarted.control;
         let mended = libtp_record::restore_torn(self.platform.directory.as_ref(), &files)?;
         let identity = self.identity(file, &control)?;

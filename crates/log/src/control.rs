@@ -110,7 +110,7 @@ impl Control {
             checkpoint: Lsn::NONE,
             durable_end: Lsn::FIRST,
             oldest: Lsn::FIRST,
-            clean: true,
+            clean: false,
             next_file_id: 1,
             segment_bytes_first: settings.segment_bytes_first,
             segment_bytes_max: settings.segment_bytes_max,

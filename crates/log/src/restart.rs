@@ -169,6 +169,15 @@ pub struct Restarted {
     pub end: LogEnd,
 }
 
+impl Restarted {
+    /// The same for a log whose control file the caller has just made, behind the door that it still holds: nobody can
+    /// have appended anything, so the incarnation it was made with is the one that begins.
+    pub fn of_new_log(control: Control) -> Restarted {
+        let end = control.durable_end;
+        Restarted { control, end: LogEnd { end, what: "nothing was ever written", records_beyond: 0, vouched: end } }
+    }
+}
+
 /// Restart's part of the log, from the files alone: find the end, make what was found durable, begin a new incarnation.
 /// The caller is alone (F1), and then makes a region and a [`LogManager`](crate::LogManager) on it.
 ///
