@@ -68,7 +68,6 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("buffer: torn pages not mended"),
     caught_by(Catcher::StoppedWriter, "buffer: written is taken for synced"),
     by_crashes("control: not synced"),
-    by_damage("control: one slot only"),
     by_crashes("lock: converted beside readers"),
     by_crashes("lock: readers beside a writer"),
     by_failing_calls("log: failed sync tried again"),

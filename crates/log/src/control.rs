@@ -288,7 +288,6 @@ impl ControlFile {
         // Slots 1 and 2 were made with sequence 1 and 2: odd numbers in block 1, even ones in block 2.
         let block = if next % 2 == 1 { 1 } else { 2 };
         let full = |error| Error::from_disk("the control file", error);
-        let block = if planted("control: one slot only") { 1 } else { block };
         self.file.write_at(&control.to_slot(next), block * BLOCK_BYTES).map_err(full)?;
         if planted("control: not synced") {
             return Ok(());
