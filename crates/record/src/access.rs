@@ -194,10 +194,10 @@ impl<'a> Access<'a> {
         tried(change.managers.locks.instant(self.pages.session(), change.who.locker(), name, mode, Wait::No))
     }
 
-    /// Waits until the lock could be had. No latch is held.
-    pub(crate) fn wait_instant(&self, name: LockName, mode: Mode) -> Result<()> {
-        let change = &self.pages.change;
-        Ok(change.managers.locks.instant(self.pages.session(), change.who.locker(), name, mode, self.wait)?)
+    /// Waits until a gap may be entered, and then keeps its lock: given back at once, it would be another scan's before this
+    /// insertion has come back, again and again. No latch is held.
+    pub(crate) fn wait_for_gap(&self, gap: LockName) -> Result<()> {
+        self.lock(gap, Mode::IX)
     }
 
     /// The mode in which the transaction holds a lock.

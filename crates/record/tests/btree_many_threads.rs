@@ -268,11 +268,14 @@ fn an_aborted_insertion_leaves_no_way_into_a_gap_somebody_has_scanned() {
 #[test]
 fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
     const RECORDS: u64 = 6000;
+    // Consumers that find nothing look again at once: whoever starves a producer that way is found out by this.
+    const STUCK: std::time::Duration = std::time::Duration::from_secs(60);
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
     let who = world.join();
     let database = world.database(&who, "queue", Method::Btree, 4096);
     let (taken, sum) = (AtomicU64::new(0), AtomicU64::new(0));
+    let began = std::time::Instant::now();
     std::thread::scope(|scope| {
         for producer in 0..2u64 {
             let (world, database) = (&world, &database);
@@ -288,9 +291,8 @@ fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
             let (world, database, taken, sum) = (&world, &database, &taken, &sum);
             scope.spawn(move || {
                 let who = world.join();
-                while taken.load(Ordering::Relaxed) < RECORDS {
+                while taken.load(Ordering::Relaxed) < RECORDS && began.elapsed() < STUCK {
                     let mut number = None;
-
                     run(world, &who, database, |access| {
                         let mut cursor = BtreeCursor::for_update(*access);
                         number = None;

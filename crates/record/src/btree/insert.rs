@@ -170,7 +170,7 @@ impl<'a> Access<'a> {
             }
             Attempt::Reserve(old_bytes) => self.reserve_for(wanted, old_bytes)?,
             Attempt::Lock(name, mode) => self.lock(name, mode)?,
-            Attempt::WaitForGap(name) => self.wait_instant(name, Mode::IX)?,
+            Attempt::WaitForGap(name) => self.wait_for_gap(name)?,
             Attempt::Read(page) => wanted.kept.push(self.pages.pin(page)?),
             Attempt::WriteFirst(older) => {
                 if let Outcome::Value(value) = wanted.outcome {

@@ -50,7 +50,7 @@ impl Access<'_> {
             self.reserve_record()?;
             match self.append_to(tail, record, granularity)? {
                 Attempt::Done(number) => return Ok(number),
-                Attempt::WaitForEnd => self.wait_instant(lock_names::end_gap(self.database.id()), Mode::IX)?,
+                Attempt::WaitForEnd => self.wait_for_gap(lock_names::end_gap(self.database.id()))?,
                 Attempt::WaitForPage => self.lock(lock_names::page(self.database.id(), tail), Mode::X)?,
                 Attempt::Full => {
                     let last = self.recno_tail()?;

@@ -77,7 +77,7 @@ impl Access<'_> {
                 let gap = lock_names::end_gap(self.database.id());
                 if self.try_instant(gap, Mode::IX)? == Tried::Busy {
                     drop(page);
-                    self.wait_instant(gap, Mode::IX)?;
+                    self.wait_for_gap(gap)?;
                     continue;
                 }
             }
