@@ -53,7 +53,6 @@ impl Managers {
         let region = &self.region;
         let slot = region.hold(self.txns.slots.place(index));
         slot.locker.init(locker.0);
-        slot.owner.publish(session.id());
         Ok(TxnSession {
             session,
             slot,
@@ -74,15 +73,17 @@ impl Managers {
             // It died in a section or in mid-transaction: what it holds is the repair's to give back.
             return;
         }
-        self.locks.free_locker(&session, locker);
         let header = &self.txns.header;
         let guard = header.latch.exclusive(&session, Rank::TXN_TABLE);
+        // Together: a slot that has an owner is not in the list, and one that has none is.
         let mut section = session.section();
         slot.owner.set(&mut section, libtp_process::SessionId::NONE);
         slot.next_free.set(&mut section, header.free.get());
         header.free.set(&mut section, index);
         section.close();
         drop(guard);
+        // Last: if we die before it, the locker is a dead session's and no slot's.
+        self.locks.free_locker(&session, locker);
     }
 
     fn take_slot(&self, session: &Session) -> Result<u32> {
@@ -99,8 +100,10 @@ impl Managers {
             section.close();
         }
         let index = header.free.get();
+        let slot = self.txns.slots.at(index);
         let mut section = session.section();
-        header.free.set(&mut section, self.txns.slots.at(index).next_free.get());
+        header.free.set(&mut section, slot.next_free.get());
+        slot.owner.set(&mut section, session.id());
         section.close();
         Ok(index)
     }
