@@ -171,3 +171,11 @@ fn what_a_dead_preparer_left_is_in_nobodys_way() {
     rig.two.commit(&[1; 30_000]).unwrap();
     assert!(rig.disk.paths().contains(&segment_name(next)));
 }
+
+#[test]
+fn what_the_dead_had_promised_is_not_kept_free_for_ever() {
+    let rig = Rig::new();
+    rig.one.log.promise(&rig.one.session, 40_000).unwrap();
+    rig.two.log.repair_alone().unwrap();
+    assert_eq!(rig.two.log.header.promised.load(), 0);
+}
