@@ -4,7 +4,7 @@
 //! bytes that differ. The order of things is STYLE 3's: the key's lock; everything reserved; down to the leaf; what a leaf
 //! has no room for splits it, and the search begins again; then one log record, applied by redo.
 //!
-//! An insertion also enters a gap, that below the next key: it asks for it in `IX`, for this instant (PROTOCOLS K1), so that
+//! An insertion also enters a gap, that below the next key: it asks for it in `IX`, for this instant (PROTOCOLS K1; if it must wait, it keeps it), so that
 //! a transaction that has scanned over the gap is not surprised. The next key may stand on the next leaf; the gap cannot
 //! change while this leaf is latched, since every insertion into it happens here.
 
