@@ -8,6 +8,7 @@
 //! | `together` | at work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
 //! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
+//! | `survivors` | one of several dies; the others repair what it left and go on |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -17,4 +18,5 @@ mod child;
 mod crew;
 mod death;
 mod leaving;
+mod survivors;
 mod together;

@@ -12,7 +12,7 @@
 use std::ops::{Deref, Range};
 
 use libtp_log::Lsn;
-use libtp_process::{ExclusiveGuard, Rank, Session, SharedGuard};
+use libtp_process::{ExclusiveGuard, PinNote, Rank, Session, SharedGuard};
 use rio::{Bytes, BytesMut, ExclusiveHold, Offset, Region, Section, SharedHold};
 
 use crate::frame::FrameSlot;
@@ -189,12 +189,20 @@ pub struct Pin<'p> {
     session: &'p Session,
     slot: &'p FrameSlot,
     id: PageId,
+    note: PinNote,
 }
 
 impl<'p> Pin<'p> {
     /// Takes a pin over that was counted already.
-    pub(crate) fn adopt(region: &'p Region, session: &'p Session, slot: &'p FrameSlot, id: PageId) -> Pin<'p> {
-        Pin { region, session, slot, id }
+    #[inline]
+    pub(crate) fn adopt(
+        region: &'p Region,
+        session: &'p Session,
+        slot: &'p FrameSlot,
+        id: PageId,
+        note: PinNote,
+    ) -> Pin<'p> {
+        Pin { region, session, slot, id, note }
     }
 
     /// Which page it is.
@@ -237,7 +245,10 @@ impl<'p> Pin<'p> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.slot.unpin();
+        // A dead session's pins are taken off by who repairs it, also those of one that is still unwinding.
+        if !self.session.is_dead() {
+            self.slot.unpin(self.session, self.note);
+        }
     }
 }
 

@@ -20,12 +20,12 @@
 //! 4. `recovery` or `unsynced` is set while the disk does not have, synced, all of the page (PROTOCOLS L7).
 //! 5. A slot keeps its type, its data area, its pool and page size for the region's life (PROTOCOLS D14).
 //!
-//! If we die here: `page` and `state` are stored in an order such that a frame that is latched by a dead session and
-//! not in its bucket's chain is free, and one that is loading has nothing worth keeping (see `repair`).
+//! If we die here: a frame that is neither on a list nor holds a page is in its session's hand, which the session notes in
+//! the same section (`pool`, `lookup`); one that is loading has nothing worth keeping (see `repair`).
 
 use libtp_log::Lsn;
-use libtp_process::Latch;
-use rio::{planted, Bytes, Link, Word};
+use libtp_process::{Latch, PinNote, Session};
+use rio::{planted, Bytes, Link, Region, Section, Word};
 
 use crate::PageId;
 
@@ -69,6 +69,16 @@ pub(crate) enum State {
     Resident,
 }
 
+impl State {
+    fn to_raw(self) -> u32 {
+        match self {
+            State::Free => 0,
+            State::Loading => 1,
+            State::Resident => 2,
+        }
+    }
+}
+
 impl FrameSlot {
     #[inline]
     pub(crate) fn state(&self) -> State {
@@ -80,23 +90,30 @@ impl FrameSlot {
     }
 
     pub(crate) fn set_state(&self, state: State) {
-        self.state.publish(match state {
-            State::Free => 0,
-            State::Loading => 1,
-            State::Resident => 2,
-        });
+        self.state.publish(state.to_raw());
     }
 
-    /// Takes a pin. See invariant 2.
+    /// As `set_state`, undone with the section.
+    pub(crate) fn set_state_in(&self, section: &mut Section<'_>, state: State) {
+        self.state.set(section, state.to_raw());
+    }
+
+    /// Takes a pin, which the session notes. See invariant 2.
     #[inline]
-    pub(crate) fn pin(&self) {
+    pub(crate) fn pin(&self, session: &Session) -> PinNote {
+        let place = place_in(session.region(), self);
+        let note = session.note_pin(place);
         self.pins.fetch_add(1);
+        session.has_pinned(note, place);
+        note
     }
 
     /// Gives a pin back. The frame may be replaced from now on.
     #[inline]
-    pub(crate) fn unpin(&self) {
+    pub(crate) fn unpin(&self, session: &Session, note: PinNote) {
+        session.note_unpin(note, place_in(session.region(), self));
         let before = self.pins.fetch_add(u32::MAX);
+        session.has_unpinned(note);
         assert!(before != 0, "a frame was unpinned more often than pinned");
     }
 
@@ -164,10 +181,14 @@ impl FrameSlot {
     }
 }
 
+fn place_in(region: &Region, slot: &FrameSlot) -> u64 {
+    region.offset_of(slot).raw()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rio::Region;
+    use libtp_process::ProcessManager;
 
     fn with_slot(check: impl Fn(&FrameSlot)) {
         let region = Region::anonymous(1 << 20).unwrap();
@@ -216,10 +237,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "unpinned more often")]
     fn an_unpin_too_many_is_a_broken_invariant() {
-        with_slot(|slot| {
-            slot.pin();
-            slot.unpin();
-            slot.unpin();
-        });
+        let region = Region::anonymous(1 << 24).unwrap();
+        ProcessManager::init(&region).unwrap();
+        let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
+        let session = processes.join().unwrap();
+        let slot = region.at(region.allocate::<FrameSlot>(1).unwrap());
+        let note = slot.pin(&session);
+        slot.unpin(&session, note);
+        slot.unpin(&session, note);
     }
 }

@@ -11,7 +11,8 @@
 //! 3. A frame whose page could not be read leaves the table before its latch is let go. Who waited for it looks again,
 //!    reads again, and gets an error of its own.
 //!
-//! If we die here: see `frame`; a frame that was being loaded is free again after repair.
+//! If we die here: see `frame`; a frame that was being loaded is free again after repair. Until then it is in the table, and
+//! whoever wants its page sees that nobody has it latched.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -116,9 +117,9 @@ impl BufferManager {
         if let Some(slot) = self.look_up(id) {
             if let Some(guard) = slot.latch.try_shared(session, ANY_PAGE) {
                 if slot.page.get() == id {
-                    slot.pin();
+                    let note = slot.pin(session);
                     drop(guard);
-                    return Ok(Pin::adopt(&self.region, session, slot, id));
+                    return Ok(Pin::adopt(&self.region, session, slot, id, note));
                 }
                 let_go(guard);
             }
@@ -196,15 +197,22 @@ impl BufferManager {
     /// Pins the page, looked up under its bucket's latch, or loaded.
     fn pin_from<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Pin<'s>> {
         loop {
-            let Some(slot) = self.table.find_pinned(session, id) else {
+            let Some((slot, note)) = self.table.find_pinned(session, id) else {
                 if let Some(pin) = self.load(session, id, source)? {
                     return Ok(pin);
                 }
                 continue;
             };
-            let pin = Pin::adopt(&self.region, session, slot, id);
+            let pin = Pin::adopt(&self.region, session, slot, id, note);
             if slot.state() == State::Loading {
                 wait_for_reader(session, slot);
+                if slot.state() == State::Loading && slot.page.load() == id {
+                    // Its reader died: the frame leaves the table when that is repaired.
+                    drop(pin);
+                    session.help_the_dead();
+                    session.sleep(READ_SLICE);
+                    continue;
+                }
             }
             if slot.page.load() == id && slot.state() == State::Resident {
                 self.note_use(slot);
@@ -254,21 +262,22 @@ impl BufferManager {
     pub(crate) fn enter<'s>(&'s self, session: &'s Session, id: PageId, taken: &Taken<'s>) -> Option<Pin<'s>> {
         taken.slot.page.publish(id);
         taken.slot.set_state(State::Loading);
-        taken.slot.pin();
-        if let Some(other) = self.table.insert(session, id, taken.slot) {
-            other.unpin();
-            taken.slot.unpin();
-            taken.slot.page.publish(PageId::NONE);
-            taken.slot.set_state(State::Free);
-            return None;
+        let note = taken.slot.pin(session);
+        let pin = Pin::adopt(&self.region, session, taken.slot, id, note);
+        if self.table.insert(session, id, taken.slot) {
+            return Some(pin);
         }
-        Some(Pin::adopt(&self.region, session, taken.slot, id))
+        drop(pin);
+        taken.slot.page.publish(PageId::NONE);
+        taken.slot.set_state(State::Free);
+        None
     }
 
     /// The page is in its frame: others may have it.
     pub(crate) fn settle(&self, shelf: &Shelf, taken: Taken<'_>) {
         shelf.policy().loaded(shelf, taken.slot);
         taken.slot.set_state(State::Resident);
+        taken.guard.session().set_in_hand(0);
         drop(taken.guard);
     }
 

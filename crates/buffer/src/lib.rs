@@ -42,6 +42,7 @@ mod page_id;
 mod pool;
 mod prefetch;
 mod repair;
+mod repair_one;
 mod replace;
 mod settings;
 mod write_ahead;

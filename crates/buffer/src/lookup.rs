@@ -12,17 +12,17 @@
 //!
 //! Invariants
 //! 1. Chains change under the bucket's exclusive latch only.
-//! 2. Moving in and out of a chain is one store of a link, which is never rolled back (PROTOCOLS D2): the frame is in the
-//!    chain or it is not.
-//! 3. A bucket is split in a section, under the latches of both halves. It may be rolled back although its links are read
-//!    without a latch, because those readers believe nothing (above).
+//! 2. Moving into a chain is one store of a link, which is never rolled back (PROTOCOLS D2): the frame is in the chain or
+//!    it is not. Moving out is a section, together with what becomes of the frame.
+//! 3. A bucket is split in a section, under the latches of both halves. Sections may be rolled back although links are
+//!    read without a latch, because those readers believe nothing (above).
 //!
 //! Latches: a bucket's (rank 50), after a page's. Two buckets are held by a split only, which waits for neither.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libtp_process::{Latch, Rank, Session};
-use rio::{Bytes, Held, Link, Offset, Region, Slab, SlabHeader, Word};
+use libtp_process::{ExclusiveGuard, Latch, PinNote, Rank, Session};
+use rio::{Bytes, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
 use crate::{PageId, Result};
@@ -123,45 +123,51 @@ impl PageTable {
     }
 
     /// The frame that holds the page, pinned; looked up under the bucket's latch.
-    pub(crate) fn find_pinned(&self, session: &Session, id: PageId) -> Option<&FrameSlot> {
+    pub(crate) fn find_pinned(&self, session: &Session, id: PageId) -> Option<(&FrameSlot, PinNote)> {
         loop {
             let (number, bucket) = self.bucket_of(id);
             let guard = bucket.latch.shared(session, Rank::BUCKET);
             if number != self.bucket_of(id).0 {
                 continue;
             }
-            let found = self.in_chain(bucket, id);
-            if let Some(slot) = found {
-                slot.pin();
-            }
+            let found = self.in_chain(bucket, id).map(|slot| (slot, slot.pin(session)));
             drop(guard);
             return found;
         }
     }
 
-    /// Puts `slot`, which the caller owns exclusively and has made out for `id`, into the table. If another frame holds
-    /// the page already, that one is returned, pinned, and nothing was changed.
-    pub(crate) fn insert<'t>(&'t self, session: &Session, id: PageId, slot: &FrameSlot) -> Option<&'t FrameSlot> {
+    /// Puts `slot`, which the caller owns exclusively and has made out for `id`, into the table. False if another frame
+    /// holds the page already: then nothing was changed.
+    pub(crate) fn insert(&self, session: &Session, id: PageId, slot: &FrameSlot) -> bool {
         loop {
             let (number, bucket) = self.bucket_of(id);
             let guard = bucket.latch.exclusive(session, Rank::BUCKET);
             if number != self.bucket_of(id).0 {
                 continue;
             }
-            if let Some(found) = self.in_chain(bucket, id) {
-                found.pin();
-                return Some(found);
+            if self.in_chain(bucket, id).is_some() {
+                return false;
             }
             slot.next.init(bucket.head.get());
             bucket.head.publish(Some(self.region.offset_of(slot)));
             drop(guard);
-            return None;
+            return true;
         }
     }
 
     /// Takes `slot`, which the caller holds exclusively, out of the table, unless it has more than `pins` pins. Returns
-    /// whether it did; the slot is free then.
+    /// whether it did; the slot is free then, and in the session's hand.
     pub(crate) fn remove(&self, session: &Session, slot: &FrameSlot, pins: u32) -> bool {
+        let place = self.region.offset_of(slot).raw();
+        self.unchain(session, slot, pins, |section| session.set_in_hand_in(section, place))
+    }
+
+    /// Takes `slot`, which the caller holds exclusively and a dead session had in hand, out of the table, if it is there.
+    pub(crate) fn remove_for_the_dead(&self, session: &Session, slot: &FrameSlot) {
+        self.unchain(session, slot, u32::MAX, |_| {});
+    }
+
+    fn unchain(&self, session: &Session, slot: &FrameSlot, pins: u32, take: impl FnOnce(&mut Section<'_>)) -> bool {
         let id = slot.page.get();
         let place = self.region.offset_of(slot);
         loop {
@@ -173,15 +179,35 @@ impl PageTable {
             if slot.pins.load() > pins {
                 return false;
             }
-            let mut link = &bucket.head;
-            while link.get() != Some(place) {
-                link = &self.region.at(link.get().expect("a frame that holds a page is in its bucket's chain")).next;
+            let mut link = Some(&bucket.head);
+            while let Some(before) = link.filter(|link| link.get() != Some(place)) {
+                link = before.get().map(|next| &self.region.at(next).next);
             }
-            link.publish(slot.next.get());
-            slot.page.publish(PageId::NONE);
-            slot.set_state(State::Free);
+            let mut section = session.section();
+            if let Some(link) = link {
+                link.set(&mut section, slot.next.get());
+            }
+            slot.page.set(&mut section, PageId::NONE);
+            slot.set_state_in(&mut section, State::Free);
+            take(&mut section);
+            section.close();
             drop(guard);
             return true;
+        }
+    }
+
+    /// The bucket's latch of whatever page the frame holds, none if it holds none. The caller has the frame latched.
+    pub(crate) fn latch_of<'t>(&'t self, session: &'t Session, slot: &FrameSlot) -> Option<ExclusiveGuard<'t>> {
+        let id = slot.page.get();
+        if id.is_none() {
+            return None;
+        }
+        loop {
+            let (number, bucket) = self.bucket_of(id);
+            let guard = bucket.latch.exclusive(session, Rank::BUCKET);
+            if number == self.bucket_of(id).0 {
+                return Some(guard);
+            }
         }
     }
 

@@ -15,13 +15,14 @@
 //! shelves. Who grows a shelf is a word taken by compare-and-swap (PROTOCOLS D5): growing is a system call, and nobody
 //! waits for the system under a latch.
 //!
-//! If we die here: taken from the list, a frame is latched by a dead session and free; grown, some areas are lost.
+//! If we die here: taken from the list, a frame is noted as in the dead session's hand, in the same section; grown, some
+//! areas are lost.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
-use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
+use rio::{Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
 use crate::lookup::PageTable;
@@ -215,16 +216,29 @@ impl Shelf {
             return None;
         }
         assert!(slot.state() == State::Free && slot.page.get().is_none(), "a frame on the free list holds no page");
-        self.slot.free.publish(slot.next.get());
+        let mut section = session.section();
+        self.slot.free.set(&mut section, slot.next.get());
+        session.set_in_hand_in(&mut section, self.region.offset_of(slot).raw());
+        section.close();
         Some(Taken { slot, guard })
     }
 
     /// Gives a frame back to the free list. It is in no chain any more.
     pub(crate) fn push_free(&self, session: &Session, taken: Taken<'_>) {
+        self.push_free_of(session, taken, |section| session.set_in_hand_in(section, 0));
+    }
+
+    /// As [`Shelf::push_free`]; `put` says, in the same section, whose hand it has left.
+    pub(crate) fn push_free_of(&self, session: &Session, taken: Taken<'_>, put: impl FnOnce(&mut Section<'_>)) {
         taken.slot.page.publish(PageId::NONE);
         taken.slot.set_state(State::Free);
         let list = self.slot.latch.exclusive(session, Rank::REPLACER);
-        self.link_free(taken.slot);
+        let mut section = session.section();
+        // In nobody's list yet, so it needs no before-image.
+        taken.slot.next.init(self.slot.free.get());
+        self.slot.free.set(&mut section, Some(self.region.offset_of(taken.slot)));
+        put(&mut section);
+        section.close();
         drop(list);
         drop(taken.guard);
     }
@@ -242,7 +256,9 @@ impl Shelf {
             self.rest.store(rest - 1, Ordering::Relaxed);
             return 0;
         }
-        if self.room(bound) == 0 || self.slot.grower.compare_exchange(SessionId::NONE, session.id()).is_err() {
+        let grower = self.slot.grower.load();
+        let is_free = grower == SessionId::NONE || !session.processes().is_alive(grower);
+        if self.room(bound) == 0 || !is_free || self.slot.grower.compare_exchange(grower, session.id()).is_err() {
             return 0;
         }
         // Looked at again: another may have grown the shelf just before.
@@ -282,8 +298,8 @@ impl Shelf {
 
     /// Adds up to `wanted` frames; fewer, or none, where the region has no room. Called by the grower alone.
     ///
-    /// If we die here: before the count is stored, the area is lost; before a frame is linked, the frame is idle until
-    /// the region is repaired.
+    /// If we die here: before the section that links the frames and counts them has closed, the area is lost, and nothing
+    /// else; the next to grow the shelf gives the slots another.
     fn add_frames(&self, session: &Session, wanted: u32, table: &PageTable) -> u32 {
         let count = self.frame_count();
         while self.slab.capacity() < count + wanted {
@@ -307,14 +323,21 @@ impl Shelf {
             slot.data.init(Some(area.plus(u64::from(index) * page_bytes)));
             slot.shelf.init(self.key.0);
         }
-        self.pool.bytes.fetch_add(u64::from(adding) * page_bytes);
-        self.slot.frame_count.publish(count + adding);
-        table.add_frames(adding);
         let list = self.slot.latch.exclusive(session, Rank::REPLACER);
+        let mut section = session.section();
+        let mut first = self.slot.free.get();
         for index in (0..adding).rev() {
-            self.link_free(self.slab.at(count + 1 + index));
+            // Nobody can reach it yet, so it needs no before-image.
+            let slot = self.slab.at(count + 1 + index);
+            slot.next.init(first);
+            first = Some(self.region.offset_of(slot));
         }
+        self.slot.free.set(&mut section, first);
+        self.slot.frame_count.set(&mut section, count + adding);
+        section.close();
         drop(list);
+        self.pool.bytes.fetch_add(u64::from(adding) * page_bytes);
+        table.add_frames(adding);
         adding
     }
 

@@ -5,9 +5,10 @@
 //! asserts that it covers each page. Departure: pages go out in batches through the double-write file.
 //!
 //! A batch, step by step:
-//! 1. *Claim*: under a frame's shared latch its page is copied and its recovery LSN moved aside (`frame`). Never waited
-//!    for with another claim in hand, so nobody who needs a clean frame waits for a latch it holds itself.
-//! 2. Become the writer: one at a time in the environment, because the double-write file holds one batch.
+//! 1. Become the writer: one at a time in the environment, because the double-write file holds one batch, and so that
+//!    claims are always the writer's.
+//! 2. *Claim*: under a frame's shared latch its page is copied and its recovery LSN moved aside (`frame`). The latch is only
+//!    tried, so nobody who needs a clean frame waits for a latch it holds itself.
 //! 3. Checksums go into the copies. The log is forced to the youngest page LSN among them.
 //! 4. Table and images go to the double-write file, which is synced.
 //! 5. The pages go home, and each file is synced.
@@ -20,7 +21,8 @@
 //! 3. A sync that fails is final: `failed` is set before anyone is told, the claims stay for ever, so no checkpoint
 //!    passes them, and nothing is written any more.
 //!
-//! If we die here: before 5, the pages are dirty again after repair. From 5 on also, and the batch is open.
+//! If we die here: whoever becomes the writer next gives our claims back, so the pages are as dirty as before; if the batch
+//! was in the double-write file, it brings that home first.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::{Arc, PoisonError};
@@ -47,13 +49,6 @@ const PATIENCE: u32 = 10_000;
 /// A planted bug (rio's `planted`): the write-ahead rule is broken.
 const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
 
-/// Whether a busy latch is waited for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Latching {
-    Try,
-    Wait,
-}
-
 /// What became of an attempt to claim a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
@@ -65,10 +60,21 @@ enum Claim {
 
 /// Pages on their way out: their copies, and the frames they came from, in the same order.
 struct Load<'m> {
+    /// Whoever claims is the writer.
+    writer: Option<Writer<'m>>,
     batch: Batch,
     slots: Vec<&'m FrameSlot>,
     /// The first refusal for want of room: the page stayed dirty, others went on.
     refused: Option<Error>,
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        // Left by a panic only. If a sync has failed the claims stay: no checkpoint passes them.
+        if self.writer.as_ref().is_some_and(|writer| !writer.manager.is_failed()) {
+            self.slots.iter().for_each(|slot| slot.undo_write());
+        }
+    }
 }
 
 /// A failure, and whether it can be tried again.
@@ -119,11 +125,11 @@ impl BufferManager {
         frames.sort_unstable_by_key(|slot| slot.page.load());
         let mut load = self.new_load();
         let mut written = 0;
-        // Once without waiting, once more for those that were busy, then one by one, waiting for each.
-        for _ in 0..2 {
+        for round in 0_u32.. {
             let mut busy = Vec::new();
             for slot in frames {
-                if self.claim(session, slot, Latching::Try, &mut load)? == Claim::Busy {
+                self.writer_of(session, &mut load);
+                if self.claim(session, slot, &mut load)? == Claim::Busy {
                     busy.push(slot);
                 }
                 if load.slots.len() == self.settings.batch_pages() {
@@ -131,11 +137,16 @@ impl BufferManager {
                 }
             }
             written += self.write_load(session, &mut load)?;
+            // Others may want to write while we wait for who has the rest latched.
+            load.writer = None;
             frames = busy;
-        }
-        for slot in frames {
-            self.claim(session, slot, Latching::Wait, &mut load)?;
-            written += self.write_load(session, &mut load)?;
+            if frames.is_empty() {
+                break;
+            }
+            if round > 0 {
+                frames.iter().for_each(|slot| slot.latch.help_the_dead_holder(session));
+                session.sleep(SLICE);
+            }
         }
         self.wait_for_others(session, than)?;
         let refused = load.refused.take();
@@ -193,16 +204,16 @@ impl BufferManager {
     /// writing: then some frames will be clean in a moment.
     pub(crate) fn write_victims(&self, session: &Session, frames: &[&FrameSlot]) -> Result<usize> {
         self.check_failed()?;
-        let holder = self.header.writer.load();
-        if holder != SessionId::NONE && session.processes().is_alive(holder) {
+        let Some(writer) = self.try_become_writer(session) else {
             session.sleep(SLICE);
             return Ok(0);
-        }
+        };
         let mut load = self.new_load();
+        load.writer = Some(writer);
         let mut frames: Vec<&FrameSlot> = frames.iter().take(self.settings.batch_pages()).copied().collect();
         frames.sort_unstable_by_key(|slot| slot.page.load());
         for slot in frames {
-            self.claim(session, slot, Latching::Try, &mut load)?;
+            self.claim(session, slot, &mut load)?;
         }
         let written = self.write_load(session, &mut load)?;
         let refused = load.refused.take();
@@ -233,8 +244,8 @@ impl BufferManager {
     }
 
     /// Copies the frame's page out if it is dirty and nobody else is writing it.
-    fn claim<'m>(&self, session: &Session, slot: &'m FrameSlot, how: Latching, load: &mut Load<'m>) -> Result<Claim> {
-        assert!(how == Latching::Try || load.slots.is_empty(), "nobody waits for a latch with a claim in hand");
+    fn claim<'m>(&self, session: &Session, slot: &'m FrameSlot, load: &mut Load<'m>) -> Result<Claim> {
+        debug_assert!(load.writer.is_some(), "claims are the writer's");
         let id = slot.page.load();
         if id.is_none() || slot.recovery.load().is_none() {
             return Ok(Claim::Needless);
@@ -249,11 +260,7 @@ impl BufferManager {
                 return Ok(Claim::Needless);
             }
         };
-        let guard = match how {
-            Latching::Try => slot.latch.try_shared(session, ANY_PAGE),
-            Latching::Wait => Some(slot.latch.shared(session, ANY_PAGE)),
-        };
-        let Some(guard) = guard else { return Ok(Claim::Busy) };
+        let Some(guard) = slot.latch.try_shared(session, ANY_PAGE) else { return Ok(Claim::Busy) };
         if slot.page.get() != id || slot.state() != State::Resident {
             return Ok(Claim::Needless);
         }
@@ -284,12 +291,11 @@ impl BufferManager {
 
     /// Writes what was claimed, and ends the claims, one way or the other.
     fn write_load(&self, session: &Session, load: &mut Load<'_>) -> Result<usize> {
-        if load.slots.is_empty() {
-            return Ok(0);
-        }
+        let writer = load.writer.take().filter(|_| !load.slots.is_empty());
+        let Some(writer) = writer else { return Ok(0) };
         let cut = self.cut_to_room(load);
         let count = load.slots.len();
-        let outcome = cut.map_err(Fault::Again).and_then(|()| self.write_batch(session, &mut load.batch));
+        let outcome = cut.map_err(Fault::Again).and_then(|()| self.write_batch(session, &writer, &mut load.batch));
         match &outcome {
             Ok(()) => {
                 for slot in &load.slots {
@@ -304,6 +310,7 @@ impl BufferManager {
         }
         load.slots.clear();
         load.batch.clear();
+        drop(writer);
         match outcome {
             Ok(()) => Ok(count),
             Err(Fault::Again(error) | Fault::Final(error)) => Err(error),
@@ -318,12 +325,11 @@ impl BufferManager {
         Ok(())
     }
 
-    /// Steps 2 to 5 of a batch.
-    fn write_batch(&self, session: &Session, batch: &mut Batch) -> std::result::Result<(), Fault> {
-        let writer = self.become_writer(session);
+    /// Steps 3 to 6 of a batch.
+    fn write_batch(&self, session: &Session, writer: &Writer<'_>, batch: &mut Batch) -> std::result::Result<(), Fault> {
         self.check_failed()?;
         let double = self.double_write()?;
-        self.finish_open_batch(&double, &writer)?;
+        self.finish_open_batch(&double, writer)?;
         let mut youngest = Lsn::NONE;
         for index in 0..batch.len() {
             let page = batch.page_mut(index);
@@ -343,7 +349,6 @@ impl BufferManager {
         }
         self.bring_home(flushed, batch)?;
         self.end_batch(&double, sequence);
-        drop(writer);
         Ok(())
     }
 
@@ -426,21 +431,37 @@ impl BufferManager {
         Error::Failed
     }
 
-    fn become_writer(&self, session: &Session) -> Writer<'_> {
-        let me = session.id();
+    /// Makes the session the writer, unless it is.
+    fn writer_of<'m>(&'m self, session: &Session, load: &mut Load<'m>) {
         for round in 0_u32.. {
-            let holder = self.header.writer.load();
-            let is_free = holder == SessionId::NONE || !session.processes().is_alive(holder);
-            if is_free && self.header.writer.compare_exchange(holder, me).is_ok() {
-                break;
+            if load.writer.is_some() {
+                return;
             }
+            load.writer = self.try_become_writer(session);
             if round < 10 {
                 std::thread::yield_now();
             } else {
                 session.sleep(SLICE);
             }
         }
-        Writer { manager: self, me }
+    }
+
+    /// The writer's role, unless a living session has it.
+    fn try_become_writer(&self, session: &Session) -> Option<Writer<'_>> {
+        let me = session.id();
+        let holder = self.header.writer.load();
+        let is_dead = holder != SessionId::NONE && !session.processes().is_alive(holder);
+        if (holder != SessionId::NONE && !is_dead) || self.header.writer.compare_exchange(holder, me).is_err() {
+            return None;
+        }
+        if is_dead && !self.is_failed() {
+            // Claims are the writer's alone. If we die among them, the next goes on with them.
+            let shelves = self.pools.shelves();
+            let claimed =
+                shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| !slot.unsynced.load().is_none());
+            claimed.for_each(FrameSlot::undo_write);
+        }
+        Some(Writer { manager: self, me })
     }
 
     /// The number of the next batch. The first after the region was made follows what is in the file, so that an old mark
@@ -469,13 +490,13 @@ impl BufferManager {
         let kept = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut batch = kept.unwrap_or_default();
         batch.clear();
-        Load { batch, slots: Vec::new(), refused: None }
+        Load { writer: None, batch, slots: Vec::new(), refused: None }
     }
 
-    fn keep_load(&self, load: Load<'_>) {
+    fn keep_load(&self, mut load: Load<'_>) {
         let mut spare = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < 2 {
-            spare.push(load.batch);
+            spare.push(std::mem::take(&mut load.batch));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Background work: relaxed commits reach the disk, pages are cleaned, checkpoints taken, deadlocks searched.
 //!
-//! Two threads in each process that opened the environment: one flushes the log and does nothing else, because the others'
+//! Three threads in each process that opened the environment. One flushes the log and does nothing else, because the others'
 //! work can take long (a checkpoint writes pages and waits for the disk) and the log cannot wait so long: its ring would
-//! fill, and then appenders would wait too. For each job one session of all processes has the role at a time, so any
+//! fill, and then appenders would wait too. One repairs what a dead process leaves, at once. For each job one session of all processes has the role at a time, so any
 //! process may be the one that does it (DESIGN 7).
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -49,9 +49,15 @@ impl Background {
         let stop = Arc::new(Stop { asked: AtomicBool::new(false), mutex: Mutex::new(()), changed: Condvar::new() });
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
         let mut background = Background { stop, threads: Vec::new() };
-        let started = background.spawn(inner, "libtp-log", flush_log).and_then(|()| {
-            background.spawn(inner, "libtp-pages", move |managers, who, stop| keep_house(managers, who, stop, period))
-        });
+        let started = background
+            .spawn(inner, "libtp-log", flush_log)
+            .and_then(|()| background.spawn(inner, "libtp-reaper", bury_the_dead))
+            .and_then(|()| {
+                let keep_house = move |managers: &Managers, who: &TxnSession, stop: &Stop| {
+                    keep_house(managers, who, stop, period);
+                };
+                background.spawn(inner, "libtp-pages", keep_house)
+            });
         match started {
             Ok(()) => Ok(background),
             Err(error) => {
@@ -99,6 +105,16 @@ fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
     while stop.sleep() {
         let flushed = managers.log.background_flush(who.session());
         quiet.report("writing the log", TICK, flushed.map(|_| ()).map_err(Into::into));
+    }
+}
+
+/// Repairs what other processes leave when they die.
+fn bury_the_dead(managers: &Managers, _: &TxnSession, stop: &Stop) {
+    let mut quiet = Quiet::default();
+    while stop.sleep() {
+        if !managers.log.is_poisoned() {
+            quiet.report("the repair of a dead session", TICK, managers.reap().map(|_| ()).map_err(Into::into));
+        }
     }
 }
 

@@ -28,6 +28,8 @@ fn leave_through(door: &Door<'_>, managers: &Managers, platform: &Platform, sess
     if managers.log.is_poisoned() {
         return Ok(());
     }
+    // Whoever died beside us left work that nobody else may be there to do.
+    managers.reap()?;
     let who = managers.join()?;
     let tail = managers.log.tail();
     if tail > managers.log.durable() {

@@ -42,6 +42,7 @@ mod mode;
 mod object;
 mod release;
 mod repair;
+mod repair_one;
 mod request;
 mod settings;
 mod slots;
@@ -141,7 +142,6 @@ impl LockManager {
         let slot = self.table.locker(number);
         slot.birth.init(0);
         slot.log_bytes.init(0);
-        slot.session.publish(session.id());
         Ok(LockerId(number))
     }
 

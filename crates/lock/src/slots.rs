@@ -178,6 +178,7 @@ impl Table {
             change.set(&header.locker_free, locker.next_free.get());
         }
         change.set(&locker.in_use, 1);
+        change.set(&locker.session, session.id());
         change.close();
         Ok(number)
     }

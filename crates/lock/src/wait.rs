@@ -31,6 +31,9 @@ const PAUSES: u32 = 100;
 /// ... and these for one that waits for this processor.
 const YIELDS: u32 = 16;
 
+/// Who has waited so long looks whether anybody died.
+const HELP_AFTER: Duration = Duration::from_millis(20);
+
 /// What to do next about a request that waits.
 enum Step {
     /// It seems to be granted.
@@ -83,6 +86,10 @@ impl LockManager {
                 Step::Sleep(bound) => {
                     if !ask.session.sleep_on(ticket, bound) {
                         self.search_when_due(ask.session, LockerId(ask.locker), started.elapsed());
+                        if started.elapsed() >= HELP_AFTER {
+                            // Whoever holds the lock may be dead, and nobody else there to repair it.
+                            ask.session.help_the_dead();
+                        }
                         if self.look(ask, place) {
                             return Ok(());
                         }

@@ -86,6 +86,31 @@ impl Latch {
         Some(ExclusiveGuard { latch: self, session, note })
     }
 
+    /// The guard of a latch that the session holds alone already: for the repair of a dead session in its name. None if it
+    /// does not hold it.
+    pub fn adopt_exclusive<'l>(&'l self, session: &'l Session) -> Option<ExclusiveGuard<'l>> {
+        let note = session.note_of(session.place_of(self))?;
+        (self.owner() == Some(session.id())).then_some(ExclusiveGuard { latch: self, session, note })
+    }
+
+    /// Looks whether whoever holds it is dead; if so, its latches are given back. For who only ever tries the latch.
+    #[cold]
+    pub fn help_the_dead_holder(&self, session: &Session) {
+        self.look_for_the_dead(session);
+    }
+
+    /// Frees it if the session holds it alone: the repair of a dead one.
+    pub(crate) fn free_for(&self, dead: &Session) {
+        if self.owner() == Some(dead.id()) {
+            latch_word::release_exclusive(self.word.cell(), dead.owner(), &Waker);
+        }
+    }
+
+    /// The word, for who counts its holders.
+    pub(crate) fn cell(&self) -> &AtomicU64 {
+        self.word.cell()
+    }
+
     /// Frees it whatever its state: for repair when nobody else is attached.
     pub fn reset_alone(&self) {
         self.word.init(0);
@@ -134,6 +159,9 @@ impl Latch {
     /// After a whole time-out: whoever holds the latch may be dead.
     fn look_for_the_dead(&self, session: &Session) {
         let seen = self.word.load();
+        if seen & latch_word::FREEZE != 0 {
+            return self.thaw_for_the_dead(session);
+        }
         let dead = match SessionId::from_latch_word(seen) {
             Some(owner) => (!session.processes().is_alive(owner)).then_some(owner),
             None if seen & latch_word::COUNT != 0 => session.processes().dead_holder(session.place_of(self)),
@@ -142,6 +170,17 @@ impl Latch {
         // One that let go and left since is not dead: then the word has changed.
         if let Some(dead) = dead.filter(|_| self.word.load() == seen) {
             session.processes().meet_dead(session, dead);
+        }
+    }
+}
+
+impl Latch {
+    /// Whoever froze the word may have died.
+    #[cold]
+    fn thaw_for_the_dead(&self, session: &Session) {
+        let processes = session.processes();
+        if processes.dead_freezer(session.place_of(self)).is_some() {
+            processes.thaw_for_the_dead(session.id(), &Waker);
         }
     }
 }
@@ -202,10 +241,29 @@ impl Waiter<AtomicU64> for Waiting<'_> {
     fn thaw(&self, word: &AtomicU64) {
         self.session.write_note(self.note, self.states[1]);
         // Nobody wakes us: a reaper counts for a moment only.
-        os::sleep_on_latch(word, word.look(), Class::Reader, Duration::from_micros(100));
+        if os::sleep_on_latch(word, word.look(), Class::Reader, Duration::from_micros(100)) == Wait::TimedOut {
+            self.latch.thaw_for_the_dead(self.session);
+        }
         self.session.write_note(self.note, self.states[2]);
     }
 
+    fn wake(&self, word: &AtomicU64, class: Class) {
+        os::wake_on_latch(word, class);
+    }
+}
+
+/// Wakes whoever waits, and never waits itself: for repair.
+pub(crate) struct Waker;
+
+impl Waiter<AtomicU64> for Waker {
+    const SPINS: u32 = 0;
+    fn pause(&self, _: u32) {}
+    fn wait(&self, _: &AtomicU64, _: u64, _: Class, _: u32) -> Wait {
+        Wait::Woken
+    }
+    fn thaw(&self, _: &AtomicU64) {
+        std::thread::yield_now();
+    }
     fn wake(&self, word: &AtomicU64, class: Class) {
         os::wake_on_latch(word, class);
     }

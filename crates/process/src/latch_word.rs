@@ -310,7 +310,7 @@ pub(crate) fn release_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &imp
     }
 }
 
-fn wake_sleepers<W: StateWord>(word: &W, seen: u64, waiter: &impl Waiter<W>) {
+pub(crate) fn wake_sleepers<W: StateWord>(word: &W, seen: u64, waiter: &impl Waiter<W>) {
     if seen & WRITERS != 0 {
         waiter.wake(word, Class::Writer);
     }

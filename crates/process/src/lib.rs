@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod corpse;
 mod error;
 mod join;
 mod latch;
@@ -29,7 +30,9 @@ mod latch_word;
 mod liveness;
 mod notes;
 mod os;
+mod pins;
 mod rank;
+mod recount;
 mod repair;
 mod session;
 mod sleep;
@@ -44,9 +47,11 @@ use rio::{Held, Region, RootSlot, Slab};
 use liveness::Process;
 use slot::{ProcessHeader, SessionSlot, State};
 
+pub use corpse::Corpse;
 pub use error::{Error, Result};
 pub use latch::{ExclusiveGuard, Latch, SharedGuard};
 pub use notes::NOTES;
+pub use pins::PinNote;
 pub use rank::Rank;
 pub use repair::{AloneRepair, NotedAppend};
 pub use session::Session;
@@ -70,8 +75,15 @@ impl Default for Settings {
     }
 }
 
-/// What a session calls when a latch it waits for is held by a dead one: (the waiting session, the dead one).
-pub type Repairer = dyn Fn(&Session, SessionId) + Send + Sync;
+/// Who knows all managers, and so can repair what a dead session left in them.
+pub trait Repairer: Send + Sync {
+    /// `waiting` waits for a latch of `dead`: gives the latches back, after what must come first. Waits for nothing, for the
+    /// caller may hold latches.
+    fn free_latches(&self, waiting: &Session, dead: SessionId);
+
+    /// Repairs every dead session, transactions and all. The caller holds no latch.
+    fn repair_all(&self, by: &Session);
+}
 
 /// One process's handle to the process manager. Cloning it is cheap.
 #[derive(Clone)]
@@ -85,7 +97,7 @@ struct Inner {
     process: Process,
     /// Numbers the attaches of this region, so that repair knows the slots of this one.
     attachment: u64,
-    repairer: OnceLock<Box<Repairer>>,
+    repairer: OnceLock<Box<dyn Repairer>>,
 }
 
 impl ProcessManager {
@@ -131,7 +143,7 @@ impl ProcessManager {
 
     /// Says who repairs when a latch's holder is found dead. Set once, by the environment, which knows all managers.
     /// Without it a session that meets a dead holder panics with its name, rather than wait for ever.
-    pub fn set_repairer(&self, repairer: Box<Repairer>) {
+    pub fn set_repairer(&self, repairer: Box<dyn Repairer>) {
         // A second one is another handle of the same environment: the first does the same.
         let _ = self.0.repairer.set(repairer);
     }
@@ -209,11 +221,20 @@ impl ProcessManager {
         status.state() == State::Alive && self.0.process.sees_alive(status.pid(), slot.start_time.load())
     }
 
+    #[cold]
+    pub(crate) fn help_the_dead(&self, by: &Session) {
+        if let Some(repairer) = self.0.repairer.get() {
+            if !self.dead_sessions().is_empty() {
+                repairer.repair_all(by);
+            }
+        }
+    }
+
     /// Somebody found that `dead` holds what it waits for.
     #[cold]
     fn meet_dead(&self, waiting: &Session, dead: SessionId) {
         match self.0.repairer.get() {
-            Some(repairer) => repairer(waiting, dead),
+            Some(repairer) => repairer.free_latches(waiting, dead),
             None => panic!(
                 "{dead} died holding a latch that {} waits for, and nobody here can repair it: \
                  end every process that uses the environment and open it again",

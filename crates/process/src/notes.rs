@@ -63,6 +63,21 @@ impl Note {
         self.0 & STATE == HOLDING
     }
 
+    /// Where the latch lies.
+    pub(crate) fn place(self) -> u64 {
+        self.0 & !(STATE | EXCLUSIVE)
+    }
+
+    /// Whether it is about a latch held or wanted alone.
+    pub(crate) fn is_exclusive(self) -> bool {
+        self.0 & EXCLUSIVE != 0
+    }
+
+    /// Whether nobody but the session itself can say if it is counted.
+    pub(crate) fn is_unsure(self) -> bool {
+        matches!(self.0 & STATE, WANTING | RELEASING)
+    }
+
     /// Whether it is about the latch at `place`.
     pub(crate) fn is_about(self, place: u64) -> bool {
         self != Note::NONE && self.0 & !(STATE | EXCLUSIVE) == place

@@ -27,10 +27,14 @@ pub struct Session {
     base: usize,
     /// Bit n: note n is in use.
     notes_used: Cell<u32>,
+    /// Bit n: pin n is in use.
+    pins_used: Cell<u64>,
     /// The ranks of the latches noted, for the debug build's assertion.
     ranks: [Cell<Rank>; NOTES],
     tree_depth: Cell<u32>,
     dead: Cell<bool>,
+    /// It works in a dead session's name, for its repair.
+    is_stand_in: bool,
     undo_log: Offset<UndoLog>,
     undo: UndoHandle,
     processes: ProcessManager,
@@ -69,12 +73,28 @@ impl Session {
             slot,
             id,
             notes_used: Cell::new(0),
+            pins_used: Cell::new(0),
             ranks: std::array::from_fn(|_| Cell::new(Rank::CATALOGUE)),
             tree_depth: Cell::new(0),
             dead: Cell::new(false),
+            is_stand_in: false,
             undo_log,
             processes,
         }
+    }
+
+    /// A session in the name of one that is dead, with the latches it died with. Dropped, it changes nothing.
+    pub(crate) fn stand_in(
+        processes: ProcessManager,
+        dead: SessionId,
+        place: Offset<SessionSlot>,
+        undo_log: Offset<UndoLog>,
+    ) -> Session {
+        let mut session = Session::new(processes, dead, place, undo_log);
+        session.is_stand_in = true;
+        let used = session.slot.notes.iter().enumerate().filter(|(_, note)| note.load() != Note::NONE);
+        session.notes_used.set(used.fold(0, |bits, (note, _)| bits | 1 << note));
+        session
     }
 
     /// Its name.
@@ -205,6 +225,50 @@ impl Session {
         self.notes_used.get().count_ones()
     }
 
+    /// Notes what it takes from a list, or will have taken when the section that changes the list closes; zero says that it
+    /// is where it belongs. A number only its manager understands, given to whoever repairs it after its death.
+    #[inline]
+    pub fn set_in_hand(&self, what: u64) {
+        // Release: what was done with the thing before stays before.
+        self.slot.in_hand.publish(what);
+    }
+
+    /// As [`Session::set_in_hand`], undone with the section.
+    #[inline]
+    pub fn set_in_hand_in(&self, section: &mut Section<'_>, what: u64) {
+        self.slot.in_hand.set(section, what);
+    }
+
+    /// Whether any session of the environment is dead and not yet repaired; if so, it is repaired now, transactions and all,
+    /// as far as nobody else is at it. The caller holds no latch.
+    #[cold]
+    pub fn help_the_dead(&self) {
+        if self.latch_count() == 0 && !self.is_stand_in {
+            self.processes.help_the_dead(self);
+        }
+    }
+
+    /// The latches it holds alone, by where they lie.
+    pub fn latched_alone(&self) -> impl Iterator<Item = Offset<Latch>> + '_ {
+        let alone = self.slot.notes.iter().map(|note| note.load()).filter(|note| note.is_exclusive());
+        let places = alone.filter_map(|note| Offset::<Latch>::from_raw(note.place()));
+        places.filter(|&place| self.region().try_at(place).is_some_and(|latch| latch.owner() == Some(self.id)))
+    }
+
+    /// Which note says that it holds the latch at `place` alone.
+    pub(crate) fn note_of(&self, place: u64) -> Option<usize> {
+        self.slot.notes.iter().position(|note| note.load().is_exclusive() && note.load().is_about(place))
+    }
+
+    pub(crate) fn forget_notes(&self) {
+        self.notes_used.set(0);
+    }
+
+    #[inline]
+    pub(crate) fn pins_used(&self) -> &Cell<u64> {
+        &self.pins_used
+    }
+
     #[inline]
     pub(crate) fn slot(&self) -> &SessionSlot {
         &self.slot
@@ -288,10 +352,11 @@ fn too_many_latches(session: SessionId) -> ! {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.processes.0.process.is_current() {
+        if self.is_stand_in || !self.processes.0.process.is_current() {
             return;
         }
-        let clean = self.notes_used.get() == 0 && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
+        let holds_nothing = self.notes_used.get() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
+        let clean = holds_nothing && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
         if clean && !self.is_dead() {
             self.slot.leave();
         } else {

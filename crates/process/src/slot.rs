@@ -1,6 +1,6 @@
 //! A session's place in the region: what others may know about it, and what its survivors need.
 //!
-//! Two of a slot's three cache lines are written by its session alone, with plain stores; the third is read by all.
+//! Most of a slot is written by its session alone, with plain stores; one cache line of it is read by all.
 //!
 //! Invariants
 //! 1. The status word says who the tenant is, at once: state, generation and pid change together.
@@ -13,6 +13,7 @@ use rio::{bits, shared, Link, SlabHeader, UndoLog, Word};
 
 use crate::latch_word::OWNER_SHIFT;
 use crate::notes::Note;
+use crate::pins::PINS;
 use crate::NOTES;
 
 /// Bits of a slot's index in a latch word.
@@ -153,8 +154,14 @@ shared! {
         pub(crate) attachments: Word<u64>,
         /// The pid of the process that is adding slots, or zero.
         pub(crate) growing: Word<u64>,
+        /// The session that counts the holders of a latch (`recount.rs`), or none.
+        pub(crate) freezer: Word<SessionId>,
+        /// The latch it counts, or zero.
+        pub(crate) frozen: Word<u64>,
+        /// Dead sessions that were repaired while others lived.
+        pub(crate) repaired: Word<u64>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 4],
+        pub(crate) spare: Word<u64>,
     } size 64
 }
 
@@ -188,16 +195,26 @@ shared! {
         pub(crate) wait_kind: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 2],
-    } size 192
+
+        /// What it has taken from a list and not yet put anywhere else: a number only its manager understands. Written by
+        /// the session alone, as is all from here on.
+        pub(crate) in_hand: Word<u64>,
+        /// How many pins it has beyond those noted.
+        pub(crate) pins_unnoted: Word<u64>,
+        /// Which pins it holds (PROTOCOLS D7).
+        pub(crate) pins: [Word<Note>; 62],
+    } size 704
 }
 
 const _: () = assert!(NOTES == 12, "the slot has as many notes as a session may hold latches");
+const _: () = assert!(PINS == 62, "the slot has as many notes as a session usually has pins");
 
 impl SessionSlot {
     /// Empties all that a tenant leaves behind, except its status and its undo log.
     pub(crate) fn clear(&self) {
-        self.notes.iter().for_each(|note| note.init(Note::NONE));
-        for word in [&self.append_lsn, &self.append_txn, &self.wait_subject, &self.start_time, &self.attachment] {
+        self.notes.iter().chain(&self.pins).for_each(|note| note.init(Note::NONE));
+        let own = [&self.append_lsn, &self.append_txn, &self.wait_subject, &self.in_hand, &self.pins_unnoted];
+        for word in own.into_iter().chain([&self.start_time, &self.attachment]) {
             word.init(0);
         }
         self.wait_kind.init(0);

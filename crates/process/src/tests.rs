@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rio::{Offset, Region, RootSlot, Word};
 
-use crate::{Error, Latch, ProcessManager, Rank, Session, Settings};
+use crate::{Error, Latch, ProcessManager, Rank, Repairer, Session, SessionId, Settings};
 
 /// Two handles to one region, mapped at different addresses, as two processes have them.
 fn two_processes() -> (ProcessManager, ProcessManager) {
@@ -225,30 +225,152 @@ fn a_panic_without_a_section_gives_latches_back() {
     assert_eq!(latch.owner(), None);
 }
 
-/// A repairer that only frees the latch shows that a waiter finds the dead holder; real repair does more.
 #[test]
-fn a_waiter_hands_a_dead_holder_to_the_repairer() {
+fn a_waiter_repairs_the_dead_holder_and_goes_on() {
     for share in [false, true] {
         let (here, there) = two_processes();
         let place = new_latch(&here);
         let dead = here.join().expect("room");
-        let id = dead.id();
         if share {
             std::mem::forget(here.region().at(place).shared(&dead, Rank::CATALOGUE));
         } else {
             std::mem::forget(here.region().at(place).exclusive(&dead, Rank::CATALOGUE));
         }
         drop(dead);
-        let (region, found) = (there.region().clone(), std::sync::Arc::new(AtomicU64::new(0)));
-        let report = found.clone();
-        there.set_repairer(Box::new(move |_, dead| {
-            report.store(dead.raw(), Ordering::Relaxed);
-            region.at(place).reset_alone();
-        }));
+        let living = here.join().expect("room");
+        let also = share.then(|| here.region().at(place).shared(&living, Rank::CATALOGUE));
+        there.set_repairer(Box::new(Undertaker(there.clone())));
         let session = there.join().expect("room");
+        if also.is_some() {
+            assert!(there.dead_sessions().len() == 1);
+            there.help_the_dead(&session);
+            assert_eq!(there.region().at(place).shared_count(), 1, "the living one still holds it");
+        }
+        drop(also);
         drop(there.region().at(place).exclusive(&session, Rank::CATALOGUE));
-        assert_eq!(found.load(Ordering::Relaxed), id.raw());
+        there.help_the_dead(&session);
+        assert_eq!(there.dead_sessions(), []);
+        assert_eq!(there.repaired_count(), 1);
     }
+}
+
+/// The repairer of an environment in which there is nothing but latches and words.
+struct Undertaker(ProcessManager);
+
+impl Repairer for Undertaker {
+    fn free_latches(&self, waiting: &Session, dead: SessionId) {
+        if let Some(corpse) = self.0.take_corpse(waiting, dead) {
+            corpse.roll_back();
+            corpse.let_go();
+        }
+    }
+    fn repair_all(&self, by: &Session) {
+        for dead in self.0.dead_sessions() {
+            self.free_latches(by, dead);
+            if let Some(corpse) = self.0.take_corpse(by, dead) {
+                corpse.bury();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_dead_session_had_changed_is_rolled_back_before_its_latch_is_free() {
+    let (here, there) = two_processes();
+    let place = new_latch(&here);
+    let word = here.region().allocate::<Word<u64>>(1).expect("room");
+    here.region().at(word).init(1);
+    let dead = here.join().expect("room");
+    let guard = here.region().at(place).exclusive(&dead, Rank::CATALOGUE);
+    let mut section = dead.section();
+    here.region().at(word).set(&mut section, 2);
+    std::mem::forget((guard, section));
+    drop(dead);
+    there.set_repairer(Box::new(Undertaker(there.clone())));
+    let session = there.join().expect("room");
+    let guard = there.region().at(place).exclusive(&session, Rank::CATALOGUE);
+    assert_eq!(there.region().at(word).get(), 1);
+    drop(guard);
+}
+
+#[test]
+fn a_repairer_that_dies_leaves_the_corpse_to_the_next() {
+    let (here, there) = two_processes();
+    let place = new_latch(&here);
+    let (dead, first) = (here.join().expect("room"), here.join().expect("room"));
+    let guard = here.region().at(place).exclusive(&dead, Rank::CATALOGUE);
+    std::mem::forget(guard);
+    let id = dead.id();
+    drop(dead);
+    let corpse = here.take_corpse(&first, id).expect("nobody is at it");
+    let second = there.join().expect("room");
+    assert!(there.take_corpse(&second, id).is_none(), "one repairs at a time");
+    std::mem::forget(corpse);
+    first.mark_dead();
+    drop(first);
+    let corpse = there.take_corpse(&second, id).expect("the right of the dead is free");
+    corpse.let_go();
+    corpse.bury();
+    assert_eq!(there.region().at(place).owner(), None);
+}
+
+#[test]
+fn a_count_that_a_dead_repairer_froze_is_thawed_by_who_wants_the_latch() {
+    let (here, there) = two_processes();
+    let place = new_latch(&here);
+    let latch = here.region().at(place);
+    let (freezer, holder) = (here.join().expect("room"), here.join().expect("room"));
+    let held = latch.shared(&holder, Rank::CATALOGUE);
+    // What is left of a repairer that dies between freezing and thawing.
+    let header = &here.0.header;
+    header.freezer.publish(freezer.id());
+    header.frozen.publish(place.raw());
+    latch.cell().fetch_or(crate::latch_word::FREEZE, Ordering::AcqRel);
+    freezer.mark_dead();
+    drop(freezer);
+    let session = there.join().expect("room");
+    drop(there.region().at(place).shared(&session, Rank::CATALOGUE));
+    assert_eq!(latch.shared_count(), 1);
+    drop(held);
+    assert_eq!(latch.shared_count(), 0);
+}
+
+#[test]
+fn counts_come_out_right_while_holders_die_and_others_come_and_go() {
+    let (here, there) = two_processes();
+    let place = new_latch(&here);
+    let stop = AtomicBool::new(false);
+    let inside = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for processes in [&here, &there] {
+            processes.set_repairer(Box::new(Undertaker(processes.clone())));
+            scope.spawn(|| {
+                let session = processes.join().expect("room");
+                let latch = processes.region().at(place);
+                while !stop.load(Ordering::Relaxed) {
+                    drop(latch.shared(&session, Rank::CATALOGUE));
+                    let guard = latch.exclusive(&session, Rank::CATALOGUE);
+                    assert_eq!(inside.fetch_add(1, Ordering::AcqRel), 0, "alone");
+                    inside.fetch_sub(1, Ordering::AcqRel);
+                    drop(guard);
+                }
+            });
+        }
+        for round in 0..300 {
+            let victim = here.join().expect("room");
+            let latch = here.region().at(place);
+            if round % 3 == 0 {
+                std::mem::forget(latch.exclusive(&victim, Rank::CATALOGUE));
+            } else {
+                std::mem::forget(latch.shared(&victim, Rank::CATALOGUE));
+            }
+            drop(victim);
+            let session = there.join().expect("room");
+            there.help_the_dead(&session);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!((here.region().at(place).shared_count(), here.region().at(place).owner()), (0, None));
 }
 
 #[test]

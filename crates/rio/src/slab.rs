@@ -91,6 +91,22 @@ impl<T: Shared> Slab<T> {
         start.cast::<T>().plus(within * size_of::<T>() as u64)
     }
 
+    /// The number of the slot that begins at `place`, if one does.
+    pub fn index_of(&self, place: u64) -> Option<u32> {
+        let bytes = size_of::<T>() as u64;
+        for chunk in 0..self.header.chunk_count.load() {
+            let start = self.header.chunks[chunk as usize].load()?.raw();
+            let slots = 1_u64 << (chunk + self.base_shift);
+            if (start..start + slots * bytes).contains(&place) {
+                let before = ((1_u64 << chunk) - 1) << self.base_shift;
+                let within = (place - start) / bytes;
+                let is_start = (place - start) % bytes == 0;
+                return u32::try_from(before + within + 1).ok().filter(|_| is_start);
+            }
+        }
+        None
+    }
+
     /// How many slots there are: their numbers are `1..=capacity`.
     #[inline]
     pub fn capacity(&self) -> u32 {

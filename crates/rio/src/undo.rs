@@ -119,6 +119,11 @@ impl Undo {
         Ok(())
     }
 
+    /// Whether there is anything to put back: a session died in a section, or is in one.
+    pub fn has_images(&self) -> bool {
+        self.words.first().is_some_and(|word| word.load() != 0)
+    }
+
     /// Applies every before-image, last to first, and empties the log: the repair of a session that died in a section.
     /// Returns how many images there were.
     pub fn roll_back(&self) -> usize {

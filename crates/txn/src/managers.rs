@@ -87,7 +87,7 @@ impl Managers {
         let Parts { region, processes, log, locks, buffers, control } = parts;
         let types = RecordTable::new(log_records::record_types().into_iter().chain(types));
         let txns = TxnTable::attach(&region);
-        Arc::new(Managers {
+        let managers = Arc::new(Managers {
             region,
             processes,
             log,
@@ -97,7 +97,9 @@ impl Managers {
             settings,
             txns,
             control: Mutex::new(control),
-        })
+        });
+        managers.become_repairer();
+        managers
     }
 
     /// Tells the control file where a restart would begin.

@@ -13,7 +13,7 @@ mod lanes;
 mod redo;
 mod undo;
 
-pub(crate) use redo::redo_record;
+pub(crate) use redo::{redo_held, redo_record};
 
 use libtp_log::Lsn;
 

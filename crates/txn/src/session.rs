@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use libtp_lock::LockerId;
 use libtp_log::{Lsn, RecordBuffer, TxnId};
-use libtp_process::{Rank, Session};
+use libtp_process::{Rank, Session, SessionId};
 use rio::Held;
 
 use crate::slot::{State, TxnSlot, ID_BLOCK, UNDO_STEP};
@@ -49,13 +49,27 @@ impl Managers {
     pub fn join(&self) -> Result<TxnSession> {
         let session = self.processes.join()?;
         let locker = self.locks.new_locker(&session)?;
-        let index = self.take_slot(&session)?;
-        let region = &self.region;
-        let slot = region.hold(self.txns.slots.place(index));
-        slot.locker.init(locker.0);
-        Ok(TxnSession {
+        let index = self.take_slot(&session, locker)?;
+        Ok(self.session_on(session, index, locker))
+    }
+
+    /// Joins with the slot and the locker, and so the transaction, of a dead session: none if another took them.
+    pub(crate) fn join_for(&self, index: u32, dead: SessionId) -> Result<Option<TxnSession>> {
+        let session = self.processes.join()?;
+        let slot = self.txns.slots.at(index);
+        let locker = LockerId(slot.locker.get());
+        // One store (PROTOCOLS D5): if we die from here on, the transaction is simply ours.
+        if slot.owner.compare_exchange(dead, session.id()).is_err() {
+            return Ok(None);
+        }
+        self.locks.adopt_locker(&session, locker);
+        Ok(Some(self.session_on(session, index, locker)))
+    }
+
+    fn session_on(&self, session: Session, index: u32, locker: LockerId) -> TxnSession {
+        TxnSession {
             session,
-            slot,
+            slot: self.region.hold(self.txns.slots.place(index)),
             index,
             locker,
             id_next: Cell::new(0),
@@ -63,7 +77,7 @@ impl Managers {
             scratch: RefCell::new(RecordBuffer::default()),
             spare: Cell::new(Vec::new()),
             entered: Entered::default(),
-        })
+        }
     }
 
     /// Ends a session: its slot and locker may be used by others.
@@ -71,13 +85,14 @@ impl Managers {
         let TxnSession { session, slot, index, locker, .. } = who;
         if session.is_dead() || State::from_word(slot.state.get()) != State::Idle {
             // It died in a section or in mid-transaction: what it holds is the repair's to give back.
+            session.mark_dead();
             return;
         }
         let header = &self.txns.header;
         let guard = header.latch.exclusive(&session, Rank::TXN_TABLE);
         // Together: a slot that has an owner is not in the list, and one that has none is.
         let mut section = session.section();
-        slot.owner.set(&mut section, libtp_process::SessionId::NONE);
+        slot.owner.set(&mut section, SessionId::NONE);
         slot.next_free.set(&mut section, header.free.get());
         header.free.set(&mut section, index);
         section.close();
@@ -86,7 +101,7 @@ impl Managers {
         self.locks.free_locker(&session, locker);
     }
 
-    fn take_slot(&self, session: &Session) -> Result<u32> {
+    fn take_slot(&self, session: &Session, locker: LockerId) -> Result<u32> {
         let header = &self.txns.header;
         let _guard = header.latch.exclusive(session, Rank::TXN_TABLE);
         if header.free.get() == 0 {
@@ -104,6 +119,8 @@ impl Managers {
         let mut section = session.section();
         header.free.set(&mut section, slot.next_free.get());
         slot.owner.set(&mut section, session.id());
+        // With the owner: whoever takes the slot over finds the locker that goes with it.
+        slot.locker.set(&mut section, locker.0);
         section.close();
         Ok(index)
     }
@@ -286,8 +303,9 @@ impl TxnSession {
         let slot = self.slot();
         let counted = slot.undo_counted.get();
         if counted != 0 {
-            managers.log.release_promise(counted);
+            // In this order: if we die between, the log keeps room that nobody needs; never the other way round.
             slot.undo_counted.init(0);
+            managers.log.release_promise(counted);
         }
         slot.state.publish(State::Idle as u32);
     }

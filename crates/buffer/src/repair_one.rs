@@ -1,0 +1,100 @@
+//! Repair of what one dead session left in the frames, among living ones (PROTOCOLS D4, D5, D7).
+//!
+//! With its latches nothing waits: its section was rolled back, and the pages that it holds can be reached through its own
+//! latches to redo a record on them ([`BufferManager::held_by`]). What it had in hand and its pins are put right later, by
+//! a session that holds no latch, which takes the latches it needs.
+//!
+//! If we die here: a frame leaves the dead hand in the section that puts it on the free list; a count of pins is stored
+//! before the dead one's notes are forgotten. The next to repair goes on.
+
+use std::time::Duration;
+
+use libtp_process::{Corpse, Session};
+
+use crate::content::Body;
+use crate::frame::{FrameSlot, State};
+use crate::get::ANY_PAGE;
+use crate::pool::Taken;
+use crate::{BufferManager, ExclusivePage, PageId};
+
+/// How often a busy frame is tried, and how long in between: some tenths of a second in all.
+const TRIES: u32 = 2_000;
+const MOMENT: Duration = Duration::from_micros(50);
+
+impl BufferManager {
+    /// The page, if `session` has it latched exclusively: the guard is a second one to the same latch. For the repair of a
+    /// dead session, whose latches are given back elsewhere: the caller forgets the page instead of dropping it.
+    pub fn held_by<'s>(&'s self, session: &'s Session, id: PageId) -> Option<ExclusivePage<'s>> {
+        for latch in session.latched_alone() {
+            let Some(slot) = self.frame_at(latch.raw()) else { continue };
+            if slot.page.get() == id && slot.state() == State::Resident {
+                let guard = slot.latch.adopt_exclusive(session)?;
+                return Some(ExclusivePage::new(&self.region, slot, Body::taken(slot), guard, id));
+            }
+        }
+        None
+    }
+
+    /// Puts right what the dead session had in hand and where it had pins. The caller holds no latch. False if some frame
+    /// stayed busy all the time: call again later.
+    pub fn repair_frames(&self, session: &Session, corpse: &Corpse<'_>) -> bool {
+        let hand = self.frame_at(corpse.in_hand()).is_none_or(|slot| self.empty_hand(session, corpse, slot));
+        let mut pins = true;
+        for slot in corpse.pins().filter_map(|place| self.frame_at(place)) {
+            pins &= self.recount_pins(session, slot);
+        }
+        if pins {
+            corpse.forget_pins();
+        }
+        hand && pins
+    }
+
+    /// The frame whose slot, and so whose latch, lies there.
+    fn frame_at(&self, place: u64) -> Option<&FrameSlot> {
+        self.pools.shelves().into_iter().find_map(|(_, shelf)| {
+            let number = shelf.slab.index_of(place)?;
+            (number <= shelf.frame_count()).then(|| shelf.slab.at(number))
+        })
+    }
+
+    fn empty_hand(&self, session: &Session, corpse: &Corpse<'_>, slot: &FrameSlot) -> bool {
+        let Some(guard) = try_long(session, || slot.latch.try_exclusive(session, ANY_PAGE)) else { return false };
+        if slot.state() == State::Resident {
+            // It had put the page in and not yet said so.
+            corpse.put_back();
+            return true;
+        }
+        if slot.state() == State::Loading {
+            self.table.remove_for_the_dead(session, slot);
+        }
+        let shelf = self.pools.shelf_of(slot);
+        shelf.push_free_of(session, Taken { slot, guard }, |section| corpse.put_back_in(section));
+        true
+    }
+
+    /// Stores how many living sessions have the frame pinned.
+    fn recount_pins(&self, session: &Session, slot: &FrameSlot) -> bool {
+        let place = self.region.offset_of(slot).raw();
+        let counted = try_long(session, || {
+            // Both, so that nobody takes a pin meanwhile; pins are given back without a latch.
+            let _frame = slot.latch.try_exclusive(session, ANY_PAGE)?;
+            let _bucket = self.table.latch_of(session, slot);
+            let before = slot.pins.load();
+            // Before the count, so that a pin given back in between makes the swap fail.
+            let living = session.processes().pinned_by(place)?;
+            slot.pins.compare_exchange(before, living).ok()
+        });
+        counted.is_some()
+    }
+}
+
+/// Tries for a while.
+fn try_long<T>(session: &Session, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    for _ in 0..TRIES {
+        if let Some(done) = attempt() {
+            return Some(done);
+        }
+        session.sleep(MOMENT);
+    }
+    None
+}

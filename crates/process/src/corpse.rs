@@ -1,0 +1,161 @@
+//! The repair of one dead session among living ones (PROTOCOLS D4, D5).
+//!
+//! The right to repair is a word in the dead slot, taken by compare-and-swap with the repairer's own session, and free
+//! again when that is dead. Whoever has it works *in the dead session's name*: with its undo log, and under the latches
+//! it died with.
+//!
+//! The order is that of D4: [`Corpse::roll_back`]; then the caller redoes the record whose append is noted
+//! ([`Corpse::noted_append`]) on those of its pages that are older; [`Corpse::let_go`] gives the latches back, last.
+//! All of that needs no latch and no disk, so it is done by whoever waits for a latch of the dead one, whatever it holds
+//! itself. What is left (transactions, pins) needs latches, and is done by someone who holds none; [`Corpse::bury`] then
+//! frees the slot.
+//!
+//! If we die here: the slot still says all; the next repairer begins again. Each step done twice is the same as once.
+
+use rio::Offset;
+
+use crate::latch::Waker;
+use crate::slot::{SessionSlot, State};
+use crate::{Latch, NotedAppend, ProcessManager, Session, SessionId};
+
+/// A dead session, and the right to repair it. Dropped before [`Corpse::bury`], it leaves the rest to another.
+#[must_use = "the slot is free only after `bury`"]
+pub struct Corpse<'m> {
+    processes: &'m ProcessManager,
+    /// Works in the dead one's name.
+    stand_in: Session,
+    by: SessionId,
+}
+
+impl ProcessManager {
+    /// Every session that is dead and not yet repaired.
+    pub fn dead_sessions(&self) -> Vec<SessionId> {
+        let taken = self.slots().filter(|(_, slot)| slot.status.load().state() != State::Free);
+        let dead = taken.filter(|(_, slot)| !self.tenant_lives(slot));
+        dead.map(|(index, slot)| SessionId::new(index, slot.status.load().generation())).collect()
+    }
+
+    /// Dead sessions that were repaired while others lived.
+    pub fn repaired_count(&self) -> u64 {
+        self.0.header.repaired.load()
+    }
+
+    /// The right to repair `dead`, for the session `by`; none if it lives, was repaired, or another living session is at it.
+    pub fn take_corpse(&self, by: &Session, dead: SessionId) -> Option<Corpse<'_>> {
+        let slot = self.slot(dead)?;
+        let status = slot.status.load();
+        if self.tenant_lives(slot) {
+            return None;
+        }
+        if status.state() == State::Alive {
+            // Refused means that somebody else has marked it, or buried it.
+            let _ = slot.status.compare_exchange(status, status.with_state(State::Dead));
+        }
+        let me = by.id();
+        let other = slot.reaper.load();
+        let is_free = other == SessionId::NONE || (other != me && !self.is_alive(other));
+        if !is_free || slot.reaper.compare_exchange(other, me).is_err() {
+            return None;
+        }
+        // The slot may have been buried, and have a new tenant, before the right was ours.
+        let still = self.slot(dead).is_some_and(|slot| slot.status.load().state() == State::Dead);
+        let Some(log) = slot.undo.load().filter(|_| still) else {
+            let _ = slot.reaper.compare_exchange(me, SessionId::NONE);
+            // A session that died before it had an undo log has held nothing.
+            if still {
+                slot.leave();
+            }
+            return None;
+        };
+        let stand_in = Session::stand_in(self.clone(), dead, self.0.slots.place(dead.index()), log);
+        Some(Corpse { processes: self, stand_in, by: me })
+    }
+}
+
+impl Corpse<'_> {
+    /// Who died.
+    pub fn id(&self) -> SessionId {
+        self.stand_in.id()
+    }
+
+    /// A session that works in the dead one's name: what it latched is latched by it.
+    pub fn session(&self) -> &Session {
+        &self.stand_in
+    }
+
+    /// Rolls the open section back. Returns how many before-images were put back.
+    pub fn roll_back(&self) -> usize {
+        self.stand_in.undo().roll_back()
+    }
+
+    /// The append the dead session had noted and not finished, if any.
+    pub fn noted_append(&self) -> Option<NotedAppend> {
+        let lsn = self.slot().append_lsn.load();
+        (lsn != 0).then(|| NotedAppend { session: self.id(), lsn, txn: self.slot().append_txn.get() })
+    }
+
+    /// What the dead session had in hand; zero for nothing.
+    pub fn in_hand(&self) -> u64 {
+        self.slot().in_hand.load()
+    }
+
+    /// What it had in hand is where it belongs.
+    pub fn put_back(&self) {
+        self.slot().in_hand.publish(0);
+    }
+
+    /// Where it had pins, or may have had.
+    pub fn pins(&self) -> impl Iterator<Item = u64> + '_ {
+        self.slot().pins.iter().map(|note| note.load()).filter(|note| note.place() != 0).map(|note| note.place())
+    }
+
+    /// Forgets where it had pins: they are counted no more.
+    pub fn forget_pins(&self) {
+        self.slot().pins.iter().for_each(|note| note.init(crate::notes::Note::NONE));
+    }
+
+    /// As [`Corpse::put_back`], in the section that puts it back: `section` is another session's.
+    pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
+        self.slot().in_hand.set(section, 0);
+    }
+
+    /// Gives all its latches back. The noted record is redone, so the note goes first.
+    pub fn let_go(&self) {
+        self.stand_in.clear_append();
+        let region = self.processes.region();
+        for word in &self.slot().notes {
+            let note = word.load();
+            let latch = Offset::<Latch>::from_raw(note.place()).and_then(|place| region.try_at(place));
+            match latch {
+                Some(latch) if note.is_exclusive() => latch.free_for(&self.stand_in),
+                Some(_) => self.processes.recount(self.by, note.place(), &Waker),
+                None => {}
+            }
+            word.init(crate::notes::Note::NONE);
+        }
+        self.stand_in.forget_notes();
+    }
+
+    /// Whether its latches were given back, and so everything done that comes before.
+    pub fn is_let_go(&self) -> bool {
+        let holds = self.slot().notes.iter().any(|note| note.load().place() != 0);
+        !holds && self.slot().append_lsn.load() == 0 && !self.stand_in.undo().has_images()
+    }
+
+    /// Frees the slot: nothing of the dead session is left.
+    pub fn bury(self) {
+        self.processes.0.header.repaired.fetch_add(1);
+        self.slot().leave();
+    }
+
+    fn slot(&self) -> &SessionSlot {
+        self.stand_in.slot()
+    }
+}
+
+impl Drop for Corpse<'_> {
+    fn drop(&mut self) {
+        // Refused after a burial, and when we were taken for dead.
+        let _ = self.slot().reaper.compare_exchange(self.by, SessionId::NONE);
+    }
+}

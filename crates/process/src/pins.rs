@@ -1,0 +1,91 @@
+//! Notes of pins: which counts in the region a session is part of, and whether it certainly is.
+//!
+//! A pin is a count in a slot of some manager. A count does not say whose it is, so a session notes each of its pins, in
+//! the same three states as a latch held shared (PROTOCOLS D7): wanting before it counts itself, holding after,
+//! releasing before it takes itself off.
+//!
+//! If we die here: whoever repairs us stores the number of the living (`ProcessManager::pinned_by`).
+
+use crate::notes::Note;
+use crate::{ProcessManager, Session};
+
+/// How many pins a session can note. Beyond these it only counts how many it has: if it dies with so many, they stay.
+pub(crate) const PINS: usize = 62;
+
+/// Which note of its session is about a pin.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a pin's note is given back with the pin"]
+pub struct PinNote(usize);
+
+impl Session {
+    /// Notes that a pin is about to be counted at `place`, a multiple of eight. Afterwards, [`Session::has_pinned`].
+    #[inline]
+    pub fn note_pin(&self, place: u64) -> PinNote {
+        let used = self.pins_used().get();
+        let note = used.trailing_ones() as usize;
+        if note >= PINS {
+            return self.count_unnoted_pin();
+        }
+        self.pins_used().set(used | 1 << note);
+        self.slot().pins[note].init(Note::wanting(place));
+        PinNote(note)
+    }
+
+    #[cold]
+    fn count_unnoted_pin(&self) -> PinNote {
+        let count = &self.slot().pins_unnoted;
+        count.init(count.get() + 1);
+        PinNote(PINS)
+    }
+
+    /// The pin is counted.
+    #[inline]
+    pub fn has_pinned(&self, note: PinNote, place: u64) {
+        if let Some(word) = self.slot().pins.get(note.0) {
+            word.init(Note::holding(place));
+        }
+    }
+
+    /// The pin is about to be taken off the count. Afterwards, [`Session::has_unpinned`].
+    #[inline]
+    pub fn note_unpin(&self, note: PinNote, place: u64) {
+        if let Some(word) = self.slot().pins.get(note.0) {
+            word.init(Note::releasing(place));
+        }
+    }
+
+    /// The pin is no longer counted.
+    #[inline]
+    pub fn has_unpinned(&self, note: PinNote) {
+        match self.slot().pins.get(note.0) {
+            Some(word) => {
+                word.init(Note::NONE);
+                self.pins_used().set(self.pins_used().get() & !(1 << note.0));
+            }
+            None => {
+                let count = &self.slot().pins_unnoted;
+                count.init(count.get() - 1);
+            }
+        }
+    }
+}
+
+impl ProcessManager {
+    /// How many living sessions have a pin at `place`; none if that cannot be said at this moment. The caller keeps new
+    /// ones away; those there are may go meanwhile.
+    pub fn pinned_by(&self, place: u64) -> Option<u32> {
+        let mut count = 0;
+        for (_, slot) in self.slots().filter(|(_, slot)| self.tenant_lives(slot)) {
+            if slot.pins_unnoted.load() != 0 {
+                return None;
+            }
+            for note in slot.pins.iter().map(|note| note.load()).filter(|note| note.is_about(place)) {
+                if note.is_unsure() {
+                    return None;
+                }
+                count += 1;
+            }
+        }
+        Some(count)
+    }
+}

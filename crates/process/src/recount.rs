@@ -1,0 +1,130 @@
+//! Counting the holders of a shared latch anew when one of them has died (PROTOCOLS D7).
+//!
+//! The word's count does not say whether the dead one is in it. So the word is frozen: every acquire and release is a
+//! compare-and-swap, fails, and looks again. Then the notes of the living are read until none of them is unsure, and their
+//! number is stored.
+//!
+//! One session at a time freezes; its name and the latch are in the header.
+//! If we die here: the next to freeze a latch first finishes ours. Until then, whoever wants it waits, finds a word that is
+//! frozen by a dead session, and has it repaired.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use rio::Offset;
+
+use crate::latch_word::{self, StateWord, Waiter, COUNT, FREEZE, OWNER, READERS, WRITERS};
+use crate::{Latch, ProcessManager, SessionId};
+
+/// How long to wait for one who is about to say whether it is counted.
+const MOMENT: Duration = Duration::from_micros(20);
+
+impl ProcessManager {
+    /// Stores how many living sessions hold the latch at `place` shared. `by` does it.
+    pub(crate) fn recount(&self, by: SessionId, place: u64, waiter: &impl Waiter<AtomicU64>) {
+        self.become_freezer(by);
+        self.finish_recount(waiter);
+        let Some(word) = self.latch_word(place) else { return self.stop_freezing(by) };
+        // First the header: a word that is frozen is always named there.
+        self.0.header.frozen.publish(place);
+        if freeze(word) {
+            self.thaw(place, word, waiter);
+        }
+        self.0.header.frozen.publish(0);
+        self.stop_freezing(by);
+    }
+
+    /// Whether the latch at `place` is frozen by a session that is dead, and which.
+    pub(crate) fn dead_freezer(&self, place: u64) -> Option<SessionId> {
+        let freezer = self.0.header.freezer.load();
+        let is_it = self.0.header.frozen.load() == place && freezer != SessionId::NONE;
+        (is_it && !self.is_alive(freezer)).then_some(freezer)
+    }
+
+    /// Finishes what a dead freezer left, for who finds its latch frozen.
+    pub(crate) fn thaw_for_the_dead(&self, by: SessionId, waiter: &impl Waiter<AtomicU64>) {
+        self.become_freezer(by);
+        self.finish_recount(waiter);
+        self.stop_freezing(by);
+    }
+
+    fn become_freezer(&self, by: SessionId) {
+        let word = &self.0.header.freezer;
+        loop {
+            let holder = word.load();
+            let is_free = holder == SessionId::NONE || holder == by || !self.is_alive(holder);
+            if is_free && word.compare_exchange(holder, by).is_ok() {
+                return;
+            }
+            std::thread::sleep(MOMENT);
+        }
+    }
+
+    fn stop_freezing(&self, by: SessionId) {
+        // Refused means that we were taken for dead: the role is another's.
+        let _ = self.0.header.freezer.compare_exchange(by, SessionId::NONE);
+    }
+
+    /// Whoever froze before us died.
+    fn finish_recount(&self, waiter: &impl Waiter<AtomicU64>) {
+        let place = self.0.header.frozen.load();
+        if let Some(word) = self.latch_word(place).filter(|word| word.look() & FREEZE != 0) {
+            self.thaw(place, word, waiter);
+        }
+        self.0.header.frozen.publish(0);
+    }
+
+    fn latch_word(&self, place: u64) -> Option<&AtomicU64> {
+        let latch = self.0.region.try_at(Offset::<Latch>::from_raw(place)?)?;
+        Some(latch.cell())
+    }
+
+    /// Stores the number of holders into a frozen word, and unfreezes it.
+    fn thaw(&self, place: u64, word: &AtomicU64, waiter: &impl Waiter<AtomicU64>) {
+        let count = loop {
+            match self.holders(place) {
+                Some(count) => break count,
+                None => std::thread::sleep(MOMENT),
+            }
+        };
+        loop {
+            let seen = word.look();
+            debug_assert!(seen & OWNER == 0, "a frozen latch has no owner");
+            // The waiting bits are advice: whoever still sleeps sets them again.
+            if word.swap_if(seen, count).is_ok() {
+                break;
+            }
+        }
+        latch_word::wake_sleepers(word, READERS | WRITERS, waiter);
+    }
+
+    /// How many living sessions hold the latch at `place` shared; none while one of them is about to change that.
+    fn holders(&self, place: u64) -> Option<u64> {
+        let mut count = 0;
+        for (_, slot) in self.slots() {
+            let about = |note: &crate::notes::Note| note.is_about(place) && !note.is_exclusive();
+            let Some(note) = slot.notes.iter().map(|note| note.load()).find(about) else { continue };
+            if !self.tenant_lives(slot) {
+                continue;
+            }
+            if note.is_unsure() {
+                return None;
+            }
+            count += 1;
+        }
+        Some(count)
+    }
+}
+
+/// Freezes a word with shared holders. False if it has none: then nobody is counted who should not be.
+fn freeze(word: &AtomicU64) -> bool {
+    loop {
+        let seen = word.look();
+        if seen & OWNER != 0 || seen & COUNT == 0 {
+            return false;
+        }
+        if seen & FREEZE != 0 || word.swap_if(seen, seen | FREEZE).is_ok() {
+            return true;
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The reaper: what a dead session left in the managers is put right while others work (DESIGN 6).
+//!
+//! Two halves (PROTOCOLS D5). *Physical*: its section is rolled back, the record it had appended is redone on those of its
+//! pages that are older, then its latches are given back. That needs nothing but what the dead session holds, and is done
+//! by whoever waits for a latch of it, or by the logical half, for every dead session before any logical one. *Logical*:
+//! its transaction ends as its last record says, its locks fall, its pins are taken off, its slot is free. That needs
+//! latches, and is done by a session that holds none: a background thread of any process, the next to open or to leave, or
+//! who has waited long for a lock.
+//!
+//! Each half has the right to repair while it is at it. If we die here: the right is free, and the next goes on. A
+//! transaction that we had adopted is then our own.
+
+use libtp_log::{Lsn, TxnId};
+use libtp_process::{Corpse, Repairer, Session, SessionId};
+use std::sync::{Arc, Weak};
+
+use crate::log_records::{ABORT_END, COMMIT};
+use crate::recovery::redo_held;
+use crate::slot::State;
+use crate::{Managers, Result, TxnSession};
+
+/// What one round of repair did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reaped {
+    /// Dead sessions whose slots are free now.
+    pub sessions: u32,
+    /// Their transactions that had committed and were finished.
+    pub finished: u32,
+    /// Their transactions that were undone.
+    pub undone: u32,
+}
+
+/// Repairs in the name of one process's handle, for as long as that is open.
+struct Reaper(Weak<Managers>);
+
+impl Repairer for Reaper {
+    fn free_latches(&self, waiting: &Session, dead: SessionId) {
+        let Some(managers) = self.0.upgrade() else { return };
+        if let Err(error) = managers.repair_physically(waiting, dead) {
+            tracing::error!(%error, %dead, "what a dead session left half changed cannot be completed");
+        }
+    }
+
+    fn repair_all(&self, by: &Session) {
+        let Some(managers) = self.0.upgrade() else { return };
+        if let Err(error) = managers.reap_as(by) {
+            tracing::warn!(%error, "a dead session could not be repaired wholly; it is tried again");
+        }
+    }
+}
+
+impl Managers {
+    /// Makes this handle the one that repairs the dead whom its sessions meet.
+    pub(crate) fn become_repairer(self: &Arc<Managers>) {
+        self.processes.set_repairer(Box::new(Reaper(Arc::downgrade(self))));
+    }
+
+    /// Repairs every dead session, as far as no other living one is at it. The caller holds no latch.
+    ///
+    /// # Errors
+    /// A transaction could not be undone, or a record not be redone: what is left is tried again at the next call.
+    pub fn reap(&self) -> Result<Reaped> {
+        if self.processes.dead_sessions().is_empty() {
+            return Ok(Reaped::default());
+        }
+        let by = self.processes.join()?;
+        self.reap_as(&by)
+    }
+
+    fn reap_as(&self, by: &Session) -> Result<Reaped> {
+        let dead = self.processes.dead_sessions();
+        for &session in &dead {
+            self.repair_physically(by, session)?;
+        }
+        let mut reaped = Reaped::default();
+        let mut failed = Ok(());
+        for &session in &dead {
+            let Some(corpse) = self.processes.take_corpse(by, session) else { continue };
+            match self.repair_logically(by, corpse, &mut reaped) {
+                Ok(()) => {}
+                Err(error) => failed = Err(error),
+            }
+        }
+        self.locks.free_orphans(by);
+        failed.map(|()| reaped)
+    }
+
+    /// Puts back, redoes, and gives the latches of a dead session back. Takes no latch.
+    pub(crate) fn repair_physically(&self, by: &Session, dead: SessionId) -> Result<()> {
+        let Some(corpse) = self.processes.take_corpse(by, dead) else { return Ok(()) };
+        corpse.roll_back();
+        self.redo_noted(&corpse)?;
+        corpse.let_go();
+        Ok(())
+    }
+
+    /// Redoes the record a dead session had appended but not finished, and makes it its transaction's last (PROTOCOLS D3).
+    fn redo_noted(&self, corpse: &Corpse<'_>) -> Result<()> {
+        let Some(noted) = corpse.noted_append().filter(|noted| noted.lsn < self.log.tail().raw()) else {
+            return Ok(());
+        };
+        let lsn = Lsn::new(noted.lsn);
+        let record = self.log.read(lsn)?;
+        redo_held(self, corpse.session(), &record.borrow())?;
+        if record.header.kind() == COMMIT {
+            self.txns.header.last_commit.fetch_max(lsn);
+        }
+        let id = TxnId::new(noted.txn);
+        let mut slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
+        let own = slots.find(|slot| slot.owner.load() == corpse.id() && slot.id.get() == id && id != TxnId::NONE);
+        if let Some(slot) = own.filter(|slot| State::from_word(slot.state.load()) != State::Idle) {
+            if slot.first_lsn.get() == Lsn::NONE {
+                slot.first_lsn.init(lsn);
+            }
+            slot.last_lsn.fetch_max(lsn);
+        }
+        Ok(())
+    }
+
+    /// Ends the transactions of a dead session, and frees its slot.
+    fn repair_logically(&self, by: &Session, corpse: Corpse<'_>, reaped: &mut Reaped) -> Result<()> {
+        // It may have died since the round of physical repairs began.
+        if !corpse.is_let_go() {
+            return Ok(());
+        }
+        for index in 1..=self.txns.slots.capacity() {
+            if self.txns.slots.at(index).owner.load() != corpse.id() {
+                continue;
+            }
+            let Some(who) = self.join_for(index, corpse.id())? else { continue };
+            let ended = self.end_for_the_dead(&who, reaped);
+            if ended.is_err() {
+                who.session().mark_dead();
+            }
+            self.leave(who);
+            ended?;
+        }
+        if self.buffers.repair_frames(by, &corpse) {
+            corpse.bury();
+            reaped.sessions += 1;
+        }
+        Ok(())
+    }
+
+    /// Ends a transaction as its last record says (PROTOCOLS D6).
+    fn end_for_the_dead(&self, who: &TxnSession, reaped: &mut Reaped) -> Result<()> {
+        if who.state() == State::Idle {
+            // It may have died between the locks and the end of its slot.
+            self.locks.unlock_all(who.session(), who.locker());
+            who.end(self);
+            return Ok(());
+        }
+        let last = who.last_lsn();
+        let kind = if last == Lsn::NONE { None } else { Some(self.log.read(last)?.header.kind()) };
+        match kind {
+            Some(COMMIT | ABORT_END) => {
+                if kind == Some(COMMIT) {
+                    self.txns.header.last_commit.fetch_max(last);
+                }
+                self.locks.unlock_all(who.session(), who.locker());
+                who.end(self);
+                reaped.finished += 1;
+            }
+            _ => {
+                who.abort(self)?;
+                reaped.undone += u32::from(last != Lsn::NONE);
+            }
+        }
+        Ok(())
+    }
+}

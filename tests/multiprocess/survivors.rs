@@ -1,0 +1,45 @@
+//! One process of several is killed, again and again. The others go on, nobody opens anything anew, nothing is lost.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use libtp::Env;
+use libtp_sim::Random;
+use libtp_tests::sizes;
+
+use crate::bank::Bank;
+use crate::crew::Member;
+
+#[test]
+fn the_death_of_one_process_is_no_event_for_the_others() {
+    let kills = sizes::number("LIBTP_TEST_KILLS", 20);
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = Random::new(7);
+    let mut acknowledged = BTreeSet::new();
+    let start = |number: u64| {
+        let mut member = Member::start(directory.path(), number);
+        assert_eq!(member.ask(if number % 2 == 0 { "work sync" } else { "work relaxed" }), "working");
+        member
+    };
+    let mut crew: Vec<Member> = (1..=4).map(start).collect();
+    for kill in 0..kills {
+        std::thread::sleep(Duration::from_millis(50 + random.below(150)));
+        let victim = usize::try_from(random.below(4)).unwrap();
+        crew[victim].kill();
+        let gone = std::mem::replace(&mut crew[victim], start(5 + kill));
+        acknowledged.extend(gone.acknowledged());
+    }
+    for member in &mut crew {
+        acknowledged.extend(member.acknowledged_until_it_stops());
+    }
+    crew.into_iter().for_each(Member::leave);
+    let env = Env::open(directory.path()).unwrap();
+    let journal = Bank::open(&env).unwrap().audit().unwrap();
+    let lost: Vec<_> = acknowledged.difference(&journal).collect();
+    assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
+    for name in env.databases().unwrap() {
+        let verified = env.verify(&name).unwrap();
+        assert!(verified.findings.is_empty(), "{name}: {:?}", verified.findings);
+    }
+    println!("figures: {kills} processes killed among others: {} transfers, 0 lost", acknowledged.len());
+}
