@@ -19,20 +19,13 @@ impl LockManager {
         slot.victim.publish(0);
     }
 
-    /// Ends every locker that belongs to no living session, with its locks. Returns how many. Lockers of transactions were
-    /// adopted before. The caller holds no latch.
-    pub fn free_orphans(&self, session: &Session) -> u32 {
-        let mut freed = 0;
-        for number in 1..=self.table.header.locker_used.load() {
+    /// The lockers that `owner` has, or had when it died.
+    pub fn lockers_of(&self, owner: SessionId) -> Vec<LockerId> {
+        let numbers = 1..=self.table.header.locker_used.load();
+        let is_its = |&number: &u32| {
             let slot = self.table.locker(number);
-            let owner = slot.session.load();
-            let is_orphan = slot.in_use.load() != 0 && owner != SessionId::NONE && !self.processes.is_alive(owner);
-            if is_orphan && slot.session.compare_exchange(owner, session.id()).is_ok() {
-                self.adopt_locker(session, LockerId(number));
-                self.free_locker(session, LockerId(number));
-                freed += 1;
-            }
-        }
-        freed
+            slot.in_use.load() != 0 && slot.session.load() == owner
+        };
+        numbers.filter(is_its).map(LockerId).collect()
     }
 }

@@ -81,7 +81,6 @@ impl Managers {
                 Err(error) => failed = Err(error),
             }
         }
-        self.locks.free_orphans(by);
         failed.map(|()| reaped)
     }
 
@@ -135,11 +134,24 @@ impl Managers {
             self.leave(who);
             ended?;
         }
+        self.free_spare_lockers(by, corpse.id());
         if self.buffers.repair_frames(by, &corpse) {
             corpse.bury();
             reaped.sessions += 1;
         }
         Ok(())
+    }
+
+    /// Ends the lockers of a dead session that belong to no transaction's slot: it died while it came or went. One that does
+    /// may still bear its name, if whoever took the slot over has not come further or has died.
+    fn free_spare_lockers(&self, by: &Session, dead: SessionId) {
+        let slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
+        let used: Vec<u32> =
+            slots.filter(|slot| slot.owner.load() != SessionId::NONE).map(|slot| slot.locker.load()).collect();
+        for locker in self.locks.lockers_of(dead).into_iter().filter(|locker| !used.contains(&locker.0)) {
+            self.locks.adopt_locker(by, locker);
+            self.locks.free_locker(by, locker);
+        }
     }
 
     /// Ends a transaction as its last record says (PROTOCOLS D6).
