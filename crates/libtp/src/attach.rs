@@ -18,7 +18,7 @@ use libtp_buffer::{BufferManager, Policy, PoolSettings, WriteAhead};
 use libtp_io::{File, OpenMode};
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, Restarted, CONTROL_NAME};
-use libtp_process::ProcessManager;
+use libtp_process::{ProcessManager, Seats};
 use libtp_txn::{Managers, Parts};
 use rio::{Identity, Region};
 use serde::Serialize;
@@ -78,7 +78,7 @@ pub enum Keep {
 /// An attached environment.
 pub(crate) struct Attached {
     pub(crate) managers: Arc<Managers>,
-    pub(crate) judge: Judge,
+    pub(crate) judge: Arc<Judge>,
     pub(crate) opened: Opened,
 }
 
@@ -90,6 +90,7 @@ struct Opening<'o> {
     platform: &'o Platform,
     settings: &'o Settings,
     control_file: ControlFile,
+    judge: &'o Arc<Judge>,
     keep: Option<Keep>,
     started: Instant,
 }
@@ -102,12 +103,11 @@ pub(crate) fn open(
 ) -> Result<Attached> {
     let started = Instant::now();
     let file = open_control(platform)?;
-    let judge = Judge::new(Arc::clone(&file));
+    let judge = Arc::new(Judge::new(Arc::clone(&file)));
     let control_file = ControlFile::new(Arc::clone(&file), platform.directory.describe(CONTROL_NAME));
-    let opening = Opening { platform, settings, control_file, keep, started };
+    let opening = Opening { platform, settings, control_file, judge: &judge, keep, started };
     let door = judge.door()?;
     let (managers, opened) = opening.through(&door, file.as_ref(), watch)?;
-    door.sit()?;
     drop(door);
     Ok(Attached { managers, judge, opened })
 }
@@ -294,7 +294,8 @@ impl Opening<'_> {
     }
 
     fn attach(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
-        let processes = ProcessManager::attach(region, &libtp_process::Settings::default())?;
+        let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
+        let processes = ProcessManager::attach_seated(region, &libtp_process::Settings::default(), seats)?;
         let directory = &self.platform.log_directory;
         let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
         let locks = LockManager::attach(region, &processes, self.lock_settings())?;

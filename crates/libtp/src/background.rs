@@ -7,9 +7,10 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use libtp_process::{DeathWatch, Waker};
 use libtp_txn::{Managers, TxnSession};
 
 use crate::environment::{lock, Inner};
@@ -17,6 +18,8 @@ use crate::{Error, Result};
 
 /// How often the threads look.
 const TICK: Duration = Duration::from_millis(5);
+/// How often the one that is told of deaths looks for those of which it is not.
+const WATCH: Duration = Duration::from_millis(50);
 
 /// The running threads.
 pub(crate) struct Background {
@@ -28,25 +31,52 @@ struct Stop {
     asked: AtomicBool,
     mutex: Mutex<()>,
     changed: Condvar,
+    /// Of the thread that sleeps in the kernel's arms.
+    waker: OnceLock<Waker>,
 }
 
 impl Stop {
+    fn new() -> Stop {
+        Stop { asked: AtomicBool::new(false), mutex: Mutex::new(()), changed: Condvar::new(), waker: OnceLock::new() }
+    }
+
+    fn ask(&self) {
+        // Release: pairs with the acquire in `is_asked`.
+        self.asked.store(true, Ordering::Release);
+        self.changed.notify_all();
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    fn is_asked(&self) -> bool {
+        // Acquire: pairs with the release in `ask`; nothing else is handed over.
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// Whoever asks wakes this one too. One that was asked before finds out by itself.
+    fn wake_by(&self, waker: Waker) {
+        let _ = self.waker.set(waker.clone());
+        if self.is_asked() {
+            waker.wake();
+        }
+    }
+
     /// Sleeps until the next round; whether there is one.
     fn sleep(&self) -> bool {
-        // Acquire, here and below: pairs with the release in `stop`; nothing else is handed over.
-        if self.asked.load(Ordering::Acquire) {
+        if self.is_asked() {
             return false;
         }
         let guard = lock(&self.mutex);
         // A spurious wake only makes the round come early.
         drop(self.changed.wait_timeout(guard, TICK));
-        !self.asked.load(Ordering::Acquire)
+        !self.is_asked()
     }
 }
 
 impl Background {
     pub(crate) fn start(inner: &Arc<Inner>) -> Result<Background> {
-        let stop = Arc::new(Stop { asked: AtomicBool::new(false), mutex: Mutex::new(()), changed: Condvar::new() });
+        let stop = Arc::new(Stop::new());
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
         let mut background = Background { stop, threads: Vec::new() };
         let started = background
@@ -88,9 +118,7 @@ impl Background {
     }
 
     pub(crate) fn stop(self) {
-        // Release: pairs with the acquire in `sleep`.
-        self.stop.asked.store(true, Ordering::Release);
-        self.stop.changed.notify_all();
+        self.stop.ask();
         for thread in self.threads {
             if thread.join().is_err() {
                 tracing::error!("a background thread panicked; its session is repaired by the next to open");
@@ -104,16 +132,20 @@ fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
     let mut quiet = Quiet::default();
     while stop.sleep() {
         let flushed = managers.log.background_flush(who.session());
-        quiet.report("writing the log", TICK, flushed.map(|_| ()).map_err(Into::into));
+        quiet.report("writing the log", flushed.map(|_| ()).map_err(Into::into));
     }
 }
 
 /// Repairs what other processes leave when they die.
 fn bury_the_dead(managers: &Managers, _: &TxnSession, stop: &Stop) {
+    let mut watch = DeathWatch::new(&managers.processes);
+    stop.wake_by(watch.waker());
     let mut quiet = Quiet::default();
-    while stop.sleep() {
+    while !stop.is_asked() {
+        // Looked at after a time-out too: a thread of this process may have died.
+        watch.wait(WATCH);
         if !managers.log.is_poisoned() {
-            quiet.report("the repair of a dead session", TICK, managers.reap().map(|_| ()).map_err(Into::into));
+            quiet.report("the repair of a dead session", managers.reap().map(|_| ()).map_err(Into::into));
         }
     }
 }
@@ -124,15 +156,14 @@ fn keep_house(managers: &Managers, who: &TxnSession, stop: &Stop, deadlock_perio
     let mut searched = Instant::now();
     let mut huge = Some(0);
     while stop.sleep() {
-        if let Some(period) = deadlock_period.filter(|period| searched.elapsed() >= *period) {
+        if deadlock_period.is_some_and(|period| searched.elapsed() >= period) {
             searched = Instant::now();
             quiet.report(
                 "the search for deadlocks",
-                period,
                 managers.locks.detect(who.session()).map(|_| ()).map_err(Into::into),
             );
         }
-        quiet.report("background work", TICK, clean(managers, who));
+        quiet.report("background work", clean(managers, who));
         huge = huge.and_then(|from| managers.region.use_huge_pages(from));
     }
 }
@@ -160,7 +191,7 @@ struct Quiet {
 }
 
 impl Quiet {
-    fn report(&mut self, what: &str, _every: Duration, done: Result<()>) {
+    fn report(&mut self, what: &str, done: Result<()>) {
         let now = done.err().map(|error| error.to_string());
         if now != self.last {
             if let Some(error) = &now {

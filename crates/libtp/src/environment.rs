@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     /// How long a lock is waited for.
     pub(crate) wait: libtp_lock::Wait,
     opened: Opened,
-    judge: Judge,
+    judge: Arc<Judge>,
 }
 
 /// Opens environments with settings; see [`Env::builder`].

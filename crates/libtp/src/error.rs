@@ -118,6 +118,7 @@ sorted!(rio::Error, error =>
 sorted!(libtp_process::Error, error =>
     libtp_process::Error::Region(region) => region.into(),
     libtp_process::Error::TooManySessions { .. } => full("the session table", error),
+    libtp_process::Error::TooManyProcesses { .. } => full("the table of processes", error),
     _ => other(error),
 );
 sorted!(libtp_lock::Error, error =>

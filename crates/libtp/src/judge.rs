@@ -1,25 +1,32 @@
-//! Who is attached: the control file, locked byte by byte, is the judge (PROTOCOLS F1).
+//! Who is attached: the control file, locked byte by byte, is the judge (PROTOCOLS F1, D9).
 //!
-//! One byte, the *door*, is held exclusively by whoever creates, attaches, restarts or detaches. Beyond it each open
-//! environment holds a byte of its own; the kernel drops it when its process is gone. Without the control file there is
-//! no environment, so deleting it cannot make a second one.
+//! One byte, the *door*, is held exclusively by whoever creates, attaches, restarts or detaches. Beyond it lie the
+//! *seats*: each open environment holds one, taken before its first session joins and named in every session's slot; the
+//! kernel drops it when its process is gone. Without the control file there is no environment, so deleting it cannot make
+//! a second one.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use libtp_io::{File, LockMode};
+use libtp_process::Seats;
 
-use crate::{Error, Result};
+use crate::Result;
 
 /// Far beyond anything the file holds.
 const DOOR: u64 = 1 << 32;
-const SEATS: u64 = DOOR + 1;
-const SEAT_COUNT: u64 = 1 << 16;
+/// Where the seats begin.
+const SEATS: u64 = 1 << 33;
+/// There are as many seats as the process manager can name.
+const SEAT_COUNT: u64 = 1 << 36;
+/// No seat: a name of the process manager is below [`SEAT_COUNT`].
+const NONE: u64 = u64::MAX;
 
 /// An open control file through which this environment handle is judged.
 pub(crate) struct Judge {
     file: Arc<dyn File>,
-    /// The byte that says that we are attached.
-    seat: OnceLock<u64>,
+    /// The seat that says that we are attached.
+    seat: AtomicU64,
 }
 
 /// The door, held. Dropping it lets the next one through.
@@ -29,51 +36,56 @@ pub(crate) struct Door<'j> {
 
 impl Judge {
     pub(crate) fn new(file: Arc<dyn File>) -> Judge {
-        Judge { file, seat: OnceLock::new() }
+        Judge { file, seat: AtomicU64::new(NONE) }
     }
 
     /// Waits until nobody else is at the door.
     pub(crate) fn door(&self) -> Result<Door<'_>> {
-        self.file.lock(DOOR, LockMode::Exclusive, true).map_err(io)?;
+        self.file.lock(DOOR, LockMode::Exclusive, true)?;
         Ok(Door { judge: self })
+    }
+}
+
+impl Seats for Judge {
+    fn take(&self, seat: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+        let taken = self.file.lock(SEATS + seat, LockMode::Exclusive, false)?;
+        if taken {
+            // Relaxed, here and below: the number alone is told, behind the door.
+            self.seat.store(seat, Ordering::Relaxed);
+        }
+        Ok(taken)
+    }
+
+    fn give_back(&self, seat: u64) {
+        // The kernel drops it at the latest when the file is closed; there is nobody to tell.
+        let _ = self.file.unlock(SEATS + seat);
+    }
+
+    fn is_free(&self, seat: u64) -> bool {
+        // What the kernel does not say is no proof of a death.
+        matches!(self.file.locked_by_other(SEATS + seat, 1), Ok(None))
     }
 }
 
 impl Door<'_> {
     /// Whether somebody else is attached.
     pub(crate) fn others(&self) -> Result<bool> {
-        Ok(self.judge.file.locked_by_other(SEATS, SEAT_COUNT).map_err(io)?.is_some())
+        Ok(self.judge.file.locked_by_other(SEATS, SEAT_COUNT)?.is_some())
     }
 
-    /// Takes a byte of one's own: from now on one is attached, until the process ends or the file is closed.
-    pub(crate) fn sit(&self) -> Result<()> {
-        for seat in SEATS..SEATS + SEAT_COUNT {
-            if self.judge.file.lock(seat, LockMode::Exclusive, false).map_err(io)? {
-                let first = self.judge.seat.set(seat);
-                assert!(first.is_ok(), "an environment's handle attaches once");
-                return Ok(());
-            }
-        }
-        Err(Error::Io(format!("all {SEAT_COUNT} places for open environments are taken").into()))
-    }
-
-    /// Gives the byte back: from now on one is not attached. Behind the door, because who comes through it next must not
+    /// Gives the seat back: from now on one is not attached. Behind the door, because who comes through it next must not
     /// take us for attached when we have taken the shared memory away.
     pub(crate) fn rise(&self) -> Result<()> {
-        match self.judge.seat.get() {
-            Some(&seat) => Ok(self.judge.file.unlock(seat).map_err(io)?),
-            None => Ok(()),
+        match self.judge.seat.swap(NONE, Ordering::Relaxed) {
+            NONE => Ok(()),
+            seat => Ok(self.judge.file.unlock(SEATS + seat)?),
         }
     }
 }
 
 impl Drop for Door<'_> {
     fn drop(&mut self) {
-        // The kernel drops it at the latest when the file is closed; there is nobody to tell.
+        // As with a seat.
         let _ = self.judge.file.unlock(DOOR);
     }
-}
-
-fn io(error: libtp_io::Error) -> Error {
-    error.into()
 }

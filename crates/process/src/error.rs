@@ -13,6 +13,15 @@ pub enum Error {
         /// How many there may be.
         limit: u32,
     },
+    /// There are as many attached processes as can be told apart.
+    #[error("the environment is already open {limit} times, as often as can be told apart; nothing was changed. Close it in some processes")]
+    TooManyProcesses {
+        /// How many there may be.
+        limit: u32,
+    },
+    /// The lock by which others would learn of this process's death cannot be had.
+    #[error("the lock by which other processes would learn of this one's death cannot be taken: {0}")]
+    Seat(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The region has no process manager.
     #[error("the region {path} has no process manager: its creation was not finished, or it is not an environment's")]
     NotInitialised {

@@ -4,13 +4,13 @@
 //! newcomer. Undo logs are made when a slot has its first tenant and stay with it.
 //!
 //! If we die here: between the swap and the return, the slot is ours, alive in name, and repaired like any other;
-//! while slots are added, the claim names our pid and the next to need slots takes it over.
+//! while slots are added, the claim names our attach and the next to need slots takes it over.
 
 use std::time::Duration;
 
 use rio::{Offset, Undo, UndoLog};
 
-use crate::liveness::process_runs;
+use crate::attachment::AttachmentId;
 use crate::slot::{SessionId, SessionSlot, State, SESSIONS_MAX};
 use crate::{Error, ProcessManager, Result, Session};
 
@@ -37,17 +37,13 @@ impl ProcessManager {
     }
 
     fn take_free_slot(&self) -> Option<SessionId> {
-        let process = self.0.process;
-        let taken = self.slots().find_map(|(index, slot)| {
+        let own = self.0.attachments.own();
+        self.slots().find_map(|(index, slot)| {
             let free = slot.status.load();
-            let ours = free.next_tenant(process.pid());
+            let ours = free.next_tenant(own);
             let taken = free.state() == State::Free && slot.status.compare_exchange(free, ours).is_ok();
-            taken.then_some((SessionId::new(index, ours.generation()), slot))
-        });
-        let (id, slot) = taken?;
-        slot.attachment.init(self.0.attachment);
-        slot.start_time.publish(process.start_time());
-        Some(id)
+            taken.then_some(SessionId::new(index, ours.generation()))
+        })
     }
 
     fn undo_log_of(&self, slot: &SessionSlot) -> Result<Offset<UndoLog>> {
@@ -62,10 +58,10 @@ impl ProcessManager {
     /// Adds slots, or waits a moment while another does.
     fn add_slots(&self) -> Result<()> {
         let growing = &self.0.header.growing;
-        let me = u64::from(self.0.process.pid());
+        let me = self.0.attachments.own().raw();
         if let Err(other) = growing.compare_exchange(0, me) {
-            let dead = u32::try_from(other).map_or(true, |pid| !process_runs(pid, 0));
-            if !dead || growing.compare_exchange(other, me).is_err() {
+            let lives = self.0.attachments.lives(AttachmentId::from_raw(other));
+            if lives || growing.compare_exchange(other, me).is_err() {
                 std::thread::sleep(Duration::from_micros(50));
                 return Ok(());
             }

@@ -22,6 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attachment;
 mod corpse;
 mod error;
 mod join;
@@ -39,14 +40,16 @@ mod sleep;
 mod slot;
 #[cfg(feature = "sysv")]
 pub mod sysv;
+mod watch;
 
 use std::sync::{Arc, OnceLock};
 
 use rio::{Held, Region, RootSlot, Slab};
 
-use liveness::Process;
+use attachment::{Attachments, ProcessSlot, FIRST_PROCESSES};
 use slot::{ProcessHeader, SessionSlot, State};
 
+pub use attachment::Seats;
 pub use corpse::Corpse;
 pub use error::{Error, Result};
 pub use latch::{ExclusiveGuard, Latch, SharedGuard};
@@ -57,6 +60,7 @@ pub use repair::{AloneRepair, NotedAppend};
 pub use session::Session;
 pub use sleep::{Ticket, SLEEP_MAX};
 pub use slot::{SessionId, SessionInfo};
+pub use watch::{DeathWatch, Waker};
 
 /// Slots in the slab's first chunk.
 const FIRST_SLOTS: u32 = 16;
@@ -94,17 +98,24 @@ struct Inner {
     header: Held<ProcessHeader>,
     slots: Slab<SessionSlot>,
     settings: Settings,
-    process: Process,
-    /// Numbers the attaches of this region, so that repair knows the slots of this one.
-    attachment: u64,
+    /// Who is attached, this process among them.
+    attachments: Attachments,
     repairer: OnceLock<Box<dyn Repairer>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.attachments.detach(&self.slots);
+    }
 }
 
 impl ProcessManager {
     /// Bytes a new process manager takes, and those of the first session.
     pub fn size(settings: &Settings) -> u64 {
         let slots = u64::from(FIRST_SLOTS) * size_of::<SessionSlot>() as u64;
-        size_of::<ProcessHeader>() as u64 + size_of::<rio::SlabHeader>() as u64 + slots + settings.undo_bytes + 64
+        let processes = u64::from(FIRST_PROCESSES) * size_of::<ProcessSlot>() as u64;
+        let headers = (size_of::<ProcessHeader>() + 2 * size_of::<rio::SlabHeader>()) as u64;
+        headers + slots + processes + settings.undo_bytes + 64
     }
 
     /// Makes the process manager's part of a new region.
@@ -115,30 +126,62 @@ impl ProcessManager {
         let header = region.allocate::<ProcessHeader>(1)?;
         let slots = Slab::<SessionSlot>::init(region, FIRST_SLOTS)?;
         region.at(header).slots.init(Some(slots));
+        region.at(header).processes.init(Some(Attachments::init(region)?));
         region.at(header).tree_epoch.init(1);
         region.set_root(RootSlot::Process, header);
         Ok(())
     }
 
-    /// Opens the process manager of a region.
+    /// Opens the process manager of a region, by itself: who is dead is asked of the kernel's table of processes alone,
+    /// and nobody else attaches at the same time.
     ///
     /// # Errors
-    /// `NotInitialised` if the region has none.
+    /// `NotInitialised` if the region has none; `Region` if it cannot grow; `TooManyProcesses`.
     pub fn attach(region: &Region, settings: &Settings) -> Result<ProcessManager> {
+        ProcessManager::attach_with(region, settings, None)
+    }
+
+    /// Opens the process manager of a region and takes one of the seats, before any session can join: who is dead is asked
+    /// of them too (PROTOCOLS D9). The caller lets nobody else attach at the same time.
+    ///
+    /// # Errors
+    /// As [`ProcessManager::attach`], and `Seat`.
+    pub fn attach_seated(region: &Region, settings: &Settings, seats: Arc<dyn Seats>) -> Result<ProcessManager> {
+        ProcessManager::attach_with(region, settings, Some(seats))
+    }
+
+    fn attach_with(region: &Region, settings: &Settings, seats: Option<Arc<dyn Seats>>) -> Result<ProcessManager> {
         let none = || Error::NotInitialised { path: region.path().to_path_buf() };
         let header = region.root::<ProcessHeader>(RootSlot::Process).ok_or_else(none)?;
         let header = region.hold(header);
-        let slots = header.slots.load().ok_or_else(none)?;
-        let attachment = header.attachments.fetch_add(1) + 1;
+        let slots = Slab::attach(region, header.slots.load().ok_or_else(none)?);
+        let attachments = Attachments::attach(region, &header, &slots, seats)?;
         Ok(ProcessManager(Arc::new(Inner {
             region: region.clone(),
             header,
-            slots: Slab::attach(region, slots),
+            slots,
             settings: settings.clone(),
-            process: Process::this(),
-            attachment,
+            attachments,
             repairer: OnceLock::new(),
         })))
+    }
+
+    /// Whether the caller is still the process that attached, and not a child that fork or clone made of it: then every
+    /// session here is the parent's, and none of them may be touched. It costs one load.
+    #[inline]
+    pub fn is_own_process(&self) -> bool {
+        self.0.attachments.process().is_current()
+    }
+
+    /// The pid of the process that attached.
+    pub fn pid(&self) -> u32 {
+        self.0.attachments.process().pid()
+    }
+
+    /// Gives back the places of attached processes that died and of which no session is left. Called when somebody
+    /// attaches; of use after a repair.
+    pub fn forget_gone(&self) {
+        self.0.attachments.forget_gone(&self.0.slots);
     }
 
     /// Says who repairs when a latch's holder is found dead. Set once, by the environment, which knows all managers.
@@ -162,7 +205,8 @@ impl ProcessManager {
         }
     }
 
-    /// Whether the session lives: it has not left, is not marked dead, and its process runs (a stopped one does).
+    /// Whether the session lives: it has not left, is not marked dead, and its process is not known to have ended
+    /// (PROTOCOLS D9). A stopped process lives.
     pub fn is_alive(&self, session: SessionId) -> bool {
         self.slot(session).is_some_and(|slot| self.tenant_lives(slot))
     }
@@ -170,7 +214,7 @@ impl ProcessManager {
     /// Every session there is, dead ones included, for the tools.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let taken = |slot: &&SessionSlot| slot.status.load().state() != State::Free;
-        let info = |(index, slot): (u32, &SessionSlot)| slot.info(index, self.tenant_lives(slot));
+        let info = |(index, slot): (u32, &SessionSlot)| slot.info(index, self.tenant_lives(slot), &self.0.attachments);
         self.slots().filter(|(_, slot)| taken(slot)).map(info).collect()
     }
 
@@ -218,7 +262,7 @@ impl ProcessManager {
 
     fn tenant_lives(&self, slot: &SessionSlot) -> bool {
         let status = slot.status.load();
-        status.state() == State::Alive && self.0.process.sees_alive(status.pid(), slot.start_time.load())
+        status.state() == State::Alive && self.0.attachments.lives(status.attachment())
     }
 
     #[cold]
@@ -242,6 +286,12 @@ impl ProcessManager {
             ),
         }
     }
+}
+
+/// Whether this process is a child that fork or clone made of one that attached, and has itself attached nowhere yet: what
+/// it inherited is to be given up first.
+pub fn is_new_child() -> bool {
+    os::ForkMark::none_since_fork()
 }
 
 #[cfg(test)]

@@ -1,50 +1,87 @@
-//! Whether a process still runs (PROTOCOLS D9).
+//! Whether a process still runs (PROTOCOLS D9), as another process learns it from the kernel's table of processes.
 //!
-//! A process is named by its pid and the time it started, so that a pid used again is not taken for it. Only what is
-//! certain counts as death: a stopped process lives, and so does one we may not look at. Both sides are assumed to see
-//! the same pids.
+//! A process is named by its pid and the time it started, so that a pid used again is not taken for it, and by the
+//! namespaces in which these two are told: an observer in another pid namespace can say nothing of it. Only what is
+//! certain counts as death: a stopped process lives, and so does one we may not look at.
 
 use rustix::process::{test_kill_process, Pid};
 
-/// This process, as its sessions' slots name it.
+use crate::os::ForkMark;
+
+/// What tells a process from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
-    pid: u32,
+pub(crate) struct Identity {
+    pub(crate) pid: u32,
     /// In clock ticks after boot; zero where the kernel does not say.
-    start_time: u64,
+    pub(crate) start_time: u64,
+    /// The inode of the pid namespace; zero where the kernel does not say.
+    pub(crate) pid_namespace: u64,
+    /// The inode of the time namespace, in which start times are told; zero where there are none.
+    pub(crate) time_namespace: u64,
+}
+
+/// The process that made it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process {
+    identity: Identity,
+    mark: ForkMark,
 }
 
 impl Process {
     /// The calling process.
     pub(crate) fn this() -> Process {
         let start_time = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| Stat::parse(&stat));
-        Process { pid: std::process::id(), start_time: start_time.map_or(0, |stat| stat.start_time) }
+        let identity = Identity {
+            pid: std::process::id(),
+            start_time: start_time.map_or(0, |stat| stat.start_time),
+            pid_namespace: namespace("pid"),
+            time_namespace: namespace("time"),
+        };
+        Process { identity, mark: ForkMark::of_this_process() }
     }
 
-    pub(crate) fn pid(self) -> u32 {
-        self.pid
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
     }
 
-    pub(crate) fn start_time(self) -> u64 {
-        self.start_time
+    pub(crate) fn pid(&self) -> u32 {
+        self.identity.pid
     }
 
-    /// Whether this process is still the one it was when it attached: not so in the child of a fork.
-    pub(crate) fn is_current(self) -> bool {
-        self.pid == std::process::id()
+    /// Whether the caller is still the process that made this: not so in the child of a fork. It costs one load.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        self.mark.is_current()
     }
 
-    /// Whether the process with that pid and start time (zero: not known) runs, as far as this one can see.
-    pub(crate) fn sees_alive(self, pid: u32, start_time: u64) -> bool {
-        if pid == self.pid {
-            return start_time == 0 || self.start_time == 0 || start_time == self.start_time;
+    /// Whether it can be seen from here that the whole of that process has ended.
+    pub(crate) fn has_ended(&self, other: Identity) -> bool {
+        let own = &self.identity;
+        if !self.shares_pids_with(other) {
+            return false;
         }
-        process_runs(pid, start_time)
+        // Start times of another time namespace are shifted against ours: then only a pid that nobody has is an answer.
+        let start_time = if other.time_namespace == own.time_namespace { other.start_time } else { 0 };
+        if other.pid == own.pid {
+            return start_time != 0 && own.start_time != 0 && start_time != own.start_time;
+        }
+        !process_runs(other.pid, start_time)
+    }
+
+    /// Whether the other's pid means the same here.
+    pub(crate) fn shares_pids_with(&self, other: Identity) -> bool {
+        other.pid != 0 && other.pid_namespace != 0 && other.pid_namespace == self.identity.pid_namespace
     }
 }
 
+/// The inode of a namespace of this process, or zero.
+fn namespace(kind: &str) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |metadata| metadata.ino())
+}
+
 /// Whether a process of that pid runs that started then (zero: whenever).
-pub(crate) fn process_runs(pid: u32, start_time: u64) -> bool {
+fn process_runs(pid: u32, start_time: u64) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => match Stat::parse(&stat) {
             Some(stat) => !stat.has_ended && (start_time == 0 || stat.start_time == start_time),
@@ -83,7 +120,7 @@ impl Stat {
 mod tests {
     use std::process::{Command, Stdio};
 
-    use super::{process_runs, Process, Stat};
+    use super::{process_runs, Identity, Process, Stat};
 
     #[test]
     fn a_process_lives_until_it_is_killed_even_if_nobody_has_waited_for_it() {
@@ -121,9 +158,18 @@ mod tests {
     }
 
     #[test]
-    fn this_process_sees_itself_but_not_one_of_its_pid_that_started_earlier() {
+    fn a_pid_used_again_is_another_process_and_a_foreign_pid_says_nothing() {
         let this = Process::this();
-        assert!(this.sees_alive(this.pid(), this.start_time()));
-        assert!(!this.sees_alive(this.pid(), this.start_time() + 1));
+        let own = this.identity();
+        assert!(!this.has_ended(own));
+        assert!(this.has_ended(Identity { start_time: own.start_time + 1, ..own }), "our pid, another start");
+        let mut child = Command::new("true").stdin(Stdio::null()).spawn().expect("true starts");
+        let gone = Identity { pid: child.id(), start_time: 0, ..own };
+        child.wait().expect("it ends by itself");
+        assert!(this.has_ended(gone));
+        assert!(!this.has_ended(Identity { pid_namespace: own.pid_namespace + 1, ..gone }), "of another namespace");
+        assert!(!this.has_ended(Identity { pid_namespace: 0, ..gone }), "of an unknown namespace");
+        let shifted = Identity { start_time: own.start_time + 1, time_namespace: own.time_namespace + 1, ..own };
+        assert!(!this.has_ended(shifted), "its start time is told in another clock");
     }
 }

@@ -44,7 +44,7 @@ impl ProcessManager {
         self.0.header.growing.publish(0);
         for (index, slot) in self.slots() {
             let status = slot.status.load();
-            let ours = status.state() == State::Alive && slot.attachment.load() == self.0.attachment;
+            let ours = status.state() == State::Alive && status.attachment() == self.0.attachments.own();
             if status.state() == State::Free || ours {
                 continue;
             }

@@ -3,14 +3,14 @@
 //! Most of a slot is written by its session alone, with plain stores; one cache line of it is read by all.
 //!
 //! Invariants
-//! 1. The status word says who the tenant is, at once: state, generation and pid change together.
-//! 2. A start time of zero means not known: it is zero from before the slot is free until its new tenant has stored it.
-//! 3. A dead slot keeps everything until repair is complete; only then is it free.
+//! 1. The status word says who the tenant is, at once: state, generation and attachment change together.
+//! 2. A dead slot keeps everything until repair is complete; only then is it free.
 
 use std::fmt;
 
 use rio::{bits, shared, Link, SlabHeader, UndoLog, Word};
 
+use crate::attachment::{AttachmentId, Attachments};
 use crate::latch_word::OWNER_SHIFT;
 use crate::notes::Note;
 use crate::pins::PINS;
@@ -96,23 +96,24 @@ pub(crate) enum State {
     Dead,
 }
 
-/// State (bits 0-1), generation (2-27) and pid (32-63) of a slot's tenant.
+/// State (bits 0-1), generation (2-27) and attachment (28-63) of a slot's tenant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status(u64);
 bits!(Status: u64);
 
+/// Where the attachment begins in a status.
+const ATTACHMENT_SHIFT: u32 = 2 + GENERATION_BITS;
+
 impl Status {
-    fn new(state: State, generation: u32, pid: u32) -> Status {
+    fn new(state: State, generation: u32, attachment: AttachmentId) -> Status {
         let state = match state {
             State::Free => 0,
             State::Alive => 1,
             State::Dead => 2,
         };
-        Status(state | u64::from(generation) << 2 | u64::from(pid) << 32)
+        Status(state | u64::from(generation) << 2 | attachment.raw() << ATTACHMENT_SHIFT)
     }
 
-    /// Anything unknown is dead: such a slot is not given to a newcomer.
-    #[inline]
     pub(crate) fn state(self) -> State {
         match self.0 & 3 {
             0 => State::Free,
@@ -121,25 +122,24 @@ impl Status {
         }
     }
 
-    #[inline]
     pub(crate) fn generation(self) -> u32 {
         u32::try_from((self.0 >> 2) & ((1 << GENERATION_BITS) - 1)).expect("masked to 26 bits")
     }
 
-    #[inline]
-    pub(crate) fn pid(self) -> u32 {
-        u32::try_from(self.0 >> 32).expect("32 bits are left")
+    /// Which attach of the region the tenant belongs to.
+    pub(crate) fn attachment(self) -> AttachmentId {
+        AttachmentId::from_raw(self.0 >> ATTACHMENT_SHIFT)
     }
 
     /// The same tenant in another state.
     pub(crate) fn with_state(self, state: State) -> Status {
-        Status::new(state, self.generation(), self.pid())
+        Status::new(state, self.generation(), self.attachment())
     }
 
-    /// The next tenant, of process `pid`. Generations go round without zero.
-    pub(crate) fn next_tenant(self, pid: u32) -> Status {
+    /// The next tenant, of that attachment. Generations go round without zero.
+    pub(crate) fn next_tenant(self, attachment: AttachmentId) -> Status {
         let generation = (self.generation() + 1) % (1 << GENERATION_BITS);
-        Status::new(State::Alive, generation.max(1), pid)
+        Status::new(State::Alive, generation.max(1), attachment)
     }
 }
 
@@ -152,16 +152,16 @@ shared! {
         pub(crate) tree_epoch: Word<u64>,
         /// Counts the attaches of the region.
         pub(crate) attachments: Word<u64>,
-        /// The pid of the process that is adding slots, or zero.
+        /// The attachment that is adding slots, or zero.
         pub(crate) growing: Word<u64>,
+        /// The slab of process slots.
+        pub(crate) processes: Link<SlabHeader>,
         /// The session that counts the holders of a latch (`recount.rs`), or none.
         pub(crate) freezer: Word<SessionId>,
         /// The latch it counts, or zero.
         pub(crate) frozen: Word<u64>,
         /// Dead sessions that were repaired while others lived.
         pub(crate) repaired: Word<u64>,
-        /// Zero, kept for later.
-        pub(crate) spare: Word<u64>,
     } size 64
 }
 
@@ -181,10 +181,6 @@ shared! {
 
         /// Who the tenant is; stored last when one comes or goes.
         pub(crate) status: Word<Status>,
-        /// When the tenant's process started, in clock ticks after boot; zero is not known.
-        pub(crate) start_time: Word<u64>,
-        /// The number of the attach the session belongs to.
-        pub(crate) attachment: Word<u64>,
         /// Who is repairing it (PROTOCOLS D5), or none.
         pub(crate) reaper: Word<SessionId>,
         /// Its undo log; stays with the slot.
@@ -194,7 +190,7 @@ shared! {
         /// What kind of thing it waits for; zero is nothing.
         pub(crate) wait_kind: Word<u32>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 2],
+        pub(crate) spare: [Word<u64>; 4],
 
         /// What it has taken from a list and not yet put anywhere else: a number only its manager understands. Written by
         /// the session alone, as is all from here on.
@@ -214,7 +210,7 @@ impl SessionSlot {
     pub(crate) fn clear(&self) {
         self.notes.iter().chain(&self.pins).for_each(|note| note.init(Note::NONE));
         let own = [&self.append_lsn, &self.append_txn, &self.wait_subject, &self.in_hand, &self.pins_unnoted];
-        for word in own.into_iter().chain([&self.start_time, &self.attachment]) {
+        for word in own {
             word.init(0);
         }
         self.wait_kind.init(0);
@@ -223,11 +219,11 @@ impl SessionSlot {
         self.tree_epoch.publish(0);
     }
 
-    pub(crate) fn info(&self, index: u32, alive: bool) -> SessionInfo {
+    pub(crate) fn info(&self, index: u32, alive: bool, attachments: &Attachments) -> SessionInfo {
         let status = self.status.load();
         SessionInfo {
             id: SessionId::new(index, status.generation()),
-            pid: status.pid(),
+            pid: attachments.identity(status.attachment()).map_or(0, |process| process.pid),
             alive,
             latches: self.notes.iter().filter(|note| note.get().is_held()).count(),
             append_lsn: self.append_lsn.load(),
@@ -243,7 +239,7 @@ impl SessionSlot {
 pub struct SessionInfo {
     /// Its name.
     pub id: SessionId,
-    /// Its process.
+    /// Its process, as that process's own pid namespace calls it; zero is not known.
     pub pid: u32,
     /// Whether it lives.
     pub alive: bool,
@@ -262,6 +258,7 @@ pub struct SessionInfo {
 #[cfg(test)]
 mod tests {
     use super::{SessionId, State, Status, GENERATION_BITS, SESSIONS_MAX};
+    use crate::attachment::AttachmentId;
 
     #[test]
     fn a_session_is_named_in_a_latch_word_whole() {
@@ -273,8 +270,9 @@ mod tests {
 
     #[test]
     fn generations_go_round_without_zero() {
-        let last = Status::new(State::Free, (1 << GENERATION_BITS) - 1, 7);
-        let next = last.next_tenant(9);
-        assert_eq!((next.generation(), next.pid(), next.state()), (1, 9, State::Alive));
+        let [seven, largest] = [7, (1 << 36) - 1].map(AttachmentId::from_raw);
+        let last = Status::new(State::Free, (1 << GENERATION_BITS) - 1, seven);
+        let next = last.next_tenant(largest);
+        assert_eq!((next.generation(), next.attachment(), next.state()), (1, largest, State::Alive));
     }
 }

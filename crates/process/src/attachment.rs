@@ -1,0 +1,303 @@
+//! Who is attached: a slot for each open environment of each process, and how it is judged dead (PROTOCOLS D9).
+//!
+//! A slot's name is also its *seat*: a lock that the kernel drops when the process is gone. The environment's door keeps
+//! the seats ([`Seats`]; it locks bytes of the control file). The seat is taken before the slot says that somebody is
+//! attached, and that before the first session joins, so no session ever belongs to a seat that is still to be taken.
+//!
+//! Invariants
+//! 1. A slot whose process died stays as it is while a session of it is left. So no newcomer gets the name, and the seat,
+//!    of a process that is not repaired yet.
+//! 2. pid, start time and namespaces are stored before the word that says that somebody is attached.
+//!
+//! Attaching is done by one process at a time, behind the door. If we die here: the slot is claimed and its seat is free,
+//! or will be in a moment; the next to attach gives it back.
+
+use std::sync::Arc;
+
+use rio::{bits, shared, Region, Slab, SlabHeader, Word};
+
+use crate::liveness::{Identity, Process};
+use crate::slot::{ProcessHeader, SessionSlot, State};
+use crate::{Error, Result};
+
+/// Slots in the slab's first chunk.
+pub(crate) const FIRST_PROCESSES: u32 = 16;
+const INDEX_BITS: u32 = 16;
+const GENERATION_BITS: u32 = 20;
+const INDEX: u64 = (1 << INDEX_BITS) - 1;
+const NAME: u64 = (1 << (INDEX_BITS + GENERATION_BITS)) - 1;
+const CLAIMED: u64 = 1 << (INDEX_BITS + GENERATION_BITS);
+const ATTACHED: u64 = 2 << (INDEX_BITS + GENERATION_BITS);
+/// As many as an index can name, in whole chunks of the slab.
+const PROCESSES_MAX: u32 = (1 << INDEX_BITS) - FIRST_PROCESSES;
+/// How many names of one slot are tried: a seat may still be held by a process that was attached to another region.
+const SEATS_TRIED: u32 = 1000;
+
+/// The locks by which the kernel says who is gone. Numbers are below 2^36.
+pub trait Seats: Send + Sync {
+    /// Takes a seat; false if somebody else has it. It is free again when this process is gone, at the latest.
+    ///
+    /// # Errors
+    /// Whatever keeps locks from being taken at all.
+    fn take(&self, seat: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// Gives a seat back.
+    fn give_back(&self, seat: u64);
+
+    /// Whether nobody else has the seat, for certain.
+    fn is_free(&self, seat: u64) -> bool;
+}
+
+/// Names one attach of the region: the slot's index (low 16 bits) and its generation (20 bits above). Zero is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct AttachmentId(u64);
+
+impl AttachmentId {
+    pub(crate) fn from_raw(raw: u64) -> AttachmentId {
+        AttachmentId(raw & NAME)
+    }
+
+    pub(crate) fn raw(self) -> u64 {
+        self.0
+    }
+
+    fn index(self) -> u32 {
+        u32::try_from(self.0 & INDEX).expect("masked to 16 bits")
+    }
+}
+
+/// What a process slot says: the name of its present or last tenant, and how far that is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tenant(u64);
+bits!(Tenant: u64);
+
+impl Tenant {
+    fn id(self) -> AttachmentId {
+        AttachmentId(self.0 & NAME)
+    }
+
+    fn is_free(self) -> bool {
+        self.0 & !NAME == 0
+    }
+
+    fn is_attached(self) -> bool {
+        self.0 & !NAME == ATTACHED
+    }
+
+    /// The next name of the slot with that index, claimed. Generations go round without zero.
+    fn next(self, index: u32) -> Tenant {
+        let generation = ((self.0 & NAME) >> INDEX_BITS) + 1;
+        let generation = (generation & ((1 << GENERATION_BITS) - 1)).max(1);
+        Tenant(CLAIMED | generation << INDEX_BITS | u64::from(index))
+    }
+
+    fn attached(self) -> Tenant {
+        Tenant(ATTACHED | self.0 & NAME)
+    }
+
+    fn left(self) -> Tenant {
+        Tenant(self.0 & NAME)
+    }
+}
+
+shared! {
+    /// One attach of the region by one process.
+    pub(crate) struct ProcessSlot {
+        /// Whose it is; stored last when somebody comes.
+        pub(crate) tenant: Word<Tenant>,
+        /// The process, as its own pid namespace calls it.
+        pub(crate) pid: Word<u64>,
+        /// When it started, in clock ticks after boot; zero is not known.
+        pub(crate) start_time: Word<u64>,
+        /// The pid namespace's inode; zero is not known.
+        pub(crate) pid_namespace: Word<u64>,
+        /// The time namespace's inode: start times are told in it. Zero where there are none.
+        pub(crate) time_namespace: Word<u64>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u64>; 3],
+    } size 64
+}
+
+impl ProcessSlot {
+    pub(crate) fn identity(&self) -> Identity {
+        Identity {
+            pid: u32::try_from(self.pid.load()).unwrap_or(0),
+            start_time: self.start_time.load(),
+            pid_namespace: self.pid_namespace.load(),
+            time_namespace: self.time_namespace.load(),
+        }
+    }
+}
+
+/// The table of attached processes, as one of them sees it.
+pub(crate) struct Attachments {
+    slots: Slab<ProcessSlot>,
+    seats: Option<Arc<dyn Seats>>,
+    process: Process,
+    own: AttachmentId,
+}
+
+impl Attachments {
+    /// Attaches this process.
+    pub(crate) fn attach(
+        region: &Region,
+        header: &ProcessHeader,
+        sessions: &Slab<SessionSlot>,
+        seats: Option<Arc<dyn Seats>>,
+    ) -> Result<Attachments> {
+        let none = || Error::NotInitialised { path: region.path().to_path_buf() };
+        let slots = Slab::attach(region, header.processes.load().ok_or_else(none)?);
+        let own = AttachmentId(0);
+        let mut attachments = Attachments { slots, seats, process: Process::this(), own };
+        attachments.forget_gone(sessions);
+        attachments.own = attachments.take_slot()?;
+        header.attachments.fetch_add(1);
+        Ok(attachments)
+    }
+
+    /// Makes the table of a new region.
+    pub(crate) fn init(region: &Region) -> Result<rio::Offset<SlabHeader>> {
+        Ok(Slab::<ProcessSlot>::init(region, FIRST_PROCESSES)?)
+    }
+
+    fn take_slot(&self) -> Result<AttachmentId> {
+        loop {
+            let free = self.all().find_map(|(index, slot)| {
+                let tenant = slot.tenant.load();
+                let ours = tenant.next(index);
+                let claimed = tenant.is_free() && slot.tenant.compare_exchange(tenant, ours).is_ok();
+                claimed.then_some((index, slot, ours))
+            });
+            let Some((index, slot, claimed)) = free else {
+                if self.slots.capacity() >= PROCESSES_MAX {
+                    return Err(Error::TooManyProcesses { limit: self.slots.capacity() });
+                }
+                // Nobody else is here: attaching is done behind the door.
+                self.slots.grow()?;
+                continue;
+            };
+            let tenant = match self.take_seat(index, claimed) {
+                Ok(tenant) => tenant,
+                Err(error) => {
+                    slot.tenant.publish(claimed.left());
+                    return Err(error);
+                }
+            };
+            let own = self.process.identity();
+            slot.pid.init(own.pid.into());
+            slot.start_time.init(own.start_time);
+            slot.pid_namespace.init(own.pid_namespace);
+            slot.time_namespace.init(own.time_namespace);
+            slot.tenant.publish(tenant.attached());
+            return Ok(tenant.id());
+        }
+    }
+
+    /// The first name of the slot, from `claimed` on, whose seat is to be had.
+    fn take_seat(&self, index: u32, claimed: Tenant) -> Result<Tenant> {
+        let Some(seats) = &self.seats else { return Ok(claimed) };
+        let mut tenant = claimed;
+        for _ in 0..SEATS_TRIED {
+            if seats.take(tenant.id().raw()).map_err(Error::Seat)? {
+                return Ok(tenant);
+            }
+            tenant = tenant.next(index);
+        }
+        Err(Error::Seat("the kernel says of all locks by which we could be told apart that others hold them".into()))
+    }
+
+    /// The name of this attach.
+    #[inline]
+    pub(crate) fn own(&self) -> AttachmentId {
+        self.own
+    }
+
+    /// This process.
+    #[inline]
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Whether that attach is of a living process, or of one of which nobody here can say that it is gone.
+    pub(crate) fn lives(&self, id: AttachmentId) -> bool {
+        if id == self.own {
+            return true;
+        }
+        let Some(slot) = self.slot(id) else { return false };
+        if self.seats.as_ref().is_some_and(|seats| seats.is_free(id.raw())) {
+            return false;
+        }
+        let has_ended = self.process.has_ended(slot.identity());
+        // Whoever left meanwhile is as little there as one that died; a newcomer in its slot has another name.
+        !has_ended && slot.tenant.load().id() == id
+    }
+
+    /// What is known of the process of that attach; none if it has left.
+    pub(crate) fn identity(&self, id: AttachmentId) -> Option<Identity> {
+        self.slot(id).map(ProcessSlot::identity)
+    }
+
+    /// Everyone who is attached and not this attach itself, the dead included.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (AttachmentId, Identity)> + '_ {
+        let attached = |(_, slot): (u32, &ProcessSlot)| {
+            let tenant = slot.tenant.load();
+            (tenant.is_attached() && tenant.id() != self.own).then(|| (tenant.id(), slot.identity()))
+        };
+        self.all().filter_map(attached)
+    }
+
+    /// Gives back the slots of processes that died and of which no session is left. They cannot get one any more, so
+    /// this may be done at any time, by any number at once.
+    pub(crate) fn forget_gone(&self, sessions: &Slab<SessionSlot>) {
+        for (_, slot) in self.all() {
+            let tenant = slot.tenant.load();
+            let gone = !tenant.is_free() && !self.lives(tenant.id()) && !has_sessions(sessions, tenant.id());
+            // Without seats nobody can say whether a claim is still being made.
+            if gone && (tenant.is_attached() || self.seats.is_some()) {
+                // Failing means that another has done it.
+                let _ = slot.tenant.compare_exchange(tenant, tenant.left());
+            }
+        }
+    }
+
+    /// Leaves. The slot stays taken while a session of it is left, which is then repaired as a dead one's.
+    pub(crate) fn detach(&self, sessions: &Slab<SessionSlot>) {
+        if !self.process.is_current() {
+            return;
+        }
+        if let Some(slot) = self.slot(self.own).filter(|_| !has_sessions(sessions, self.own)) {
+            let tenant = slot.tenant.load();
+            // Failing means that another saw our seat free and has done it.
+            let _ = slot.tenant.compare_exchange(tenant, tenant.left());
+        }
+        if let Some(seats) = &self.seats {
+            seats.give_back(self.own.raw());
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u32, &ProcessSlot)> {
+        (1..=self.slots.capacity()).map(|index| (index, self.slots.at(index)))
+    }
+
+    fn slot(&self, id: AttachmentId) -> Option<&ProcessSlot> {
+        let index = id.index();
+        if index == 0 || index > self.slots.capacity() {
+            return None;
+        }
+        let slot = self.slots.at(index);
+        let tenant = slot.tenant.load();
+        (tenant.id() == id && !tenant.is_free()).then_some(slot)
+    }
+}
+
+/// Whether a slot of the session table is of that attach.
+pub(crate) fn has_sessions(sessions: &Slab<SessionSlot>, id: AttachmentId) -> bool {
+    (1..=sessions.capacity()).any(|index| {
+        let status = sessions.at(index).status.load();
+        status.state() != State::Free && status.attachment() == id
+    })
+}
+
+#[cfg(test)]
+#[path = "attachment/tests.rs"]
+mod tests;

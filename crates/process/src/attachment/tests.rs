@@ -1,0 +1,127 @@
+//! Seats as a simulated kernel gives them; the real ones are tested with the whole library.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use rio::Region;
+
+use super::Seats;
+use crate::{ProcessManager, Settings};
+
+/// The locks of a simulated kernel: seat to process.
+#[derive(Default)]
+struct Kernel(Mutex<BTreeMap<u64, u32>>);
+
+impl Kernel {
+    fn kill(&self, process: u32) {
+        self.0.lock().unwrap().retain(|_, owner| *owner != process);
+    }
+}
+
+/// The kernel as one process has it.
+struct Chair(Arc<Kernel>, u32);
+
+impl Seats for Chair {
+    fn take(&self, seat: u64) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+        let mut owners = self.0 .0.lock().unwrap();
+        let owner = *owners.entry(seat).or_insert(self.1);
+        Ok(owner == self.1)
+    }
+    fn give_back(&self, seat: u64) {
+        let mut owners = self.0 .0.lock().unwrap();
+        if owners.get(&seat) == Some(&self.1) {
+            owners.remove(&seat);
+        }
+    }
+    fn is_free(&self, seat: u64) -> bool {
+        self.0 .0.lock().unwrap().get(&seat).is_none_or(|owner| *owner == self.1)
+    }
+}
+
+fn new_region() -> (Region, Arc<Kernel>) {
+    let region = Region::anonymous(1 << 30).expect("memory file");
+    ProcessManager::init(&region).expect("room");
+    (region, Arc::default())
+}
+
+fn attach(region: &Region, kernel: &Arc<Kernel>, process: u32) -> ProcessManager {
+    let seats = Arc::new(Chair(Arc::clone(kernel), process));
+    ProcessManager::attach_seated(region, &Settings::default(), seats).expect("a new process manager")
+}
+
+#[test]
+fn a_session_is_dead_when_its_seat_is_free_and_not_before() {
+    let (region, kernel) = new_region();
+    let (one, two) = (attach(&region, &kernel, 1), attach(&region, &kernel, 2));
+    let (mine, theirs) = (one.join().expect("room"), two.join().expect("room"));
+    assert!(one.is_alive(theirs.id()) && two.is_alive(mine.id()));
+    kernel.kill(2);
+    assert!(!one.is_alive(theirs.id()), "its seat is free");
+    assert!(two.is_alive(mine.id()));
+    assert!(two.is_alive(theirs.id()), "who runs is alive to itself");
+}
+
+#[test]
+fn nobody_sits_down_in_the_seat_of_a_dead_process_while_a_session_of_it_is_left() {
+    let (region, kernel) = new_region();
+    let observer = attach(&region, &kernel, 1);
+    let victim = attach(&region, &kernel, 2);
+    let theirs = victim.join().expect("room");
+    kernel.kill(2);
+    let newcomers: Vec<ProcessManager> = (3..40).map(|process| attach(&region, &kernel, process)).collect();
+    assert!(!observer.is_alive(theirs.id()), "a newcomer must not give life to the dead");
+    assert!(newcomers.iter().all(|newcomer| !newcomer.is_alive(theirs.id())));
+    // Its place is forgotten when its last session is gone.
+    let pids = || observer.0.attachments.others().count();
+    let before = pids();
+    observer.forget_gone();
+    assert_eq!(pids(), before);
+    drop(theirs);
+    observer.forget_gone();
+    assert_eq!(pids(), before - 1);
+}
+
+#[test]
+fn who_leaves_gives_seat_and_slot_back() {
+    let (region, kernel) = new_region();
+    let observer = attach(&region, &kernel, 1);
+    for _ in 0..100 {
+        let guest = attach(&region, &kernel, 2);
+        drop(guest.join().expect("room"));
+        drop(guest);
+        assert_eq!(kernel.0.lock().unwrap().len(), 1);
+        assert_eq!(observer.0.attachments.others().count(), 0);
+    }
+    assert_eq!(observer.0.attachments.slots.capacity(), super::FIRST_PROCESSES);
+}
+
+#[test]
+fn a_seat_that_is_still_held_from_elsewhere_is_passed_over() {
+    let (region, kernel) = new_region();
+    let first = attach(&region, &kernel, 1);
+    let next = super::Tenant(2).next(2).id().raw();
+    kernel.0.lock().unwrap().insert(next, 99);
+    let second = attach(&region, &kernel, 2);
+    assert_ne!(second.0.attachments.own().raw(), next);
+    let (mine, theirs) = (first.join().expect("room"), second.join().expect("room"));
+    assert!(first.is_alive(theirs.id()) && second.is_alive(mine.id()));
+}
+
+#[test]
+fn a_process_that_died_while_it_attached_leaves_nothing_behind() {
+    let (region, kernel) = new_region();
+    let observer = attach(&region, &kernel, 1);
+    let slot = observer.0.attachments.slots.at(2);
+    slot.tenant.publish(slot.tenant.load().next(2));
+    let newcomer = attach(&region, &kernel, 2);
+    assert_eq!(newcomer.0.attachments.own().raw() & 0xffff, 2, "the slot is to be had again");
+}
+
+#[test]
+fn a_process_that_died_adding_sessions_is_taken_over() {
+    let (region, kernel) = new_region();
+    let (one, two) = (attach(&region, &kernel, 1), attach(&region, &kernel, 2));
+    one.0.header.growing.publish(two.0.attachments.own().raw());
+    kernel.kill(2);
+    drop(one.join().expect("the dead one's claim does not count"));
+}

@@ -1,0 +1,173 @@
+//! The death watch: to be told by the kernel, at once, that a process that is attached has died.
+//!
+//! A survivor that needs what a dead session held finds out by itself (PROTOCOLS D8, D9). The watch is for what nobody
+//! waits for yet. For each other process whose pid means the same here it keeps a descriptor that the kernel makes
+//! readable when the last thread of the process has ended; those of other pid namespaces, and all where the kernel has no
+//! such descriptors, are asked after at each timeout. So are newcomers.
+//!
+//! If we die here: nothing is lost but the watch; it changes no shared memory.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
+
+use crate::attachment::{has_sessions, AttachmentId};
+use crate::liveness::Identity;
+use crate::os::timespec;
+use crate::ProcessManager;
+
+/// Watches all other attached processes.
+pub struct DeathWatch {
+    processes: ProcessManager,
+    watched: Vec<Watched>,
+    waker: Waker,
+}
+
+/// Ends a [`DeathWatch::wait`] early, from any thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Option<Arc<OwnedFd>>);
+
+struct Watched {
+    id: AttachmentId,
+    /// None where the kernel cannot be asked so, and of one that is dead.
+    descriptor: Option<OwnedFd>,
+    /// Its death was told.
+    told: bool,
+}
+
+/// How a sleep ended.
+enum Happened {
+    /// By the timeout.
+    Nothing,
+    /// By the waker, or a signal.
+    Woken,
+    /// The kernel says of these that they have ended.
+    Ended(Vec<AttachmentId>),
+}
+
+impl DeathWatch {
+    /// Begins to watch everyone who is attached now.
+    pub fn new(processes: &ProcessManager) -> DeathWatch {
+        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new);
+        let mut watch = DeathWatch { processes: processes.clone(), watched: Vec::new(), waker: Waker(waker) };
+        watch.look_around();
+        watch
+    }
+
+    /// What ends a wait early. It is kept: a wake before the wait ends that wait at once.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Waits until a watched process dies, until woken, and at most `timeout`. True says that there are dead: each death is
+    /// told once as it happens, and again at each timeout as long as a session of the dead process is left.
+    pub fn wait(&mut self, timeout: Duration) -> bool {
+        self.look_around();
+        if self.tell_new_deaths() {
+            return true;
+        }
+        let happened = self.poll(timeout);
+        self.look_around();
+        let died = self.tell_new_deaths();
+        match happened {
+            Happened::Nothing => died || self.has_unrepaired(),
+            Happened::Woken => died,
+            Happened::Ended(ended) => {
+                // Of one that the kernel calls ended and that may be alive for all we know, it will tell no more.
+                let doubtful = |watched: &&mut Watched| ended.contains(&watched.id);
+                self.watched.iter_mut().filter(doubtful).for_each(|watched| watched.descriptor = None);
+                died
+            }
+        }
+    }
+
+    /// Sleeps until something happens.
+    fn poll(&self, timeout: Duration) -> Happened {
+        let watched: Vec<&Watched> = self.watched.iter().filter(|watched| watched.descriptor.is_some()).collect();
+        let descriptors =
+            watched.iter().filter_map(|watched| watched.descriptor.as_ref()).chain(self.waker.0.as_deref());
+        let mut polled: Vec<PollFd<'_>> =
+            descriptors.map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
+        match poll(&mut polled, Some(&timespec(timeout))) {
+            Ok(0) => Happened::Nothing,
+            Ok(_) => {
+                self.waker.empty();
+                let ready = watched.iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
+                let ended: Vec<AttachmentId> = ready.map(|(watched, _)| watched.id).collect();
+                if ended.is_empty() {
+                    Happened::Woken
+                } else {
+                    Happened::Ended(ended)
+                }
+            }
+            // A signal; the caller comes again.
+            Err(rustix::io::Errno::INTR) => Happened::Woken,
+            // No memory for it, say: then by looking now and then.
+            Err(_) => {
+                std::thread::sleep(timeout);
+                Happened::Nothing
+            }
+        }
+    }
+
+    /// Watches whoever has come, and forgets whoever has left.
+    fn look_around(&mut self) {
+        let attachments = &self.processes.0.attachments;
+        let there: Vec<(AttachmentId, Identity)> = attachments.others().collect();
+        self.watched.retain(|watched| there.iter().any(|(id, _)| *id == watched.id));
+        for (id, identity) in there {
+            // Another handle of this very process ends when we do.
+            let known = self.watched.iter().any(|watched| watched.id == id);
+            if known || identity == attachments.process().identity() {
+                continue;
+            }
+            let foreign = !attachments.process().shares_pids_with(identity);
+            let descriptor = if foreign { None } else { descriptor_of(identity.pid) };
+            self.watched.push(Watched { id, descriptor, told: false });
+        }
+    }
+
+    /// Whether some died that were not told of yet. A descriptor taken too late, of another process with the same pid, does
+    /// no harm: the start time is looked at here, after it was taken.
+    fn tell_new_deaths(&mut self) -> bool {
+        let attachments = &self.processes.0.attachments;
+        let mut some = false;
+        for watched in self.watched.iter_mut().filter(|watched| !watched.told) {
+            if !attachments.lives(watched.id) {
+                (watched.told, watched.descriptor) = (true, None);
+                some = true;
+            }
+        }
+        some
+    }
+
+    fn has_unrepaired(&self) -> bool {
+        self.watched.iter().any(|watched| watched.told && has_sessions(&self.processes.0.slots, watched.id))
+    }
+}
+
+impl Waker {
+    /// Ends the wait that is under way, or the next.
+    pub fn wake(&self) {
+        if let Some(descriptor) = &self.0 {
+            // It fails when it was woken 2^64 - 2 times already.
+            let _ = rustix::io::write(descriptor, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn empty(&self) {
+        if let Some(descriptor) = &self.0 {
+            // It fails when nobody has woken us.
+            let _ = rustix::io::read(descriptor, &mut [0; 8]);
+        }
+    }
+}
+
+/// None where the kernel gives none, or when the process is gone, which the caller then sees.
+fn descriptor_of(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
