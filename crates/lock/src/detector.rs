@@ -110,12 +110,17 @@ impl LockManager {
                 return;
             }
         }
-        let chosen_before = |&locker: &u32| Some(self.table.locker(locker).victim.load()) == number(search, locker);
-        if let Some(locker) = circle.iter().copied().find(|locker| chosen_before(locker)) {
-            search.seen.insert(locker, None);
-            return;
+        let chosen_before = |&&locker: &&u32| Some(self.table.locker(locker).victim.load()) == number(search, locker);
+        let mut candidates = circle.to_vec();
+        if let Some(&locker) = circle.iter().find(chosen_before) {
+            // One that is stopped cannot give way (PROTOCOLS D9): then it is another's turn, if there is one that can.
+            candidates.retain(|&other| !self.is_stopped(other));
+            if !self.is_stopped(locker) || candidates.is_empty() || candidates.iter().any(|other| chosen_before(&other)) {
+                search.seen.insert(locker, None);
+                return;
+            }
         }
-        let victim = self.choose(circle);
+        let victim = self.choose(&candidates);
         let slot = self.table.locker(victim);
         slot.victim.publish(number(search, victim).unwrap_or(0));
         session.wake(slot.session.load());
@@ -123,6 +128,10 @@ impl LockManager {
         tracing::debug!(circle = ?circle, victim, "deadlock");
         search.seen.insert(victim, None);
         search.victims += 1;
+    }
+
+    fn is_stopped(&self, locker: u32) -> bool {
+        self.processes.is_stopped(self.table.locker(locker).session.load())
     }
 
     /// Who of a circle gives way; among equals the youngest.

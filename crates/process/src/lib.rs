@@ -211,6 +211,13 @@ impl ProcessManager {
         self.slot(session).is_some_and(|slot| self.tenant_lives(slot))
     }
 
+    /// Whether the session's process is certainly stopped, by a signal or a debugger: it lives, and does nothing.
+    pub fn is_stopped(&self, session: SessionId) -> bool {
+        let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
+        let identity = attachment.and_then(|id| self.0.attachments.identity(id));
+        identity.is_some_and(|identity| self.0.attachments.process().sees_stopped(identity))
+    }
+
     /// Every session there is, dead ones included, for the tools.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let taken = |slot: &&SessionSlot| slot.status.load().state() != State::Free;

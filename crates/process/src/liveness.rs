@@ -68,6 +68,11 @@ impl Process {
         !process_runs(other.pid, start_time)
     }
 
+    /// Whether the other is certainly stopped, by a signal or a debugger.
+    pub(crate) fn sees_stopped(&self, other: Identity) -> bool {
+        self.shares_pids_with(other) && process_is_stopped(other.pid)
+    }
+
     /// Whether the other's pid means the same here.
     pub(crate) fn shares_pids_with(&self, other: Identity) -> bool {
         other.pid != 0 && other.pid_namespace != 0 && other.pid_namespace == self.identity.pid_namespace
@@ -93,6 +98,12 @@ fn process_runs(pid: u32, start_time: u64) -> bool {
     }
 }
 
+/// Whether a process of that pid is stopped, by a signal or a debugger.
+fn process_is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.ok().and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_stopped)
+}
+
 /// Asks without /proc, which may hide other users' processes or not be there at all.
 fn pid_exists(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
@@ -102,6 +113,7 @@ fn pid_exists(pid: u32) -> bool {
 /// What `/proc/PID/stat` says of a process.
 struct Stat {
     has_ended: bool,
+    is_stopped: bool,
     start_time: u64,
 }
 
@@ -112,7 +124,8 @@ impl Stat {
         // Fields 3 (state), 20 (threads) and 22 (start time) of proc(5). A zombie with other threads still runs.
         let threads: i64 = fields.get(17)?.parse().ok()?;
         let has_ended = matches!(*fields.first()?, "X" | "x") || (fields.first() == Some(&"Z") && threads <= 1);
-        Some(Stat { has_ended, start_time: fields.get(19)?.parse().ok()? })
+        let is_stopped = matches!(*fields.first()?, "T" | "t");
+        Some(Stat { has_ended, is_stopped, start_time: fields.get(19)?.parse().ok()? })
     }
 }
 
@@ -120,7 +133,7 @@ impl Stat {
 mod tests {
     use std::process::{Command, Stdio};
 
-    use super::{process_runs, Identity, Process, Stat};
+    use super::{process_is_stopped, process_runs, Identity, Process, Stat};
 
     #[test]
     fn a_process_lives_until_it_is_killed_even_if_nobody_has_waited_for_it() {
@@ -145,6 +158,11 @@ mod tests {
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is ours");
         assert!(process_runs(child.id(), 0));
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while !process_is_stopped(child.id()) {
+            assert!(std::time::Instant::now() < deadline, "it was stopped");
+            std::thread::yield_now();
+        }
         child.kill().expect("it is ours");
         child.wait().expect("it was killed");
     }
