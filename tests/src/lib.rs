@@ -13,6 +13,7 @@
 //! | `log_ends` | a log that ends at each sector of its flushes |
 //! | `standstill` | a process that stands still at a call |
 //! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
+//! | `process` | a process that a test starts: this program again |
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ pub mod library;
 pub mod log_ends;
 pub mod oracle;
 pub mod planted_bugs;
+pub mod process;
 pub mod sizes;
 pub mod stale_log;
 pub mod standstill;

@@ -1,0 +1,92 @@
+//! The workers, and what each has told.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libtp_tests::process::{now, Process};
+
+use crate::worker::{DIRECTORY, ENTRY, NUMBER, SEED};
+
+/// What one worker has told.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// How it opened the environment, and the log's incarnation then.
+    pub opened: Option<(String, u64)>,
+    /// When each of its transfers was acknowledged, on the clock of all processes.
+    pub acknowledged: Vec<u64>,
+    /// When the last line was heard.
+    pub heard: u64,
+    /// Whether it left in good order.
+    pub left: bool,
+    /// The error it ended with, or a line that makes no sense.
+    pub failed: Option<String>,
+}
+
+impl Told {
+    /// Takes in a line.
+    pub fn hear(&mut self, line: &str, at: u64) {
+        self.heard = at;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["opened", how, incarnation] => self.opened = Some((how.into(), incarnation.parse().unwrap_or(0))),
+            ["ack", number, stamp] if number.parse() == Ok(self.acknowledged.len()) => {
+                self.acknowledged.push(stamp.parse().unwrap_or(0));
+            }
+            ["left"] => self.left = true,
+            _ => self.failed = Some(line.into()),
+        }
+    }
+}
+
+/// A worker as the driver sees it.
+pub struct Worker {
+    /// Its number.
+    pub number: u64,
+    /// The process.
+    pub process: Process,
+    /// When it was started.
+    pub started: u64,
+    told: Arc<Mutex<Told>>,
+}
+
+impl Worker {
+    /// Starts one.
+    pub fn start(directory: &Path, number: u64, seed: u64) -> Worker {
+        let told = Arc::new(Mutex::new(Told::default()));
+        let theirs = Arc::clone(&told);
+        let directory = PathBuf::from(directory).display().to_string();
+        let variables =
+            [(DIRECTORY, directory), (NUMBER, number.to_string()), (SEED, (seed << 20 | number).to_string())];
+        let process = Process::start(ENTRY, &variables, move |line| {
+            theirs.lock().unwrap_or_else(PoisonError::into_inner).hear(line, now());
+        });
+        Worker { number, process, started: now(), told }
+    }
+
+    /// What it has told so far.
+    pub fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has acknowledged anything.
+    pub fn is_working(&self) -> bool {
+        !self.told().acknowledged.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Told;
+
+    #[test]
+    fn what_a_worker_tells_is_taken_in_and_nonsense_is_noticed() {
+        let mut told = Told::default();
+        for (line, at) in [("opened Joined 7", 1), ("ack 0 50", 2), ("ack 1 60", 3)] {
+            told.hear(line, at);
+        }
+        assert_eq!((told.opened.clone(), &told.acknowledged[..]), (Some(("Joined".into(), 7)), &[50, 60][..]));
+        assert_eq!((told.heard, told.failed.clone()), (3, None));
+        told.hear("ack 3 70", 4);
+        assert_eq!(told.failed.as_deref(), Some("ack 3 70"));
+    }
+}

@@ -1,0 +1,345 @@
+//! Starts workers, kills one after the other and replaces it, watches that the work goes on, and judges what is there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant as Time};
+
+use libtp::{Durability, Env, How};
+use libtp_sim::Random;
+use libtp_tests::process::now;
+use libtp_tests::sizes;
+
+use crate::bank::{settings, Bank};
+use crate::crew::{Told, Worker};
+use crate::stall::{Instant, Life, Stalls};
+
+/// Nobody acknowledges anything for so long: they are stuck.
+const NOBODY: u64 = 10 * SECOND;
+/// One worker among others acknowledges nothing for so long: it is stuck.
+const ONE: u64 = 30 * SECOND;
+/// Who has been told to leave leaves within this time.
+const LEAVING: Duration = Duration::from_secs(60);
+const SECOND: u64 = 1_000_000_000;
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kills {
+    /// Nobody: the gaps of ordinary work, to compare with.
+    None,
+    /// Anyone, every 50 to 200 ms.
+    One,
+    /// Anyone, and up to 5 ms later another: it may be just mending what the first left.
+    Two,
+}
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub processes: usize,
+    pub time: Duration,
+    pub kills: Kills,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub acknowledged: u64,
+    pub kills: usize,
+    /// Kills of workers that had not acknowledged anything yet: most of them were opening the environment.
+    pub newcomers: usize,
+    /// Times at which nobody was left, and the next one found shared memory to repair.
+    pub repaired: usize,
+    pub stalls: Stalls,
+}
+
+/// Runs a plan in a new environment.
+///
+/// # Panics
+/// With the seed and what is wrong; `LIBTP_TEST_KEEP` keeps the environment then.
+pub fn run(plan: Plan) -> Report {
+    let directory = tempfile::tempdir().unwrap();
+    let incarnation = prepare(directory.path());
+    let mut run = Run::new(plan, directory.path());
+    let worked = run.work().and_then(|()| run.end());
+    let judged = worked.and_then(|()| run.judge(incarnation));
+    judged.unwrap_or_else(|what| {
+        if sizes::chosen::<String>("LIBTP_TEST_KEEP").is_some() {
+            println!("kept: {}", directory.keep().display());
+        }
+        panic!("LIBTP_TEST_SEED={} {plan:?}, {} kills: {what}", plan.seed, run.instants.len())
+    })
+}
+
+/// Makes the bank; returns the incarnation of the log that the workers will have if nothing is ever rebuilt.
+fn prepare(directory: &Path) -> u64 {
+    let env = Env::builder().settings(settings()).open(directory).unwrap();
+    Bank::open(&env).unwrap().fill().unwrap();
+    // It was closed in good order, so the first worker begins the next one.
+    env.stats().unwrap().log_incarnation + 1
+}
+
+struct Run<'d> {
+    plan: Plan,
+    directory: &'d Path,
+    random: Random,
+    workers: Vec<Worker>,
+    /// Those who were killed, and when.
+    graves: Vec<(u64, Worker)>,
+    instants: Vec<Instant>,
+    newcomers: usize,
+    next: u64,
+}
+
+impl<'d> Run<'d> {
+    fn new(plan: Plan, directory: &'d Path) -> Run<'d> {
+        let mut run = Run {
+            plan,
+            directory,
+            random: Random::new(plan.seed),
+            workers: Vec::new(),
+            graves: Vec::new(),
+            instants: Vec::new(),
+            newcomers: 0,
+            next: 1,
+        };
+        run.workers = (0..plan.processes).map(|_| run.recruit()).collect();
+        run
+    }
+
+    fn recruit(&mut self) -> Worker {
+        self.next += 1;
+        Worker::start(self.directory, self.next - 1, self.plan.seed)
+    }
+
+    /// Lets them work, and kills.
+    fn work(&mut self) -> Result<(), String> {
+        let end = Time::now() + self.plan.time;
+        while Time::now() < end {
+            let pause = Duration::from_micros(50_000 + self.random.below(150_000));
+            std::thread::sleep(pause.min(end.saturating_duration_since(Time::now())));
+            self.watch()?;
+            let victim = self.random.index(self.workers.len());
+            self.kill(victim);
+            if self.plan.kills == Kills::Two {
+                std::thread::sleep(Duration::from_micros(self.random.below(5_000)));
+                let mut other = self.random.index(self.workers.len() - 1);
+                other += usize::from(other >= victim);
+                self.kill(other);
+                self.replace(other);
+            }
+            self.replace(victim);
+        }
+        Ok(())
+    }
+
+    /// Kills a worker, or takes down the instant at which it would have been killed.
+    fn kill(&mut self, victim: usize) {
+        let working = |(at, worker): (usize, &Worker)| (at != victim && worker.is_working()).then_some(worker.number);
+        let survivors = self.workers.iter().enumerate().filter_map(working).collect();
+        let at = now();
+        if self.plan.kills != Kills::None {
+            self.workers[victim].process.kill();
+        }
+        self.instants.push(Instant { at, survivors });
+        self.newcomers += usize::from(!self.workers[victim].is_working());
+    }
+
+    /// Starts another in the place of one that was killed.
+    fn replace(&mut self, victim: usize) {
+        if self.plan.kills == Kills::None {
+            return;
+        }
+        let at = self.instants.last().map_or(0, |instant| instant.at);
+        let another = self.recruit();
+        self.graves.push((at, std::mem::replace(&mut self.workers[victim], another)));
+        // Nobody stays a zombie for long.
+        for (_, dead) in &mut self.graves {
+            dead.process.ended();
+        }
+    }
+
+    /// Nobody may have ended by itself, and nobody may be stuck.
+    fn watch(&mut self) -> Result<(), String> {
+        for worker in &mut self.workers {
+            let status = worker.process.ended();
+            let failed = worker.told().failed.clone();
+            if status.is_some() || failed.is_some() {
+                let status = worker.process.wait();
+                let errors = worker.process.errors();
+                return Err(format!("worker {} ended by itself: {status}: {failed:?}\n{errors}", worker.number));
+            }
+        }
+        let now = now();
+        let silent = |worker: &Worker| now.saturating_sub(worker.told().heard.max(worker.started));
+        let quietest = self.workers.iter().max_by_key(|worker| silent(worker)).expect("there are workers");
+        let nobody = self.workers.iter().map(silent).min().expect("there are workers") > NOBODY;
+        if nobody || silent(quietest) > ONE {
+            let who = if nobody { "nobody".into() } else { format!("worker {}", quietest.number) };
+            let list: Vec<String> = self.workers.iter().map(|one| describe(one, now)).collect();
+            let stacks: Vec<String> = self.workers.iter().map(stack).collect();
+            return Err(format!(
+                "STUCK: {who} has acknowledged anything for {} s\n{}\n{}",
+                silent(quietest) / SECOND,
+                list.join("\n"),
+                stacks.join("\n")
+            ));
+        }
+        Ok(())
+    }
+
+    /// After the last kill everybody must get on with the work: else a run that is stuck at its end would pass.
+    fn recover(&mut self) -> Result<(), String> {
+        let last = now();
+        while self.workers.iter().any(|worker| worker.told().acknowledged.last().is_none_or(|&stamp| stamp < last)) {
+            self.watch()?;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Ends the run: where one was killed at a time everybody is; else all leave in good order.
+    fn end(&mut self) -> Result<(), String> {
+        self.recover()?;
+        if self.plan.kills == Kills::One {
+            self.workers.iter_mut().for_each(|worker| worker.process.kill());
+        } else {
+            self.workers.iter_mut().for_each(|worker| worker.process.order("leave"));
+            let start = Time::now();
+            while self.workers.iter_mut().any(|worker| worker.process.ended().is_none()) {
+                if start.elapsed() > LEAVING {
+                    let stacks: Vec<String> = self.workers.iter().map(stack).collect();
+                    return Err(format!("STUCK: somebody does not leave\n{}", stacks.join("\n")));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        for worker in &mut self.workers {
+            worker.process.wait();
+            let told = worker.told().clone();
+            if told.failed.is_some() || (self.plan.kills != Kills::One && !told.left) {
+                return Err(format!(
+                    "worker {} at its end: {:?}\n{}",
+                    worker.number,
+                    told.failed,
+                    worker.process.errors()
+                ));
+            }
+        }
+        for (_, dead) in &mut self.graves {
+            dead.process.wait();
+        }
+        Ok(())
+    }
+
+    /// Opens the environment anew, and holds what is there against what everybody was told.
+    fn judge(&self, incarnation: u64) -> Result<Report, String> {
+        let all: Vec<(u64, Told)> = self.everybody().map(|worker| (worker.number, worker.told().clone())).collect();
+        let env = Env::builder().settings(settings()).open(self.directory).map_err(|error| error.to_string())?;
+        if env.opened().how == How::Restarted {
+            return Err(format!("the shared memory was lost: {:?}", env.opened()));
+        }
+        let rebuilt = all.iter().find(|(_, told)| told.opened.as_ref().is_some_and(|(_, found)| *found != incarnation));
+        if let Some((worker, told)) = rebuilt {
+            return Err(format!(
+                "rebuilt: worker {worker} found {:?}, the first incarnation was {incarnation}",
+                told.opened
+            ));
+        }
+        for name in env.databases().map_err(|error| error.to_string())? {
+            let verified = env.verify(&name).map_err(|error| format!("{name} cannot be verified: {error}"))?;
+            if !verified.findings.is_empty() {
+                return Err(format!("{name}: {:?}", verified.findings));
+            }
+        }
+        let bank = Bank::open(&env).map_err(|error| error.to_string())?;
+        compare(&bank.audit()?, &all)?;
+        // Work goes on.
+        let put = bank.transfer(self.next, 0, &mut Random::new(1), Durability::Sync);
+        put.map_err(|error| format!("after all that nothing can be done: {error}"))?;
+        let lives: Vec<Life> = self.lives();
+        Ok(Report {
+            acknowledged: all.iter().map(|(_, told)| told.acknowledged.len() as u64).sum(),
+            kills: if self.plan.kills == Kills::None { 0 } else { self.instants.len() },
+            newcomers: self.newcomers,
+            repaired: all.iter().filter(|(_, told)| is_repaired(told)).count(),
+            stalls: Stalls::of(&self.instants, &lives),
+        })
+    }
+
+    fn everybody(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.iter().chain(self.graves.iter().map(|(_, dead)| dead))
+    }
+
+    fn lives(&self) -> Vec<Life> {
+        let life = |worker: &Worker, killed| {
+            let acknowledged = worker.told().acknowledged.clone();
+            Life { number: worker.number, acknowledged, killed }
+        };
+        let living = self.workers.iter().map(|worker| life(worker, None));
+        living.chain(self.graves.iter().map(|(at, dead)| life(dead, Some(*at)))).collect()
+    }
+}
+
+fn is_repaired(told: &Told) -> bool {
+    told.opened.as_ref().is_some_and(|(how, _)| how == "Repaired")
+}
+
+/// What is there against what was told: nothing acknowledged is lost, and at most the last one is unheard of.
+fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), String> {
+    for (worker, told) in told {
+        let (found, acknowledged) = (found.get(worker).copied().unwrap_or(0), told.acknowledged.len() as u64);
+        if found < acknowledged {
+            return Err(format!("LOST: worker {worker} was told of {acknowledged} transfers, {found} are there"));
+        }
+        if found > acknowledged + 1 {
+            return Err(format!("worker {worker} told of {acknowledged} transfers, {found} are there"));
+        }
+    }
+    match found.keys().find(|number| told.iter().all(|(worker, _)| worker != *number)) {
+        Some(stranger) => Err(format!("worker {stranger} never was, but made transfers")),
+        None => Ok(()),
+    }
+}
+
+fn describe(worker: &Worker, now: u64) -> String {
+    let told = worker.told();
+    format!(
+        "worker {} (process {}, {} ms old): {} acknowledged, last heard of {} ms ago, opened {:?}",
+        worker.number,
+        worker.process.pid(),
+        now.saturating_sub(worker.started) / 1_000_000,
+        told.acknowledged.len(),
+        now.saturating_sub(told.heard.max(worker.started)) / 1_000_000,
+        told.opened
+    )
+}
+
+/// Where its threads are, if this machine has a debugger.
+fn stack(worker: &Worker) -> String {
+    let arguments = ["-p", &worker.process.pid().to_string(), "--batch", "-ex", "thread apply all bt 14"];
+    let output = std::process::Command::new("gdb").args(arguments).output();
+    output.map_or(String::new(), |output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let frames = text.lines().filter(|line| line.contains(" at crates/") || line.starts_with("Thread"));
+        format!("process {}:\n{}", worker.process.pid(), frames.collect::<Vec<_>>().join("\n"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(number: u64, count: usize) -> (u64, Told) {
+        (number, Told { acknowledged: vec![1; count], ..Told::default() })
+    }
+
+    #[test]
+    fn a_lost_transfer_is_noticed_and_so_is_one_of_nobody() {
+        let found: BTreeMap<u64, u64> = [(1, 3), (2, 5)].into();
+        assert_eq!(compare(&found, &[told(1, 3), told(2, 4)]), Ok(()));
+        assert!(compare(&found, &[told(1, 4), told(2, 5)]).unwrap_err().starts_with("LOST: worker 1"));
+        assert!(compare(&found, &[told(1, 1), told(2, 5)]).is_err(), "two that nobody was told of");
+        assert!(compare(&found, &[told(1, 3)]).is_err(), "a worker that never was");
+    }
+}

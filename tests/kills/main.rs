@@ -1,0 +1,21 @@
+//! R5: processes write, and one after the other is killed where it happens to be. The others go on, and nothing that was
+//! acknowledged is lost.
+//!
+//! | file | what |
+//! |---|---|
+//! | `bank` | the work: transfers over few hot branches, with two trees that grow and shrink |
+//! | `worker` | a process that does it: this very program |
+//! | `crew` | the workers, and what each has told |
+//! | `driver` | starts, kills, replaces, and watches that the work goes on |
+//! | `stall` | how long the others were held up by each kill |
+//! | `runs` | four processes, sixteen, and kills in pairs |
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
+mod bank;
+mod crew;
+mod driver;
+mod runs;
+mod stall;
+mod worker;

@@ -1,0 +1,70 @@
+//! The runs: `LIBTP_TEST_KILL_SECONDS` says how long each is, `LIBTP_TEST_SEED` where the seeds begin.
+//!
+//! Long runs are several in a row, each in a new environment. Nothing asserts how long a stall is; what fails a run is lost
+//! or torn work, a rebuilt region, and ten seconds of silence.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use libtp_tests::sizes;
+
+use crate::driver::{run, Kills, Plan, Report};
+
+/// A run in one environment is no longer.
+const ROUND: u64 = 60;
+/// Runs are one at a time, or they would be in each other's figures.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn seconds() -> u64 {
+    sizes::number("LIBTP_TEST_KILL_SECONDS", 4)
+}
+
+/// Runs of so many seconds in all; prints each.
+fn rounds(processes: usize, kills: Kills, seconds: u64) -> Report {
+    let mut sum = Report::default();
+    for (seed, done) in (sizes::first_seed()..).zip((0..seconds).step_by(usize::try_from(ROUND).expect("small"))) {
+        let time = Duration::from_secs(ROUND.min(seconds - done));
+        let report = run(Plan { seed, processes, time, kills });
+        sum.acknowledged += report.acknowledged;
+        sum.kills += report.kills;
+        sum.newcomers += report.newcomers;
+        sum.repaired += report.repaired;
+        sum.stalls.add(report.stalls);
+    }
+    sum
+}
+
+fn kills_and_control(processes: usize, kills: Kills, seconds: u64) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let killed = rounds(processes, kills, seconds);
+    let control = rounds(processes, Kills::None, seconds.min(ROUND));
+    println!(
+        "figures: {processes} processes, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers), 0 lost, \
+         0 rebuilt, 0 stuck, {} times nobody was left; stall p50/p99/max of {}: {}; without kills, {} transfers: {}",
+        killed.acknowledged,
+        killed.kills,
+        killed.newcomers,
+        killed.repaired,
+        killed.stalls.len(),
+        killed.stalls,
+        control.acknowledged,
+        control.stalls,
+    );
+    assert!(killed.kills as u64 >= seconds, "so few were killed that nothing is shown");
+    assert!(killed.acknowledged > killed.kills as u64, "so little was done that nothing is shown");
+}
+
+#[test]
+fn four_processes_go_on_when_one_after_the_other_is_killed() {
+    kills_and_control(4, Kills::One, seconds());
+}
+
+#[test]
+fn sixteen_processes_go_on_when_one_after_the_other_is_killed() {
+    kills_and_control(16, Kills::One, seconds().div_ceil(2));
+}
+
+#[test]
+fn four_processes_go_on_when_who_mends_is_killed_too() {
+    kills_and_control(4, Kills::Two, seconds().div_ceil(2));
+}

@@ -1,0 +1,104 @@
+//! How long the others were held up by each kill.
+//!
+//! Nobody says who waited for something the victim held. So two figures stand for it: until the next acknowledgement of
+//! *any* survivor, and until *every* survivor has had one, which is longer than the wait of whoever waited. Beside them the
+//! same figures of instants in a run without kills, because workers that wait for each other and for the disk have gaps
+//! of their own.
+
+use std::fmt;
+
+/// A kill, or an instant when nobody was killed.
+#[derive(Clone, Debug)]
+pub struct Instant {
+    /// On the clock of all processes.
+    pub at: u64,
+    /// The numbers of those who were at work and were not killed just then.
+    pub survivors: Vec<u64>,
+}
+
+/// One worker's acknowledgements, ascending, and when it was killed if it was.
+#[derive(Clone, Debug)]
+pub struct Life {
+    pub number: u64,
+    pub acknowledged: Vec<u64>,
+    pub killed: Option<u64>,
+}
+
+/// The times of many kills, in nanoseconds, ascending.
+#[derive(Clone, Debug, Default)]
+pub struct Stalls {
+    any: Vec<u64>,
+    every: Vec<u64>,
+}
+
+impl Stalls {
+    /// Works them out.
+    pub fn of(instants: &[Instant], lives: &[Life]) -> Stalls {
+        let mut stalls = Stalls::default();
+        for instant in instants {
+            let survivors = lives.iter().filter(|life| instant.survivors.contains(&life.number));
+            let mut longest = 0;
+            let mut shortest = None;
+            for life in survivors {
+                let next = life.acknowledged.partition_point(|&stamp| stamp <= instant.at);
+                let stamp = life.acknowledged.get(next).copied();
+                // One that was killed before its next acknowledgement was held up at least until then.
+                longest = longest.max(stamp.or(life.killed).map_or(0, |end| end.saturating_sub(instant.at)));
+                let Some(gap) = stamp.map(|stamp| stamp - instant.at) else { continue };
+                shortest = Some(shortest.map_or(gap, |before: u64| before.min(gap)));
+            }
+            if let Some(shortest) = shortest {
+                stalls.any.push(shortest);
+                stalls.every.push(longest);
+            }
+        }
+        stalls.any.sort_unstable();
+        stalls.every.sort_unstable();
+        stalls
+    }
+
+    /// Takes in those of another run.
+    pub fn add(&mut self, other: Stalls) {
+        self.any.extend(other.any);
+        self.every.extend(other.every);
+        self.any.sort_unstable();
+        self.every.sort_unstable();
+    }
+
+    /// How many kills had a survivor that went on.
+    pub fn len(&self) -> usize {
+        self.any.len()
+    }
+}
+
+impl fmt::Display for Stalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = |times: &[u64]| {
+            let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().wrapping_sub(1)));
+            let millis = |time: Option<&u64>| time.map_or("-".into(), |&time| format!("{:.1}", time as f64 / 1e6));
+            format!("{}/{}/{}", millis(at(50)), millis(at(99)), millis(times.last()))
+        };
+        write!(f, "any {} ms, every {} ms", row(&self.any), row(&self.every))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Instant, Life, Stalls};
+
+    #[test]
+    fn the_first_survivor_and_the_last_are_counted_and_the_dead_are_not() {
+        let lives = [
+            Life { number: 1, acknowledged: vec![5, 30], killed: None },
+            Life { number: 2, acknowledged: vec![5, 12, 40], killed: None },
+            Life { number: 3, acknowledged: vec![5], killed: Some(25) },
+            Life { number: 4, acknowledged: vec![5], killed: Some(35) },
+        ];
+        let stalls = Stalls::of(&[Instant { at: 10, survivors: vec![1, 2, 3, 4] }], &lives);
+        assert_eq!((&stalls.any[..], &stalls.every[..]), (&[2][..], &[25][..]));
+        assert_eq!(stalls.len(), 1);
+        let nobody = Stalls::of(&[Instant { at: 50, survivors: vec![1, 2, 3] }], &lives);
+        assert_eq!(nobody.len(), 0);
+        assert_eq!(nobody.to_string(), "any -/-/- ms, every -/-/- ms");
+    }
+}

@@ -1,0 +1,56 @@
+//! A worker: a process that makes transfers until it is killed, or told to leave.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use libtp::{Durability, Env};
+use libtp_sim::Random;
+use libtp_tests::process::{next_order, now, say};
+
+use crate::bank::{settings, Bank};
+
+/// The test that a worker runs.
+pub const ENTRY: &str = "worker::entry";
+/// Where a worker finds the environment's directory. Without it, it is no worker.
+pub const DIRECTORY: &str = "LIBTP_TEST_WORKER_DIRECTORY";
+/// The worker's number, another for each process.
+pub const NUMBER: &str = "LIBTP_TEST_WORKER_NUMBER";
+/// Where its randomness begins.
+pub const SEED: &str = "LIBTP_TEST_WORKER_SEED";
+
+/// The entry of a worker. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+    if let Err(error) = work(PathBuf::from(directory), number(NUMBER), number(SEED)) {
+        say(&format!("failed {error}"));
+    }
+}
+
+fn work(directory: PathBuf, worker: u64, seed: u64) -> libtp::Result<()> {
+    let env = Env::builder().settings(settings()).open(directory)?;
+    say(&format!("opened {:?} {}", env.opened().how, env.stats()?.log_incarnation));
+    let stop = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&stop);
+    // Any order, or the end of the test: leave.
+    std::thread::spawn(move || {
+        next_order();
+        // Relaxed: the flag alone is told.
+        theirs.store(true, Ordering::Relaxed);
+    });
+    let (bank, mut random) = (Bank::open(&env)?, Random::new(seed));
+    let mut number = 0;
+    // Relaxed: as above.
+    while !stop.load(Ordering::Relaxed) {
+        let durability = if random.chance(1, 4) { Durability::Sync } else { Durability::Relaxed };
+        bank.transfer(worker, number, &mut random, durability)?;
+        say(&format!("ack {number} {}", now()));
+        number += 1;
+    }
+    drop(bank);
+    drop(env);
+    say("left");
+    Ok(())
+}
