@@ -8,6 +8,7 @@
 //! | `workload` | random transactions of eight threads |
 //! | `serializable` | no cycle in their histories; controls with broken isolation must have some |
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
+//! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains them |
 //! | `deadlocks` | victims are told, and `Env::run` runs them again |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -17,7 +18,9 @@ mod anomalies;
 mod checker;
 mod deadlocks;
 mod graph;
+mod hermitage;
 mod history;
+mod serial;
 mod serializable;
 mod session;
 mod workload;

@@ -3,6 +3,7 @@
 //! Each [`Session`] is a thread with one transaction at a time. A script says of each step that it ends ([`Session::does`]),
 //! or that it has to wait ([`Session::waits`]) and, later, that it has ended ([`Session::goes_on`]).
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -108,6 +109,21 @@ impl Scene {
         session
     }
 
+    /// All pairs, as a new transaction reads them.
+    pub fn everything(&self) -> BTreeMap<String, String> {
+        let read = |txn: &Txn<'_>| {
+            let mut all = BTreeMap::new();
+            for table in std::iter::once(&self.table).chain(&self.other) {
+                let mut cursor = table.cursor(txn);
+                while let Some((key, value)) = cursor.next()? {
+                    all.insert(word(&key), word(&value));
+                }
+            }
+            Ok(all)
+        };
+        self.env.run(read).expect("reading works")
+    }
+
     /// What a new transaction reads.
     pub fn now(&self, key: &'static str) -> Option<String> {
         let read = |txn: &Txn<'_>| self.database(key).get(txn, key.as_bytes());
@@ -176,23 +192,36 @@ impl Actors {
         })
     }
 
+    /// Over both databases where there are two, in the order of keys.
     fn scan(&self, txn: &Txn<'_>, from: &str, to: &str, is_upwards: bool) -> libtp::Result<Vec<String>> {
-        let (from, to) = (from.as_bytes(), to.as_bytes());
-        let mut cursor = self.table.cursor(txn);
-        let mut at = match is_upwards {
-            true => cursor.seek(from)?,
-            false => {
-                cursor.seek(to)?;
-                cursor.prev()?
+        let mut found = scan(&self.table, txn, from, to, is_upwards)?;
+        if let Some(other) = self.other.as_ref().filter(|_| (from..to).contains(&"y")) {
+            found.extend(scan(other, txn, from, to, is_upwards)?);
+            found.sort();
+            if !is_upwards {
+                found.reverse();
             }
-        };
-        let mut found = Vec::new();
-        while let Some((key, value)) = at.filter(|(key, _)| (from..to).contains(&&key[..])) {
-            found.push(format!("{}={}", word(&key), word(&value)));
-            at = if is_upwards { cursor.next()? } else { cursor.prev()? };
         }
         Ok(found)
     }
+}
+
+fn scan(table: &Db, txn: &Txn<'_>, from: &str, to: &str, is_upwards: bool) -> libtp::Result<Vec<String>> {
+    let (from, to) = (from.as_bytes(), to.as_bytes());
+    let mut cursor = table.cursor(txn);
+    let mut at = match is_upwards {
+        true => cursor.seek(from)?,
+        false => {
+            cursor.seek(to)?;
+            cursor.prev()?
+        }
+    };
+    let mut found = Vec::new();
+    while let Some((key, value)) = at.filter(|(key, _)| (from..to).contains(&&key[..])) {
+        found.push(format!("{}={}", word(&key), word(&value)));
+        at = if is_upwards { cursor.next()? } else { cursor.prev()? };
+    }
+    Ok(found)
 }
 
 fn word(bytes: &[u8]) -> String {
@@ -236,6 +265,16 @@ impl Session {
     #[track_caller]
     pub fn goes_on(&self, wanted: Ended) {
         assert_eq!(self.ended(), wanted, "{}: the step that waited", self.name);
+    }
+
+    /// How the step ended that was begun last, unless it waits.
+    pub fn ended_by_now(&self) -> Option<Ended> {
+        self.from.recv_timeout(WAIT).ok()
+    }
+
+    /// Its name in the script.
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
     /// How the step ends that was begun last.

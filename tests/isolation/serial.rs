@@ -1,0 +1,177 @@
+//! Schedules of a few transactions, and whether what came of one is what some serial order gives.
+//!
+//! A schedule says in which order its sessions want to do their steps. [`played`] lets the library decide who waits: who
+//! has to wait does its further steps as soon as it may. [`interleaved`] lets nobody wait, on a map without isolation: the
+//! control, in which each schedule must show its anomaly. [`is_serial`] tries every order of the committed transactions.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use libtp::Granularity;
+
+use crate::session::{Do, Ended, Scene, Session};
+
+/// A step of a session, by its number.
+pub type Step = (usize, Do);
+
+/// What every session did and saw, in its own order, and what was there at the end.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    sessions: Vec<Vec<(Do, Ended)>>,
+    finally: BTreeMap<String, String>,
+}
+
+type Map = BTreeMap<&'static str, &'static str>;
+type Pairs = [(&'static str, &'static str)];
+
+const NAMES: [&str; 3] = ["T1", "T2", "T3"];
+
+impl Outcome {
+    /// Sessions that committed.
+    pub fn committed(&self) -> Vec<usize> {
+        let ended = |number: &usize| self.sessions[*number].last().is_some_and(|last| is_commit(last));
+        (0..self.sessions.len()).filter(ended).collect()
+    }
+}
+
+fn is_commit((step, ended): &(Do, Ended)) -> bool {
+    matches!((step, ended), (Do::Commit, Ended::Done))
+}
+
+fn owned(map: &Map) -> BTreeMap<String, String> {
+    map.iter().map(|(&key, &value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// Does one step on a map, alone.
+fn on_map(map: &mut Map, step: &Do) -> Ended {
+    let pair = |(key, value): (&&str, &&str)| format!("{key}={value}");
+    match *step {
+        Do::Begin | Do::Commit | Do::Abort => Ended::Done,
+        Do::Get(key) | Do::GetForUpdate(key) => Ended::Value(map.get(key).map(|&value| value.to_owned())),
+        Do::Put(key, value) => {
+            map.insert(key, value);
+            Ended::Done
+        }
+        Do::PutNew(key, _) if map.contains_key(key) => Ended::Exists,
+        Do::PutNew(key, value) => {
+            map.insert(key, value);
+            Ended::Done
+        }
+        Do::Delete(key) => Ended::WasThere(map.remove(key).is_some()),
+        Do::Scan(from, to) => Ended::Pairs(map.range(from..to).map(pair).collect()),
+        Do::ScanBack(from, to) => Ended::Pairs(map.range(from..to).rev().map(pair).collect()),
+    }
+}
+
+/// What comes of a schedule when nobody waits and everything is seen at once; an abort puts back what was there before.
+pub fn interleaved(pairs: &Pairs, schedule: &[Step]) -> Outcome {
+    let mut map: Map = pairs.iter().copied().collect();
+    let count = schedule.iter().map(|(session, _)| session + 1).max().unwrap_or(0);
+    let mut sessions = vec![Vec::new(); count];
+    let mut before: Vec<BTreeMap<&str, Option<&str>>> = vec![BTreeMap::new(); count];
+    for (session, step) in schedule {
+        if let Do::Put(key, _) | Do::PutNew(key, _) | Do::Delete(key) = step {
+            before[*session].entry(key).or_insert(map.get(key).copied());
+        }
+        if matches!(step, Do::Abort) {
+            for (key, value) in std::mem::take(&mut before[*session]) {
+                match value {
+                    Some(value) => map.insert(key, value),
+                    None => map.remove(key),
+                };
+            }
+        }
+        sessions[*session].push((step.clone(), on_map(&mut map, step)));
+    }
+    Outcome { sessions, finally: owned(&map) }
+}
+
+/// One session at work: what it has still to do, and whether a step of its waits.
+struct Player {
+    session: Session,
+    todo: VecDeque<Do>,
+    waiting: Option<Do>,
+    done: Vec<(Do, Ended)>,
+}
+
+impl Player {
+    /// Goes as far as it gets without waiting for long.
+    fn go(&mut self) {
+        loop {
+            let step = match self.waiting.take() {
+                Some(step) => step,
+                None => match self.todo.pop_front() {
+                    Some(step) => {
+                        self.session.begins(step.clone());
+                        step
+                    }
+                    None => return,
+                },
+            };
+            match self.session.ended_by_now() {
+                Some(ended) => {
+                    if ended == Ended::Deadlock {
+                        self.todo.clear();
+                    }
+                    self.done.push((step, ended));
+                }
+                None => {
+                    self.waiting = Some(step);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What comes of a schedule in an environment with locks on records or on pages.
+pub fn played(granularity: Granularity, pairs: &'static Pairs, schedule: &[Step]) -> Outcome {
+    let scene = Scene::new(granularity, pairs);
+    let count = schedule.iter().map(|(session, _)| session + 1).max().unwrap_or(0);
+    let mut players: Vec<Player> = (0..count)
+        .map(|number| Player {
+            session: scene.session(NAMES[number]),
+            todo: VecDeque::new(),
+            waiting: None,
+            done: Vec::new(),
+        })
+        .collect();
+    for (session, step) in schedule {
+        let player = &mut players[*session];
+        // A victim's transaction is over.
+        if player.done.last().is_none_or(|(_, ended)| *ended != Ended::Deadlock) {
+            player.todo.push_back(step.clone());
+            player.go();
+        }
+    }
+    // Whoever still waits can go on once others have ended: as many times round as there are sessions.
+    for _ in 0..count {
+        players.iter_mut().for_each(Player::go);
+    }
+    let stuck = players.iter().find(|player| player.waiting.is_some());
+    assert!(stuck.is_none(), "{} waits for ever", stuck.map_or("", |player| player.session.name()));
+    let sessions = players.into_iter().map(|player| player.done).collect();
+    Outcome { sessions, finally: scene.everything() }
+}
+
+/// Whether some order of the committed transactions, each alone, gives what was seen and what is there.
+pub fn is_serial(pairs: &Pairs, outcome: &Outcome) -> bool {
+    let start: Map = pairs.iter().copied().collect();
+    orders(&outcome.committed()).into_iter().any(|order| {
+        let mut map = start.clone();
+        let sees = |(step, ended): &(Do, Ended)| on_map(&mut map, step) == *ended;
+        order.iter().flat_map(|&session| &outcome.sessions[session]).all(sees) && owned(&map) == outcome.finally
+    })
+}
+
+/// All orders of a few.
+fn orders(of: &[usize]) -> Vec<Vec<usize>> {
+    if of.is_empty() {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for &first in of {
+        let rest: Vec<usize> = of.iter().copied().filter(|&other| other != first).collect();
+        all.extend(orders(&rest).into_iter().map(|order| [vec![first], order].concat()));
+    }
+    all
+}
