@@ -126,7 +126,7 @@ impl Bank {
         let line = Line::new(random);
         let mut keys = line.balances();
         // Now and then in another order, so that some wait for each other in a circle.
-        if random.chance(1, 16) {
+        if random.chance(1, 100) {
             keys.reverse();
         }
         self.env.run_with(durability, |txn| {
