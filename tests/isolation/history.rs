@@ -42,9 +42,9 @@ pub enum Step {
 pub struct Record {
     /// Which thread.
     pub thread: usize,
-    /// The tick before its beginning; ticks are drawn from one counter.
+    /// When it began, on the clock of all processes: just before.
     pub begin: u64,
-    /// The tick after its end.
+    /// When it had ended; for ever, if nobody lived to say.
     pub end: u64,
     /// Whether it committed.
     pub is_committed: bool,

@@ -7,6 +7,8 @@
 //! | `checker` | from a history to its dependencies and anomalies |
 //! | `workload` | random transactions of eight threads |
 //! | `serializable` | no cycle in their histories; controls with broken isolation must have some |
+//! | `killed` | the same of eight processes that are killed |
+//! | `process`, `telling`, `unheard` | such a process, how it tells what it did, and what it had no time to tell |
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
 //! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains them |
 //! | `deadlocks` | victims are told, and `Env::run` runs them again |
@@ -20,7 +22,11 @@ mod deadlocks;
 mod graph;
 mod hermitage;
 mod history;
+mod killed;
+mod process;
 mod serial;
 mod serializable;
 mod session;
+mod telling;
+mod unheard;
 mod workload;

@@ -1,4 +1,4 @@
-//! Random transactions of many threads over a few keys.
+//! Random transactions of many threads, or processes, over a few keys.
 //!
 //! Lists, cells and ranges of rows are used up: after so many transactions the next ones are taken, so that what is read
 //! stays short and the beginning of a list is met often. The names of one epoch lie side by side on a few pages.
@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libtp::{Bytes, DatabaseSettings, Db, Durability, Env, Error, Granularity, Recno, Result, Settings, Txn};
 use libtp_sim::Random;
+use libtp_tests::process::now;
 
 use crate::history::{Element, Record, Row, Step};
 
 /// Threads at work.
 pub const THREADS: usize = 8;
 /// Transactions before the next lists are taken.
-const EPOCH: u64 = 250;
+pub const EPOCH: u64 = 250;
 /// Lists, cells and ranges of an epoch.
 const LISTS: u32 = 6;
 const CELLS: u32 = 16;
@@ -49,23 +50,28 @@ pub struct Tally {
     pub aborts: u64,
 }
 
-/// Runs a plan; returns the history, whose last transaction read everything alone, and a tally.
-pub fn run(plan: Plan) -> Result<(Vec<Record>, Tally)> {
-    let directory = tempfile::tempdir().map_err(|error| Error::Io(Box::new(error)))?;
+/// Little memory, small pages and short logs, so that much of the library takes part.
+pub fn settings(plan: Plan) -> Settings {
     let small = DatabaseSettings {
         page_bytes: Some(Bytes::kib(4)),
         granularity: Some(plan.granularity),
         ..DatabaseSettings::default()
     };
-    let settings = Settings {
+    Settings {
         memory: Some(Bytes::mib(1)),
         durability: Some(Durability::Relaxed),
         checkpoint_log: Some(Bytes::mib(2)),
         database: ["lists", "cells", "rows"].map(|name| (name.to_owned(), small.clone())).into(),
         ..Settings::default()
-    };
-    let env = Env::builder().settings(settings).open(directory.path())?;
-    let stage = Stage::new(&env, plan)?;
+    }
+}
+
+/// Runs a plan; returns the history, whose last transaction read everything alone, and a tally.
+pub fn run(plan: Plan) -> Result<(Vec<Record>, Tally)> {
+    let directory = tempfile::tempdir().map_err(|error| Error::Io(Box::new(error)))?;
+    let env = Env::builder().settings(settings(plan)).open(directory.path())?;
+    let stage = Stage::new(&env, plan, 0)?;
+    stage.fill()?;
     let ended: Vec<Result<(Vec<Record>, Tally)>> = std::thread::scope(|scope| {
         let start = |number| {
             let stage = &stage;
@@ -85,39 +91,48 @@ pub fn run(plan: Plan) -> Result<(Vec<Record>, Tally)> {
     Ok((history, tally))
 }
 
-/// What all threads share.
-struct Stage<'e> {
+/// What all threads of a process share.
+pub struct Stage<'e> {
     env: &'e Env,
     plan: Plan,
     lists: Db,
     cells: Recno,
     rows: Db,
-    clock: AtomicU64,
     begun: AtomicU64,
     elements: AtomicU64,
+    /// Told of each transaction just before it commits: from then on it may be there, whatever becomes of the process.
+    announce: fn(u64, &[Step]),
 }
 
 impl<'e> Stage<'e> {
-    fn new(env: &'e Env, plan: Plan) -> Result<Stage<'e>> {
+    /// The databases; elements are drawn from `first_element` on.
+    pub fn new(env: &'e Env, plan: Plan, first_element: Element) -> Result<Stage<'e>> {
         let (lists, cells, rows) = (env.btree("lists")?, env.recno("cells", 8)?, env.btree("rows")?);
-        // Every cell there will be, so that a cell is always replaced.
-        let count = u64::from(CELLS) * (plan.transactions / EPOCH + 1);
+        let (begun, elements) = (AtomicU64::new(0), AtomicU64::new(first_element));
+        Ok(Stage { env, plan, lists, cells, rows, begun, elements, announce: |_, _| {} })
+    }
+
+    /// With somebody who is told of each transaction before it commits.
+    pub fn announcing(self, announce: fn(u64, &[Step])) -> Stage<'e> {
+        Stage { announce, ..self }
+    }
+
+    /// Makes every cell there will be, so that a cell is always replaced.
+    pub fn fill(&self) -> Result<()> {
+        let count = self.cell_count();
         for first in (0..count).step_by(512) {
-            env.run(|txn| {
+            self.env.run(|txn| {
                 for _ in first..count.min(first + 512) {
-                    cells.append(txn, &[0; 8])?;
+                    self.cells.append(txn, &[0; 8])?;
                 }
                 Ok(())
             })?;
         }
-        let zero = || AtomicU64::new(0);
-        Ok(Stage { env, plan, lists, cells, rows, clock: zero(), begun: zero(), elements: zero() })
+        Ok(())
     }
 
-    /// A tick later than all before: what happens between two ticks of one thread lies between them for all.
-    fn tick(&self) -> u64 {
-        // SeqCst: the order of ticks is taken for the order of time.
-        self.clock.fetch_add(1, Ordering::SeqCst)
+    fn cell_count(&self) -> u64 {
+        u64::from(CELLS) * (self.plan.transactions / EPOCH + 1)
     }
 
     fn new_element(&self) -> Element {
@@ -129,20 +144,23 @@ impl<'e> Stage<'e> {
         u32::try_from(self.plan.transactions / EPOCH + 1).expect("there are fewer epochs than transactions")
     }
 
-    /// One transaction that reads every list and every row when nobody else is at work.
-    fn everything(&self) -> Result<Record> {
-        let begin = self.tick();
+    /// One transaction that reads every list, cell and row when nobody else is at work.
+    pub fn everything(&self) -> Result<Record> {
+        let begin = now();
         let mut steps = Vec::new();
         let txn = self.env.begin()?;
         for list in 0..self.epochs() * LISTS {
             steps.push(Step::ReadList { list, elements: read_list(&self.lists, &txn, list)? });
+        }
+        for cell in 0..u32::try_from(self.cell_count()).expect("few cells") {
+            steps.push(Step::ReadCell { cell, found: read_cell(&self.cells, &txn, cell)? });
         }
         for range in 0..self.epochs() * RANGES {
             let rows = scan(&self.rows, &txn, range, 0, PLACES, true)?;
             steps.push(Step::Scan { range, from: 0, to: PLACES, rows });
         }
         txn.commit()?;
-        Ok(Record { thread: THREADS, begin, end: self.tick(), is_committed: true, steps })
+        Ok(Record { thread: usize::MAX, begin, end: now(), is_committed: true, steps })
     }
 }
 
@@ -168,6 +186,11 @@ fn elements_of(bytes: &[u8]) -> Vec<Element> {
 
 fn element_of(bytes: &[u8]) -> Element {
     Element::from_le_bytes(bytes.try_into().expect("an element has eight bytes"))
+}
+
+fn read_cell(cells: &Recno, txn: &Txn<'_>, cell: u32) -> Result<Element> {
+    let bytes = cells.get(txn, u64::from(cell) + 1)?;
+    Ok(element_of(&bytes.expect("all cells were made before the work began")))
 }
 
 fn read_list(lists: &Db, txn: &Txn<'_>, list: u32) -> Result<Vec<Element>> {
@@ -196,7 +219,7 @@ fn scan(rows: &Db, txn: &Txn<'_>, range: u32, from: u32, to: u32, is_upwards: bo
 }
 
 /// One thread.
-struct Actor<'s, 'e> {
+pub struct Actor<'s, 'e> {
     stage: &'s Stage<'e>,
     number: usize,
     random: Random,
@@ -239,7 +262,8 @@ impl Running<'_, '_> {
 }
 
 impl<'s, 'e> Actor<'s, 'e> {
-    fn new(stage: &'s Stage<'e>, number: usize) -> Actor<'s, 'e> {
+    /// Thread, or process, `number`.
+    pub fn new(stage: &'s Stage<'e>, number: usize) -> Actor<'s, 'e> {
         let seed = stage.plan.seed << 8 | number as u64;
         Actor { stage, number, random: Random::new(seed), tally: Tally::default() }
     }
@@ -256,13 +280,14 @@ impl<'s, 'e> Actor<'s, 'e> {
         }
     }
 
-    fn transaction(&mut self, epoch: u32) -> Result<Record> {
-        let begin = self.stage.tick();
+    /// One transaction over the lists, cells and ranges of an epoch.
+    pub fn transaction(&mut self, epoch: u32) -> Result<Record> {
+        let begin = now();
         let txn = Some(self.stage.env.begin()?);
         let mut running = Running { stage: self.stage, txn, epoch, steps: Vec::new() };
         let worked = self.work(&mut running);
-        let is_committed = self.finish(&mut running, worked)?;
-        Ok(Record { thread: self.number, begin, end: self.stage.tick(), is_committed, steps: running.steps })
+        let is_committed = self.finish(&mut running, begin, worked)?;
+        Ok(Record { thread: self.number, begin, end: now(), is_committed, steps: running.steps })
     }
 
     fn work(&mut self, running: &mut Running<'_, '_>) -> Result<()> {
@@ -274,11 +299,12 @@ impl<'s, 'e> Actor<'s, 'e> {
         Ok(())
     }
 
-    fn finish(&mut self, running: &mut Running<'_, '_>, worked: Result<()>) -> Result<bool> {
+    fn finish(&mut self, running: &mut Running<'_, '_>, begin: u64, worked: Result<()>) -> Result<bool> {
         let is_broken = self.stage.plan.discipline != Discipline::Transactions;
         let Some(txn) = running.txn.take() else { return worked.map(|()| true) };
         match worked {
             Ok(()) if is_broken || !self.random.chance(1, 12) => {
+                (self.stage.announce)(begin, &running.steps);
                 match self.random.chance(1, 2) {
                     true => txn.commit()?,
                     false => drop(txn.commit_async()?),
@@ -356,8 +382,7 @@ impl<'s, 'e> Actor<'s, 'e> {
     }
 
     fn cell_value(&self, running: &Running<'_, '_>, cell: u32) -> Result<Element> {
-        let bytes = self.stage.cells.get(running.txn(), u64::from(cell) + 1)?;
-        Ok(element_of(&bytes.expect("all cells were made before the threads began")))
+        read_cell(&self.stage.cells, running.txn(), cell)
     }
 
     fn write_cell(&mut self, running: &mut Running<'_, '_>) -> Result<()> {

@@ -239,11 +239,14 @@ impl<'d> Run<'d> {
         if env.opened().how == How::Restarted {
             return Err(format!("the shared memory was lost: {:?}", env.opened()));
         }
-        let rebuilt = all.iter().find(|(_, told)| told.opened.as_ref().is_some_and(|(_, found)| *found != incarnation));
-        if let Some((worker, told)) = rebuilt {
+        let rebuilt = |(_, told): &&(u64, Told)| told.opened.as_ref().is_some_and(|(_, found)| *found != incarnation);
+        if all.iter().any(|one| rebuilt(&one)) {
+            let openers = all.iter().filter(|(_, told)| told.opened.as_ref().is_some_and(|(how, _)| how != "Joined"));
+            let openers: Vec<String> =
+                openers.map(|(worker, told)| format!("worker {worker}: {:?}", told.opened)).collect();
             return Err(format!(
-                "rebuilt: worker {worker} found {:?}, the first incarnation was {incarnation}",
-                told.opened
+                "REBUILT: it began with incarnation {incarnation}; not joined have {}",
+                openers.join(", ")
             ));
         }
         for name in env.databases().map_err(|error| error.to_string())? {

@@ -1,0 +1,76 @@
+//! A process that does random transactions and tells of each: this very program.
+//!
+//! Before a commit it says what the transaction did (`try BEGIN STEPS`), after it when it had ended (`done END`). What it
+//! says last before a kill is therefore all that may be there unheard.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+
+use libtp::{Env, Granularity};
+use libtp_tests::process::{next_order, say};
+
+use crate::telling::tell;
+use crate::workload::{settings, Actor, Discipline, Plan, Stage};
+
+/// The test that such a process runs.
+pub const ENTRY: &str = "process::entry";
+/// What it is to do: see [`orders`]. Without it, it is no such process.
+const ORDERS: &str = "LIBTP_TEST_WORKER_ORDERS";
+
+/// The variables for process `number`: it begins with that epoch.
+pub fn orders(directory: &std::path::Path, plan: Plan, number: u64, epoch: u32) -> Vec<(&'static str, String)> {
+    let pages = u8::from(plan.granularity == Granularity::Page);
+    let Plan { seed, transactions, .. } = plan;
+    vec![(ORDERS, format!("{seed} {transactions} {pages} {number} {epoch} {}", directory.display()))]
+}
+
+/// The entry of such a process. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let Ok(orders) = std::env::var(ORDERS) else { return };
+    let mut words = orders.splitn(6, ' ');
+    let mut number = || words.next().unwrap().parse::<u64>().unwrap();
+    let (seed, transactions, pages, who, epoch) = (number(), number(), number(), number(), number());
+    let granularity = if pages == 1 { Granularity::Page } else { Granularity::Record };
+    // Each process has transactions of its own.
+    let plan = Plan { seed: seed << 20 | who, transactions, granularity, discipline: Discipline::Transactions };
+    let directory = PathBuf::from(words.next().unwrap());
+    if let Err(error) = work(directory, plan, who, u32::try_from(epoch).unwrap()) {
+        say(&format!("failed {error}"));
+    }
+}
+
+fn work(directory: PathBuf, plan: Plan, who: u64, epoch: u32) -> libtp::Result<()> {
+    let env = Env::builder().settings(settings(plan)).open(directory)?;
+    let (epoch, is_over) = (Arc::new(AtomicU32::new(epoch)), Arc::new(AtomicBool::new(false)));
+    listen(Arc::clone(&epoch), Arc::clone(&is_over));
+    // No two processes draw the same elements.
+    let stage = Stage::new(&env, plan, who << 32)?;
+    let stage = stage.announcing(|begin, steps| say(&format!("try {begin} {}", tell(steps))));
+    let mut actor = Actor::new(&stage, usize::try_from(who).expect("few processes"));
+    // Relaxed: the flag and the number alone are told.
+    while !is_over.load(Ordering::Relaxed) {
+        let record = actor.transaction(epoch.load(Ordering::Relaxed))?;
+        match record.is_committed {
+            true => say(&format!("done {}", record.end)),
+            false => say("gone"),
+        }
+    }
+    drop(actor);
+    drop(stage);
+    drop(env);
+    say("left");
+    Ok(())
+}
+
+/// Takes orders: another epoch, or the end.
+fn listen(epoch: Arc<AtomicU32>, is_over: Arc<AtomicBool>) {
+    std::thread::spawn(move || loop {
+        match next_order().and_then(|order| order.parse().ok()) {
+            // Relaxed: as above.
+            Some(number) => epoch.store(number, Ordering::Relaxed),
+            None => return is_over.store(true, Ordering::Relaxed),
+        }
+    });
+}

@@ -1,0 +1,142 @@
+//! Transactions whose process was killed while it committed: each is there or not, and which, the others tell.
+//!
+//! Whole or not at all: one that any trace is found of counts as committed, with all it did, and the checker says if the
+//! rest is not there. One without a trace counts as aborted, and nobody may have seen it. Its end is unknown, so time says
+//! nothing about what came after it.
+
+use std::collections::HashSet;
+
+use crate::history::{Element, Record, Step};
+
+/// Adds those of `unheard` that are there to a history, before its last record, which read everything at the end. Returns
+/// how many.
+pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
+    let end = history.pop().expect("the last record read everything");
+    let before = history.len();
+    // One may be known only from what another of them saw.
+    loop {
+        let seen = seen(history.iter().chain([&end]));
+        let (found, still): (Vec<_>, Vec<_>) = unheard.into_iter().partition(|record| left_a_trace(record, &seen));
+        unheard = still;
+        if found.is_empty() {
+            break;
+        }
+        history.extend(found.into_iter().map(there));
+    }
+    for row in vanished(history, &end) {
+        let deleted_it =
+            |record: &Record| matches!(record.steps.last(), Some(Step::Delete { row: of }) if of.element == row);
+        let Some(at) = unheard.iter().rposition(|record| only_deletes(record) && deleted_it(record)) else { continue };
+        // Of two that were at it, either may have done it: so nothing is concluded from what it read.
+        let mut record = there(unheard.remove(at));
+        record.steps.retain(|step| matches!(step, Step::Delete { .. }));
+        history.push(record);
+    }
+    let settled = history.len() - before;
+    history.push(end);
+    settled
+}
+
+fn there(record: Record) -> Record {
+    Record { is_committed: true, end: u64::MAX, ..record }
+}
+
+/// Every element that anybody saw.
+fn seen<'r>(records: impl Iterator<Item = &'r Record>) -> HashSet<Element> {
+    let mut seen = HashSet::new();
+    for step in records.flat_map(|record| &record.steps) {
+        match step {
+            Step::ReadList { elements, .. } => seen.extend(elements),
+            Step::Append { before, .. } => seen.extend(before),
+            Step::ReadCell { found, .. } => seen.extend([found]),
+            Step::WriteCell { before, .. } => seen.extend([before]),
+            Step::Scan { rows, .. } => seen.extend(rows.iter().map(|row| row.element)),
+            Step::Delete { row } => seen.extend([row.element]),
+            Step::Insert { .. } => {}
+        }
+    }
+    seen
+}
+
+fn left_a_trace(record: &Record, seen: &HashSet<Element>) -> bool {
+    record.steps.iter().any(|step| match step {
+        Step::Append { element, .. } | Step::WriteCell { element, .. } => seen.contains(element),
+        Step::Insert { row } => seen.contains(&row.element),
+        _ => false,
+    })
+}
+
+fn only_deletes(record: &Record) -> bool {
+    !record.steps.iter().any(|step| matches!(step, Step::Append { .. } | Step::WriteCell { .. } | Step::Insert { .. }))
+}
+
+/// Rows that were inserted, that nobody is known to have deleted, and that are gone.
+fn vanished(history: &[Record], end: &Record) -> Vec<Element> {
+    let steps = || history.iter().filter(|record| record.is_committed).flat_map(|record| &record.steps);
+    let mut there = HashSet::new();
+    for step in &end.steps {
+        if let Step::Scan { rows, .. } = step {
+            there.extend(rows.iter().map(|row| row.element));
+        }
+    }
+    let deleted = |step: &Step| if let Step::Delete { row } = step { Some(row.element) } else { None };
+    there.extend(steps().filter_map(deleted));
+    let inserted = |step: &Step| if let Step::Insert { row } = step { Some(row.element) } else { None };
+    steps().filter_map(inserted).filter(|element| !there.contains(element)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checker::{check, lost_at_the_end};
+    use crate::history::Row;
+
+    fn record(thread: usize, steps: Vec<Step>) -> Record {
+        let begin = thread as u64 * 10;
+        Record { thread, begin, end: begin + 5, is_committed: true, steps }
+    }
+
+    fn append(list: u32, element: Element) -> Step {
+        Step::Append { list, before: vec![], element }
+    }
+
+    fn end(lists: &[(u32, &[Element])], rows: &[Row]) -> Record {
+        let read = |&(list, elements): &(u32, &[Element])| Step::ReadList { list, elements: elements.to_vec() };
+        let scan = Step::Scan { range: 0, from: 0, to: 100, rows: rows.iter().copied().collect() };
+        record(99, lists.iter().map(read).chain([scan]).collect())
+    }
+
+    fn settled_and_right(mut history: Vec<Record>, unheard: Vec<Record>) -> (usize, bool) {
+        let settled = settle(&mut history, unheard);
+        let verdict = check(&history);
+        let lost = lost_at_the_end(&history, history.len() - 1);
+        (settled, verdict.is_clean() && lost.is_empty())
+    }
+
+    #[test]
+    fn whole_or_not_at_all_are_both_right_and_half_is_not() {
+        let both = || vec![record(1, vec![append(1, 10), append(2, 20)])];
+        assert_eq!(settled_and_right(vec![end(&[(1, &[]), (2, &[])], &[])], both()), (0, true));
+        assert_eq!(settled_and_right(vec![end(&[(1, &[10]), (2, &[20])], &[])], both()), (1, true));
+        assert_eq!(settled_and_right(vec![end(&[(1, &[10]), (2, &[])], &[])], both()), (1, false));
+    }
+
+    #[test]
+    fn one_that_somebody_saw_must_stay() {
+        let reader = record(2, vec![Step::ReadList { list: 1, elements: vec![10] }]);
+        let (settled, is_right) =
+            settled_and_right(vec![reader, end(&[(1, &[])], &[])], vec![record(1, vec![append(1, 10)])]);
+        assert_eq!(settled, 1);
+        assert!(!is_right);
+    }
+
+    #[test]
+    fn a_row_that_is_gone_was_deleted_by_who_was_at_it() {
+        let row = Row { range: 0, place: 3, element: 30 };
+        let inserter = || record(1, vec![Step::Insert { row }]);
+        let deleter = || vec![record(2, vec![Step::Delete { row }])];
+        assert_eq!(settled_and_right(vec![inserter(), end(&[], &[])], deleter()), (1, true));
+        assert_eq!(settled_and_right(vec![inserter(), end(&[], &[row])], deleter()), (0, true));
+        assert_eq!(settled_and_right(vec![inserter(), end(&[], &[])], vec![]), (0, false));
+    }
+}
