@@ -10,7 +10,7 @@ use libtp_tests::sizes;
 
 use crate::child::{fill_and_die, put, settings, VALUE_BYTES};
 use crate::saying::{check_value, key_of, says, value_of};
-use crate::small_disk::{alone, SmallDisk};
+use libtp_tests::small_disk::{alone, SmallDisk};
 
 /// Nobody waits so long for room that is there.
 const LONG: Duration = Duration::from_secs(60);

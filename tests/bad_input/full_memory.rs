@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libtp::{Bytes, Durability, Env, Error, Settings};
 
 use crate::saying::{check_value, key_of, says, value_of};
-use crate::small_disk::{alone, SmallDisk};
+use libtp_tests::small_disk::{alone, SmallDisk};
 
 /// Nobody waits so long for room that is there.
 const LONG: Duration = Duration::from_secs(60);

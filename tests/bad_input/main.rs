@@ -11,7 +11,7 @@
 //! | `full_disk` | a disk that is really full (R8) |
 //! | `full_memory` | a directory of shared memory that is |
 //! | `frugality` | how little a new environment takes, and how much it holds without a setting |
-//! | `child`, `saying`, `small_disk` | what these share: a process that dies, what errors must say, small real disks and rights |
+//! | `child`, `saying` | what these share: a process that dies, what errors must say |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -26,4 +26,3 @@ mod lengths;
 mod places;
 mod saying;
 mod settings;
-mod small_disk;

@@ -11,7 +11,7 @@ use libtp_io::Directory;
 use libtp_sim::SimDisk;
 
 use crate::saying::{refused, says};
-use crate::small_disk::{alone, as_nobody, SmallDisk};
+use libtp_tests::small_disk::{alone, as_nobody, SmallDisk};
 
 #[test]
 fn a_file_is_no_directory() {

@@ -45,8 +45,15 @@ fn work(directory: PathBuf, plan: Plan, who: u64, epoch: u32) -> libtp::Result<(
     let env = Env::builder().settings(settings(plan)).open(directory)?;
     let (epoch, is_over) = (Arc::new(AtomicU32::new(epoch)), Arc::new(AtomicBool::new(false)));
     listen(Arc::clone(&epoch), Arc::clone(&is_over));
+    play(&env, plan, who, &epoch, &is_over)?;
+    drop(env);
+    say("left");
+    Ok(())
+}
+
+fn play(env: &Env, plan: Plan, who: u64, epoch: &AtomicU32, is_over: &AtomicBool) -> libtp::Result<()> {
     // No two processes draw the same elements.
-    let stage = Stage::new(&env, plan, who << 32)?;
+    let stage = Stage::new(env, plan, who << 32)?;
     let stage = stage.announcing(|begin, steps| say(&format!("try {begin} {}", tell(steps))));
     let mut actor = Actor::new(&stage, usize::try_from(who).expect("few processes"));
     // Relaxed: the flag and the number alone are told.
@@ -57,10 +64,6 @@ fn work(directory: PathBuf, plan: Plan, who: u64, epoch: u32) -> libtp::Result<(
             false => say("gone"),
         }
     }
-    drop(actor);
-    drop(stage);
-    drop(env);
-    say("left");
     Ok(())
 }
 

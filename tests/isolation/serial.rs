@@ -28,7 +28,7 @@ const NAMES: [&str; 3] = ["T1", "T2", "T3"];
 impl Outcome {
     /// Sessions that committed.
     pub fn committed(&self) -> Vec<usize> {
-        let ended = |number: &usize| self.sessions[*number].last().is_some_and(|last| is_commit(last));
+        let ended = |number: &usize| self.sessions[*number].last().is_some_and(is_commit);
         (0..self.sessions.len()).filter(ended).collect()
     }
 }

@@ -1,15 +1,14 @@
 //! A process that a test starts: the test program itself, with orders on its standard input.
 //!
-//! Each order is a line and gets one line as an answer. Answers begin with `> `, because the test harness of this process
-//! writes to the same pipe.
+//! Each order is a line and gets one line as an answer.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use libtp::{Db, Durability, Env, Error, Txn};
+use libtp::{Db, Durability, Env, Error, Granularity, Txn};
 use libtp_sim::Random;
+use libtp_tests::process::{next_order, say};
 
 use crate::bank::Bank;
 
@@ -17,8 +16,12 @@ use crate::bank::Bank;
 pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
 /// The child's number.
 pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
-/// What precedes an answer.
-pub const ANSWER: &str = "> ";
+/// Locks on records or on pages.
+pub const GRANULARITY: &str = "LIBTP_TEST_CHILD_GRANULARITY";
+/// The test that a child runs.
+pub const ENTRY: &str = "child::entry";
+/// The most processes that wait for each other in a circle here.
+pub const CIRCLE_MAX: usize = 8;
 
 /// The entry of a child. In the run of all tests it does nothing.
 #[test]
@@ -30,30 +33,22 @@ fn entry() {
     }
 }
 
-/// Past the harness, which would keep what is printed.
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let line = format!("\n{ANSWER}{text}\n");
-    // A test that does not listen any more has ended.
-    if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
-        std::process::exit(1);
-    }
-}
-
-/// The next order; none when the test has ended. Standard input is locked for one line only: two threads may listen.
-fn next_order() -> Option<Vec<String>> {
-    let mut line = String::new();
-    let bytes = std::io::stdin().read_line(&mut line).ok()?;
-    (bytes > 0).then(|| line.split_whitespace().map(str::to_owned).collect())
+/// The settings the test has chosen.
+fn builder() -> libtp::Builder {
+    let pages = std::env::var(GRANULARITY).is_ok_and(|chosen| chosen == "page");
+    let granularity = if pages { Granularity::Page } else { Granularity::Record };
+    // One database for each process of a circle: on pages, records of one database meet.
+    let names = std::iter::once("table".to_owned()).chain((0..CIRCLE_MAX).map(|number| format!("table{number}")));
+    names.fold(Env::builder(), |builder, name| builder.granularity(&name, granularity))
 }
 
 fn serve(directory: &std::path::Path, number: u64) -> libtp::Result<()> {
-    let env = Env::open(directory)?;
+    let env = builder().open(directory)?;
     let table = env.btree("table")?;
     let mut running: Option<Txn<'_>> = None;
     say(&format!("{:?}", env.opened().how));
     while let Some(order) = next_order() {
-        let words: Vec<&str> = order.iter().map(String::as_str).collect();
+        let words: Vec<&str> = order.split_whitespace().collect();
         let answer = match obey(&env, &table, number, &mut running, &words) {
             Ok(Some(answer)) => answer,
             Ok(None) => break,
@@ -86,6 +81,10 @@ fn obey<'e>(
             *running = Some(env.begin()?);
             "begun".into()
         }
+        (["put-in", name, key, text], Some(txn)) => {
+            env.btree(name)?.put(txn, key.as_bytes(), text.as_bytes())?;
+            "put".into()
+        }
         (["put", key, text], Some(txn)) => {
             table.put(txn, key.as_bytes(), text.as_bytes())?;
             "put".into()
@@ -117,10 +116,29 @@ fn obey<'e>(
             work(env, number, durability)?;
             "stopped".into()
         }
+        (["fork", how], _) => format!("forked {}", crate::fork::leave_a_child(*how == "raw")),
+        (["read-own-files", count], _) => {
+            for _ in 0..count.parse().unwrap_or(0) {
+                read_own_files(env.path());
+            }
+            "read".into()
+        }
         (["leave"], _) => return Ok(None),
         (["abort"], _) => std::process::abort(),
         (words, _) => format!("failed: what does {words:?} mean"),
     }))
+}
+
+/// Opens every file of the environment, reads a little, and closes it: what backup programs and curious people do. (The
+/// locks of POSIX are dropped by any such close.)
+fn read_own_files(directory: &std::path::Path) {
+    let names = std::fs::read_dir(directory).expect("the environment's directory is there");
+    for name in names.map_while(Result::ok) {
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(name.path());
+        let read = file.and_then(|mut file| std::io::Read::read(&mut file, &mut [0; 64]));
+        // A log file may have been recycled since it was listed.
+        drop(read);
+    }
 }
 
 /// Makes transfers on two threads, and tells of each when its commit has returned, until told to stop or to abort.
@@ -130,7 +148,7 @@ fn work(env: &Env, number: u64, durability: Durability) -> libtp::Result<()> {
     let theirs = Arc::clone(&stop);
     say("working");
     let listener = std::thread::spawn(move || match next_order() {
-        Some(order) if order == ["abort"] => std::process::abort(),
+        Some(order) if order == "abort" => std::process::abort(),
         // Relaxed: the flag alone is told.
         _ => theirs.store(true, Ordering::Relaxed),
     });

@@ -1,14 +1,14 @@
 //! The test's end of the pipes to the processes it has started.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use libtp_tests::process::Process;
+
 use crate::bank::TransferId;
-use crate::child::{ANSWER, DIRECTORY, NUMBER};
+use crate::child::{DIRECTORY, ENTRY, GRANULARITY, NUMBER};
 
 /// An answer that has not come after this time never will.
 const HANG: Duration = Duration::from_secs(60);
@@ -18,8 +18,7 @@ const WAIT: Duration = Duration::from_millis(100);
 /// A process that has the environment open.
 pub struct Member {
     number: u64,
-    child: Child,
-    orders: Option<ChildStdin>,
+    process: Process,
     answers: Receiver<String>,
     /// How it opened the environment.
     pub how: String,
@@ -28,41 +27,41 @@ pub struct Member {
 impl Member {
     /// Starts a process and waits until it has opened the environment.
     pub fn start(directory: &Path, number: u64) -> Member {
-        let mut member = Member::launch(directory, number);
-        member.how = member.answer();
-        member
+        Member::launch(directory, number).opened()
+    }
+
+    /// The same, with locks on records or on pages (`record`, `page`).
+    pub fn start_with(directory: &Path, number: u64, granularity: &str) -> Member {
+        Member::launch_under(&[], directory, number, granularity).opened()
     }
 
     /// Starts a process and does not wait; [`Member::answer`] tells how it opened the environment.
     pub fn launch(directory: &Path, number: u64) -> Member {
-        let program = std::env::current_exe().expect("a program knows its path");
-        let mut child = Command::new(program)
-            .args(["--exact", "child::entry", "--nocapture", "--test-threads", "1"])
-            .env(DIRECTORY, directory)
-            .env(NUMBER, number.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program can be started again");
-        let orders = child.stdin.take();
-        let from = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        Member::launch_under(&[], directory, number, "record")
+    }
+
+    /// The same, started by another program: `under` is that program and its arguments.
+    pub fn launch_under(under: &[&str], directory: &Path, number: u64, granularity: &str) -> Member {
         let (answer, answers) = channel();
-        std::thread::spawn(move || {
-            for line in from.lines().map_while(Result::ok) {
-                if let Some(text) = line.strip_prefix(ANSWER) {
-                    if answer.send(text.to_owned()).is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Member { number, child, orders, answers, how: String::new() }
+        let variables = [
+            (DIRECTORY, directory.display().to_string()),
+            (NUMBER, number.to_string()),
+            (GRANULARITY, granularity.to_owned()),
+        ];
+        // A test that does not listen any more has ended.
+        let listen = move |line: &str| drop(answer.send(line.to_owned()));
+        Member { number, process: Process::start_under(under, ENTRY, &variables, listen), answers, how: String::new() }
+    }
+
+    /// Waits until it has opened the environment.
+    pub fn opened(mut self) -> Member {
+        self.how = self.answer();
+        self
     }
 
     /// Gives an order and does not wait for the answer.
     pub fn order(&mut self, order: &str) {
-        let orders = self.orders.as_mut().expect("the process takes orders");
-        writeln!(orders, "{order}").and_then(|()| orders.flush()).expect("the process takes orders");
+        self.process.order(order);
     }
 
     /// The next answer.
@@ -70,7 +69,7 @@ impl Member {
     pub fn answer(&self) -> String {
         match self.answers.recv_timeout(HANG) {
             Ok(answer) => answer,
-            Err(error) => panic!("process {}: no answer: {error}", self.number),
+            Err(error) => panic!("process {}: no answer: {error}\n{}", self.number, self.process.errors()),
         }
     }
 
@@ -97,20 +96,45 @@ impl Member {
     #[track_caller]
     pub fn leave(mut self) {
         assert_eq!(self.ask("leave"), "left");
-        let status = self.child.wait().expect("it can be waited for");
+        let status = self.process.wait();
         assert!(status.success(), "process {}: {status}", self.number);
     }
 
     /// Kills it, as `kill -9` does.
     pub fn kill(&mut self) {
-        self.child.kill().expect("it can be killed");
+        self.process.kill();
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&mut self) {
+        self.process.wait();
+    }
+
+    /// Stops it where it is, until [`Member::resume`].
+    pub fn stop(&self) {
+        self.process.stop();
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.process.resume();
+    }
+
+    /// An answer, if there is one within a moment.
+    pub fn answer_within(&self, time: Duration) -> Option<String> {
+        self.answers.recv_timeout(time).ok()
     }
 
     /// Waits until it has ended, and returns the transfers it told of before.
     pub fn acknowledged(mut self) -> BTreeSet<TransferId> {
-        self.child.wait().expect("it can be waited for");
-        // The pipe still holds what it said; then it is at its end.
+        self.process.wait();
+        // What it said was all listened to.
         self.answers.iter().filter_map(|answer| acknowledgement(&answer)).collect()
+    }
+
+    /// The transfers it has told of and nobody has listened to yet.
+    pub fn acknowledged_so_far(&mut self) -> Vec<TransferId> {
+        self.answers.try_iter().filter_map(|answer| acknowledgement(&answer)).collect()
     }
 
     /// Lets it work for a while, and returns the transfers it told of meanwhile.
@@ -123,14 +147,6 @@ impl Member {
                 answer => told.extend(acknowledgement(&answer)),
             }
         }
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        // A test that fails must not leave processes behind; one that left has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -9,14 +9,29 @@
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
 //! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
 //! | `survivors` | one of several dies; the others repair what it left and go on |
+//! | `deadlocks` | processes wait for each other in a circle |
+//! | `forked`, `fork` | children that outlive the process that forked them |
+//! | `stopped` | a process stands still in the middle of its work |
+//! | `copies` | copies of an environment at work, and backups restored in its place |
+//! | `missing` | files and directories that vanish under those at work |
+//! | `containers` | processes that see other memory or other pids |
+//! | `strangers` | memory that another user planted, and what deleted environments leave |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bank;
 mod child;
+mod containers;
+mod copies;
 mod crew;
+mod deadlocks;
 mod death;
+mod fork;
+mod forked;
 mod leaving;
+mod missing;
+mod stopped;
+mod strangers;
 mod survivors;
 mod together;

@@ -11,6 +11,7 @@
 //! | `damage` | damaging files, and judging what is read then |
 //! | `stale_log` | a log that ends where an old record begins |
 //! | `log_ends` | a log that ends at each sector of its flushes |
+//! | `small_disk` | small disks, and being alone or nobody, in namespaces of our own |
 //! | `standstill` | a process that stands still at a call |
 //! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
 //! | `process` | a process that a test starts: this program again |
@@ -28,6 +29,7 @@ pub mod oracle;
 pub mod planted_bugs;
 pub mod process;
 pub mod sizes;
+pub mod small_disk;
 pub mod stale_log;
 pub mod standstill;
 pub mod stopped_writer;

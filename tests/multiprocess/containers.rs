@@ -1,0 +1,100 @@
+//! Processes that see other memory, too little of it, or other pids: containers that share the directory alone.
+
+use std::time::Duration;
+
+use libtp::{Env, How};
+use libtp_tests::small_disk::{alone, SmallDisk};
+
+use crate::bank::Bank;
+use crate::crew::Member;
+
+/// Starts a program with shared memory of its own.
+const OTHER_MEMORY: &[&str] =
+    &["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm && exec \"$0\" \"$@\""];
+/// Starts a program as the first of a pid namespace. It dies with its starter.
+const OTHER_PIDS: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+/// More than this must be free where shared memory is to lie.
+const ROOM: u64 = 96 << 20;
+
+#[test]
+fn a_container_with_other_memory_is_told_what_to_set_and_joins_when_it_is_set() {
+    alone("containers::a_container_with_other_memory_is_told_what_to_set_and_joins_when_it_is_set", || {
+        let directory = tempfile::tempdir().unwrap();
+        let mut inside = Member::start(directory.path(), 1);
+        inside.ask("put key value");
+        let outside = Member::launch_under(OTHER_MEMORY, directory.path(), 2, "record");
+        let refused = outside.answer();
+        assert!(refused.starts_with("failed") && refused.contains("region_directory"), "{refused}");
+        assert_eq!(inside.ask("get key"), "value");
+        inside.leave();
+        // In the environment's own directory all see it.
+        let settings = format!("region_directory = \"{}\"\n", directory.path().display());
+        std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
+        let mut inside = Member::start(directory.path(), 3);
+        let mut outside = Member::launch_under(OTHER_MEMORY, directory.path(), 4, "record").opened();
+        assert_eq!(outside.how, "Joined");
+        assert_eq!(outside.ask("get key"), "value");
+        assert_eq!(outside.ask("put key other"), "put");
+        assert_eq!(inside.ask("get key"), "other");
+        outside.leave();
+        inside.leave();
+    });
+}
+
+#[test]
+fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
+    alone("containers::processes_of_two_pid_namespaces_do_not_take_each_other_for_dead", || {
+        let directory = tempfile::tempdir().unwrap();
+        let mut here = Member::start(directory.path(), 1);
+        here.ask("put key before");
+        here.ask("begin");
+        here.ask("put key here");
+        let mut there = Member::launch_under(OTHER_PIDS, directory.path(), 2, "record").opened();
+        assert_eq!(there.how, "Joined");
+        // Long enough for anyone to look for the dead.
+        there.order("put key there");
+        assert_eq!(there.answer_within(Duration::from_millis(500)), None, "the lock is held by a living process");
+        assert_eq!(here.ask("commit"), "committed");
+        assert_eq!(there.answer(), "put");
+        there.ask("begin");
+        there.ask("put key unfinished");
+        here.order("put key after");
+        assert_eq!(here.answer_within(Duration::from_millis(500)), None, "the lock is held by a living process");
+        // Its death is noticed all the same.
+        there.kill();
+        assert_eq!(here.answer(), "put");
+        assert_eq!(here.ask("get key"), "after");
+        here.leave();
+    });
+}
+
+#[test]
+fn processes_whose_shared_memory_is_full_go_on() {
+    alone("containers::processes_whose_shared_memory_is_full_go_on", || {
+        let (memory, directory) = (SmallDisk::mount(ROOM + (16 << 20)), tempfile::tempdir().unwrap());
+        let settings = format!("region_directory = \"{}\"\nmemory = \"512MiB\"\n", memory.path().display());
+        std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
+        let mut crew: Vec<Member> = (1..=3).map(|number| Member::start(directory.path(), number)).collect();
+        assert!(crew[0].ask("region").starts_with(&memory.path().display().to_string()));
+        crew[0].ask("transfers 100");
+        memory.ballast("ballast", u64::MAX);
+        for member in &mut crew {
+            member.order("transfers 4000");
+        }
+        for member in &crew {
+            assert_eq!(member.answer(), "transferred");
+        }
+        // One dies; the others need no more memory to repair what it left.
+        crew[0].ask("begin");
+        crew[0].ask("put key unfinished");
+        crew[0].kill();
+        assert_eq!(crew[1].ask("put key value"), "put");
+        memory.free("ballast");
+        assert_eq!(crew[2].ask("get key"), "value");
+        crew.remove(0);
+        crew.into_iter().for_each(Member::leave);
+        let env = Env::open(directory.path()).unwrap();
+        assert_ne!(env.opened().how, How::Restarted);
+        assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 12_000);
+    });
+}

@@ -1,0 +1,109 @@
+//! A child that was forked without an `exec` has everything its parent had open, locks of open file descriptions among it.
+//! It must not keep its dead parent alive (PROTOCOLS D9).
+
+use libtp::{Env, How};
+use rustix::process::{kill_process, Pid, Signal};
+
+use crate::crew::Member;
+
+/// A process that is not ours to wait for. Killed when dropped.
+struct Orphan(Pid);
+
+impl Orphan {
+    fn of(member: &mut Member, how: &str) -> Orphan {
+        let answer = member.ask(&format!("fork {how}"));
+        let pid = answer.strip_prefix("forked ").and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        Orphan(pid.unwrap_or_else(|| panic!("{answer}")))
+    }
+
+    fn lives(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero()));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::KILL);
+    }
+}
+
+fn survivors_go_on(how: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut victim, mut other) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    other.ask("put key before");
+    victim.ask("begin");
+    victim.ask("put key unfinished");
+    let orphan = Orphan::of(&mut victim, how);
+    victim.kill();
+    assert_eq!(other.ask("put key after"), "put", "the dead parent's lock must fall");
+    assert_eq!(other.ask("get key"), "after");
+    assert!(orphan.lives(), "the child has ended: nothing was shown");
+    other.leave();
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"after"[..]));
+    assert!(orphan.lives(), "the child has ended: nothing was shown");
+}
+
+#[test]
+fn a_forked_child_does_not_keep_its_dead_parent_alive() {
+    survivors_go_on("libc");
+}
+
+#[test]
+fn a_raw_clone_does_not_keep_its_dead_parent_alive() {
+    survivors_go_on("raw");
+}
+
+fn the_next_open_works(how: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut victim = Member::start(directory.path(), 1);
+    victim.ask("put key before");
+    victim.ask("begin");
+    victim.ask("put key unfinished");
+    let orphan = Orphan::of(&mut victim, how);
+    victim.kill();
+    for _ in 0..2 {
+        let env = Env::open(directory.path()).unwrap();
+        let table = env.btree("table").unwrap();
+        assert_ne!(env.opened().how, How::Restarted, "the region was there");
+        assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"before"[..]));
+        assert!(orphan.lives(), "the child has ended: nothing was shown");
+    }
+}
+
+#[test]
+fn a_forked_child_of_the_last_one_does_not_hinder_the_next_to_open() {
+    the_next_open_works("libc");
+}
+
+#[test]
+fn a_raw_clone_of_the_last_one_does_not_hinder_the_next_to_open() {
+    the_next_open_works("raw");
+}
+
+#[test]
+fn who_opens_and_closes_the_files_of_the_environment_stays_attached() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut curious, mut other) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    for round in 0..5 {
+        assert_eq!(curious.ask("read-own-files 20"), "read");
+        assert_eq!(curious.ask(&format!("put key {round}")), "put");
+        assert_eq!(other.ask("get key"), round.to_string());
+    }
+    // Neither is taken for dead: with the other gone, the curious one is who is attached.
+    other.leave();
+    curious.ask("begin");
+    curious.ask("put key unfinished");
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Joined);
+    let table = env.btree("table").unwrap();
+    let impatient = Env::builder().lock_timeout(std::time::Duration::from_millis(200)).open(directory.path()).unwrap();
+    let same = impatient.btree("table").unwrap();
+    let refused = impatient.begin().map(|txn| same.get(&txn, b"key")).unwrap();
+    assert!(matches!(refused, Err(libtp::Error::LockTimeout)), "its lock holds: {refused:?}");
+    assert_eq!(curious.ask("commit"), "committed");
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"unfinished"[..]));
+    curious.leave();
+}

@@ -1,0 +1,97 @@
+//! Files and directories that vanish under those at work: they go on, and whoever comes is told what is wrong.
+
+use std::fs;
+
+use libtp::{Env, How};
+
+use crate::bank::Bank;
+use crate::crew::Member;
+
+#[test]
+fn without_its_control_file_the_environment_is_refused_and_those_at_work_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    one.ask("put key value");
+    let control = directory.path().join("control");
+    let kept = tempfile::tempdir().unwrap();
+    // A second name, so that it can be put back as it is.
+    let aside = kept.path().join("control");
+    fs::hard_link(&control, &aside).or_else(|_| fs::copy(&control, &aside).map(drop)).unwrap();
+    fs::remove_file(&control).unwrap();
+    for _ in 0..2 {
+        let error = Env::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("control") && error.contains("backup"), "{error}");
+    }
+    assert_eq!(two.ask("put key other"), "put");
+    assert_eq!(one.ask("get key"), "other");
+    // Put back, all is as before.
+    fs::rename(&aside, &control).unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Joined);
+    one.leave();
+    two.leave();
+    let table = env.btree("table").unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"other"[..]));
+}
+
+#[test]
+fn those_at_work_go_on_when_the_directory_is_renamed_and_others_join_by_its_new_name() {
+    let parent = tempfile::tempdir().unwrap();
+    let (old, new) = (parent.path().join("old"), parent.path().join("new"));
+    let (mut one, mut two) = (Member::start(&old, 1), Member::start(&old, 2));
+    one.ask("transfers 100");
+    fs::rename(&old, &new).unwrap();
+    one.ask("put key value");
+    assert_eq!(two.ask("get key"), "value");
+    two.ask("transfers 2000");
+    // One that looks for it by its old name makes a new one there, which has nothing to do with it.
+    let mut stranger = Member::start(&old, 3);
+    assert_eq!(stranger.how, "Created");
+    assert_eq!(stranger.ask("get key"), "none");
+    let env = Env::open(&new).unwrap();
+    assert_eq!(env.opened().how, How::Joined);
+    one.leave();
+    two.leave();
+    stranger.leave();
+    assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 2100);
+    drop(env);
+    let env = Env::open(&new).unwrap();
+    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 2100);
+}
+
+#[test]
+fn those_at_work_go_on_when_their_memory_loses_its_name_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    one.ask("transfers 100");
+    fs::remove_file(one.ask("region")).unwrap();
+    two.ask("transfers 100");
+    let error = Env::open(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("region_directory") && error.contains("other processes"), "{error}");
+    one.leave();
+    two.ask("put key value");
+    two.leave();
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 200);
+}
+
+#[test]
+fn when_those_whose_memory_lost_its_name_are_killed_all_sync_commits_are_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    fs::remove_file(one.ask("region")).unwrap();
+    one.ask("put one value");
+    two.ask("put two value");
+    for member in [&mut one, &mut two] {
+        member.kill();
+        member.wait();
+    }
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Restarted);
+    let table = env.btree("table").unwrap();
+    for key in [b"one", b"two"] {
+        assert_eq!(env.run(|txn| table.get(txn, key)).unwrap().as_deref(), Some(&b"value"[..]));
+    }
+}

@@ -1,0 +1,110 @@
+//! Shared memory of strangers: planted by another user under our name, or left by an environment that is gone.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtp::{Env, How};
+
+use crate::crew::Member;
+
+/// Nobody in particular.
+const NOBODY: &str = "65534:65534";
+
+/// Gives a file to another user; false, loudly, where we may not.
+fn give_away(file: &Path, test: &str) -> bool {
+    let given = Command::new("chown").arg(NOBODY).arg(file).status().is_ok_and(|status| status.success());
+    if !given {
+        println!("figures: SKIPPED {test}: not root: it cannot be tried here");
+    }
+    given
+}
+
+/// The region of a process that was killed, and that had one sync commit.
+fn region_of_the_dead(directory: &Path) -> PathBuf {
+    let mut one = Member::start(directory, 1);
+    one.ask("put key value");
+    let region = PathBuf::from(one.ask("region"));
+    one.kill();
+    one.wait();
+    region
+}
+
+fn value(env: &Env) -> Option<Vec<u8>> {
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.get(txn, b"key")).unwrap()
+}
+
+#[test]
+fn memory_that_belongs_to_another_user_is_not_trusted() {
+    let directory = tempfile::tempdir().unwrap();
+    let region = region_of_the_dead(directory.path());
+    // It is the real one in every other way: whoever planted it has taken all pains.
+    if !give_away(&region, "memory_that_belongs_to_another_user_is_not_trusted") {
+        return;
+    }
+    match Env::open(directory.path()) {
+        Ok(env) => {
+            assert_eq!(env.opened().how, How::Restarted, "what another user wrote was used");
+            assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
+        }
+        Err(error) => {
+            let error = error.to_string();
+            assert!(error.contains(&region.display().to_string()), "{error}");
+            assert!(region.exists(), "a file of another user was removed");
+        }
+    }
+}
+
+#[test]
+fn a_file_planted_under_the_name_of_our_memory_is_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let region = region_of_the_dead(directory.path());
+    let bytes = std::fs::read(&region).unwrap();
+    // A copy of the real one, and rubbish.
+    for planted in [bytes.clone(), vec![0xAA; bytes.len()], vec![], vec![0; 4096]] {
+        std::fs::remove_file(&region).unwrap();
+        std::fs::write(&region, &planted).unwrap();
+        give_away(&region, "a_file_planted_under_the_name_of_our_memory_is_not_used");
+        match Env::open(directory.path()) {
+            Ok(env) => {
+                assert_eq!(env.opened().how, How::Restarted, "what was planted was used");
+                assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
+            }
+            Err(error) => assert!(error.to_string().contains(&region.display().to_string()), "{error}"),
+        }
+        // The next turn finds it as a killed process leaves it.
+        drop(std::fs::remove_file(&region));
+        assert_eq!(region_of_the_dead(directory.path()), region);
+    }
+}
+
+#[test]
+fn a_link_planted_under_the_name_of_our_memory_is_not_followed() {
+    let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let region = region_of_the_dead(directory.path());
+    let precious = place.path().join("precious");
+    std::fs::write(&precious, "do not touch").unwrap();
+    std::fs::remove_file(&region).unwrap();
+    std::os::unix::fs::symlink(&precious, &region).unwrap();
+    if let Ok(env) = Env::open(directory.path()) {
+        assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
+    }
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "do not touch");
+}
+
+#[test]
+fn the_memory_of_an_environment_that_is_gone_is_removed_by_the_next_open() {
+    let (gone, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let region = region_of_the_dead(gone.path());
+    let mut living = Member::start(other.path(), 2);
+    let theirs = PathBuf::from(living.ask("region"));
+    gone.close().unwrap();
+    assert!(region.exists(), "nothing is left: nothing was shown");
+    let third = tempfile::tempdir().unwrap();
+    drop(Env::open(third.path()).unwrap());
+    let is_left = region.exists();
+    drop(std::fs::remove_file(&region));
+    assert!(!is_left, "{} is left for ever", region.display());
+    assert!(theirs.exists(), "that of a living environment was removed");
+    living.leave();
+}
