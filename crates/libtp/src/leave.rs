@@ -22,6 +22,10 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
 }
 
 fn leave_through(door: &Door<'_>, managers: &Managers, platform: &Platform, sessions: Sessions) -> Result<()> {
+    if sessions.is_empty() && door.others()? {
+        // We only looked, or what we did is others' to end. Without a latch: a stopped process may hold any.
+        return Ok(());
+    }
     for session in sessions {
         managers.leave(*session);
     }

@@ -39,6 +39,7 @@ mod record_types;
 mod settings;
 mod stats;
 mod txn;
+mod watching;
 
 pub use attach::{How, Keep, Opened};
 #[doc(hidden)]
@@ -47,9 +48,11 @@ pub use cursor::{Cursor, Pair, RecnoCursor};
 pub use database::{Database, Db, Recno};
 pub use environment::{Builder, Env};
 pub use error::{Error, Result};
-pub use libtp_lock::{LockInfo, LockName, LockerId, Mode};
+pub use libtp_lock::{Deadlock, Edge, LockInfo, LockName, LockerId, Mode};
+pub use libtp_process::SessionId;
 pub use libtp_record::{Finding, Verified};
 pub use libtp_txn::{Durability, State, TxnInfo};
 pub use settings::{Bytes, DatabaseSettings, Granularity, Replacement, Settings, Victim, SETTINGS_NAME};
 pub use stats::{DatabaseInfo, LogRecord, Pool, Stats};
 pub use txn::{CommitLsn, Txn};
+pub use watching::{Life, Repairs, SessionState, WaitsFor};

@@ -20,7 +20,18 @@ use libtp_process::Session;
 
 use crate::table::Role;
 use crate::waits_for::SeenWait;
-use crate::{Detect, LockManager, LockerId, Result, Victim};
+use crate::{Detect, Edge, LockManager, LockerId, Result, Victim};
+
+/// A circle of lockers that wait for each other, and who of them gives way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlock {
+    /// Each waits for the next one's lock, the last for the first one's.
+    pub members: Vec<Edge>,
+    /// Who gives way.
+    pub victim: LockerId,
+    /// Whether an earlier search had chosen it, and it has not given way yet.
+    pub was_known: bool,
+}
 
 /// What one search has seen.
 #[derive(Default)]
@@ -29,7 +40,7 @@ struct Search {
     seen: HashMap<u32, Option<SeenWait>>,
     /// Lockers from which no circle can be reached.
     clear: HashSet<u32>,
-    victims: usize,
+    found: Vec<Deadlock>,
 }
 
 impl LockManager {
@@ -39,8 +50,14 @@ impl LockManager {
     /// # Errors
     /// None yet; a search that needs more than it can get will say so.
     pub fn detect(&self, session: &Session) -> Result<usize> {
+        let found = self.find_deadlocks(session).unwrap_or_default();
+        Ok(found.iter().filter(|deadlock| !deadlock.was_known).count())
+    }
+
+    /// As [`LockManager::detect`], and says what was found; `None` if another session is searching.
+    pub fn find_deadlocks(&self, session: &Session) -> Option<Vec<Deadlock>> {
         self.table.header.searched_micros.publish(now_micros());
-        Ok(self.search(session, self.lockers()))
+        self.search(session, self.lockers())
     }
 
     /// Called by one that waits and was not woken for some time.
@@ -60,8 +77,8 @@ impl LockManager {
         }
     }
 
-    fn search(&self, session: &Session, starts: std::ops::RangeInclusive<u32>) -> usize {
-        let Some(role) = Role::take(&self.table.header.detector, session) else { return 0 };
+    fn search(&self, session: &Session, starts: std::ops::RangeInclusive<u32>) -> Option<Vec<Deadlock>> {
+        let role = Role::take(&self.table.header.detector, session)?;
         let mut search = Search::default();
         for start in starts {
             while let Some(circle) = self.find_circle(session, &mut search, start) {
@@ -69,7 +86,7 @@ impl LockManager {
             }
         }
         role.give_back();
-        search.victims
+        Some(search.found)
     }
 
     /// Follows waits from a locker, depth first. Returns the lockers of a circle, each waiting for the next.
@@ -116,7 +133,7 @@ impl LockManager {
             // One that is stopped cannot give way (PROTOCOLS D9): then it is another's turn, if there is one that can.
             candidates.retain(|&other| !self.is_stopped(other));
             if !self.is_stopped(locker) || candidates.is_empty() || candidates.iter().any(|other| chosen_before(&other)) {
-                search.seen.insert(locker, None);
+                self.keep_found(search, circle, locker, true);
                 return;
             }
         }
@@ -126,8 +143,21 @@ impl LockManager {
         session.wake(slot.session.load());
         self.table.header.deadlock_count.fetch_add(1);
         tracing::debug!(circle = ?circle, victim, "deadlock");
+        self.keep_found(search, circle, victim, false);
+    }
+
+    /// Puts a circle into what the search has found, and its victim down as not waiting.
+    fn keep_found(&self, search: &mut Search, circle: &[u32], victim: u32, was_known: bool) {
+        let next = circle.iter().cycle().skip(1);
+        let members = circle.iter().zip(next).filter_map(|(&waiter, &holder)| {
+            let seen = search.seen.get(&waiter)?.as_ref()?;
+            let session = self.table.locker(waiter).session.load();
+            let (waiter, holder) = (LockerId(waiter), LockerId(holder));
+            Some(Edge { waiter, session, holder, name: seen.name, wanted: seen.wanted })
+        });
+        let members = members.collect();
+        search.found.push(Deadlock { members, victim: LockerId(victim), was_known });
         search.seen.insert(victim, None);
-        search.victims += 1;
     }
 
     fn is_stopped(&self, locker: u32) -> bool {
@@ -151,7 +181,7 @@ impl LockManager {
 }
 
 /// Microseconds since 1970; a clock that is set only makes a search come early or late.
-fn now_micros() -> u64 {
+pub(crate) fn now_micros() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

@@ -48,6 +48,7 @@ mod settings;
 mod slots;
 mod table;
 mod wait;
+mod waits;
 mod waits_for;
 
 use rio::{bits, Region, RootSlot, Slab};
@@ -57,6 +58,7 @@ use libtp_process::{ProcessManager, Session};
 use table::{Bucket, LockHeader, Table, FIRST_BUCKETS};
 
 pub use check::{Broken, Census};
+pub use detector::Deadlock;
 pub use dump::{LockInfo, Stats};
 pub use error::{Error, Result};
 pub use mode::Mode;
@@ -64,6 +66,7 @@ pub use object::LockName;
 pub use repair::Repaired;
 pub use settings::{Detect, Settings, Victim, Wait};
 pub use wait::WAITS_FOR_LOCK;
+pub use waits::WaitInfo;
 pub use waits_for::Edge;
 
 /// Names whoever holds locks: the number of its slot, from one.

@@ -66,7 +66,11 @@ shared! {
         /// The number of the wait it is to give up, because it was chosen.
         pub(crate) victim: Word<u32>,
         /// Zero, kept for later.
-        pub(crate) spare_shared: [Word<u32>; 11],
+        pub(crate) spare_small: Word<u32>,
+        /// Since when, in microseconds since 1970, for the tools; zero while the wait is young.
+        pub(crate) waiting_since: Word<u64>,
+        /// Zero, kept for later.
+        pub(crate) spare_shared: [Word<u32>; 8],
     } size 192
 }
 

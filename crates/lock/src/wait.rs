@@ -18,6 +18,7 @@ use libtp_process::SLEEP_MAX;
 
 use crate::acquire::Ask;
 use crate::change::Change;
+use crate::detector::now_micros;
 use crate::locker::Waiting;
 use crate::object::{Granted, Queue};
 use crate::request::{Place, Request, State};
@@ -50,6 +51,7 @@ impl LockManager {
         let number = ask.slot.waits.get().wrapping_add(1).max(1);
         ask.slot.waits.init(number);
         ask.slot.session.publish(ask.session.id());
+        ask.slot.waiting_since.init(0);
         ask.slot.waiting.publish(Waiting::new(place, number));
         number
     }
@@ -74,6 +76,7 @@ impl LockManager {
             return Ok(());
         }
         let started = Instant::now();
+        ask.slot.waiting_since.init(now_micros());
         loop {
             let ticket = ask.session.prepare_sleep();
             match self.next_step(ask, request, number, started.elapsed(), wait) {

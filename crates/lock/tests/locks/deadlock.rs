@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use libtp_lock::{Detect, Error, Mode, Settings, Victim, Wait};
 
-use crate::{record, Scene};
+use crate::{record, until, Scene};
 use Mode::{S, X};
 
 /// A deadlock that is not found must end the test, not hold it up.
@@ -138,7 +138,15 @@ fn a_long_line_of_waiting_lockers_is_no_deadlock() {
         let edges = first.locks.waits_for(&first.session);
         assert_eq!(edges.len(), 11);
         assert!(edges.iter().any(|edge| edge.holder == first.locker && edge.name == record(0) && edge.wanted == X));
+        let waits = first.locks.waits();
+        assert_eq!(waits.len(), 11);
+        for wait in &waits {
+            let edge = edges.iter().find(|edge| edge.waiter == wait.locker).unwrap();
+            assert_eq!((wait.name, wait.wanted, wait.session), (edge.name, edge.wanted, edge.session));
+            assert!(wait.since.unwrap() <= std::time::SystemTime::now(), "{wait:?}");
+        }
         first.unlock_all();
+        until(|| first.locks.waits().is_empty());
     });
     assert_eq!(scene.locks().stats().deadlocks, 0);
     drop(first);
@@ -181,7 +189,15 @@ fn a_search_asked_for_finds_every_circle() {
             }
         }
         scene.await_waiters(6);
-        assert_eq!(watcher.locks.detect(&watcher.session).unwrap(), 3);
+        let found = watcher.locks.find_deadlocks(&watcher.session).unwrap();
+        assert_eq!(found.len(), 3);
+        for deadlock in &found {
+            let [one, two] = deadlock.members[..] else { panic!("{deadlock:?}") };
+            assert_eq!((one.waiter, one.holder), (two.holder, two.waiter), "{deadlock:?}");
+            assert_eq!((one.name.hash ^ two.name.hash, one.wanted), (1, X), "each wants what the other holds");
+            assert!(deadlock.victim == one.waiter || deadlock.victim == two.waiter, "{deadlock:?}");
+            assert!(!deadlock.was_known, "{deadlock:?}");
+        }
     });
     drop(watcher);
     scene.assert_empty();
