@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use libtp::{Database, Env, Keep};
+use libtp::{Builder, Database, Env, Keep, Settings};
 
 use crate::failure::Result;
 use crate::output::Output;
@@ -29,17 +29,24 @@ pub struct DatabaseArguments {
 impl EnvironmentArgument {
     /// Opens the environment; one that is missing is not made.
     pub fn open(&self, output: &Output) -> Result<Env> {
-        open(&self.env, false, None, output)
+        open(&self.env, Env::builder().create(false), output)
+    }
+
+    /// As [`EnvironmentArgument::open`], doing nothing for the others: for looking at what they do, whatever they do.
+    pub fn open_to_look(&self, output: &Output) -> Result<Env> {
+        let settings = Settings { no_background: true, ..Settings::default() };
+        open(&self.env, Env::builder().create(false).settings(settings), output)
     }
 
     /// As [`EnvironmentArgument::open`], saying what is right where shared memory and log files disagree.
     pub fn open_keeping(&self, keep: Option<Keep>, output: &Output) -> Result<Env> {
-        open(&self.env, false, keep, output)
+        let builder = Env::builder().create(false);
+        open(&self.env, keep.into_iter().fold(builder, Builder::keep), output)
     }
 
     /// Opens the environment, or makes it.
     pub fn open_or_create(&self, output: &Output) -> Result<Env> {
-        open(&self.env, true, None, output)
+        open(&self.env, Env::builder(), output)
     }
 }
 
@@ -53,11 +60,9 @@ impl DatabaseArguments {
 }
 
 /// Opens an environment, showing how far its recovery is.
-fn open(directory: &Path, create: bool, keep: Option<Keep>, output: &Output) -> Result<Env> {
+fn open(directory: &Path, builder: Builder, output: &Output) -> Result<Env> {
     let mut bar: Option<(&'static str, Progress)> = None;
     let shown = output.may_draw();
-    let builder = Env::builder().create(create);
-    let builder = keep.into_iter().fold(builder, libtp::Builder::keep);
     let env = builder.open_watched(directory, &mut |what, done, total| {
         if bar.as_ref().is_none_or(|(shown_for, _)| *shown_for != what) {
             bar = Some((what, Progress::bytes(shown, what, total)));

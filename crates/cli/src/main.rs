@@ -12,6 +12,7 @@ mod acknowledgements;
 mod bank;
 mod command_bench;
 mod command_checkpoint;
+mod command_deadlock;
 mod command_del;
 mod command_demo;
 mod command_dump;
@@ -22,6 +23,7 @@ mod command_printlog;
 mod command_put;
 mod command_recover;
 mod command_scan;
+mod command_sessions;
 mod command_stat;
 mod command_txns;
 mod command_verify;
@@ -32,10 +34,12 @@ mod facts;
 mod failure;
 mod in_order;
 mod live_rate;
+mod lock_names;
 mod output;
 mod progress;
 mod records;
 mod spelling;
+mod wait_graph;
 
 use std::process::ExitCode;
 
@@ -75,10 +79,14 @@ enum Verb {
     Dump(command_dump::Arguments),
     /// Say how the environment is: files, memory, log, pages, locks, transactions.
     Stat(command_stat::Arguments),
-    /// List the locks that are held and waited for.
+    /// List the locks that are held and waited for, or who waits for whom.
     Locks(command_locks::Arguments),
     /// List the transactions at work.
     Txns(command_txns::Arguments),
+    /// List who is in the environment: alive, stopped or dead, and what each waits for.
+    Sessions(command_sessions::Arguments),
+    /// Search once for transactions that wait for each other in a circle, and let one give way.
+    Deadlock(command_deadlock::Arguments),
     /// Print the log's records.
     Printlog(command_printlog::Arguments),
     /// Take a checkpoint: the next restart begins here.
@@ -119,6 +127,8 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Stat(arguments) => command_stat::run(&arguments, output),
         Verb::Locks(arguments) => command_locks::run(&arguments, output),
         Verb::Txns(arguments) => command_txns::run(&arguments, output),
+        Verb::Sessions(arguments) => command_sessions::run(&arguments, output),
+        Verb::Deadlock(arguments) => command_deadlock::run(&arguments, output),
         Verb::Printlog(arguments) => command_printlog::run(&arguments, output),
         Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),
         Verb::Recover(arguments) => command_recover::run(&arguments, output),

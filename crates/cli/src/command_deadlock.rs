@@ -1,0 +1,97 @@
+//! `tp deadlock`: one search for circles of transactions that wait for each other.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use libtp::{Deadlock, Env};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Failure, Result};
+use crate::lock_names::LockNames;
+use crate::output::Output;
+use crate::wait_graph::{Party, WaitGraph};
+
+/// A search by another session takes microseconds, unless it was stopped in the middle.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+}
+
+/// One circle.
+#[derive(Serialize)]
+struct Circle {
+    members: Vec<Member>,
+    victim: Party,
+    /// Whether an earlier search chose the victim, and it has not given way yet.
+    was_known: bool,
+}
+
+/// One who waits for the next in the circle.
+#[derive(Serialize)]
+struct Member {
+    #[serde(flatten)]
+    party: Party,
+    waits_for: String,
+    wanted: String,
+}
+
+/// Searches, lets one transaction of each circle give way, and says who.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open(output)?;
+    let names = LockNames::of(&env)?;
+    let graph = WaitGraph::look(&env)?;
+    let found = search(&env)?;
+    for deadlock in &found {
+        write(output, &circle(deadlock, &graph, &names))?;
+    }
+    output.object(&json!({ "deadlocks": found.len() }))?;
+    if found.is_empty() {
+        output.line("no deadlock")?;
+    }
+    Ok(Ending::Done)
+}
+
+/// Searches as soon as nobody else does.
+fn search(env: &Env) -> Result<Vec<Deadlock>> {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = env.find_deadlocks()? {
+            return Ok(found);
+        }
+        if begin.elapsed() > PATIENCE {
+            let what = "another session has been searching for deadlocks for seconds; `tp sessions` tells whether it is stopped";
+            return Err(Failure::Failed(what.to_string()));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn circle(deadlock: &Deadlock, graph: &WaitGraph, names: &LockNames) -> Circle {
+    let member = |edge: &libtp::Edge| Member {
+        party: graph.party(edge.waiter),
+        waits_for: names.words(edge.name),
+        wanted: edge.wanted.to_string(),
+    };
+    Circle {
+        members: deadlock.members.iter().map(member).collect(),
+        victim: graph.party(deadlock.victim),
+        was_known: deadlock.was_known,
+    }
+}
+
+fn write(output: &mut Output, circle: &Circle) -> Result<()> {
+    output.object(circle)?;
+    output.line(format_args!("deadlock of {}:", circle.members.len()))?;
+    for (at, member) in circle.members.iter().enumerate() {
+        let next = &circle.members[(at + 1) % circle.members.len()].party;
+        output.line(format_args!("  {} waits for {next}: {} on {}", member.party, member.wanted, member.waits_for))?;
+    }
+    let chosen = if circle.was_known { "was chosen before, and has yet to give way" } else { "is chosen to give way" };
+    output.line(format_args!("  {} {chosen}", circle.victim))
+}

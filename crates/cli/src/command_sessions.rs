@@ -1,0 +1,124 @@
+//! `tp sessions`: who is in the environment, whether each lives, what it holds and what it waits for.
+//!
+//! It takes no latch and leaves nothing behind, so it answers also while a stopped process holds what others wait for.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::SystemTime;
+
+use libtp::{Life, SessionState, WaitsFor};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Result};
+use crate::lock_names::LockNames;
+use crate::output::Output;
+
+/// The command line.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+}
+
+/// One session.
+#[derive(Serialize)]
+struct Session {
+    session: u64,
+    pid: u32,
+    program: Option<String>,
+    life: Life,
+    txn: Option<u64>,
+    txn_state: Option<String>,
+    latches: usize,
+    /// The log record whose change is not complete.
+    append_lsn: Option<u64>,
+    waits_for: Option<String>,
+    wanted: Option<String>,
+    waits_ms: Option<u64>,
+}
+
+/// Prints a line for each session, in all processes.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open_to_look(output)?;
+    let names = LockNames::of(&env)?;
+    let sessions = env.sessions();
+    for session in &sessions {
+        let shown = shown(session, &names);
+        output.object(&shown)?;
+        output.line(shown)?;
+    }
+    let count = |life| sessions.iter().filter(|session| session.life == life).count();
+    let (alive, stopped, dead) = (count(Life::Alive), count(Life::Stopped), count(Life::Dead));
+    output.object(&json!({ "sessions": sessions.len(), "alive": alive, "stopped": stopped, "dead": dead }))?;
+    if sessions.is_empty() {
+        output.line("nobody is at work")?;
+    }
+    for pid in stopped_in_mid_change(&sessions) {
+        output.line(format_args!(
+            "process {pid} is stopped and holds latches: others wait until it goes on (kill -CONT {pid}) or ends"
+        ))?;
+    }
+    output.flush()?;
+    Ok(Ending::Done)
+}
+
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let life = match self.life {
+            Life::Alive => "alive",
+            Life::Stopped => "stopped",
+            Life::Dead => "dead",
+        };
+        write!(f, "session {}  process {} ({})", self.session, self.pid, self.program.as_deref().unwrap_or("gone"))?;
+        write!(f, "  {life}")?;
+        match (self.txn, &self.txn_state) {
+            (Some(txn), Some(state)) => write!(f, "  txn {txn} {state}")?,
+            _ => f.write_str("  idle")?,
+        }
+        if self.latches > 0 {
+            write!(f, "  holds {} latches", self.latches)?;
+        }
+        if let Some(lsn) = self.append_lsn {
+            write!(f, "  in the change of log record {lsn}")?;
+        }
+        if let Some(what) = &self.waits_for {
+            write!(
+                f,
+                "  waits for {}{what}",
+                self.wanted.as_ref().map_or(String::new(), |mode| format!("{mode} on "))
+            )?;
+        }
+        self.waits_ms.map_or(Ok(()), |millis| write!(f, ", {millis} ms"))
+    }
+}
+
+fn shown(session: &SessionState, names: &LockNames) -> Session {
+    let (waits_for, wanted) = match session.waits_for {
+        Some(WaitsFor::Lock(name, mode)) => (Some(names.words(name)), Some(mode.to_string())),
+        Some(WaitsFor::Other(kind, subject)) => (Some(format!("{subject} of kind {kind}")), None),
+        None => (None, None),
+    };
+    // A clock that was set back makes a wait look young.
+    let waited = |since: SystemTime| SystemTime::now().duration_since(since).unwrap_or_default();
+    Session {
+        session: session.id.raw(),
+        pid: session.pid,
+        program: session.program.clone(),
+        life: session.life,
+        txn: session.txn.as_ref().map(|txn| txn.id.raw()),
+        txn_state: session.txn.as_ref().map(|txn| format!("{:?}", txn.state).to_lowercase()),
+        latches: session.latches,
+        append_lsn: session.append_lsn,
+        waits_for,
+        wanted,
+        waits_ms: session.waits_since.map(|since| u64::try_from(waited(since).as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+/// The processes whose stop makes others wait.
+fn stopped_in_mid_change(sessions: &[SessionState]) -> BTreeSet<u32> {
+    let holds = |session: &&SessionState| session.life == Life::Stopped && session.latches > 0;
+    sessions.iter().filter(holds).map(|session| session.pid).collect()
+}
