@@ -52,6 +52,11 @@ pub trait Engine: Send + Sync {
     /// What its locks cover, for reports: `record`, `page`, `environment`.
     fn lock_granularity(&self) -> &'static str;
 
+    /// Whether a transfer reads a balance under a shared lock before it locks it for the change.
+    fn reads_first(&self) -> bool {
+        false
+    }
+
     /// Writes accounts, tellers and branches with balance zero into an empty bank.
     /// `progress` is told how many records are in, from time to time.
     fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()>;

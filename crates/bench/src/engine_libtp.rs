@@ -1,7 +1,7 @@
 //! libtp itself, through its public door only: accounts, tellers and branches in B-trees, the history by number.
 //!
 //! Balances change in place under an exclusive lock taken at the read (`update_with`): a transfer reads nothing it does
-//! not write, so it asks for each lock once and upgrades none. Keys are record numbers of four big-endian bytes.
+//! not write, so it asks for each lock once and upgrades none, unless it is told to ([`Libtp::reading_first`]). Keys are record numbers of four big-endian bytes.
 
 use std::path::Path;
 
@@ -22,6 +22,7 @@ pub struct Libtp {
     history: Recno,
     durability: Durability,
     granularity: Granularity,
+    reads_first: bool,
 }
 
 impl Libtp {
@@ -50,7 +51,15 @@ impl Libtp {
         let balances = [open(Table::Account)?, open(Table::Teller)?, open(Table::Branch)?];
         let bytes = u32::try_from(HISTORY_BYTES).expect("a history record has 50 bytes");
         let history = env.recno(Table::History.name(), bytes).map_err(failed())?;
-        Ok(Libtp { env, balances, history, durability, granularity })
+        Ok(Libtp { env, balances, history, durability, granularity, reads_first: false })
+    }
+
+    /// Transfers read each balance under a shared lock and then trade it for an exclusive one, as the paper's programs did:
+    /// two that have read the same balance deadlock.
+    #[must_use]
+    pub fn reading_first(mut self, reads_first: bool) -> Libtp {
+        self.reads_first = reads_first;
+        self
     }
 
     /// The environment, for what the bank does not ask of it.
@@ -119,6 +128,10 @@ impl Engine for Libtp {
 
     fn lock_granularity(&self) -> &'static str {
         self.granularity.name()
+    }
+
+    fn reads_first(&self) -> bool {
+        self.reads_first
     }
 
     fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()> {
@@ -207,6 +220,9 @@ impl From<libtp::Error> for Trouble {
 fn change(bank: &Libtp, txn: &Txn<'_>, transfer: &Transfer) -> std::result::Result<i64, Trouble> {
     let [account, teller, branch] = &bank.balances;
     let add = |db: &Db, table: Table, id: u32| {
+        if bank.reads_first {
+            db.get_with(txn, &key_of(id), balance_of)?.ok_or(Trouble::Missing(table))?;
+        }
         db.update_with(txn, &key_of(id), |record| add_to_balance(record, transfer.amount))?
             .ok_or(Trouble::Missing(table))
     };

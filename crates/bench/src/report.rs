@@ -95,8 +95,12 @@ pub struct Report {
     pub durability: Durability,
     /// What the engine's locks cover.
     pub granularity: String,
+    /// Whether a transfer reads a balance under a shared lock before it locks it for the change.
+    pub reads_first: bool,
     /// Accounts in the bank.
     pub accounts: u32,
+    /// Branches in the bank, the hot records.
+    pub branches: u32,
     /// Transactions a second, by elapsed time as in the paper.
     pub tps: u64,
     /// Half of the transactions were acknowledged within this.
@@ -109,6 +113,8 @@ pub struct Report {
     pub committed: u64,
     /// Attempts that ended as a deadlock's victim and were sent again.
     pub aborts: u64,
+    /// So many of them for each thousand acknowledged (the paper's figure 9).
+    pub aborts_per_1000: f64,
     /// `ok`, or what disagrees.
     pub audit: String,
     /// Bytes the engine wrote to its log, warm-up included.
@@ -130,6 +136,7 @@ impl Report {
         let mut latency = Histogram::new();
         clients.iter().for_each(|client| latency.merge(&client.latency));
         let committed = clients.iter().map(|client| client.committed).sum();
+        let aborts = clients.iter().map(|client| client.aborts).sum();
         let elapsed_ns = clients.iter().map(|client| client.elapsed_ns).max().unwrap_or(0);
         Report {
             workload: if settings.read_only { "tpcb-read-only" } else { "tpcb" }.to_string(),
@@ -138,13 +145,16 @@ impl Report {
             clients_as,
             durability: settings.durability,
             granularity: engine.lock_granularity().to_string(),
+            reads_first: engine.reads_first(),
             accounts: settings.scale.accounts,
+            branches: settings.scale.branches,
             tps: per_second(committed, elapsed_ns),
             p50_us: micros(latency.permille(500)),
             p99_us: micros(latency.permille(990)),
             max_us: micros(latency.max()),
             committed,
-            aborts: clients.iter().map(|client| client.aborts).sum(),
+            aborts,
+            aborts_per_1000: per_thousand(aborts, committed),
             audit,
             log_bytes,
             seconds: micros(elapsed_ns / 1_000_000 * 1_000) / 1_000.0,
@@ -167,6 +177,11 @@ pub fn per_second(count: u64, nanos: u64) -> u64 {
     let nanos = u128::from(nanos.max(1));
     let rate = (u128::from(count) * 1_000_000_000 + nanos / 2) / nanos;
     u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// How many for each thousand of `of`, to the third digit behind the point.
+fn per_thousand(count: u64, of: u64) -> f64 {
+    (count as f64 * 1_000_000.0 / of.max(1) as f64).round() / 1_000.0
 }
 
 /// Nanoseconds as microseconds.
@@ -198,7 +213,7 @@ mod tests {
         let ok = "ok".to_string();
         let report = Report::merge(&engine, &settings, ClientsAs::Processes, &clients, ok, 7);
         assert_eq!((report.tps, report.committed, report.aborts), (2_000, 4_000, 6));
-        assert_eq!(report.seconds, 2.0);
+        assert_eq!((report.seconds, report.aborts_per_1000), (2.0, 1.5));
         assert!((1.96..2.04).contains(&report.p99_us));
     }
 
@@ -216,7 +231,10 @@ mod tests {
             "{line}"
         );
         assert!(line.contains(r#""tps":10,"p50_us":2."#), "{line}");
-        assert!(line.contains(r#""aborts":3,"audit":"ok","log_bytes":0,"seconds":1.0"#), "{line}");
+        assert!(
+            line.contains(r#""aborts":3,"aborts_per_1000":300.0,"audit":"ok","log_bytes":0,"seconds":1.0"#),
+            "{line}"
+        );
         assert!(!line.contains('\n'));
     }
 }

@@ -81,6 +81,11 @@ impl Scale {
         Scale { accounts, ..Scale::PAPER }
     }
 
+    /// A bank with another number of branches too; each has ten tellers, as in the paper.
+    pub fn with_branches(accounts: u32, branches: u32) -> Scale {
+        Scale { accounts, tellers: branches.saturating_mul(10), branches }
+    }
+
     /// How many records `table` is loaded with; none for history.
     pub fn count(&self, table: Table) -> u32 {
         match table {

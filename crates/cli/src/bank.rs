@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use libtp_bench::{Engine, Scale, Table};
 
 use crate::failure::{Failure, Result};
@@ -82,37 +83,54 @@ pub struct Loaded {
     pub time: Option<Duration>,
 }
 
+/// How large a bank is wanted; what is left out is as the bank that is there has it.
+#[derive(Args, Clone, Copy, Default)]
+pub struct Size {
+    /// Accounts in the bank; unless it is there already, 1000000 for a benchmark and 100000 for a demonstration.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    accounts: Option<u32>,
+    /// Branches in the bank, the records everybody wants; each has ten tellers. 10 unless the bank is there already.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    branches: Option<u32>,
+}
+
 /// Loads the bank, unless it is there.
 ///
 /// # Errors
 /// A bank of another size than asked for.
-pub fn load(engine: &dyn Engine, accounts: Option<u32>, usual: u32, output: &Output) -> Result<Loaded> {
-    if let Some(there) = accounts_in(engine)? {
-        if accounts.is_some_and(|asked| asked != there) {
-            return Err(Failure::Usage(format!(
-                "the bank has {there} accounts already: leave out --accounts, or name another directory"
-            )));
+pub fn load(engine: &dyn Engine, asked: Size, usual_accounts: u32, output: &Output) -> Result<Loaded> {
+    if let Some(scale) = scale_of(engine)? {
+        for (asked, there, what) in
+            [(asked.accounts, scale.accounts, "accounts"), (asked.branches, scale.branches, "branches")]
+        {
+            if asked.is_some_and(|asked| asked != there) {
+                return Err(Failure::Usage(format!(
+                    "the bank has {there} {what} already: leave out --{what}, or name another directory"
+                )));
+            }
         }
-        return Ok(Loaded { scale: Scale::with_accounts(there), time: None });
+        return Ok(Loaded { scale, time: None });
     }
-    let scale = Scale::with_accounts(accounts.unwrap_or(usual));
+    let branches = asked.branches.unwrap_or(Scale::PAPER.branches);
+    let scale = Scale::with_branches(asked.accounts.unwrap_or(usual_accounts), branches);
     let bar = Progress::count(output.may_draw(), "loading the bank", scale.total());
     let begin = Instant::now();
     engine.load(&scale, &mut |loaded| bar.set(loaded))?;
     Ok(Loaded { scale, time: Some(begin.elapsed()) })
 }
 
-/// How many accounts the bank has; none if it was not loaded to its end: branches come last.
-fn accounts_in(engine: &dyn Engine) -> Result<Option<u32>> {
+/// How large the bank is; none if it was not loaded to its end: branches come last, in one transaction.
+fn scale_of(engine: &dyn Engine) -> Result<Option<Scale>> {
     let count = |table| -> Result<u32> {
         let mut records = 0_u32;
         engine.walk(table, &mut |_, _| records = records.saturating_add(1))?;
         Ok(records)
     };
-    if count(Table::Branch)? == 0 {
+    let branches = count(Table::Branch)?;
+    if branches == 0 {
         return Ok(None);
     }
-    count(Table::Account).map(Some)
+    Ok(Some(Scale { accounts: count(Table::Account)?, tellers: count(Table::Teller)?, branches }))
 }
 
 #[cfg(test)]
@@ -123,12 +141,15 @@ mod tests {
     #[test]
     fn a_bank_is_loaded_once_and_keeps_its_size() {
         let (bank, output) = (InMemory::new(MapKind::Tree), Output::new(true));
-        let first = load(&bank, Some(50), 1_000, &output).unwrap();
-        assert!(first.scale.accounts == 50 && first.time.is_some());
-        let second = load(&bank, None, 1_000, &output).unwrap();
-        assert!(second.scale.accounts == 50 && second.time.is_none());
-        let refused = load(&bank, Some(51), 1_000, &output).err().unwrap();
-        assert!(matches!(refused, Failure::Usage(_)) && refused.to_string().contains("50 accounts"), "{refused}");
+        let size = |accounts, branches| Size { accounts, branches };
+        let first = load(&bank, size(Some(50), Some(3)), 1_000, &output).unwrap();
+        assert!(first.scale == Scale { accounts: 50, tellers: 30, branches: 3 } && first.time.is_some());
+        let second = load(&bank, Size::default(), 1_000, &output).unwrap();
+        assert!(second.scale == first.scale && second.time.is_none());
+        for (other, word) in [(size(Some(51), None), "50 accounts"), (size(None, Some(10)), "3 branches")] {
+            let refused = load(&bank, other, 1_000, &output).err().unwrap();
+            assert!(matches!(refused, Failure::Usage(_)) && refused.to_string().contains(word), "{refused}");
+        }
     }
 
     #[test]

@@ -35,9 +35,8 @@ enum Workload {
 struct Tpcb {
     #[command(flatten)]
     bank: Bank,
-    /// Accounts in the bank; 1000000 unless the bank is there already.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    accounts: Option<u32>,
+    #[command(flatten)]
+    size: bank::Size,
     /// Clients at work at the same time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     clients: u32,
@@ -73,6 +72,10 @@ struct Bank {
     /// What a lock covers: `record` or `page` (libtp only).
     #[arg(long, default_value = "record")]
     granularity: Granularity,
+    /// Read each balance under a shared lock and then lock it for the change, as the paper's programs did, instead of
+    /// locking it for the change at once: two that have read the same balance deadlock (libtp only).
+    #[arg(long)]
+    read_first: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -105,14 +108,14 @@ pub struct ClientArguments {
 /// Loads the bank if it is not there, runs, audits, and reports; exit 1 if the audit disagrees.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let Workload::Tpcb(tpcb) = &arguments.workload;
-    tpcb.bank.engine.check()?;
+    tpcb.bank.check()?;
     let mut directory = BankDirectory::open(tpcb.env.as_deref(), "libtp-bench")?;
     if tpcb.env.is_none() {
         directory = directory.removed_at_end();
     }
     let engine = tpcb.bank.open(directory.path(), false, output.may_draw())?;
     let usual = Scale::PAPER.accounts;
-    let loaded = bank::load(engine.as_ref(), tpcb.accounts, usual, output)?;
+    let loaded = bank::load(engine.as_ref(), tpcb.size, usual, output)?;
     if let (Some(time), false) = (loaded.time, output.is_json()) {
         eprintln!("{} records loaded in {:.1} s", grouped(loaded.scale.total()), time.as_secs_f64());
     }
@@ -171,7 +174,8 @@ impl Bank {
                 let mut watch = |what, done, total| {
                     bar.get_or_insert_with(|| Progress::bytes(shown, what, total)).set(done);
                 };
-                return Ok(Box::new(Libtp::open(directory, durability, self.granularity, &mut watch)?));
+                let bank = Libtp::open(directory, durability, self.granularity, &mut watch)?;
+                return Ok(Box::new(bank.reading_first(self.read_first)));
             }
         };
         Ok(open_engine(kind, &OpenSettings { directory, durability, join })?)
@@ -183,15 +187,22 @@ impl Bank {
         let engine = self.engine.to_possible_value().expect("no engine's name is skipped");
         command.arg("bench-client").args(["--engine", engine.get_name()]);
         command.args(["--durability", self.durability.name(), "--granularity", self.granularity.name()]);
+        command.args(self.read_first.then_some("--read-first"));
         command.arg("--env").arg(directory);
         command
     }
 }
 
-impl EngineName {
-    /// Refuses a peer that was left out of this build before anything is made on disk.
+impl Bank {
+    /// Refuses what this build or this engine cannot do before anything is made on disk.
     fn check(self) -> Result<()> {
-        if self == EngineName::Libtp || cfg!(feature = "peers") {
+        if self.engine == EngineName::Libtp {
+            return Ok(());
+        }
+        if self.read_first {
+            return Err(Failure::Usage("--read-first is libtp's alone: leave it out for a peer".to_string()));
+        }
+        if cfg!(feature = "peers") {
             return Ok(());
         }
         Err(Failure::Usage(
@@ -210,13 +221,15 @@ fn write(output: &mut Output, report: &Report) -> Result<()> {
         ClientsAs::Processes => "clients as processes",
     };
     output.line(format_args!(
-        "{} on {}: {} accounts, {} {clients_as}, {}, locks on {}s",
+        "{} on {}: {} accounts, {} branches, {} {clients_as}, {}, locks on {}s{}",
         report.workload,
         report.engine,
         grouped(u64::from(report.accounts)),
+        report.branches,
         report.clients,
         report.durability,
         report.granularity,
+        if report.reads_first { ", read before the change" } else { "" },
     ))?;
     output.line(format_args!(
         "{} transactions a second; half within {}, 99 of 100 within {}, all within {}",
@@ -226,10 +239,11 @@ fn write(output: &mut Output, report: &Report) -> Result<()> {
         time(report.max_us),
     ))?;
     output.line(format_args!(
-        "{} committed in {:.1} s, {} aborted and sent again, {} bytes of log; audit: {}",
+        "{} committed in {:.1} s, {} aborted and sent again ({} of 1,000), {} bytes of log; audit: {}",
         grouped(report.committed),
         report.seconds,
         grouped(report.aborts),
+        report.aborts_per_1000,
         grouped(report.log_bytes),
         report.audit,
     ))

@@ -40,9 +40,8 @@ pub struct Arguments {
     /// Seconds of business before the crash.
     #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
-    /// Accounts in the bank; 100000 unless the bank is there already.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    accounts: Option<u32>,
+    #[command(flatten)]
+    size: bank::Size,
     /// Clients at work: every other one waits for the disk at each commit.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     clients: u32,
@@ -125,7 +124,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 /// Loads the bank and looks who has worked in it before.
 fn prepare(arguments: &Arguments, path: &Path, output: &mut Output) -> Result<(Scale, u32)> {
     let bank = open(path, output)?;
-    let loaded = bank::load(&bank, arguments.accounts, ACCOUNTS, output)?;
+    let loaded = bank::load(&bank, arguments.size, ACCOUNTS, output)?;
     let scale = loaded.scale;
     let first_client = Before::look(&bank)?.first_client;
     Box::new(bank).close()?;

@@ -94,7 +94,8 @@ fn a_benchmark_has_the_promised_fields_and_removes_its_directory() {
     assert_eq!(said.json().len(), 1);
     let fixed = ["workload", "engine", "durability", "granularity", "as", "audit"].map(|name| result[name].clone());
     assert_eq!(fixed, ["tpcb", "libtp", "relaxed", "record", "threads", "ok"].map(|value| json!(value)));
-    assert_counts(&result, &["clients", "tps", "aborts", "committed", "accounts"]);
+    assert_counts(&result, &["clients", "tps", "aborts", "committed", "accounts", "branches"]);
+    assert!(result["aborts_per_1000"].is_f64(), "{result}");
     assert!(result["p50_us"].is_f64() && result["p99_us"].is_f64());
     assert!(result["committed"].as_u64() > Some(0));
     assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
@@ -143,4 +144,34 @@ fn the_peers_run_the_same_workload() {
         assert_eq!((&result["engine"], &result["audit"]), (&json!(engine), &json!("ok")));
     }
     assert!(tp_words(&["bench"], b"").refused(2).contains("tpcb"));
+}
+
+#[test]
+fn clients_that_are_processes_meet_and_say_how_often_one_gave_way() {
+    for granularity in ["record", "page"] {
+        let parent = tempdir().unwrap();
+        let env = parent.path().join("bank");
+        let words = ["--as", "processes", "--clients", "4", "--accounts", "100", "--branches", "1", "--read-first"];
+        let rest = ["--durability", "relaxed", "--seconds", "1", "--warmup", "0.1", "--granularity", granularity];
+        let words = [words.as_slice(), &rest].concat();
+        let result = tp("bench tpcb", &env, &[words.as_slice(), &["--json"]].concat()).result();
+        let fixed = ["as", "granularity", "audit", "reads_first", "branches"].map(|name| result[name].clone());
+        assert_eq!(fixed, [json!("processes"), json!(granularity), json!("ok"), json!(true), json!(1)]);
+        let count = |name: &str| result[name].as_u64().unwrap();
+        assert!(count("aborts") > 0, "everybody reads the one branch and then wants it: {result}");
+        let rate = count("aborts") as f64 * 1_000.0 / count("committed") as f64;
+        assert!((result["aborts_per_1000"].as_f64().unwrap() - rate).abs() < 0.001, "{result}");
+        let text = tp("bench tpcb", &env, &words).text();
+        assert!(text.contains(" of 1,000)") && text.contains("read before the change"), "{text}");
+    }
+}
+
+#[test]
+fn sixty_four_processes_work_in_one_bank() {
+    let parent = tempdir().unwrap();
+    let env = parent.path().join("bank");
+    let words = ["--as", "processes", "--clients", "64", "--accounts", "1000", "--branches", "10", "--json"];
+    let rest = ["--durability", "relaxed", "--seconds", "0.5", "--warmup", "0"];
+    let result = tp("bench tpcb", &env, &[words.as_slice(), &rest].concat()).result();
+    assert_eq!((&result["clients"], &result["audit"]), (&json!(64), &json!("ok")), "{result}");
 }
