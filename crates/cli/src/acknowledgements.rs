@@ -6,18 +6,17 @@
 //!    not tear or mix; a crash may only lose the last ones of each client, which were never told.
 
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
 
 use libtp_bench::{Durability, Transfer};
 
 use crate::failure::{Failure, Result};
 
 /// Bytes of one acknowledgement.
-const BYTES: usize = 32;
+const BYTES: usize = 40;
 /// What one write may hold and still be whole: Linux's `PIPE_BUF`.
 const WRITE_BYTES_MAX: usize = 4096;
 /// How long the acknowledgements of relaxed commits may be gathered. Those of `sync` are told at once.
-const PATIENCE: Duration = Duration::from_millis(1);
+const PATIENCE_NANOS: u64 = 1_000_000;
 
 /// One commit returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +27,8 @@ pub struct Acknowledgement {
     pub durability: Durability,
     /// From sending the transfer to the answer.
     pub latency_nanos: u32,
+    /// When it returned, by [`crate::clock`].
+    pub at_nanos: u64,
 }
 
 impl Acknowledgement {
@@ -46,21 +47,23 @@ impl Acknowledgement {
         bytes[20..24].copy_from_slice(&transfer.branch.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.latency_nanos.to_le_bytes());
         bytes[28..32].copy_from_slice(&durability.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.at_nanos.to_le_bytes());
         bytes
     }
 
     fn from_bytes(bytes: &[u8; BYTES]) -> Acknowledgement {
         let four = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let word = |at: usize| u32::from_le_bytes(four(at));
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let transfer = Transfer {
-            id: u64::from(word(0)) | u64::from(word(4)) << 32,
+            id: long(0),
             amount: i64::from(i32::from_le_bytes(four(8))),
             account: word(12),
             teller: word(16),
             branch: word(20),
         };
         let durability = if word(28) == 0 { Durability::Sync } else { Durability::Relaxed };
-        Acknowledgement { transfer, durability, latency_nanos: word(24) }
+        Acknowledgement { transfer, durability, latency_nanos: word(24), at_nanos: long(32) }
     }
 }
 
@@ -68,24 +71,24 @@ impl Acknowledgement {
 pub struct Sender<W> {
     pipe: W,
     unsent: Vec<u8>,
-    /// When the oldest of them was gathered.
-    since: Instant,
+    /// When the oldest of them returned.
+    since: u64,
 }
 
 impl<W: Write> Sender<W> {
     /// Begins with nothing to tell.
     pub fn new(pipe: W) -> Sender<W> {
-        Sender { pipe, unsent: Vec::with_capacity(WRITE_BYTES_MAX), since: Instant::now() }
+        Sender { pipe, unsent: Vec::with_capacity(WRITE_BYTES_MAX), since: 0 }
     }
 
-    /// Tells of a commit that has returned, now or within a millisecond of commits; `now` is when it returned.
-    pub fn tell(&mut self, told: Acknowledgement, now: Instant) -> std::io::Result<()> {
+    /// Tells of a commit that has returned, now or within a millisecond of commits.
+    pub fn tell(&mut self, told: Acknowledgement) -> std::io::Result<()> {
         if self.unsent.is_empty() {
-            self.since = now;
+            self.since = told.at_nanos;
         }
         self.unsent.extend_from_slice(&told.to_bytes());
         let full = self.unsent.len() + BYTES > WRITE_BYTES_MAX;
-        if full || told.durability == Durability::Sync || now - self.since >= PATIENCE {
+        if full || told.durability == Durability::Sync || told.at_nanos - self.since >= PATIENCE_NANOS {
             self.pipe.write_all(&self.unsent)?;
             self.unsent.clear();
         }
@@ -212,6 +215,7 @@ mod tests {
             transfer: stream.next_transfer(),
             durability: if at % 2 == 0 { Durability::Sync } else { Durability::Relaxed },
             latency_nanos: u32::MAX - u32::try_from(at).unwrap(),
+            at_nanos: 1 << 40,
         };
         (0..count).map(&mut next).collect()
     }
@@ -231,8 +235,7 @@ mod tests {
         }
         let (told, mut through) = (told(1_000), Vec::new());
         let mut sender = Sender::new(Pipe(&mut through));
-        let now = Instant::now();
-        told.iter().for_each(|one| sender.tell(*one, now).unwrap());
+        told.iter().for_each(|one| sender.tell(*one).unwrap());
         // The last is relaxed and nobody came after it.
         assert_eq!(through.len(), 999 * BYTES);
         through.truncate(998 * BYTES + 7);
@@ -244,15 +247,15 @@ mod tests {
     #[test]
     fn relaxed_commits_are_told_when_the_write_is_full_or_a_millisecond_has_gone() {
         let relaxed = told(2)[1];
-        let (mut through, now) = (Vec::new(), Instant::now());
+        let mut through = Vec::new();
         let mut sender = Sender::new(&mut through);
-        (0..WRITE_BYTES_MAX / BYTES).for_each(|_| sender.tell(relaxed, now).unwrap());
+        (0..WRITE_BYTES_MAX / BYTES).for_each(|_| sender.tell(relaxed).unwrap());
         assert!(sender.unsent.is_empty());
-        sender.tell(relaxed, now).unwrap();
+        sender.tell(relaxed).unwrap();
         assert_eq!(sender.unsent.len(), BYTES);
-        sender.tell(relaxed, now + PATIENCE).unwrap();
+        sender.tell(Acknowledgement { at_nanos: relaxed.at_nanos + PATIENCE_NANOS, ..relaxed }).unwrap();
         assert!(sender.unsent.is_empty());
-        assert_eq!(through.len(), WRITE_BYTES_MAX + 2 * BYTES);
+        assert_eq!(through.len(), WRITE_BYTES_MAX / BYTES * BYTES + 2 * BYTES);
     }
 
     #[test]

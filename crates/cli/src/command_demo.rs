@@ -1,35 +1,33 @@
-//! `tp demo`: a bank, a crash in the middle of its business, and the proof that nothing was lost.
+//! `tp demo`: a bank, processes that are killed in the middle of its business, and the proof that nothing was lost.
 //!
-//! This process loads the bank and then only listens: the clients are threads of a second one ([`crate::demo_clients`]),
-//! which tells of each transfer after its commit returned, and calls `abort()` when its time is up. Then the bank is
-//! opened again, which recovers it, and every record is compared: balances with the history, the history with the list
-//! of what was acknowledged.
+//! This process loads the bank and then only listens and kills: its clients are processes ([`crate::demo_worker`]) that
+//! tell of each transfer after its commit returned. One is killed now and then, the others go on, another takes its place;
+//! in the end all are killed at once. Then the bank is opened again, which recovers it, and every record is compared:
+//! balances with the history, the history with the list of what was acknowledged.
 
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use libtp_bench::engine_libtp::Libtp;
 use libtp_bench::run::Before;
-use libtp_bench::{Durability, Engine, Granularity, Scale, Table, Tally};
+use libtp_bench::{Durability, Engine, Granularity, Scale};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::acknowledgements::{Acknowledged, Difference, Receiver};
 use crate::bank::{self, BankDirectory};
-use crate::demo_clients::{self, durability_of};
-use crate::failure::{Ending, Failure, Result};
-use crate::live_rate::{LiveRate, Rates, Second};
+use crate::demo_audit::audit;
+use crate::demo_business::{self, Plan};
+use crate::demo_worker::durability_of;
+use crate::failure::{Ending, Result};
+use crate::live_rate::Rates;
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::spelling::{grouped, some_seconds};
+use crate::spelling::{grouped, some_seconds, time_with_unit};
+use crate::stalls::StallReport;
 
 /// Accounts, unless told otherwise: loaded in a moment.
 const ACCOUNTS: u32 = 100_000;
-/// The signal of `abort()`.
-const SIGABRT: i32 = 6;
 
 /// The command line.
 #[derive(Args)]
@@ -37,28 +35,22 @@ pub struct Arguments {
     /// Where the bank is made, or goes on; without it a new directory.
     #[arg(long, value_name = "DIR")]
     env: Option<PathBuf>,
-    /// Seconds of business before the crash.
+    /// Seconds of business before all processes are killed.
     #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
     #[command(flatten)]
     size: bank::Size,
-    /// Clients at work: every other one waits for the disk at each commit.
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    clients: u32,
-}
-
-/// What the clients did until the crash.
-struct Business {
-    acknowledged: Acknowledged,
-    rates: Rates,
-    time: Duration,
-}
-
-/// What was found after it.
-struct Verdict {
-    audit: String,
-    history: u64,
-    difference: Difference,
+    /// Processes at work: every other one waits for the disk at each commit.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    processes: u32,
+    /// How often one of them, chosen at random, is killed (kill -9) and replaced while the others go on: 500ms, 2s; 0 for
+    /// never. A stall is the time from a kill to the next acknowledged commit of any other process, by the clock of the
+    /// one that committed.
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = time_with_unit)]
+    kill_every: Duration,
+    /// The seed of all transfers and victims.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 /// The result, as JSON.
@@ -68,7 +60,8 @@ struct Report<'a> {
     engine: &'static str,
     env: &'a Path,
     accounts: u32,
-    clients: u32,
+    branches: u32,
+    processes: u32,
     seconds: f64,
     acknowledged: u64,
     lost: u64,
@@ -77,17 +70,35 @@ struct Report<'a> {
     audit: &'a str,
     #[serde(flatten)]
     rates: &'a Rates,
+    kills: usize,
+    /// Sessions of killed processes whose traces others cleared away; a process has several.
+    repairs: u64,
+    /// Times the shared memory was built anew while processes were at work.
+    rebuilds: u64,
+    #[serde(flatten)]
+    stalls: &'a StallReport,
     recovery_ms: f64,
     recovery: &'a libtp::Opened,
 }
 
-/// Makes the bank, lets it crash, recovers and audits it; exit 1 if the audit disagrees.
+/// Makes the bank, lets processes work and die in it, recovers and audits it; exit 1 if the audit disagrees.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let directory = BankDirectory::open(arguments.env.as_deref(), "libtp-demo")?;
     let path = directory.path();
     let (scale, first_client) = prepare(arguments, path, output)?;
-    let business = do_business(arguments, path, &scale, first_client, output)?;
-    output.line("crash: the clients' process called abort() in the middle of their transfers")?;
+    announce(arguments, output)?;
+    let plan = Plan {
+        path,
+        scale,
+        processes: arguments.processes as usize,
+        kill_every: arguments.kill_every,
+        time: arguments.seconds,
+        first_client,
+        seed: arguments.seed,
+    };
+    let business = demo_business::run(&plan, output)?;
+    output
+        .line(format_args!("crash: all {} processes killed in the middle of their transfers", arguments.processes))?;
     output.flush()?;
 
     let begin = Instant::now();
@@ -105,7 +116,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         engine: "libtp",
         env: path,
         accounts: scale.accounts,
-        clients: arguments.clients,
+        branches: scale.branches,
+        processes: arguments.processes,
         seconds: millis(business.time).round() / 1_000.0,
         acknowledged,
         lost: verdict.difference.lost,
@@ -113,6 +125,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         history: verdict.history,
         audit: &verdict.audit,
         rates: &business.rates,
+        kills: business.kills,
+        repairs: business.repairs.sessions_repaired,
+        rebuilds: business.repairs.rebuilds,
+        stalls: &business.stalls,
         recovery_ms: millis(recovery),
         recovery: &opened,
     };
@@ -143,88 +159,21 @@ fn prepare(arguments: &Arguments, path: &Path, output: &mut Output) -> Result<(S
     Ok((scale, first_client))
 }
 
-/// Starts the clients, listens until they are dead, and shows how they fare.
-fn do_business(
-    arguments: &Arguments,
-    path: &Path,
-    scale: &Scale,
-    first_client: u32,
-    output: &mut Output,
-) -> Result<Business> {
-    let sync = (0..arguments.clients).filter(|&place| durability_of(place) == Durability::Sync).count();
+/// Says what is going to happen.
+fn announce(arguments: &Arguments, output: &mut Output) -> Result<()> {
+    let processes = arguments.processes as usize;
+    let sync = (0..processes).filter(|&place| durability_of(place) == Durability::Sync).count();
     output.line(format_args!(
-        "TPC-B for {} s: {sync} clients wait for the disk at each commit (sync), {} for shared memory only (relaxed: on \
+        "TPC-B for {} s: {sync} processes wait for the disk at each commit (sync), {} for shared memory only (relaxed: on \
          disk within 100 ms; survives every process, not the loss of power)",
         arguments.seconds.as_secs_f64(),
-        arguments.clients as usize - sync
+        processes - sync
     ))?;
-    output.flush()?;
-    let words =
-        demo_clients::Arguments::new(path.to_path_buf(), scale, arguments.clients, first_client, arguments.seconds);
-    let mut clients = start(&words)?;
-    let business = listen(&mut clients, arguments.seconds, output);
-    // Without this process listening the clients end by themselves; waiting tells how they ended.
-    drop(clients.stdout.take());
-    let ended = clients.wait().map_err(Failure::doing("wait for the clients"))?;
-    let business = business?;
-    check_crash(ended)?;
-    Ok(business)
-}
-
-fn start(arguments: &demo_clients::Arguments) -> Result<Child> {
-    let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
-    let mut command = Command::new(program);
-    command.args(arguments.words()).stdin(Stdio::null()).stdout(Stdio::piped());
-    command.spawn().map_err(Failure::doing("start the clients"))
-}
-
-fn listen(clients: &mut Child, time: Duration, output: &mut Output) -> Result<Business> {
-    let pipe = clients.stdout.take().expect("the clients were started with a pipe");
-    let mut receiver = Receiver::new(pipe);
-    let bar = Progress::clock(output.may_draw(), time);
-    let mut acknowledged = Acknowledged::default();
-    let mut live: Option<(Instant, LiveRate)> = None;
-    let mut last = Instant::now();
-    while receiver.receive(&mut |told| {
-        let now = Instant::now();
-        acknowledged.note(&told);
-        // The clients' first answer begins the first second: opening the bank is not part of its business.
-        live.get_or_insert_with(|| (now, LiveRate::begin(now))).1.note(&told);
-        last = now;
-    })? {
-        let Some((begin, live)) = live.as_mut() else { continue };
-        bar.set(u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX));
-        if let Some(second) = live.tick(last) {
-            bar.say(format!(
-                "{} transactions a second, {} acknowledged",
-                grouped(second.rates.tps),
-                grouped(acknowledged.count())
-            ));
-            bar.aside(|| show(output, &second))?;
-        }
+    if !arguments.kill_every.is_zero() {
+        let millis = arguments.kill_every.as_millis();
+        output.line(format_args!("one of them is killed (kill -9) and replaced every {millis} ms"))?;
     }
-    let Some((begin, mut live)) = live else {
-        return Err(Failure::Failed("the clients ended before their first commit".to_string()));
-    };
-    if let Some(second) = live.last_tick(last) {
-        bar.aside(|| show(output, &second))?;
-    }
-    Ok(Business { acknowledged, rates: live.finish(last), time: last - begin })
-}
-
-fn show(output: &mut Output, second: &Second) -> Result<()> {
-    output.object(second)?;
-    let Rates { sync, relaxed, .. } = &second.rates;
-    output.line(format_args!("{:>4} s  sync {sync}  relaxed {relaxed}", second.second))?;
     output.flush()
-}
-
-/// The clients must have died of the crash they were asked for, and of nothing else.
-fn check_crash(ended: ExitStatus) -> Result<()> {
-    if ended.signal() == Some(SIGABRT) {
-        return Ok(());
-    }
-    Err(Failure::Failed(format!("the clients were to call abort(), but ended by themselves ({ended})")))
 }
 
 fn open(path: &Path, output: &Output) -> Result<Libtp> {
@@ -236,45 +185,6 @@ fn open(path: &Path, output: &Output) -> Result<Libtp> {
     Ok(bank)
 }
 
-/// Reads every record once: balances beside the history, the history beside the list of acknowledgements.
-fn audit(
-    bank: &Libtp,
-    scale: &Scale,
-    acknowledged: Acknowledged,
-    first_client: u32,
-    output: &Output,
-) -> Result<Verdict> {
-    let bar = Progress::endless(output.may_draw(), "records audited:");
-    let mut tally = Tally::new(*scale);
-    let mut seen = 0;
-    let mut count = || {
-        seen += 1;
-        if seen % 4096 == 0 {
-            bar.set(seen);
-        }
-    };
-    for table in Table::BALANCES {
-        bank.walk(table, &mut |id, record| {
-            count();
-            tally.see_balance(table, id, record);
-        })?;
-    }
-    let mut comparison = acknowledged.compare();
-    bank.walk(Table::History, &mut |_, record| {
-        count();
-        tally.see_history(record);
-        comparison.see(record, first_client);
-    })?;
-    let (audit, difference) = (tally.finish(), comparison.finish());
-    let mut said = difference.faults.clone();
-    let books = audit.verdict(audit.history_count);
-    if books != "ok" {
-        said.push(books);
-    }
-    let audit_said = if said.is_empty() { "ok".to_string() } else { said.join("; ") };
-    Ok(Verdict { audit: audit_said, history: audit.history_count, difference })
-}
-
 fn write(output: &mut Output, report: &Report<'_>, scale: &Scale) -> Result<()> {
     output.line(format_args!(
         "audit: {}; {} balances and {} history records read one by one",
@@ -283,10 +193,22 @@ fn write(output: &mut Output, report: &Report<'_>, scale: &Scale) -> Result<()> 
         grouped(report.history)
     ))?;
     output.line(format_args!(
-        "       {} acknowledged, {} lost; {} committed whose acknowledgement the crash cut off",
+        "       {} acknowledged, {} lost; {} committed whose acknowledgement a kill cut off",
         grouped(report.acknowledged),
         grouped(report.lost),
         grouped(report.untold)
+    ))?;
+    let stalls = report.stalls;
+    output.line(format_args!(
+        "       {} kills, {} sessions repaired by others, {} rebuilds; another process's next commit came within {} ms \
+         (half), {} ms (99 of 100), {} ms (all), the last survivor's within {} ms",
+        report.kills,
+        report.repairs,
+        report.rebuilds,
+        stalls.stall_p50_ms,
+        stalls.stall_p99_ms,
+        stalls.stall_max_ms,
+        stalls.all_again_max_ms
     ))?;
     output.line(format_args!("sync    {}", report.rates.sync))?;
     output.line(format_args!("relaxed {}", report.rates.relaxed))?;

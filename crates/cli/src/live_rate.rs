@@ -142,7 +142,8 @@ mod tests {
         let mut live = LiveRate::begin(begin);
         let transfer = Transfers::new(Scale::SMALL, 1, 0).next_transfer();
         let commits = |live: &mut LiveRate, count, durability| {
-            (0..count).for_each(|_| live.note(&Acknowledgement { transfer, durability, latency_nanos: 8_000 }));
+            (0..count)
+                .for_each(|_| live.note(&Acknowledgement { transfer, durability, latency_nanos: 8_000, at_nanos: 0 }));
         };
         commits(&mut live, 30, Durability::Sync);
         commits(&mut live, 70, Durability::Relaxed);

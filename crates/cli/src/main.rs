@@ -10,6 +10,7 @@
 
 mod acknowledgements;
 mod bank;
+mod clock;
 mod command_bench;
 mod command_checkpoint;
 mod command_deadlock;
@@ -27,7 +28,10 @@ mod command_sessions;
 mod command_stat;
 mod command_txns;
 mod command_verify;
-mod demo_clients;
+mod demo_audit;
+mod demo_business;
+mod demo_crew;
+mod demo_worker;
 mod dump_format;
 mod environment;
 mod facts;
@@ -39,6 +43,7 @@ mod output;
 mod progress;
 mod records;
 mod spelling;
+mod stalls;
 mod wait_graph;
 
 use std::process::ExitCode;
@@ -61,7 +66,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Make a bank, crash in the middle of its business, recover it, and audit every record.
+    /// Make a bank, kill processes in the middle of its business, recover it, and audit every record.
     Demo(command_demo::Arguments),
     /// Run a workload and audit what it did.
     Bench(command_bench::Arguments),
@@ -95,8 +100,8 @@ enum Verb {
     Recover(command_recover::Arguments),
     /// Read every page and check that it is whole and fits its neighbours.
     Verify(command_verify::Arguments),
-    #[command(hide = true, name = "demo-clients")]
-    DemoClients(demo_clients::Arguments),
+    #[command(hide = true, name = "demo-worker")]
+    DemoWorker(demo_worker::Arguments),
     #[command(hide = true, name = "bench-client")]
     BenchClient(command_bench::ClientArguments),
 }
@@ -133,7 +138,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),
         Verb::Recover(arguments) => command_recover::run(&arguments, output),
         Verb::Verify(arguments) => command_verify::run(&arguments, output),
-        Verb::DemoClients(arguments) => demo_clients::run(&arguments),
+        Verb::DemoWorker(arguments) => demo_worker::run(&arguments),
         Verb::BenchClient(arguments) => command_bench::run_client(&arguments),
     }
 }

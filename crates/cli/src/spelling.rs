@@ -97,6 +97,19 @@ pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
     Ok(time)
 }
 
+/// A length of time with its unit, `500ms` or `1.5s`; zero needs none.
+pub fn time_with_unit(word: &str) -> std::result::Result<Duration, String> {
+    let unit = word.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(word.len());
+    let number: f64 = word[..unit].parse().map_err(|_| "a time such as 500ms is needed".to_string())?;
+    let seconds = match &word[unit..] {
+        "ms" => number / 1_000.0,
+        "s" => number,
+        "" if number == 0.0 => number,
+        _ => return Err("a time needs its unit: ms or s".to_string()),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
 /// A number with its digits in groups of three: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -149,6 +162,15 @@ mod tests {
         assert_eq!(seconds("0"), Ok(Duration::ZERO));
         for wrong in ["0", "-1", "nan", "inf", "five", ""] {
             assert!(some_seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_has_a_unit_unless_it_is_none() {
+        let millis = |word| time_with_unit(word).map(|time| time.as_millis());
+        assert_eq!(["500ms", "1.5s", "0", "0s"].map(millis), [Ok(500), Ok(1_500), Ok(0), Ok(0)]);
+        for wrong in ["500", "ms", "-1s", "1h", "", "1 s x"] {
+            assert!(time_with_unit(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,0 +1,199 @@
+//! The processes of a demonstration: started, listened to, killed and replaced.
+//!
+//! Each has a pipe and a thread here that reads it, so what a process told before it was killed arrives whole, after it.
+
+use std::collections::HashSet;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use crate::acknowledgements::{Acknowledgement, Receiver as Ear};
+use crate::clock;
+use crate::demo_worker::{self, durability_of};
+use crate::failure::{Failure, Result};
+
+/// Whoever is silent for so long is stuck.
+const WATCHDOG: Duration = Duration::from_secs(10);
+/// News that may lie unread; then the readers wait, and after them the processes.
+const UNREAD: usize = 64;
+const SIGKILL: i32 = 9;
+
+/// All processes at work.
+pub struct Crew {
+    /// What they are started with, but for the client's number and the durability.
+    words: demo_worker::Arguments,
+    workers: Vec<Worker>,
+    next_client: u32,
+    killed: HashSet<u32>,
+    readers: usize,
+    tell: SyncSender<(u32, News)>,
+    news: Receiver<(u32, News)>,
+}
+
+/// A process at work.
+struct Worker {
+    client: u32,
+    child: Child,
+    has_committed: bool,
+    /// When it was started or last heard of.
+    heard: Instant,
+}
+
+/// What a reader passes on.
+enum News {
+    Told(Vec<Acknowledgement>),
+    /// The pipe is at its end: the process is gone.
+    Ended,
+    Failed(Failure),
+}
+
+/// A process was killed.
+pub struct Killed {
+    /// Whose client number it was.
+    pub victim: u32,
+    /// When, by [`clock`].
+    pub at: u64,
+    /// The others that had committed before.
+    pub survivors: Vec<u32>,
+}
+
+impl Crew {
+    /// Starts so many processes; their clients are numbered from that of `words` on.
+    pub fn start(words: demo_worker::Arguments, count: usize) -> Result<Crew> {
+        let (tell, news) = sync_channel(UNREAD);
+        let next_client = words.client;
+        let workers = Vec::with_capacity(count);
+        let mut crew = Crew { words, workers, next_client, killed: HashSet::new(), readers: 0, tell, news };
+        for place in 0..count {
+            let worker = crew.begin(place)?;
+            crew.workers.push(worker);
+        }
+        Ok(crew)
+    }
+
+    /// Starts the process of one place, with a client number that nobody had before.
+    fn begin(&mut self, place: usize) -> Result<Worker> {
+        let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
+        let client = self.next_client;
+        self.next_client += 1;
+        let words = demo_worker::Arguments { client, durability: durability_of(place), ..self.words.clone() };
+        let mut command = Command::new(program);
+        command.args(words.words()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(Failure::doing("start a process"))?;
+        let pipe = child.stdout.take().expect("it was started with a pipe");
+        let tell = self.tell.clone();
+        std::thread::spawn(move || listen(client, Ear::new(pipe), &tell));
+        self.readers += 1;
+        Ok(Worker { client, child, has_committed: false, heard: Instant::now() })
+    }
+
+    /// Waits so long for news and passes them on.
+    ///
+    /// # Errors
+    /// A process that ended by itself, or has been silent for too long.
+    pub fn hear(&mut self, patience: Duration, each: &mut dyn FnMut(u32, &Acknowledgement)) -> Result<()> {
+        match self.news.recv_timeout(patience) {
+            Ok((client, news)) => self.take_in(client, news, each),
+            Err(RecvTimeoutError::Timeout) => self.check_all_are_heard(),
+            Err(RecvTimeoutError::Disconnected) => unreachable!("one end of the channel is ours"),
+        }
+    }
+
+    fn take_in(&mut self, client: u32, news: News, each: &mut dyn FnMut(u32, &Acknowledgement)) -> Result<()> {
+        let worker = self.workers.iter_mut().find(|worker| worker.client == client);
+        match news {
+            News::Told(all) => {
+                all.iter().for_each(|told| each(client, told));
+                if let Some(worker) = worker {
+                    worker.heard = Instant::now();
+                    worker.has_committed = true;
+                }
+                return self.check_all_are_heard();
+            }
+            News::Failed(failure) => return Err(failure),
+            News::Ended => self.readers -= 1,
+        }
+        match worker {
+            Some(worker) if !self.killed.contains(&client) => Err(ended(&mut worker.child)),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_all_are_heard(&self) -> Result<()> {
+        let Some(silent) = self.workers.iter().find(|worker| worker.heard.elapsed() > WATCHDOG) else { return Ok(()) };
+        Err(Failure::Failed(format!(
+            "process {} has not committed for {} s; `tp sessions` and `tp locks --wait-for` tell more if it lives on",
+            silent.child.id(),
+            WATCHDOG.as_secs()
+        )))
+    }
+
+    /// Kills the process of one place, as `kill -9` does, and starts another there.
+    pub fn replace(&mut self, place: usize) -> Result<Killed> {
+        let worker = &mut self.workers[place];
+        let (victim, at) = (worker.client, clock::now_nanos());
+        self.killed.insert(victim);
+        kill(worker)?;
+        let others = self.workers.iter().filter(|worker| worker.client != victim && worker.has_committed);
+        let survivors = others.map(|worker| worker.client).collect();
+        self.workers[place] = self.begin(place)?;
+        Ok(Killed { victim, at, survivors })
+    }
+
+    /// Kills all at once, and passes on what they had told before.
+    pub fn kill_all(mut self, each: &mut dyn FnMut(u32, &Acknowledgement)) -> Result<()> {
+        self.killed.extend(self.workers.iter().map(|worker| worker.client));
+        let gone = self.workers.iter_mut().map(|worker| worker.child.kill());
+        gone.collect::<std::io::Result<()>>().map_err(Failure::doing("kill a process"))?;
+        self.workers.iter_mut().try_for_each(kill)?;
+        self.workers.clear();
+        while self.readers > 0 {
+            self.hear(WATCHDOG, each)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // Both fail only if it is gone already, which is what we want.
+            worker.child.kill().ok();
+            worker.child.wait().ok();
+        }
+    }
+}
+
+/// Kills a process, which must not have ended in any other way.
+fn kill(worker: &mut Worker) -> Result<()> {
+    worker.child.kill().map_err(Failure::doing("kill a process"))?;
+    let status = worker.child.wait().map_err(Failure::doing("wait for a process"))?;
+    match status.signal() {
+        Some(SIGKILL) => Ok(()),
+        _ => Err(ended(&mut worker.child)),
+    }
+}
+
+/// A process must not end by itself. What it had to say is on standard error.
+fn ended(child: &mut Child) -> Failure {
+    let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    Failure::Failed(format!("process {} was to work until it is killed, but ended by itself ({how})", child.id()))
+}
+
+/// Passes on what one process tells, until it is gone.
+fn listen(client: u32, mut ear: Ear<std::process::ChildStdout>, tell: &SyncSender<(u32, News)>) {
+    loop {
+        let mut told = Vec::new();
+        let news = match ear.receive(&mut |one| told.push(one)) {
+            Ok(true) => News::Told(told),
+            Ok(false) => News::Ended,
+            Err(failure) => News::Failed(failure),
+        };
+        let is_last = !matches!(news, News::Told(_));
+        // Nobody listens any more only when the demonstration has ended.
+        if tell.send((client, news)).is_err() || is_last {
+            return;
+        }
+    }
+}

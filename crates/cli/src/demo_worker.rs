@@ -1,0 +1,89 @@
+//! A process of a demonstration: sends transfers and tells of each, until it is killed in the middle of one.
+//!
+//! It is this program again, started by [`crate::demo_crew`], which reads what it tells on standard output.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use libtp_bench::engine_libtp::Libtp;
+use libtp_bench::{Durability, Granularity, Outcome, Scale, Session, Transfers};
+
+use crate::acknowledgements::{Acknowledgement, Sender};
+use crate::clock;
+use crate::failure::{Ending, Failure, Result};
+
+/// The command line.
+#[derive(Args, Clone)]
+pub struct Arguments {
+    /// The bank's directory.
+    #[arg(long)]
+    pub env: PathBuf,
+    /// The bank's accounts.
+    #[arg(long)]
+    pub accounts: u32,
+    /// Its tellers.
+    #[arg(long)]
+    pub tellers: u32,
+    /// Its branches.
+    #[arg(long)]
+    pub branches: u32,
+    /// The seed of all transfers.
+    #[arg(long)]
+    pub seed: u64,
+    /// The client's number, which nobody had before.
+    #[arg(long)]
+    pub client: u32,
+    /// What its commits survive.
+    #[arg(long)]
+    pub durability: Durability,
+}
+
+impl Arguments {
+    /// These arguments as words of a command line.
+    pub fn words(&self) -> Vec<std::ffi::OsString> {
+        let numbers = [
+            ("--accounts", u64::from(self.accounts)),
+            ("--tellers", u64::from(self.tellers)),
+            ("--branches", u64::from(self.branches)),
+            ("--seed", self.seed),
+            ("--client", u64::from(self.client)),
+        ];
+        let mut words = vec!["demo-worker".into(), "--env".into(), self.env.clone().into_os_string()];
+        words.extend(numbers.into_iter().flat_map(|(name, number)| [name.into(), number.to_string().into()]));
+        words.extend(["--durability".into(), self.durability.name().into()]);
+        words
+    }
+}
+
+/// Every other process waits for the disk at each commit, beginning with the first.
+pub fn durability_of(place: usize) -> Durability {
+    if place % 2 == 0 {
+        Durability::Sync
+    } else {
+        Durability::Relaxed
+    }
+}
+
+/// Sends transfers until it is killed, and tells of each after its commit returned. Returns only if it cannot go on.
+pub fn run(arguments: &Arguments) -> Result<Ending> {
+    let durability = arguments.durability;
+    let bank = Libtp::open(&arguments.env, durability, Granularity::Record, &mut |_, _, _| {})?;
+    let scale = Scale { accounts: arguments.accounts, tellers: arguments.tellers, branches: arguments.branches };
+    let mut transfers = Transfers::new(scale, arguments.seed, arguments.client);
+    let mut session = bank.session_at(durability);
+    // Unbuffered: `Sender` decides when something is told.
+    let pipe = std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned();
+    let mut sender = Sender::new(std::fs::File::from(pipe.map_err(Failure::doing("use standard output"))?));
+    let mut sent = clock::now_nanos();
+    loop {
+        let transfer = transfers.next_transfer();
+        while session.transact(&transfer)? == Outcome::Aborted {
+            std::thread::yield_now();
+        }
+        let at_nanos = clock::now_nanos();
+        let latency_nanos = u32::try_from(at_nanos - sent).unwrap_or(u32::MAX);
+        let told = sender.tell(Acknowledgement { transfer, durability, latency_nanos, at_nanos });
+        told.map_err(Failure::doing("tell of a commit"))?;
+        sent = clock::now_nanos();
+    }
+}

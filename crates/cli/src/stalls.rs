@@ -1,0 +1,170 @@
+//! How long others stood still after a process was killed.
+//!
+//! For each kill: the time until the next acknowledged commit of any other process, and the time until every process that
+//! was at work when it happened has had one (or was killed itself). All times are of the clock that all processes share,
+//! read by the one who committed, so it does not count how long the news took.
+
+use serde::Serialize;
+
+/// Kills, and what came after each.
+#[derive(Debug, Default)]
+pub struct Stalls {
+    open: Vec<Kill>,
+    next: Vec<u64>,
+    all: Vec<u64>,
+}
+
+/// A kill whose consequences are not all known.
+#[derive(Debug)]
+struct Kill {
+    at: u64,
+    victim: u32,
+    /// Until the next commit of another; news come out of order, so a smaller one may follow.
+    next: Option<u64>,
+    /// Until the last survivor so far has committed again.
+    all: u64,
+    /// Survivors that have not.
+    missing: Vec<u32>,
+}
+
+/// The figures, in milliseconds; zero if nobody was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StallReport {
+    /// Until the next commit of another process: half of the kills were within this.
+    pub stall_p50_ms: f64,
+    /// 99 of 100 were.
+    pub stall_p99_ms: f64,
+    /// All were.
+    pub stall_max_ms: f64,
+    /// Until every survivor had committed again: half of the kills were within this.
+    pub all_again_p50_ms: f64,
+    /// 99 of 100 were.
+    pub all_again_p99_ms: f64,
+    /// All were.
+    pub all_again_max_ms: f64,
+}
+
+impl Stalls {
+    /// A client was killed at that time; the others at work live on.
+    pub fn killed(&mut self, victim: u32, at: u64, survivors: Vec<u32>) {
+        for kill in &mut self.open {
+            kill.missing.retain(|&client| client != victim);
+        }
+        self.open.push(Kill { at, victim, next: None, all: 0, missing: survivors });
+        self.close();
+    }
+
+    /// A client committed at that time. Of one client the times come in order.
+    #[inline]
+    pub fn committed(&mut self, client: u32, at: u64) {
+        if !self.open.is_empty() {
+            self.note(client, at);
+        }
+    }
+
+    fn note(&mut self, client: u32, at: u64) {
+        for kill in self.open.iter_mut().filter(|kill| kill.victim != client) {
+            let Some(after) = at.checked_sub(kill.at) else { continue };
+            kill.next = Some(kill.next.map_or(after, |next| next.min(after)));
+            if let Some(place) = kill.missing.iter().position(|&missing| missing == client) {
+                kill.missing.swap_remove(place);
+                kill.all = kill.all.max(after);
+            }
+        }
+        self.close();
+    }
+
+    /// Kills of which all is known.
+    fn close(&mut self) {
+        let (next, all) = (&mut self.next, &mut self.all);
+        self.open.retain(|kill| {
+            let Some(first) = kill.next.filter(|_| kill.missing.is_empty()) else { return true };
+            next.push(first);
+            all.push(kill.all.max(first));
+            false
+        });
+    }
+
+    /// How many were killed.
+    pub fn kills(&self) -> usize {
+        self.open.len() + self.next.len()
+    }
+
+    /// The longest time until the next commit of another so far.
+    pub fn worst_ms(&self) -> f64 {
+        millis(self.next.iter().copied().max().unwrap_or(0))
+    }
+
+    /// The figures, when nothing more comes after `end`: whoever has not committed by then stood still until then.
+    pub fn finish(mut self, end: u64) -> StallReport {
+        for kill in std::mem::take(&mut self.open) {
+            let until_end = end.saturating_sub(kill.at);
+            self.next.push(kill.next.unwrap_or(until_end));
+            self.all.push(if kill.missing.is_empty() { kill.all } else { until_end });
+        }
+        self.next.sort_unstable();
+        self.all.sort_unstable();
+        StallReport {
+            stall_p50_ms: rank(&self.next, 50),
+            stall_p99_ms: rank(&self.next, 99),
+            stall_max_ms: rank(&self.next, 100),
+            all_again_p50_ms: rank(&self.all, 50),
+            all_again_p99_ms: rank(&self.all, 99),
+            all_again_max_ms: rank(&self.all, 100),
+        }
+    }
+}
+
+/// The smallest of `sorted` that so many of a hundred do not exceed, in milliseconds.
+fn rank(sorted: &[u64], percent: usize) -> f64 {
+    let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    millis(sorted.get(place).copied().unwrap_or(0))
+}
+
+/// Nanoseconds as milliseconds, to the microsecond.
+fn millis(nanos: u64) -> f64 {
+    (nanos as f64 / 1_000.0).round() / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_stall_ends_with_the_first_of_the_others_and_all_with_the_last_of_those_at_work() {
+        let mut stalls = Stalls::default();
+        stalls.killed(1, 100 * MS, vec![2, 3]);
+        // The victim's own, told late, one from before, and the newcomer's, which is another but no survivor.
+        stalls.committed(1, 101 * MS);
+        stalls.committed(2, 99 * MS);
+        stalls.committed(4, 109 * MS);
+        // The news of the first come last.
+        stalls.committed(3, 107 * MS);
+        stalls.committed(2, 103 * MS);
+        stalls.committed(2, 200 * MS);
+        assert_eq!((stalls.kills(), stalls.worst_ms()), (1, 3.0));
+        let report = stalls.finish(900 * MS);
+        assert_eq!((report.stall_p50_ms, report.stall_max_ms, report.all_again_max_ms), (3.0, 3.0, 7.0));
+    }
+
+    #[test]
+    fn who_is_killed_is_waited_for_no_longer_and_who_is_silent_stood_still_to_the_end() {
+        let mut stalls = Stalls::default();
+        stalls.killed(1, 10 * MS, vec![2, 3]);
+        stalls.committed(2, 11 * MS);
+        stalls.killed(3, 20 * MS, vec![2]);
+        assert_eq!(stalls.kills(), 2);
+        let report = stalls.finish(50 * MS);
+        assert_eq!((report.stall_p50_ms, report.stall_max_ms), (1.0, 30.0));
+        assert_eq!((report.all_again_p50_ms, report.all_again_max_ms), (1.0, 30.0));
+    }
+
+    #[test]
+    fn ranks_are_of_so_many_of_a_hundred() {
+        let sorted: Vec<u64> = (1..=200).map(|n| n * MS).collect();
+        assert_eq!([50, 99, 100].map(|percent| rank(&sorted, percent)), [100.0, 198.0, 200.0]);
+        assert_eq!([50, 99, 100].map(|percent| rank(&[], percent)), [0.0; 3]);
+    }
+}
