@@ -9,6 +9,7 @@
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
 //! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
 //! | `survivors` | one of several dies; the others repair what it left and go on |
+//! | `rebuild` | the shared memory is found broken and made anew under all of them |
 //! | `deadlocks` | processes wait for each other in a circle |
 //! | `forked`, `fork` | children that outlive the process that forked them |
 //! | `stopped` | a process stands still in the middle of its work |
@@ -31,6 +32,7 @@ mod fork;
 mod forked;
 mod leaving;
 mod missing;
+mod rebuild;
 mod stopped;
 mod strangers;
 mod survivors;

@@ -187,6 +187,11 @@ impl BufferManager {
         shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| !slot.is_clean()).count()
     }
 
+    /// Who writes pages now, if anybody.
+    pub fn writer(&self) -> SessionId {
+        self.header.writer.load()
+    }
+
     /// Whether a sync of a data file failed: nothing is written any more, reading goes on.
     pub fn is_failed(&self) -> bool {
         self.header.failed.load() != 0
@@ -454,6 +459,9 @@ impl BufferManager {
         if (holder != SessionId::NONE && !is_dead) || self.header.writer.compare_exchange(holder, me).is_err() {
             return None;
         }
+        let writer = Writer { manager: self, me };
+        // Looked at in the role: whoever builds the region anew waits until nobody has it.
+        session.leave_if_broken();
         if is_dead && !self.is_failed() {
             // Claims are the writer's alone. If we die among them, the next goes on with them.
             let shelves = self.pools.shelves();
@@ -461,7 +469,7 @@ impl BufferManager {
                 shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| !slot.unsynced.load().is_none());
             claimed.for_each(FrameSlot::undo_write);
         }
-        Some(Writer { manager: self, me })
+        Some(writer)
     }
 
     /// The number of the next batch. The first after the region was made follows what is in the file, so that an old mark

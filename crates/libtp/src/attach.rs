@@ -12,7 +12,7 @@
 //! attached by others only after it was declared ready.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libtp_buffer::{BufferManager, Policy, PoolSettings, WriteAhead};
 use libtp_io::{File, OpenMode};
@@ -92,8 +92,15 @@ struct Opening<'o> {
     control_file: ControlFile,
     judge: &'o Arc<Judge>,
     keep: Option<Keep>,
+    /// Whether we were attached to a region that was found broken: then there is no other that we could not see.
+    is_survivor: bool,
     started: Instant,
 }
+
+/// How long to wait for those who are attached to make their memory anew, if it cannot be seen.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait between looks, there and for who still writes to a file.
+const MOMENT: Duration = Duration::from_millis(1);
 
 pub(crate) fn open(
     platform: &Platform,
@@ -101,14 +108,35 @@ pub(crate) fn open(
     keep: Option<Keep>,
     watch: Watcher<'_>,
 ) -> Result<Attached> {
+    open_as(platform, settings, keep, false, watch)
+}
+
+/// Opens once more for a handle whose region was found broken: attaches to the new one, or makes it.
+pub(crate) fn open_again(platform: &Platform, settings: &Settings) -> Result<Attached> {
+    open_as(platform, settings, None, true, &mut |_, _, _| {})
+}
+
+fn open_as(
+    platform: &Platform,
+    settings: &Settings,
+    keep: Option<Keep>,
+    is_survivor: bool,
+    watch: Watcher<'_>,
+) -> Result<Attached> {
     let started = Instant::now();
     let file = open_control(platform)?;
     let judge = Arc::new(Judge::new(Arc::clone(&file)));
     let control_file = ControlFile::new(Arc::clone(&file), platform.directory.describe(CONTROL_NAME));
-    let opening = Opening { platform, settings, control_file, judge: &judge, keep, started };
-    let door = judge.door()?;
-    let (managers, opened) = opening.through(&door, file.as_ref(), watch)?;
-    drop(door);
+    let opening = Opening { platform, settings, control_file, judge: &judge, keep, is_survivor, started };
+    let (managers, opened) = loop {
+        let door = judge.door()?;
+        match opening.through(&door, file.as_ref(), watch)? {
+            Some(through) => break through,
+            // Its other users may be about to make it.
+            None => drop(door),
+        }
+        std::thread::sleep(MOMENT);
+    };
     Ok(Attached { managers, judge, opened })
 }
 
@@ -118,24 +146,79 @@ fn open_control(platform: &Platform) -> Result<Arc<dyn File>> {
 }
 
 impl Opening<'_> {
-    fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<(Arc<Managers>, Opened)> {
+    /// None if those who are attached have no region now: to be asked again.
+    fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<Option<(Arc<Managers>, Opened)>> {
         let others = door.others()?;
         let created = !others && self.create_if_empty(file)?;
         let control = self.control_file.read()?;
         let identity = self.identity(file, &control)?;
         match self.platform.find_region(&identity)? {
-            Found::Good(region) if others => Ok((self.attach(&region, &control)?, self.opened(How::Joined))),
-            Found::Good(region) => self.repair_or_restart(&region, &control, file, watch),
-            found @ (Found::None | Found::Unusable(_)) if others => Err(self.unseen(found)),
+            Found::Good(region) if others => Ok(Some((self.attach(&region, &control)?, self.opened(How::Joined)))),
+            Found::Good(region) => self.repair_or_restart(&region, &control, file, watch).map(Some),
+            Found::Broken(region) => self.rebuild(&region, &control, file, watch).map(Some),
+            found @ (Found::None | Found::Unusable(_)) if others && !self.is_survivor => {
+                if self.started.elapsed() < PATIENCE {
+                    Ok(None)
+                } else {
+                    Err(self.unseen(found))
+                }
+            }
             Found::None | Found::Unusable(_) => {
                 let how = match (created, control.clean) {
                     (true, _) => How::Created,
                     (false, true) => How::Clean,
                     (false, false) => How::Restarted,
                 };
-                self.restart(file, how, watch)
+                self.restart(file, how, 0, watch).map(Some)
             }
         }
+    }
+
+    /// The region was found broken (PROTOCOLS D13). Others may still be in it: nobody may write to a file any more when the
+    /// new one is made.
+    fn rebuild(
+        &self,
+        broken: &Region,
+        control: &Control,
+        file: &dyn File,
+        watch: Watcher<'_>,
+    ) -> Result<(Arc<Managers>, Opened)> {
+        let rebuilds = self.wait_for_writers(broken, control).unwrap_or(0);
+        tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is made anew from the log");
+        let rescued = libtp_log::rescue_ring(broken, &self.platform.log_directory, control)?;
+        match rescued {
+            Some(rescued) if rescued.to < rescued.tail => {
+                tracing::error!(from = %rescued.to, to = %rescued.tail, "commits that were not yet on disk are lost with the broken memory");
+            }
+            Some(_) => {}
+            None => tracing::error!(
+                "the broken memory holds no log that could be trusted: what was not yet on disk is lost"
+            ),
+        }
+        self.restart(file, How::Restarted, rebuilds + 1, watch)
+    }
+
+    /// Waits until no living session is about to write to a file. Returns how often the environment was made anew before;
+    /// none where the region does not even show that.
+    fn wait_for_writers(&self, broken: &Region, control: &Control) -> Option<u64> {
+        let look = std::panic::AssertUnwindSafe(|| {
+            let managers = self.attach(broken, control).ok()?;
+            // Whoever had not seen the region broken before this has done what it was about to do.
+            managers.processes.declare_broken();
+            let mut said = false;
+            loop {
+                let writers = managers.writers();
+                if writers.is_empty() {
+                    return Some(managers.processes.rebuild_count());
+                }
+                if !said && self.started.elapsed() > PATIENCE {
+                    said = true;
+                    tracing::warn!(?writers, "the shared memory is to be made anew, and these sessions are still writing to files; if their processes are stopped, continue or kill them");
+                }
+                std::thread::sleep(MOMENT);
+            }
+        });
+        std::panic::catch_unwind(look).unwrap_or(None)
     }
 
     /// Fills the control file of a new environment; true if it was new.
@@ -220,10 +303,10 @@ impl Opening<'_> {
                 match (rescued, self.keep) {
                     (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
                         libtp_log::overwrite_from_ring(region, &self.platform.log_directory, control)?;
-                        self.repair(region, control).or_else(|_| self.restart(file, How::Restarted, watch))
+                        self.repair(region, control).or_else(|_| self.restart(file, How::Restarted, 0, watch))
                     }
                     (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) | (Ok(_), _) => {
-                        self.restart(file, How::Restarted, watch)
+                        self.restart(file, How::Restarted, 0, watch)
                     }
                     (Err(error), _) => Err(error.into()),
                 }
@@ -253,7 +336,7 @@ impl Opening<'_> {
         Ok((managers, opened))
     }
 
-    fn restart(&self, file: &dyn File, how: How, watch: Watcher<'_>) -> Result<(Arc<Managers>, Opened)> {
+    fn restart(&self, file: &dyn File, how: How, rebuilds: u64, watch: Watcher<'_>) -> Result<(Arc<Managers>, Opened)> {
         // First what only looks: a file that cannot be used is refused before anything is changed.
         let environment = self.control_file.read()?.environment_id;
         let files = libtp_record::find_files(self.platform.directory.as_ref(), &environment)?;
@@ -282,6 +365,7 @@ impl Opening<'_> {
             managers.checkpoint(&who)?;
         }
         managers.leave(who);
+        managers.processes.set_rebuild_count(rebuilds);
         region.set_ready();
         let opened = Opened {
             log_bytes: done.end.since(done.redo_from),

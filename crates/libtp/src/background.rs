@@ -7,7 +7,7 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use libtp_process::{DeathWatch, Waker};
@@ -75,18 +75,21 @@ impl Stop {
 }
 
 impl Background {
-    pub(crate) fn start(inner: &Arc<Inner>) -> Result<Background> {
+    pub(crate) fn start(inner: &Arc<Inner>, managers: &Arc<Managers>) -> Result<Background> {
         let stop = Arc::new(Stop::new());
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
         let mut background = Background { stop, threads: Vec::new() };
         let started = background
-            .spawn(inner, "libtp-log", flush_log)
-            .and_then(|()| background.spawn(inner, "libtp-reaper", bury_the_dead))
+            .spawn(managers, "libtp-log", flush_log)
+            .and_then(|()| {
+                let env = Arc::downgrade(inner);
+                background.spawn(managers, "libtp-reaper", move |managers, _, stop| bury_the_dead(managers, stop, &env))
+            })
             .and_then(|()| {
                 let keep_house = move |managers: &Managers, who: &TxnSession, stop: &Stop| {
                     keep_house(managers, who, stop, period);
                 };
-                background.spawn(inner, "libtp-pages", keep_house)
+                background.spawn(managers, "libtp-pages", keep_house)
             });
         match started {
             Ok(()) => Ok(background),
@@ -99,14 +102,15 @@ impl Background {
 
     fn spawn(
         &mut self,
-        inner: &Arc<Inner>,
+        managers: &Arc<Managers>,
         name: &str,
         work: impl FnOnce(&Managers, &TxnSession, &Stop) + Send + 'static,
     ) -> Result<()> {
-        let (managers, stop) = (Arc::clone(&inner.managers), Arc::clone(&self.stop));
+        let (managers, stop) = (Arc::clone(managers), Arc::clone(&self.stop));
         let who = managers.join()?;
         let run = move || {
-            if catch_unwind(AssertUnwindSafe(|| work(&managers, &who, &stop))).is_err() {
+            let done = catch_unwind(AssertUnwindSafe(|| work(&managers, &who, &stop)));
+            if done.is_err() && !managers.region.is_broken() {
                 // Nobody in this process would make relaxed commits durable in time any more, and nobody would notice.
                 managers.log.poison();
             }
@@ -117,9 +121,15 @@ impl Background {
         Ok(())
     }
 
+    /// As [`Background::stop`], without waiting: one of them may be the caller, or wait for it.
+    pub(crate) fn abandon(self) {
+        self.stop.ask();
+    }
+
     pub(crate) fn stop(self) {
         self.stop.ask();
-        for thread in self.threads {
+        let own = std::thread::current().id();
+        for thread in self.threads.into_iter().filter(|thread| thread.thread().id() != own) {
             if thread.join().is_err() {
                 tracing::error!("a background thread panicked; its session is repaired by the next to open");
             }
@@ -137,13 +147,19 @@ fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
 }
 
 /// Repairs what other processes leave when they die.
-fn bury_the_dead(managers: &Managers, _: &TxnSession, stop: &Stop) {
+fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     let mut watch = DeathWatch::new(&managers.processes);
     stop.wake_by(watch.waker());
     let mut quiet = Quiet::default();
     while !stop.is_asked() {
         // Looked at after a time-out too: a thread of this process may have died.
         watch.wait(WATCH);
+        if managers.region.is_broken() {
+            // Relaxed commits must not wait in it until somebody calls.
+            let begun = env.upgrade().map_or(Ok(()), |env| env.life().map(|_| ()));
+            quiet.report("making the shared memory anew", begun);
+            continue;
+        }
         if !managers.log.is_poisoned() {
             quiet.report("the repair of a dead session", managers.reap().map(|_| ()).map_err(Into::into));
         }

@@ -2,6 +2,7 @@
 
 use libtp_record::{Access, BtreeCursor, NumberCursor};
 
+use crate::life::Life;
 use crate::Result;
 
 /// A pair a cursor stands on.
@@ -27,12 +28,15 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Cursor<'t>(BtreeCursor<'t>);
+pub struct Cursor<'t> {
+    at: BtreeCursor<'t>,
+    life: &'t Life,
+}
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'t> Cursor<'t> {
-    pub(crate) fn new(access: Access<'t>) -> Cursor<'t> {
-        Cursor(BtreeCursor::new(access))
+    pub(crate) fn new(life: &'t Life, access: Access<'t>) -> Cursor<'t> {
+        Cursor { at: BtreeCursor::new(access), life }
     }
 
     /// The first pair.
@@ -40,7 +44,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Corrupt`, `Io`.
     pub fn first(&mut self) -> Result<Option<Pair>> {
-        Ok(self.0.first()?)
+        self.life.guarded(|| Ok(self.at.first()?))
     }
 
     /// The last pair.
@@ -48,7 +52,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<Pair>> {
-        Ok(self.0.last()?)
+        self.life.guarded(|| Ok(self.at.last()?))
     }
 
     /// The first pair whose key is `key` or greater.
@@ -56,7 +60,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        Ok(self.0.seek(key)?)
+        self.life.guarded(|| Ok(self.at.seek(key)?))
     }
 
     /// The next pair; the first if the cursor stands nowhere.
@@ -64,7 +68,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
-        Ok(self.0.next()?)
+        self.life.guarded(|| Ok(self.at.next()?))
     }
 
     /// The pair before; the last if the cursor stands nowhere.
@@ -72,17 +76,20 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
-        Ok(self.0.prev()?)
+        self.life.guarded(|| Ok(self.at.prev()?))
     }
 }
 
 /// A place in a record-number database.
-pub struct RecnoCursor<'t>(NumberCursor<'t>);
+pub struct RecnoCursor<'t> {
+    at: NumberCursor<'t>,
+    life: &'t Life,
+}
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<'t> RecnoCursor<'t> {
-    pub(crate) fn new(access: Access<'t>) -> RecnoCursor<'t> {
-        RecnoCursor(NumberCursor::new(access))
+    pub(crate) fn new(life: &'t Life, access: Access<'t>) -> RecnoCursor<'t> {
+        RecnoCursor { at: NumberCursor::new(access), life }
     }
 
     /// The first record and its number.
@@ -90,7 +97,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        Ok(self.0.first()?)
+        self.life.guarded(|| Ok(self.at.first()?))
     }
 
     /// The last record.
@@ -98,7 +105,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        Ok(self.0.last()?)
+        self.life.guarded(|| Ok(self.at.last()?))
     }
 
     /// The first record whose number is `number` or greater.
@@ -106,7 +113,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        Ok(self.0.seek(number)?)
+        self.life.guarded(|| Ok(self.at.seek(number)?))
     }
 
     /// The next record; the first if the cursor stands nowhere.
@@ -114,7 +121,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        Ok(self.0.next()?)
+        self.life.guarded(|| Ok(self.at.next()?))
     }
 
     /// The record before; the last if the cursor stands nowhere.
@@ -122,6 +129,6 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        Ok(self.0.prev()?)
+        self.life.guarded(|| Ok(self.at.prev()?))
     }
 }

@@ -9,6 +9,7 @@ use libtp_record::{Access, Method, OpenSettings};
 
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::environment::Inner;
+use crate::life::Life;
 use crate::settings::Granularity;
 use crate::{Error, Result, Txn};
 
@@ -95,7 +96,7 @@ impl Db {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Length`, `Corrupt`, `Io`.
     pub fn get(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.access(txn).get(key, <[u8]>::to_vec)?)
+        txn.life().guarded(|| Ok(self.access(txn).get(key, <[u8]>::to_vec)?))
     }
 
     /// Hands the value of a key to `read`, in memory that is lent for the call; none if there is no such key.
@@ -103,7 +104,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_with<R>(&self, txn: &Txn<'_>, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        Ok(self.access(txn).get_copied(key, read)?)
+        txn.life().guarded(|| Ok(self.access(txn).get_copied(key, read)?))
     }
 
     /// As [`Db::get`], locked for writing at once: a later `put` of the same key cannot end in a deadlock over it.
@@ -111,7 +112,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_for_update(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.access(txn).get_for_update(key, <[u8]>::to_vec)?)
+        txn.life().guarded(|| Ok(self.access(txn).get_for_update(key, <[u8]>::to_vec)?))
     }
 
     /// Reads, changes and writes back a value of the same length; none if there is no such key.
@@ -119,7 +120,7 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn update_with<R>(&self, txn: &Txn<'_>, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
-        Ok(self.access(txn).update(key, change)?)
+        txn.life().guarded(|| Ok(self.access(txn).update(key, change)?))
     }
 
     /// Stores a value under a key, whatever was there.
@@ -127,7 +128,7 @@ impl Db {
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Length` when the key is too long; `Full` with nothing changed; `Failed`, `Corrupt`, `Io`.
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.access(txn).put(key, value)?)
+        txn.life().guarded(|| Ok(self.access(txn).put(key, value)?))
     }
 
     /// Stores a value under a key that is not there yet.
@@ -135,7 +136,7 @@ impl Db {
     /// # Errors
     /// `Exists` when it is, with nothing changed; else as [`Db::put`].
     pub fn put_new(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-        match self.access(txn).put_new(key, value)? {
+        match txn.life().guarded(|| Ok(self.access(txn).put_new(key, value)?))? {
             true => Ok(()),
             false => Err(Error::Exists),
         }
@@ -146,12 +147,12 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<bool> {
-        Ok(self.access(txn).delete(key)?)
+        txn.life().guarded(|| Ok(self.access(txn).delete(key)?))
     }
 
     /// A cursor over the keys in order. What it passes is locked for reading, the gaps between included.
     pub fn cursor<'t>(&'t self, txn: &'t Txn<'_>) -> Cursor<'t> {
-        Cursor::new(self.access(txn))
+        Cursor::new(txn.life(), self.access(txn))
     }
 }
 
@@ -191,7 +192,7 @@ impl Recno {
     /// # Errors
     /// As [`Db::get`].
     pub fn get(&self, txn: &Txn<'_>, number: u64) -> Result<Option<Vec<u8>>> {
-        Ok(self.access(txn).recno_get(number, <[u8]>::to_vec)?)
+        txn.life().guarded(|| Ok(self.access(txn).recno_get(number, <[u8]>::to_vec)?))
     }
 
     /// Stores a record under a number, whatever was there.
@@ -199,7 +200,7 @@ impl Recno {
     /// # Errors
     /// `Length` when it has another length; else as [`Db::put`].
     pub fn put(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<()> {
-        Ok(self.access(txn).recno_put(number, record)?)
+        txn.life().guarded(|| Ok(self.access(txn).recno_put(number, record)?))
     }
 
     /// Stores a record under the next free number and returns it. Numbers of aborted transactions stay empty.
@@ -207,7 +208,7 @@ impl Recno {
     /// # Errors
     /// As [`Recno::put`].
     pub fn append(&self, txn: &Txn<'_>, record: &[u8]) -> Result<u64> {
-        Ok(self.access(txn).recno_append(record)?)
+        txn.life().guarded(|| Ok(self.access(txn).recno_append(record)?))
     }
 
     /// Removes a record; false if there was none.
@@ -215,12 +216,12 @@ impl Recno {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete(&self, txn: &Txn<'_>, number: u64) -> Result<bool> {
-        Ok(self.access(txn).recno_delete(number)?)
+        txn.life().guarded(|| Ok(self.access(txn).recno_delete(number)?))
     }
 
     /// A cursor over the records in the order of their numbers.
     pub fn cursor<'t>(&'t self, txn: &'t Txn<'_>) -> RecnoCursor<'t> {
-        RecnoCursor::new(self.access(txn))
+        RecnoCursor::new(txn.life(), self.access(txn))
     }
 }
 
@@ -230,7 +231,7 @@ fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a Txn<'_>) -> 
         std::ptr::eq(Arc::as_ptr(env), Arc::as_ptr(txn.environment())),
         "a database is used with transactions of its own environment handle"
     );
-    Access::new(&env.managers, txn.session(), open, env.wait)
+    Access::new(&txn.life().managers, txn.session(), open, env.wait)
 }
 
 /// How long the environment's settings let a lock be waited for.
@@ -256,9 +257,9 @@ fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<Open
             .and_then(|own| own.own_pool)
             .map(|bytes| PoolSettings { budget_bytes: bytes.0, ..PoolSettings::default() }),
     };
-    let who = env.take_session()?;
-    let opened = libtp_record::open(&env.managers, &who, env.platform.directory.as_ref(), name, &settings);
-    env.give_session(who);
+    let opened = env.with_session(|managers, who| {
+        Ok(libtp_record::open(managers, who, env.platform.directory.as_ref(), name, &settings)?)
+    });
     let open =
         opened?.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
     let granularity = agree_on_granularity(env, &open, own.and_then(|own| own.granularity))?;
@@ -278,7 +279,8 @@ fn agree_on_granularity(
         Granularity::Record => 1,
         Granularity::Page => 2,
     };
-    let agreed = env.managers.buffers.agree(open.id(), number(wish.unwrap_or_default())).map_err(Error::from)?;
+    let agreed =
+        env.newest().managers.buffers.agree(open.id(), number(wish.unwrap_or_default())).map_err(Error::from)?;
     if wish.is_some_and(|wish| number(wish) != agreed) {
         let (theirs, ours) = if agreed == 2 { ("pages", "records") } else { ("records", "pages") };
         let what = format!(
@@ -290,13 +292,24 @@ fn agree_on_granularity(
     Ok(if agreed == 2 { libtp_record::Granularity::Page } else { libtp_record::Granularity::Record })
 }
 
+/// A database that is open goes on in a new life of the shared memory, with the same granularity.
+pub(crate) fn take_along(life: &Life, open: &OpenDatabase) -> Result<()> {
+    let number = match open.granularity() {
+        libtp_record::Granularity::Record => 1,
+        libtp_record::Granularity::Page => 2,
+    };
+    open.forget_unlinked();
+    life.managers.buffers.agree(open.id(), number).map_err(Error::from)?;
+    Ok(())
+}
+
 impl Database {
     pub(crate) fn verify(&self, txn: &Txn<'_>) -> Result<libtp_record::Verified> {
         let access = match self {
             Database::Btree(db) => db.access(txn),
             Database::Recno(recno) => recno.access(txn),
         };
-        Ok(libtp_record::verify(&access)?)
+        txn.life().guarded(|| Ok(libtp_record::verify(&access)?))
     }
 
     pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<Database> {
@@ -309,7 +322,7 @@ impl Database {
 
 /// The names of the environment's databases, sorted.
 pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
-    let mut names: Vec<String> = env.managers.buffers.files().into_iter().map(|info| info.name).collect();
+    let mut names: Vec<String> = env.newest().managers.buffers.files().into_iter().map(|info| info.name).collect();
     names.sort();
     Ok(names)
 }

@@ -12,12 +12,11 @@ use libtp_record::Verified;
 use libtp_txn::{Managers, TxnSession};
 
 use crate::attach::{self, Keep, Opened, Platform};
-use crate::background::Background;
 use crate::database::{wait_of, OpenDatabase};
-use crate::judge::Judge;
+use crate::life::Life;
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::{run, CommitLsn};
-use crate::{Database, Db, Durability, Recno, Result, Txn};
+use crate::{Database, Db, Durability, Error, Recno, Result, Txn};
 
 /// An open environment. Cloning it is cheap; all clones are one handle. Any thread may use it.
 ///
@@ -41,18 +40,16 @@ pub struct Env(pub(crate) Arc<Inner>);
 pub(crate) type Sessions = Vec<Box<TxnSession>>;
 
 pub(crate) struct Inner {
-    /// Stopped before anything else goes.
-    background: Mutex<Option<Background>>,
-    sessions: Mutex<Sessions>,
+    /// What it has of the region it was opened with; the next lives follow from there.
+    pub(crate) first: Life,
+    /// Held by who begins a new life.
+    pub(crate) renewing: Mutex<()>,
     databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
-    pub(crate) managers: Arc<Managers>,
     pub(crate) platform: Platform,
     pub(crate) settings: Settings,
     pub(crate) durability: Durability,
     /// How long a lock is waited for.
     pub(crate) wait: libtp_lock::Wait,
-    opened: Opened,
-    judge: Arc<Judge>,
 }
 
 /// Opens environments with settings; see [`Env::builder`].
@@ -184,20 +181,15 @@ impl Builder {
         let settings = self.settings.clone().over(platform.settings_file()?);
         let attached = attach::open(&platform, &settings, self.keep, watch)?;
         let inner = Arc::new(Inner {
-            background: Mutex::new(None),
-            sessions: Mutex::new(Vec::new()),
+            first: Life::new(0, attached),
+            renewing: Mutex::new(()),
             databases: Mutex::new(HashMap::new()),
-            managers: attached.managers,
             durability: settings.durability.unwrap_or_default(),
             wait: wait_of(settings.lock_timeout()),
-            opened: attached.opened,
-            judge: attached.judge,
             platform,
             settings,
         });
-        if !inner.settings.no_background {
-            *lock(&inner.background) = Some(Background::start(&inner)?);
-        }
+        inner.first.start_background(&inner)?;
         Ok(Env(inner))
     }
 }
@@ -219,7 +211,7 @@ impl Env {
 
     /// What opening did: nothing, a repair, or a restart from the log.
     pub fn opened(&self) -> &Opened {
-        &self.0.opened
+        &self.0.first.opened
     }
 
     /// Begins a transaction: the paper's `txn_begin`.
@@ -283,18 +275,12 @@ impl Env {
     /// # Errors
     /// Something could not be written; it is tried again in the next round.
     pub fn background_step(&self) -> Result<()> {
-        let who = self.0.take_session()?;
-        let done = crate::background::step(&self.0.managers, &who);
-        self.0.give_session(who);
-        done
+        self.0.with_session(crate::background::step)
     }
 
     /// Every lock held or waited for.
     pub fn locks(&self) -> Result<Vec<libtp_lock::LockInfo>> {
-        let who = self.0.take_session()?;
-        let locks = self.0.managers.locks.dump(who.session());
-        self.0.give_session(who);
-        Ok(locks)
+        self.0.with_session(|managers, who| Ok(managers.locks.dump(who.session())))
     }
 
     /// Looks at everything a database's pages say of each other. For a database at rest: changes made meanwhile can be
@@ -311,7 +297,7 @@ impl Env {
 
     /// Every running transaction.
     pub fn transactions(&self) -> Vec<libtp_txn::TxnInfo> {
-        self.0.managers.transactions()
+        self.0.newest().managers.transactions()
     }
 
     /// Waits until a commit made with [`Txn::commit_async`] is on disk.
@@ -319,10 +305,20 @@ impl Env {
     /// # Errors
     /// `Failed` when writing to disk failed.
     pub fn wait_durable(&self, commit: CommitLsn) -> Result<()> {
-        let who = self.0.take_session()?;
-        let waited = who.wait_durable(&self.0.managers, commit.0);
-        self.0.give_session(who);
-        Ok(waited?)
+        let life = self.0.life()?;
+        if life.number() != commit.life {
+            return self.0.outcome_of(commit.life, commit.committed.lsn);
+        }
+        let waited = life.guarded(|| {
+            let who = life.take_session()?;
+            let waited = who.wait_durable(&life.managers, commit.committed);
+            life.give_session(who);
+            Ok(waited?)
+        });
+        match waited {
+            Err(Error::Rebuilt) => self.0.outcome_of(commit.life, commit.committed.lsn),
+            waited => waited,
+        }
     }
 
     /// Takes a checkpoint now. False if another session is taking one.
@@ -330,10 +326,7 @@ impl Env {
     /// # Errors
     /// A page or the control file cannot be written; the previous checkpoint stays in force.
     pub fn checkpoint(&self) -> Result<bool> {
-        let who = self.0.take_session()?;
-        let taken = self.0.managers.checkpoint(&who);
-        self.0.give_session(who);
-        Ok(taken?.is_some())
+        self.0.with_session(|managers, who| Ok(managers.checkpoint(who)?.is_some()))
     }
 
     /// Writes to disk what has been committed so far.
@@ -341,12 +334,10 @@ impl Env {
     /// # Errors
     /// `Failed` when writing to disk failed.
     pub fn flush(&self) -> Result<()> {
-        let who = self.0.take_session()?;
-        let tail = self.0.managers.log.tail();
-        let flushed = self.0.managers.log.force(who.session(), tail.minus(8));
-        self.0.give_session(who);
-        flushed?;
-        Ok(())
+        self.0.with_session(|managers, who| {
+            managers.log.force(who.session(), managers.log.tail().minus(8))?;
+            Ok(())
+        })
     }
 
     /// The directory, for messages.
@@ -366,13 +357,13 @@ impl Env {
     /// The files' handles must have been made useless before, or dropping the last clone of it would leave in good order.
     #[doc(hidden)]
     pub fn die(&self) {
-        lock(&self.0.sessions).iter().for_each(|idle| idle.session().mark_dead());
+        self.0.newest().die();
     }
 
     /// The managers below: the log, lock and buffer calls for programs with structures of their own (LIBTP 6).
     #[doc(hidden)]
     pub fn managers(&self) -> &Arc<Managers> {
-        &self.0.managers
+        &self.0.newest().managers
     }
 }
 
@@ -383,25 +374,6 @@ impl std::fmt::Debug for Env {
 }
 
 impl Inner {
-    /// A session from the pool, or a new one.
-    #[inline]
-    pub(crate) fn take_session(&self) -> Result<Box<TxnSession>> {
-        match lock(&self.sessions).pop() {
-            Some(session) => Ok(session),
-            None => Ok(Box::new(self.managers.join()?)),
-        }
-    }
-
-    /// Back into the pool; one that died stays with the repair.
-    #[inline]
-    pub(crate) fn give_session(&self, who: Box<TxnSession>) {
-        if who.session().is_dead() || who.state() != libtp_txn::State::Idle {
-            self.managers.leave(*who);
-            return;
-        }
-        lock(&self.sessions).push(who);
-    }
-
     pub(crate) fn databases(&self) -> MutexGuard<'_, HashMap<String, Arc<OpenDatabase>>> {
         lock(&self.databases)
     }
@@ -409,11 +381,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(background) = lock(&self.background).take() {
-            background.stop();
-        }
-        let sessions = std::mem::take(&mut *lock(&self.sessions));
-        if let Err(error) = crate::leave::leave(&self.managers, &self.judge, &self.platform, sessions) {
+        if let Err(error) = self.newest().end(self) {
             tracing::error!(%error, "closing the environment was not orderly; the next to open it restarts from the log");
         }
     }

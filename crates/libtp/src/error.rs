@@ -9,6 +9,9 @@ pub enum Error {
     /// Transactions waited for each other in a circle and this one was chosen to end. Abort it and run it again.
     #[error("deadlock: transactions waited for each other and this one was chosen to end; abort it and run it again")]
     Deadlock,
+    /// The shared memory was found damaged and was made anew from disk and log. This transaction was undone; run it again.
+    #[error("the shared memory was found damaged and was made anew from the log; what was acknowledged is kept, this transaction was undone: run it again")]
+    Rebuilt,
     /// A lock was not granted within the time set.
     #[error(
         "a lock was not granted within the time set; abort the transaction and run it again, or set a longer time"
@@ -79,7 +82,7 @@ pub enum Error {
 impl Error {
     /// Whether the same transaction, run again from its beginning, may succeed without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::Deadlock | Error::LockTimeout)
+        matches!(self, Error::Deadlock | Error::LockTimeout | Error::Rebuilt)
     }
 }
 

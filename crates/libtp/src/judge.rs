@@ -39,6 +39,14 @@ impl Judge {
         Judge { file, seat: AtomicU64::new(NONE) }
     }
 
+    /// Gives the seat back: the memory it was taken for has been made anew, and we have another.
+    pub(crate) fn leave_seat(&self) {
+        let seat = self.seat.swap(NONE, Ordering::Relaxed);
+        if seat != NONE {
+            self.give_back(seat);
+        }
+    }
+
     /// Waits until nobody else is at the door.
     pub(crate) fn door(&self) -> Result<Door<'_>> {
         self.file.lock(DOOR, LockMode::Exclusive, true)?;

@@ -34,6 +34,7 @@ mod environment;
 mod error;
 mod judge;
 mod leave;
+mod life;
 mod platform;
 mod record_types;
 mod settings;

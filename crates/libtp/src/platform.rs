@@ -127,9 +127,11 @@ impl Platform {
         let found = match &self.memory {
             Memory::Shared(shared) => match &*lock(&shared.0) {
                 // Simulated processes map it at addresses of their own, as real ones do.
-                Some(region) => {
-                    region.attach_again(identity).map_or_else(|error| Found::Unusable(error.to_string()), Found::Good)
-                }
+                Some(region) => match region.attach_again(identity) {
+                    Ok(region) => Found::Good(region),
+                    Err(rio::Error::Broken { .. }) => Found::Broken(region.map_again()?),
+                    Err(error) => Found::Unusable(error.to_string()),
+                },
                 None => Found::None,
             },
             Memory::Files(homes) => {
@@ -138,6 +140,9 @@ impl Platform {
                     let path = home.join(self.region_name(home, identity));
                     match Region::attach(&path, identity, RESERVE_BYTES) {
                         Ok(region) => return Ok(Found::Good(region)),
+                        Err(rio::Error::Broken { .. }) => {
+                            return Ok(Found::Broken(Region::attach_broken(&path, identity, RESERVE_BYTES)?));
+                        }
                         Err(rio::Error::System { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                         Err(error) if may_pass(&error) => return Err(error.into()),
                         Err(error) => found = Found::Unusable(error.to_string()),
@@ -218,6 +223,8 @@ pub(crate) enum Found {
     None,
     /// A region of this environment, build and boot.
     Good(Region),
+    /// One that was, and was found broken.
+    Broken(Region),
     /// Something else; why.
     Unusable(String),
 }

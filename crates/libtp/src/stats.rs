@@ -112,7 +112,7 @@ impl crate::Env {
     /// # Errors
     /// `Corrupt` at a damaged record, `Io`.
     pub fn log_records(&self, from: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
-        let managers = &self.0.managers;
+        let managers = &self.0.newest().managers;
         let from = Lsn::new(from).max(managers.log.oldest()).max(Lsn::FIRST);
         let mut roll = managers.log.roll(from);
         while let Some(record) = roll.next_record() {
@@ -143,7 +143,7 @@ impl crate::Env {
 }
 
 fn collect(env: &Inner) -> Result<Stats> {
-    let managers = &env.managers;
+    let managers = &env.newest().managers;
     let (region, log, buffers) = (&managers.region, &managers.log, &managers.buffers);
     Ok(Stats {
         directory: env.platform.path.display().to_string(),

@@ -3,9 +3,11 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use libtp_log::Lsn;
 use libtp_txn::{Committed, State, TxnSession};
 
 use crate::environment::Inner;
+use crate::life::Life;
 use crate::{Durability, Error, Result};
 
 /// A running transaction. Dropped without `commit` it is aborted.
@@ -31,6 +33,7 @@ use crate::{Durability, Error, Result};
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'e> {
     env: &'e Arc<Inner>,
+    life: &'e Life,
     who: Option<Box<TxnSession>>,
     durability: Durability,
     not_sync: PhantomData<std::cell::Cell<()>>,
@@ -38,9 +41,15 @@ pub struct Txn<'e> {
 
 impl<'e> Txn<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
-        let who = env.take_session()?;
-        who.begin(&env.managers);
-        Ok(Txn { env, who: Some(who), durability, not_sync: PhantomData })
+        let mut life = env.life()?;
+        let who = loop {
+            match life.guarded(|| life.take_session()) {
+                Err(Error::Rebuilt) => life = env.life()?,
+                taken => break taken?,
+            }
+        };
+        who.begin(&life.managers);
+        Ok(Txn { env, life, who: Some(who), durability, not_sync: PhantomData })
     }
 
     /// The transaction's number, unique in the environment.
@@ -59,15 +68,17 @@ impl<'e> Txn<'e> {
     /// `Full` or `Failed` with the transaction aborted; or `Failed` when the commit is in shared memory but its way to
     /// the disk failed, as the error says.
     pub fn commit(self) -> Result<()> {
-        let durability = self.durability;
-        let env = self.env;
+        let (env, life, durability) = (self.env, self.life, self.durability);
         let (who, committed) = self.finish()?;
         let waited = match durability {
-            Durability::Sync => who.wait_durable(&env.managers, committed),
+            Durability::Sync => life.guarded(|| Ok(who.wait_durable(&life.managers, committed)?)),
             Durability::Relaxed => Ok(()),
         };
-        env.give_session(who);
-        Ok(waited?)
+        life.give_session(who);
+        if life.managers.region.is_broken() {
+            return env.outcome_of(life.number(), committed.lsn);
+        }
+        waited
     }
 
     /// Keeps what the transaction did and does not wait for the disk, whatever its durability. Other transactions see
@@ -76,20 +87,28 @@ impl<'e> Txn<'e> {
     /// # Errors
     /// As [`Txn::commit`] before the commit record is written: the transaction is aborted.
     pub fn commit_async(self) -> Result<CommitLsn> {
-        let env = self.env;
+        let (env, life) = (self.env, self.life);
         let (who, committed) = self.finish()?;
-        env.give_session(who);
-        Ok(CommitLsn(committed))
+        life.give_session(who);
+        if life.managers.region.is_broken() {
+            env.outcome_of(life.number(), committed.lsn)?;
+        }
+        Ok(CommitLsn { life: life.number(), committed })
     }
 
     fn finish(mut self) -> Result<(Box<TxnSession>, Committed)> {
         let who = self.who.take().expect("a transaction holds its session until it ends");
-        match who.commit_now(&self.env.managers) {
+        match self.life.guarded(|| Ok(who.commit_now(&self.life.managers)?)) {
             Ok(committed) => Ok((who, committed)),
+            // What decides is whether the commit record had been written when the region broke.
+            Err(Error::Rebuilt) if who.commit_record() != Lsn::NONE => {
+                let lsn = who.commit_record();
+                Ok((who, Committed { lsn }))
+            }
             Err(error) => {
                 self.who = Some(who);
                 // Dropping `self` aborts.
-                Err(error.into())
+                Err(error)
             }
         }
     }
@@ -105,9 +124,17 @@ impl<'e> Txn<'e> {
 
     fn abort_in_place(&mut self) -> Result<()> {
         let Some(who) = self.who.take() else { return Ok(()) };
-        let aborted = who.abort(&self.env.managers);
-        self.env.give_session(who);
-        Ok(aborted?)
+        let life = self.life;
+        if life.managers.region.is_broken() {
+            // It goes with its region.
+            return Ok(());
+        }
+        let aborted = life.guarded(|| Ok(who.abort(&life.managers)?));
+        life.give_session(who);
+        match aborted {
+            Err(Error::Rebuilt) => Ok(()),
+            aborted => aborted,
+        }
     }
 
     /// What a kill leaves of it, for the simulation of processes: nothing is taken back, no lock is released.
@@ -119,6 +146,11 @@ impl<'e> Txn<'e> {
     #[inline]
     pub(crate) fn session(&self) -> &TxnSession {
         self.who.as_ref().expect("a transaction holds its session until it ends")
+    }
+
+    #[inline]
+    pub(crate) fn life(&self) -> &'e Life {
+        self.life
     }
 
     #[inline]
@@ -142,12 +174,15 @@ impl Drop for Txn<'_> {
 
 /// The place of a commit in the log, for [`crate::Env::wait_durable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CommitLsn(pub(crate) Committed);
+pub struct CommitLsn {
+    pub(crate) life: u64,
+    pub(crate) committed: Committed,
+}
 
 impl CommitLsn {
     /// The log sequence number; zero if there was nothing to commit.
     pub fn lsn(self) -> u64 {
-        self.0.lsn.raw()
+        self.committed.lsn.raw()
     }
 }
 

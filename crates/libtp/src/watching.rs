@@ -78,7 +78,7 @@ impl Env {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sessions(&self) -> Vec<SessionState> {
-        let managers = &self.0.managers;
+        let managers = &self.0.newest().managers;
         let (transactions, waits) = (managers.transactions(), managers.locks.waits());
         let state = |info: libtp_process::SessionInfo| {
             let wait = waits.iter().find(|wait| wait.session == info.id);
@@ -112,10 +112,7 @@ impl Env {
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
     pub fn waits_for(&self) -> Result<Vec<Edge>> {
-        let who = self.0.take_session()?;
-        let edges = self.0.managers.locks.waits_for(who.session());
-        self.0.give_session(who);
-        Ok(edges)
+        self.0.with_session(|managers, who| Ok(managers.locks.waits_for(who.session())))
     }
 
     /// Searches all waits for circles now and lets one of each give way. `None` if another session is searching.
@@ -123,15 +120,13 @@ impl Env {
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
     pub fn find_deadlocks(&self) -> Result<Option<Vec<Deadlock>>> {
-        let who = self.0.take_session()?;
-        let found = self.0.managers.locks.find_deadlocks(who.session());
-        self.0.give_session(who);
-        Ok(found)
+        self.0.with_session(|managers, who| Ok(managers.locks.find_deadlocks(who.session())))
     }
 
     /// What was repaired in the shared memory since it was made.
     pub fn repairs(&self) -> Repairs {
-        Repairs { sessions_repaired: self.0.managers.processes.repaired_count(), rebuilds: 0 }
+        let processes = &self.0.newest().managers.processes;
+        Repairs { sessions_repaired: processes.repaired_count(), rebuilds: processes.rebuild_count() }
     }
 }
 

@@ -132,7 +132,8 @@ impl LockManager {
         if let Some(&locker) = circle.iter().find(chosen_before) {
             // One that is stopped cannot give way (PROTOCOLS D9): then it is another's turn, if there is one that can.
             candidates.retain(|&other| !self.is_stopped(other));
-            if !self.is_stopped(locker) || candidates.is_empty() || candidates.iter().any(|other| chosen_before(&other)) {
+            if !self.is_stopped(locker) || candidates.is_empty() || candidates.iter().any(|other| chosen_before(&other))
+            {
                 self.keep_found(search, circle, locker, true);
                 return;
             }

@@ -68,7 +68,10 @@ impl LogManager {
             return None;
         }
         let me = session.id();
-        word.compare_exchange(holder, me).ok().map(|_| Leader { log: self, me })
+        let leader = word.compare_exchange(holder, me).ok().map(|_| Leader { log: self, me });
+        // Looked at in the role: whoever builds the region anew waits until nobody has it.
+        session.leave_if_broken();
+        leader
     }
 
     /// Makes everything published so far durable, and wakes whoever waited for it.

@@ -198,6 +198,12 @@ impl LogManager {
         })
     }
 
+    /// Where this region's log began: the end that restart found. What is below was in the files when the region was made.
+    #[inline]
+    pub fn began(&self) -> Lsn {
+        self.header.start.get()
+    }
+
     /// The end of the last published record: the LSN of the next.
     #[inline]
     pub fn tail(&self) -> Lsn {

@@ -37,6 +37,11 @@ impl Drop for Preparer<'_> {
 }
 
 impl LogManager {
+    /// Who writes to the log's files now, and who makes new ones.
+    pub fn writers(&self) -> [SessionId; 2] {
+        [self.header.leader.load(), self.header.preparer.load()]
+    }
+
     fn try_prepare(&self, session: &Session) -> Option<Preparer<'_>> {
         let word = &self.header.preparer;
         let holder = word.load();
@@ -44,7 +49,10 @@ impl LogManager {
             return None;
         }
         let me = session.id();
-        word.compare_exchange(holder, me).ok().map(|_| Preparer { log: self, me })
+        let preparer = word.compare_exchange(holder, me).ok().map(|_| Preparer { log: self, me });
+        // Looked at in the role: whoever builds the region anew waits until nobody has it.
+        session.leave_if_broken();
+        preparer
     }
 
     /// Makes segments until the files reach `need`, or waits for who is at it.

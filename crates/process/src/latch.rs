@@ -225,6 +225,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
 
     fn wait(&self, word: &AtomicU64, seen: u64, class: Class, round: u32) -> Wait {
         self.session.write_note(self.note, Note::NONE);
+        self.session.leave_if_broken();
         let bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
         let mut outcome = os::sleep_on_latch(word, seen, class, bound);
         if bound < SLEEP_MAX {

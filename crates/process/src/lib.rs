@@ -89,6 +89,10 @@ pub trait Repairer: Send + Sync {
     fn repair_all(&self, by: &Session);
 }
 
+/// What a session unwinds with when its region is found broken while it waits (PROTOCOLS D13): it can neither go on nor
+/// come back with a value. Caught by the environment's door, which begins anew.
+pub struct Broken;
+
 /// One process's handle to the process manager. Cloning it is cheap.
 #[derive(Clone)]
 pub struct ProcessManager(Arc<Inner>);
@@ -189,6 +193,23 @@ impl ProcessManager {
     pub fn set_repairer(&self, repairer: Box<dyn Repairer>) {
         // A second one is another handle of the same environment: the first does the same.
         let _ = self.0.repairer.set(repairer);
+    }
+
+    /// Says that the region is broken: whoever waits in it, or is about to, leaves it by unwinding with [`Broken`]. When this
+    /// returns, whatever a session did without having seen that is visible here.
+    pub fn declare_broken(&self) {
+        self.0.region.mark_broken();
+        os::barrier_everywhere();
+    }
+
+    /// How often the environment's memory was made anew while it was in use.
+    pub fn rebuild_count(&self) -> u64 {
+        self.0.header.rebuilt.load()
+    }
+
+    /// Says how often, in a new region.
+    pub fn set_rebuild_count(&self, count: u64) {
+        self.0.header.rebuilt.publish(count);
     }
 
     /// The region the sessions are in.

@@ -47,6 +47,15 @@ pub(crate) fn wake_on_latch(word: &AtomicU64, class: Class) {
     let _ = futex::wake_bitset(low_half(word), futex::Flags::empty(), count, bits(class));
 }
 
+/// Returns when every processor that runs has passed a full fence: what was stored before is seen by all from then on, and
+/// what was done by who had not seen it is visible here.
+pub(crate) fn barrier_everywhere() {
+    if rustix::thread::membarrier(rustix::thread::MembarrierCommand::Global).is_err() {
+        // A kernel or sandbox without it: far longer than any processor keeps a store to itself.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn bits(class: Class) -> NonZeroU32 {
     let bits = match class {
         Class::Reader => 1,

@@ -56,6 +56,9 @@ impl ProcessManager {
             if is_free && word.compare_exchange(holder, by).is_ok() {
                 return;
             }
+            if self.0.region.is_broken() {
+                return;
+            }
             std::thread::sleep(MOMENT);
         }
     }
@@ -84,6 +87,7 @@ impl ProcessManager {
         let count = loop {
             match self.holders(place) {
                 Some(count) => break count,
+                None if self.0.region.is_broken() => return,
                 None => std::thread::sleep(MOMENT),
             }
         };

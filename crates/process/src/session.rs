@@ -239,6 +239,15 @@ impl Session {
         self.slot.in_hand.set(section, what);
     }
 
+    /// Leaves by unwinding, with [`Broken`](crate::Broken), if the region was found broken (PROTOCOLS D13). What the session
+    /// holds is of no use to anybody then.
+    #[inline]
+    pub fn leave_if_broken(&self) {
+        if self.region().is_broken() {
+            leave_broken();
+        }
+    }
+
     /// Whether any session of the environment is dead and not yet repaired; if so, it is repaired now, transactions and all,
     /// as far as nobody else is at it. The caller holds no latch.
     #[cold]
@@ -342,6 +351,12 @@ impl Session {
         }
         abandons
     }
+}
+
+#[cold]
+#[inline(never)]
+fn leave_broken() -> ! {
+    std::panic::resume_unwind(Box::new(crate::Broken))
 }
 
 #[cold]

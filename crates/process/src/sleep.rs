@@ -35,8 +35,10 @@ impl Session {
     }
 
     /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. Returns whether somebody has woken
-    /// us since the ticket was taken; the caller looks at its condition again either way.
+    /// us since the ticket was taken; the caller looks at its condition again either way. Unwinds if the region was found
+    /// broken.
     pub fn sleep_on(&self, ticket: Ticket, duration: Duration) -> bool {
+        self.leave_if_broken();
         let word = self.slot().sleep.cell();
         let bound = duration.min(SLEEP_MAX);
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, bound)) == Wait::Woken

@@ -162,7 +162,11 @@ shared! {
         pub(crate) frozen: Word<u64>,
         /// Dead sessions that were repaired while others lived.
         pub(crate) repaired: Word<u64>,
-    } size 64
+        /// How often the environment's memory was made anew while it was in use, this region included.
+        pub(crate) rebuilt: Word<u64>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u64>; 7],
+    } size 128
 }
 
 shared! {

@@ -156,6 +156,11 @@ impl Database {
         self.tail_hint.store(page, Ordering::Relaxed);
     }
 
+    /// Forgets which pages were unlinked and are to be freed: the memory in which that was counted is gone.
+    pub fn forget_unlinked(&self) {
+        self.unlinked().clear();
+    }
+
     pub(crate) fn unlinked(&self) -> MutexGuard<'_, Vec<Unlinked>> {
         self.unlinked.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -30,6 +30,12 @@ pub enum Error {
         /// Which check failed, and what was found.
         what: String,
     },
+    /// The region is this environment's, and was found broken: it is to be made anew.
+    #[error("the region {path} was found broken and is to be made anew from the log")]
+    Broken {
+        /// The region's file.
+        path: PathBuf,
+    },
     /// A system call failed.
     #[error("{call} of the region {path} failed: {source}")]
     System {

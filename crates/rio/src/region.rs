@@ -159,8 +159,18 @@ impl Region {
     /// Opens the region at `path` and checks that it is whole and belongs to `identity` and this boot.
     ///
     /// # Errors
-    /// `System` if the file cannot be opened or mapped, `Unusable` with the check that failed.
+    /// `System` if the file cannot be opened or mapped, `Unusable` with the check that failed, `Broken`.
     pub fn attach(path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
+        let region = Region::attach_broken(path, identity, reserve)?;
+        region.check_whole()?;
+        Ok(region)
+    }
+
+    /// As [`Region::attach`], also if the region was found broken: to save what is good in it.
+    ///
+    /// # Errors
+    /// As [`Region::attach`], but not `Broken`.
+    pub fn attach_broken(path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
         let file =
             OpenOptions::new().read(true).write(true).open(path).map_err(|source| system(path, "opening", source))?;
         let region = Region::map(file, path, reserve)?;
@@ -184,7 +194,15 @@ impl Region {
     pub fn attach_again(&self, identity: &Identity) -> Result<Region> {
         let region = self.map_again()?;
         region.check(identity)?;
+        region.check_whole()?;
         Ok(region)
+    }
+
+    fn check_whole(&self) -> Result<()> {
+        if self.is_broken() {
+            return Err(Error::Broken { path: self.0.path.clone() });
+        }
+        Ok(())
     }
 
     fn build(file: File, path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
@@ -248,9 +266,6 @@ impl Region {
         if header.ready.load() == 0 {
             return Err(unusable(&self.0.path, "its creation was not finished".into()));
         }
-        if header.panic.load() != 0 {
-            return Err(unusable(&self.0.path, "it was found broken and marked for rebuilding".into()));
-        }
         // In this order, since others may make it grow meanwhile, the file first: each is at least what was read before it.
         let used = header.used.load();
         let size = header.size.load();
@@ -259,6 +274,18 @@ impl Region {
             return Err(unusable(&self.0.path, format!("its sizes disagree: {used} used of {size}, file {file}")));
         }
         Ok(())
+    }
+
+    /// Says that the region is broken and must be made anew: from now on nobody attaches to it, and whoever is attached
+    /// leaves it at the next look. It is never taken back.
+    pub fn mark_broken(&self) {
+        self.header().panic.publish(1);
+    }
+
+    /// Whether it was found broken.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.header().panic.load() != 0
     }
 
     /// Declares the region complete: from now on others may attach.

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::SessionId;
-use rio::planted;
+use rio::{planted, Word};
 
 use crate::log_records::{Checkpoint, CheckpointEntry, CHECKPOINT};
 use crate::slot::State;
@@ -33,6 +33,19 @@ pub struct Checkpointed {
     pub redo_point: Lsn,
     /// The log before this is not needed any more.
     pub keep_from: Lsn,
+}
+
+/// The checkpointer's role. Given back when dropped.
+struct Role<'m> {
+    word: &'m Word<SessionId>,
+    me: SessionId,
+}
+
+impl Drop for Role<'_> {
+    fn drop(&mut self) {
+        // Refused means that we were taken for dead: the role is another's.
+        let _ = self.word.compare_exchange(self.me, SessionId::NONE);
+    }
 }
 
 impl Managers {
@@ -50,9 +63,10 @@ impl Managers {
         if role.compare_exchange(holder, me).is_err() {
             return Ok(None);
         }
-        let done = self.checkpoint_in_role(who);
-        role.publish(SessionId::NONE);
-        done.map(Some)
+        let _role = Role { word: role, me };
+        // Looked at in the role: whoever builds the region anew waits until nobody has it.
+        who.session().leave_if_broken();
+        self.checkpoint_in_role(who).map(Some)
     }
 
     /// Whether so much log was written since the last checkpoint that one is due.

@@ -61,6 +61,7 @@ impl TxnSession {
         managers.log.reserve(self.session(), libtp_log::record_bytes(0))?;
         self.slot().state.publish(State::Committing as u32);
         let lsn = managers.log.log(self.session(), COMMIT, self.id(), self.last_lsn(), &[]);
+        self.note_commit_record(lsn);
         // If we die from here on, the transaction is committed: its last record says so (PROTOCOLS D6).
         managers.txns.header.last_commit.fetch_max(lsn);
         self.logged(lsn);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use libtp_buffer::BufferManager;
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, LogManager, Lsn};
-use libtp_process::ProcessManager;
+use libtp_process::{ProcessManager, SessionId};
 use rio::Region;
 
 use crate::record_table::{RecordTable, RecordType};
@@ -143,6 +143,13 @@ impl Managers {
             words.next_file_id = id + 1;
             id
         })
+    }
+
+    /// The living sessions that are about to write to files: none while the region is made anew (PROTOCOLS D13).
+    pub fn writers(&self) -> Vec<SessionId> {
+        let roles = [self.txns.header.checkpointer.load(), self.buffers.writer()];
+        let all = roles.into_iter().chain(self.log.writers());
+        all.filter(|&session| session != SessionId::NONE && self.processes.is_alive(session)).collect()
     }
 
     /// Every running transaction.

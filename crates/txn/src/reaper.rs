@@ -10,9 +10,11 @@
 //! Each half has the right to repair while it is at it. If we die here: the right is free, and the next goes on. A
 //! transaction that we had adopted is then our own.
 
-use libtp_log::{Lsn, TxnId};
-use libtp_process::{Corpse, Repairer, Session, SessionId};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
+
+use libtp_log::{Lsn, TxnId};
+use libtp_process::{Broken, Corpse, Repairer, Session, SessionId};
 
 use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_held;
@@ -36,9 +38,7 @@ struct Reaper(Weak<Managers>);
 impl Repairer for Reaper {
     fn free_latches(&self, waiting: &Session, dead: SessionId) {
         let Some(managers) = self.0.upgrade() else { return };
-        if let Err(error) = managers.repair_physically(waiting, dead) {
-            tracing::error!(%error, %dead, "what a dead session left half changed cannot be completed");
-        }
+        managers.or_broken(|| managers.repair_physically(waiting, dead));
     }
 
     fn repair_all(&self, by: &Session) {
@@ -68,20 +68,43 @@ impl Managers {
     }
 
     fn reap_as(&self, by: &Session) -> Result<Reaped> {
+        let mut reaped = Reaped::default();
+        if self.region.is_broken() {
+            return Ok(reaped);
+        }
         let dead = self.processes.dead_sessions();
         for &session in &dead {
-            self.repair_physically(by, session)?;
+            self.or_broken(|| self.repair_physically(by, session));
         }
-        let mut reaped = Reaped::default();
         let mut failed = Ok(());
         for &session in &dead {
             let Some(corpse) = self.processes.take_corpse(by, session) else { continue };
-            match self.repair_logically(by, corpse, &mut reaped) {
-                Ok(()) => {}
-                Err(error) => failed = Err(error),
-            }
+            // An error is the disk's or the log's, and passes; a panic says that the region is not what it should be.
+            self.or_broken(|| {
+                failed = self.repair_logically(by, corpse, &mut reaped);
+                Ok(())
+            });
         }
         failed.map(|()| reaped)
+    }
+
+    /// Does a repair that nothing but a broken region can keep from its end; if it fails, the region is given up and made anew
+    /// from disk and log (PROTOCOLS D13).
+    fn or_broken(&self, repair: impl FnOnce() -> Result<()>) {
+        let why = match catch_unwind(AssertUnwindSafe(repair)) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(payload) if payload.is::<Broken>() => resume_unwind(payload),
+            Err(payload) => match payload.downcast_ref::<String>() {
+                Some(text) => text.clone(),
+                None => payload.downcast_ref::<&str>().map_or_else(String::new, |text| (*text).into()),
+            },
+        };
+        tracing::error!(
+            why,
+            "the shared memory does not stand the repair of a dead session; it is made anew from the log"
+        );
+        self.processes.declare_broken();
     }
 
     /// Puts back, redoes, and gives the latches of a dead session back. Takes no latch.

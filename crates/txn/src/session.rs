@@ -26,6 +26,8 @@ pub struct TxnSession {
     /// A buffer for values, lent and given back.
     spare: Cell<Vec<u8>>,
     entered: Entered,
+    /// The commit record of the transaction that ends, none before it is written.
+    commit_record: Cell<Lsn>,
 }
 
 /// What the running transaction is known to have locked as a whole, kept in private memory: a hint that saves a look at
@@ -77,6 +79,7 @@ impl Managers {
             scratch: RefCell::new(RecordBuffer::default()),
             spare: Cell::new(Vec::new()),
             entered: Entered::default(),
+            commit_record: Cell::new(Lsn::NONE),
         }
     }
 
@@ -156,6 +159,18 @@ impl TxnSession {
     #[inline]
     pub fn last_lsn(&self) -> Lsn {
         self.slot.last_lsn.get()
+    }
+
+    /// The commit record that decided the transaction that ran last, none if none was written: for who could not hear the
+    /// end of [`TxnSession::commit`].
+    #[inline]
+    pub fn commit_record(&self) -> Lsn {
+        self.commit_record.get()
+    }
+
+    #[inline]
+    pub(crate) fn note_commit_record(&self, lsn: Lsn) {
+        self.commit_record.set(lsn);
     }
 
     /// What the transaction is doing.
@@ -245,6 +260,7 @@ impl TxnSession {
         let id = TxnId::new(self.id_next.get());
         self.id_next.set(id.raw() + 1);
         self.forget_entered();
+        self.commit_record.set(Lsn::NONE);
         self.entered.escalate_at.set(0);
         let slot = self.slot();
         slot.id.init(id);

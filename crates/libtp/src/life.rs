@@ -1,0 +1,211 @@
+//! One life of the shared memory, as a handle knows it, and how the next begins (PROTOCOLS D13).
+//!
+//! When the region does not stand a repair, it is declared broken. Everyone who waits in it leaves it by unwinding with
+//! [`Broken`], which stops here, at the door; everyone who calls next finds it broken here. Whoever comes first builds a new
+//! region from disk and log, as after a crash, once no living session writes to a file any more. The others attach to
+//! that. Transactions that had not committed end with [`Error::Rebuilt`], and are run again; handles stay as they are.
+//!
+//! Invariants
+//! 1. A transaction lives in the life in which it began.
+//! 2. Lives are never taken away while the handle is open: they form a chain, and its end is the present.
+//! 3. A commit that was answered is in the log that the next life begins with: the answer is given only by who did not see
+//!    the region broken *after* the commit record was published, and the tail is read after a barrier that comes after
+//!    the declaration.
+//!
+//! Departure from D13: it is not waited until every session is outside a call, only until none writes to a file, because
+//! nothing else that they do to the old region matters any more.
+
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use libtp_log::Lsn;
+use libtp_process::Broken;
+use libtp_txn::{Managers, TxnSession};
+
+use crate::attach::{self, Attached, Opened};
+use crate::background::Background;
+use crate::environment::{lock, Inner, Sessions};
+use crate::judge::Judge;
+use crate::{Error, Result};
+
+/// What a handle has of one region.
+pub(crate) struct Life {
+    /// Counted from zero.
+    number: u64,
+    pub(crate) managers: Arc<Managers>,
+    pub(crate) opened: Opened,
+    /// Sessions that nobody uses.
+    sessions: Mutex<Sessions>,
+    background: Mutex<Option<Background>>,
+    judge: Arc<Judge>,
+    next: OnceLock<Box<Life>>,
+}
+
+impl Life {
+    pub(crate) fn new(number: u64, attached: Attached) -> Life {
+        Life {
+            number,
+            managers: attached.managers,
+            opened: attached.opened,
+            sessions: Mutex::new(Vec::new()),
+            background: Mutex::new(None),
+            judge: attached.judge,
+            next: OnceLock::new(),
+        }
+    }
+
+    /// Which life of its handle it is.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// A session from the pool, or a new one.
+    #[inline]
+    pub(crate) fn take_session(&self) -> Result<Box<TxnSession>> {
+        match lock(&self.sessions).pop() {
+            Some(session) => Ok(session),
+            None => Ok(Box::new(self.managers.join()?)),
+        }
+    }
+
+    /// Back into the pool; one that died stays with the repair.
+    #[inline]
+    pub(crate) fn give_session(&self, who: Box<TxnSession>) {
+        if who.session().is_dead() || who.state() != libtp_txn::State::Idle {
+            self.managers.leave(*who);
+            return;
+        }
+        lock(&self.sessions).push(who);
+    }
+
+    /// Marks the idle sessions dead, as a kill leaves them: for simulation.
+    pub(crate) fn die(&self) {
+        lock(&self.sessions).iter().for_each(|idle| idle.session().mark_dead());
+    }
+
+    /// Does something of this life. What unwinds because the region is broken ends here.
+    #[inline]
+    pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(done) => done,
+            Err(payload) => self.ended_by(payload),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ended_by<T>(&self, payload: Box<dyn std::any::Any + Send>) -> Result<T> {
+        // Any panic in a broken region is one of its consequences.
+        if payload.is::<Broken>() || self.managers.region.is_broken() {
+            return Err(Error::Rebuilt);
+        }
+        resume_unwind(payload)
+    }
+
+    pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
+        if !env.settings.no_background {
+            *lock(&self.background) = Some(Background::start(env, &self.managers)?);
+        }
+        Ok(())
+    }
+
+    /// The handle goes.
+    pub(crate) fn end(&self, env: &Inner) -> Result<()> {
+        self.stop_background();
+        let sessions = std::mem::take(&mut *lock(&self.sessions));
+        let left = catch_unwind(AssertUnwindSafe(|| {
+            crate::leave::leave(&self.managers, &self.judge, &env.platform, sessions)
+        }));
+        match left {
+            Ok(left) => left,
+            // The next to use the environment makes its memory anew.
+            Err(payload) => self.ended_by(payload),
+        }
+    }
+
+    fn stop_background(&self) {
+        if let Some(background) = lock(&self.background).take() {
+            background.stop();
+        }
+    }
+}
+
+impl Inner {
+    /// The present life, if it is not broken.
+    #[inline]
+    pub(crate) fn newest(&self) -> &Life {
+        let mut life = &self.first;
+        while let Some(next) = life.next.get() {
+            life = next;
+        }
+        life
+    }
+
+    /// The present life. If that is broken, the next.
+    #[inline]
+    pub(crate) fn life(self: &Arc<Inner>) -> Result<&Life> {
+        let life = self.newest();
+        if life.managers.region.is_broken() {
+            return self.next_life();
+        }
+        Ok(life)
+    }
+
+    /// Begins a new life, unless another thread has.
+    #[cold]
+    #[inline(never)]
+    fn next_life(self: &Arc<Inner>) -> Result<&Life> {
+        let one = lock(&self.renewing);
+        let broken = self.newest();
+        if !broken.managers.region.is_broken() {
+            return Ok(broken);
+        }
+        if let Some(background) = lock(&broken.background).take() {
+            background.abandon();
+        }
+        let attached = attach::open_again(&self.platform, &self.settings)?;
+        let life = Life::new(broken.number + 1, attached);
+        for open in self.databases().values() {
+            crate::database::take_along(&life, open)?;
+        }
+        // Only now: until the region was made, nobody may take our sessions in the old one for dead.
+        broken.judge.leave_seat();
+        let life: &Life = broken.next.get_or_init(|| Box::new(life));
+        drop(one);
+        life.start_background(self)?;
+        Ok(life)
+    }
+
+    /// Whether the commit record at `lsn`, of a transaction of life `number`, is kept, if that life has ended.
+    pub(crate) fn outcome_of(self: &Arc<Inner>, number: u64, lsn: Lsn) -> Result<()> {
+        self.life()?;
+        let mut life = &self.first;
+        while life.number <= number {
+            life = life.next.get().ok_or(Error::Rebuilt)?;
+        }
+        if lsn < life.managers.log.began() {
+            Ok(())
+        } else {
+            Err(Error::Rebuilt)
+        }
+    }
+
+    /// Does something with a session of the present life.
+    pub(crate) fn with_session<T>(
+        self: &Arc<Inner>,
+        mut work: impl FnMut(&Managers, &TxnSession) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let life = self.life()?;
+            let done = life.guarded(|| {
+                let who = life.take_session()?;
+                let done = work(&life.managers, &who);
+                life.give_session(who);
+                done
+            });
+            if !matches!(done, Err(Error::Rebuilt)) {
+                return done;
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The shared memory is found broken while processes work in it: it is made anew under them, and they go on with the same
+//! handles. What was acknowledged is kept, also what was not yet on disk.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use libtp::Env;
+use libtp_sim::Random;
+use libtp_tests::sizes;
+
+use crate::bank::Bank;
+use crate::crew::Member;
+
+#[test]
+fn when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles() {
+    let rebuilds = sizes::number("LIBTP_TEST_REBUILDS", 10);
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = Random::new(11);
+    let mut acknowledged = BTreeSet::new();
+    let start = |number: u64| {
+        let mut member = Member::start(directory.path(), number);
+        assert_eq!(member.ask(if number % 2 == 0 { "work sync" } else { "work relaxed" }), "working");
+        member
+    };
+    let mut crew: Vec<Member> = (1..=3).map(start).collect();
+    let env = Env::open(directory.path()).unwrap();
+    for round in 0..rebuilds {
+        std::thread::sleep(Duration::from_millis(50 + random.below(150)));
+        env.managers().processes.declare_broken();
+        if round % 3 == 2 {
+            // Killed while it leaves the old memory, or makes the new.
+            let victim = random.index(3);
+            std::thread::sleep(Duration::from_micros(random.below(5000)));
+            crew[victim].kill();
+            let gone = std::mem::replace(&mut crew[victim], start(10 + round));
+            acknowledged.extend(gone.acknowledged());
+        }
+        env.run(|txn| env.btree("journal").and_then(|journal| journal.get(txn, b"nobody"))).unwrap();
+    }
+    assert_eq!(env.repairs().rebuilds, rebuilds);
+    drop(env);
+    for member in &mut crew {
+        acknowledged.extend(member.acknowledged_until_it_stops());
+    }
+    crew.into_iter().for_each(Member::leave);
+    let env = Env::open(directory.path()).unwrap();
+    let journal = Bank::open(&env).unwrap().audit().unwrap();
+    let lost: Vec<_> = acknowledged.difference(&journal).collect();
+    assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
+    for name in env.databases().unwrap() {
+        let verified = env.verify(&name).unwrap();
+        assert!(verified.findings.is_empty(), "{name}: {:?}", verified.findings);
+    }
+    println!("figures: memory made anew {rebuilds} times under 3 processes: {} transfers, 0 lost", acknowledged.len());
+}
