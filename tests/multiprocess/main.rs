@@ -7,6 +7,7 @@
 //! | `bank` | transfers whose sums tell whether a transaction was cut in two |
 //! | `together` | at work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
+//! | `forks` | children of a fork: they are told, and keep nobody alive |
 //! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
 //! | `survivors` | one of several dies; the others repair what it left and go on |
 //! | `rebuild` | the shared memory is found broken and made anew under all of them |
@@ -30,6 +31,7 @@ mod deadlocks;
 mod death;
 mod fork;
 mod forked;
+mod forks;
 mod leaving;
 mod missing;
 mod rebuild;

@@ -14,15 +14,17 @@
 //! | `small_disk` | small disks, and being alone or nobody, in namespaces of our own |
 //! | `standstill` | a process that stands still at a call |
 //! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
+//! | `forking` | fork, and clone behind the C library's back |
 //! | `process` | a process that a test starts: this program again |
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod crash_image;
 pub mod crash_states;
 pub mod damage;
 pub mod failing_calls;
+pub mod forking;
 pub mod library;
 pub mod log_ends;
 pub mod oracle;

@@ -105,7 +105,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// the handle is closed, however the process ends, and not before; the byte need not exist, and
     /// a byte this handle has locked already changes to `mode`.
     ///
-    /// A child of a fork that keeps the descriptor keeps the lock: it must close it at once.
+    /// In a child of a fork the handle is of nothing, so that the child does not keep the lock; one made by a raw `clone`
+    /// calls [`give_up_inherited`](crate::give_up_inherited) at once.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] for an exclusive lock on a handle opened so, [`Error::Io`] where the

@@ -12,13 +12,16 @@
 //! |---|---|
 //! | `contract` | the two traits and what they promise |
 //! | `error` | what failed, by what a caller can do about it |
+//! | `fork` | how a child comes to have none of its parent's locks |
 //! | `posix` | Linux files, byte locks of the open file description, which filesystem this is |
 #![deny(unsafe_code)]
 
 mod contract;
 mod error;
+mod fork;
 mod posix;
 
 pub use contract::{Directory, File, Identity, LockMode, OpenMode};
 pub use error::{check_name, Error, Operation, Result};
+pub use fork::give_up_inherited;
 pub use posix::{PosixDirectory, PosixFile};

@@ -7,7 +7,7 @@
 //!
 //! Byte locks are those of the *open file description* (`F_OFD_SETLK`): unlike a process's own locks
 //! they are not lost when some other descriptor of the file is closed, and two handles of one process
-//! exclude each other (PROTOCOLS D9).
+//! exclude each other (PROTOCOLS D9).  A child of a fork does not keep them: see `fork`.
 //!
 //! The only `unsafe` is the call for these locks, which rustix does not have.
 //!
@@ -20,13 +20,14 @@
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::{retry_on_intr, Errno};
 
 use crate::contract::{Directory, File, Identity, LockMode, OpenMode};
 use crate::error::{check_name, Error, Operation, Result};
+use crate::fork::{Entry, Hold};
 
 /// A directory of the machine's own filesystem.
 #[derive(Debug)]
@@ -141,7 +142,7 @@ impl Directory for PosixDirectory {
                 })
             }
         }
-        Ok(Arc::new(PosixFile { descriptor, path: self.path.join(name), is_writable: mode != OpenMode::ReadOnly }))
+        Ok(Arc::new(PosixFile::new(descriptor, self.path.join(name), mode != OpenMode::ReadOnly)))
     }
 
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
@@ -252,9 +253,27 @@ pub struct PosixFile {
     descriptor: OwnedFd,
     path: PathBuf,
     is_writable: bool,
+    /// Present once a lock was asked for: children of a fork do not keep the descriptor.
+    entry: OnceLock<Entry>,
+    /// The list of these is held until the descriptor, a field before this one, is closed.
+    closing: Option<Hold>,
+}
+
+impl Drop for PosixFile {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.get() {
+            let hold = Hold::take();
+            entry.remove(&hold, self.descriptor.as_raw_fd());
+            self.closing = Some(hold);
+        }
+    }
 }
 
 impl PosixFile {
+    fn new(descriptor: OwnedFd, path: PathBuf, is_writable: bool) -> PosixFile {
+        PosixFile { descriptor, path, is_writable, entry: OnceLock::new(), closing: None }
+    }
+
     fn error(&self, operation: Operation, offset: Option<u64>, errno: Errno) -> Error {
         let file = self.path.display().to_string();
         Error::from_errno(operation, file, offset, errno.raw_os_error())
@@ -376,6 +395,8 @@ impl File for PosixFile {
     }
 
     fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
+        // Before there is a lock, so that no child has one.
+        self.entry.get_or_init(|| Entry::new(self.descriptor.as_raw_fd()));
         let kind = match mode {
             LockMode::Shared => libc::F_RDLCK,
             LockMode::Exclusive => {

@@ -18,7 +18,7 @@ use libtp_buffer::{BufferManager, Policy, PoolSettings, WriteAhead};
 use libtp_io::{File, OpenMode};
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, Restarted, CONTROL_NAME};
-use libtp_process::{ProcessManager, Seats};
+use libtp_process::{ForkMark, ProcessManager, Seats};
 use libtp_txn::{Managers, Parts};
 use rio::{Identity, Region};
 use serde::Serialize;
@@ -124,6 +124,9 @@ fn open_as(
     watch: Watcher<'_>,
 ) -> Result<Attached> {
     let started = Instant::now();
+    if ForkMark::none_since_fork() {
+        libtp_io::give_up_inherited();
+    }
     let file = open_control(platform)?;
     let judge = Arc::new(Judge::new(Arc::clone(&file)));
     let control_file = ControlFile::new(Arc::clone(&file), platform.directory.describe(CONTROL_NAME));
@@ -148,11 +151,16 @@ fn open_control(platform: &Platform) -> Result<Arc<dyn File>> {
 impl Opening<'_> {
     /// None if those who are attached have no region now: to be asked again.
     fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<Option<(Arc<Managers>, Opened)>> {
-        let others = door.others()?;
+        let others = door.others(|_| false)?;
         let created = !others && self.create_if_empty(file)?;
         let control = self.control_file.read()?;
         let identity = self.identity(file, &control)?;
-        match self.platform.find_region(&identity)? {
+        let found = self.platform.find_region(&identity)?;
+        let others = match &found {
+            Found::Good(region) if others => door.others(|seat| ProcessManager::has_ended(region, seat))?,
+            _ => others,
+        };
+        match found {
             Found::Good(region) if others => Ok(Some((self.attach(&region, &control)?, self.opened(How::Joined)))),
             Found::Good(region) => self.repair_or_restart(&region, &control, file, watch).map(Some),
             Found::Broken(region) => self.rebuild(&region, &control, file, watch).map(Some),

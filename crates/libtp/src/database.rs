@@ -245,6 +245,7 @@ pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
 
 /// Opens a database, making it if `method` says how and it is missing.
 fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<OpenDatabase>> {
+    env.check_process()?;
     let mut databases = env.databases();
     if let Some(open) = databases.get(name) {
         return Ok(Arc::clone(open));

@@ -181,7 +181,7 @@ impl Builder {
         let settings = self.settings.clone().over(platform.settings_file()?);
         let attached = attach::open(&platform, &settings, self.keep, watch)?;
         let inner = Arc::new(Inner {
-            first: Life::new(0, attached),
+            first: Life::new(0, attached, &platform.path),
             renewing: Mutex::new(()),
             databases: Mutex::new(HashMap::new()),
             durability: settings.durability.unwrap_or_default(),

@@ -68,6 +68,14 @@ pub enum Error {
         /// What is wrong and what to do.
         what: String,
     },
+    /// A handle was used in a child that fork or clone made of the process that opened it.
+    #[error("{environment} was opened by process {pid}, and this is a child of that: handles do not go through a fork. Nothing was changed; open the environment again in this process")]
+    Forked {
+        /// The directory.
+        environment: PathBuf,
+        /// The process that opened it, whose handle is as it was.
+        pid: u32,
+    },
     /// The settings cannot be read.
     #[error("the settings are wrong: {what}")]
     Settings {

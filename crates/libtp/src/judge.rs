@@ -76,9 +76,18 @@ impl Seats for Judge {
 }
 
 impl Door<'_> {
-    /// Whether somebody else is attached.
-    pub(crate) fn others(&self) -> Result<bool> {
-        Ok(self.judge.file.locked_by_other(SEATS, SEAT_COUNT)?.is_some())
+    /// Whether somebody else is attached. `ghost` says of a seat that whoever took it has died for certain: a child of it
+    /// that fork did not tell us of may still have the lock.
+    pub(crate) fn others(&self, mut ghost: impl FnMut(u64) -> bool) -> Result<bool> {
+        let end = SEATS + SEAT_COUNT;
+        let mut from = SEATS;
+        while let Some(taken) = self.judge.file.locked_by_other(from, end - from)? {
+            if !ghost(taken - SEATS) {
+                return Ok(true);
+            }
+            from = taken + 1;
+        }
+        Ok(false)
     }
 
     /// Gives the seat back: from now on one is not attached. Behind the door, because who comes through it next must not

@@ -16,10 +16,11 @@
 //! nothing else that they do to the old region matters any more.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libtp_log::Lsn;
-use libtp_process::Broken;
+use libtp_process::{Broken, ForkMark};
 use libtp_txn::{Managers, TxnSession};
 
 use crate::attach::{self, Attached, Opened};
@@ -38,13 +39,19 @@ pub(crate) struct Life {
     sessions: Mutex<Sessions>,
     background: Mutex<Option<Background>>,
     judge: Arc<Judge>,
+    /// Tells us from a child that fork makes of us.
+    mark: ForkMark,
+    /// The environment's directory, for messages.
+    path: PathBuf,
     next: OnceLock<Box<Life>>,
 }
 
 impl Life {
-    pub(crate) fn new(number: u64, attached: Attached) -> Life {
+    pub(crate) fn new(number: u64, attached: Attached, path: &Path) -> Life {
         Life {
             number,
+            mark: attached.managers.processes.fork_mark(),
+            path: path.to_path_buf(),
             managers: attached.managers,
             opened: attached.opened,
             sessions: Mutex::new(Vec::new()),
@@ -52,6 +59,23 @@ impl Life {
             judge: attached.judge,
             next: OnceLock::new(),
         }
+    }
+
+    /// Refuses the child of a fork: everything here is its parent's, and a thread it does not have may hold a lock.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.mark.is_current() {
+            return Ok(());
+        }
+        Err(self.forked())
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        if ForkMark::none_since_fork() {
+            libtp_io::give_up_inherited();
+        }
+        Error::Forked { environment: self.path.clone(), pid: self.managers.processes.pid() }
     }
 
     /// Which life of its handle it is.
@@ -62,6 +86,7 @@ impl Life {
     /// A session from the pool, or a new one.
     #[inline]
     pub(crate) fn take_session(&self) -> Result<Box<TxnSession>> {
+        self.check_process()?;
         match lock(&self.sessions).pop() {
             Some(session) => Ok(session),
             None => Ok(Box::new(self.managers.join()?)),
@@ -86,6 +111,7 @@ impl Life {
     /// Does something of this life. What unwinds because the region is broken ends here.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.check_process()?;
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(done) => done,
             Err(payload) => self.ended_by(payload),
@@ -111,6 +137,11 @@ impl Life {
 
     /// The handle goes.
     pub(crate) fn end(&self, env: &Inner) -> Result<()> {
+        if self.check_process().is_err() {
+            // The threads are the parent's: there is nothing here to stop or to wait for. So are the sessions, and the seat.
+            std::mem::forget(lock(&self.background).take());
+            return Ok(());
+        }
         self.stop_background();
         let sessions = std::mem::take(&mut *lock(&self.sessions));
         let left = catch_unwind(AssertUnwindSafe(|| {
@@ -131,6 +162,11 @@ impl Life {
 }
 
 impl Inner {
+    /// As [`Life::check_process`].
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.first.check_process()
+    }
+
     /// The present life, if it is not broken.
     #[inline]
     pub(crate) fn newest(&self) -> &Life {
@@ -145,6 +181,7 @@ impl Inner {
     #[inline]
     pub(crate) fn life(self: &Arc<Inner>) -> Result<&Life> {
         let life = self.newest();
+        life.check_process()?;
         if life.managers.region.is_broken() {
             return self.next_life();
         }
@@ -164,7 +201,7 @@ impl Inner {
             background.abandon();
         }
         let attached = attach::open_again(&self.platform, &self.settings)?;
-        let life = Life::new(broken.number + 1, attached);
+        let life = Life::new(broken.number + 1, attached, &self.platform.path);
         for open in self.databases().values() {
             crate::database::take_along(&life, open)?;
         }

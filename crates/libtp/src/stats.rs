@@ -104,6 +104,7 @@ impl crate::Env {
     /// # Errors
     /// The region's file cannot be asked.
     pub fn stats(&self) -> Result<Stats> {
+        self.0.check_process()?;
         collect(&self.0)
     }
 
@@ -112,6 +113,7 @@ impl crate::Env {
     /// # Errors
     /// `Corrupt` at a damaged record, `Io`.
     pub fn log_records(&self, from: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
+        self.0.check_process()?;
         let managers = &self.0.newest().managers;
         let from = Lsn::new(from).max(managers.log.oldest()).max(Lsn::FIRST);
         let mut roll = managers.log.roll(from);

@@ -97,6 +97,7 @@ impl<'e> Txn<'e> {
     }
 
     fn finish(mut self) -> Result<(Box<TxnSession>, Committed)> {
+        self.env.check_process()?;
         let who = self.who.take().expect("a transaction holds its session until it ends");
         match self.life.guarded(|| Ok(who.commit_now(&self.life.managers)?)) {
             Ok(committed) => Ok((who, committed)),
@@ -123,6 +124,7 @@ impl<'e> Txn<'e> {
     }
 
     fn abort_in_place(&mut self) -> Result<()> {
+        self.env.check_process()?;
         let Some(who) = self.who.take() else { return Ok(()) };
         let life = self.life;
         if life.managers.region.is_broken() {
@@ -162,7 +164,8 @@ impl<'e> Txn<'e> {
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
         if let Some(who) = &self.who {
-            if who.state() == State::Idle || who.session().is_dead() {
+            let inherited = self.env.check_process().is_err();
+            if inherited || who.state() == State::Idle || who.session().is_dead() {
                 return;
             }
             if let Err(error) = self.abort_in_place() {

@@ -146,13 +146,18 @@ impl Attachments {
         seats: Option<Arc<dyn Seats>>,
     ) -> Result<Attachments> {
         let none = || Error::NotInitialised { path: region.path().to_path_buf() };
-        let slots = Slab::attach(region, header.processes.load().ok_or_else(none)?);
-        let own = AttachmentId(0);
-        let mut attachments = Attachments { slots, seats, process: Process::this(), own };
+        let mut attachments = Attachments::look(region, header).ok_or_else(none)?;
+        attachments.seats = seats;
         attachments.forget_gone(sessions);
         attachments.own = attachments.take_slot()?;
         header.attachments.fetch_add(1);
         Ok(attachments)
+    }
+
+    /// The table as one sees it who is not attached; none if the region has none.
+    pub(crate) fn look(region: &Region, header: &ProcessHeader) -> Option<Attachments> {
+        let slots = Slab::attach(region, header.processes.load()?);
+        Some(Attachments { slots, seats: None, process: Process::this(), own: AttachmentId(0) })
     }
 
     /// Makes the table of a new region.
@@ -230,6 +235,11 @@ impl Attachments {
         let has_ended = self.process.has_ended(slot.identity());
         // Whoever left meanwhile is as little there as one that died; a newcomer in its slot has another name.
         !has_ended && slot.tenant.load().id() == id
+    }
+
+    /// Whether the process that has that name is seen to have ended.
+    pub(crate) fn owner_has_ended(&self, name: u64) -> bool {
+        self.identity(AttachmentId::from_raw(name)).is_some_and(|owner| self.process.has_ended(owner))
     }
 
     /// What is known of the process of that attach; none if it has left.

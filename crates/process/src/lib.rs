@@ -54,6 +54,7 @@ pub use corpse::Corpse;
 pub use error::{Error, Result};
 pub use latch::{ExclusiveGuard, Latch, SharedGuard};
 pub use notes::NOTES;
+pub use os::ForkMark;
 pub use pins::PinNote;
 pub use rank::Rank;
 pub use repair::{AloneRepair, NotedAppend};
@@ -170,16 +171,24 @@ impl ProcessManager {
         })))
     }
 
-    /// Whether the caller is still the process that attached, and not a child that fork or clone made of it: then every
-    /// session here is the parent's, and none of them may be touched. It costs one load.
-    #[inline]
-    pub fn is_own_process(&self) -> bool {
-        self.0.attachments.process().is_current()
+    /// What tells this process from a child that fork or clone makes of it: to the child every session here is its
+    /// parent's, and none of them may be touched.
+    pub fn fork_mark(&self) -> ForkMark {
+        self.0.attachments.process().mark()
     }
 
     /// The pid of the process that attached.
     pub fn pid(&self) -> u32 {
         self.0.attachments.process().pid()
+    }
+
+    /// Whether the process that attached to the region in that seat is seen to have ended, whatever the kernel says of the
+    /// seat: a child of it that was made behind the C library's back keeps the lock until it calls us or ends (PROTOCOLS
+    /// D9). For who has not attached yet.
+    pub fn has_ended(region: &Region, seat: u64) -> bool {
+        let header = region.root::<ProcessHeader>(RootSlot::Process).map(|header| region.hold(header));
+        let attachments = header.and_then(|header| Attachments::look(region, &header));
+        attachments.is_some_and(|attachments| attachments.owner_has_ended(seat))
     }
 
     /// Gives back the places of attached processes that died and of which no session is left. Called when somebody
@@ -314,12 +323,6 @@ impl ProcessManager {
             ),
         }
     }
-}
-
-/// Whether this process is a child that fork or clone made of one that attached, and has itself attached nowhere yet: what
-/// it inherited is to be given up first.
-pub fn is_new_child() -> bool {
-    os::ForkMark::none_since_fork()
 }
 
 #[cfg(test)]

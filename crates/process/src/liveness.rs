@@ -44,6 +44,10 @@ impl Process {
         self.identity
     }
 
+    pub(crate) fn mark(&self) -> ForkMark {
+        self.mark
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.identity.pid
     }

@@ -96,7 +96,7 @@ fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
 ///
 /// It is a number in a page that the kernel wipes in a child. Looking costs one load, so every call can afford it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ForkMark {
+pub struct ForkMark {
     number: u64,
     pid: u32,
     page: Option<&'static AtomicU64>,
@@ -117,9 +117,9 @@ impl ForkMark {
         ForkMark { number, pid: std::process::id(), page }
     }
 
-    /// Whether the calling process is the one that made the mark.
+    /// Whether the calling process is the one that made the mark, and not a child of it. It costs one load.
     #[inline]
-    pub(crate) fn is_current(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         match self.page {
             Some(page) => page.load(Ordering::Relaxed) == self.number,
             // A kernel before 4.14.
@@ -127,9 +127,9 @@ impl ForkMark {
         }
     }
 
-    /// Whether the calling process is the child of one that made marks, and has made none itself. Never so where the
-    /// kernel wipes no pages.
-    pub(crate) fn none_since_fork() -> bool {
+    /// Whether the calling process is a child of one that made marks, and has made none itself: then what it inherited is
+    /// to be given up first. Never so where the kernel wipes no pages.
+    pub fn none_since_fork() -> bool {
         MARKS.load(Ordering::Relaxed) != 0 && wiped_page().is_some_and(|page| page.load(Ordering::Relaxed) == 0)
     }
 }

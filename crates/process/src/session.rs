@@ -367,7 +367,7 @@ fn too_many_latches(session: SessionId) -> ! {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.is_stand_in || !self.processes.is_own_process() {
+        if self.is_stand_in || !self.processes.0.attachments.process().is_current() {
             return;
         }
         let holds_nothing = self.notes_used.get() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;

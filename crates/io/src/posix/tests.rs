@@ -106,7 +106,7 @@ fn where_there_is_no_fallocate_zeros_are_written_and_old_bytes_stay() {
     let directory = scratch.directory();
     let opened = directory.open_or_make("file").unwrap();
     let path = scratch.0.join("file");
-    let file = PosixFile { descriptor: opened, path, is_writable: true };
+    let file = PosixFile::new(opened, path, true);
     file.write_at(b"kept", 0).unwrap();
     file.write_zeros(200_000).unwrap();
     assert_eq!(file.len().unwrap(), 200_000);
@@ -122,7 +122,7 @@ fn the_disk_that_is_always_full_says_so() {
     // /dev/full is no regular file, so it is opened behind the directory's back.
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let path = PathBuf::from("/dev/full");
-    let file = PosixFile { descriptor: full.into(), path, is_writable: true };
+    let file = PosixFile::new(full.into(), path, true);
     let error = file.write_at(b"x", 7).unwrap_err();
     assert!(matches!(error, Error::Full { offset: Some(7), .. }), "{error}");
     assert!(matches!(file.write_two_at(b"x", b"y", 7), Err(Error::Full { .. })));
@@ -224,7 +224,7 @@ fn a_vectored_write_that_stops_short_is_continued() {
     for written in 0..=5 {
         let name = format!("file{written}");
         let descriptor = directory.open_or_make(&name).unwrap();
-        let file = PosixFile { descriptor, path: scratch.0.join(&name), is_writable: true };
+        let file = PosixFile::new(descriptor, scratch.0.join(&name), true);
         file.write_at(&b"-abcde"[..=written], 0).unwrap();
         file.write_rest(b"abc", b"de", 1, written).unwrap();
         let mut all = [0; 9];

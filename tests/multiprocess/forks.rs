@@ -1,0 +1,315 @@
+//! Children of a fork, and of a clone that the C library does not know of. A handle they inherited says what it is, whatever
+//! they do with it leaves the parent's alone, and they keep nobody alive (PROTOCOLS D9).
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use libtp::{Builder, Env, Error, How, Settings};
+use libtp_tests::forking::{exit_now, make_child, How as Making, Side};
+use rustix::process::{kill_process, waitpid, Pid, Signal, WaitOptions};
+
+/// What a started process is to do; without it, it is no such process.
+const PART: &str = "LIBTP_TEST_FORK_PART";
+const DIRECTORY: &str = "LIBTP_TEST_FORK_DIRECTORY";
+
+/// A process that forks: this program, started again.
+struct Forker {
+    child: Child,
+    /// Apart, since waiting for a child closes its own: what it has made goes on listening.
+    input: ChildStdin,
+    output: std::io::Lines<BufReader<ChildStdout>>,
+    /// What it has made, which may outlive it.
+    grandchild: Option<Pid>,
+}
+
+impl Forker {
+    fn start(part: &str, directory: &Path) -> Forker {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "forks::entry", "--nocapture", "--test-threads", "1"])
+            .env(PART, part)
+            .env(DIRECTORY, directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        Forker { child, input, output, grandchild: None }
+    }
+
+    /// The next line that is meant for us.
+    #[track_caller]
+    fn answer(&mut self) -> String {
+        let ours = |line: std::io::Result<String>| line.unwrap().strip_prefix("> ").map(str::to_owned);
+        self.output.find_map(ours).expect("it says something before it ends")
+    }
+
+    /// Waits until it has made a child that does nothing.
+    fn meet_grandchild(&mut self) {
+        self.grandchild = Pid::from_raw(self.answer().parse().unwrap());
+    }
+
+    fn go_on(&mut self) {
+        self.input.write_all(b"\n").unwrap();
+    }
+
+    /// Kills it and waits until it is gone.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Forker {
+    fn drop(&mut self) {
+        // They may be gone already. The grandchild is nobody's child here: only its pid is known, and it sleeps till then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(pid) = self.grandchild {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("\n> {text}\n").as_bytes()).and_then(|()| out.flush()).unwrap();
+}
+
+fn hear() {
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
+fn wait_for(pid: i32) -> i32 {
+    let (_, status) = waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap().unwrap();
+    status.exit_status().unwrap_or(-1)
+}
+
+/// Without threads of its own: a child of clone has only the one that made it, and finds locked what another held.
+fn open(directory: &Path) -> Env {
+    let settings = Settings { no_background: true, ..Settings::default() };
+    Builder::default().settings(settings).open(directory).unwrap()
+}
+
+/// The entry of a started process. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let (Ok(part), Some(directory)) = (std::env::var(PART), std::env::var_os(DIRECTORY)) else { return };
+    let (part, how) = part.split_once(' ').expect("a part and a way");
+    let how = if how == "clone" { Making::RawClone } else { Making::Fork };
+    let directory = Path::new(&directory);
+    match part {
+        "told" => is_told(directory, how),
+        "outlived" => is_outlived(directory, how),
+        "again" => opens_again(directory, how),
+        other => panic!("what is {other}"),
+    }
+}
+
+fn is_forked<T>(result: libtp::Result<T>) -> bool {
+    match result {
+        Err(error @ Error::Forked { .. }) => {
+            error.to_string().contains(&format!("process {}", std::os::unix::process::parent_id()))
+        }
+        _ => false,
+    }
+}
+
+/// The child tries all it has inherited, drops it, and ends; then the parent goes on as if nothing had been.
+fn is_told(directory: &Path, how: Making) {
+    // With its threads, where that is allowed.
+    let env = if how == Making::Fork { Env::open(directory).unwrap() } else { open(directory) };
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"before", b"1")).unwrap();
+    let txn = env.begin().unwrap();
+    table.put(&txn, b"during", b"1").unwrap();
+    let mut cursor = table.cursor(&txn);
+    cursor.first().unwrap();
+    match make_child(how) {
+        Side::Child => {
+            let refused = [
+                is_forked(env.begin()),
+                is_forked(env.run(|_| Ok(()))),
+                is_forked(env.btree("table")),
+                is_forked(env.checkpoint()),
+                is_forked(env.stats()),
+                is_forked(table.get(&txn, b"before")),
+                is_forked(table.put(&txn, b"child", b"1")),
+                is_forked(cursor.next()),
+                is_forked(table.cursor(&txn).first()),
+            ];
+            drop(cursor);
+            let refused_too = is_forked(txn.commit());
+            drop((table, env));
+            let all = refused.iter().all(|refused| *refused) && refused_too;
+            if !all {
+                say(&format!("the child was not refused: {refused:?}, {refused_too}"));
+            }
+            exit_now(if all { 0 } else { 1 });
+        }
+        Side::Parent(child) => {
+            assert_eq!(wait_for(child), 0, "the child of {how:?}");
+            assert!(cursor.next().unwrap().is_some());
+            drop(cursor);
+            table.put(&txn, b"after", b"1").unwrap();
+            txn.commit().unwrap();
+            say("committed");
+            hear();
+            env.run(|txn| table.put(txn, b"last", b"1")).unwrap();
+            drop((table, env));
+            say("left");
+        }
+    }
+}
+
+/// It is killed in a transaction while its child, which never calls us, sleeps.
+fn is_outlived(directory: &Path, how: Making) {
+    let env = open(directory);
+    let table = env.btree("table").unwrap();
+    let txn = env.begin().unwrap();
+    table.put(&txn, b"unfinished", b"1").unwrap();
+    match make_child(how) {
+        Side::Child => {
+            // Not for ever: the test may have been killed itself.
+            std::thread::sleep(std::time::Duration::from_secs(120));
+            exit_now(0);
+        }
+        Side::Parent(child) => {
+            say(&child.to_string());
+            hear();
+        }
+    }
+}
+
+/// The child opens the environment for itself, works, and outlives its parent.
+fn opens_again(directory: &Path, how: Making) {
+    let env = open(directory);
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"parent", b"1")).unwrap();
+    match make_child(how) {
+        Side::Child => {
+            let own = open(directory);
+            assert_eq!(own.opened().how, How::Joined);
+            let its = own.btree("table").unwrap();
+            own.run(|txn| its.put(txn, b"child", b"1")).unwrap();
+            // What it inherited changes nothing of what it has itself.
+            drop((table, env));
+            own.run(|txn| its.put(txn, b"child again", b"1")).unwrap();
+            say(&std::process::id().to_string());
+            hear();
+            drop((its, own));
+            say("the child has left");
+            exit_now(0);
+        }
+        Side::Parent(child) => {
+            assert_eq!(wait_for(child), 0, "the child of {how:?}");
+        }
+    }
+}
+
+const WAYS: [&str; 2] = ["fork", "clone"];
+
+#[test]
+fn a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was() {
+    for way in WAYS {
+        let dir = tempfile::tempdir().unwrap();
+        let mut parent = Forker::start(&format!("told {way}"), dir.path());
+        assert_eq!(parent.answer(), "committed", "{way}");
+        // It is still attached, and its work is seen.
+        let env = Env::open(dir.path()).unwrap();
+        assert_eq!(env.opened().how, How::Joined, "{way}");
+        let table = env.btree("table").unwrap();
+        let found = |key: &[u8]| env.run(|txn| table.get(txn, key)).unwrap().is_some();
+        assert!(found(b"before") && found(b"during") && found(b"after") && !found(b"child"), "{way}");
+        parent.go_on();
+        assert_eq!(parent.answer(), "left", "{way}");
+        assert!(found(b"last"));
+    }
+}
+
+#[test]
+fn a_child_that_outlives_its_killed_parent_does_not_keep_it_alive() {
+    for way in WAYS {
+        let dir = tempfile::tempdir().unwrap();
+        let env = open(dir.path());
+        let mut parent = Forker::start(&format!("outlived {way}"), dir.path());
+        parent.meet_grandchild();
+        let of_parent = || {
+            let sessions = env.managers().processes.sessions();
+            sessions.into_iter().filter(|session| session.pid == parent.pid()).collect::<Vec<_>>()
+        };
+        let before = of_parent();
+        assert!(!before.is_empty() && before.iter().all(|session| session.alive), "{way}: {before:?}");
+        parent.kill();
+        let of_parent = env.managers().processes.sessions();
+        let after: Vec<_> = of_parent.iter().filter(|session| session.pid == parent.pid()).collect();
+        assert_eq!(after.len(), before.len(), "{way}: nobody has repaired it");
+        assert!(after.iter().all(|session| !session.alive), "{way}: {after:?}");
+        assert!(kill_process(parent.grandchild.unwrap(), Signal::CONT).is_ok(), "{way}: the child is still there");
+        drop(env);
+    }
+}
+
+#[test]
+fn when_all_were_killed_a_child_that_outlives_them_does_not_hinder_the_next() {
+    for way in WAYS {
+        let dir = tempfile::tempdir().unwrap();
+        let mut parent = Forker::start(&format!("outlived {way}"), dir.path());
+        parent.meet_grandchild();
+        parent.kill();
+        let env = Env::open(dir.path()).unwrap();
+        assert_eq!(env.opened().how, How::Repaired, "{way}");
+        let table = env.btree("table").unwrap();
+        assert_eq!(env.run(|txn| table.get(txn, b"unfinished")).unwrap(), None, "{way}");
+        drop((table, env));
+        // The lock that a clone still has is told from a living process's by the region, which therefore stays.
+        let next = if way == "fork" { How::Clean } else { How::Repaired };
+        assert_eq!(Env::open(dir.path()).unwrap().opened().how, next, "{way}");
+    }
+}
+
+#[test]
+fn a_forked_child_may_open_the_environment_for_itself() {
+    for way in WAYS {
+        let dir = tempfile::tempdir().unwrap();
+        let mut parent = Forker::start(&format!("again {way}"), dir.path());
+        parent.meet_grandchild();
+        parent.kill();
+        let env = open(dir.path());
+        assert_eq!(env.opened().how, How::Joined, "{way}: the child is attached in its own right");
+        let table = env.btree("table").unwrap();
+        for key in [&b"parent"[..], b"child", b"child again"] {
+            assert!(env.run(|txn| table.get(txn, key)).unwrap().is_some(), "{way}");
+        }
+        let its = |session: &libtp_process::SessionInfo| {
+            session.pid == parent.grandchild.unwrap().as_raw_nonzero().get().unsigned_abs()
+        };
+        let sessions = env.managers().processes.sessions();
+        assert!(sessions.iter().any(|session| its(session) && session.alive), "{way}: {sessions:?}");
+        parent.go_on();
+        assert_eq!(parent.answer(), "the child has left", "{way}");
+    }
+}
+
+#[test]
+fn a_program_that_opens_and_closes_our_files_keeps_its_locks() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = open(dir.path());
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"key", b"1")).unwrap();
+    let observer = open(dir.path());
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        drop(std::fs::File::open(&path).unwrap());
+        drop(std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap());
+    }
+    let sessions = observer.managers().processes.sessions();
+    assert!(sessions.iter().all(|session| session.alive), "{sessions:?}");
+    drop(observer);
+    assert_eq!(open(dir.path()).opened().how, How::Joined, "the lock of the first is still there");
+}

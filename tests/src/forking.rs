@@ -1,0 +1,50 @@
+//! Children that share everything with their parent: by fork, and by clone behind the C library's back.
+//!
+//! For test programs that do it while no other thread of theirs is in the middle of anything.
+#![allow(unsafe_code)]
+
+/// How a child is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By the C library.
+    Fork,
+    /// By the system call, of which the C library learns nothing.
+    RawClone,
+}
+
+/// Who goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The parent, with the child's pid.
+    Parent(i32),
+    /// The child.
+    Child,
+}
+
+/// Makes a child.
+///
+/// # Panics
+/// When the kernel makes none.
+pub fn make_child(how: How) -> Side {
+    let pid = match how {
+        // SAFETY: takes nothing and returns an integer. In the child only this thread goes on: the caller sees to it that no
+        // other was in the middle of anything.
+        How::Fork => i64::from(unsafe { libc::fork() }),
+        How::RawClone => {
+            let none: libc::c_long = 0;
+            // SAFETY: clone(2) without CLONE_VM and without a stack: the child is a copy of this process, as after a fork.
+            unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(libc::SIGCHLD), none, none, none, none) }
+        }
+    };
+    assert!(pid >= 0, "no child was made: {}", std::io::Error::last_os_error());
+    match pid {
+        0 => Side::Child,
+        pid => Side::Parent(i32::try_from(pid).expect("a pid has 31 bits")),
+    }
+}
+
+/// Ends this process at once, without closing anything in good order.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: takes an integer and does not return; nothing of this process runs after it.
+    unsafe { libc::_exit(code) }
+}
