@@ -117,3 +117,29 @@ fn who_cannot_see_the_shared_memory_of_the_others_is_told_what_to_set() {
     assert_eq!(one.ask("get key"), "value");
     one.leave();
 }
+
+#[test]
+fn a_thread_that_ends_in_the_middle_of_a_transaction_gives_its_slot_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
+    let slots = || env.managers().processes.sessions();
+    let before = slots().len();
+    for round in 0..40 {
+        let ended = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let txn = env.begin().unwrap();
+                table.put(&txn, b"key", b"new").unwrap();
+                assert!(round % 2 == 0, "as planned");
+            });
+            thread.join()
+        });
+        assert_eq!(ended.is_ok(), round % 2 == 0);
+    }
+    let after = slots();
+    assert!(after.len() <= before + 1, "{} slots, {before} before: each thread kept its own", after.len());
+    assert!(after.iter().all(|session| session.alive && session.latches == 0), "{after:?}");
+    assert!(env.transactions().is_empty() && env.locks().unwrap().is_empty());
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"old"[..]));
+}

@@ -139,6 +139,17 @@ impl<'e> Txn<'e> {
         }
     }
 
+    /// Aborts on a thread of its own. In this one a panic is under way: a guard could not tell its own panic from that one,
+    /// and takes every open section for half a change (PROTOCOLS D10).
+    fn abort_elsewhere(&mut self) -> Result<()> {
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("libtp-abort".into());
+            let abort =
+                thread.spawn_scoped(scope, || self.abort_in_place()).map_err(|error| Error::Io(Box::new(error)))?;
+            abort.join().unwrap_or_else(|_| Err(Error::Failed("undoing a transaction panicked".into())))
+        })
+    }
+
     /// What a kill leaves of it, for the simulation of processes: nothing is taken back, no lock is released.
     #[doc(hidden)]
     pub fn die(self) {
@@ -168,7 +179,8 @@ impl Drop for Txn<'_> {
             if inherited || who.state() == State::Idle || who.session().is_dead() {
                 return;
             }
-            if let Err(error) = self.abort_in_place() {
+            let aborted = if std::thread::panicking() { self.abort_elsewhere() } else { self.abort_in_place() };
+            if let Err(error) = aborted {
                 tracing::error!(%error, "a dropped transaction could not be aborted; it is undone when the environment is opened anew");
             }
         }
