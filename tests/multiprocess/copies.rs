@@ -44,28 +44,31 @@ fn a_copy_of_a_live_environment_is_another_one() {
     assert_eq!((get(&copy, "key").as_deref(), get(&original, "key").as_deref()), (Some("copy"), Some("on")));
 }
 
-/// An environment whose processes died and left their memory, with files of an earlier time put in its place.
-fn restored_in_place() -> (tempfile::TempDir, tempfile::TempDir) {
+/// An environment whose processes died and left their memory, with files of an earlier time put in its place: of the same
+/// life, or of one before, which was closed in good order.
+fn restored_in_place(is_same_life: bool) -> tempfile::TempDir {
     let (directory, backup) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    {
-        let env = Env::open(directory.path()).unwrap();
-        let table = env.btree("table").unwrap();
-        env.run(|txn| table.put(txn, b"key", b"backup")).unwrap();
-    }
-    copy(directory.path(), backup.path());
     let mut one = Member::start(directory.path(), 1);
+    one.ask("put key backup");
+    if !is_same_life {
+        one.leave();
+        copy(directory.path(), backup.path());
+        one = Member::start(directory.path(), 2);
+    } else {
+        copy(directory.path(), backup.path());
+    }
     for number in 0..50 {
         one.ask(&format!("put key later{number}"));
     }
     one.kill();
     one.wait();
     copy(backup.path(), directory.path());
-    (directory, backup)
+    directory
 }
 
 #[test]
 fn a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide() {
-    let (directory, _backup) = restored_in_place();
+    let directory = restored_in_place(true);
     for _ in 0..2 {
         let error = Env::open(directory.path()).unwrap_err().to_string();
         assert!(error.contains("--keep-files") && error.contains("--keep-region"), "{error}");
@@ -75,12 +78,33 @@ fn a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide() {
 }
 
 #[test]
+fn a_backup_of_an_earlier_life_is_never_mixed_with_surviving_memory() {
+    let directory = restored_in_place(false);
+    match Env::open(directory.path()) {
+        // The memory is of another incarnation, and has no part in it.
+        Ok(env) => assert_eq!(get(&env, "key").as_deref(), Some("backup")),
+        Err(error) => assert!(error.to_string().contains("--keep-files"), "{error}"),
+    }
+}
+
+#[test]
 fn who_decides_for_the_files_has_the_backup() {
-    let (directory, _backup) = restored_in_place();
+    let directory = restored_in_place(true);
     let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
     assert_eq!(get(&env, "key").as_deref(), Some("backup"));
     drop(env);
     assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+}
+
+#[test]
+fn who_decides_for_the_memory_has_what_was_done_since() {
+    let directory = restored_in_place(true);
+    let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
+    assert_eq!(get(&env, "key").as_deref(), Some("later49"));
+    drop(env);
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(get(&env, "key").as_deref(), Some("later49"));
+    assert!(env.verify("table").unwrap().findings.is_empty());
 }
 
 #[test]
