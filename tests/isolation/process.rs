@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtp::{Env, Granularity};
 use libtp_tests::process::{next_order, say};
@@ -17,6 +18,9 @@ use crate::workload::{settings, Actor, Discipline, Plan, Stage};
 pub const ENTRY: &str = "process::entry";
 /// What it is to do: see [`orders`]. Without it, it is no such process.
 const ORDERS: &str = "LIBTP_TEST_WORKER_ORDERS";
+
+/// How long a process lingers.
+const LINGER: Duration = Duration::from_millis(2);
 
 /// The variables for process `number`: it begins with that epoch.
 pub fn orders(directory: &std::path::Path, plan: Plan, number: u64, epoch: u32) -> Vec<(&'static str, String)> {
@@ -54,17 +58,28 @@ fn work(directory: PathBuf, plan: Plan, who: u64, epoch: u32) -> libtp::Result<(
 fn play(env: &Env, plan: Plan, who: u64, epoch: &AtomicU32, is_over: &AtomicBool) -> libtp::Result<()> {
     // No two processes draw the same elements.
     let stage = Stage::new(env, plan, who << 32)?;
-    let stage = stage.announcing(|begin, steps| say(&format!("try {begin} {}", tell(steps))));
+    let stage = stage.announcing(|begin, steps| {
+        say(&format!("try {begin} {}", tell(steps)));
+        linger(begin);
+    });
     let mut actor = Actor::new(&stage, usize::try_from(who).expect("few processes"));
     // Relaxed: the flag and the number alone are told.
     while !is_over.load(Ordering::Relaxed) {
         let record = actor.transaction(epoch.load(Ordering::Relaxed))?;
+        linger(record.end);
         match record.is_committed {
             true => say(&format!("done {}", record.end)),
             false => say("gone"),
         }
     }
     Ok(())
+}
+
+/// Now and then stays where nobody knows whether it has committed, for a kill to come.
+fn linger(chance: u64) {
+    if chance / 64 % 16 == 0 {
+        std::thread::sleep(LINGER);
+    }
 }
 
 /// Takes orders: another epoch, or the end.

@@ -134,7 +134,6 @@ fn a_stopped_process_that_would_not_be_chosen_hinders_nobody() {
 }
 
 #[test]
-#[ignore = "PROTOCOLS D9: a victim that is stopped keeps the circle closed, no other is chosen"]
 fn of_a_circle_whose_youngest_is_stopped_another_is_chosen() {
     circle_with_one_stopped(2);
 }
