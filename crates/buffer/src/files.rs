@@ -21,7 +21,7 @@ use std::time::Duration;
 use libtp_io::{Directory, File, OpenMode};
 use libtp_log::Lsn;
 use libtp_process::{Latch, Rank, Session};
-use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
+use rio::{failpoint, Held, Link, Offset, Region, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
 use crate::get::ANY_PAGE;
@@ -139,6 +139,7 @@ impl OpenFile {
             allocated = needed;
             self.file.allocate(allocated)?;
         }
+        failpoint("buffer: file longer, not said");
         self.slot.allocated.fetch_max(allocated);
         Ok(())
     }
@@ -201,6 +202,7 @@ impl Files {
             }
         };
         let mut section = session.section();
+        failpoint("buffer: registers a file, section open");
         slot.generation.set(&mut section, slot.generation.get().wrapping_add(1));
         slot.id.set(&mut section, info.id);
         slot.page_bytes.set(&mut section, info.page_bytes);
@@ -211,7 +213,9 @@ impl Files {
         for (index, word) in slot.name.iter().enumerate() {
             word.set(&mut section, word_of(info.name.as_bytes(), index));
         }
+        failpoint("buffer: file registered, section open");
         section.close();
+        failpoint("buffer: file registered, not live");
         slot.state.publish(LIVE);
         Ok(())
     }

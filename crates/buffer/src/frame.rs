@@ -25,7 +25,7 @@
 
 use libtp_log::Lsn;
 use libtp_process::{Latch, PinNote, Session};
-use rio::{planted, Bytes, Link, Region, Section, Word};
+use rio::{failpoint, planted, Bytes, Link, Region, Section, Word};
 
 use crate::PageId;
 
@@ -104,6 +104,7 @@ impl FrameSlot {
         let place = place_in(session.region(), self);
         let note = session.note_pin(place);
         self.pins.fetch_add(1);
+        failpoint("buffer: pin counted");
         session.has_pinned(note, place);
         note
     }
@@ -113,6 +114,7 @@ impl FrameSlot {
     pub(crate) fn unpin(&self, session: &Session, note: PinNote) {
         session.note_unpin(note, place_in(session.region(), self));
         let before = self.pins.fetch_add(u32::MAX);
+        failpoint("buffer: pin taken off");
         session.has_unpinned(note);
         assert!(before != 0, "a frame was unpinned more often than pinned");
     }
@@ -146,7 +148,9 @@ impl FrameSlot {
         if recovery.is_none() || self.unsynced.compare_exchange(Lsn::NONE, recovery).is_err() {
             return false;
         }
+        failpoint("buffer: page claimed, still dirty");
         self.recovery.publish(Lsn::NONE);
+        failpoint("buffer: page claimed, not copied");
         true
     }
 
@@ -167,6 +171,7 @@ impl FrameSlot {
                 break;
             }
         }
+        failpoint("buffer: claim half undone");
         self.unsynced.publish(Lsn::NONE);
     }
 

@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use libtp_process::{ExclusiveGuard, Rank, Session};
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::content::Body;
 use crate::files::OpenFile;
@@ -236,6 +236,7 @@ impl BufferManager {
             shelf.push_free(session, taken);
             return Ok(None);
         };
+        failpoint("buffer: frame in the table, loading");
         let filled = match source {
             Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
             Source::Zeros => {
@@ -245,8 +246,10 @@ impl BufferManager {
         };
         match filled {
             Ok(()) => {
+                failpoint("buffer: page read, still loading");
                 shelf.slot.reads.fetch_add(u64::from(source == Source::Disk));
                 self.settle(shelf, taken);
+                failpoint("buffer: page settled, still pinned");
                 self.table.grow(session);
                 Ok(Some(pin))
             }
@@ -261,9 +264,11 @@ impl BufferManager {
     /// already: then the frame was changed back.
     pub(crate) fn enter<'s>(&'s self, session: &'s Session, id: PageId, taken: &Taken<'s>) -> Option<Pin<'s>> {
         taken.slot.page.publish(id);
+        failpoint("buffer: frame made out for a page");
         taken.slot.set_state(State::Loading);
         let note = taken.slot.pin(session);
         let pin = Pin::adopt(&self.region, session, taken.slot, id, note);
+        failpoint("buffer: loading, pinned, not in the table");
         if self.table.insert(session, id, taken.slot) {
             return Some(pin);
         }
@@ -276,8 +281,11 @@ impl BufferManager {
     /// The page is in its frame: others may have it.
     pub(crate) fn settle(&self, shelf: &Shelf, taken: Taken<'_>) {
         shelf.policy().loaded(shelf, taken.slot);
+        failpoint("buffer: page read, not resident");
         taken.slot.set_state(State::Resident);
+        failpoint("buffer: resident, still in hand");
         taken.guard.session().set_in_hand(0);
+        failpoint("buffer: resident, latched");
         drop(taken.guard);
     }
 
@@ -375,6 +383,7 @@ impl BufferManager {
         if slot.state() != State::Resident || !is_clean || !self.table.remove(session, slot, 0) {
             return None;
         }
+        failpoint("buffer: evicted, in hand");
         shelf.slot.evictions.fetch_add(1);
         Some(Taken { slot, guard })
     }

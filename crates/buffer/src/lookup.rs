@@ -22,7 +22,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libtp_process::{ExclusiveGuard, Latch, PinNote, Rank, Session};
-use rio::{Bytes, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
+use rio::{failpoint, Bytes, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
 use crate::{PageId, Result};
@@ -149,7 +149,9 @@ impl PageTable {
                 return false;
             }
             slot.next.init(bucket.head.get());
+            failpoint("buffer: chain about to begin with the frame");
             bucket.head.publish(Some(self.region.offset_of(slot)));
+            failpoint("buffer: in the chain, bucket latched");
             drop(guard);
             return true;
         }
@@ -187,10 +189,13 @@ impl PageTable {
             if let Some(link) = link {
                 link.set(&mut section, slot.next.get());
             }
+            failpoint("buffer: out of the chain, still names its page");
             slot.page.set(&mut section, PageId::NONE);
             slot.set_state_in(&mut section, State::Free);
+            failpoint("buffer: free, in nobody's hand");
             take(&mut section);
             section.close();
+            failpoint("buffer: out of the table");
             drop(guard);
             return true;
         }
@@ -219,6 +224,7 @@ impl PageTable {
             return;
         }
         let Some(_growth) = self.header.growth.try_exclusive(session, Rank::BUCKET) else { return };
+        failpoint("buffer: grows the page table");
         let count = self.header.bucket_count.load();
         if count >= self.buckets.capacity() && self.buckets.grow().is_err() {
             // No room: chains become longer and everything goes on.
@@ -240,6 +246,7 @@ impl PageTable {
         while let Some(place) = next {
             let slot = self.region.at(place);
             next = slot.next.get();
+            failpoint("buffer: splits a chain");
             let moving = bucket_number(slot.page.get(), count + 1) == count + 1;
             let link = if moving { &mut moves } else { &mut stays };
             if link.get() != Some(place) {
@@ -249,8 +256,10 @@ impl PageTable {
         }
         stays.set(&mut section, None);
         moves.set(&mut section, None);
+        failpoint("buffer: chain split, not counted");
         self.header.bucket_count.set(&mut section, count + 1);
         section.close();
+        failpoint("buffer: bucket split");
     }
 
     /// Counts frames that were added to a shelf.

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
-use rio::{Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
+use rio::{failpoint, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
 use crate::lookup::PageTable;
@@ -218,8 +218,10 @@ impl Shelf {
         assert!(slot.state() == State::Free && slot.page.get().is_none(), "a frame on the free list holds no page");
         let mut section = session.section();
         self.slot.free.set(&mut section, slot.next.get());
+        failpoint("buffer: off the free list, in nobody's hand");
         session.set_in_hand_in(&mut section, self.region.offset_of(slot).raw());
         section.close();
+        failpoint("buffer: off the free list, in hand");
         Some(Taken { slot, guard })
     }
 
@@ -232,13 +234,16 @@ impl Shelf {
     pub(crate) fn push_free_of(&self, session: &Session, taken: Taken<'_>, put: impl FnOnce(&mut Section<'_>)) {
         taken.slot.page.publish(PageId::NONE);
         taken.slot.set_state(State::Free);
+        failpoint("buffer: about to be put on the free list");
         let list = self.slot.latch.exclusive(session, Rank::REPLACER);
         let mut section = session.section();
         // In nobody's list yet, so it needs no before-image.
         taken.slot.next.init(self.slot.free.get());
         self.slot.free.set(&mut section, Some(self.region.offset_of(taken.slot)));
+        failpoint("buffer: on the free list, still in hand");
         put(&mut section);
         section.close();
+        failpoint("buffer: on the free list, list latched");
         drop(list);
         drop(taken.guard);
     }
@@ -262,7 +267,9 @@ impl Shelf {
             return 0;
         }
         // Looked at again: another may have grown the shelf just before.
+        failpoint("buffer: makes its pool grow");
         let added = self.add_frames(session, self.room(bound), table);
+        failpoint("buffer: pool larger, still the grower");
         self.slot.grower.publish(SessionId::NONE);
         if added == 0 {
             self.rest.store(REFUSAL_REST, Ordering::Relaxed);
@@ -318,6 +325,7 @@ impl Shelf {
                 Err(_) => adding /= 2,
             }
         };
+        failpoint("buffer: memory for frames, nobody's");
         for index in 0..adding {
             let slot = self.slab.at(count + 1 + index);
             slot.data.init(Some(area.plus(u64::from(index) * page_bytes)));
@@ -332,11 +340,15 @@ impl Shelf {
             slot.next.init(first);
             first = Some(self.region.offset_of(slot));
         }
+        failpoint("buffer: new frames chained, not linked");
         self.slot.free.set(&mut section, first);
+        failpoint("buffer: new frames linked, not counted");
         self.slot.frame_count.set(&mut section, count + adding);
         section.close();
         drop(list);
+        failpoint("buffer: new frames there, pool's bytes old");
         self.pool.bytes.fetch_add(u64::from(adding) * page_bytes);
+        failpoint("buffer: pool counted, table not");
         table.add_frames(adding);
         adding
     }

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use libtp_process::{Corpse, Session};
+use rio::failpoint;
 
 use crate::content::Body;
 use crate::frame::{FrameSlot, State};
@@ -43,6 +44,7 @@ impl BufferManager {
         for slot in corpse.pins().filter_map(|place| self.frame_at(place)) {
             pins &= self.recount_pins(session, slot);
         }
+        failpoint("repair: pins recounted, not forgotten");
         if pins {
             corpse.forget_pins();
         }
@@ -59,6 +61,7 @@ impl BufferManager {
 
     fn empty_hand(&self, session: &Session, corpse: &Corpse<'_>, slot: &FrameSlot) -> bool {
         let Some(guard) = try_long(session, || slot.latch.try_exclusive(session, ANY_PAGE)) else { return false };
+        failpoint("repair: has latched what was in hand");
         if slot.state() == State::Resident {
             // It had put the page in and not yet said so.
             corpse.put_back();
@@ -67,6 +70,7 @@ impl BufferManager {
         if slot.state() == State::Loading {
             self.table.remove_for_the_dead(session, slot);
         }
+        failpoint("repair: in hand, out of the table");
         let shelf = self.pools.shelf_of(slot);
         shelf.push_free_of(session, Taken { slot, guard }, |section| corpse.put_back_in(section));
         true
@@ -82,6 +86,7 @@ impl BufferManager {
             let before = slot.pins.load();
             // Before the count, so that a pin given back in between makes the swap fail.
             let living = session.processes().pinned_by(place)?;
+            failpoint("repair: pins counted, not stored");
             slot.pins.compare_exchange(before, living).ok()
         });
         counted.is_some()

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use libtp_log::{FlushedTo, Lsn};
 use libtp_process::{Session, SessionId, SharedGuard};
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::content::Body;
 use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
@@ -265,6 +265,7 @@ impl BufferManager {
                 return Ok(Claim::Needless);
             }
         };
+        failpoint("buffer: about to claim");
         let Some(guard) = slot.latch.try_shared(session, ANY_PAGE) else { return Ok(Claim::Busy) };
         if slot.page.get() != id || slot.state() != State::Resident {
             return Ok(Claim::Needless);
@@ -289,6 +290,7 @@ impl BufferManager {
         if !slot.begin_write() {
             return Ok(Claim::Needless);
         }
+        failpoint("buffer: claimed, latched, not copied");
         load.batch.push(id, page);
         load.slots.push(slot);
         Ok(Claim::Claimed)
@@ -303,8 +305,10 @@ impl BufferManager {
         let outcome = cut.map_err(Fault::Again).and_then(|()| self.write_batch(session, &writer, &mut load.batch));
         match &outcome {
             Ok(()) => {
+                failpoint("buffer: batch home, claims stay");
                 for slot in &load.slots {
                     slot.end_write();
+                    failpoint("buffer: one claim ended");
                     self.pools.shelf_of(slot).slot.writes.fetch_add(1);
                 }
                 self.header.batches.fetch_add(1);
@@ -315,6 +319,7 @@ impl BufferManager {
         }
         load.slots.clear();
         load.batch.clear();
+        failpoint("buffer: claims ended, still the writer");
         drop(writer);
         match outcome {
             Ok(()) => Ok(count),
@@ -335,6 +340,7 @@ impl BufferManager {
         self.check_failed()?;
         let double = self.double_write()?;
         self.finish_open_batch(&double, writer)?;
+        failpoint("buffer: no batch open, pages claimed");
         let mut youngest = Lsn::NONE;
         for index in 0..batch.len() {
             let page = batch.page_mut(index);
@@ -346,13 +352,18 @@ impl BufferManager {
         } else {
             self.log.force(session, youngest).map_err(Error::Log)?
         };
+        failpoint("buffer: log forced, nothing written");
         let sequence = self.next_sequence(&double)?;
         if !planted("buffer: no double write") {
             double.write(sequence, batch)?;
+            failpoint("buffer: double write written, not synced");
             self.sync_double(&double)?;
+            failpoint("buffer: double write synced, batch not open");
             self.header.open_batch.publish(sequence);
         }
+        failpoint("buffer: batch open, nothing at home");
         self.bring_home(flushed, batch)?;
+        failpoint("buffer: batch at home, still open");
         self.end_batch(&double, sequence);
         Ok(())
     }
@@ -361,6 +372,7 @@ impl BufferManager {
     fn bring_home(&self, flushed: FlushedTo, batch: &Batch) -> std::result::Result<(), Fault> {
         let _homes = HomeWrites::begin(self);
         let homes = self.write_homes(flushed, batch)?;
+        failpoint("buffer: homes written, not synced");
         for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
             home.file.sync().map_err(|error| Fault::Final(self.fail(&error)))?;
         }
@@ -389,6 +401,7 @@ impl BufferManager {
                     Err(error) => return Err(error),
                 },
             };
+            failpoint("buffer: between two homes");
             home.file.write_at(batch.page(&run), home.offset(run.id))?;
         }
         Ok(homes)
@@ -406,13 +419,16 @@ impl BufferManager {
             return Err(Fault::Again(Error::Corrupt { file, page: PageNo::HEADER, what }));
         };
         // The log was forced for these pages before they came into the file, and does not shrink.
+        failpoint("buffer: a dead one's batch found");
         self.bring_home(self.log.flushed(), &batch)?;
+        failpoint("buffer: a dead one's batch brought home");
         self.end_batch(double, sequence);
         Ok(())
     }
 
     fn end_batch(&self, double: &DoubleWrite, sequence: u64) {
         self.header.open_batch.publish(0);
+        failpoint("buffer: batch closed, not marked done");
         if let Err(error) = double.mark_done(sequence) {
             // Not needed: a restart looks at homes that are whole.
             tracing::debug!(%error, sequence, "a batch of pages could not be marked done");
@@ -462,11 +478,13 @@ impl BufferManager {
         let writer = Writer { manager: self, me };
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
         session.leave_if_broken();
+        failpoint("buffer: became the writer");
         if is_dead && !self.is_failed() {
             // Claims are the writer's alone. If we die among them, the next goes on with them.
             let shelves = self.pools.shelves();
             let claimed =
                 shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| !slot.unsynced.load().is_none());
+            failpoint("buffer: about to undo a dead one's claims");
             claimed.for_each(FrameSlot::undo_write);
         }
         Some(writer)
@@ -478,6 +496,7 @@ impl BufferManager {
         if self.header.sequence.load() == 0 {
             self.header.sequence.publish(double.last_sequence()?);
         }
+        failpoint("buffer: about to number a batch");
         Ok(self.header.sequence.fetch_add(1) + 1)
     }
 
@@ -517,6 +536,7 @@ impl<'m> HomeWrites<'m> {
         let count = manager.header.home_writes.load();
         // Odd while pages are under way. Odd already: the writer before us died, and we take its place.
         manager.header.home_writes.publish(if count % 2 == 0 { count + 1 } else { count + 2 });
+        failpoint("buffer: says that pages are on their way home");
         HomeWrites(manager)
     }
 }

@@ -20,7 +20,7 @@ use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, Restarted, CONTROL_NAME};
 use libtp_process::{ForkMark, ProcessManager, Seats};
 use libtp_txn::{Managers, Parts};
-use rio::{Identity, Region};
+use rio::{failpoint, Identity, Region};
 use serde::Serialize;
 
 use crate::judge::{Door, Judge};
@@ -133,13 +133,18 @@ fn open_as(
     let opening = Opening { platform, settings, control_file, judge: &judge, keep, is_survivor, started };
     let (managers, opened) = loop {
         let door = judge.door()?;
+        failpoint("attach: at the door");
         match opening.through(&door, file.as_ref(), watch)? {
-            Some(through) => break through,
+            Some(through) => {
+                failpoint("attach: seated, door held");
+                break through;
+            }
             // Its other users may be about to make it.
             None => drop(door),
         }
         std::thread::sleep(MOMENT);
     };
+    failpoint("attach: attached");
     Ok(Attached { managers, judge, opened })
 }
 
@@ -251,7 +256,9 @@ impl Opening<'_> {
             );
             return Err(Error::Settings { what });
         }
+        failpoint("attach: about to make an environment");
         self.control_file.create(&Control::new(random_id(), &log_settings))?;
+        failpoint("attach: control file made, name not durable");
         self.platform.directory.sync()?;
         Ok(true)
     }
@@ -330,15 +337,22 @@ impl Opening<'_> {
             return Err("a sync had failed".into());
         }
         let repair = managers.processes.repair_alone();
+        failpoint("alone: sections rolled back");
         managers.log.repair_alone()?;
         managers.log.check_against_files().map_err(|error| error.to_string())?;
+        failpoint("alone: log repaired");
         managers.buffers.repair_alone();
+        failpoint("alone: frames repaired");
         managers.locks.repair_alone();
+        failpoint("alone: locks repaired");
         managers.reset_alone();
         let noted: Vec<(u64, u64)> = repair.appends().iter().map(|note| (note.lsn, note.txn)).collect();
         let who = managers.join().map_err(|error| error.to_string())?;
+        failpoint("alone: joined");
         let done = managers.repair_alone(&who, &noted).map_err(|error| error.to_string())?;
+        failpoint("alone: all transactions ended");
         managers.leave(who);
+        failpoint("alone: slots not free");
         repair.finish();
         let opened = Opened { redone: done.redone, undone: done.undone, ..self.opened(How::Repaired) };
         Ok((managers, opened))
@@ -353,20 +367,27 @@ impl Opening<'_> {
             _ => libtp_log::restart(&self.platform.log_directory, &self.control_file, &self.log_settings())?,
         };
         let control = restarted.control;
+        failpoint("restart: log's end found");
         let mended = libtp_record::restore_torn(self.platform.directory.as_ref(), &files)?;
+        failpoint("restart: torn pages mended");
         let identity = self.identity(file, &control)?;
         let region = self.platform.make_region(&identity)?;
+        failpoint("restart: region made");
         let log_settings = self.log_settings();
         ProcessManager::init(&region)?;
         LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
         LockManager::init(&region)?;
         BufferManager::init(&region, &self.buffer_settings())?;
+        failpoint("restart: managers made");
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
         Managers::init(&region, checkpoint.unwrap_or(control.oldest))?;
         let managers = self.attach(&region, &control)?;
         let who = managers.join()?;
+        failpoint("restart: joined");
         libtp_record::register_files(&managers, &who, &files)?;
+        failpoint("restart: files registered");
         let done = libtp_txn::restart(&managers, &who, checkpoint, control.oldest, watch)?;
+        failpoint("restart: replayed");
         libtp_record::after_restart(&managers, &who)?;
         if control.incarnations.list().len() > RESTARTS_WITHOUT_CHECKPOINT {
             // The control file has room for so many restarts since the last checkpoint and no more.
@@ -374,6 +395,7 @@ impl Opening<'_> {
         }
         managers.leave(who);
         managers.processes.set_rebuild_count(rebuilds);
+        failpoint("restart: left, region not ready");
         region.set_ready();
         let opened = Opened {
             log_bytes: done.end.since(done.redo_from),
@@ -388,6 +410,7 @@ impl Opening<'_> {
     fn attach(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
         let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
         let processes = ProcessManager::attach_seated(region, &libtp_process::Settings::default(), seats)?;
+        failpoint("attach: processes known");
         let directory = &self.platform.log_directory;
         let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
         let locks = LockManager::attach(region, &processes, self.lock_settings())?;
@@ -396,6 +419,7 @@ impl Opening<'_> {
         let buffers = BufferManager::attach(region, &self.buffer_settings(), home, ahead);
         let parts =
             Parts { region: region.clone(), processes, log, locks, buffers, control: self.control_file.clone() };
+        failpoint("attach: managers known");
         let mut settings = libtp_txn::Settings::default();
         settings.count_log_bytes = self.settings.victim == Some(Victim::FewestLogBytes);
         settings.recovery_threads = self.settings.recovery_threads;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use libtp_io::{File, LockMode};
 use libtp_process::Seats;
+use rio::failpoint;
 
 use crate::Result;
 
@@ -93,6 +94,7 @@ impl Door<'_> {
     /// Gives the seat back: from now on one is not attached. Behind the door, because who comes through it next must not
     /// take us for attached when we have taken the shared memory away.
     pub(crate) fn rise(&self) -> Result<()> {
+        failpoint("leave: about to rise");
         match self.judge.seat.swap(NONE, Ordering::Relaxed) {
             NONE => Ok(()),
             seat => Ok(self.judge.file.unlock(SEATS + seat)?),

@@ -5,7 +5,7 @@
 //! If we die here: everyone died, and the next to open repairs or restarts.
 
 use libtp_txn::Managers;
-use rio::Identity;
+use rio::{failpoint, Identity};
 
 use crate::environment::Sessions;
 use crate::judge::{Door, Judge};
@@ -20,8 +20,11 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
         // The next to use the environment makes its memory anew; our sessions mean nothing there.
         return door.rise();
     }
+    failpoint("leave: at the door");
     let left = leave_through(&door, managers, platform, sessions);
+    failpoint("leave: left, still seated");
     door.rise()?;
+    failpoint("leave: risen, door held");
     left
 }
 
@@ -31,27 +34,33 @@ fn leave_through(door: &Door<'_>, managers: &Managers, platform: &Platform, sess
         return Ok(());
     }
     for session in sessions {
+        failpoint("leave: a session leaves");
         managers.leave(*session);
     }
     if managers.log.is_poisoned() {
         return Ok(());
     }
     // Whoever died beside us left work that nobody else may be there to do.
+    failpoint("leave: sessions gone");
     managers.reap()?;
     let who = managers.join()?;
+    failpoint("leave: joined to leave");
     let tail = managers.log.tail();
     if tail > managers.log.durable() {
         managers.log.force(who.session(), tail.minus(8))?;
     }
     // A transaction that another thread still holds, or one that could not be undone: the next open ends it.
+    failpoint("leave: log durable");
     let unfinished = !managers.transactions().is_empty();
     // A ghost counts: without the region nobody could tell it from others whose memory cannot be seen.
     if door.others(|_| false)? || unfinished {
         managers.leave(who);
         return Ok(());
     }
+    failpoint("leave: the last one");
     managers.close(&who)?;
     managers.leave(who);
+    failpoint("leave: closed, region there");
     let header = managers.region.header();
     platform.remove_region(&Identity {
         environment: [header.environment[0].get(), header.environment[1].get()],

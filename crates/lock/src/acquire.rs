@@ -9,7 +9,7 @@
 //! waiting, and whoever repairs it finds it on the locker's stack.
 
 use libtp_process::Session;
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::change::Change;
 use crate::locker::LockerSlot;
@@ -106,11 +106,15 @@ impl LockManager {
         let chain = latched.bucket.chain(ask.mixed);
         request.fill(ask.name, ask.mixed, ask.locker, State::granted_in(ask.mode));
         request.chain_next.init(chain.get());
+        failpoint("lock: new, request filled");
         ask.slot.note_one_more(ask.mixed);
         let mut change = Change::open(ask.session);
         change.set(chain, place);
+        failpoint("lock: new, in its chain, not on the stack");
         ask.slot.push(&mut change, place);
+        failpoint("lock: new, section open");
         change.close();
+        failpoint("lock: new, granted");
         drop(latched);
     }
 
@@ -135,9 +139,12 @@ impl LockManager {
         if wait == Wait::No {
             return Err(ask.would_block());
         }
+        failpoint("lock: about to queue");
         self.enqueue(ask, queue, place);
         let number = self.begin_wait(ask, place);
+        failpoint("lock: waits, latch held");
         drop(latched);
+        failpoint("lock: waits");
         self.wait(ask, place, number, wait)
     }
 
@@ -151,14 +158,18 @@ impl LockManager {
         ask.slot.note_one_more(ask.mixed);
         let mut change = Change::open(ask.session);
         change.set(&head.queue_next, place);
+        failpoint("lock: join, linked one way");
         if let Some(next) = next.some() {
             change.set(&self.table.request(next).queue_prev, place);
         }
+        failpoint("lock: join, summary old");
         if head.summary.get() != summary {
             change.set(&head.summary, summary);
         }
+        failpoint("lock: join, not on the stack");
         ask.slot.push(&mut change, place);
         change.close();
+        failpoint("lock: joined");
     }
 
     /// Becomes the last of those who wait.
@@ -170,9 +181,12 @@ impl LockManager {
         ask.slot.note_one_more(ask.mixed);
         let mut change = Change::open(ask.session);
         change.set(&last.queue_next, place);
+        failpoint("lock: enqueue, summary old");
         change.set(&queue.head.summary, queue.head.summary.get().with_waiting());
+        failpoint("lock: enqueue, not on the stack");
         ask.slot.push(&mut change, place);
         change.close();
+        failpoint("lock: enqueued, does not say that it waits");
     }
 }
 

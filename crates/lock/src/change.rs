@@ -4,7 +4,7 @@
 //! thread stops as a killed one would: with its section open and its latches held.
 
 use libtp_process::Session;
-use rio::{Bits, Section, Word};
+use rio::{failpoint, Bits, Section, Word};
 
 /// An open section.
 pub(crate) struct Change<'s> {
@@ -22,6 +22,7 @@ impl<'s> Change<'s> {
     pub(crate) fn set<T: Bits>(&mut self, word: &Word<T>, value: T) {
         #[cfg(test)]
         stop::here();
+        failpoint("lock: before a store");
         word.set(&mut self.section, value);
     }
 
@@ -30,6 +31,7 @@ impl<'s> Change<'s> {
     pub(crate) fn close(self) {
         #[cfg(test)]
         stop::here();
+        failpoint("lock: before a section closes");
         self.section.close();
     }
 }

@@ -10,7 +10,7 @@
 //! If we die here: the lock is held in its old mode or, once the section is closed, in its new one.
 
 use libtp_process::Session;
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::acquire::Ask;
 use crate::change::Change;
@@ -50,9 +50,11 @@ impl LockManager {
         let mut change = Change::open(session);
         change.set(&own.state, State::granted_in(mode));
         // Also says in the summary that the stronger mode is gone.
+        failpoint("lock: downgraded, others not granted");
         queue.grant(&mut change, &mut granted);
         change.close();
         drop(latched);
+        failpoint("lock: downgraded, nobody woken");
         self.wake(&granted);
         Ok(())
     }
@@ -132,8 +134,10 @@ impl LockManager {
         if is_free || planted("lock: converted beside readers") {
             let mut change = Change::open(ask.session);
             change.set(&own.state, State::granted_in(mode));
+            failpoint("lock: upgraded, summary old");
             change.set(&queue.head.summary, summary.with(mode.bit()));
             change.close();
+            failpoint("lock: upgraded");
             return Ok(());
         }
         if wait == Wait::No {
@@ -141,9 +145,11 @@ impl LockManager {
         }
         let mut change = Change::open(ask.session);
         change.set(&own.state, State::converting(held, mode));
+        failpoint("lock: upgrade waits, summary old");
         change.set(&queue.head.summary, summary.with_waiting());
         change.close();
         let number = self.begin_wait(ask, place);
+        failpoint("lock: upgrade waits");
         drop(latched);
         self.wait(ask, place, number, wait)
     }

@@ -17,6 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use libtp_process::Session;
+use rio::failpoint;
 
 use crate::table::Role;
 use crate::waits_for::SeenWait;
@@ -140,6 +141,7 @@ impl LockManager {
         }
         let victim = self.choose(&candidates);
         let slot = self.table.locker(victim);
+        failpoint("lock: victim chosen, not told");
         slot.victim.publish(number(search, victim).unwrap_or(0));
         session.wake(slot.session.load());
         self.table.header.deadlock_count.fetch_add(1);

@@ -26,6 +26,7 @@
 //! in nobody's way.
 
 use libtp_process::Session;
+use rio::failpoint;
 
 use crate::acquire::Ask;
 use crate::change::Change;
@@ -151,6 +152,7 @@ impl LockManager {
         }
         // First, so that it is never active and not known to be.
         ask.slot.active.init(ask.slot.active.get() | 1 << kept.index);
+        failpoint("lock: kept, noted as active, idle still");
         kept.request.state.compare_exchange(state, state.activated()).is_ok()
     }
 
@@ -187,10 +189,13 @@ impl LockManager {
         slot.active.init(slot.active.get() | 1 << index);
         let mut change = Change::open(ask.session);
         slot.drop_request(&self.table, &mut change, place, request);
+        failpoint("lock: keep, request dropped");
         slot.take_slot(&self.table, &mut change, place, request);
+        failpoint("lock: keep, slot taken");
         change.set(&slot.kept[index], kept_word(place, ask.mixed));
         change.set(&request.state, State::kept_active(mode));
         change.close();
+        failpoint("lock: kept, still counted");
         drop(latched);
         slot.note_one_less();
     }
@@ -202,6 +207,7 @@ impl LockManager {
         let mut granted = Granted::new();
         let latched = self.table.latch(session, mixed);
         let is_gone = request.give_way();
+        failpoint("lock: unkeep, given way");
         let found = self.table.find(latched.bucket, name, mixed);
         let is_queued = found.is_ok_and(|queue| queue.requests().any(|(at, _)| at == place));
         if !is_gone {
@@ -209,6 +215,7 @@ impl LockManager {
         }
         let mut change = Change::open(session);
         slot.return_slot(&self.table, &mut change, place, request);
+        failpoint("lock: unkeep, slot returned");
         match request.state.get().granted() {
             Some(mode) => {
                 slot.push(&mut change, place);
@@ -217,9 +224,11 @@ impl LockManager {
             None if is_queued => self.table.remove(&mut change, latched.bucket, place, &mut granted),
             None => {}
         }
+        failpoint("lock: unkeep, still kept");
         change.set(&slot.kept[index], 0);
         change.close();
         drop(latched);
+        failpoint("lock: unkept, still active");
         slot.note_idle(index);
         self.wake(&granted);
     }
@@ -253,6 +262,7 @@ impl LockManager {
             return;
         }
         // Release: what was done under the lock is visible to whoever revokes it.
+        failpoint("lock: intent lock about to be idle");
         request.state.publish(state.idled());
     }
 
@@ -263,9 +273,11 @@ impl LockManager {
         let latched = self.table.latch(session, request.mixed.get());
         let mut change = Change::open(session);
         self.table.remove(&mut change, latched.bucket, place, granted);
+        failpoint("lock: contended kept one removed");
         slot.return_slot(&self.table, &mut change, place, request);
         change.set(&slot.kept[index], 0);
         change.close();
+        failpoint("lock: contended kept one released");
         drop(latched);
     }
 
@@ -288,6 +300,7 @@ impl Request {
                 state if state.is_contended() => return false,
                 state => (state.contended(), false),
             };
+            failpoint("lock: about to revoke");
             if self.state.compare_exchange(state, next).is_ok() {
                 return is_gone;
             }
@@ -303,6 +316,7 @@ impl Table {
         let Ok(queue) = self.find(bucket, name, mixed) else { return };
         let gone = queue.requests().filter(|(_, request)| request.state.get().is_kept() && request.give_way());
         let gone: Vec<Place> = gone.map(|(place, _)| place).collect();
+        failpoint("lock: revoked, still queued");
         for place in gone {
             let mut change = Change::open(session);
             self.remove(&mut change, bucket, place, granted);

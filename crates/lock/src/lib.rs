@@ -51,7 +51,7 @@ mod wait;
 mod waits;
 mod waits_for;
 
-use rio::{bits, Region, RootSlot, Slab};
+use rio::{bits, failpoint, Region, RootSlot, Slab};
 
 use libtp_process::{ProcessManager, Session};
 
@@ -151,7 +151,9 @@ impl LockManager {
     /// Ends a locker. What it still holds is given back.
     pub fn free_locker(&self, session: &Session, locker: LockerId) {
         self.unlock_all(session, locker);
+        failpoint("lock: locker ends, intent locks kept");
         self.unkeep_all(session, locker);
+        failpoint("lock: locker holds nothing");
         self.table.free_locker(session, locker.0);
     }
 

@@ -13,6 +13,7 @@
 //!    its `WAITING` bit is set exactly if somebody waits, for a lock or for a stronger mode.
 //! 3. All that is under the latch of the object's bucket.
 
+use rio::failpoint;
 use std::fmt;
 
 use crate::change::Change;
@@ -139,6 +140,7 @@ impl<'t> Queue<'t> {
         let limit = granted.len() + GRANTS_MAX;
         let nobody_waits = self.grant_conversions(&mut held, change, granted, limit)
             && self.grant_waiting(&mut held, change, granted, limit);
+        failpoint("lock: granted, summary old");
         change.set(&self.head.summary, Summary::new(held.set(), !nobody_waits));
     }
 
@@ -182,6 +184,7 @@ impl<'t> Queue<'t> {
 
     fn give(self, request: &Request, mode: Mode, change: &mut Change<'_>, granted: &mut Granted) {
         change.set(&request.state, State::granted_in(mode));
+        failpoint("lock: granted one of the waiting");
         granted.push(self.table.locker(request.locker.get()).session.get());
     }
 }

@@ -10,6 +10,7 @@
 //! wakes, those granted look by themselves (PROTOCOLS D8).
 
 use libtp_process::Session;
+use rio::failpoint;
 
 use crate::change::Change;
 use crate::kept::Kept;
@@ -29,10 +30,13 @@ impl LockManager {
         while let Some(top) = slot.top.get().some() {
             self.release(session, slot, top, &mut granted);
         }
+        failpoint("lock: all released, intent locks active");
         self.idle_all(session, slot, &mut granted);
         slot.count.init(0);
+        failpoint("lock: all released, still counted");
         slot.filter.init(0);
         self.table.give_back(session, slot);
+        failpoint("lock: all released, nobody woken");
         self.wake(&granted);
     }
 
@@ -49,7 +53,9 @@ impl LockManager {
             }
         }
         let place = self.request_of(session, locker, name).ok_or(Error::NotHeld { name })?;
+        failpoint("lock: about to release one");
         self.release(session, slot, place, &mut granted);
+        failpoint("lock: released, still counted");
         slot.note_one_less();
         self.wake(&granted);
         Ok(())
@@ -101,8 +107,11 @@ impl LockManager {
         let latched = self.table.latch(session, request.mixed.get());
         let mut change = Change::open(session);
         self.table.remove(&mut change, latched.bucket, place, granted);
+        failpoint("lock: released, still on the stack");
         slot.drop_request(&self.table, &mut change, place, request);
+        failpoint("lock: released, section open");
         change.close();
+        failpoint("lock: released, latch held");
         drop(latched);
     }
 
@@ -110,6 +119,7 @@ impl LockManager {
     #[inline]
     pub(crate) fn wake(&self, granted: &Granted) {
         for &sleeper in granted {
+            failpoint("lock: between granting and waking");
             self.processes.wake(sleeper);
         }
     }
@@ -124,6 +134,7 @@ impl Table {
             let link = self.link_to(bucket, request.mixed.get(), place);
             if request.queue_next.get() == Place::NONE {
                 // Nobody else wants the object: it is gone.
+                failpoint("lock: remove the only one");
                 change.set(link, request.chain_next.get());
             } else {
                 self.remove_head(change, link, request, granted);
@@ -137,9 +148,12 @@ impl Table {
     fn remove_head(&self, change: &mut Change<'_>, link: &rio::Word<Place>, head: &Request, granted: &mut Granted) {
         let next = Queue::new(self, head.queue_next.get());
         change.set(&next.head.queue_prev, Place::NONE);
+        failpoint("lock: remove head, next is half a head");
         change.set(&next.head.chain_next, head.chain_next.get());
         change.set(&next.head.summary, head.summary.get());
+        failpoint("lock: remove head, chain leads to the old one");
         change.set(link, next.place);
+        failpoint("lock: remove head, nobody granted");
         if head.summary.get().waiting() {
             next.grant(change, granted);
         }
@@ -148,9 +162,11 @@ impl Table {
     fn remove_inner(&self, change: &mut Change<'_>, bucket: &Bucket, request: &Request, granted: &mut Granted) {
         let (prev, next) = (request.queue_prev.get(), request.queue_next.get());
         change.set(&self.request(prev).queue_next, next);
+        failpoint("lock: remove inner, linked one way");
         if let Some(next) = next.some() {
             change.set(&self.request(next).queue_prev, prev);
         }
+        failpoint("lock: remove inner, nobody granted");
         let found = self.find(bucket, request.lock_name(), request.mixed.get());
         let queue = found.expect("a request hangs from the head of its queue");
         if queue.head.summary.get().waiting() {

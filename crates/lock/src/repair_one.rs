@@ -6,6 +6,7 @@
 //! If we die here: the lockers adopted are the next dead session's.
 
 use libtp_process::{Session, SessionId};
+use rio::failpoint;
 
 use crate::locker::Waiting;
 use crate::{LockManager, LockerId};
@@ -15,6 +16,7 @@ impl LockManager {
     pub fn adopt_locker(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
         slot.session.publish(session.id());
+        failpoint("lock: locker adopted, still waiting");
         slot.waiting.publish(Waiting::NONE);
         slot.victim.publish(0);
     }

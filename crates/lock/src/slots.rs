@@ -11,6 +11,7 @@
 //! If we die here: each move is one section; what a growing slab has added is among the never used at once.
 
 use libtp_process::{Rank, Session};
+use rio::failpoint;
 
 use crate::change::Change;
 use crate::locker::LockerSlot;
@@ -58,6 +59,7 @@ impl Table {
         let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);
         let fresh = if header.free_count.get() == 0 { Some(self.find_fresh(wanted)?) } else { None };
         let mut change = Change::open(session);
+        failpoint("lock: refill, section open");
         let batch = match fresh {
             None => self.take_listed(&mut change, wanted),
             Some(batch) => {
@@ -65,15 +67,18 @@ impl Table {
                 batch
             }
         };
+        failpoint("lock: refill, batch nobody's");
         let last = locker.last.get();
         match last.some() {
             None => change.set(&locker.first, batch.first),
             Some(last) => change.set(&self.request(last).own_next, batch.first),
         }
         self.request(batch.first).own_prev.init(last);
+        failpoint("lock: refill, stack half longer");
         change.set(&locker.last, batch.last);
         change.set(&locker.slots, locker.slots.get() + batch.count);
         change.close();
+        failpoint("lock: refilled");
         Ok(batch.first)
     }
 
@@ -90,6 +95,7 @@ impl Table {
             next = self.request(place).own_next.get();
         }
         change.set(&self.request(last).own_next, Place::NONE);
+        failpoint("lock: refill, cut from the list");
         change.set(&header.free_first, next);
         change.set(&header.free_count, header.free_count.get() - count);
         Batch { first, last, count }
@@ -126,6 +132,7 @@ impl Table {
         if self.region.used() + slots * REQUEST_BYTES > REACH {
             return Err(Error::OutOfReach { limit: REACH });
         }
+        failpoint("lock: about to add request slots");
         self.requests.grow().map(|_| ()).map_err(Error::Full)
     }
 
@@ -150,12 +157,15 @@ impl Table {
         let mut change = Change::open(session);
         let given = self.request(kept).own_next.get();
         change.set(&self.request(locker.last.get()).own_next, header.free_first.get());
+        failpoint("lock: give back, two lists joined");
         change.set(&header.free_first, given);
         change.set(&header.free_count, header.free_count.get() + locker.slots.get() - BATCH_MIN);
         change.set(&self.request(kept).own_next, Place::NONE);
+        failpoint("lock: give back, stack not cut");
         change.set(&locker.last, kept);
         change.set(&locker.slots, BATCH_MIN);
         change.close();
+        failpoint("lock: given back");
     }
 
     /// Takes a locker slot.
@@ -171,15 +181,18 @@ impl Table {
         }
         let number = if free == 0 { used + 1 } else { free };
         let locker = self.locker(number);
+        failpoint("lock: locker chosen");
         let mut change = Change::open(session);
         if free == 0 {
             change.set(&header.locker_used, number);
         } else {
             change.set(&header.locker_free, locker.next_free.get());
         }
+        failpoint("lock: locker off the list, not in use");
         change.set(&locker.in_use, 1);
         change.set(&locker.session, session.id());
         change.close();
+        failpoint("lock: locker taken");
         Ok(number)
     }
 
@@ -189,8 +202,10 @@ impl Table {
         let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);
         let mut change = Change::open(session);
         change.set(&locker.in_use, 0);
+        failpoint("lock: locker not in use, in no list");
         change.set(&locker.next_free, header.locker_free.get());
         change.set(&header.locker_free, number);
         change.close();
+        failpoint("lock: locker free");
     }
 }

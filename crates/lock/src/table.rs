@@ -14,7 +14,7 @@
 //!
 //! If we die here: a split is one section; the hint is stored after it, and the next to split stores it if we did not.
 
-use rio::{shared, Held, Link, Region, Slab, SlabHeader, Word};
+use rio::{failpoint, shared, Held, Link, Region, Slab, SlabHeader, Word};
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
 
@@ -213,8 +213,10 @@ impl Table {
         let enough = u64::from(count) * CHAINS as u64 >= 2 * u64::from(self.requests.capacity());
         // Without room for more buckets chains grow longer; nothing fails.
         if !enough && (count < self.buckets.capacity() || self.buckets.grow().is_ok()) && self.split(session, count) {
+            failpoint("lock: bucket split, not counted");
             self.header.bucket_count.publish(count + 1);
         }
+        failpoint("lock: still the splitter");
         role.give_back();
     }
 
@@ -233,12 +235,15 @@ impl Table {
             return false;
         }
         let mut change = Change::open(session);
+        failpoint("lock: bucket split begun");
         for (old_chain, new_chain) in old.chains.iter().zip(&new.chains) {
             self.split_chain(&mut change, old_chain, new_chain, level);
         }
+        failpoint("lock: chains split, levels old");
         change.set(&old.level, level + 1);
         change.set(&new.level, level + 1);
         change.close();
+        failpoint("lock: bucket split");
         true
     }
 
@@ -252,6 +257,7 @@ impl Table {
                 continue;
             }
             change.set(link, head.chain_next.get());
+            failpoint("lock: object in no chain");
             change.set(&head.chain_next, new.get());
             change.set(new, place);
         }

@@ -15,6 +15,7 @@
 use std::time::{Duration, Instant};
 
 use libtp_process::SLEEP_MAX;
+use rio::failpoint;
 
 use crate::acquire::Ask;
 use crate::change::Change;
@@ -50,9 +51,11 @@ impl LockManager {
     pub(crate) fn begin_wait(&self, ask: &Ask<'_>, place: Place) -> u32 {
         let number = ask.slot.waits.get().wrapping_add(1).max(1);
         ask.slot.waits.init(number);
+        failpoint("lock: wait numbered");
         ask.slot.session.publish(ask.session.id());
         ask.slot.waiting_since.init(0);
         ask.slot.waiting.publish(Waiting::new(place, number));
+        failpoint("lock: says that it waits");
         number
     }
 
@@ -64,8 +67,10 @@ impl LockManager {
         assert_eq!(latches, 0, "a session waits for {} with a latch held (docs/latch-order.md)", ask.name);
         self.table.header.wait_count.fetch_add(1);
         ask.session.wait_info(WAITS_FOR_LOCK, ask.mixed);
+        failpoint("lock: begins to wait");
         let outcome = self.wait_long(ask, place, number, wait);
         ask.session.wait_info(0, 0);
+        failpoint("lock: wait over, still waiting");
         ask.slot.waiting.publish(Waiting::NONE);
         outcome
     }
@@ -87,6 +92,7 @@ impl LockManager {
                 }
                 Step::GiveUp(error) => return self.give_up(ask, place, error),
                 Step::Sleep(bound) => {
+                    failpoint("lock: about to sleep");
                     if !ask.session.sleep_on(ticket, bound) {
                         self.search_when_due(ask.session, LockerId(ask.locker), started.elapsed());
                         if started.elapsed() >= HELP_AFTER {
@@ -133,11 +139,13 @@ impl LockManager {
             let found = self.table.find(latched.bucket, ask.name, ask.mixed);
             let queue: Queue<'_> = found.expect("a request that waits is in a queue");
             let mut change = Change::open(ask.session);
+            failpoint("lock: looks, section open");
             queue.grant(&mut change, &mut granted);
             change.close();
         }
         let is_granted = !request.state.get().waits();
         drop(latched);
+        failpoint("lock: looked, nobody woken");
         self.wake(&granted);
         is_granted
     }
@@ -151,20 +159,24 @@ impl LockManager {
         if !state.waits() {
             return Ok(());
         }
+        failpoint("lock: gives up");
         let mut change = Change::open(ask.session);
         if let Some(held) = state.granted() {
             change.set(&request.state, State::granted_in(held));
             let found = self.table.find(latched.bucket, ask.name, ask.mixed);
             let queue: Queue<'_> = found.expect("a request that is granted is in a queue");
+            failpoint("lock: gives an upgrade up");
             queue.grant(&mut change, &mut granted);
             change.close();
         } else {
             self.table.remove(&mut change, latched.bucket, place, &mut granted);
+            failpoint("lock: gave up, still on the stack");
             ask.slot.drop_request(&self.table, &mut change, place, request);
             change.close();
             ask.slot.note_one_less();
         }
         drop(latched);
+        failpoint("lock: gave up, nobody woken");
         self.wake(&granted);
         Err(error)
     }

@@ -12,7 +12,7 @@
 //! If we die here: before the tail's store the record does not exist; after it, it does, and the note names it.
 
 use libtp_process::{Rank, Session};
-use rio::planted;
+use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
 use crate::record::{assemble, put_crc, seal};
@@ -143,9 +143,13 @@ impl LogManager {
         let lsn = self.header.tail.get();
         put_crc(record, seal(crc, lsn, self.incarnation));
         self.check_room(lsn, header);
+        failpoint("log: latched, nothing copied");
         self.ring.copy_in(lsn, record);
+        failpoint("log: copied, append not noted");
         self.publish(session, lsn, header);
+        failpoint("log: tail published, latch held");
         drop(latch);
+        failpoint("log: tail published");
         lsn
     }
 
@@ -168,8 +172,11 @@ impl LogManager {
         copy.push(&head.0);
         body.iter().for_each(|part| copy.push(part));
         copy.push(&[0; 8][..padding]);
+        failpoint("log: large record half copied");
         copy.end();
+        failpoint("log: large record copied");
         self.publish(session, lsn, header);
+        failpoint("log: large record published");
         drop(latch);
         lsn
     }
@@ -186,6 +193,7 @@ impl LogManager {
     fn publish(&self, session: &Session, lsn: Lsn, header: &RecordHeader) {
         session.note_append(lsn.raw(), header.txn().raw());
         // Release: publishes the record's bytes to whoever loads the tail with acquire.
+        failpoint("log: append noted, tail not published");
         self.header.tail.publish(lsn.plus(header.length() as u64));
     }
 
@@ -209,9 +217,12 @@ impl LogManager {
         let mut place = Place([0; 40]);
         let crc = assemble(&mut place.0, &header, &[&body]);
         put_crc(&mut place.0, seal(crc, lsn, self.incarnation));
+        failpoint("log: flush mark not copied");
         self.ring.copy_in(lsn, &place.0);
         // Release: as in `publish`.
+        failpoint("log: flush mark copied");
         self.header.tail.publish(end);
+        failpoint("log: flush mark published");
         drop(latch);
         (durable, end)
     }

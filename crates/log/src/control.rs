@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use libtp_io::{File, LockMode};
-use rio::planted;
+use rio::{failpoint, planted};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -259,7 +259,9 @@ impl ControlFile {
         block[..32].copy_from_slice(front.as_bytes());
         front.crc = U32::new(crc32c::crc32c(&block[16..]));
         block[..32].copy_from_slice(front.as_bytes());
+        failpoint("control: slots synced, front not written");
         self.file.write_at(&block, 0).map_err(full)?;
+        failpoint("control: front written, not synced");
         self.file.sync().map_err(full)
     }
 
@@ -287,8 +289,10 @@ impl ControlFile {
         let next = sequence + 1;
         // Slots 1 and 2 were made with sequence 1 and 2: odd numbers in block 1, even ones in block 2.
         let block = if next % 2 == 1 { 1 } else { 2 };
+        failpoint("control: slot chosen");
         let full = |error| Error::from_disk("the control file", error);
         self.file.write_at(&control.to_slot(next), block * BLOCK_BYTES).map_err(full)?;
+        failpoint("control: slot written, not synced");
         if planted("control: not synced") {
             return Ok(());
         }

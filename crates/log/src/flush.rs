@@ -12,7 +12,7 @@
 //! If the leader dies: it is not alive, so whoever waits takes its word over and writes again from `durable`.
 
 use libtp_process::{Session, SessionId};
-use rio::{planted, SharedHold};
+use rio::{failpoint, planted, SharedHold};
 
 use crate::segment_files::Opened;
 use crate::{Error, LogManager, Lsn, Result};
@@ -77,6 +77,7 @@ impl LogManager {
     /// Makes everything published so far durable, and wakes whoever waited for it.
     pub(crate) fn flush(&self, session: &Session, leader: Leader<'_>) -> Result<FlushedTo> {
         let (from, to) = self.append_mark(session);
+        failpoint("log: leads a flush");
         let written = if from == to { Ok(0) } else { self.write_and_sync(&leader, from, to) };
         match written {
             Err(error) => {
@@ -95,12 +96,17 @@ impl LogManager {
                     return self.check_poison().map(|()| self.flushed());
                 }
                 // Release, within the maximum: what we saw synced comes before it for whoever acquires it.
+                failpoint("log: synced, not said to be durable");
                 header.durable.fetch_max(to);
+                failpoint("log: durable, flush not counted");
                 header.sync_count.fetch_add(syncs);
                 header.flush_count.fetch_add(u64::from(from != to));
                 header.bytes_written.fetch_add(to.since(from));
+                failpoint("log: durable, still the leader");
                 drop(leader);
+                failpoint("log: leader no more, nobody woken");
                 self.wake_waiters(to);
+                failpoint("log: waiters woken");
                 Ok(FlushedTo(to))
             }
         }
@@ -130,11 +136,13 @@ impl LogManager {
                 at = at.plus(written as u64);
                 offset += written as u64;
             }
+            failpoint("log: written, not synced");
             if planted("log: failed sync tried again") {
                 file.sync().or_else(|_| file.sync())?;
             } else if !planted("log: flush not synced") {
                 file.sync()?;
             }
+            failpoint("log: segment synced");
             syncs += 1;
         }
         Ok(syncs)

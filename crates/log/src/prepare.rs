@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use libtp_process::{Session, SessionId};
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::segment_files::Opened;
 use crate::{Error, LogManager, Lsn, Result};
@@ -70,12 +70,14 @@ impl LogManager {
     }
 
     fn prepare_to(&self, _preparer: &Preparer<'_>, need: Lsn) -> Result<()> {
+        failpoint("log: prepares a segment");
         let header = &*self.header;
         while header.file_end.load() < need {
             let number = self.files.geometry().locate(header.file_end.load()).segment;
             if !matches!(self.files.segment(number)?, Opened::Good(_)) {
                 self.files.prepare_new(number, self.incarnation)?;
             }
+            failpoint("log: segment ready, its name not durable");
             self.publish_segments(number)?;
         }
         Ok(())
@@ -89,7 +91,9 @@ impl LogManager {
             self.header.poison.publish(1);
             return Err(Error::Failed { cause: error.to_string() });
         }
+        failpoint("log: names durable, files end before them");
         self.header.file_end.fetch_max(self.files.geometry().end(number));
+        failpoint("log: files reach further");
         Ok(())
     }
 
@@ -120,10 +124,12 @@ impl LogManager {
     pub fn recycle(&self, session: &Session, keep_from: Lsn) -> Result<()> {
         self.check_poison()?;
         let Some(_preparer) = self.try_prepare(session) else { return Ok(()) };
+        failpoint("log: recycles");
         let header = &*self.header;
         let geometry = self.files.geometry();
         let keep_from = if planted("log: recycled too early") { header.durable.load() } else { keep_from };
         header.oldest.fetch_max(keep_from.min(header.durable.load()));
+        failpoint("log: oldest raised, nothing recycled");
         let first_kept = geometry.locate(header.oldest.load()).segment;
         let mut last = geometry.locate(header.file_end.load().minus(8)).segment;
         let published = last;
@@ -137,11 +143,14 @@ impl LogManager {
             let ahead = geometry.end(last).since(header.tail.load());
             if geometry.file_bytes(old) == geometry.file_bytes(last + 1) && ahead < self.settings.recycled_bytes_max {
                 self.files.prepare_recycled(old, last + 1, self.incarnation)?;
+                failpoint("log: segment recycled, not counted");
                 last += 1;
             } else {
+                failpoint("log: segment to be removed");
                 self.files.remove(old)?;
             }
         }
+        failpoint("log: all recycled, not published");
         if last > published {
             self.publish_segments(last)?;
         }

@@ -10,6 +10,7 @@
 //! Holds no latch while it waits: it may flush, and prepare a segment.
 
 use libtp_process::Session;
+use rio::failpoint;
 
 use crate::ring::{RingBounds, Room};
 use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX};
@@ -86,6 +87,7 @@ impl LogManager {
     fn count_in(&self, session: &Session, bytes: usize) {
         assert!(bytes <= 16 * RECORD_BYTES_MAX, "one reservation is at most 16 MiB");
         self.header.session_high.fetch_max(session_index(session));
+        failpoint("log: half counted among appenders");
         self.header.reserve_largest.fetch_max((bytes as u64).next_multiple_of(RESERVE_BYTES_MIN));
     }
 
@@ -114,6 +116,7 @@ impl LogManager {
     pub fn promise(&self, session: &Session, bytes: u64) -> Result<()> {
         self.header.promised.fetch_add(bytes);
         // The ordinary reservation counts what is promised.
+        failpoint("log: room promised, not made");
         let made = self.reserve(session, 0);
         if made.is_err() {
             self.release_promise(bytes);
@@ -123,6 +126,7 @@ impl LogManager {
 
     /// Gives back bytes that were promised: the transactions they were for have ended.
     pub fn release_promise(&self, bytes: u64) {
+        failpoint("log: promise about to be given back");
         self.header.promised.fetch_add(0_u64.wrapping_sub(bytes));
     }
 

@@ -14,7 +14,7 @@
 //! is made anew.
 
 use libtp_process::{Rank, Session};
-use rio::{Bytes, Held, Offset, Region, SharedHold};
+use rio::{failpoint, Bytes, Held, Offset, Region, SharedHold};
 
 use crate::tail::{LogHeader, DIRECTORY_CHUNKS};
 use crate::{Error, Lsn, Result, Settings};
@@ -113,6 +113,7 @@ impl Ring {
         let header = &*self.header;
         let _latch = header.ring.exclusive(session, Rank::LOG_FLUSH);
         let most = bounds.bytes_max.min(self.directory_bytes());
+        failpoint("ring: latched to make room");
         while header.ring_end.get() < need {
             let (start, end) = (header.ring_start.get(), header.ring_end.get());
             let has_most = end.since(start) >= most;
@@ -160,9 +161,13 @@ impl Ring {
         let chunk = self.chunk_at(start).expect("the ring has a chunk for every position from ring_start on");
         let mut section = session.section();
         self.entry(start).set(&mut section, None);
+        failpoint("ring: chunk taken out");
         self.header.ring_start.set(&mut section, start.plus(self.chunk_bytes()));
+        failpoint("ring: chunk neither here nor there");
         self.entry(end).set(&mut section, Some(chunk));
+        failpoint("ring: chunk moved, section open");
         section.close();
+        failpoint("ring: chunk moved, end not published");
         self.header.ring_end.publish(end.plus(self.chunk_bytes()));
     }
 
@@ -172,7 +177,9 @@ impl Ring {
             .region
             .allocate_bytes(self.chunk_bytes(), 64)
             .map_err(|error| Error::from_region("its ring in memory", error))?;
+        failpoint("ring: chunk allocated, not in the directory");
         self.entry(end).publish(Some(chunk));
+        failpoint("ring: chunk added, end not published");
         self.header.ring_end.publish(end.plus(self.chunk_bytes()));
         Ok(())
     }

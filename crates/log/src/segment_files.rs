@@ -10,7 +10,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libtp_io::{Directory, File, OpenMode};
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::segment::{check_header, header_block, segment_name, segment_number, WrongHeader, NAME_PREPARING};
 use crate::{Control, Error, Geometry, Incarnations, Lsn, Result, SEGMENT_HEADER_BYTES};
@@ -181,6 +181,7 @@ impl LogFiles {
     pub(crate) fn prepare_with(&self, number: u32, incarnation: u64, contents: &[u8]) -> Result<()> {
         self.discard_unfinished()?;
         let made = self.directory.open(NAME_PREPARING, OpenMode::CreateNew).map_err(no_room)?;
+        failpoint("log: segment made, without blocks");
         let bytes = self.geometry.file_bytes(number);
         let filled = made.allocate(bytes).map_err(no_room).and_then(|()| {
             if !contents.is_empty() {
@@ -194,6 +195,7 @@ impl LogFiles {
                 made.write_at(&zeros[..piece], at).map_err(no_room)?;
                 at += piece as u64;
             }
+            failpoint("log: segment full of zeros");
             self.finish(&*made, number, incarnation)
         });
         self.or_discard(filled)
@@ -207,6 +209,7 @@ impl LogFiles {
         self.discard_unfinished()?;
         self.forget(old);
         self.directory.rename(&segment_name(old), NAME_PREPARING).map_err(no_room)?;
+        failpoint("log: old segment renamed");
         let filled = match self.directory.open(NAME_PREPARING, OpenMode::Existing) {
             Ok(file) => self.finish(&*file, number, incarnation),
             Err(error) => Err(error.into()),
@@ -217,10 +220,13 @@ impl LogFiles {
     fn finish(&self, file: &dyn File, number: u32, incarnation: u64) -> Result<()> {
         let block = header_block(&self.geometry, number, incarnation, self.environment);
         file.write_at(&block, 0).map_err(no_room)?;
+        failpoint("log: segment header written");
         if !planted("log: new segment not synced") {
             file.sync().map_err(no_room)?;
         }
+        failpoint("log: segment synced, without its name");
         self.forget(number);
+        failpoint("log: segment about to be named");
         self.directory.rename(NAME_PREPARING, &segment_name(number)).map_err(no_room)
     }
 

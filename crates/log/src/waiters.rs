@@ -17,6 +17,7 @@
 use std::sync::atomic::{fence, Ordering};
 
 use libtp_process::SessionId;
+use rio::failpoint;
 
 use crate::tail::WAITERS;
 use crate::{LogManager, Lsn};
@@ -49,10 +50,12 @@ pub(crate) trait Board {
 /// sleep was taken before.
 pub(crate) fn wait(board: &impl Board, me: SessionId, lsn: Lsn, is_over: impl Fn() -> bool, sleep: impl FnOnce()) {
     let place = enter(board, me, lsn);
+    failpoint("log: waits for a flush, has a place");
     board.full_fence();
     if board.durable() <= lsn && !board.is_poisoned() && !is_over() {
         sleep();
     }
+    failpoint("log: woken, still has its place");
     if let Some(place) = place {
         // A failure means that a leader gave the place back for us.
         let _ = board.swap_tenant(place, me, SessionId::NONE);
@@ -64,7 +67,9 @@ fn enter<B: Board>(board: &B, me: SessionId, lsn: Lsn) -> Option<usize> {
     let wanted = me.index() as usize;
     let mut places = (0..PROBES.min(B::PLACES)).map(|probe| (wanted + probe) % B::PLACES);
     let place = places.find(|&place| board.swap_tenant(place, SessionId::NONE, me))?;
+    failpoint("log: place taken, not said for what");
     board.set_wanted(place, lsn);
+    failpoint("log: place not counted");
     board.raise_high(place + 1);
     Some(place)
 }
@@ -82,6 +87,7 @@ pub(crate) fn wake(board: &impl Board, durable: Lsn) {
         // enters again.
         if board.wanted(place) < durable {
             if board.swap_tenant(place, session, SessionId::NONE) {
+                failpoint("log: place given back, waiter not woken");
                 board.wake(session);
             }
         } else if next_leader == SessionId::NONE {

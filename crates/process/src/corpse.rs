@@ -12,7 +12,7 @@
 //!
 //! If we die here: the slot still says all; the next repairer begins again. Each step done twice is the same as once.
 
-use rio::Offset;
+use rio::{failpoint, Offset};
 
 use crate::latch::Waker;
 use crate::slot::{SessionSlot, State};
@@ -51,12 +51,14 @@ impl ProcessManager {
             // Refused means that somebody else has marked it, or buried it.
             let _ = slot.status.compare_exchange(status, status.with_state(State::Dead));
         }
+        failpoint("repair: found dead, right not taken");
         let me = by.id();
         let other = slot.reaper.load();
         let is_free = other == SessionId::NONE || (other != me && !self.is_alive(other));
         if !is_free || slot.reaper.compare_exchange(other, me).is_err() {
             return None;
         }
+        failpoint("repair: right taken");
         // The slot may have been buried, and have a new tenant, before the right was ours.
         let still = self.slot(dead).is_some_and(|slot| slot.status.load().state() == State::Dead);
         let Some(log) = slot.undo.load().filter(|_| still) else {
@@ -85,6 +87,7 @@ impl Corpse<'_> {
 
     /// Rolls the open section back. Returns how many before-images were put back.
     pub fn roll_back(&self) -> usize {
+        failpoint("repair: before the dead one's section is rolled back");
         self.stand_in.undo().roll_back()
     }
 
@@ -101,6 +104,7 @@ impl Corpse<'_> {
 
     /// What it had in hand is where it belongs.
     pub fn put_back(&self) {
+        failpoint("repair: what was in hand is put back");
         self.slot().in_hand.publish(0);
     }
 
@@ -111,18 +115,22 @@ impl Corpse<'_> {
 
     /// Forgets where it had pins: they are counted no more.
     pub fn forget_pins(&self) {
+        failpoint("repair: pins recounted, still noted");
         self.slot().pins.iter().for_each(|note| note.init(crate::notes::Note::NONE));
     }
 
     /// As [`Corpse::put_back`], in the section that puts it back: `section` is another session's.
     pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
+        failpoint("repair: puts back what was in hand");
         self.slot().in_hand.set(section, 0);
     }
 
     /// Gives all its latches back. The noted record is redone, so the note goes first.
     pub fn let_go(&self) {
+        failpoint("repair: redone, append still noted");
         self.stand_in.clear_append();
         let region = self.processes.region();
+        failpoint("repair: append cleared, latches held");
         for word in &self.slot().notes {
             let note = word.load();
             let latch = Offset::<Latch>::from_raw(note.place()).and_then(|place| region.try_at(place));
@@ -131,8 +139,10 @@ impl Corpse<'_> {
                 Some(_) => self.processes.recount(self.by, note.place(), &Waker),
                 None => {}
             }
+            failpoint("repair: latch given back, still noted");
             word.init(crate::notes::Note::NONE);
         }
+        failpoint("repair: all latches given back");
         self.stand_in.forget_notes();
     }
 
@@ -145,6 +155,7 @@ impl Corpse<'_> {
     /// Frees the slot: nothing of the dead session is left.
     pub fn bury(self) {
         self.processes.0.header.repaired.fetch_add(1);
+        failpoint("repair: counted, not buried");
         self.slot().leave();
     }
 

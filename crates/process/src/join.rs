@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use rio::{Offset, Undo, UndoLog};
+use rio::{failpoint, Offset, Undo, UndoLog};
 
 use crate::attachment::AttachmentId;
 use crate::slot::{SessionId, SessionSlot, State, SESSIONS_MAX};
@@ -42,6 +42,9 @@ impl ProcessManager {
             let free = slot.status.load();
             let ours = free.next_tenant(own);
             let taken = free.state() == State::Free && slot.status.compare_exchange(free, ours).is_ok();
+            if taken {
+                failpoint("session: slot taken");
+            }
             taken.then_some(SessionId::new(index, ours.generation()))
         })
     }
@@ -50,7 +53,9 @@ impl ProcessManager {
         if let Some(log) = slot.undo.load() {
             return Ok(log);
         }
+        failpoint("session: slot without an undo log");
         let log = Undo::create(&self.0.region, self.0.settings.undo_bytes)?;
+        failpoint("session: undo log made, not the slot's");
         slot.undo.publish(Some(log));
         Ok(log)
     }
@@ -66,7 +71,9 @@ impl ProcessManager {
                 return Ok(());
             }
         }
+        failpoint("session: about to add slots");
         let result = self.add_slots_alone();
+        failpoint("session: slots added, still the one who adds");
         growing.publish(0);
         result
     }
@@ -87,7 +94,9 @@ impl ProcessManager {
 impl SessionSlot {
     /// Gives the slot back. Its tenant holds nothing any more.
     pub(crate) fn leave(&self) {
+        failpoint("session: about to leave");
         self.clear();
+        failpoint("session: cleared, slot still taken");
         self.status.publish(self.status.get().with_state(State::Free));
     }
 }

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use rio::{shared, ExclusiveHold, SharedHold, Word};
+use rio::{failpoint, shared, ExclusiveHold, SharedHold, Word};
 
 use crate::latch_word::{self, Class, StateWord, Wait, Waiter};
 use crate::notes::Note;
@@ -42,9 +42,11 @@ impl Latch {
         let place = session.place_of(self);
         let note = session.take_note(rank, true);
         session.write_note(note, Note::wanting(place));
+        failpoint("latch: shared noted, not taken");
         if !latch_word::acquire_shared(self.word.cell()) {
             self.wait_shared(session, note);
         }
+        failpoint("latch: shared taken, not noted as held");
         session.write_note(note, Note::holding(place));
         SharedGuard { latch: self, session, note }
     }
@@ -54,9 +56,11 @@ impl Latch {
     pub fn exclusive<'l>(&'l self, session: &'l Session, rank: Rank) -> ExclusiveGuard<'l> {
         let note = session.take_note(rank, true);
         session.write_note(note, Note::exclusive(session.place_of(self)));
+        failpoint("latch: exclusive noted, not taken");
         if !latch_word::acquire_exclusive(self.word.cell(), session.owner()) {
             self.wait_exclusive(session, note);
         }
+        failpoint("latch: exclusive taken");
         ExclusiveGuard { latch: self, session, note }
     }
 
@@ -66,10 +70,12 @@ impl Latch {
         let place = session.place_of(self);
         let note = session.take_note(rank, false);
         session.write_note(note, Note::wanting(place));
+        failpoint("latch: tried shared noted, not taken");
         if !latch_word::try_shared(self.word.cell()) {
             session.drop_note(note);
             return None;
         }
+        failpoint("latch: tried shared taken, not noted as held");
         session.write_note(note, Note::holding(place));
         Some(SharedGuard { latch: self, session, note })
     }
@@ -79,10 +85,12 @@ impl Latch {
     pub fn try_exclusive<'l>(&'l self, session: &'l Session, rank: Rank) -> Option<ExclusiveGuard<'l>> {
         let note = session.take_note(rank, false);
         session.write_note(note, Note::exclusive(session.place_of(self)));
+        failpoint("latch: tried exclusive noted, not taken");
         if !latch_word::try_exclusive(self.word.cell(), session.owner()) {
             session.drop_note(note);
             return None;
         }
+        failpoint("latch: tried exclusive taken");
         Some(ExclusiveGuard { latch: self, session, note })
     }
 
@@ -224,8 +232,10 @@ impl Waiter<AtomicU64> for Waiting<'_> {
     }
 
     fn wait(&self, word: &AtomicU64, seen: u64, class: Class, round: u32) -> Wait {
+        failpoint("latch: waits, noted as wanting");
         self.session.write_note(self.note, Note::NONE);
         self.session.leave_if_broken();
+        failpoint("latch: waits, note stepped back");
         let bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
         let mut outcome = os::sleep_on_latch(word, seen, class, bound);
         if bound < SLEEP_MAX {
@@ -235,6 +245,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         if outcome == Wait::TimedOut {
             self.latch.look_for_the_dead(self.session);
         }
+        failpoint("latch: woken, not noted again");
         self.session.write_note(self.note, self.states[0]);
         outcome
     }
@@ -295,9 +306,11 @@ impl Drop for SharedGuard<'_> {
             return;
         }
         self.session.write_note(self.note, Note::releasing(self.session.place_of(self.latch)));
+        failpoint("latch: shared noted as let go, still held");
         if !latch_word::leave_shared(self.latch.word.cell()) {
             self.latch.release_shared(self.session, self.note);
         }
+        failpoint("latch: shared let go, still noted");
         self.session.drop_note(self.note);
     }
 }
@@ -327,9 +340,11 @@ impl Drop for ExclusiveGuard<'_> {
         if self.session.abandons() {
             return;
         }
+        failpoint("latch: exclusive about to be let go");
         if !latch_word::leave_exclusive(self.latch.word.cell(), self.session.owner()) {
             self.latch.release_exclusive(self.session, self.note);
         }
+        failpoint("latch: exclusive let go, still noted");
         self.session.drop_note(self.note);
     }
 }

@@ -28,6 +28,7 @@
 //!
 //! Everything is generic over the word and over how to wait, so that loom can run it.
 
+use rio::failpoint;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Shared holders.
@@ -203,6 +204,7 @@ pub(crate) fn wait_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &impl W
             hold_readers_off(word);
             take_exclusive(word, owner, pass_on)
         });
+        failpoint("latch: spun for it");
         if taken {
             return;
         }

@@ -8,6 +8,7 @@
 
 use crate::notes::Note;
 use crate::{ProcessManager, Session};
+use rio::failpoint;
 
 /// How many pins a session can note. Beyond these it only counts how many it has: if it dies with so many, they stay.
 pub(crate) const PINS: usize = 62;
@@ -28,6 +29,7 @@ impl Session {
         }
         self.pins_used().set(used | 1 << note);
         self.slot().pins[note].init(Note::wanting(place));
+        failpoint("pin: noted, not counted");
         PinNote(note)
     }
 
@@ -41,6 +43,7 @@ impl Session {
     /// The pin is counted.
     #[inline]
     pub fn has_pinned(&self, note: PinNote, place: u64) {
+        failpoint("pin: counted, not noted as held");
         if let Some(word) = self.slot().pins.get(note.0) {
             word.init(Note::holding(place));
         }
@@ -49,6 +52,7 @@ impl Session {
     /// The pin is about to be taken off the count. Afterwards, [`Session::has_unpinned`].
     #[inline]
     pub fn note_unpin(&self, note: PinNote, place: u64) {
+        failpoint("pin: held, about to be taken off");
         if let Some(word) = self.slot().pins.get(note.0) {
             word.init(Note::releasing(place));
         }
@@ -57,6 +61,7 @@ impl Session {
     /// The pin is no longer counted.
     #[inline]
     pub fn has_unpinned(&self, note: PinNote) {
+        failpoint("pin: taken off, still noted");
         match self.slot().pins.get(note.0) {
             Some(word) => {
                 word.init(Note::NONE);

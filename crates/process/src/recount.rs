@@ -11,7 +11,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use rio::Offset;
+use rio::{failpoint, Offset};
 
 use crate::latch_word::{self, StateWord, Waiter, COUNT, FREEZE, OWNER, READERS, WRITERS};
 use crate::{Latch, ProcessManager, SessionId};
@@ -23,14 +23,18 @@ impl ProcessManager {
     /// Stores how many living sessions hold the latch at `place` shared. `by` does it.
     pub(crate) fn recount(&self, by: SessionId, place: u64, waiter: &impl Waiter<AtomicU64>) {
         self.become_freezer(by);
+        failpoint("recount: is the freezer");
         self.finish_recount(waiter);
         let Some(word) = self.latch_word(place) else { return self.stop_freezing(by) };
         // First the header: a word that is frozen is always named there.
         self.0.header.frozen.publish(place);
+        failpoint("recount: latch named, not frozen");
         if freeze(word) {
+            failpoint("recount: frozen");
             self.thaw(place, word, waiter);
         }
         self.0.header.frozen.publish(0);
+        failpoint("recount: counted, still the freezer");
         self.stop_freezing(by);
     }
 
@@ -91,6 +95,7 @@ impl ProcessManager {
                 None => std::thread::sleep(MOMENT),
             }
         };
+        failpoint("recount: holders counted, not stored");
         loop {
             let seen = word.look();
             debug_assert!(seen & OWNER == 0, "a frozen latch has no owner");
@@ -99,6 +104,7 @@ impl ProcessManager {
                 break;
             }
         }
+        failpoint("recount: stored, nobody woken");
         latch_word::wake_sleepers(word, READERS | WRITERS, waiter);
     }
 

@@ -11,7 +11,7 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 
-use rio::{Held, Offset, Region, Section, Undo, UndoLog};
+use rio::{failpoint, Held, Offset, Region, Section, Undo, UndoLog};
 
 use crate::notes::Note;
 use crate::slot::{SessionSlot, State};
@@ -147,6 +147,7 @@ impl Session {
         assert!(!self.undo().is_open(), "an undo log grows only between sections");
         let mut undo = Undo::open(self.region(), self.undo_log);
         undo.ensure(bytes)?;
+        failpoint("session: undo log larger, handle not yet");
         let newer = Box::new(UndoHandle { undo, newer: OnceCell::new() });
         let stored = self.undo.newest().newer.set(newer);
         assert!(stored.is_ok(), "the newest handle has no newer one");
@@ -158,13 +159,16 @@ impl Session {
     pub fn note_append(&self, lsn: u64, txn: u64) {
         self.slot.append_txn.init(txn);
         // Release: the LSN says that the note counts, so the transaction is stored before it, also by the compiler.
+        failpoint("session: append half noted");
         self.slot.append_lsn.publish(lsn);
+        failpoint("session: append noted");
     }
 
     /// Clears the note: the changes its record describes are complete.
     #[inline]
     pub fn clear_append(&self) {
         // Release: every change of a page stays above it.
+        failpoint("session: append to be cleared");
         self.slot.append_lsn.publish(0);
     }
 
@@ -176,6 +180,7 @@ impl Session {
         if depth == 0 {
             self.slot.tree_epoch.publish(self.processes.0.header.tree_epoch.load());
         }
+        failpoint("session: in a tree");
         self.tree_depth.set(depth + 1);
     }
 
@@ -189,6 +194,7 @@ impl Session {
         assert!(depth != 0, "a tree operation is left as often as it was entered");
         self.tree_depth.set(depth - 1);
         if depth == 1 {
+            failpoint("session: about to leave a tree");
             self.slot.tree_epoch.publish(0);
         }
     }
@@ -197,6 +203,7 @@ impl Session {
     #[inline]
     pub fn wait_info(&self, kind: u32, subject: u64) {
         self.slot.wait_subject.init(subject);
+        failpoint("session: says half of what it waits for");
         self.slot.wait_kind.publish(kind);
     }
 

@@ -17,7 +17,7 @@ use libtp_buffer::{
 use libtp_io::{Directory, File, LockMode, OpenMode};
 use libtp_process::Rank;
 use libtp_txn::{Change, Managers, TxnSession};
-use rio::planted;
+use rio::{failpoint, planted};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -295,9 +295,11 @@ pub fn open(
             if !planted("record: new file's name not synced") {
                 directory.sync().inspect_err(|_| managers.log.poison())?;
             }
+            failpoint("create: file has its name, not registered");
             managers.buffers.register_file(who.session(), &found.info)?;
         }
     }
+    failpoint("create: registered, not formatted");
     format(managers, who, id, found.method)?;
     Ok(Some(Database::new(id, name.to_string(), found.info.page_bytes, found.method, found.info.pool)))
 }
@@ -326,8 +328,10 @@ fn make(managers: &Managers, directory: &dyn Directory, name: &str, method: Meth
     }
     let new_name = format!("{}{UNFINISHED}", file_name(name));
     let file = directory.open(&new_name, OpenMode::Create)?;
+    failpoint("create: other name there");
     file.lock(LOCK_BYTE, LockMode::Exclusive, true)?;
     let made = make_locked(managers, directory, name, &*file, (page_bytes, method));
+    failpoint("create: made, still locked");
     file.unlock(LOCK_BYTE)?;
     made
 }
@@ -349,12 +353,17 @@ fn make_locked(
         };
     }
     let id = FileId::new(managers.next_file_id()?);
+    failpoint("create: has a number");
     let header = FileHeader::new(environment_id(managers), page_bytes, method);
     // Somebody may have died here before, with larger pages.
     file.set_len(0)?;
+    failpoint("create: emptied");
     file.write_at(&header.to_page(id), 0)?;
+    failpoint("create: header written");
     file.allocate(PAGES_MIN * u64::from(page_bytes))?;
+    failpoint("create: allocated, not synced");
     file.sync()?;
+    failpoint("create: synced, not renamed");
     Ok(directory.rename(&new_name, &full_name)?)
 }
 
@@ -387,12 +396,15 @@ fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -
         // The log has the first page of a file only behind its meta page.
         return Err(pages.corrupt(META_PAGE, "it is empty, and the page behind it is not"));
     }
+    failpoint("create: root and meta latched");
     if is_btree {
         let body = encode_format(file.raw(), ROOT, ROOT + 1);
         pages.change.apply_redo_only(FORMAT, &body, &mut [&mut meta, &mut root]);
+        failpoint("create: tree formatted");
     } else {
         let body = encode_format(file.raw(), 0, ROOT);
         pages.change.apply_redo_only(FORMAT, &body, &mut [&mut meta]);
+        failpoint("create: recno file formatted");
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use libtp_buffer::{ExclusivePage, FileId, PageId, PageNo, Pin, SharedPage};
 use libtp_process::{Rank, Session};
 use libtp_txn::Change;
+use rio::failpoint;
 
 use crate::free_pages::{Meta, META_PAGE};
 use crate::page::overflow;
@@ -187,6 +188,7 @@ impl<'a> Pages<'a> {
     /// change is latched before.
     pub(crate) fn allocate(&self, candidate: &Candidate<'a>) -> Result<Option<Allocated<'a>>> {
         let page = candidate.pin.exclusive(loose_rank());
+        failpoint("allocate: page latched");
         let meta_page = candidate.meta.exclusive(Rank::META);
         let meta = self.meta_of(&meta_page)?;
         let (mut free_head, mut page_count) = (meta.free_head.get(), meta.page_count.get());
@@ -204,6 +206,7 @@ impl<'a> Pages<'a> {
             }
             page_count = number + 1;
         }
+        failpoint("allocate: meta page latched");
         Ok(Some(Allocated { page, meta: meta_page, number, free_head, page_count }))
     }
 }

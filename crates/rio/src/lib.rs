@@ -29,6 +29,7 @@
 
 mod bytes;
 mod error;
+pub mod failpoint;
 mod map;
 mod offset;
 pub mod planted;
@@ -41,6 +42,7 @@ mod word;
 
 pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
 pub use error::{Error, Result};
+pub use failpoint::failpoint;
 pub use map::Mapping;
 pub use offset::{Held, HeldSlice, Offset};
 pub use planted::planted;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustix::fs::{fallocate, FallocateFlags};
 
 use crate::map::HUGE_BYTES;
-use crate::{Bytes, Error, Link, Mapping, Offset, Result, Shared, Word};
+use crate::{failpoint, Bytes, Error, Link, Mapping, Offset, Result, Shared, Word};
 
 /// Bytes of the header, and the first offset that is handed out.
 pub const HEADER_BYTES: u64 = 4096;
@@ -359,6 +359,7 @@ impl Region {
             }
             // The last store of the change, read without a latch: never rolled back (PROTOCOLS D2).
             if header.used.compare_exchange(used, end).is_ok() {
+                failpoint("rio: memory taken, used by nobody");
                 return Ok(Offset::from_raw(start).expect("the header lies before it"));
             }
         }
@@ -382,7 +383,9 @@ impl Region {
             self.header().size.fetch_max(target);
             return Ok(());
         }
+        failpoint("rio: file larger, size not yet");
         self.header().size.fetch_max(target);
+        failpoint("rio: region larger");
         Ok(())
     }
 

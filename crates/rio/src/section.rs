@@ -4,6 +4,7 @@
 //! cannot be undone does not compile. A section ends only by an explicit call: dropped in a panic it marks the session
 //! dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
 
+use crate::failpoint;
 use crate::Undo;
 
 /// An open section. See the module's text.
@@ -25,7 +26,9 @@ impl<'u> Section<'u> {
     #[inline]
     pub fn close(mut self) {
         self.open = false;
+        failpoint("rio: before a section closes");
         self.undo.cut(self.start);
+        failpoint("rio: a section has closed");
         self.undo.leave(self.depth);
     }
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::{Held, HeldSlice, Link, Offset, Region, Result, Shared, Word};
+use crate::{failpoint, Held, HeldSlice, Link, Offset, Region, Result, Shared, Word};
 
 const CHUNKS: usize = 28;
 
@@ -128,7 +128,9 @@ impl<T: Shared> Slab<T> {
         let slots = 1_u64 << (count + self.base_shift);
         let words = (slots * size_of::<T>() as u64).div_ceil(8);
         let chunk = region.allocate::<Word<u64>>(words)?;
+        failpoint("rio: slab has memory for a chunk");
         self.header.chunks[count as usize].publish(Some(chunk));
+        failpoint("rio: slab knows the chunk, does not count it");
         self.header.chunk_count.publish(count + 1);
         Ok(first..self.capacity() + 1)
     }

@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{compiler_fence, AtomicU64, Ordering};
 
-use crate::{Bytes, HeldSlice, Link, Offset, Region, Result, Section, Word};
+use crate::{failpoint, Bytes, HeldSlice, Link, Offset, Region, Result, Section, Word};
 
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
@@ -113,7 +113,9 @@ impl Undo {
         let header = self.region.at(self.log);
         // If we die here: the log is empty, so an old length with a new, larger area or the reverse order never
         // loses an image; the area goes first because a survivor that reads the old, smaller length stays inside it.
+        failpoint("rio: undo log made larger, not yet used");
         header.area.publish(Some(area));
+        failpoint("rio: undo log moved, its length not yet");
         header.words.publish(words);
         self.words = Undo::area(&self.region, self.log);
         Ok(())
@@ -146,8 +148,10 @@ impl Undo {
             at += 1 + words_of(header);
         }
         for &record in records.iter().rev() {
+            failpoint("rio: between two before-images put back");
             self.apply(record);
         }
+        failpoint("rio: rolled back, undo log not yet empty");
         self.cut(start);
         records.len()
     }

@@ -4,6 +4,7 @@
 //! compensation names where undo goes on, so an abort that dies half way goes on from there and undoes nothing twice.
 
 use libtp_log::{Lsn, RecordRef};
+use rio::failpoint;
 
 use crate::log_records::{ABORT_END, CLR_FLAG};
 use crate::slot::State;
@@ -18,13 +19,19 @@ impl TxnSession {
     pub fn abort(&self, managers: &Managers) -> Result<()> {
         if self.last_lsn() != Lsn::NONE {
             self.slot().state.publish(State::Aborting as u32);
+            failpoint("abort: aborting, nothing undone");
             self.undo_to(managers, Lsn::NONE)?;
             managers.log.reserve_undo(self.session(), libtp_log::record_bytes(0))?;
+            failpoint("abort: all undone, end not logged");
             let lsn = managers.log.log(self.session(), ABORT_END, self.id(), self.last_lsn(), &[]);
+            failpoint("abort: end logged, record not in the slot");
             self.logged(lsn);
         }
+        failpoint("abort: undone, locks held");
         managers.locks.unlock_all(self.session(), self.locker());
+        failpoint("abort: locks released, not over");
         self.end(managers);
+        failpoint("abort: over, append noted");
         self.session().clear_append();
         Ok(())
     }
@@ -34,6 +41,7 @@ impl TxnSession {
         let change = Change::new(managers, self);
         let mut at = self.last_lsn();
         while at > mark {
+            failpoint("abort: between two records");
             let record = managers.log.read(at)?;
             at = undo_one(&change, &record.borrow())?;
         }

@@ -11,7 +11,7 @@
 use libtp_buffer::ExclusivePage;
 use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
 use libtp_process::Session;
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::log_records::CLR_FLAG;
 use crate::{Managers, Result, TxnSession};
@@ -64,8 +64,11 @@ impl<'a> Change<'a> {
     pub fn apply(&self, kind: u16, record: &mut RecordBuffer, pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
         let entry = Entry { kind, flags: 0, txn: self.who.id(), prev: self.who.last_lsn() };
         let lsn = self.drive(&entry, Logged::Buffer(record), pages);
+        failpoint("change: pages changed, record not in the slot");
         self.who.logged(lsn);
+        failpoint("change: record in the slot, append noted");
         self.session().clear_append();
+        failpoint("change: append cleared, pages latched");
         lsn
     }
 
@@ -77,7 +80,9 @@ impl<'a> Change<'a> {
     pub fn apply_redo_only(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
         let entry = Entry { kind, flags: 0, txn: TxnId::NONE, prev: Lsn::NONE };
         let lsn = self.drive(&entry, Logged::Slices { logged: body, body }, pages);
+        failpoint("change: redo only, append noted");
         self.session().clear_append();
+        failpoint("change: redo only, append cleared");
         lsn
     }
 
@@ -92,8 +97,11 @@ impl<'a> Change<'a> {
         whole.extend_from_slice(&undo_next.raw().to_le_bytes());
         whole.extend_from_slice(body);
         let entry = Entry { kind, flags: CLR_FLAG, txn: self.who.id(), prev: self.who.last_lsn() };
+        failpoint("change: about to compensate");
         let lsn = self.drive(&entry, Logged::Slices { logged: &whole, body }, pages);
+        failpoint("change: compensated, record not in the slot");
         self.who.logged(lsn);
+        failpoint("change: compensated, append noted");
         self.session().clear_append();
         lsn
     }
@@ -105,20 +113,28 @@ impl<'a> Change<'a> {
         let recovery_lsn = managers.log.tail();
         for page in pages.iter_mut().filter(|_| !planted("txn: changed page not marked dirty")) {
             page.mark_dirty(recovery_lsn);
+            failpoint("change: one page marked dirty");
         }
         let session = self.session();
+        failpoint("change: all pages marked dirty");
         let mut section = session.section();
+        failpoint("change: section open, nothing logged");
         let (lsn, body) = logged.log(managers, session, entry);
+        failpoint("change: logged, no page changed");
         for (role, page) in pages.iter_mut().enumerate() {
             let mut page = page.page_mut(&mut section);
+            failpoint("change: before a page is changed");
             if let Err(damage) = (record_type.redo)(&mut page, role, lsn, body) {
                 panic!("redo of {} refused a page its caller had checked: {}", record_type.name, damage.0);
             }
+            failpoint("change: page changed, LSN old");
             if !planted("txn: page LSN not set") {
                 page.set_lsn(lsn);
             }
         }
+        failpoint("change: pages changed, section open");
         section.close();
+        failpoint("change: section closed, append noted");
         lsn
     }
 }

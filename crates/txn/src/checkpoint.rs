@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::SessionId;
-use rio::{planted, Word};
+use rio::{failpoint, planted, Word};
 
 use crate::log_records::{Checkpoint, CheckpointEntry, CHECKPOINT};
 use crate::slot::State;
@@ -66,7 +66,10 @@ impl Managers {
         let _role = Role { word: role, me };
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
         who.session().leave_if_broken();
-        self.checkpoint_in_role(who).map(Some)
+        failpoint("checkpoint: has the role");
+        let done = self.checkpoint_in_role(who);
+        failpoint("checkpoint: done, has the role");
+        done.map(Some)
     }
 
     /// Whether so much log was written since the last checkpoint that one is due.
@@ -81,7 +84,9 @@ impl Managers {
     /// As [`Managers::checkpoint`]: the next to open restarts from the log.
     pub fn close(&self, who: &TxnSession) -> Result<()> {
         let Some(done) = self.checkpoint(who)? else { return Ok(()) };
+        failpoint("close: checkpoint taken, log not forced");
         self.log.force(who.session(), self.log.tail().minus(8))?;
+        failpoint("close: log forced, control file not clean");
         self.write_control(done.lsn, done.redo_point, done.keep_from, true)
     }
 
@@ -91,6 +96,7 @@ impl Managers {
         if !ignores_pages {
             self.buffers.write_all(session)?;
         }
+        failpoint("checkpoint: pages written");
         let begin_lsn = self.log.tail();
         let mut running = self.running_at(begin_lsn);
         if planted("txn: checkpoint forgets who runs") {
@@ -104,13 +110,19 @@ impl Managers {
         let bytes = libtp_log::record_bytes(body.len());
         // On a full disk it takes of the room for undo: it is what sets log free.
         self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?;
+        failpoint("checkpoint: about to log");
         let lsn = self.log.log(session, CHECKPOINT, TxnId::NONE, Lsn::NONE, &[&body]);
+        failpoint("checkpoint: logged, append noted");
         session.clear_append();
+        failpoint("checkpoint: logged, not forced");
         self.log.force(session, lsn)?;
         let keep_from = redo_point.min(oldest);
+        failpoint("checkpoint: forced, control file old");
         self.write_control(lsn, redo_point, keep_from, false)?;
+        failpoint("checkpoint: control file written, region old");
         self.txns.header.checkpoint_lsn.publish(lsn);
         self.txns.header.checkpoints.fetch_add(1);
+        failpoint("checkpoint: counted, log not recycled");
         self.log.recycle(session, keep_from)?;
         Ok(Checkpointed { lsn, redo_point, keep_from })
     }

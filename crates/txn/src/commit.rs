@@ -5,7 +5,7 @@
 //! PROTOCOLS L4: whoever read what this transaction wrote has a later commit record, or waits for this one.
 
 use libtp_log::Lsn;
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::log_records::COMMIT;
 use crate::slot::State;
@@ -54,19 +54,27 @@ impl TxnSession {
             // PROTOCOLS L4. Read while the locks are held: every commit this transaction read from is at or below it.
             let lsn = managers.txns.header.last_commit.load();
             let lsn = if planted("txn: reader does not wait for what it read") { Lsn::NONE } else { lsn };
+            failpoint("commit: read only, locks held");
             managers.locks.unlock_all(self.session(), self.locker());
+            failpoint("commit: read only, locks released");
             self.end(managers);
             return Ok(Committed { lsn });
         }
         managers.log.reserve(self.session(), libtp_log::record_bytes(0))?;
         self.slot().state.publish(State::Committing as u32);
+        failpoint("commit: committing, nothing logged");
         let lsn = managers.log.log(self.session(), COMMIT, self.id(), self.last_lsn(), &[]);
         self.note_commit_record(lsn);
         // If we die from here on, the transaction is committed: its last record says so (PROTOCOLS D6).
+        failpoint("commit: logged, not the last commit");
         managers.txns.header.last_commit.fetch_max(lsn);
+        failpoint("commit: logged, record not in the slot");
         self.logged(lsn);
+        failpoint("commit: record in the slot, locks held");
         managers.locks.unlock_all(self.session(), self.locker());
+        failpoint("commit: locks released, not over");
         self.end(managers);
+        failpoint("commit: over, append noted");
         self.session().clear_append();
         Ok(Committed { lsn })
     }
@@ -81,7 +89,9 @@ impl TxnSession {
         if committed.lsn == Lsn::NONE || is_durable {
             return Ok(());
         }
+        failpoint("commit: waits for the disk");
         managers.log.force_group(self.session(), committed.lsn, managers.running_count())?;
+        failpoint("commit: durable, not answered");
         Ok(())
     }
 }

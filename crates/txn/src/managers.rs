@@ -6,7 +6,7 @@ use libtp_buffer::BufferManager;
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, LogManager, Lsn};
 use libtp_process::{ProcessManager, SessionId};
-use rio::Region;
+use rio::{failpoint, Region};
 
 use crate::record_table::{RecordTable, RecordType};
 use crate::slot::{TxnInfo, TxnTable};
@@ -122,13 +122,16 @@ impl Managers {
     fn change_control<T>(&self, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         let _changing = control.changing()?;
+        failpoint("control: file held");
         let mut words = control.read()?;
         let changed = change(&mut words);
+        failpoint("control: about to be written");
         let written = control.write(&words);
         if let Err(libtp_log::Error::Failed { .. }) = &written {
             // Nobody knows which of its slots is on the disk, and so what a restart would find.
             self.log.poison();
         }
+        failpoint("control: written, held");
         written?;
         Ok(changed)
     }

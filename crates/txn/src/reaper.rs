@@ -15,6 +15,7 @@ use std::sync::{Arc, Weak};
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::{Broken, Corpse, Repairer, Session, SessionId};
+use rio::failpoint;
 
 use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_held;
@@ -76,6 +77,7 @@ impl Managers {
         for &session in &dead {
             self.or_broken(|| self.repair_physically(by, session));
         }
+        failpoint("repair: all physical repairs done");
         let mut failed = Ok(());
         for &session in &dead {
             let Some(corpse) = self.processes.take_corpse(by, session) else { continue };
@@ -110,8 +112,11 @@ impl Managers {
     /// Puts back, redoes, and gives the latches of a dead session back. Takes no latch.
     pub(crate) fn repair_physically(&self, by: &Session, dead: SessionId) -> Result<()> {
         let Some(corpse) = self.processes.take_corpse(by, dead) else { return Ok(()) };
+        failpoint("repair: begins");
         corpse.roll_back();
+        failpoint("repair: rolled back, not redone");
         self.redo_noted(&corpse)?;
+        failpoint("repair: redone, latches held");
         corpse.let_go();
         Ok(())
     }
@@ -123,7 +128,9 @@ impl Managers {
         };
         let lsn = Lsn::new(noted.lsn);
         let record = self.log.read(lsn)?;
+        failpoint("repair: noted record found, not redone");
         redo_held(self, corpse.session(), &record.borrow())?;
+        failpoint("repair: redone, not the last commit");
         if record.header.kind() == COMMIT {
             self.txns.header.last_commit.fetch_max(lsn);
         }
@@ -134,6 +141,7 @@ impl Managers {
             if slot.first_lsn.get() == Lsn::NONE {
                 slot.first_lsn.init(lsn);
             }
+            failpoint("repair: redone, not the transaction's last");
             slot.last_lsn.fetch_max(lsn);
         }
         Ok(())
@@ -150,15 +158,19 @@ impl Managers {
                 continue;
             }
             let Some(who) = self.join_for(index, corpse.id())? else { continue };
+            failpoint("repair: adopted, not undone");
             let ended = self.end_for_the_dead(&who, reaped);
             if ended.is_err() {
                 who.session().mark_dead();
             }
+            failpoint("repair: ended, slot not free");
             self.leave(who);
             ended?;
         }
+        failpoint("repair: no transaction left, lockers are");
         self.free_spare_lockers(by, corpse.id());
         if self.buffers.repair_frames(by, &corpse) {
+            failpoint("repair: frames put right, not buried");
             corpse.bury();
             reaped.sessions += 1;
         }
@@ -172,7 +184,9 @@ impl Managers {
         let used: Vec<u32> =
             slots.filter(|slot| slot.owner.load() != SessionId::NONE).map(|slot| slot.locker.load()).collect();
         for locker in self.locks.lockers_of(dead).into_iter().filter(|locker| !used.contains(&locker.0)) {
+            failpoint("repair: spare locker found");
             self.locks.adopt_locker(by, locker);
+            failpoint("repair: spare locker adopted");
             self.locks.free_locker(by, locker);
         }
     }
@@ -181,7 +195,9 @@ impl Managers {
     fn end_for_the_dead(&self, who: &TxnSession, reaped: &mut Reaped) -> Result<()> {
         if who.state() == State::Idle {
             // It may have died between the locks and the end of its slot.
+            failpoint("repair: idle transaction, locks held");
             self.locks.unlock_all(who.session(), who.locker());
+            failpoint("repair: idle transaction, locks fallen");
             who.end(self);
             return Ok(());
         }
@@ -192,12 +208,16 @@ impl Managers {
                 if kind == Some(COMMIT) {
                     self.txns.header.last_commit.fetch_max(last);
                 }
+                failpoint("repair: committed, locks held");
                 self.locks.unlock_all(who.session(), who.locker());
+                failpoint("repair: committed, locks fallen");
                 who.end(self);
                 reaped.finished += 1;
             }
             _ => {
+                failpoint("repair: about to abort");
                 who.abort(self)?;
+                failpoint("repair: aborted, not counted");
                 reaped.undone += u32::from(last != Lsn::NONE);
             }
         }

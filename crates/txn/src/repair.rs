@@ -7,7 +7,7 @@
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::{Rank, SessionId};
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_record;
@@ -43,6 +43,7 @@ impl Managers {
         for &(lsn, id) in noted.iter().filter(|(lsn, _)| *lsn < self.log.tail().raw()) {
             let record = self.log.read(Lsn::new(lsn))?;
             repaired.redone += redo_record(self, who, &record.borrow())?;
+            failpoint("alone: redone, not the transaction's last");
             self.adopt_note(TxnId::new(id), Lsn::new(lsn));
         }
         for index in 1..=self.txns.slots.capacity() {
@@ -80,10 +81,12 @@ impl Managers {
             } else {
                 if !planted("txn: repair undoes nothing") {
                     who.adopt(slot.id.get(), slot.first_lsn.get(), last);
+                    failpoint("alone: adopted, not undone");
                     who.abort(self)?;
                 }
                 repaired.undone += 1;
             }
+            failpoint("alone: ended, slot still names its record");
             others().for_each(|(_, other)| other.last_lsn.publish(Lsn::NONE));
         }
         self.free_slot(who, index, slot);
@@ -92,6 +95,7 @@ impl Managers {
 
     fn free_slot(&self, who: &TxnSession, index: u32, slot: &TxnSlot) {
         slot.undo_counted.init(0);
+        failpoint("alone: slot about to be idle");
         slot.state.publish(State::Idle as u32);
         if slot.owner.get() == SessionId::NONE {
             return;
@@ -100,6 +104,7 @@ impl Managers {
         let _guard = header.latch.exclusive(who.session(), Rank::TXN_TABLE);
         let mut section = who.session().section();
         slot.owner.set(&mut section, SessionId::NONE);
+        failpoint("alone: slot without owner, in no list");
         slot.next_free.set(&mut section, header.free.get());
         header.free.set(&mut section, index);
         section.close();

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use libtp_lock::LockerId;
 use libtp_log::{Lsn, RecordBuffer, TxnId};
 use libtp_process::{Rank, Session, SessionId};
-use rio::Held;
+use rio::{failpoint, Held};
 
 use crate::slot::{State, TxnSlot, ID_BLOCK, UNDO_STEP};
 use crate::{Managers, Result};
@@ -50,21 +50,27 @@ impl Managers {
     /// The region cannot grow for one more session.
     pub fn join(&self) -> Result<TxnSession> {
         let session = self.processes.join()?;
+        failpoint("txn: session without a locker");
         let locker = self.locks.new_locker(&session)?;
+        failpoint("txn: locker without a slot");
         let index = self.take_slot(&session, locker)?;
+        failpoint("txn: joined");
         Ok(self.session_on(session, index, locker))
     }
 
     /// Joins with the slot and the locker, and so the transaction, of a dead session: none if another took them.
     pub(crate) fn join_for(&self, index: u32, dead: SessionId) -> Result<Option<TxnSession>> {
         let session = self.processes.join()?;
+        failpoint("repair: has a session for a dead one's slot");
         let slot = self.txns.slots.at(index);
         let locker = LockerId(slot.locker.get());
         // One store (PROTOCOLS D5): if we die from here on, the transaction is simply ours.
         if slot.owner.compare_exchange(dead, session.id()).is_err() {
             return Ok(None);
         }
+        failpoint("repair: slot adopted, locker not");
         self.locks.adopt_locker(&session, locker);
+        failpoint("repair: slot and locker adopted");
         Ok(Some(self.session_on(session, index, locker)))
     }
 
@@ -91,16 +97,20 @@ impl Managers {
             session.mark_dead();
             return;
         }
+        failpoint("txn: about to leave");
         let header = &self.txns.header;
         let guard = header.latch.exclusive(&session, Rank::TXN_TABLE);
         // Together: a slot that has an owner is not in the list, and one that has none is.
         let mut section = session.section();
         slot.owner.set(&mut section, SessionId::NONE);
+        failpoint("txn: slot without owner, in no list");
         slot.next_free.set(&mut section, header.free.get());
         header.free.set(&mut section, index);
         section.close();
+        failpoint("txn: slot free, table latched");
         drop(guard);
         // Last: if we die before it, the locker is a dead session's and no slot's.
+        failpoint("txn: slot free, locker not");
         self.locks.free_locker(&session, locker);
     }
 
@@ -109,10 +119,12 @@ impl Managers {
         let _guard = header.latch.exclusive(session, Rank::TXN_TABLE);
         if header.free.get() == 0 {
             let added = self.txns.slots.grow()?;
+            failpoint("txn: slots added, not listed");
             let mut section = session.section();
             // Chained backwards so that the lowest number is used first.
             for index in added.rev() {
                 self.txns.slots.at(index).next_free.init(header.free.get());
+                failpoint("txn: slots being listed");
                 header.free.set(&mut section, index);
             }
             section.close();
@@ -121,10 +133,13 @@ impl Managers {
         let slot = self.txns.slots.at(index);
         let mut section = session.section();
         header.free.set(&mut section, slot.next_free.get());
+        failpoint("txn: slot off the list, nobody's");
         slot.owner.set(&mut section, session.id());
         // With the owner: whoever takes the slot over finds the locker that goes with it.
+        failpoint("txn: slot taken, without its locker");
         slot.locker.set(&mut section, locker.0);
         section.close();
+        failpoint("txn: slot taken");
         Ok(index)
     }
 }
@@ -264,6 +279,7 @@ impl TxnSession {
         self.entered.escalate_at.set(0);
         let slot = self.slot();
         slot.id.init(id);
+        failpoint("txn: begins, has a number");
         slot.first_lsn.init(Lsn::NONE);
         slot.last_lsn.init(Lsn::NONE);
         let tail = managers.log.tail();
@@ -271,6 +287,7 @@ impl TxnSession {
         slot.undo_bytes.init(0);
         managers.locks.set_birth(self.locker, id.raw());
         // The last store: from here on a checkpoint counts it.
+        failpoint("txn: begins, not running");
         slot.state.publish(State::Running as u32);
         id
     }
@@ -294,6 +311,7 @@ impl TxnSession {
         let total = slot.undo_bytes.get() + bytes;
         if total > slot.undo_counted.get() + UNDO_STEP {
             managers.log.promise(&self.session, UNDO_STEP.max(bytes))?;
+            failpoint("txn: room promised, not noted");
             slot.undo_counted.init(slot.undo_counted.get() + UNDO_STEP.max(bytes));
         }
         slot.undo_bytes.init(total);
@@ -310,6 +328,7 @@ impl TxnSession {
         if slot.first_lsn.get() == Lsn::NONE {
             slot.first_lsn.init(lsn);
         }
+        failpoint("txn: logged, not the last record");
         slot.last_lsn.publish(lsn);
     }
 
@@ -321,8 +340,10 @@ impl TxnSession {
         if counted != 0 {
             // In this order: if we die between, the log keeps room that nobody needs; never the other way round.
             slot.undo_counted.init(0);
+            failpoint("txn: promise forgotten, not given back");
             managers.log.release_promise(counted);
         }
+        failpoint("txn: over, not idle");
         slot.state.publish(State::Idle as u32);
     }
 }

@@ -9,7 +9,7 @@
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
-use rio::planted;
+use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
 use crate::access::Access;
@@ -109,7 +109,9 @@ fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Resul
     let mut body = pages.change.who.scratch();
     body.writer().extend_from_slice(head.as_bytes());
     body.writer().extend_from_slice(entries.as_bytes());
+    failpoint("ghosts: about to be removed");
     pages.change.apply_redo_only(RECLAIM, body.body(), &mut [leaf]);
+    failpoint("ghosts: removed");
     Ok(true)
 }
 
@@ -125,6 +127,7 @@ pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>
     if !node.is_leaf() || node.is_deleted() || node.belongs_right(incoming.key) {
         return Ok(true);
     }
+    failpoint("ghosts: leaf latched to make room");
     if !reclaim(access, &mut leaf, own)? {
         return Ok(false);
     }

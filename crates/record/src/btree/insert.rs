@@ -10,7 +10,7 @@
 
 use libtp_buffer::{ExclusivePage, Pin};
 use libtp_lock::{LockName, Mode};
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::access::{Access, Purpose, Tried};
 use crate::btree::encode::{self, After};
@@ -265,7 +265,9 @@ impl<'a> Access<'a> {
         if body.body().len() > wanted.body_bytes {
             return Ok(Attempt::Reserve(before.stored.len()));
         }
+        failpoint("update: leaf latched");
         self.pages.change.apply(kind, &mut body, &mut [leaf]);
+        failpoint("update: updated");
         Ok(Attempt::Done(true))
     }
 
@@ -290,7 +292,9 @@ impl<'a> Access<'a> {
         }
         let mut body = self.pages.change.who.scratch();
         encode::insert(body.writer(), self.pages.id(number).raw(), slot, after.flags, wanted.key, after.stored);
+        failpoint("insert: leaf latched");
         self.pages.change.apply(INSERT, &mut body, &mut [leaf]);
+        failpoint("insert: inserted");
         Ok(Attempt::Done(true))
     }
 

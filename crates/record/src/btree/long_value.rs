@@ -9,6 +9,7 @@
 //!
 //! A chain is read without a latch on the leaf: the lock on the record (or leaf) keeps it from being freed.
 
+use rio::failpoint;
 use zerocopy::IntoBytes;
 
 use crate::access::Access;
@@ -87,7 +88,9 @@ fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, ol
         let mut body = pages.change.who.scratch();
         body.writer().extend_from_slice(record.as_bytes());
         body.writer().extend_from_slice(piece);
+        failpoint("long value: about to write a piece");
         pages.change.apply(WRITE_PIECE, &mut body, &mut [&mut new.page, &mut new.meta]);
+        failpoint("long value: piece written");
         return Ok(new.number);
     }
     Err(pages.corrupt(META_PAGE, "no page could be taken for a long value"))
@@ -121,6 +124,7 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
         if node.is_deleted() || node.belongs_right(key) || replaced_at(access, number, &leaf, key)? != Some(replaced) {
             continue;
         }
+        failpoint("long value: chain to be dropped, leaf latched");
         if !still_free() {
             return Ok(());
         }
@@ -142,6 +146,7 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
             ..DropChain::default()
         };
         let body = record.as_bytes();
+        failpoint("long value: about to drop a chain");
         match &mut live_page {
             None => pages.change.apply_redo_only(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta]),
             Some(live) => {

@@ -10,6 +10,7 @@ use crate::btree::split;
 use crate::btree::split_plan::Incoming;
 use crate::pages::{rank, Pages, ROUNDS_MAX};
 use crate::Result;
+use rio::failpoint;
 
 /// What is to be posted.
 struct Unposted {
@@ -40,6 +41,7 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
         pages.reserve_common(page_bytes, page_bytes)?;
         let parent_number = number_of(pages, &found.separator, level + 1)?;
         let (child_pin, parent_pin) = (pages.pin(number)?, pages.pin(parent_number)?);
+        failpoint("post: pages pinned");
         let mut child = child_pin.exclusive(rank(level));
         match unposted(pages, number, &child, level)? {
             None => return Ok(()),
@@ -61,12 +63,15 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
         if bytes > node.free_bytes() {
             drop((child, parent));
             let incoming = Incoming { key: &found.separator, slot, bytes, is_new: true };
+            failpoint("post: parent full");
             split::split(pages, parent_number, level + 1, incoming)?;
             continue;
         }
         let mut body = pages.change.who.scratch();
         encode::post(body.writer(), pages.id(number).raw(), parent_number, found.right, slot, &found.separator);
+        failpoint("post: child and parent latched");
         pages.change.apply_redo_only(POST, body.body(), &mut [&mut child, &mut parent]);
+        failpoint("post: posted");
         return Ok(());
     }
     Err(pages.corrupt(number, "its right neighbour could not be posted"))

@@ -6,6 +6,7 @@
 //! split in one action: what it has goes to two new pages, and it becomes their parent.
 
 use libtp_lock::Mode;
+use rio::failpoint;
 
 use crate::btree::encode::{self, Taken};
 use crate::btree::log_records::{ROOT_SPLIT, SPLIT};
@@ -77,6 +78,7 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
         let taken = Taken { pages: [new.number], free_head: new.free_head, page_count: new.page_count };
         encode::split(body.writer(), pages.id(number).raw(), &node, &plan, taken)
             .ok_or_else(|| pages.corrupt(number, "one of its cells lies outside its heap"))?;
+        failpoint("split: all latched");
         match &mut neighbour {
             Some(neighbour) => pages.change.apply_redo_only(
                 SPLIT,
@@ -85,7 +87,9 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
             ),
             None => pages.change.apply_redo_only(SPLIT, body.body(), &mut [&mut page, &mut new.page, &mut new.meta]),
         };
+        failpoint("split: done, pages latched");
         drop((body, page, new, neighbour));
+        failpoint("split: done, not posted");
         return post::post(pages, number, level);
     }
     Err(pages.corrupt(number, "it could not be split"))
@@ -100,6 +104,7 @@ fn takes_page_lock(pages: &Pages<'_>, number: u32, new: u32) -> bool {
     if !mode.covers(Mode::S) {
         return true;
     }
+    failpoint("split: page lock held on one half");
     let name = crate::lock_names::page(pages.file, new);
     locks.lock(pages.session(), locker, name, mode, libtp_lock::Wait::No).is_ok()
 }
@@ -143,7 +148,9 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
         let mut body = pages.change.who.scratch();
         encode::root_split(body.writer(), pages.id(ROOT).raw(), &node, &plan, taken)
             .ok_or_else(|| pages.corrupt(ROOT, "one of its cells lies outside its heap"))?;
+        failpoint("split: root and halves latched");
         pages.change.apply_redo_only(ROOT_SPLIT, body.body(), &mut [&mut root, &mut left, &mut right, &mut meta]);
+        failpoint("split: root split");
         return Ok(());
     }
     Err(pages.corrupt(ROOT, "it could not be split"))

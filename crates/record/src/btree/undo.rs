@@ -7,6 +7,7 @@
 
 use libtp_log::{Lsn, RecordRef};
 use libtp_txn::{Change, Damage};
+use rio::failpoint;
 
 use crate::btree::encode;
 use crate::btree::log_records::{Insert, Update, RESTORE};
@@ -49,7 +50,9 @@ fn restore(
     let mut body = pages.change.who.scratch();
     encode(body.writer(), pages.id(number).raw(), slot);
     check_restore(&leaf, body.body()).map_err(|damage| pages.corrupt(number, damage.0))?;
+    failpoint("undo: record found");
     pages.change.compensate(RESTORE, body.body(), &mut [&mut leaf], logged.header.prev());
+    failpoint("undo: record restored");
     Ok(())
 }
 
@@ -93,6 +96,8 @@ fn free_page(pages: &Pages<'_>, number: u32, undo_next: Lsn) -> std::result::Res
     let mut meta = meta_pin.exclusive(libtp_process::Rank::META);
     let next = pages.meta_of(&meta)?.free_head;
     let record = FreePage { page: pages.id(number).raw().into(), next, unused: 0.into() };
+    failpoint("undo: about to free a page");
     pages.change.compensate(FREE_PAGE, record.as_bytes(), &mut [&mut page, &mut meta], undo_next);
+    failpoint("undo: page freed");
     Ok(())
 }

@@ -12,6 +12,7 @@
 //! All of this is a service of whoever comes past, and never more than tried.
 
 use libtp_log::Lsn;
+use rio::failpoint;
 use zerocopy::IntoBytes;
 
 use crate::access::Access;
@@ -44,6 +45,7 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     let parent_number = number_of(pages, &separator, 1)?;
     let (left_pin, gone_pin, parent_pin) = (pages.pin(left)?, pages.pin(gone)?, pages.pin(parent_number)?);
     let right_pin = right.map(|right| pages.pin(right)).transpose()?;
+    failpoint("unlink: pages pinned");
     let mut left_page = left_pin.exclusive(rank(0));
     let mut gone_page = gone_pin.exclusive(rank(0));
     let mut right_page = right_pin.as_ref().map(|pin| pin.exclusive(rank(0)));
@@ -79,12 +81,14 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     body.writer().extend_from_slice(record.as_bytes());
     body.writer().extend_from_slice(high);
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);
+    failpoint("unlink: all latched");
     let lsn = match &mut right_page {
         Some(right) => {
             pages.change.apply_redo_only(UNLINK, body.body(), &mut [left_page, gone_page, &mut parent_page, right])
         }
         None => pages.change.apply_redo_only(UNLINK, body.body(), &mut [left_page, gone_page, &mut parent_page]),
     };
+    failpoint("unlink: unlinked, not remembered");
     remember(access, left, gone, lsn);
     Ok(true)
 }
@@ -170,6 +174,8 @@ fn free_one(access: &Access<'_>, unlinked: Unlinked) -> Result<()> {
         gone: unlinked.gone.into(),
         next: pages.meta_of(&meta)?.free_head,
     };
+    failpoint("unlink: about to free a page");
     pages.change.apply_redo_only(FREE_UNLINKED, record.as_bytes(), &mut [&mut left, &mut gone, &mut meta]);
+    failpoint("unlink: page freed");
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! latched twice, and the second time its LSN tells whether the record is still where it was. If not, this is a put.
 
 use libtp_log::Lsn;
+use rio::failpoint;
 
 use crate::access::{Access, Purpose};
 use crate::btree::encode::{self, After};
@@ -69,7 +70,9 @@ impl Access<'_> {
         if !encode::update(record.writer(), self.pages.id(place.page).raw(), place.slot, &before, key, after) {
             return Ok(true);
         }
+        failpoint("update: in its place, leaf latched");
         self.pages.change.apply(UPDATE, &mut record, &mut [&mut leaf]);
+        failpoint("update: updated in its place");
         Ok(true)
     }
 }

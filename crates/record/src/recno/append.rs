@@ -8,7 +8,7 @@
 
 use libtp_lock::Mode;
 use libtp_process::Rank;
-use rio::planted;
+use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
 use crate::access::{Access, Purpose, Tried};
@@ -92,7 +92,9 @@ impl Access<'_> {
             let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(tail, "it is too short"))?;
             let mut body = self.pages.change.who.scratch();
             encode_change(body.writer(), self.pages.id(tail).raw(), slot, &before, Some(record));
+            failpoint("recno: page latched to append");
             self.pages.change.apply(PUT, &mut body, &mut [&mut page]);
+            failpoint("recno: appended");
             return Ok(Attempt::Done(number));
         }
         Ok(Attempt::Full)
@@ -120,7 +122,9 @@ impl Access<'_> {
             record_bytes: record_bytes.expect("a record is shorter than a page").into(),
             unused: 0.into(),
         };
+        failpoint("recno: about to start a page");
         pages.change.apply_redo_only(START_PAGE, record.as_bytes(), &mut [&mut page, &mut meta]);
+        failpoint("recno: page started");
         self.database.set_tail_hint(next);
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! A number beyond the end makes the file reach it; the numbers in between hold no records.
 
 use libtp_lock::Mode;
+use rio::failpoint;
 
 use crate::access::{Access, Purpose, Tried};
 use crate::lock_names;
@@ -88,7 +89,9 @@ impl Access<'_> {
             };
             let mut body = self.pages.change.who.scratch();
             encode_change(body.writer(), self.pages.id(page_number).raw(), slot, &before, record);
+            failpoint("recno: page latched to put");
             self.pages.change.apply(kind, &mut body, &mut [&mut page]);
+            failpoint("recno: put");
             return Ok(true);
         }
         Err(self.pages.corrupt(page_number, "a record found no place"))

@@ -3,6 +3,7 @@
 use libtp_buffer::FileId;
 use libtp_log::RecordRef;
 use libtp_txn::Change;
+use rio::failpoint;
 
 use crate::log_body::{file_number, page_number, read, take};
 use crate::pages::Pages;
@@ -30,6 +31,8 @@ fn restore(pages: &Pages<'_>, record: &ChangeBody, cut_out: &[u8], logged: &Reco
     }
     let mut body = pages.change.who.scratch();
     encode_restore(body.writer(), record, cut_out);
+    failpoint("recno: page latched to restore");
     pages.change.compensate(RESTORE, body.body(), &mut [&mut page], logged.header.prev());
+    failpoint("recno: restored");
     Ok(())
 }

@@ -6,7 +6,7 @@
 use libtp_buffer::{ExclusivePage, PageId, PageMut};
 use libtp_log::{Lsn, RecordRef};
 use libtp_process::{Rank, Session};
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::log_records::CLR_FLAG;
 use crate::record_table::{RecordTable, RecordType};
@@ -104,13 +104,17 @@ fn redo_change(session: &Session, page: &mut ExclusivePage<'_>, change: &PageCha
     if page.lsn() >= lsn && !planted("txn: redo repeats what is there") {
         return Ok(false);
     }
+    failpoint("redo: page older");
     page.mark_dirty(lsn);
     let id = page.id();
     let mut section = session.section();
     let mut target: PageMut<'_, '_> = page.page_mut(&mut section);
+    failpoint("redo: section open");
     let done = (change.record_type.redo)(&mut target, change.role, lsn, change.body);
     if done.is_ok() {
+        failpoint("redo: changed, LSN old");
         target.set_lsn(lsn);
+        failpoint("redo: changed, section open");
         section.close();
     } else {
         section.roll_back();
