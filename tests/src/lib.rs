@@ -18,12 +18,14 @@
 //! | `process` | a process that a test starts: this program again |
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
+//! | `failpoints` | where a process of the tests dies, and how it comes there |
 #![deny(unsafe_code)]
 
 pub mod crash_image;
 pub mod crash_states;
 pub mod damage;
 pub mod failing_calls;
+pub mod failpoints;
 pub mod forking;
 pub mod library;
 pub mod log_ends;

@@ -1,0 +1,147 @@
+//! A process that a test starts: the test program itself. It works from the start, and takes orders on its standard input.
+//!
+//! It tells of each transfer when its commit has returned. What it says begins with `> `, because the test harness of this
+//! process writes to the same pipe.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use libtp::{Durability, Env, Settings};
+use libtp_sim::Random;
+
+use crate::bank::Bank;
+use crate::churn::Churn;
+
+/// Where a child finds the environment's directory. Without it, it is no child.
+pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
+/// The child's number.
+pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
+/// What it does: see [`Role`].
+pub const ROLE: &str = "LIBTP_TEST_CHILD_ROLE";
+/// What precedes what it says.
+pub const ANSWER: &str = "> ";
+
+/// What a child is there for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// To go on, without hurry. It repairs the dead at once.
+    Survivor,
+    /// The same without threads of its own: it repairs only what it meets.
+    Idler,
+    /// To come to a failpoint soon.
+    Victim(String),
+}
+
+impl Role {
+    /// As text, for the environment variable.
+    pub fn text(&self) -> String {
+        match self {
+            Role::Survivor => "survivor".into(),
+            Role::Idler => "idler".into(),
+            Role::Victim(point) => format!("victim {point}"),
+        }
+    }
+
+    fn of(text: &str) -> Role {
+        match text.split_once(' ') {
+            Some((_, point)) => Role::Victim(point.into()),
+            None if text == "idler" => Role::Idler,
+            None => Role::Survivor,
+        }
+    }
+}
+
+/// The entry of a child. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let (Some(directory), Ok(number)) = (std::env::var_os(DIRECTORY), std::env::var(NUMBER)) else { return };
+    let number = number.parse().expect("a child is told its number");
+    let role = Role::of(&std::env::var(ROLE).unwrap_or_default());
+    match serve(&PathBuf::from(directory), number, &role) {
+        Ok(()) => say("left"),
+        Err(error) => say(&format!("failed: {error}")),
+    }
+}
+
+/// Past the harness, which would keep what is printed.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let line = format!("\n{ANSWER}{text}\n");
+    // A test that does not listen any more has ended.
+    if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
+        std::process::exit(1);
+    }
+}
+
+fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
+    let own = Settings { no_background: *role == Role::Idler, ..Settings::default() };
+    let env = Env::builder().settings(own).open(directory)?;
+    let bank = Bank::open(&env)?;
+    say(&format!("{:?}", env.opened().how));
+    let stop = AtomicBool::new(false);
+    let hurries = matches!(role, Role::Victim(_));
+    let transfers = || {
+        let mut random = Random::new(number);
+        let mut pace = Random::new(number + 1);
+        // Relaxed: the flag alone is told.
+        for one in 0.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let durability = if pace.chance(1, 4) { Durability::Sync } else { Durability::Relaxed };
+            bank.transfer((number, one), &mut random, durability)?;
+            say(&format!("ack {number} {one}"));
+            if !hurries {
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        }
+        libtp::Result::Ok(())
+    };
+    let churns = || {
+        let mut churn = Churn::new(&env, directory, number, role)?;
+        // Relaxed: as above.
+        while !stop.load(Ordering::Relaxed) {
+            churn.step()?;
+            if !hurries {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        libtp::Result::Ok(())
+    };
+    std::thread::scope(|scope| {
+        let (one, two) = (scope.spawn(transfers), scope.spawn(churns));
+        // An error is told at once, not when somebody asks.
+        let watched = scope.spawn(|| {
+            let mut ended = one.join().expect("the bank's thread panicked");
+            ended = ended.and(two.join().expect("the churning thread panicked"));
+            if let Err(error) = &ended {
+                say(&format!("failed: {error}"));
+            }
+            ended
+        });
+        obey(&stop);
+        watched.join().expect("it only waits")
+    })?;
+    drop(bank);
+    drop(env);
+    Ok(())
+}
+
+/// Does what the test says, until it says stop.
+fn obey(stop: &AtomicBool) {
+    let mut line = String::new();
+    while std::io::stdin().read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+        match line.trim().split_once(' ') {
+            Some(("arm", point)) => {
+                rio::failpoint::arm(point);
+                say("armed");
+            }
+            _ => break,
+        }
+        line.clear();
+    }
+    // Relaxed: the flag alone is told.
+    stop.store(true, Ordering::Relaxed);
+}

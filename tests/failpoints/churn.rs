@@ -1,0 +1,306 @@
+//! What a child does beside transfers: long values, splits, deletions, aborts, upgrades of locks, checkpoints, new
+//! databases, opening and leaving, so that every place of the library is come to.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use libtp::{Db, Durability, Env, Error, Recno, Result};
+use libtp_lock::{LockName, Mode, Wait};
+use libtp_sim::Random;
+
+use crate::child::Role;
+
+/// What can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Fill,
+    Sweep,
+    Long,
+    Abort,
+    Recno,
+    Pages,
+    Upgrade,
+    Locks,
+    ManyLocks,
+    Checkpoint,
+    Create,
+    Reopen,
+}
+
+/// What survivors do.
+const QUIET: [Deed; 6] = [Deed::Fill, Deed::Sweep, Deed::Abort, Deed::Recno, Deed::Pages, Deed::Upgrade];
+/// What a victim does, beside what its failpoint asks for.
+const ALL: [Deed; 11] = [
+    Deed::Fill,
+    Deed::Sweep,
+    Deed::Long,
+    Deed::Abort,
+    Deed::Recno,
+    Deed::Pages,
+    Deed::Upgrade,
+    Deed::Locks,
+    Deed::ManyLocks,
+    Deed::Checkpoint,
+    Deed::Reopen,
+];
+
+/// Which deeds come to failpoints whose names begin so.
+const LEADS_TO: &[(&str, &[Deed])] = &[
+    ("create", &[Deed::Create]),
+    ("control", &[Deed::Create, Deed::Checkpoint]),
+    ("buffer: file", &[Deed::Create, Deed::Long]),
+    ("buffer: registers", &[Deed::Create]),
+    ("checkpoint", &[Deed::Checkpoint]),
+    ("lock", &[Deed::Locks, Deed::ManyLocks, Deed::Upgrade]),
+    ("attach", &[Deed::Reopen]),
+    ("leave", &[Deed::Reopen]),
+    ("session", &[Deed::Reopen]),
+    ("txn", &[Deed::Reopen, Deed::Locks]),
+    ("long value", &[Deed::Long]),
+    ("recno", &[Deed::Recno]),
+    ("unlink", &[Deed::Sweep]),
+    ("ghosts", &[Deed::Sweep]),
+    ("split", &[Deed::Fill, Deed::Pages]),
+    ("post", &[Deed::Fill]),
+    ("undo", &[Deed::Abort]),
+    ("abort", &[Deed::Abort]),
+    ("change: comp", &[Deed::Abort]),
+    ("buffer", &[Deed::Long, Deed::Checkpoint]),
+    ("ring", &[Deed::Long]),
+    ("log", &[Deed::Long, Deed::Checkpoint]),
+];
+
+/// So many keys of one process there are at a time.
+const WINDOW: u64 = 400;
+/// Databases of other names that victims make in one environment.
+const MADE: u64 = 12;
+
+/// One thread that does all this.
+pub struct Churn<'e> {
+    env: &'e Env,
+    directory: PathBuf,
+    number: u64,
+    fill: Db,
+    long: Db,
+    pages: Db,
+    records: Recno,
+    random: Random,
+    /// The keys from here on are there, and up to there.
+    window: (u64, u64),
+    often: &'static [Deed],
+    seldom: &'static [Deed],
+}
+
+impl<'e> Churn<'e> {
+    /// Opens what it needs.
+    pub fn new(env: &'e Env, directory: &Path, number: u64, role: &Role) -> Result<Churn<'e>> {
+        let leads =
+            |point: &str| LEADS_TO.iter().find(|(prefix, _)| point.starts_with(prefix)).map(|(_, deeds)| *deeds);
+        let (often, seldom) = match role {
+            Role::Victim(point) => (leads(point).unwrap_or(&ALL), &ALL[..]),
+            _ => (&QUIET[..], &QUIET[..]),
+        };
+        Ok(Churn {
+            env,
+            directory: directory.to_path_buf(),
+            number,
+            fill: env.btree("fill")?,
+            long: env.btree("long")?,
+            pages: env.btree("pages")?,
+            records: env.recno("records", 100)?,
+            random: Random::new(number),
+            window: (0, 0),
+            often,
+            seldom,
+        })
+    }
+
+    /// Does one thing.
+    pub fn step(&mut self) -> Result<()> {
+        let from = if self.random.chance(2, 3) { self.often } else { self.seldom };
+        let deed = from[self.random.index(from.len())];
+        match deed {
+            Deed::Fill => self.fill(),
+            Deed::Sweep => self.sweep(),
+            Deed::Long => self.long(),
+            Deed::Abort => self.abort(),
+            Deed::Recno => self.recno(),
+            Deed::Pages => self.pages(),
+            Deed::Upgrade => self.upgrade(),
+            Deed::Locks => self.locks(20),
+            Deed::ManyLocks => self.locks(1500),
+            Deed::Checkpoint => self.env.checkpoint().map(|_| ()),
+            Deed::Create => self.create(),
+            Deed::Reopen => self.reopen(),
+        }
+    }
+
+    fn key(&self, at: u64) -> Vec<u8> {
+        format!("{:04}/{at:08}", self.number % 8).into_bytes()
+    }
+
+    fn durability(&mut self) -> Durability {
+        if self.random.chance(1, 8) {
+            Durability::Sync
+        } else {
+            Durability::Relaxed
+        }
+    }
+
+    /// New keys behind the last, and some in random places.
+    fn fill(&mut self) -> Result<()> {
+        let (from, to) = (self.window.1, self.window.1 + 20);
+        let value = vec![b'v'; 50 + self.random.index(300)];
+        let (durability, at_random) = (self.durability(), self.random.next_u64() % 3000);
+        let keys: Vec<Vec<u8>> = (from..to).map(|at| self.key(at)).collect();
+        self.env.run_with(durability, |txn| {
+            keys.iter().try_for_each(|key| self.fill.put(txn, key, &value))?;
+            self.fill.put(txn, format!("any/{at_random:06}").as_bytes(), &value)
+        })?;
+        self.window.1 = to;
+        Ok(())
+    }
+
+    /// The oldest keys go, and whoever passes cleans up.
+    fn sweep(&mut self) -> Result<()> {
+        if self.window.1 - self.window.0 < WINDOW {
+            return self.fill();
+        }
+        let (from, to) = (self.window.0, self.window.0 + WINDOW / 2);
+        let keys: Vec<Vec<u8>> = (from..to).map(|at| self.key(at)).collect();
+        self.env.run_with(Durability::Relaxed, |txn| {
+            keys.iter().try_for_each(|key| self.fill.delete(txn, key).map(|_| ()))
+        })?;
+        self.window.0 = to;
+        let first = self.key(0);
+        self.env.run(|txn| {
+            let mut cursor = self.fill.cursor(txn);
+            let mut seen = cursor.seek(&first)?;
+            for _ in 0..50 {
+                if seen.is_none() {
+                    break;
+                }
+                seen = cursor.next()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Values of many pages, replaced.
+    fn long(&mut self) -> Result<()> {
+        let key = format!("long/{}/{}", self.number % 4, self.random.below(8)).into_bytes();
+        let value = vec![b'l'; 5_000 + self.random.index(40_000)];
+        let is_kept = self.random.chance(3, 4);
+        self.in_txn(is_kept, |churn, txn| churn.long.put(txn, &key, &value))
+    }
+
+    /// Changes of all kinds that are taken back.
+    fn abort(&mut self) -> Result<()> {
+        let at = self.random.below(3000);
+        self.in_txn(false, |churn, txn| {
+            for one in at..at + 5 {
+                let key = format!("any/{one:06}").into_bytes();
+                churn.fill.put(txn, &key, &[b'a'; 200])?;
+                churn.fill.delete(txn, &key)?;
+            }
+            churn.long.put(txn, format!("long/abort/{}", at % 4).as_bytes(), &[b'a'; 20_000])?;
+            churn.records.append(txn, &[1; 100]).map(|_| ())
+        })
+    }
+
+    fn recno(&mut self) -> Result<()> {
+        let (number, is_kept, is_put) = (self.random.below(500) + 1, self.random.chance(3, 4), self.random.coin());
+        self.in_txn(is_kept, |churn, txn| {
+            if is_put {
+                churn.records.put(txn, number, &[2; 100])?;
+                return churn.records.delete(txn, number).map(|_| ());
+            }
+            for _ in 0..10 {
+                churn.records.append(txn, &[3; 100])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The same under page locks.
+    fn pages(&mut self) -> Result<()> {
+        let at = self.random.below(20_000);
+        let value = vec![b'p'; 20 + self.random.index(400)];
+        let is_kept = self.random.chance(7, 8);
+        self.in_txn(is_kept, |churn, txn| {
+            churn.pages.get(txn, format!("{:06}", at / 2).as_bytes())?;
+            churn.pages.put(txn, format!("{at:06}").as_bytes(), &value)
+        })
+    }
+
+    /// Read, then written: two who do it wait for each other.
+    fn upgrade(&mut self) -> Result<()> {
+        let (one, two) = (self.random.below(3), self.random.below(3));
+        self.in_txn(true, |churn, txn| {
+            for key in [one, two] {
+                let key = format!("hot/{key}").into_bytes();
+                churn.fill.get(txn, &key)?;
+                churn.fill.put(txn, &key, b"upgraded")?;
+            }
+            Ok(())
+        })
+    }
+
+    fn in_txn(&mut self, is_kept: bool, work: impl Fn(&Churn<'_>, &libtp::Txn<'_>) -> Result<()>) -> Result<()> {
+        let txn = self.env.begin_with(self.durability())?;
+        match work(self, &txn) {
+            Ok(()) if is_kept => txn.commit(),
+            Ok(()) | Err(Error::Deadlock | Error::LockTimeout) => txn.abort(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A session comes, takes locks of all kinds, and goes.
+    fn locks(&mut self, most: u64) -> Result<()> {
+        let managers = self.env.managers();
+        let who = managers.join()?;
+        let (session, locker, locks) = (who.session(), who.locker(), &managers.locks);
+        let brief = Wait::For(Duration::from_millis(2));
+        // A refusal is an answer: others want the same.
+        let wants = |name: LockName, mode: Mode| drop(locks.lock(session, locker, name, mode, brief));
+        let hot = |hash: u64| LockName { space: 4_000_000, kind: 3, hash };
+        let whole = LockName { space: 4_000_001, kind: LockName::DATABASE, hash: 0 };
+        let first = self.random.below(1 << 40);
+        wants(whole, if self.random.chance(1, 4) { Mode::S } else { Mode::IX });
+        for _ in 0..2 {
+            let name = hot(self.random.below(3));
+            wants(name, Mode::S);
+            wants(name, if self.random.coin() { Mode::X } else { Mode::U });
+        }
+        for hash in first..first + self.random.below(most) {
+            wants(LockName { space: 4_000_002, kind: 3, hash }, Mode::X);
+        }
+        for hash in 0..3 {
+            // Refused if it is not held.
+            drop(locks.downgrade(session, locker, hot(hash), Mode::S));
+        }
+        drop(locks.unlock(session, locker, hot(0)));
+        locks.unlock_all(session, locker);
+        managers.leave(who);
+        Ok(())
+    }
+
+    /// A database nobody has made, or the same one again.
+    fn create(&mut self) -> Result<()> {
+        let name = format!("made{}", self.random.below(MADE));
+        if self.random.coin() {
+            return self.env.recno(&format!("{name}r"), 40).map(|_| ());
+        }
+        let made = self.env.btree(&name)?;
+        self.env.run(|txn| made.put(txn, b"made", b"by a victim"))
+    }
+
+    /// One more handle, for a moment.
+    fn reopen(&mut self) -> Result<()> {
+        let again = Env::open(&self.directory)?;
+        // Its pages are so large that the new session's undo log must grow.
+        let wide = again.btree("wide")?;
+        let key = self.random.below(500).to_be_bytes();
+        again.run_with(Durability::Relaxed, |txn| wide.put(txn, &key, &[b'w'; 700]))
+    }
+}

@@ -1,0 +1,198 @@
+//! The test's end of the pipes to the processes it has started.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{channel, Receiver};
+use std::time::{Duration, Instant};
+
+use crate::bank::TransferId;
+use crate::child::{Role, ANSWER, DIRECTORY, NUMBER, ROLE};
+
+/// An answer that has not come after this time never will.
+const HANG: Duration = Duration::from_secs(30);
+/// How often a process is looked at that should end.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// A process that has the environment open.
+pub struct Member {
+    pub number: u64,
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: Receiver<String>,
+    hits: PathBuf,
+    /// What it has acknowledged.
+    pub told: Vec<TransferId>,
+    has_left: bool,
+}
+
+/// What is known about a process's end at a failpoint.
+#[derive(Clone, Debug)]
+pub struct Death {
+    /// The failpoint.
+    pub point: String,
+    /// When, in nanoseconds of the clock that everyone has.
+    pub at: u128,
+}
+
+impl Member {
+    /// Starts a process that dies at `armed`, if that is not empty. It need not have opened the environment when this
+    /// returns.
+    pub fn launch(directory: &Path, number: u64, role: &Role, armed: &str) -> Member {
+        let hits = directory.with_extension(format!("hits{number}"));
+        let program = std::env::current_exe().expect("a program knows its path");
+        let mut child = Command::new(program)
+            .args(["--exact", "child::entry", "--nocapture", "--test-threads", "1"])
+            .env(DIRECTORY, directory)
+            .env(NUMBER, number.to_string())
+            .env(ROLE, role.text())
+            .env("LIBTP_FAILPOINT", armed)
+            .env("LIBTP_FAILPOINT_HITS", &hits)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again");
+        let orders = child.stdin.take();
+        let from = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        let (answer, answers) = channel();
+        std::thread::spawn(move || {
+            for line in from.lines().map_while(Result::ok) {
+                if let Some(text) = line.strip_prefix(ANSWER) {
+                    if answer.send(text.to_owned()).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Member { number, child, orders, answers, hits, told: Vec::new(), has_left: false }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Takes in what it has said; none of it may be an error.
+    #[track_caller]
+    pub fn listen(&mut self) {
+        while let Ok(answer) = self.answers.try_recv() {
+            self.hear(&answer);
+        }
+    }
+
+    #[track_caller]
+    fn hear(&mut self, answer: &str) {
+        assert!(!answer.starts_with("failed"), "process {}: {answer}", self.number);
+        self.has_left |= answer == "left";
+        self.told.extend(acknowledgement(answer));
+    }
+
+    /// Waits until it has acknowledged more than `count` transfers. False if it has not after so long.
+    #[track_caller]
+    pub fn acknowledges_more_than(&mut self, count: usize, limit: Duration) -> bool {
+        let start = Instant::now();
+        self.listen();
+        while self.told.len() <= count {
+            let Some(left) = limit.checked_sub(start.elapsed()) else { return false };
+            match self.answers.recv_timeout(left) {
+                Ok(answer) => self.hear(&answer),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Gives an order and does not wait. One that has died does not hear it.
+    pub fn order(&mut self, order: &str) {
+        if let Some(orders) = &mut self.orders {
+            let _ = writeln!(orders, "{order}").and_then(|()| orders.flush());
+        }
+    }
+
+    /// Makes it die at a failpoint from now on; returns when it knows.
+    #[track_caller]
+    pub fn arm(&mut self, point: &str) {
+        self.order(&format!("arm {point}"));
+        loop {
+            match self.answers.recv_timeout(HANG) {
+                Ok(answer) if answer == "armed" => return,
+                Ok(answer) => self.hear(&answer),
+                // It may have come to it at once.
+                Err(error) => return assert!(self.ends_within(HANG), "process {} does not obey: {error}", self.number),
+            }
+        }
+    }
+
+    /// Kills it, as `kill -9` does, and waits for its end.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it can be waited for");
+        self.hear_the_rest();
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it can be waited for").is_some()
+    }
+
+    /// Waits until it has ended, or so long; whether it has.
+    pub fn ends_within(&mut self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while !self.has_ended() {
+            if start.elapsed() >= limit {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// The failpoint it died at; none if it left in good order. It has ended.
+    ///
+    /// # Panics
+    /// If it ended in any other way.
+    #[track_caller]
+    pub fn death(&mut self) -> Option<Death> {
+        let status = self.child.wait().expect("it can be waited for");
+        self.hear_the_rest();
+        let lines = std::fs::read_to_string(&self.hits).unwrap_or_default();
+        let died = lines.lines().find_map(|line| line.strip_prefix("died ")?.split_once(' '));
+        match (died, status.signal()) {
+            (Some((at, point)), Some(9)) => {
+                Some(Death { point: point.into(), at: at.parse().expect("a time is a number") })
+            }
+            (None, None) if status.success() && self.has_left => None,
+            _ => panic!("process {} ended with {status}, and not at a failpoint: {died:?}", self.number),
+        }
+    }
+
+    /// The pipe still holds what it said; then it is at its end.
+    fn hear_the_rest(&mut self) {
+        while let Ok(answer) = self.answers.recv_timeout(HANG) {
+            self.hear(&answer);
+        }
+    }
+
+    /// Lets it close the environment and end, in good order.
+    #[track_caller]
+    pub fn leave(&mut self) {
+        self.order("stop");
+        assert!(self.ends_within(HANG), "process {} does not leave", self.number);
+        assert!(self.death().is_none(), "process {} died", self.number);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // A test that fails must not leave processes behind; one that left has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.hits);
+    }
+}
+
+fn acknowledgement(answer: &str) -> Option<TransferId> {
+    let (who, number) = answer.strip_prefix("ack ")?.split_once(' ')?;
+    Some((who.parse().ok()?, number.parse().ok()?))
+}

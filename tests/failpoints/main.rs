@@ -1,0 +1,60 @@
+//! A process dies at a chosen place of the library, among three that go on.
+//!
+//! A failpoint is a place where what is shared is between two valid states (`rio/src/failpoint.rs`). For each of them, by
+//! name: a victim comes to it and kills itself; the survivors repair what it left and acknowledge more transfers; in the
+//! end everybody leaves in good order, the bank's balances agree with its journal, every acknowledged transfer is there,
+//! and every database is whole. A failpoint nobody came to fails the suite.
+//!
+//! | file | what |
+//! |---|---|
+//! | `child` | a process that a test starts: this very program, which works until it is stopped or dies |
+//! | `churn` | what it does beside transfers, so that every place is come to |
+//! | `crew` | the test's end of the pipes |
+//! | `town` | an environment, its survivors, and how a death is judged |
+//! | `scenes` | how each failpoint is come to: at work, during a repair, alone |
+//! | `listed` | the list of failpoints is that of the sources |
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
+#[path = "../multiprocess/bank.rs"]
+mod bank;
+mod child;
+mod churn;
+mod crew;
+mod listed;
+mod scenes;
+mod town;
+
+use std::time::{Duration, Instant};
+
+use libtp_tests::failpoints::{Failpoint, FAILPOINTS};
+use libtp_tests::sizes;
+
+use scenes::Figures;
+
+/// Every failpoint is died at, and every time the others go on.
+#[test]
+fn whoever_dies_wherever_the_others_go_on() {
+    let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
+    let points: Vec<&Failpoint> =
+        FAILPOINTS.iter().filter(|it| chosen.as_deref().is_none_or(|one| one == it.name)).collect();
+    assert!(!points.is_empty(), "no failpoint has the name {chosen:?}");
+    let seeds = sizes::number("LIBTP_TEST_SEEDS", 1);
+    let (first, start) = (sizes::first_seed(), Instant::now());
+    let mut figures = Figures::default();
+    for seed in first..first + seeds {
+        let never = scenes::play_all(seed, &points, &mut figures);
+        assert!(never.is_empty(), "seed {seed}: nobody came to {} failpoints: {never:#?}", never.len());
+    }
+    println!(
+        "figures: {} failpoints, {} deaths, 0 lost, 0 stuck, in {} s; {}",
+        points.len(),
+        figures.deaths,
+        start.elapsed().as_secs(),
+        figures.repairs()
+    );
+}
+
+/// So long each survivor may take until it acknowledges something after a death.
+const WATCHDOG: Duration = Duration::from_secs(10);

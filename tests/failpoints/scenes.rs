@@ -1,0 +1,278 @@
+//! How each failpoint is come to, and what is looked at afterwards.
+
+use std::time::{Duration, Instant};
+
+use libtp_sim::Random;
+use libtp_tests::failpoints::{Failpoint, Scene};
+
+use crate::child::Role;
+use crate::crew::Member;
+use crate::town::{region_of, Town};
+use crate::WATCHDOG;
+
+/// So long a victim tries to come to a place for the chosen time; then any time will do.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// So long it tries then.
+const ANY_TIME: Duration = Duration::from_millis(1500);
+/// So long a repairer has to come to a failpoint of the repair.
+const REPAIR: Duration = Duration::from_millis(400);
+/// Deaths in one environment: then its journal is long, and another begins.
+const DEATHS_OF_ONE: u64 = 60;
+/// How often a failpoint that nobody came to is tried again, in a new environment.
+const TRIES: u32 = 4;
+/// Where most repairs have something to do: somebody died there before.
+const BEFORE: [&str; 3] =
+    ["change: pages changed, section open", "change: logged, no page changed", "change: append cleared, pages latched"];
+
+/// What is told in the end.
+#[derive(Default)]
+pub struct Figures {
+    /// Processes that died at a failpoint.
+    pub deaths: u64,
+    /// From each death until nothing was left of the dead.
+    repairs: Vec<Duration>,
+}
+
+impl Figures {
+    /// How long repairs took.
+    pub fn repairs(&self) -> String {
+        let mut times = self.repairs.clone();
+        times.sort_unstable();
+        let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
+        let text = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
+        let (half, most, longest) = (text(at(50)), text(at(99)), text(times.last()));
+        format!("from death to burial p50 {half:.1} ms, p99 {most:.1} ms, max {longest:.1} ms")
+    }
+}
+
+/// Plays each failpoint's scene; returns those nobody came to.
+pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<&'static str> {
+    let mut random = Random::new(seed);
+    let mut order: Vec<&Failpoint> = points.to_vec();
+    random.shuffle(&mut order);
+    let (mut again, mut town) = (Vec::new(), None);
+    for point in order {
+        let start = Instant::now();
+        let is_hit = match point.scene {
+            Scene::Alone => alone(seed, point, figures),
+            Scene::Work | Scene::Repair(_) => {
+                let here = town.get_or_insert_with(|| settled(seed));
+                let is_hit = play(here, point, &mut random, figures);
+                if here.deaths >= DEATHS_OF_ONE {
+                    town.take().expect("it is there").close(&format!("seed {seed}, about {:?}", point.name));
+                }
+                is_hit
+            }
+        };
+        if !is_hit || start.elapsed() > PATIENCE + ANY_TIME {
+            println!(
+                "{}: {} after {} ms",
+                point.name,
+                if is_hit { "hit" } else { "missed" },
+                start.elapsed().as_millis()
+            );
+        }
+        if !is_hit {
+            again.push(point);
+        }
+    }
+    if let Some(town) = town {
+        town.close(&format!("seed {seed}"));
+    }
+    again.retain(|point| !(0..TRIES).any(|_| try_again(seed, point, &mut random, figures)));
+    again.iter().map(|point| point.name).collect()
+}
+
+fn settled(seed: u64) -> Town {
+    let mut town = Town::new(seed);
+    town.settle();
+    town
+}
+
+fn play(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+    match point.scene {
+        Scene::Repair(before) => dies_repairing(town, point, before, random, figures),
+        _ => dies_at_work(town, point, random, figures),
+    }
+}
+
+/// In a new environment everything grows.
+fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+    match point.scene {
+        Scene::Alone => alone(seed, point, figures),
+        Scene::Repair(_) => {
+            let mut town = settled(seed);
+            let is_hit = (0..3).any(|_| play(&mut town, point, random, figures));
+            town.close(&format!("seed {seed}, {:?}", point.name));
+            is_hit
+        }
+        Scene::Work => dies_young(seed, point, random, figures),
+    }
+}
+
+/// How often a place is passed before it is died at: sometimes very often.
+fn any_hit(random: &mut Random) -> u64 {
+    let most = 1 << random.below(10);
+    1 + random.below(most)
+}
+
+/// A victim works beside three survivors, until it dies.
+fn dies_at_work(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+    let victim = launch_victim(town, point.name, any_hit(random));
+    let is_hit = comes_to_it(town, victim, point.name, figures);
+    town.go_on(&format!("after a death at {:?}", point.name));
+    is_hit
+}
+
+fn launch_victim(town: &mut Town, point: &str, hit: u64) -> Member {
+    town.launch(&Role::Victim(point.into()), &format!("{point}@{hit}"))
+}
+
+/// Waits until the victim dies, and is buried; whether it did.
+fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut Figures) -> bool {
+    if !victim.ends_within(PATIENCE) {
+        victim.arm(&format!("{point}@1"));
+        if !victim.ends_within(ANY_TIME) {
+            victim.order("stop");
+            assert!(victim.ends_within(WATCHDOG), "process {} does not leave ({point:?})", victim.number);
+        }
+    }
+    settle_account(town, &mut victim, figures)
+}
+
+/// A process has ended; whether it died at a failpoint.
+fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> bool {
+    let death = dead.death();
+    town.mourn(dead);
+    if let Some(death) = &death {
+        figures.deaths += 1;
+        figures.repairs.push(town.bury(death));
+    }
+    death.is_some()
+}
+
+/// Somebody dies, and two of three survivors die repairing it; then the third is alone.
+fn dies_repairing(
+    town: &mut Town,
+    point: &Failpoint,
+    before: Option<&'static str>,
+    random: &mut Random,
+    figures: &mut Figures,
+) -> bool {
+    let before = before.unwrap_or(BEFORE[random.index(BEFORE.len())]);
+    for repairer in &mut town.crew[..2] {
+        repairer.arm(&format!("{}@1", point.name));
+    }
+    let mut first = launch_victim(town, before, any_hit(random).min(40));
+    if !first.ends_within(PATIENCE) {
+        first.arm(&format!("{before}@1"));
+        if !first.ends_within(ANY_TIME) {
+            first.kill();
+        }
+    }
+    town.mourn(&mut first);
+    let start = Instant::now();
+    while start.elapsed() < REPAIR && !town.crew[..2].iter_mut().any(Member::has_ended) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The other may be about to die of the same.
+    for repairer in &mut town.crew[..2] {
+        if !repairer.has_ended() {
+            repairer.arm("none");
+        }
+    }
+    let (mut ended, mut left) = (Vec::new(), Vec::new());
+    for mut member in std::mem::take(&mut town.crew) {
+        let list = if member.has_ended() { &mut ended } else { &mut left };
+        list.push(member);
+    }
+    town.crew = left;
+    town.go_on(&format!("after a death at {:?}, of a repair of one at {before:?}", point.name));
+    // Who is left may have no thread that looks after the dead; newcomers have.
+    let idler = town.crew.pop();
+    while town.crew.len() < 2 {
+        let member = town.launch(&Role::Survivor, "");
+        town.crew.push(member);
+    }
+    town.crew.extend(idler);
+    let mut is_hit = false;
+    for mut dead in ended {
+        is_hit |= settle_account(town, &mut dead, figures);
+    }
+    town.go_on(&format!("with newcomers, after deaths at {before:?} and {:?}", point.name));
+    is_hit
+}
+
+/// All but one of three begin a new environment with the failpoint set.
+fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+    let mut town = Town::new(seed);
+    let mut armed: Vec<Member> = (0..2).map(|_| launch_victim(&mut town, point.name, 1 + random.below(2))).collect();
+    let plain = town.launch(&Role::Survivor, "");
+    town.crew.push(plain);
+    let start = Instant::now();
+    while start.elapsed() < 2 * ANY_TIME && !armed.iter_mut().any(Member::has_ended) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let what = format!("seed {seed}, young, after a death at {:?}", point.name);
+    town.settle();
+    let mut is_hit = false;
+    for mut member in armed {
+        if !member.has_ended() {
+            member.order("stop");
+            assert!(member.ends_within(WATCHDOG), "{what}: process {} does not leave", member.number);
+        }
+        is_hit |= settle_account(&mut town, &mut member, figures);
+    }
+    town.go_on(&what);
+    town.close(&what);
+    is_hit
+}
+
+/// Nobody else is there: the victim makes the environment or leaves it as the last one; or everybody else has died, with the
+/// shared memory or without.
+fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
+    let mut town = Town::new(seed);
+    let mut is_hit = comes_and_goes(&mut town, point, figures);
+    for is_memory_lost in [false, true] {
+        if is_hit {
+            break;
+        }
+        everybody_dies(&mut town, is_memory_lost);
+        is_hit = comes_and_goes(&mut town, point, figures);
+    }
+    let what = format!("seed {seed}, after a death at {:?}", point.name);
+    town.settle();
+    town.go_on(&what);
+    town.close(&what);
+    is_hit
+}
+
+/// The victim opens the environment, works a moment, and leaves; whether it died.
+fn comes_and_goes(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
+    let mut victim = launch_victim(town, point.name, 1);
+    victim.acknowledges_more_than(3, WATCHDOG);
+    victim.order("stop");
+    assert!(victim.ends_within(WATCHDOG), "process {} does not leave ({:?})", victim.number, point.name);
+    let death = victim.death();
+    town.mourn(&mut victim);
+    figures.deaths += u64::from(death.is_some());
+    death.is_some()
+}
+
+/// Two processes die in the middle of changes.
+fn everybody_dies(town: &mut Town, is_memory_lost: bool) {
+    let mut two: Vec<Member> = (0..2).map(|_| launch_victim(town, "change: logged, no page changed", 40)).collect();
+    let region = two.iter_mut().find_map(|member| {
+        member.acknowledges_more_than(0, WATCHDOG);
+        region_of(member.pid())
+    });
+    for member in &mut two {
+        if !member.ends_within(PATIENCE) {
+            member.kill();
+        }
+        town.mourn(member);
+    }
+    if let Some(region) = region.filter(|_| is_memory_lost) {
+        std::fs::remove_file(region).unwrap();
+    }
+}

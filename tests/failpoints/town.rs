@@ -1,0 +1,156 @@
+//! An environment and its survivors: what is expected of them when somebody dies, and in the end.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use libtp::{Env, Settings};
+
+use crate::bank::{Bank, TransferId};
+use crate::child::Role;
+use crate::crew::{Death, Member};
+use crate::WATCHDOG;
+
+/// Everything small, so that pages are split and replaced, segments recycled and checkpoints taken all the time.
+const SETTINGS: &str = r#"
+memory = "2MiB"
+log_segment_first = "64KiB"
+log_segment_max = "256KiB"
+checkpoint_log = "2MiB"
+relaxed_millis = 20
+
+[database.pages]
+granularity = "page"
+page_bytes = "4KiB"
+
+[database.wide]
+page_bytes = "64KiB"
+"#;
+/// How often it is looked whether the dead are buried.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// An environment, and who is in it.
+pub struct Town {
+    directory: tempfile::TempDir,
+    seed: u64,
+    pub crew: Vec<Member>,
+    /// This process looks on, and repairs nothing.
+    observer: Option<Env>,
+    acknowledged: BTreeSet<TransferId>,
+    next: u64,
+    pub deaths: u64,
+}
+
+impl Town {
+    /// A new environment without anybody.
+    pub fn new(seed: u64) -> Town {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("env")).unwrap();
+        std::fs::write(directory.path().join("env/libtp.toml"), SETTINGS).unwrap();
+        Town { directory, seed, crew: Vec::new(), observer: None, acknowledged: BTreeSet::new(), next: 1, deaths: 0 }
+    }
+
+    /// The environment's directory.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("env")
+    }
+
+    /// Starts one more process, which dies at `armed` if that is not empty.
+    pub fn launch(&mut self, role: &Role, armed: &str) -> Member {
+        self.next += 1;
+        Member::launch(&self.path(), self.next, role, armed)
+    }
+
+    /// This process looks on from now.
+    pub fn observe(&mut self) -> &Env {
+        if self.observer.is_none() {
+            let own = Settings { no_background: true, ..Settings::default() };
+            self.observer = Some(Env::builder().settings(own).open(self.path()).unwrap());
+        }
+        self.observer.as_ref().expect("it was just opened")
+    }
+
+    /// Makes the survivors three, one of them without threads of its own, each of them at work.
+    #[track_caller]
+    pub fn settle(&mut self) {
+        while self.crew.len() < 3 {
+            let role = if self.crew.len() == 2 { Role::Idler } else { Role::Survivor };
+            let member = self.launch(&role, "");
+            self.crew.push(member);
+        }
+        self.go_on("at the beginning");
+        self.observe();
+    }
+
+    /// Each survivor acknowledges more transfers.
+    #[track_caller]
+    pub fn go_on(&mut self, what: &str) {
+        for member in &mut self.crew {
+            member.listen();
+            let count = member.told.len() + 1;
+            if !member.acknowledges_more_than(count, WATCHDOG) {
+                let ended = member.has_ended();
+                let number = member.number;
+                self.despair(&format!("process {number} (ended: {ended}) does not go on {what}"));
+            }
+        }
+    }
+
+    /// Takes a dead process out of the town's books.
+    pub fn mourn(&mut self, dead: &mut Member) {
+        self.deaths += 1;
+        self.acknowledged.extend(dead.told.drain(..));
+    }
+
+    /// Waits until nothing of the dead is left; how long it is since that death.
+    pub fn bury(&mut self, death: &Death) -> Duration {
+        let start = Instant::now();
+        let seed = self.seed;
+        let processes = &self.observe().managers().processes;
+        while !processes.dead_sessions().is_empty() {
+            if start.elapsed() >= WATCHDOG {
+                self.despair(&format!("seed {seed}: nobody buries who died at {:?}", death.point));
+            }
+            std::thread::sleep(LOOK);
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+        Duration::from_nanos(u64::try_from(now.saturating_sub(death.at)).unwrap_or(u64::MAX))
+    }
+
+    /// Everybody leaves; then all is there that was acknowledged, and every database is whole.
+    #[track_caller]
+    pub fn close(mut self, what: &str) {
+        for mut member in std::mem::take(&mut self.crew) {
+            member.leave();
+            self.acknowledged.extend(member.told.drain(..));
+        }
+        drop(self.observer.take());
+        let env = Env::open(self.path()).unwrap();
+        let journal = Bank::open(&env).unwrap().audit().unwrap_or_else(|why| panic!("{what}: {why}"));
+        let lost: Vec<_> = self.acknowledged.difference(&journal).collect();
+        assert!(lost.is_empty(), "{what}: {} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
+        for name in env.databases().unwrap() {
+            let verified = env.verify(&name).unwrap();
+            assert!(verified.findings.is_empty(), "{what}: {name}: {:?}", verified.findings);
+        }
+    }
+
+    /// Says who holds what, and fails.
+    fn despair(&mut self, what: &str) -> ! {
+        if std::env::var_os("LIBTP_TEST_KEEP").is_some() {
+            println!("{what}; {}", self.path().display());
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        let processes = &self.observe().managers().processes;
+        let dead = processes.dead_sessions();
+        let sessions: Vec<String> = processes.sessions().iter().map(|session| format!("\n  {session:?}")).collect();
+        panic!("{what}; dead and not buried: {dead:?}; sessions:{}", sessions.concat());
+    }
+}
+
+/// The file of the shared memory that a process has mapped.
+pub fn region_of(pid: u32) -> Option<PathBuf> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let place = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("/libtp-"))?;
+    Some(Path::new(place).to_path_buf())
+}
