@@ -120,7 +120,9 @@ fn any_hit(random: &mut Random) -> u64 {
 fn dies_at_work(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let victim = launch_victim(town, point.name, any_hit(random));
     let is_hit = comes_to_it(town, victim, point.name, figures);
-    town.go_on(&format!("after a death at {:?}", point.name));
+    let what = format!("after a death at {:?}", point.name);
+    town.go_on(&what);
+    town.audit(&what);
     is_hit
 }
 
@@ -199,7 +201,9 @@ fn dies_repairing(
     for mut dead in ended {
         is_hit |= settle_account(town, &mut dead, figures);
     }
-    town.go_on(&format!("with newcomers, after deaths at {before:?} and {:?}", point.name));
+    let what = format!("with newcomers, after deaths at {before:?} and {:?}", point.name);
+    town.go_on(&what);
+    town.audit(&what);
     is_hit
 }
 
@@ -224,6 +228,7 @@ fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut F
         is_hit |= settle_account(&mut town, &mut member, figures);
     }
     town.go_on(&what);
+    town.audit(&what);
     town.close(&what);
     is_hit
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use libtp::{Env, Settings};
 
-use crate::bank::{Bank, TransferId};
+use crate::bank::{self, Bank, TransferId};
 use crate::child::Role;
 use crate::crew::{Death, Member};
 use crate::WATCHDOG;
@@ -44,7 +44,9 @@ pub struct Town {
 impl Town {
     /// A new environment without anybody.
     pub fn new(seed: u64) -> Town {
-        let directory = tempfile::tempdir().unwrap();
+        // In memory: a process that dies takes no disk with it, and nobody should wait for one.
+        let memory = Path::new("/dev/shm");
+        let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         std::fs::create_dir(directory.path().join("env")).unwrap();
         std::fs::write(directory.path().join("env/libtp.toml"), SETTINGS).unwrap();
         Town { directory, seed, crew: Vec::new(), observer: None, acknowledged: BTreeSet::new(), next: 1, deaths: 0 }
@@ -96,6 +98,21 @@ impl Town {
         }
     }
 
+    /// The balances of all accounts together are what they were: nobody's transaction was cut in two.
+    #[track_caller]
+    pub fn audit(&mut self, what: &str) {
+        let env = self.observe();
+        let accounts = env.btree("accounts").unwrap();
+        let sum = env.run(|txn| {
+            let (mut cursor, mut sum) = (accounts.cursor(txn), 0);
+            while let Some((_, balance)) = cursor.next()? {
+                sum += i64::from_le_bytes(balance.try_into().expect("balances have eight bytes"));
+            }
+            Ok(sum)
+        });
+        assert_eq!(sum.unwrap(), bank::MONEY, "money was made or lost {what}");
+    }
+
     /// Takes a dead process out of the town's books.
     pub fn mourn(&mut self, dead: &mut Member) {
         self.deaths += 1;
@@ -141,10 +158,24 @@ impl Town {
             println!("{what}; {}", self.path().display());
             std::thread::sleep(Duration::from_secs(3600));
         }
-        let processes = &self.observe().managers().processes;
-        let dead = processes.dead_sessions();
-        let sessions: Vec<String> = processes.sessions().iter().map(|session| format!("\n  {session:?}")).collect();
-        panic!("{what}; dead and not buried: {dead:?}; sessions:{}", sessions.concat());
+        let env = self.observe();
+        let processes = &env.managers().processes;
+        let sessions: Vec<String> = processes.sessions().iter().map(|one| format!("\n  {one:?}")).collect();
+        let txns: Vec<String> = env.transactions().iter().map(|one| format!("\n  {one:?}")).collect();
+        let mut locks: Vec<String> = Vec::new();
+        for one in env.locks().unwrap_or_default() {
+            locks.push(format!("\n  {one:?}"));
+        }
+        println!(
+            "{what}; dead: {:?}\nsessions:{}\ntransactions:{}\nlocks:{}",
+            processes.dead_sessions(),
+            sessions.concat(),
+            txns.concat(),
+            locks.concat()
+        );
+        // What this process has open could not be closed either.
+        std::mem::forget(self.observer.take());
+        panic!("{what}")
     }
 }
 

@@ -53,6 +53,8 @@ enum Verb {
     },
     /// The rules about the text of the tree alone (also a suite of `test`)
     Tidy,
+    /// The places where a process of the tests can be killed (LIBTP_FAILPOINT), by name
+    Failpoints,
     /// Compare the structs that are written to disk or shared with their tables in docs/formats
     Formats {
         /// Accept the structs as they are now, after the tables have been brought up to date
@@ -86,6 +88,12 @@ fn run(verb: Verb) -> Result<ExitCode, String> {
             let outcome = tidy::suite(&workspace);
             println!("{}", outcome.counts);
             Ok(outcome.exit_code())
+        }
+        Verb::Failpoints => {
+            let points = tidy::failpoints::list(&tidy::source::tree(&workspace.root)?);
+            points.iter().for_each(|point| println!("{point}"));
+            println!("{} failpoints", points.len());
+            Ok(ExitCode::SUCCESS)
         }
         Verb::Formats { bless: true } => tidy::formats::bless(&workspace.root),
         Verb::Formats { bless: false } => {

@@ -3,6 +3,7 @@
 //! Each rule is a function from the tree to complaints, so that it is tested on a tree of three lines. A complaint says
 //! where, what, and what to do. A rule counts as one check.
 
+pub mod failpoints;
 pub mod formats;
 pub mod source;
 
@@ -42,6 +43,7 @@ const RULES: &[(&str, Rule)] = &[
     ("every dependency is explained", |tree| dependencies::unexplained(tree.files, tree.packages)),
     ("every dependency is used", |tree| dependencies::unused(tree.files, tree.packages)),
     ("crates depend as the figure says", |tree| dependencies::wrong_arrows(tree.packages)),
+    ("who changes what is shared can be killed", |tree| failpoints::missing(tree.files)),
     ("formats match their tables", |tree| formats::check(tree.files)),
 ];
 

@@ -39,7 +39,7 @@ pub fn long_files(files: &[File]) -> Vec<String> {
 }
 
 /// Name, first line and number of lines of every function with a body.
-fn functions(code: &str) -> Vec<(String, usize, usize)> {
+pub(super) fn functions(code: &str) -> Vec<(String, usize, usize)> {
     let mut found = Vec::new();
     for place in word_places(code, "fn") {
         let rest = &code[place + 2..];
