@@ -20,6 +20,7 @@ enum Deed {
     Recno,
     Pages,
     Upgrade,
+    Touch,
     Locks,
     ManyLocks,
     Checkpoint,
@@ -30,7 +31,7 @@ enum Deed {
 /// What survivors do.
 const QUIET: [Deed; 6] = [Deed::Fill, Deed::Sweep, Deed::Abort, Deed::Recno, Deed::Pages, Deed::Upgrade];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 11] = [
+const ALL: [Deed; 12] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
@@ -38,6 +39,7 @@ const ALL: [Deed; 11] = [
     Deed::Recno,
     Deed::Pages,
     Deed::Upgrade,
+    Deed::Touch,
     Deed::Locks,
     Deed::ManyLocks,
     Deed::Checkpoint,
@@ -62,6 +64,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("ghosts", &[Deed::Sweep]),
     ("split", &[Deed::Fill, Deed::Pages]),
     ("post", &[Deed::Fill]),
+    ("update", &[Deed::Touch, Deed::Upgrade]),
     ("undo", &[Deed::Abort]),
     ("abort", &[Deed::Abort]),
     ("change: comp", &[Deed::Abort]),
@@ -127,6 +130,7 @@ impl<'e> Churn<'e> {
             Deed::Recno => self.recno(),
             Deed::Pages => self.pages(),
             Deed::Upgrade => self.upgrade(),
+            Deed::Touch => self.touch(),
             Deed::Locks => self.locks(20),
             Deed::ManyLocks => self.locks(1500),
             Deed::Checkpoint => self.env.checkpoint().map(|_| ()),
@@ -243,6 +247,15 @@ impl<'e> Churn<'e> {
                 churn.fill.put(txn, &key, b"upgraded")?;
             }
             Ok(())
+        })
+    }
+
+    /// A record changed where it lies.
+    fn touch(&mut self) -> Result<()> {
+        let key = format!("touched/{}", self.random.below(10)).into_bytes();
+        self.in_txn(true, |churn, txn| match churn.fill.update_with(txn, &key, |value| value[0] ^= 1)? {
+            Some(()) => Ok(()),
+            None => churn.fill.put(txn, &key, b"not yet"),
         })
     }
 

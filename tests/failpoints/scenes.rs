@@ -55,6 +55,7 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
         let start = Instant::now();
         let is_hit = match point.scene {
             Scene::Alone => alone(seed, point, figures),
+            Scene::Young => dies_young(seed, point, &mut random, figures),
             Scene::Work | Scene::Repair(_) => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
@@ -106,7 +107,7 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
             town.close(&format!("seed {seed}, {:?}", point.name));
             is_hit
         }
-        Scene::Work => dies_young(seed, point, random, figures),
+        Scene::Work | Scene::Young => dies_young(seed, point, random, figures),
     }
 }
 

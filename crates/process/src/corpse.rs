@@ -62,11 +62,11 @@ impl ProcessManager {
         // The slot may have been buried, and have a new tenant, before the right was ours.
         let still = self.slot(dead).is_some_and(|slot| slot.status.load().state() == State::Dead);
         let Some(log) = slot.undo.load().filter(|_| still) else {
-            let _ = slot.reaper.compare_exchange(me, SessionId::NONE);
             // A session that died before it had an undo log has held nothing.
             if still {
                 slot.leave();
             }
+            let _ = slot.reaper.compare_exchange(me, SessionId::NONE);
             return None;
         };
         let stand_in = Session::stand_in(self.clone(), dead, self.0.slots.place(dead.index()), log);
@@ -152,7 +152,10 @@ impl Corpse<'_> {
         !holds && self.slot().append_lsn.load() == 0 && !self.stand_in.undo().has_images()
     }
 
-    /// Frees the slot: nothing of the dead session is left.
+    /// Frees the slot: nothing of the dead session is left. The right to repair it is given back after that, or another
+    /// would take it for a slot that has a new tenant by the time it is freed again.
+    ///
+    /// If we die here: the right is that of a dead one, as good as given back.
     pub fn bury(self) {
         self.processes.0.header.repaired.fetch_add(1);
         failpoint("repair: counted, not buried");
@@ -166,7 +169,7 @@ impl Corpse<'_> {
 
 impl Drop for Corpse<'_> {
     fn drop(&mut self) {
-        // Refused after a burial, and when we were taken for dead.
+        // Refused when we were taken for dead.
         let _ = self.slot().reaper.compare_exchange(self.by, SessionId::NONE);
     }
 }

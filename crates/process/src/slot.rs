@@ -210,7 +210,8 @@ const _: () = assert!(NOTES == 12, "the slot has as many notes as a session may 
 const _: () = assert!(PINS == 62, "the slot has as many notes as a session usually has pins");
 
 impl SessionSlot {
-    /// Empties all that a tenant leaves behind, except its status and its undo log.
+    /// Empties all that a tenant leaves behind, except its status, its undo log, and the right to repair it: given back
+    /// before the slot is free, that would be taken by one who buries the next tenant.
     pub(crate) fn clear(&self) {
         self.notes.iter().chain(&self.pins).for_each(|note| note.init(Note::NONE));
         let own = [&self.append_lsn, &self.append_txn, &self.wait_subject, &self.in_hand, &self.pins_unnoted];
@@ -219,7 +220,6 @@ impl SessionSlot {
         }
         self.wait_kind.init(0);
         self.sleep.init(0);
-        self.reaper.init(SessionId::NONE);
         self.tree_epoch.publish(0);
     }
 

@@ -314,6 +314,26 @@ fn a_repairer_that_dies_leaves_the_corpse_to_the_next() {
     assert_eq!(there.region().at(place).owner(), None);
 }
 
+/// Or one who took the right in between would bury the slot's next tenant, who lives.
+#[test]
+fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
+    let (here, there) = two_processes();
+    let (dead, first) = (here.join().expect("room"), here.join().expect("room"));
+    let id = dead.id();
+    dead.mark_dead();
+    drop(dead);
+    let second = there.join().expect("room");
+    let corpse = here.take_corpse(&first, id).expect("nobody is at it");
+    // A burial, stopped half way.
+    here.slot(id).expect("it is not free yet").clear();
+    assert!(there.take_corpse(&second, id).is_none(), "the first has not finished");
+    corpse.bury();
+    let next = here.join().expect("room");
+    assert_eq!(next.id().index(), id.index());
+    next.mark_dead();
+    assert!(there.take_corpse(&second, next.id()).is_some(), "the right is free again");
+}
+
 #[test]
 fn a_count_that_a_dead_repairer_froze_is_thawed_by_who_wants_the_latch() {
     let (here, there) = two_processes();
