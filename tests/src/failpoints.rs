@@ -71,8 +71,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     repair("repair: latch given back, still noted"),
     repair("repair: all latches given back"),
     repair("repair: counted, not buried"),
-    work("session: slot taken, not said by which attach"),
-    work("session: slot taken, start time not known"),
+    work("session: slot taken"),
     young("session: slot without an undo log"),
     young("session: undo log made, not the slot's"),
     young("session: about to add slots"),
@@ -472,7 +471,6 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("recno: restored"),
     // crates/libtp
     work("attach: at the door"),
-    work("attach: attached, without a seat"),
     work("attach: seated, door held"),
     work("attach: attached"),
     alone("attach: about to make an environment"),
