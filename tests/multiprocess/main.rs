@@ -8,6 +8,8 @@
 //! | `together` | at work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
 //! | `forks` | children of a fork: they are told, and keep nobody alive |
+//! | `builds` | another build of the library |
+//! | `users` | other users, strangers and friends |
 //! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
 //! | `survivors` | one of several dies; the others repair what it left and go on |
 //! | `rebuild` | the shared memory is found broken and made anew under all of them |
@@ -23,6 +25,7 @@
 #![deny(unsafe_code)]
 
 mod bank;
+mod builds;
 mod child;
 mod containers;
 mod copies;
@@ -39,3 +42,4 @@ mod stopped;
 mod strangers;
 mod survivors;
 mod together;
+mod users;

@@ -35,7 +35,6 @@ fn value(env: &Env) -> Option<Vec<u8>> {
 }
 
 #[test]
-#[ignore = "the owner of a region's file is not looked at"]
 fn memory_that_belongs_to_another_user_is_not_trusted() {
     let directory = tempfile::tempdir().unwrap();
     let region = region_of_the_dead(directory.path());

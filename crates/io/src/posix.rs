@@ -2,8 +2,8 @@
 //!
 //! Files are opened by name below one open directory, so an environment that is renamed while it is
 //! open goes on.  Every descriptor is close-on-exec.  A file made here takes its permission from the
-//! directory (mode `rwxrwx---` gives `rw-rw----`), whatever the umask is: who may make files in an
-//! environment may use those the others made.
+//! directory (mode `rwxrwx---` gives `rw-rw----`) and its group, and its owner if root makes it, whatever the
+//! umask is: who may make files in an environment may use those the others made.
 //!
 //! Byte locks are those of the *open file description* (`F_OFD_SETLK`): unlike a process's own locks
 //! they are not lost when some other descriptor of the file is closed, and two handles of one process
@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, StatxFlags, Uid};
 use rustix::io::{retry_on_intr, Errno};
 
 use crate::contract::{Directory, File, Identity, LockMode, OpenMode};
@@ -95,9 +95,27 @@ impl PosixDirectory {
         let directory = rustix::fs::fstat(&self.descriptor)?;
         let mode = Mode::from_raw_mode(directory.st_mode & 0o666);
         let made = self.open_flags(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
+        PosixDirectory::give(&made, &directory)?;
+        Ok(made)
+    }
+
+    /// Gives a new file to those who may use the directory: its group, and its owner if root has made it, with the
+    /// directory's rights.
+    fn give(made: &OwnedFd, directory: &rustix::fs::Stat) -> rustix::io::Result<()> {
+        let own = rustix::fs::fstat(made)?;
+        let mut mode = directory.st_mode & 0o666;
+        if own.st_uid == 0 && directory.st_uid != 0 {
+            // A root that may not do this keeps it.
+            let _ = rustix::fs::fchown(made, Some(Uid::from_raw(directory.st_uid)), None);
+        }
+        let group = Some(Gid::from_raw(directory.st_gid));
+        if own.st_gid != directory.st_gid && rustix::fs::fchown(made, None, group).is_err() {
+            // The directory's group cannot have it, and ours has no right to it.
+            mode &= !0o060;
+        }
         // Again, because the umask has cut the mode above.  Some filesystems have no modes to change.
-        match rustix::fs::fchmod(&made, mode) {
-            Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(made),
+        match rustix::fs::fchmod(made, Mode::from_raw_mode(mode)) {
+            Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(errno) => Err(errno),
         }
     }

@@ -5,7 +5,7 @@
 //! If we die here: everyone died, and the next to open repairs or restarts.
 
 use libtp_txn::Managers;
-use rio::{failpoint, Identity};
+use rio::failpoint;
 
 use crate::environment::Sessions;
 use crate::judge::{Door, Judge};
@@ -61,12 +61,7 @@ fn leave_through(door: &Door<'_>, managers: &Managers, platform: &Platform, sess
     managers.close(&who)?;
     managers.leave(who);
     failpoint("leave: closed, region there");
-    let header = managers.region.header();
-    platform.remove_region(&Identity {
-        environment: [header.environment[0].get(), header.environment[1].get()],
-        control_inode: header.control_inode.get(),
-        ..Identity::default()
-    })
+    platform.remove_region(&managers.region)
 }
 
 #[cfg(test)]

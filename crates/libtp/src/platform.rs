@@ -1,13 +1,12 @@
 //! What an environment stands on: directories for its files, and a home for its shared memory.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::CONTROL_NAME;
-use rio::{Identity, Region};
+use rio::{Access, Identity, Region};
 
 use crate::environment::lock;
 use crate::settings::{Settings, SETTINGS_NAME};
@@ -135,17 +134,23 @@ impl Platform {
                 None => Found::None,
             },
             Memory::Files(homes) => {
+                let access = self.access()?;
                 let mut found = Found::None;
                 for home in homes {
                     let path = home.join(self.region_name(home, identity));
-                    match Region::attach(&path, identity, RESERVE_BYTES) {
+                    match Region::attach(&path, identity, RESERVE_BYTES, &access) {
                         Ok(region) => return Ok(Found::Good(region)),
                         Err(rio::Error::Broken { .. }) => {
-                            return Ok(Found::Broken(Region::attach_broken(&path, identity, RESERVE_BYTES)?));
+                            return Ok(Found::Broken(Region::attach_broken(&path, identity, RESERVE_BYTES, &access)?));
                         }
                         Err(rio::Error::System { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                         Err(error) if may_pass(&error) => return Err(error.into()),
-                        Err(error) => found = Found::Unusable(error.to_string()),
+                        Err(error) => {
+                            if matches!(error, rio::Error::Planted { .. }) {
+                                tracing::warn!(%error, "what lies in the place of the shared memory is left alone");
+                            }
+                            found = Found::Unusable(error.to_string());
+                        }
                     }
                 }
                 found
@@ -163,43 +168,65 @@ impl Platform {
                 Ok(region)
             }
             Memory::Files(homes) => {
-                self.remove_region(identity)?;
-                let mode = self.file_mode();
+                let access = self.access()?;
                 let mut refused = None;
                 for home in homes {
                     let own = *home == self.path;
+                    let path = home.join(self.region_name(home, identity));
+                    // What another user has put there keeps us from that place only.
+                    if let Err(error) = self.remove(&path) {
+                        refused = Some(error);
+                        continue;
+                    }
                     if !own && !has_room(home) {
                         continue;
                     }
-                    match Region::create(&home.join(self.region_name(home, identity)), identity, RESERVE_BYTES, mode) {
-                        Ok(region) => return Ok(region),
-                        Err(error) => refused = Some(error),
+                    match Region::create(&path, identity, RESERVE_BYTES, &access) {
+                        Ok(region) => return self.only_region(region, homes, identity),
+                        Err(error) => refused = Some(error.into()),
                     }
                 }
-                Err(refused.expect("the last home is the environment's own directory and is always tried").into())
+                Err(refused.expect("the last home is the environment's own directory and is always tried"))
             }
         }
     }
 
-    /// Removes the region's file: nobody is attached, and what it held is in the files.
-    pub(crate) fn remove_region(&self, identity: &Identity) -> Result<()> {
-        match &self.memory {
-            Memory::Shared(shared) => *lock(&shared.0) = None,
-            Memory::Files(homes) => {
-                for home in homes {
-                    let path = home.join(self.region_name(home, identity));
-                    match std::fs::remove_file(&path) {
-                        Ok(()) => {}
-                        Err(error) if error.kind() == ErrorKind::NotFound => {}
-                        Err(error) => {
-                            let what = format!("its shared memory {} cannot be removed: {error}", path.display());
-                            return Err(Error::Environment { environment: self.path.clone(), what });
-                        }
-                    }
+    /// The region just made, once no other home has one of this environment that could be taken for it.
+    fn only_region(&self, region: Region, homes: &[PathBuf], identity: &Identity) -> Result<Region> {
+        for path in homes.iter().map(|home| home.join(self.region_name(home, identity))) {
+            if path != region.path() {
+                // One that is another user's is of an older incarnation, or no region.
+                if let Err(error) = self.remove(&path) {
+                    tracing::warn!(%error, "an old file stays where shared memory could be");
                 }
             }
         }
-        Ok(())
+        Ok(region)
+    }
+
+    /// Removes the region's file: nobody is attached, and what it held is in the files. One that another of the directory's
+    /// users made may not be ours to remove: it stays, with nothing in it to repair, for the next to open.
+    pub(crate) fn remove_region(&self, region: &Region) -> Result<()> {
+        match &self.memory {
+            Memory::Shared(shared) => {
+                *lock(&shared.0) = None;
+                Ok(())
+            }
+            Memory::Files(_) => match std::fs::remove_file(region.path()) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+                _ => self.remove(region.path()),
+            },
+        }
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                let what = format!("what lies in the place of its shared memory, {}, cannot be removed: {error}. Remove it, or ask its owner to", path.display());
+                Err(Error::Environment { environment: self.path.clone(), what })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A copy of an environment has its number, but another control file: it gets a region of its own (PROTOCOLS F1).
@@ -212,8 +239,11 @@ impl Platform {
     }
 
     /// Who may read and write the directory may read and write its shared memory.
-    fn file_mode(&self) -> u32 {
-        std::fs::metadata(&self.path).map_or(0o600, |metadata| metadata.mode() & 0o666 | 0o600)
+    fn access(&self) -> Result<Access> {
+        Access::of_directory(&self.path).map_err(|error| {
+            let what = format!("the directory cannot be asked who may use it: {error}");
+            Error::Environment { environment: self.path.clone(), what }
+        })
     }
 }
 
@@ -231,7 +261,12 @@ pub(crate) enum Found {
 
 /// Whether it is for want of something of ours, not of the region's, that it cannot be opened: descriptors, memory, rights.
 fn may_pass(error: &rio::Error) -> bool {
-    let rio::Error::System { source, .. } = error else { return false };
+    let source = match error {
+        rio::Error::System { source, .. } => source,
+        // What it holds may be good: only its mode has to be put right.
+        rio::Error::TooWide { .. } => return true,
+        _ => return false,
+    };
     // EMFILE and ENFILE have no kind of their own.
     let descriptors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
     source.raw_os_error().is_some_and(|number| descriptors.contains(&number))

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libtp_process::{DeathWatch, ProcessManager, SessionId, Settings};
-use rio::{Identity, Region};
+use rio::{Access, Identity, Region};
 
 const REGION: &str = "LIBTP_TEST_WATCH_REGION";
 const RESERVE: u64 = 1 << 30;
@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(30);
 #[test]
 fn entry() {
     let Some(path) = std::env::var_os(REGION) else { return };
-    let region = Region::attach(Path::new(&path), &Identity::default(), RESERVE).unwrap();
+    let region = Region::attach(Path::new(&path), &Identity::default(), RESERVE, &Access::own()).unwrap();
     let processes = ProcessManager::attach(&region, &Settings::default()).unwrap();
     let session = processes.join().unwrap();
     println!("\n> {}", session.id().raw());
@@ -65,7 +65,8 @@ impl Drop for Guest {
 }
 
 fn new_region(directory: &tempfile::TempDir) -> (Region, ProcessManager) {
-    let region = Region::create(&directory.path().join("region"), &Identity::default(), RESERVE, 0o600).unwrap();
+    let region =
+        Region::create(&directory.path().join("region"), &Identity::default(), RESERVE, &Access::own()).unwrap();
     ProcessManager::init(&region).unwrap();
     region.set_ready();
     let processes = ProcessManager::attach(&region, &Settings::default()).unwrap();

@@ -36,6 +36,24 @@ pub enum Error {
         /// The region's file.
         path: PathBuf,
     },
+    /// Somebody has put something in the region's place who may not use the environment.
+    #[error("{path} is not believed to be a region: {what}. Remove it, or ask its owner to")]
+    Planted {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
+    /// More users may write the region than the directory it is for.
+    #[error("the region {path} has mode {found:o}, and may be written by users who may not write the directory that it is for: nothing in it was believed. If that is a mistake, `chmod {allowed:o}` it; else end all processes that use the environment and remove it: what was committed and is not in the files is lost")]
+    TooWide {
+        /// The region's file.
+        path: PathBuf,
+        /// Its mode.
+        found: u32,
+        /// The widest that is right.
+        allowed: u32,
+    },
     /// A system call failed.
     #[error("{call} of the region {path} failed: {source}")]
     System {

@@ -27,6 +27,7 @@
 //! # Ok::<(), rio::Error>(())
 //! ```
 
+mod access;
 mod bytes;
 mod error;
 pub mod failpoint;
@@ -40,6 +41,7 @@ mod slab;
 mod undo;
 mod word;
 
+pub use access::Access;
 pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
 pub use error::{Error, Result};
 pub use failpoint::failpoint;

@@ -6,8 +6,8 @@
 //! If we die here: in `create`, `ready` is still zero and the next to open discards the file; in `allocate`, between the
 //! growth and the store of `used`, nothing was handed out.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustix::fs::{fallocate, FallocateFlags};
 
 use crate::map::HUGE_BYTES;
-use crate::{failpoint, Bytes, Error, Link, Mapping, Offset, Result, Shared, Word};
+use crate::{failpoint, Access, Bytes, Error, Link, Mapping, Offset, Result, Shared, Word};
 
 /// Bytes of the header, and the first offset that is handed out.
 pub const HEADER_BYTES: u64 = 4096;
@@ -112,23 +112,13 @@ struct Inner {
 }
 
 impl Region {
-    /// Makes a region in a new file at `path`, readable and writable by those in `mode` (as in `open(2)`).
+    /// Makes a region in a new file at `path`, for those in `access`.
     ///
     /// # Errors
     /// `System` if the file exists or cannot be made, `Full` if there is no room for the header.
-    pub fn create(path: &Path, identity: &Identity, reserve: u64, mode: u32) -> Result<Region> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(path)
-            .map_err(|source| system(path, "creation", source))?;
-        // The umask has nothing to say here: the caller knows who may use the region.
-        let made = file
-            .set_permissions(Permissions::from_mode(mode))
-            .map_err(|source| system(path, "setting the mode", source))
-            .and_then(|()| Region::build(file, path, identity, reserve));
+    pub fn create(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
+        let file = access.create(path)?;
+        let made = Region::build(file, path, identity, reserve);
         if made.is_err() {
             // Nothing can be attached to it yet, and a leftover would only be discarded by the next to open.
             let _ = std::fs::remove_file(path);
@@ -156,12 +146,13 @@ impl Region {
         Region::build(File::from(fd), path, identity, reserve)
     }
 
-    /// Opens the region at `path` and checks that it is whole and belongs to `identity` and this boot.
+    /// Opens the region at `path` and checks that those in `access` made it, and nobody else may write it, that it is whole
+    /// and that it belongs to `identity` and this boot.
     ///
     /// # Errors
-    /// `System` if the file cannot be opened or mapped, `Unusable` with the check that failed, `Broken`.
-    pub fn attach(path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
-        let region = Region::attach_broken(path, identity, reserve)?;
+    /// `System` if the file cannot be opened or mapped; `Planted`, `TooWide`; `Unusable` with the check that failed; `Broken`.
+    pub fn attach(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
+        let region = Region::attach_broken(path, identity, reserve, access)?;
         region.check_whole()?;
         Ok(region)
     }
@@ -170,9 +161,8 @@ impl Region {
     ///
     /// # Errors
     /// As [`Region::attach`], but not `Broken`.
-    pub fn attach_broken(path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
-        let file =
-            OpenOptions::new().read(true).write(true).open(path).map_err(|source| system(path, "opening", source))?;
+    pub fn attach_broken(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
+        let file = access.open(path)?;
         let region = Region::map(file, path, reserve)?;
         region.check(identity)?;
         Ok(region)

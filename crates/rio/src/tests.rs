@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{Error, Identity, Offset, Region, RootSlot, Section, Slab, Undo, Word};
+use crate::{Access, Error, Identity, Offset, Region, RootSlot, Section, Slab, Undo, Word};
 
 crate::shared! {
     /// Two words that change together.
@@ -157,11 +157,14 @@ fn scratch(name: &str) -> PathBuf {
 fn a_region_of_another_environment_build_or_file_is_refused() {
     let path = scratch("identity");
     let identity = Identity { layout: 1, environment: [2, 3], incarnation: 4, control_inode: 5, control_birth: 6 };
-    let region = Region::create(&path, &identity, 1 << 20, 0o600).expect("created");
-    assert!(matches!(Region::attach(&path, &identity, 1 << 20), Err(Error::Unusable { .. })), "not ready yet");
+    let region = Region::create(&path, &identity, 1 << 20, &Access::own()).expect("created");
+    assert!(
+        matches!(Region::attach(&path, &identity, 1 << 20, &Access::own()), Err(Error::Unusable { .. })),
+        "not ready yet"
+    );
     region.set_ready();
     region.set_root(RootSlot::Spare, region.allocate::<Pair>(1).expect("room"));
-    let attached = Region::attach(&path, &identity, 1 << 20).expect("its own region");
+    let attached = Region::attach(&path, &identity, 1 << 20, &Access::own()).expect("its own region");
     assert!(attached.root::<Pair>(RootSlot::Spare).is_some());
     for wrong in [
         Identity { layout: 9, ..identity },
@@ -170,12 +173,12 @@ fn a_region_of_another_environment_build_or_file_is_refused() {
         Identity { control_inode: 9, ..identity },
         Identity { control_birth: 9, ..identity },
     ] {
-        assert!(matches!(Region::attach(&path, &wrong, 1 << 20), Err(Error::Unusable { .. })));
+        assert!(matches!(Region::attach(&path, &wrong, 1 << 20, &Access::own()), Err(Error::Unusable { .. })));
     }
     let copy = scratch("copy");
     std::fs::copy(&path, &copy).expect("copied");
     assert!(
-        matches!(Region::attach(&copy, &identity, 1 << 20), Err(Error::Unusable { .. })),
+        matches!(Region::attach(&copy, &identity, 1 << 20, &Access::own()), Err(Error::Unusable { .. })),
         "a copy has another inode"
     );
     std::fs::remove_file(path).expect("removed");

@@ -1,0 +1,175 @@
+//! Who may use a region: exactly those who may use the directory it belongs to.
+//!
+//! A region lies in a directory where everybody may make files, under a name that others can guess. So a new one is given
+//! to the owner and the group of the directory it belongs to, with the directory's rights; and one that is found is
+//! believed only if somebody made it who may write that directory, and if no more users may write it. A name that leads
+//! elsewhere (a symbolic link) is not followed.
+//!
+//! Rights given by access control lists are not seen.
+
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{fchown, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use crate::{Error, Result};
+
+const GROUP: u32 = 0o070;
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+const READ_AND_WRITE: u32 = 0o666;
+const ROOT: u32 = 0;
+
+/// The users of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    owner: u32,
+    group: u32,
+    mode: u32,
+}
+
+impl Access {
+    /// Those who may use that directory.
+    ///
+    /// # Errors
+    /// The error of `stat`.
+    pub fn of_directory(path: &Path) -> io::Result<Access> {
+        let metadata = std::fs::metadata(path)?;
+        Ok(Access { owner: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o777 })
+    }
+
+    /// This process's user alone.
+    pub fn own() -> Access {
+        let (owner, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Access { owner, group, mode: 0o700 }
+    }
+
+    /// Makes a file and gives it to them. It must not be there.
+    pub(crate) fn create(&self, path: &Path) -> Result<File> {
+        let made = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        let file = made.map_err(|source| system(path, "creation", source))?;
+        match self.give(&file) {
+            Ok(()) => Ok(file),
+            Err(source) => {
+                // Nothing is in it, and nobody else has it.
+                let _ = std::fs::remove_file(path);
+                Err(system(path, "setting the users", source))
+            }
+        }
+    }
+
+    fn give(&self, file: &File) -> io::Result<()> {
+        let own = file.metadata()?;
+        let mut mode = self.mode & READ_AND_WRITE | 0o600;
+        if own.uid() != self.owner && own.uid() == ROOT {
+            // What root makes here is for the directory's owner. A root that may not do this keeps it.
+            let _ = fchown(file, Some(self.owner), None);
+        }
+        if own.gid() != self.group && fchown(file, None, Some(self.group)).is_err() {
+            // The directory's group cannot have it, and ours has no right to it.
+            mode &= !GROUP;
+        }
+        // The umask has nothing to say here: the directory's owner has said who may use it.
+        file.set_permissions(Permissions::from_mode(mode))
+    }
+
+    /// Opens the file they use for reading and writing.
+    pub(crate) fn open(&self, path: &Path) -> Result<File> {
+        // Looked at first: of a planted file it does not matter whether we may open it.
+        let metadata = std::fs::symlink_metadata(path).map_err(|source| system(path, "opening", source))?;
+        self.check(path, &metadata)?;
+        // Not waiting: by now the name may be a pipe's.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
+        let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+        let file = opened.map_err(|source| system(path, "opening", source))?;
+        // Again, because the name may have got another file since.
+        self.check(path, &file.metadata().map_err(|source| system(path, "stat", source))?)?;
+        Ok(file)
+    }
+
+    fn check(&self, path: &Path, file: &Metadata) -> Result<()> {
+        let planted = |what: String| Err(Error::Planted { path: path.to_path_buf(), what });
+        if !file.is_file() {
+            return planted("it is no file but a link, a directory, a pipe or a device".into());
+        }
+        if !self.may_write(file) {
+            return planted(format!("user {} made it, who may not write the directory that it is for", file.uid()));
+        }
+        // Rights of another group than the directory's are rights that it does not give.
+        let of_group = if file.gid() == self.group { self.mode } else { self.mode & !GROUP };
+        let wider = file.mode() & !of_group & (GROUP_WRITES | OTHERS_WRITE);
+        if wider != 0 {
+            let (found, allowed) = (file.mode() & 0o777, self.mode & READ_AND_WRITE);
+            return Err(Error::TooWide { path: path.to_path_buf(), found, allowed });
+        }
+        Ok(())
+    }
+
+    /// Whether whoever made the file may write the directory. A file has the directory's group only if one of the group
+    /// made it.
+    fn may_write(&self, file: &Metadata) -> bool {
+        let by_group = self.mode & GROUP_WRITES != 0 && file.gid() == self.group;
+        let by_all = self.mode & OTHERS_WRITE != 0;
+        let known = [self.owner, ROOT, rustix::process::geteuid().as_raw()];
+        known.contains(&file.uid()) || by_group || by_all
+    }
+}
+
+fn system(path: &Path, call: &'static str, source: io::Error) -> Error {
+    Error::System { path: path.to_path_buf(), call, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
+
+    use super::Access;
+    use crate::Error;
+
+    fn directory(name: &str) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("rio-access-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a directory for temporary files");
+        path
+    }
+
+    #[test]
+    fn a_new_file_has_the_directorys_rights_whatever_the_umask() {
+        let home = directory("rights");
+        for (mode, expected) in [(0o700, 0o600), (0o770, 0o660), (0o750, 0o640), (0o777, 0o666), (0o500, 0o600)] {
+            let access = Access { mode, ..Access::of_directory(&home).expect("it is there") };
+            let path = home.join(format!("{mode:o}"));
+            let file = access.create(&path).expect("it may be made");
+            assert_eq!(file.metadata().expect("open").mode() & 0o777, expected, "of a directory {mode:o}");
+            access.open(&path).expect("its own");
+            assert!(matches!(access.create(&path), Err(Error::System { .. })), "there already");
+        }
+        fs::remove_dir_all(home).expect("ours");
+    }
+
+    #[test]
+    fn what_is_no_file_is_planted_and_what_more_may_write_is_refused() {
+        let home = directory("planted");
+        let access = Access { mode: 0o700, ..Access::of_directory(&home).expect("it is there") };
+        let real = home.join("real");
+        drop(access.create(&real).expect("it may be made"));
+        let link = home.join("link");
+        symlink(&real, &link).expect("a link");
+        fs::create_dir(home.join("folder")).expect("a folder");
+        for name in ["link", "folder"] {
+            assert!(matches!(access.open(&home.join(name)), Err(Error::Planted { .. })), "{name}");
+        }
+        for mode in [0o620, 0o602] {
+            fs::set_permissions(&real, fs::Permissions::from_mode(mode)).expect("ours");
+            let refused = access.open(&real).expect_err("more may write it");
+            assert!(matches!(refused, Error::TooWide { .. }) && refused.to_string().contains("chmod"), "{refused}");
+        }
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o644)).expect("ours");
+        access.open(&real).expect("that more may read it is their secret, not our danger");
+        fs::remove_dir_all(home).expect("ours");
+    }
+}

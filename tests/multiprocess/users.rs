@@ -1,0 +1,247 @@
+//! Other users: exactly those who may use the directory may use the environment, whoever of them makes its files, and a
+//! stranger can neither attach nor get in the way. Needs root, which becomes other users; else it says so and does nothing.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{chown, lchown, symlink, MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use libtp::{Env, How};
+
+/// The environment's directory; without it, it is no such process.
+const DIRECTORY: &str = "LIBTP_TEST_USER_DIRECTORY";
+/// Users and groups that nobody has.
+const ALICE: u32 = 61_001;
+const BOB: u32 = 61_002;
+const MALLORY: u32 = 61_003;
+const FRIENDS: u32 = 61_100;
+
+/// A process of another user that opens the environment and stays until it is let go.
+struct Visitor {
+    child: Child,
+    input: ChildStdin,
+    output: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Visitor {
+    fn start(place: &Place, user: u32, group: u32) -> Visitor {
+        let mut command = Command::new(&place.program);
+        command
+            .args(["--exact", "users::entry", "--nocapture", "--test-threads", "1"])
+            .env(DIRECTORY, place.environment());
+        command.uid(user).gid(group).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = loop {
+            match command.spawn() {
+                // Another test's new child still has our copy of the program open for writing, until it becomes another.
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+                child => break child.unwrap(),
+            }
+        };
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        Visitor { child, input, output }
+    }
+
+    #[track_caller]
+    fn answer(&mut self) -> String {
+        let ours = |line: std::io::Result<String>| line.unwrap().strip_prefix("> ").map(str::to_owned);
+        self.output.find_map(ours).expect("it says something before it ends")
+    }
+
+    /// Lets it leave.
+    fn leave(mut self) {
+        self.input.write_all(b"\n").unwrap();
+        assert_eq!(self.answer(), "left");
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The entry of a visitor. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let say = |text: &str| {
+        let mut out = std::io::stdout().lock();
+        out.write_all(format!("\n> {text}\n").as_bytes()).and_then(|()| out.flush()).unwrap();
+    };
+    let visit = || -> libtp::Result<(Env, String)> {
+        let env = Env::open(&directory)?;
+        let visits = env.btree("visits")?;
+        let user = rustix::process::geteuid().as_raw().to_be_bytes();
+        env.run(|txn| visits.put(txn, &user, b"was here"))?;
+        let region = env.stats()?.region;
+        Ok((env, region))
+    };
+    match visit() {
+        Ok((env, region)) => {
+            say(&format!("{:?} {region}", env.opened().how));
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+            drop(env);
+            say("left");
+        }
+        Err(error) => say(&format!("refused: {error}").replace('\n', " ")),
+    }
+}
+
+/// A place that all users reach: this program, a directory for shared memory like /dev/shm, and the environment's.
+struct Place {
+    root: tempfile::TempDir,
+    program: PathBuf,
+}
+
+impl Place {
+    /// None where we are not allowed to be other users.
+    fn new(owner: u32, group: u32, mode: u32) -> Option<Place> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can be other users");
+            return None;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let set = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        set(root.path(), 0o755);
+        let place = Place { program: root.path().join("program"), root };
+        std::fs::copy(std::env::current_exe().unwrap(), &place.program).unwrap();
+        set(&place.program, 0o755);
+        std::fs::create_dir(place.memory()).unwrap();
+        set(&place.memory(), 0o1777);
+        std::fs::create_dir(place.environment()).unwrap();
+        let settings = place.environment().join("libtp.toml");
+        std::fs::write(&settings, format!("region_directory = {:?}\n", place.memory())).unwrap();
+        chown(&settings, Some(owner), Some(group)).unwrap();
+        set(&settings, 0o644);
+        chown(place.environment(), Some(owner), Some(group)).unwrap();
+        set(&place.environment(), mode);
+        Some(place)
+    }
+
+    fn memory(&self) -> PathBuf {
+        self.root.path().join("memory")
+    }
+
+    fn environment(&self) -> PathBuf {
+        self.root.path().join("environment")
+    }
+
+    /// Users who were here.
+    fn visitors(&self) -> Vec<u32> {
+        let env = Env::open(self.environment()).unwrap();
+        let visits = env.btree("visits").unwrap();
+        env.run(|txn| {
+            let mut cursor = visits.cursor(txn);
+            let mut users = Vec::new();
+            while let Some((user, _)) = cursor.next()? {
+                users.push(u32::from_be_bytes(user.try_into().unwrap()));
+            }
+            Ok(users)
+        })
+        .unwrap()
+    }
+}
+
+#[test]
+fn a_stranger_is_refused_and_told_why() {
+    let Some(place) = Place::new(ALICE, ALICE, 0o700) else { return };
+    let mut alice = Visitor::start(&place, ALICE, ALICE);
+    let answer = alice.answer();
+    assert!(answer.starts_with("Created"), "{answer}");
+    let region = PathBuf::from(answer.split_once(' ').unwrap().1);
+    let metadata = std::fs::metadata(&region).unwrap();
+    assert_eq!((metadata.uid(), metadata.mode() & 0o777), (ALICE, 0o600));
+    let refused = Visitor::start(&place, MALLORY, MALLORY).answer();
+    assert!(refused.starts_with("refused") && refused.contains("ermission denied"), "{refused}");
+    assert!(refused.contains(&place.environment().display().to_string()), "{refused}");
+    alice.leave();
+    assert_eq!(place.visitors(), [ALICE]);
+}
+
+#[test]
+fn those_of_the_directorys_group_share_it_and_a_stranger_does_not() {
+    let Some(place) = Place::new(ALICE, FRIENDS, 0o770) else { return };
+    // Bob is first, so all files are his.
+    let mut bob = Visitor::start(&place, BOB, FRIENDS);
+    assert!(bob.answer().starts_with("Created"));
+    let mut alice = Visitor::start(&place, ALICE, FRIENDS);
+    let joined = alice.answer();
+    assert!(joined.starts_with("Joined"), "{joined}");
+    let refused = Visitor::start(&place, MALLORY, MALLORY).answer();
+    assert!(refused.contains("ermission denied"), "{refused}");
+    bob.leave();
+    alice.leave();
+    // The region is Bob's, in a directory like /dev/shm, so Alice could not remove it: it is there, and in order.
+    let mut alice = Visitor::start(&place, ALICE, FRIENDS);
+    let answer = alice.answer();
+    assert!(answer.starts_with("Repaired"), "{answer}");
+    alice.leave();
+    assert_eq!(place.visitors(), [ALICE, BOB]);
+}
+
+#[test]
+fn what_root_makes_in_a_users_environment_is_the_users() {
+    let Some(place) = Place::new(ALICE, ALICE, 0o700) else { return };
+    let mut root = Visitor::start(&place, 0, 0);
+    assert!(root.answer().starts_with("Created"));
+    let mut alice = Visitor::start(&place, ALICE, ALICE);
+    let joined = alice.answer();
+    assert!(joined.starts_with("Joined"), "{joined}");
+    root.leave();
+    alice.leave();
+    for entry in std::fs::read_dir(place.environment()).unwrap() {
+        let entry = entry.unwrap();
+        let metadata = entry.metadata().unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (ALICE, ALICE), "{}", entry.path().display());
+    }
+    assert_eq!(place.visitors(), [0, ALICE]);
+}
+
+#[test]
+fn what_another_user_puts_in_the_shared_memorys_place_is_not_believed_and_not_in_the_way() {
+    let Some(place) = Place::new(ALICE, ALICE, 0o700) else { return };
+    let mut alice = Visitor::start(&place, ALICE, ALICE);
+    let region = PathBuf::from(alice.answer().split_once(' ').unwrap().1);
+    assert!(region.starts_with(place.memory()));
+    // What the region itself says of whose it is can be copied by who may read it: all of it.
+    let perfect = std::fs::read(&region).unwrap();
+    alice.leave();
+    let secret = place.root.path().join("secret");
+    std::fs::write(&secret, "not to be touched").unwrap();
+    chown(&secret, Some(ALICE), Some(ALICE)).unwrap();
+    for plant in ["a copy", "unreadable", "a link"] {
+        let _ = std::fs::remove_file(&region);
+        if plant == "a link" {
+            symlink(&secret, &region).unwrap();
+        } else {
+            std::fs::write(&region, &perfect).unwrap();
+            let mode = if plant == "a copy" { 0o666 } else { 0 };
+            std::fs::set_permissions(&region, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        lchown(&region, Some(MALLORY), Some(MALLORY)).unwrap();
+        let mut alice = Visitor::start(&place, ALICE, ALICE);
+        let answer = alice.answer();
+        assert!(answer.starts_with("Clean"), "{plant}: {answer}");
+        let home = place.environment();
+        assert!(answer.contains(&home.display().to_string()), "{plant}: {answer} should be in {}", home.display());
+        // Others of hers find the same one.
+        let mut again = Visitor::start(&place, ALICE, ALICE);
+        let answer = again.answer();
+        assert!(answer.starts_with("Joined"), "{plant}: {answer}");
+        again.leave();
+        alice.leave();
+        let metadata = std::fs::symlink_metadata(&region).unwrap();
+        assert_eq!(metadata.uid(), MALLORY, "{plant}: it is as it was");
+        if plant != "a link" {
+            assert!(std::fs::read(&region).unwrap() == perfect, "{plant}: it is as it was");
+        }
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), "not to be touched");
+    }
+    let how = Env::open(place.environment()).unwrap().opened().how;
+    assert_eq!(how, How::Clean);
+}
