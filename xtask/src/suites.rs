@@ -31,6 +31,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "kills", package: TESTS, target: "kills", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },
     Suite { name: "model", package: TESTS, target: "model", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
     Suite { name: "multiprocess", package: TESTS, target: "multiprocess", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200")] },
+    Suite { name: "schedules", package: TESTS, target: "schedules", features: &["scheduled"], test_env: &[("LIBTP_TEST_SCHEDULES", "3500")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
     Suite { name: "yardstick", package: TESTS, target: "yardstick", features: &["planted"], test_env: &[], soak_env: &[] },
 ];
 

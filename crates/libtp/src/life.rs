@@ -87,7 +87,9 @@ impl Life {
     #[inline]
     pub(crate) fn take_session(&self) -> Result<Box<TxnSession>> {
         self.check_process()?;
-        match lock(&self.sessions).pop() {
+        // The pool is free again before anyone joins, which may take long.
+        let pooled = lock(&self.sessions).pop();
+        match pooled {
             Some(session) => Ok(session),
             None => Ok(Box::new(self.managers.join()?)),
         }

@@ -72,11 +72,13 @@ impl StateWord for AtomicU64 {
     fn swap_if(&self, old: u64, new: u64) -> Result<u64, u64> {
         // AcqRel, both ways: acquiring pairs with the release by the last holder; releasing publishes what was done
         // under the latch; and either publishes the note the session wrote before it to the reaper's freezing swap.
+        rio::schedule::point();
         self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
     }
     #[inline]
     fn free(&self) {
         // Release: publishes what was done under the latch to the next swap that acquires it.
+        rio::schedule::point();
         self.store(0, Ordering::Release);
     }
 }

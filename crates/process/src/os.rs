@@ -17,6 +17,9 @@ use crate::latch_word::{Class, Wait};
 
 /// Sleeps while `word` is `seen`, at most `bound`.
 pub(crate) fn sleep_while(word: &AtomicU32, seen: u32, bound: Duration) -> Wait {
+    if rio::schedule::instead_of_sleep() {
+        return Wait::TimedOut;
+    }
     let timeout = timespec(bound);
     outcome(futex::wait(word, futex::Flags::empty(), seen, Some(&timeout)), bound)
 }
@@ -31,6 +34,9 @@ pub(crate) fn wake_all(word: &AtomicU32) {
 ///
 /// The low half has the count, all waiting bits and most of the owner's index, so a change that matters changes it.
 pub(crate) fn sleep_on_latch(word: &AtomicU64, seen: u64, class: Class, bound: Duration) -> Wait {
+    if rio::schedule::instead_of_sleep() {
+        return Wait::TimedOut;
+    }
     let now = clock_gettime(ClockId::Monotonic);
     let until = now.checked_add(timespec(bound)).unwrap_or(now);
     let seen = u32::try_from(seen & u64::from(u32::MAX)).expect("masked to 32 bits");

@@ -35,6 +35,8 @@ mod map;
 mod offset;
 pub mod planted;
 mod region;
+#[doc(hidden)]
+pub mod schedule;
 mod section;
 mod shared;
 mod slab;

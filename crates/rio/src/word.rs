@@ -8,6 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::schedule::point;
 use crate::{Offset, Section};
 
 mod sealed {
@@ -140,12 +141,14 @@ impl<T: Bits> Word<T> {
     /// Reads it with acquire order: what was stored before the matching [`Word::publish`] is visible afterwards.
     #[inline]
     pub fn load(&self) -> T {
+        point();
         T::from_raw(T::Raw::load(&self.0, Ordering::Acquire))
     }
 
     /// Changes it inside a section: the old value can come back.
     #[inline]
     pub fn set(&self, section: &mut Section<'_>, value: T) {
+        point();
         section.save_word(std::ptr::from_ref(self).addr(), T::Raw::BYTES, self.get().to_raw().widen());
         // Relaxed: the guarding latch's release publishes it; a kill needs program order only (PROTOCOLS D15), which
         // the compiler fence in `save_word` keeps.
@@ -155,6 +158,7 @@ impl<T: Bits> Word<T> {
     /// Stores it with release order as the last store of a change; never rolled back (PROTOCOLS D2).
     #[inline]
     pub fn publish(&self, value: T) {
+        point();
         T::Raw::store(&self.0, value.to_raw(), Ordering::Release);
     }
 
@@ -167,18 +171,21 @@ impl<T: Bits> Word<T> {
     /// Swaps if the word holds `old`; the error is what it holds.
     #[inline]
     pub fn compare_exchange(&self, old: T, new: T) -> Result<T, T> {
+        point();
         T::Raw::swap_if(&self.0, old.to_raw(), new.to_raw()).map(T::from_raw).map_err(T::from_raw)
     }
 
     /// Adds, wrapping; returns the value before.
     #[inline]
     pub fn fetch_add(&self, value: T::Raw) -> T {
+        point();
         T::from_raw(T::Raw::add(&self.0, value))
     }
 
     /// Keeps the larger; returns the value before.
     #[inline]
     pub fn fetch_max(&self, value: T) -> T {
+        point();
         T::from_raw(T::Raw::max(&self.0, value.to_raw()))
     }
 

@@ -1,0 +1,225 @@
+//! What the tasks do, and what must be there at the end.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use libtp::{Db, Env, Error, Result, Txn};
+use libtp_sim::Random;
+use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::thread::{spawn, JoinHandle};
+
+use crate::world::{explore, World};
+
+/// Tasks at work.
+const TASKS: usize = 3;
+/// Values of this length fill a page with four.
+const VALUE: usize = 800;
+/// What all accounts have together.
+const ACCOUNTS: u64 = 3;
+const BALANCE: u64 = 100;
+
+fn key(task: u64, number: u64) -> Vec<u8> {
+    // Keys of different tasks are neighbours.
+    format!("{number:02}/{task}").into_bytes()
+}
+
+fn account(number: u64) -> Vec<u8> {
+    format!("account/{number}").into_bytes()
+}
+
+fn balance(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+/// The pairs of the tree whose keys are no accounts'.
+fn rows(env: &Env, tree: &Db) -> BTreeSet<Vec<u8>> {
+    let read = |txn: &Txn<'_>| {
+        let (mut cursor, mut rows) = (tree.cursor(txn), BTreeSet::new());
+        while let Some((key, _)) = cursor.next()? {
+            assert!(rows.insert(key), "a scan met a key twice");
+        }
+        Ok(rows)
+    };
+    let mut rows = env.run(read).unwrap();
+    rows.retain(|key| !key.starts_with(b"account"));
+    rows
+}
+
+/// Puts and deletes keys of its own for a while, some of them in transactions that are aborted. Returns which are there.
+fn grow_and_shrink(env: &Env, tree: &Db, task: u64, mut random: Random) -> BTreeSet<Vec<u8>> {
+    let mut there = BTreeSet::new();
+    for _ in 0..3 {
+        let changes: Vec<(u64, bool)> = (0..3).map(|_| (random.below(8), random.chance(1, 4))).collect();
+        let is_kept = !random.chance(1, 4);
+        let done = env.run(|txn| {
+            let mut after: BTreeSet<Vec<u8>> = there.clone();
+            for &(number, is_deletion) in &changes {
+                let key = key(task, number);
+                match is_deletion {
+                    true => assert_eq!(tree.delete(txn, &key)?, after.remove(&key), "{key:?}"),
+                    false => {
+                        tree.put(txn, &key, &[b'v'; VALUE])?;
+                        after.insert(key);
+                    }
+                }
+            }
+            if is_kept {
+                Ok(after)
+            } else {
+                Err(Error::Exists)
+            }
+        });
+        match done {
+            Ok(after) => there = after,
+            Err(Error::Exists) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    there
+}
+
+fn tree_under_changes(mut random: Random) {
+    let mut world = World::new(random.next_u64());
+    let (one, other) = (world.open(), world.open());
+    let handles = [one.clone(), one, other];
+    let work = |at: usize| -> JoinHandle<BTreeSet<Vec<u8>>> {
+        let ((env, tree), random) = (handles[at].clone(), Random::new(random.clone().next_u64() ^ at as u64));
+        spawn(move || grow_and_shrink(&env, &tree, at as u64, random))
+    };
+    let tasks: Vec<_> = (0..handles.len()).map(work).collect();
+    let wanted: BTreeSet<Vec<u8>> = tasks.into_iter().flat_map(|task| task.join().unwrap()).collect();
+    let (env, tree) = &handles[0];
+    assert_eq!(rows(env, tree), wanted);
+    let verified = env.verify("tree").unwrap();
+    assert!(verified.findings.is_empty(), "{:?}", verified.findings);
+}
+
+#[test]
+fn a_tree_keeps_every_key_while_its_pages_are_split() {
+    explore("tree", tree_under_changes);
+}
+
+/// Moves money between accounts, in an order of its own, so that some wait in a circle; and counts it.
+fn transfer(env: &Env, tree: &Db, random: &mut Random) -> Result<()> {
+    let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+    let is_audit = random.chance(1, 3);
+    env.run(|txn| {
+        if is_audit {
+            return audit(tree, txn);
+        }
+        for (number, change) in [(from, u64::MAX), (to, 1)] {
+            let found = tree.get_for_update(txn, &account(number))?.unwrap();
+            tree.put(txn, &account(number), &balance(&found).wrapping_add(change).to_le_bytes())?;
+        }
+        Ok(())
+    })
+}
+
+fn audit(tree: &Db, txn: &Txn<'_>) -> Result<()> {
+    let mut sum = 0u64;
+    for number in 0..ACCOUNTS {
+        sum = sum.wrapping_add(balance(&tree.get(txn, &account(number))?.unwrap()));
+    }
+    assert_eq!(sum, ACCOUNTS * BALANCE, "money was made or lost");
+    Ok(())
+}
+
+fn fill(env: &Env, tree: &Db) {
+    env.run(|txn| (0..ACCOUNTS).try_for_each(|one| tree.put(txn, &account(one), &BALANCE.to_le_bytes()))).unwrap();
+}
+
+fn judge(env: &Env, tree: &Db) {
+    env.run(|txn| audit(tree, txn)).unwrap();
+    let verified = env.verify("tree").unwrap();
+    assert!(verified.findings.is_empty(), "{:?}", verified.findings);
+    let locks = env.locks().unwrap();
+    assert!(locks.is_empty(), "locks are left: {locks:?}");
+}
+
+/// Two processes, and accounts. The world lasts as long as it is held.
+fn bank(random: &mut Random) -> (World, [(Env, Db); 2]) {
+    let mut world = World::new(random.next_u64());
+    let handles = [world.open(), world.open()];
+    fill(&handles[0].0, &handles[0].1);
+    (world, handles)
+}
+
+fn locks_and_circles(mut random: Random) {
+    let (_world, handles) = bank(&mut random);
+    let mut task = |task: usize| {
+        let ((env, tree), mut random) = (handles[task % 2].clone(), Random::new(random.next_u64()));
+        spawn(move || (0..3).for_each(|_| transfer(&env, &tree, &mut random).unwrap()))
+    };
+    let tasks: Vec<_> = (0..TASKS).map(&mut task).collect();
+    tasks.into_iter().for_each(|task| task.join().unwrap());
+    judge(&handles[0].0, &handles[0].1);
+}
+
+#[test]
+fn locks_keep_transactions_apart_and_every_circle_is_opened() {
+    explore("locks", locks_and_circles);
+}
+
+/// Dies in the middle of a transaction, with locks on accounts and pages that are full of its own.
+fn die(env: &Env, tree: &Db, random: &mut Random) {
+    let txn = env.begin().unwrap();
+    for number in 0..1 + random.below(5) {
+        let done = match random.coin() {
+            true => tree.put(&txn, &key(9, number), &[b'd'; VALUE]),
+            false => tree.put(&txn, &account(random.below(ACCOUNTS)), &7_u64.to_le_bytes()),
+        };
+        match done {
+            Ok(()) => {}
+            // A victim of a deadlock dies as one.
+            Err(Error::Deadlock) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    txn.die();
+}
+
+/// Two die, two work on, and two look for the dead at the same time.
+fn death_among_others(mut random: Random) {
+    let (_world, handles) = bank(&mut random);
+    let dying = |at: usize| {
+        let ((env, tree), mut random) = (handles[at].clone(), Random::new(random.next_u64()));
+        spawn(move || {
+            transfer(&env, &tree, &mut random).unwrap();
+            die(&env, &tree, &mut random);
+        })
+    };
+    let dying: Vec<_> = (0..2).map(dying).collect();
+    let survivor = |task: usize| {
+        let ((env, tree), mut random) = (handles[task].clone(), Random::new(random.next_u64()));
+        spawn(move || {
+            (0..2).for_each(|_| transfer(&env, &tree, &mut random).unwrap());
+            grow_and_shrink(&env, &tree, task as u64, random)
+        })
+    };
+    let survivors: Vec<_> = (0..2).map(survivor).collect();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let keeper = |at: usize| {
+        let (env, is_over) = (handles[at].0.clone(), Arc::clone(&is_over));
+        spawn(move || {
+            while !is_over.load(Ordering::SeqCst) {
+                env.managers().reap().unwrap();
+                shuttle::thread::yield_now();
+            }
+        })
+    };
+    let keepers: Vec<_> = (0..2).map(keeper).collect();
+    dying.into_iter().for_each(|task| task.join().unwrap());
+    let wanted: BTreeSet<Vec<u8>> = survivors.into_iter().flat_map(|one| one.join().unwrap()).collect();
+    is_over.store(true, Ordering::SeqCst);
+    keepers.into_iter().for_each(|task| task.join().unwrap());
+    let (env, tree) = &handles[0];
+    env.managers().reap().unwrap();
+    assert_eq!(rows(env, tree), wanted);
+    judge(env, tree);
+    assert!(env.managers().processes.dead_sessions().is_empty(), "somebody dead was not buried");
+}
+
+#[test]
+fn those_who_die_are_repaired_once_while_others_work() {
+    explore("death", death_among_others);
+}

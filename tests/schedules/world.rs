@@ -1,0 +1,98 @@
+//! An environment whose threads are shuttle's tasks.
+//!
+//! What a handle makes once, behind a lock of the standard library, it makes before the tasks begin ([`World::open`]): a task
+//! that stood still there would keep the one thread of all from going on.
+
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use libtp::{Bytes, DatabaseSettings, Db, Durability, Env, Memory, Platform, Settings, SharedMemory};
+use libtp_io::Directory;
+use libtp_sim::{Random, SimDisk, SimProcess};
+use libtp_tests::sizes;
+use shuttle::scheduler::RandomScheduler;
+use shuttle::{Config, Runner};
+
+/// Bytes of a task's stack.
+const STACK: usize = 1 << 20;
+
+/// A point: perhaps another goes on.
+fn at_point() {
+    // While one unwinds, the others would be taken for panicking too: all tasks are on one thread.
+    if !std::thread::panicking() {
+        shuttle::thread::yield_now();
+    }
+}
+
+/// A simulated disk and memory.
+pub struct World {
+    disk: SimDisk,
+    memory: SharedMemory,
+    processes: Vec<SimProcess>,
+}
+
+impl World {
+    /// Nothing in it yet.
+    pub fn new(seed: u64) -> World {
+        World { disk: SimDisk::new(seed), memory: SharedMemory::new(), processes: Vec::new() }
+    }
+
+    /// Another process opens the environment and its tree.
+    pub fn open(&mut self) -> (Env, Db) {
+        let env = self.open_environment();
+        let tree = env.btree("tree").unwrap();
+        env.run(|txn| tree.put(txn, b"first", b"").and_then(|()| tree.delete(txn, b"first"))).unwrap();
+        // Looks at every pool.
+        env.stats().unwrap();
+        (env, tree)
+    }
+
+    fn open_environment(&mut self) -> Env {
+        let process = self.disk.process_view();
+        let directory: Arc<dyn Directory> = process.directory();
+        self.processes.push(process);
+        let platform = Platform {
+            path: PathBuf::from("sim:"),
+            log_directory: Arc::clone(&directory),
+            directory,
+            memory: Memory::Shared(self.memory.clone()),
+        };
+        let small = DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
+        let settings = Settings {
+            memory: Some(Bytes::mib(1)),
+            durability: Some(Durability::Relaxed),
+            no_background: true,
+            database: [("tree".to_owned(), small)].into(),
+            ..Settings::default()
+        };
+        Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {}).unwrap()
+    }
+}
+
+/// Runs `schedule` under so many random schedules, each with another seed, which it is given.
+pub fn explore(name: &str, schedule: fn(Random)) {
+    let count = usize::try_from(sizes::number("LIBTP_TEST_SCHEDULES", 100)).unwrap();
+    let first = sizes::first_seed();
+    let start = std::time::Instant::now();
+    for seed in (first..).take(count) {
+        let told = format!("{name}: LIBTP_TEST_SEED={seed}");
+        let mut config = Config::new();
+        config.stack_size = STACK;
+        config.max_steps = shuttle::MaxSteps::None;
+        let run = move || {
+            rio::schedule::at_each_point(Some(at_point));
+            schedule(Random::new(seed));
+            rio::schedule::at_each_point(None);
+        };
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            Runner::new(RandomScheduler::new_from_seed(seed, 1), config).run(run);
+        }));
+        rio::schedule::at_each_point(None);
+        if let Err(why) = ran {
+            println!("{told}");
+            resume_unwind(why);
+        }
+    }
+    println!("figures: {name}: {count} schedules in {:.0} s", start.elapsed().as_secs_f64());
+}
