@@ -27,7 +27,6 @@ pub struct Arguments {
 struct Session {
     session: u64,
     pid: u32,
-    program: Option<String>,
     life: Life,
     txn: Option<u64>,
     txn_state: Option<String>,
@@ -71,8 +70,7 @@ impl fmt::Display for Session {
             Life::Stopped => "stopped",
             Life::Dead => "dead",
         };
-        write!(f, "session {}  process {} ({})", self.session, self.pid, self.program.as_deref().unwrap_or("gone"))?;
-        write!(f, "  {life}")?;
+        write!(f, "session {}  process {}  {life}", self.session, self.pid)?;
         match (self.txn, &self.txn_state) {
             (Some(txn), Some(state)) => write!(f, "  txn {txn} {state}")?,
             _ => f.write_str("  idle")?,
@@ -105,7 +103,6 @@ fn shown(session: &SessionState, names: &LockNames) -> Session {
     Session {
         session: session.id.raw(),
         pid: session.pid,
-        program: session.program.clone(),
         life: session.life,
         txn: session.txn.as_ref().map(|txn| txn.id.raw()),
         txn_state: session.txn.as_ref().map(|txn| format!("{:?}", txn.state).to_lowercase()),

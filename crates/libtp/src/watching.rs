@@ -38,10 +38,8 @@ pub enum WaitsFor {
 pub struct SessionState {
     /// Its name.
     pub id: SessionId,
-    /// Its process.
+    /// Its process, as that process's own pid namespace calls it; zero is not known.
     pub pid: u32,
-    /// What the kernel calls the process; none if that cannot be seen.
-    pub program: Option<String>,
     /// Whether it lives.
     pub life: Life,
     /// The transaction it runs.
@@ -87,16 +85,14 @@ impl Env {
                 (WAITS_FOR_LOCK, Some(wait)) => Some(WaitsFor::Lock(wait.name, wait.wanted)),
                 (kind, _) => Some(WaitsFor::Other(kind, info.wait_subject)),
             };
-            let process = Process::look(info.pid);
             SessionState {
                 id: info.id,
                 pid: info.pid,
                 life: match info.alive {
                     false => Life::Dead,
-                    true if process.as_ref().is_some_and(|process| process.is_stopped) => Life::Stopped,
+                    true if managers.processes.is_stopped(info.id) => Life::Stopped,
                     true => Life::Alive,
                 },
-                program: process.map(|process| process.program),
                 txn: transactions.iter().find(|txn| txn.session == info.id).cloned(),
                 latches: info.latches,
                 append_lsn: Some(info.append_lsn).filter(|&lsn| lsn != 0),
@@ -130,38 +126,9 @@ impl Env {
     }
 }
 
-/// What the kernel shows of a process.
-#[derive(Debug, PartialEq, Eq)]
-struct Process {
-    program: String,
-    is_stopped: bool,
-}
-
-impl Process {
-    fn look(pid: u32) -> Option<Process> {
-        Process::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
-
-    /// Of proc(5)'s fields the second, in parentheses, which may hold anything, and the third, the state.
-    fn parse(stat: &str) -> Option<Process> {
-        let (begin, end) = (stat.find('(')?, stat.rfind(')')?);
-        let state = stat.get(end + 1..)?.split_ascii_whitespace().next()?;
-        Some(Process { program: stat.get(begin + 1..end)?.to_owned(), is_stopped: matches!(state, "T" | "t") })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_is_read_whatever_its_name() {
-        let parsed = |text| Process::parse(text).map(|process| (process.program, process.is_stopped));
-        assert_eq!(parsed("7 (a) T (b) S 1 1"), Some(("a) T (b".to_owned(), false)));
-        assert_eq!(parsed("7 (tp) T 1 1"), Some(("tp".to_owned(), true)));
-        assert_eq!(parsed("7 (tp) t 1 1"), Some(("tp".to_owned(), true)));
-        assert_eq!(parsed("7 (tp"), None);
-    }
 
     #[test]
     fn a_session_that_waits_says_for_what_and_since_when() {
