@@ -149,6 +149,8 @@ fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> 
     town.mourn(dead);
     if let Some(death) = &death {
         figures.deaths += 1;
+        // First the living: none of them waits for a burial.
+        town.go_on(&format!("after a death at {:?}", death.point));
         figures.repairs.push(town.bury(death));
     }
     death.is_some()

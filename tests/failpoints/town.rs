@@ -26,6 +26,8 @@ page_bytes = "4KiB"
 [database.wide]
 page_bytes = "64KiB"
 "#;
+/// Who is not buried after so long never will be. It is no matter of life for the others: they go on meanwhile.
+const GRAVE: Duration = Duration::from_secs(60);
 /// How often it is looked whether the dead are buried.
 const LOOK: Duration = Duration::from_micros(100);
 
@@ -48,7 +50,9 @@ impl Town {
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         std::fs::create_dir(directory.path().join("env")).unwrap();
-        std::fs::write(directory.path().join("env/libtp.toml"), SETTINGS).unwrap();
+        // The shared memory goes with the directory, whatever becomes of the test.
+        let settings = format!("region_directory = {:?}\n{SETTINGS}", directory.path());
+        std::fs::write(directory.path().join("env/libtp.toml"), settings).unwrap();
         Town { directory, seed, crew: Vec::new(), observer: None, acknowledged: BTreeSet::new(), next: 1, deaths: 0 }
     }
 
@@ -125,7 +129,7 @@ impl Town {
         let seed = self.seed;
         let processes = &self.observe().managers().processes;
         while !processes.dead_sessions().is_empty() {
-            if start.elapsed() >= WATCHDOG {
+            if start.elapsed() >= GRAVE {
                 self.despair(&format!("seed {seed}: nobody buries who died at {:?}", death.point));
             }
             std::thread::sleep(LOOK);
