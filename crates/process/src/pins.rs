@@ -80,16 +80,21 @@ impl ProcessManager {
     /// ones away; those there are may go meanwhile.
     pub fn pinned_by(&self, place: u64) -> Option<u32> {
         let mut count = 0;
-        for (_, slot) in self.slots().filter(|(_, slot)| self.tenant_lives(slot)) {
-            if slot.pins_unnoted.load() != 0 {
+        for (_, slot) in self.slots() {
+            let has_unnoted = slot.pins_unnoted.load() != 0;
+            let (mut sure, mut is_unsure) = (0, has_unnoted);
+            for note in slot.pins.iter().map(|note| note.load()).filter(|note| note.is_about(place)) {
+                is_unsure |= note.is_unsure();
+                sure += 1;
+            }
+            // Asked last, and only of those it matters for: it may be a system call, and the caller holds latches.
+            if (sure == 0 && !is_unsure) || !self.tenant_lives(slot) {
+                continue;
+            }
+            if is_unsure {
                 return None;
             }
-            for note in slot.pins.iter().map(|note| note.load()).filter(|note| note.is_about(place)) {
-                if note.is_unsure() {
-                    return None;
-                }
-                count += 1;
-            }
+            count += sure;
         }
         Some(count)
     }
