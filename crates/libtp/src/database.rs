@@ -6,6 +6,7 @@ use std::time::Duration;
 use libtp_buffer::PoolSettings;
 use libtp_lock::Wait;
 use libtp_record::{Access, Method, OpenSettings};
+use libtp_txn::Managers;
 
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::environment::Inner;
@@ -246,10 +247,6 @@ pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
 /// Opens a database, making it if `method` says how and it is missing.
 fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<OpenDatabase>> {
     env.check_process()?;
-    let mut databases = env.databases();
-    if let Some(open) = databases.get(name) {
-        return Ok(Arc::clone(open));
-    }
     let own = env.settings.database.get(name);
     let settings = OpenSettings {
         create: method,
@@ -258,21 +255,29 @@ fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<Open
             .and_then(|own| own.own_pool)
             .map(|bytes| PoolSettings { budget_bytes: bytes.0, ..PoolSettings::default() }),
     };
-    let opened = env.with_session(|managers, who| {
-        Ok(libtp_record::open(managers, who, env.platform.directory.as_ref(), name, &settings)?)
-    });
-    let open =
-        opened?.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
-    let granularity = agree_on_granularity(env, &open, own.and_then(|own| own.granularity))?;
-    let open = Arc::new(open.with_granularity(granularity));
-    databases.insert(name.into(), Arc::clone(&open));
-    Ok(open)
+    loop {
+        if let Some(open) = env.databases().get(name) {
+            return Ok(Arc::clone(open));
+        }
+        let (incarnation, open) = env.with_session(|managers, who| {
+            let open = libtp_record::open(managers, who, env.platform.directory.as_ref(), name, &settings)?;
+            let open =
+                open.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
+            let granularity = agree_on_granularity(managers, &open, own.and_then(|own| own.granularity))?;
+            Ok((managers.log.incarnation(), open.with_granularity(granularity)))
+        })?;
+        let mut databases = env.databases();
+        // A life that begins takes along what is in the list, so it must not have begun since.
+        if env.newest().managers.log.incarnation() == incarnation {
+            return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
+        }
+    }
 }
 
 /// What is locked in a database: who locks pages and who locks records would not see each other's locks, so the first to
 /// open it decides for all, as long as anybody is attached.
 fn agree_on_granularity(
-    env: &Inner,
+    managers: &Managers,
     open: &OpenDatabase,
     wish: Option<Granularity>,
 ) -> Result<libtp_record::Granularity> {
@@ -280,8 +285,7 @@ fn agree_on_granularity(
         Granularity::Record => 1,
         Granularity::Page => 2,
     };
-    let agreed =
-        env.newest().managers.buffers.agree(open.id(), number(wish.unwrap_or_default())).map_err(Error::from)?;
+    let agreed = managers.buffers.agree(open.id(), number(wish.unwrap_or_default())).map_err(Error::from)?;
     if wish.is_some_and(|wish| number(wish) != agreed) {
         let (theirs, ours) = if agreed == 2 { ("pages", "records") } else { ("records", "pages") };
         let what = format!(

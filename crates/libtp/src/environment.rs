@@ -1,7 +1,7 @@
 //! An environment: a directory that any number of processes open at once.
 //!
 //! The only place that sees all managers. It calls their doors top-down to create, attach and repair (DESIGN 3, 6), and
-//! keeps what is one process's own: a pool of sessions, the open databases, the background thread.
+//! keeps what is one process's own: the open databases, and what it has of the region (`life.rs`).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

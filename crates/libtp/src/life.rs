@@ -204,13 +204,15 @@ impl Inner {
         }
         let attached = attach::open_again(&self.platform, &self.settings)?;
         let life = Life::new(broken.number + 1, attached, &self.platform.path);
-        for open in self.databases().values() {
+        // Held until the life is the newest: a database opened meanwhile belongs to one of the two.
+        let databases = self.databases();
+        for open in databases.values() {
             crate::database::take_along(&life, open)?;
         }
         // Only now: until the region was made, nobody may take our sessions in the old one for dead.
         broken.judge.leave_seat();
         let life: &Life = broken.next.get_or_init(|| Box::new(life));
-        drop(one);
+        drop((databases, one));
         life.start_background(self)?;
         Ok(life)
     }
