@@ -14,7 +14,7 @@ use crate::demo_worker::{self, durability_of};
 use crate::failure::{Failure, Result};
 
 /// Whoever is silent for so long is stuck.
-const WATCHDOG: Duration = Duration::from_secs(10);
+const WATCHDOG: Duration = Duration::from_secs(30);
 /// News that may lie unread; then the readers wait, and after them the processes.
 const UNREAD: usize = 64;
 const SIGKILL: i32 = 9;

@@ -99,8 +99,9 @@ impl Stalls {
     pub fn finish(mut self, end: u64) -> StallReport {
         for kill in std::mem::take(&mut self.open) {
             let until_end = end.saturating_sub(kill.at);
-            self.next.push(kill.next.unwrap_or(until_end));
-            self.all.push(if kill.missing.is_empty() { kill.all } else { until_end });
+            let first = kill.next.unwrap_or(until_end);
+            self.next.push(first);
+            self.all.push(if kill.missing.is_empty() { kill.all.max(first) } else { until_end });
         }
         self.next.sort_unstable();
         self.all.sort_unstable();
@@ -159,6 +160,17 @@ mod tests {
         let report = stalls.finish(50 * MS);
         assert_eq!((report.stall_p50_ms, report.stall_max_ms), (1.0, 30.0));
         assert_eq!((report.all_again_p50_ms, report.all_again_max_ms), (1.0, 30.0));
+    }
+
+    #[test]
+    fn with_nobody_else_at_work_all_stood_still_until_the_next_commit() {
+        let mut stalls = Stalls::default();
+        stalls.killed(1, 10 * MS, Vec::new());
+        stalls.committed(2, 15 * MS);
+        stalls.killed(2, 20 * MS, Vec::new());
+        let report = stalls.finish(90 * MS);
+        assert_eq!((report.stall_p50_ms, report.all_again_p50_ms), (5.0, 5.0));
+        assert_eq!((report.stall_max_ms, report.all_again_max_ms), (70.0, 70.0));
     }
 
     #[test]
