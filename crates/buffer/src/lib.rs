@@ -44,6 +44,7 @@ mod prefetch;
 mod repair;
 mod repair_one;
 mod replace;
+mod roles;
 mod settings;
 mod write_ahead;
 mod write_back;

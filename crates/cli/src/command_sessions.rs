@@ -33,6 +33,8 @@ struct Session {
     latches: usize,
     /// The log record whose change is not complete.
     append_lsn: Option<u64>,
+    /// Tasks of the environment that it has at this moment.
+    roles: Vec<&'static str>,
     waits_for: Option<String>,
     wanted: Option<String>,
     waits_ms: Option<u64>,
@@ -54,9 +56,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if sessions.is_empty() {
         output.line("nobody is at work")?;
     }
-    for pid in stopped_in_mid_change(&sessions) {
+    for pid in stopped_at_work(&sessions) {
         output.line(format_args!(
-            "process {pid} is stopped and holds latches: others wait until it goes on (kill -CONT {pid}) or ends"
+            "process {pid} is stopped in the middle of something: others may wait until it goes on (kill -CONT {pid}) or ends"
         ))?;
     }
     output.flush()?;
@@ -77,6 +79,9 @@ impl fmt::Display for Session {
         }
         if self.latches > 0 {
             write!(f, "  holds {} latches", self.latches)?;
+        }
+        for role in &self.roles {
+            write!(f, "  {role}")?;
         }
         if let Some(lsn) = self.append_lsn {
             write!(f, "  in the change of log record {lsn}")?;
@@ -108,6 +113,7 @@ fn shown(session: &SessionState, names: &LockNames) -> Session {
         txn_state: session.txn.as_ref().map(|txn| format!("{:?}", txn.state).to_lowercase()),
         latches: session.latches,
         append_lsn: session.append_lsn,
+        roles: session.roles.clone(),
         waits_for,
         wanted,
         waits_ms: session.waits_since.map(|since| u64::try_from(waited(since).as_millis()).unwrap_or(u64::MAX)),
@@ -115,7 +121,59 @@ fn shown(session: &SessionState, names: &LockNames) -> Session {
 }
 
 /// The processes whose stop makes others wait.
-fn stopped_in_mid_change(sessions: &[SessionState]) -> BTreeSet<u32> {
-    let holds = |session: &&SessionState| session.life == Life::Stopped && session.latches > 0;
-    sessions.iter().filter(holds).map(|session| session.pid).collect()
+fn stopped_at_work(sessions: &[SessionState]) -> BTreeSet<u32> {
+    let is_at_it = |session: &&SessionState| {
+        session.life == Life::Stopped && (session.latches > 0 || !session.roles.is_empty() || session.txn.is_some())
+    };
+    sessions.iter().filter(is_at_it).map(|session| session.pid).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(pid: u32, life: Life) -> SessionState {
+        SessionState {
+            id: libtp::SessionId::from_raw(7),
+            pid,
+            life,
+            txn: None,
+            latches: 0,
+            append_lsn: None,
+            roles: Vec::new(),
+            waits_for: None,
+            waits_since: None,
+        }
+    }
+
+    #[test]
+    fn only_a_process_that_was_stopped_at_work_is_warned_of() {
+        let writes = SessionState { roles: vec!["writes the log"], ..session(1, Life::Stopped) };
+        let holds = SessionState { latches: 2, ..session(2, Life::Stopped) };
+        let works = SessionState { latches: 2, ..session(3, Life::Alive) };
+        let all = [writes, holds, works, session(4, Life::Stopped), session(1, Life::Stopped)];
+        assert_eq!(stopped_at_work(&all), BTreeSet::from([1, 2]));
+    }
+
+    #[test]
+    fn a_line_says_what_there_is_to_say() {
+        let told = Session {
+            session: 7,
+            pid: 9,
+            life: Life::Stopped,
+            txn: Some(3),
+            txn_state: Some("running".to_string()),
+            latches: 1,
+            append_lsn: Some(80),
+            roles: vec!["writes the log"],
+            waits_for: Some("record 5 of stock".to_string()),
+            wanted: Some("X".to_string()),
+            waits_ms: Some(12),
+        };
+        let text = "session 7  process 9  stopped  txn 3 running  holds 1 latches  writes the log  \
+                    in the change of log record 80  waits for X on record 5 of stock, 12 ms";
+        assert_eq!(told.to_string(), text);
+        let names = LockNames::none();
+        assert_eq!(shown(&session(9, Life::Alive), &names).to_string(), "session 7  process 9  alive  idle");
+    }
 }

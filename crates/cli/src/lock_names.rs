@@ -15,6 +15,12 @@ impl LockNames {
         Ok(LockNames { databases: env.stats()?.databases })
     }
 
+    /// Of an environment that has no databases.
+    #[cfg(test)]
+    pub fn none() -> LockNames {
+        LockNames { databases: Vec::new() }
+    }
+
     /// The database's name, or its file's number where it has none.
     pub fn database(&self, name: LockName) -> String {
         let database = self.databases.iter().find(|database| database.file == name.space);

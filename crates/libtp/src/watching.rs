@@ -48,6 +48,8 @@ pub struct SessionState {
     pub latches: usize,
     /// The log record whose change is not complete, if it is in the middle of one.
     pub append_lsn: Option<u64>,
+    /// Tasks of the environment that it has at this moment, and that others wait for if it is stopped: `writes the log`.
+    pub roles: Vec<&'static str>,
     /// What it waits for.
     pub waits_for: Option<WaitsFor>,
     /// Since when; none if it does not wait, has just begun to, or nobody noted it.
@@ -77,7 +79,7 @@ impl Env {
     /// ```
     pub fn sessions(&self) -> Vec<SessionState> {
         let managers = &self.0.newest().managers;
-        let (transactions, waits) = (managers.transactions(), managers.locks.waits());
+        let (transactions, waits, roles) = (managers.transactions(), managers.locks.waits(), managers.roles());
         let state = |info: libtp_process::SessionInfo| {
             let wait = waits.iter().find(|wait| wait.session == info.id);
             let waits_for = match (info.wait_kind, wait) {
@@ -96,6 +98,7 @@ impl Env {
                 txn: transactions.iter().find(|txn| txn.session == info.id).cloned(),
                 latches: info.latches,
                 append_lsn: Some(info.append_lsn).filter(|&lsn| lsn != 0),
+                roles: roles.iter().filter(|(_, session)| *session == info.id).map(|(role, _)| *role).collect(),
                 waits_since: wait.filter(|_| matches!(waits_for, Some(WaitsFor::Lock(..)))).and_then(|wait| wait.since),
                 waits_for,
             }

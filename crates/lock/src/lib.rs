@@ -44,6 +44,7 @@ mod release;
 mod repair;
 mod repair_one;
 mod request;
+mod roles;
 mod settings;
 mod slots;
 mod table;

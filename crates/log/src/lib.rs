@@ -55,6 +55,7 @@ mod repair;
 mod reserve;
 mod restart;
 mod ring;
+mod roles;
 mod roll;
 mod segment;
 mod segment_files;

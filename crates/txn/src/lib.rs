@@ -19,6 +19,7 @@ mod reaper;
 mod record_table;
 mod recovery;
 mod repair;
+mod roles;
 mod session;
 pub mod slot;
 
