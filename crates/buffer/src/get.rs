@@ -307,7 +307,9 @@ impl BufferManager {
 
     /// A frame of the shelf, latched, holding nothing.
     pub(crate) fn take_frame<'s>(&'s self, session: &'s Session, shelf: &'s Shelf) -> Result<Taken<'s>> {
-        for round in 0..PATIENCE {
+        let mut round = 0;
+        while round < PATIENCE {
+            round += 1;
             if let Some(taken) = shelf.pop_free(session) {
                 return Ok(taken);
             }
@@ -315,7 +317,9 @@ impl BufferManager {
                 continue;
             }
             if shelf.is_growing(session) {
+                // That takes as long as it takes, and whoever is at it lives.
                 session.sleep(GROWTH_SLICE);
+                round -= 1;
                 continue;
             }
             let mut dirty = Vec::new();

@@ -152,15 +152,16 @@ fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     stop.wake_by(watch.waker());
     let mut quiet = Quiet::default();
     while !stop.is_asked() {
-        // Looked at after a time-out too: a thread of this process may have died.
-        watch.wait(WATCH);
+        let died = watch.wait(WATCH);
         if managers.region.is_broken() {
             // Relaxed commits must not wait in it until somebody calls.
             let begun = env.upgrade().map_or(Ok(()), |env| env.life().map(|_| ()));
             quiet.report("making the shared memory anew", begun);
             continue;
         }
-        if !managers.log.is_poisoned() {
+        // A thread of some process may have died alone: that one has said so.
+        let any = died || managers.processes.has_marked_dead();
+        if any && !managers.log.is_poisoned() {
             quiet.report("the repair of a dead session", managers.reap().map(|_| ()).map_err(Into::into));
         }
     }

@@ -189,8 +189,9 @@ impl Table {
             change.set(&header.locker_free, locker.next_free.get());
         }
         failpoint("lock: locker off the list, not in use");
-        change.set(&locker.in_use, 1);
+        // In this order: whoever looks without the latch never finds it in use by the one who had it before.
         change.set(&locker.session, session.id());
+        change.set(&locker.in_use, 1);
         change.close();
         failpoint("lock: locker taken");
         Ok(number)

@@ -22,6 +22,8 @@ use crate::{Error, LogManager, Lsn, Result};
 
 /// How long a session sleeps while another prepares what it needs.
 const PATIENCE: Duration = Duration::from_millis(1);
+/// After so many such sleeps it asks whether the other lives.
+const SUSPECT: u32 = 5;
 
 /// The right to make, rename and remove segments.
 struct Preparer<'l> {
@@ -42,10 +44,10 @@ impl LogManager {
         [self.header.leader.load(), self.header.preparer.load()]
     }
 
-    fn try_prepare(&self, session: &Session) -> Option<Preparer<'_>> {
+    fn try_prepare(&self, session: &Session, is_suspect: bool) -> Option<Preparer<'_>> {
         let word = &self.header.preparer;
         let holder = word.load();
-        if holder != SessionId::NONE && self.processes.is_alive(holder) {
+        if holder != SessionId::NONE && (!is_suspect || self.processes.is_alive(holder)) {
             return None;
         }
         let me = session.id();
@@ -57,9 +59,13 @@ impl LogManager {
 
     /// Makes segments until the files reach `need`, or waits for who is at it.
     pub(crate) fn prepare_segment(&self, session: &Session, need: Lsn) -> Result<()> {
-        while self.header.file_end.load() < need {
+        for round in 0_u32.. {
+            if self.header.file_end.load() >= need {
+                break;
+            }
             self.check_poison()?;
-            match self.try_prepare(session) {
+            // Whether the one who is at it lives is a system call or two, for each of all who wait here.
+            match self.try_prepare(session, round % SUSPECT == SUSPECT - 1) {
                 Some(preparer) => self.prepare_to(&preparer, need)?,
                 None => {
                     session.sleep(PATIENCE);
@@ -111,7 +117,7 @@ impl LogManager {
         if ahead >= self.files.geometry().file_bytes(last) / 2 {
             return Ok(false);
         }
-        let Some(preparer) = self.try_prepare(session) else { return Ok(false) };
+        let Some(preparer) = self.try_prepare(session, true) else { return Ok(false) };
         self.prepare_to(&preparer, end.plus(8))?;
         Ok(true)
     }
@@ -123,7 +129,7 @@ impl LogManager {
     /// [`Error::Full`], [`Error::Io`]: some segments may be gone already, none that is needed. [`Error::Failed`].
     pub fn recycle(&self, session: &Session, keep_from: Lsn) -> Result<()> {
         self.check_poison()?;
-        let Some(_preparer) = self.try_prepare(session) else { return Ok(()) };
+        let Some(_preparer) = self.try_prepare(session, true) else { return Ok(()) };
         failpoint("log: recycles");
         let header = &*self.header;
         let geometry = self.files.geometry();

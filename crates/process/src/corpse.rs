@@ -12,6 +12,8 @@
 //!
 //! If we die here: the slot still says all; the next repairer begins again. Each step done twice is the same as once.
 
+use std::collections::HashMap;
+
 use rio::{failpoint, Offset};
 
 use crate::latch::Waker;
@@ -30,9 +32,29 @@ pub struct Corpse<'m> {
 impl ProcessManager {
     /// Every session that is dead and not yet repaired.
     pub fn dead_sessions(&self) -> Vec<SessionId> {
-        let taken = self.slots().filter(|(_, slot)| slot.status.load().state() != State::Free);
-        let dead = taken.filter(|(_, slot)| !self.tenant_lives(slot));
-        dead.map(|(index, slot)| SessionId::new(index, slot.status.load().generation())).collect()
+        let mut dead = Vec::new();
+        // Of each process it is asked once: that may be a system call or two.
+        let mut known = HashMap::new();
+        for (index, slot) in self.slots() {
+            let status = slot.status.load();
+            let lives = match status.state() {
+                State::Free => true,
+                State::Dead => false,
+                State::Alive => {
+                    let id = status.attachment();
+                    *known.entry(id).or_insert_with(|| self.0.attachments.lives(id))
+                }
+            };
+            if !lives {
+                dead.push(SessionId::new(index, status.generation()));
+            }
+        }
+        dead
+    }
+
+    /// Whether a session is marked dead and not yet repaired: without a system call.
+    pub fn has_marked_dead(&self) -> bool {
+        self.slots().any(|(_, slot)| slot.status.load().state() == State::Dead)
     }
 
     /// Dead sessions that were repaired while others lived.

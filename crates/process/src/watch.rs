@@ -66,12 +66,16 @@ impl DeathWatch {
     /// told once as it happens, and again at each timeout as long as a session of the dead process is left.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         self.look_around();
-        if self.tell_new_deaths() {
+        if self.tell_new_deaths(&[]) {
             return true;
         }
         let happened = self.poll(timeout);
         self.look_around();
-        let died = self.tell_new_deaths();
+        let died = match &happened {
+            Happened::Nothing => self.tell_new_deaths(&[]),
+            Happened::Woken => false,
+            Happened::Ended(ended) => self.tell_new_deaths(ended),
+        };
         match happened {
             Happened::Nothing => died || self.has_unrepaired(),
             Happened::Woken => died,
@@ -132,10 +136,13 @@ impl DeathWatch {
 
     /// Whether some died that were not told of yet. A descriptor taken too late, of another process with the same pid, does
     /// no harm: the start time is looked at here, after it was taken.
-    fn tell_new_deaths(&mut self) -> bool {
+    /// Asked are those of whom the kernel says so, and those of whom it says nothing by itself: to ask is a system call or two
+    /// for each.
+    fn tell_new_deaths(&mut self, ended: &[AttachmentId]) -> bool {
         let attachments = &self.processes.0.attachments;
         let mut some = false;
-        for watched in self.watched.iter_mut().filter(|watched| !watched.told) {
+        let doubtful = |watched: &&mut Watched| watched.descriptor.is_none() || ended.contains(&watched.id);
+        for watched in self.watched.iter_mut().filter(|watched| !watched.told).filter(doubtful) {
             if !attachments.lives(watched.id) {
                 (watched.told, watched.descriptor) = (true, None);
                 some = true;
