@@ -24,8 +24,8 @@ pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
         history.extend(found.into_iter().map(there));
     }
     for row in vanished(history, &end) {
-        let deleted_it =
-            |record: &Record| matches!(record.steps.last(), Some(Step::Delete { row: of }) if of.element == row);
+        let is_deletion = |step: &Step| matches!(step, Step::Delete { row: of } if of.element == row);
+        let deleted_it = |record: &Record| record.steps.iter().any(is_deletion);
         let Some(at) = unheard.iter().rposition(|record| only_deletes(record) && deleted_it(record)) else { continue };
         // Of two that were at it, either may have done it: so nothing is concluded from what it read.
         let mut record = there(unheard.remove(at));
@@ -138,5 +138,7 @@ mod tests {
         assert_eq!(settled_and_right(vec![inserter(), end(&[], &[])], deleter()), (1, true));
         assert_eq!(settled_and_right(vec![inserter(), end(&[], &[row])], deleter()), (0, true));
         assert_eq!(settled_and_right(vec![inserter(), end(&[], &[])], vec![]), (0, false));
+        let and_read = || vec![record(2, vec![Step::Delete { row }, Step::ReadList { list: 1, elements: vec![] }])];
+        assert_eq!(settled_and_right(vec![inserter(), end(&[], &[])], and_read()), (1, true));
     }
 }

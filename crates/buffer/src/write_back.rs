@@ -122,7 +122,8 @@ impl BufferManager {
         for (_, shelf) in self.pools.shelves() {
             frames.extend(shelf.frames().filter(|slot| slot.oldest_needed().is_some_and(|lsn| lsn < than)));
         }
-        frames.sort_unstable_by_key(|slot| slot.page.load());
+        // By the pages as they are now: frames change theirs while others compare them.
+        frames.sort_by_cached_key(|slot| slot.page.load());
         let mut load = self.new_load();
         let mut written = 0;
         for round in 0_u32.. {
@@ -216,7 +217,7 @@ impl BufferManager {
         let mut load = self.new_load();
         load.writer = Some(writer);
         let mut frames: Vec<&FrameSlot> = frames.iter().take(self.settings.batch_pages()).copied().collect();
-        frames.sort_unstable_by_key(|slot| slot.page.load());
+        frames.sort_by_cached_key(|slot| slot.page.load());
         for slot in frames {
             self.claim(session, slot, &mut load)?;
         }
