@@ -93,10 +93,10 @@ impl Access {
     fn check(&self, path: &Path, file: &Metadata) -> Result<()> {
         let planted = |what: String| Err(Error::Planted { path: path.to_path_buf(), what });
         if !file.is_file() {
-            return planted("it is no file but a link, a directory, a pipe or a device".into());
+            return not_ours("it is no file but a link, a directory, a pipe or a device".into());
         }
         if !self.may_write(file) {
-            return planted(format!("user {} made it, who may not write the directory that it is for", file.uid()));
+            return not_ours(format!("user {} made it, who may not write the directory that it is for", file.uid()));
         }
         // Rights of another group than the directory's are rights that it does not give.
         let of_group = if file.gid() == self.group { self.mode } else { self.mode & !GROUP };
