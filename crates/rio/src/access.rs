@@ -91,7 +91,7 @@ impl Access {
     }
 
     fn check(&self, path: &Path, file: &Metadata) -> Result<()> {
-        let planted = |what: String| Err(Error::Planted { path: path.to_path_buf(), what });
+        let not_ours = |what: String| Err(Error::Planted { path: path.to_path_buf(), what });
         if !file.is_file() {
             return not_ours("it is no file but a link, a directory, a pipe or a device".into());
         }
