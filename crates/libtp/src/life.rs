@@ -36,7 +36,7 @@ pub(crate) struct Life {
     pub(crate) managers: Arc<Managers>,
     pub(crate) opened: Opened,
     /// Sessions that nobody uses.
-    sessions: Mutex<Sessions>,
+    sessions: OwnLines<Mutex<Sessions>>,
     background: Mutex<Option<Background>>,
     judge: Arc<Judge>,
     /// Tells us from a child that fork makes of us.
@@ -46,6 +46,10 @@ pub(crate) struct Life {
     next: OnceLock<Box<Life>>,
 }
 
+/// On cache lines of its own: every transaction writes it, and every call reads what would lie beside it.
+#[repr(align(128))]
+struct OwnLines<T>(T);
+
 impl Life {
     pub(crate) fn new(number: u64, attached: Attached, path: &Path) -> Life {
         Life {
@@ -54,7 +58,7 @@ impl Life {
             path: path.to_path_buf(),
             managers: attached.managers,
             opened: attached.opened,
-            sessions: Mutex::new(Vec::new()),
+            sessions: OwnLines(Mutex::new(Vec::new())),
             background: Mutex::new(None),
             judge: attached.judge,
             next: OnceLock::new(),
@@ -88,7 +92,7 @@ impl Life {
     pub(crate) fn take_session(&self) -> Result<Box<TxnSession>> {
         self.check_process()?;
         // The pool is free again before anyone joins, which may take long.
-        let pooled = lock(&self.sessions).pop();
+        let pooled = lock(&self.sessions.0).pop();
         match pooled {
             Some(session) => Ok(session),
             None => Ok(Box::new(self.managers.join()?)),
@@ -102,12 +106,12 @@ impl Life {
             self.managers.leave(*who);
             return;
         }
-        lock(&self.sessions).push(who);
+        lock(&self.sessions.0).push(who);
     }
 
     /// Marks the idle sessions dead, as a kill leaves them: for simulation.
     pub(crate) fn die(&self) {
-        lock(&self.sessions).iter().for_each(|idle| idle.session().mark_dead());
+        lock(&self.sessions.0).iter().for_each(|idle| idle.session().mark_dead());
     }
 
     /// Does something of this life. What unwinds because the region is broken ends here.
@@ -145,7 +149,7 @@ impl Life {
             return Ok(());
         }
         self.stop_background();
-        let sessions = std::mem::take(&mut *lock(&self.sessions));
+        let sessions = std::mem::take(&mut *lock(&self.sessions.0));
         let left = catch_unwind(AssertUnwindSafe(|| {
             crate::leave::leave(&self.managers, &self.judge, &env.platform, sessions)
         }));
