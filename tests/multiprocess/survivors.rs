@@ -1,14 +1,27 @@
 //! One process of several is killed, again and again. The others go on, nobody opens anything anew, nothing is lost.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use libtp::Env;
 use libtp_sim::Random;
 use libtp_tests::sizes;
 
-use crate::bank::Bank;
+use crate::bank::{Bank, TransferId};
 use crate::crew::Member;
+
+/// Everything acknowledged is there, the sums agree, and every page fits its neighbours.
+pub fn judge(directory: &Path, acknowledged: &BTreeSet<TransferId>) {
+    let env = Env::open(directory).unwrap();
+    let journal = Bank::open(&env).unwrap().audit().unwrap();
+    let lost: Vec<_> = acknowledged.difference(&journal).collect();
+    assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
+    for name in env.databases().unwrap() {
+        let verified = env.verify(&name).unwrap();
+        assert!(verified.findings.is_empty(), "{name}: {:?}", verified.findings);
+    }
+}
 
 #[test]
 fn the_death_of_one_process_is_no_event_for_the_others() {
@@ -33,13 +46,6 @@ fn the_death_of_one_process_is_no_event_for_the_others() {
         acknowledged.extend(member.acknowledged_until_it_stops());
     }
     crew.into_iter().for_each(Member::leave);
-    let env = Env::open(directory.path()).unwrap();
-    let journal = Bank::open(&env).unwrap().audit().unwrap();
-    let lost: Vec<_> = acknowledged.difference(&journal).collect();
-    assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
-    for name in env.databases().unwrap() {
-        let verified = env.verify(&name).unwrap();
-        assert!(verified.findings.is_empty(), "{name}: {:?}", verified.findings);
-    }
+    judge(directory.path(), &acknowledged);
     println!("figures: {kills} processes killed among others: {} transfers, 0 lost", acknowledged.len());
 }

@@ -60,6 +60,7 @@ enum Claim {
 
 /// Pages on their way out: their copies, and the frames they came from, in the same order.
 struct Load<'m> {
+    manager: &'m BufferManager,
     /// Whoever claims is the writer.
     writer: Option<Writer<'m>>,
     batch: Batch,
@@ -70,8 +71,9 @@ struct Load<'m> {
 
 impl Drop for Load<'_> {
     fn drop(&mut self) {
-        // Left by a panic only. If a sync has failed the claims stay: no checkpoint passes them.
-        if self.writer.as_ref().is_some_and(|writer| !writer.manager.is_failed()) {
+        // Left by a panic only, with the role still here or already given back. If a sync has failed the claims stay: no
+        // checkpoint passes them.
+        if !self.manager.is_failed() {
             self.slots.iter().for_each(|slot| slot.undo_write());
         }
     }
@@ -514,11 +516,11 @@ impl BufferManager {
     }
 
     /// Private memory for a batch: kept from the last time, because new memory costs a page fault a page.
-    fn new_load<'m>(&self) -> Load<'m> {
+    fn new_load(&self) -> Load<'_> {
         let kept = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut batch = kept.unwrap_or_default();
         batch.clear();
-        Load { writer: None, batch, slots: Vec::new(), refused: None }
+        Load { manager: self, writer: None, batch, slots: Vec::new(), refused: None }
     }
 
     fn keep_load(&self, mut load: Load<'_>) {
