@@ -11,7 +11,7 @@ pub(crate) fn all() -> Vec<RecordType> {
 
 /// A number that differs between builds whose shared memory differs: two such builds refuse each other (PROTOCOLS F1).
 pub(crate) fn layout_hash() -> u64 {
-    const TEXT: &str = concat!("libtp ", env!("CARGO_PKG_VERSION"), " layout 2");
+    const TEXT: &str = concat!("libtp ", env!("CARGO_PKG_VERSION"), " layout 3");
     let sizes = [
         size_of::<rio::RegionHeader>(),
         size_of::<rio::SlabHeader>(),
