@@ -26,6 +26,7 @@ enum Deed {
     Checkpoint,
     Create,
     Reopen,
+    Crowd,
 }
 
 /// What survivors do.
@@ -56,8 +57,8 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("lock", &[Deed::Locks, Deed::ManyLocks, Deed::Upgrade]),
     ("attach", &[Deed::Reopen]),
     ("leave", &[Deed::Reopen]),
-    ("session", &[Deed::Reopen]),
-    ("txn", &[Deed::Reopen, Deed::Locks]),
+    ("session", &[Deed::Reopen, Deed::Crowd]),
+    ("txn", &[Deed::Reopen, Deed::Locks, Deed::Crowd]),
     ("long value", &[Deed::Long]),
     ("recno", &[Deed::Recno]),
     ("unlink", &[Deed::Sweep]),
@@ -77,6 +78,8 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
 const WINDOW: u64 = 400;
 /// Databases of other names that victims make in one environment.
 const MADE: u64 = 12;
+/// Sessions that one thread has at once: more than the tables of sessions and of transactions begin with.
+const CROWD: usize = 150;
 
 /// One thread that does all this.
 pub struct Churn<'e> {
@@ -136,6 +139,7 @@ impl<'e> Churn<'e> {
             Deed::Checkpoint => self.env.checkpoint().map(|_| ()),
             Deed::Create => self.create(),
             Deed::Reopen => self.reopen(),
+            Deed::Crowd => self.crowd(),
         }
     }
 
@@ -295,6 +299,17 @@ impl<'e> Churn<'e> {
         drop(locks.unlock(session, locker, hot(0)));
         locks.unlock_all(session, locker);
         managers.leave(who);
+        Ok(())
+    }
+
+    /// So many sessions at once that the tables of them grow, in a new environment for certain.
+    fn crowd(&mut self) -> Result<()> {
+        let managers = self.env.managers();
+        let mut all = Vec::with_capacity(CROWD);
+        for _ in 0..CROWD {
+            all.push(managers.join()?);
+        }
+        all.into_iter().for_each(|who| managers.leave(who));
         Ok(())
     }
 

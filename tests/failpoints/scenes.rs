@@ -19,7 +19,7 @@ const REPAIR: Duration = Duration::from_millis(400);
 /// Deaths in one environment: then its journal is long, and another begins.
 const DEATHS_OF_ONE: u64 = 60;
 /// How often a failpoint that nobody came to is tried again, in a new environment.
-const TRIES: u32 = 4;
+const TRIES: u32 = 10;
 /// Where most repairs have something to do: somebody died there before.
 const BEFORE: [&str; 3] =
     ["change: pages changed, section open", "change: logged, no page changed", "change: append cleared, pages latched"];
