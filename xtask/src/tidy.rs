@@ -9,6 +9,7 @@ pub mod source;
 
 mod dependencies;
 mod names;
+mod shared_types;
 mod sizes;
 mod unsafety;
 mod words;
@@ -44,6 +45,7 @@ const RULES: &[(&str, Rule)] = &[
     ("every dependency is used", |tree| dependencies::unused(tree.files, tree.packages)),
     ("crates depend as the figure says", |tree| dependencies::wrong_arrows(tree.packages)),
     ("who changes what is shared can be killed", |tree| failpoints::missing(tree.files)),
+    ("shared types count in the layout's hash", |tree| shared_types::uncounted(tree.files)),
     ("formats match their tables", |tree| formats::check(tree.files)),
 ];
 

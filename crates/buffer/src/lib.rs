@@ -113,6 +113,19 @@ pub struct BufferManager {
 }
 
 impl BufferManager {
+    /// The layout of all that it shares.
+    pub const LAYOUT: u64 = rio::layout![
+        BufferHeader,
+        TableHeader,
+        lookup::Bucket,
+        frame::FrameSlot,
+        PoolTable,
+        pool::PoolSlot,
+        pool::ShelfSlot,
+        FileTable,
+        files::FileSlot,
+    ];
+
     /// Bytes a new buffer manager takes, before the first page.
     pub fn size() -> u64 {
         // The header, the three tables' headers, and their first chunks: buckets, pools. Files and frames come later.

@@ -9,16 +9,18 @@ pub(crate) fn all() -> Vec<RecordType> {
     libtp_record::record_types()
 }
 
-/// A number that differs between builds whose shared memory differs: two such builds refuse each other (PROTOCOLS F1).
-pub(crate) fn layout_hash() -> u64 {
-    const TEXT: &str = concat!("libtp ", env!("CARGO_PKG_VERSION"), " layout 3");
-    let sizes = [
-        size_of::<rio::RegionHeader>(),
-        size_of::<rio::SlabHeader>(),
-        size_of::<libtp_txn::slot::TxnHeader>(),
-        size_of::<libtp_txn::slot::TxnSlot>(),
-    ];
-    let bytes = TEXT.bytes().chain(sizes.into_iter().flat_map(usize::to_le_bytes));
-    // FNV-1a.
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+/// A number that differs between builds whose shared memory differs: two such builds refuse each other (PROTOCOLS F1). How
+/// types are laid out is in it by itself (`rio::LayoutHash`). What is not seen there, the meaning of a word's bits, is in
+/// the text: raise its number when that changes without a new version of the library.
+pub(crate) const fn layout_hash() -> u64 {
+    const TEXT: &str = concat!("libtp ", env!("CARGO_PKG_VERSION"), ", meaning 1");
+    rio::LayoutHash::new()
+        .text(TEXT)
+        .number(rio::LAYOUT)
+        .number(libtp_process::ProcessManager::LAYOUT)
+        .number(libtp_log::LogManager::LAYOUT)
+        .number(libtp_lock::LockManager::LAYOUT)
+        .number(libtp_buffer::BufferManager::LAYOUT)
+        .number(libtp_txn::Managers::LAYOUT)
+        .get()
 }

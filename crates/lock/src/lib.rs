@@ -89,6 +89,9 @@ pub struct LockManager {
 }
 
 impl LockManager {
+    /// The layout of all that it shares.
+    pub const LAYOUT: u64 = rio::layout![LockHeader, Bucket, request::Request, locker::LockerSlot];
+
     /// Bytes a new lock table takes. It grows with the number of locks held at once.
     pub fn size() -> u64 {
         let slots = u64::from(slots::FIRST_REQUESTS) * size_of::<request::Request>() as u64

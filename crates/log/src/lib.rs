@@ -106,6 +106,9 @@ pub struct LogManager {
 }
 
 impl LogManager {
+    /// The layout of all that it shares.
+    pub const LAYOUT: u64 = rio::layout![LogHeader, tail::FlushWaiter];
+
     /// Bytes of region a new log manager takes.
     pub fn size(settings: &Settings) -> u64 {
         size_of::<LogHeader>() as u64 + 2 * settings.ring_chunk_bytes + 128

@@ -115,6 +115,9 @@ impl Drop for Inner {
 }
 
 impl ProcessManager {
+    /// The layout of all that it shares.
+    pub const LAYOUT: u64 = rio::layout![ProcessHeader, SessionSlot, ProcessSlot, Latch];
+
     /// Bytes a new process manager takes, and those of the first session.
     pub fn size(settings: &Settings) -> u64 {
         let slots = u64::from(FIRST_SLOTS) * size_of::<SessionSlot>() as u64;

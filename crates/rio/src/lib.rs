@@ -31,6 +31,7 @@ mod access;
 mod bytes;
 mod error;
 pub mod failpoint;
+mod layout;
 mod map;
 mod offset;
 pub mod planted;
@@ -47,6 +48,7 @@ pub use access::Access;
 pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
 pub use error::{Error, Result};
 pub use failpoint::failpoint;
+pub use layout::LayoutHash;
 pub use map::Mapping;
 pub use offset::{Held, HeldSlice, Offset};
 pub use planted::planted;
@@ -56,6 +58,9 @@ pub use shared::Shared;
 pub use slab::{Slab, SlabHeader};
 pub use undo::{Undo, UndoLog};
 pub use word::{Atom, Bits, Link, Word};
+
+/// The layout of the types that are rio's own.
+pub const LAYOUT: u64 = layout![RegionHeader, SlabHeader, UndoLog];
 
 #[cfg(test)]
 mod tests;

@@ -3,24 +3,38 @@
 //! A shared type is made of atomic words and nothing else: any bytes are a valid value of it, another process may store
 //! to it at any time, and it means the same at every address.
 
-use crate::{Bits, Link, Word};
+use crate::{Atom, Bits, LayoutHash, Link, Word};
 
 /// A type that may lie in a region. Declare it with [`shared!`](crate::shared); do not implement it by hand.
 ///
 /// # Safety
 /// Every field is an atomic word, an array of such, or another `Shared` type; there is no padding; every bit pattern,
 /// zero included, is valid; it holds no address, reference or descriptor.
-pub unsafe trait Shared: Sync + 'static {}
+pub unsafe trait Shared: Sync + 'static {
+    /// Another number where it is laid out in another way, or called by another name ([`layout!`](crate::layout)).
+    const LAYOUT: u64;
+}
 
 // SAFETY: one atomic integer; every pattern is a value because `Bits::from_raw` is total.
-unsafe impl<T: Bits> Shared for Word<T> where Word<T>: Sync {}
+unsafe impl<T: Bits> Shared for Word<T>
+where
+    Word<T>: Sync,
+{
+    // What it is a number of is in the text of the field's type.
+    const LAYOUT: u64 = LayoutHash::new().text("Word").number(T::Raw::BYTES as u64).get();
+}
 // SAFETY: one atomic `u64`; an offset is checked when it is followed.
-unsafe impl<T: 'static> Shared for Link<T> {}
+unsafe impl<T: 'static> Shared for Link<T> {
+    // What it leads to has a number of its own: links may lead in a circle.
+    const LAYOUT: u64 = LayoutHash::new().text("Link").get();
+}
 // SAFETY: an array of `Shared` has no padding between elements and adds nothing of its own.
-unsafe impl<T: Shared, const N: usize> Shared for [T; N] {}
+unsafe impl<T: Shared, const N: usize> Shared for [T; N] {
+    const LAYOUT: u64 = LayoutHash::new().text("array").number(T::LAYOUT).number(N as u64).get();
+}
 
 /// Declares a type for shared memory: `repr(C)`, every field proved `Shared`, the size and the absence of padding
-/// proved at compile time.
+/// proved at compile time. The manager that owns the type names it in its [`layout!`](crate::layout).
 ///
 /// ```
 /// rio::shared! {
@@ -51,6 +65,16 @@ macro_rules! shared {
             $(all_shared::<$type>();)*
         };
         // SAFETY: `repr(C)`; the constant above proves that every field is `Shared` and that there is no padding.
-        unsafe impl $crate::Shared for $name {}
+        unsafe impl $crate::Shared for $name {
+            const LAYOUT: u64 = $crate::LayoutHash::new()
+                .text(stringify!($name))
+                .number(::core::mem::size_of::<$name>() as u64)
+                .number(::core::mem::align_of::<$name>() as u64)
+                $(.text(stringify!($field))
+                    .text(stringify!($type))
+                    .number(::core::mem::offset_of!($name, $field) as u64)
+                    .number(<$type as $crate::Shared>::LAYOUT))*
+                .get();
+        }
     };
 }

@@ -9,7 +9,7 @@ use libtp_process::{ProcessManager, SessionId};
 use rio::{failpoint, Region};
 
 use crate::record_table::{RecordTable, RecordType};
-use crate::slot::{TxnInfo, TxnTable};
+use crate::slot::{TxnHeader, TxnInfo, TxnSlot, TxnTable};
 use crate::{log_records, Result};
 
 /// Settings of the transaction manager.
@@ -66,6 +66,9 @@ pub struct Parts {
 }
 
 impl Managers {
+    /// The layout of all that it shares.
+    pub const LAYOUT: u64 = rio::layout![TxnHeader, TxnSlot];
+
     /// Bytes of the region the transaction manager needs at first.
     pub fn size(_settings: &Settings) -> u64 {
         16 << 10
