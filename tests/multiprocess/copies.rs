@@ -1,9 +1,10 @@
 //! Copies of an environment at work, and backups restored in its place while its shared memory is still there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libtp::{Env, Error, How, Keep};
+use tempfile::TempDir;
 
 use crate::crew::Member;
 
@@ -44,67 +45,165 @@ fn a_copy_of_a_live_environment_is_another_one() {
     assert_eq!((get(&copy, "key").as_deref(), get(&original, "key").as_deref()), (Some("copy"), Some("on")));
 }
 
-/// An environment whose processes died and left their memory, with files of an earlier time put in its place: of the same
-/// life, or of one before, which was closed in good order.
-fn restored_in_place(is_same_life: bool) -> tempfile::TempDir {
-    let (directory, backup) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+/// What a backup is a copy of.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    /// The files of the processes that died later.
+    SameLife,
+    /// Those of processes before them, which closed the environment in good order.
+    EarlierLife,
+}
+
+/// How a backup comes into the place of the files.
+#[derive(Clone, Copy, Debug)]
+enum Restored {
+    /// Over them, so that they keep their inodes.
+    Over,
+    /// When they are gone.
+    Instead,
+}
+
+const ALL: [(Of, Restored); 4] = [
+    (Of::SameLife, Restored::Over),
+    (Of::SameLife, Restored::Instead),
+    (Of::EarlierLife, Restored::Over),
+    (Of::EarlierLife, Restored::Instead),
+];
+
+/// A directory for an environment whose memory lies apart from that of all others: while the directory is away, whoever
+/// looks for what is left may remove the memory.
+fn apart() -> (TempDir, TempDir) {
+    let (directory, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = format!("region_directory = \"{}\"\n", memory.path().display());
+    std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
+    (directory, memory)
+}
+
+/// Puts the backup in the place of a directory that is removed.
+fn put_instead(backup: &TempDir, directory: &TempDir) {
+    std::fs::remove_dir_all(directory.path()).unwrap();
+    std::fs::create_dir(directory.path()).unwrap();
+    copy(backup.path(), directory.path());
+}
+
+/// An environment whose processes died and left their memory, with files of an earlier time in its place; and where its
+/// memory lies.
+fn restored(of: Of, how: Restored) -> (TempDir, TempDir) {
+    let ((directory, memory), backup) = (apart(), tempfile::tempdir().unwrap());
     let mut one = Member::start(directory.path(), 1);
     one.ask("put key backup");
-    if !is_same_life {
-        one.leave();
-        copy(directory.path(), backup.path());
-        one = Member::start(directory.path(), 2);
-    } else {
-        copy(directory.path(), backup.path());
+    match of {
+        Of::SameLife => copy(directory.path(), backup.path()),
+        Of::EarlierLife => {
+            one.leave();
+            copy(directory.path(), backup.path());
+            one = Member::start(directory.path(), 2);
+        }
     }
     for number in 0..50 {
         one.ask(&format!("put key later{number}"));
     }
     one.kill();
     one.wait();
-    copy(backup.path(), directory.path());
-    directory
+    match how {
+        Restored::Over => copy(backup.path(), directory.path()),
+        Restored::Instead => put_instead(&backup, &directory),
+    }
+    (directory, memory)
 }
 
 #[test]
 fn a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide() {
-    let directory = restored_in_place(true);
-    for _ in 0..2 {
-        let error = Env::open(directory.path()).unwrap_err().to_string();
-        assert!(error.contains("--keep-files") && error.contains("--keep-region"), "{error}");
-        let numbers = error.split(|letter: char| !letter.is_ascii_digit()).filter(|word| !word.is_empty()).count();
-        assert!(numbers >= 2, "both LSNs are named: {error}");
-    }
-}
-
-#[test]
-fn a_backup_of_an_earlier_life_is_never_mixed_with_surviving_memory() {
-    let directory = restored_in_place(false);
-    match Env::open(directory.path()) {
-        // The memory is of another incarnation, and has no part in it.
-        Ok(env) => assert_eq!(get(&env, "key").as_deref(), Some("backup")),
-        Err(error) => assert!(error.to_string().contains("--keep-files"), "{error}"),
+    for (of, how) in ALL {
+        let (directory, _memory) = restored(of, how);
+        for _ in 0..2 {
+            let error = Env::open(directory.path()).unwrap_err().to_string();
+            assert!(error.contains("--keep-files") && error.contains("--keep-region"), "{of:?} {how:?}: {error}");
+            let numbers = error.split("LSN ").skip(1).filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+            assert_eq!(numbers.count(), 2, "{of:?} {how:?}: both LSNs are named: {error}");
+        }
     }
 }
 
 #[test]
 fn who_decides_for_the_files_has_the_backup() {
-    let directory = restored_in_place(true);
-    let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
-    assert_eq!(get(&env, "key").as_deref(), Some("backup"));
-    drop(env);
-    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+    for (of, how) in ALL {
+        let (directory, _memory) = restored(of, how);
+        let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
+        assert_eq!(get(&env, "key").as_deref(), Some("backup"), "{of:?} {how:?}");
+        drop(env);
+        assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean, "{of:?} {how:?}");
+    }
 }
 
 #[test]
 fn who_decides_for_the_memory_has_what_was_done_since() {
-    let directory = restored_in_place(true);
-    let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
-    assert_eq!(get(&env, "key").as_deref(), Some("later49"));
-    drop(env);
+    for (of, how) in ALL {
+        let (directory, _memory) = restored(of, how);
+        let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
+        assert_eq!(env.opened().how, How::Restarted, "the data files are the backup's: everything since is replayed");
+        assert_eq!(get(&env, "key").as_deref(), Some("later49"), "{of:?} {how:?}");
+        drop(env);
+        let env = Env::open(directory.path()).unwrap();
+        assert_eq!(env.opened().how, How::Clean, "{of:?} {how:?}");
+        assert_eq!(get(&env, "key").as_deref(), Some("later49"), "{of:?} {how:?}");
+        assert!(env.verify("table").unwrap().findings.is_empty());
+    }
+}
+
+#[test]
+fn a_backup_that_has_all_that_the_memory_has_is_opened_without_a_question() {
+    let ((directory, memory), backup) = (apart(), tempfile::tempdir().unwrap());
+    let mut one = Member::start(directory.path(), 1);
+    one.ask("put key value");
+    one.kill();
+    one.wait();
+    copy(directory.path(), backup.path());
+    put_instead(&backup, &directory);
     let env = Env::open(directory.path()).unwrap();
-    assert_eq!(get(&env, "key").as_deref(), Some("later49"));
-    assert!(env.verify("table").unwrap().findings.is_empty());
+    assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some("value")));
+    drop(env);
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "nobody can want it any more");
+}
+
+#[test]
+fn a_backup_restored_while_processes_have_the_former_files_open_is_refused() {
+    let ((directory, _memory), backup) = (apart(), tempfile::tempdir().unwrap());
+    let mut one = Member::start(directory.path(), 1);
+    one.ask("put key backup");
+    copy(directory.path(), backup.path());
+    one.ask("put key later");
+    let region = one.ask("region");
+    put_instead(&backup, &directory);
+    let error = Env::open(directory.path()).unwrap_err().to_string();
+    assert!(error.contains(&region) && error.contains("--keep-files"), "{error}");
+    let error = Env::builder().keep(Keep::Region).open(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("end them first"), "{error}");
+    // They may go on with their files, whatever becomes of these.
+    let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
+    assert_eq!((one.ask("get key").as_str(), get(&env, "key").as_deref()), ("later", Some("backup")));
+    assert!(Path::new(&region).exists(), "it is theirs");
+    one.kill();
+    one.wait();
+    std::fs::remove_file(region).unwrap();
+}
+
+#[test]
+fn a_copied_region_file_is_not_trusted() {
+    let (directory, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut one = Member::start(directory.path(), 1);
+    one.ask("put key value");
+    let (region, aside) = (PathBuf::from(one.ask("region")), kept.path().join("region"));
+    one.kill();
+    one.wait();
+    std::fs::copy(&region, &aside).unwrap();
+    // A file of that name that is there, so that the copy cannot get the inode by chance.
+    let other = region.with_file_name(format!("{}-aside", region.file_name().unwrap().to_string_lossy()));
+    std::fs::rename(&region, &other).unwrap();
+    std::fs::copy(&aside, &region).unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some("value")));
+    drop(std::fs::remove_file(other));
 }
 
 #[test]

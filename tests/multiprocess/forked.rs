@@ -7,18 +7,28 @@ use rustix::process::{kill_process, Pid, Signal};
 use crate::crew::Member;
 
 /// A process that is not ours to wait for. Killed when dropped.
-struct Orphan(Pid);
+pub struct Orphan(Pid);
 
 impl Orphan {
-    fn of(member: &mut Member, how: &str) -> Orphan {
+    /// Lets a process fork one: `libc` or `raw`.
+    pub fn of(member: &mut Member, how: &str) -> Orphan {
         let answer = member.ask(&format!("fork {how}"));
         let pid = answer.strip_prefix("forked ").and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         Orphan(pid.unwrap_or_else(|| panic!("{answer}")))
     }
 
-    fn lives(&self) -> bool {
+    /// Whether it lives.
+    pub fn lives(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero()));
         stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    /// Kills it, and waits until it has ended.
+    pub fn end(self) {
+        let _ = kill_process(self.0, Signal::KILL);
+        while self.lives() {
+            std::thread::yield_now();
+        }
     }
 }
 

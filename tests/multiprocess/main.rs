@@ -19,7 +19,8 @@
 //! | `copies` | copies of an environment at work, and backups restored in its place |
 //! | `missing` | files and directories that vanish under those at work |
 //! | `containers` | processes that see other memory or other pids |
-//! | `strangers` | memory that another user planted, and what deleted environments leave |
+//! | `strangers` | memory that another user planted |
+//! | `left` | what deleted and moved environments leave behind in shared memory |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
@@ -36,6 +37,7 @@ mod fork;
 mod forked;
 mod forks;
 mod leaving;
+mod left;
 mod missing;
 mod rebuild;
 mod stopped;

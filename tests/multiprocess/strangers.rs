@@ -1,4 +1,4 @@
-//! Shared memory of strangers: planted by another user under our name, or left by an environment that is gone.
+//! Shared memory of strangers: planted by another user under our name.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -90,22 +90,4 @@ fn a_link_planted_under_the_name_of_our_memory_is_not_followed() {
         assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
     }
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "do not touch");
-}
-
-#[test]
-#[ignore = "regions whose environment's directory is gone are not looked for"]
-fn the_memory_of_an_environment_that_is_gone_is_removed_by_the_next_open() {
-    let (gone, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let region = region_of_the_dead(gone.path());
-    let mut living = Member::start(other.path(), 2);
-    let theirs = PathBuf::from(living.ask("region"));
-    gone.close().unwrap();
-    assert!(region.exists(), "nothing is left: nothing was shown");
-    let third = tempfile::tempdir().unwrap();
-    drop(Env::open(third.path()).unwrap());
-    let is_left = region.exists();
-    drop(std::fs::remove_file(&region));
-    assert!(!is_left, "{} is left for ever", region.display());
-    assert!(theirs.exists(), "that of a living environment was removed");
-    living.leave();
 }

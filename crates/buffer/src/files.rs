@@ -180,6 +180,13 @@ impl Files {
         }
     }
 
+    /// What the table at `place` has, of a region that nobody else is attached to.
+    pub(crate) fn listed_in(region: &Region, place: Offset<FileTable>) -> Vec<FileInfo> {
+        let Some(slots) = region.at(place).slots.load() else { return Vec::new() };
+        let slots = Slab::<FileSlot>::attach(region, slots);
+        (1..=slots.capacity()).filter_map(|number| read(slots.at(number)).map(|(info, _)| info)).collect()
+    }
+
     pub(crate) fn directory(&self) -> &dyn Directory {
         &*self.directory
     }

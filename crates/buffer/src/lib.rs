@@ -147,6 +147,12 @@ impl BufferManager {
         Ok(())
     }
 
+    /// The database files that are registered in a region, without becoming one of its users.
+    pub fn files_in(region: &Region) -> Vec<FileInfo> {
+        let place = region.root::<BufferHeader>(RootSlot::Buffer).and_then(|place| region.at(place).files.load());
+        place.map_or(Vec::new(), |place| Files::listed_in(region, place))
+    }
+
     /// Opens the buffer manager of a region. The database files lie in `directory`; no page goes out before `log` is
     /// durable beyond it.
     ///

@@ -23,6 +23,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if let Value::Object(stats) = facts(&env.stats()?)? {
         object.extend(stats);
     }
+    object.insert("memory_left".to_string(), facts(&env.sweep_memory())?);
     write_list(output, &object)?;
     Ok(Ending::Done)
 }

@@ -15,17 +15,27 @@ use tp::tp;
 fn disagreement() -> TempDir {
     let directory = tempdir().unwrap();
     let env = directory.path();
+    work_and_die(env, 300_000);
+    cut_off(env);
+    directory
+}
+
+/// Lets a process work in a bank until the log has that many bytes, and kills it.
+fn work_and_die(env: &Path, log_bytes_min: u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
     command.args(["bench", "tpcb", "--accounts", "500", "--seconds", "600", "--env"]).arg(env);
     let mut victim = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let log_bytes = || tp("stat", env, &["--json"]).json().pop().and_then(|stat| stat["log_tail"].as_u64());
-    while victim.try_wait().unwrap().is_none() && log_bytes().unwrap_or(0) < 300_000 {
+    while victim.try_wait().unwrap().is_none() && log_bytes().unwrap_or(0) < log_bytes_min {
         std::thread::yield_now();
     }
     victim.kill().unwrap();
     victim.wait().unwrap();
-    cut_off(env);
-    directory
+}
+
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
+    assert!(status.success(), "cp: {status}");
 }
 
 /// Takes the last bytes away that the log files have.
@@ -61,7 +71,7 @@ fn shared_memory_and_files_that_disagree_are_left_to_whoever_may_decide() {
         assert!(why.contains("--keep-files") && why.contains("--keep-region"), "{why}");
     }
     tp("recover", env, &["--keep-files", "--keep-region"]).refused(2);
-    assert_eq!(tp("recover", env, &["--keep-region", "--json"]).result()["how"], json!("repaired"));
+    assert_eq!(tp("recover", env, &["--keep-region", "--json"]).result()["how"], json!("restarted"));
     assert_sound(env);
     assert_eq!(tp("recover", env, &["--json"]).result()["how"], json!("clean"));
 }
@@ -72,4 +82,68 @@ fn keeping_the_files_forgets_the_memory_and_replays_the_log() {
     let env = directory.path();
     assert_eq!(tp("recover", env, &["--keep-files", "--json"]).result()["how"], json!("restarted"));
     assert_sound(env);
+}
+
+#[test]
+fn a_backup_in_the_place_of_deleted_files_is_not_opened_until_it_is_said_what_is_right() {
+    let (homes, memory) = (tempdir().unwrap(), tempdir().unwrap());
+    let (env, backup) = (&homes.path().join("env"), &homes.path().join("backup"));
+    std::fs::create_dir(env).unwrap();
+    // Apart from all others: while the directory is away, whoever opens an environment may remove the memory.
+    let settings = format!("region_directory = \"{}\"\n", memory.path().display());
+    std::fs::write(env.join("libtp.toml"), settings).unwrap();
+    tp("put", env, &["names", "key", "value"]).text();
+    copy(env, backup);
+    work_and_die(env, 50_000);
+    std::fs::remove_dir_all(env).unwrap();
+    copy(backup, env);
+    for verb in ["recover", "stat", "sessions"] {
+        let refused = tp(verb, env, &[]);
+        let why = refused.refused(1);
+        assert!(why.contains("--keep-files") && why.contains("--keep-region"), "{verb}: {why}");
+    }
+    let refused = tp("recover", env, &["--keep-region"]);
+    let why = refused.refused(1);
+    assert!(why.contains(".tp is not there") && why.contains("Nothing was changed"), "no file of the bank is: {why}");
+    tp("recover", env, &["--keep-files"]).text();
+    assert_eq!(tp("get", env, &["names", "key"]).text().trim(), "value");
+    assert_eq!(tp("recover", env, &["--json"]).result()["how"], json!("clean"));
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "nothing stays of what was decided");
+}
+
+#[test]
+fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
+    let (homes, memory) = (tempdir().unwrap(), tempdir().unwrap());
+    let settings = format!("region_directory = \"{}\"\nrelaxed_millis = 3600000\n", memory.path().display());
+    let (old, new, other) = (homes.path().join("old"), homes.path().join("new"), homes.path().join("other"));
+    for env in [&old, &other] {
+        std::fs::create_dir(env).unwrap();
+        std::fs::write(env.join("libtp.toml"), &settings).unwrap();
+    }
+    tp("put", &other, &["names", "key", "value"]).text();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
+    command
+        .args(["bench", "tpcb", "--accounts", "500", "--durability", "relaxed", "--seconds", "600", "--env"])
+        .arg(&old);
+    let mut victim = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let ahead = |stat: &serde_json::Value| stat["log_tail"].as_u64() > stat["log_durable"].as_u64();
+    while victim.try_wait().unwrap().is_none()
+        && !tp("stat", &old, &["--json"])
+            .json()
+            .pop()
+            .is_some_and(|stat| ahead(&stat) && stat["databases"][3].is_object())
+    {
+        std::thread::yield_now();
+    }
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    std::fs::rename(&old, &new).unwrap();
+    let left = &tp("stat", &other, &["--json"]).result()["memory_left"];
+    assert_eq!(left.as_array().map(Vec::len), Some(1), "{left}");
+    let remove = left[0]["remove"].as_str().unwrap();
+    assert!(tp("stat", &other, &[]).text().contains(remove), "people see it too");
+    assert_eq!(tp("recover", &new, &["--json"]).result()["how"], json!("repaired"));
+    assert_eq!(tp("stat", &other, &["--json"]).result()["memory_left"], json!([]));
+    // Of an environment that was deleted, the command does what it says.
+    assert!(remove.starts_with("rm ") && remove.contains(&memory.path().display().to_string()), "{remove}");
 }

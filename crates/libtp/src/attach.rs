@@ -24,6 +24,7 @@ use rio::{failpoint, Identity, Region};
 use serde::Serialize;
 
 use crate::judge::{Door, Judge};
+use crate::keep::{self, Keep};
 use crate::platform::Found;
 use crate::settings::{Replacement, Settings, Victim};
 use crate::{record_types, Error, Result};
@@ -64,15 +65,6 @@ pub struct Opened {
     pub undone: u64,
     /// Torn pages mended from the double-write file.
     pub mended: u64,
-}
-
-/// Which of the two is right, where shared memory and log files disagree (PROTOCOLS F1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// The files: shared memory is forgotten, and with it what was committed and had not reached the files.
-    Files,
-    /// The region: the log that it holds goes to the files, over what they have there.
-    Region,
 }
 
 /// An attached environment.
@@ -176,13 +168,13 @@ impl Opening<'_> {
                     Err(self.unseen(found))
                 }
             }
+            Found::None | Found::Unusable(_) if created => self.restart(file, How::Created, 0, watch).map(Some),
             Found::None | Found::Unusable(_) => {
-                let how = match (created, control.clean) {
-                    (true, _) => How::Created,
-                    (false, true) => How::Clean,
-                    (false, false) => How::Restarted,
-                };
-                self.restart(file, how, 0, watch).map(Some)
+                let survived = keep::settle(self.platform, &identity, &self.control_file, self.keep)?;
+                let how = if control.clean && !survived.is_kept { How::Clean } else { How::Restarted };
+                let restarted = self.restart(file, how, 0, watch)?;
+                survived.forget(&restarted.0.region);
+                Ok(Some(restarted))
             }
         }
     }
@@ -198,7 +190,8 @@ impl Opening<'_> {
     ) -> Result<(Arc<Managers>, Opened)> {
         let rebuilds = self.wait_for_writers(broken, control).unwrap_or(0);
         tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is made anew from the log");
-        let rescued = libtp_log::rescue_ring(broken, &self.platform.log_directory, control)?;
+        // Read anew: who was writing may have taken a checkpoint.
+        let rescued = libtp_log::rescue_ring(broken, &self.platform.log_directory, &self.control_file.read()?)?;
         match rescued {
             Some(rescued) if rescued.to < rescued.tail => {
                 tracing::error!(from = %rescued.to, to = %rescued.tail, "commits that were not yet on disk are lost with the broken memory");
@@ -288,6 +281,7 @@ impl Opening<'_> {
             incarnation: control.incarnation(),
             control_inode: own.inode,
             control_birth: own.birth_ns,
+            control_device: own.device,
         })
     }
 
@@ -317,8 +311,9 @@ impl Opening<'_> {
                 let rescued = libtp_log::rescue_ring(region, &self.platform.log_directory, control);
                 match (rescued, self.keep) {
                     (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
-                        libtp_log::overwrite_from_ring(region, &self.platform.log_directory, control)?;
-                        self.repair(region, control).or_else(|_| self.restart(file, How::Restarted, 0, watch))
+                        keep::put_behind(region, self.platform, &self.control_file)?;
+                        // Nor is it known of what time the data files are: everything else comes from the log.
+                        self.restart(file, How::Restarted, 0, watch)
                     }
                     (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) | (Ok(_), _) => {
                         self.restart(file, How::Restarted, 0, watch)
@@ -339,7 +334,7 @@ impl Opening<'_> {
         let repair = managers.processes.repair_alone();
         failpoint("alone: sections rolled back");
         managers.log.repair_alone()?;
-        managers.log.check_against_files().map_err(|error| error.to_string())?;
+        managers.log.check_against_files(control).map_err(|error| error.to_string())?;
         failpoint("alone: log repaired");
         managers.buffers.repair_alone();
         failpoint("alone: frames repaired");

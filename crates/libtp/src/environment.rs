@@ -11,8 +11,10 @@ use std::time::Duration;
 use libtp_record::Verified;
 use libtp_txn::{Managers, TxnSession};
 
-use crate::attach::{self, Keep, Opened, Platform};
+use crate::attach::{self, Opened, Platform};
 use crate::database::{wait_of, OpenDatabase};
+use crate::keep::Keep;
+use crate::left_memory::LeftMemory;
 use crate::life::Life;
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::{run, CommitLsn};
@@ -338,6 +340,12 @@ impl Env {
             managers.log.force(who.session(), managers.log.tail().minus(8))?;
             Ok(())
         })
+    }
+
+    /// Removes the shared memory of environments whose directory is gone, as whoever makes an environment's memory does
+    /// too, where this one's lies. Returns what was left because it may hold commits that are nowhere else.
+    pub fn sweep_memory(&self) -> Vec<LeftMemory> {
+        self.0.platform.sweep()
     }
 
     /// The directory, for messages.

@@ -33,7 +33,9 @@ mod database;
 mod environment;
 mod error;
 mod judge;
+mod keep;
 mod leave;
+mod left_memory;
 mod life;
 mod platform;
 mod record_types;
@@ -42,13 +44,15 @@ mod stats;
 mod txn;
 mod watching;
 
-pub use attach::{How, Keep, Opened};
+pub use attach::{How, Opened};
 #[doc(hidden)]
 pub use attach::{Memory, Platform, SharedMemory};
 pub use cursor::{Cursor, Pair, RecnoCursor};
 pub use database::{Database, Db, Recno};
 pub use environment::{Builder, Env};
 pub use error::{Error, Result};
+pub use keep::Keep;
+pub use left_memory::LeftMemory;
 pub use libtp_lock::{Deadlock, Edge, LockInfo, LockName, LockerId, Mode};
 pub use libtp_process::SessionId;
 pub use libtp_record::{Finding, Verified};

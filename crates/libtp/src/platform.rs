@@ -9,6 +9,7 @@ use libtp_log::CONTROL_NAME;
 use rio::{Access, Identity, Region};
 
 use crate::environment::lock;
+use crate::left_memory::{sweep, LeftMemory, PREFIX};
 use crate::settings::{Settings, SETTINGS_NAME};
 use crate::{Error, Result};
 
@@ -139,7 +140,10 @@ impl Platform {
                 for home in homes {
                     let path = home.join(self.region_name(home, identity));
                     match Region::attach(&path, identity, RESERVE_BYTES, &access) {
-                        Ok(region) => return Ok(Found::Good(region)),
+                        Ok(region) => {
+                            self.note_directory(&region);
+                            return Ok(Found::Good(region));
+                        }
                         Err(rio::Error::Broken { .. }) => {
                             return Ok(Found::Broken(Region::attach_broken(&path, identity, RESERVE_BYTES, &access)?));
                         }
@@ -182,7 +186,12 @@ impl Platform {
                         continue;
                     }
                     match Region::create(&path, identity, RESERVE_BYTES, &access) {
-                        Ok(region) => return self.only_region(region, homes, identity),
+                        Ok(region) => {
+                            self.note_directory(&region);
+                            self.only_region(homes, identity, &region);
+                            self.sweep();
+                            return Ok(region);
+                        }
                         Err(error) => refused = Some(error.into()),
                     }
                 }
@@ -191,17 +200,66 @@ impl Platform {
         }
     }
 
-    /// The region just made, once no other home has one of this environment that could be taken for it.
-    fn only_region(&self, region: Region, homes: &[PathBuf], identity: &Identity) -> Result<Region> {
+    /// Sees to it that no other home has a region of this environment that could be taken for the one just made.
+    fn only_region(&self, homes: &[PathBuf], identity: &Identity, made: &Region) {
         for path in homes.iter().map(|home| home.join(self.region_name(home, identity))) {
-            if path != region.path() {
+            if path != made.path() {
                 // One that is another user's is of an older incarnation, or no region.
                 if let Err(error) = self.remove(&path) {
                     tracing::warn!(%error, "an old file stays where shared memory could be");
                 }
             }
         }
-        Ok(region)
+    }
+
+    /// Notes in the region where the directory is now: by this it is known when it is gone ([`sweep`]).
+    fn note_directory(&self, region: &Region) {
+        if let Ok(path) = std::fs::canonicalize(&self.path) {
+            region.header().set_directory(&path);
+        }
+    }
+
+    /// Removes regions that environments left which are gone; returns those that hold what may be nowhere else.
+    pub(crate) fn sweep(&self) -> Vec<LeftMemory> {
+        let homes = match &self.memory {
+            Memory::Shared(_) => &[][..],
+            Memory::Files(homes) => homes,
+        };
+        // What lies in the environment's own directory is gone with it.
+        homes.iter().filter(|home| **home != self.path).flat_map(|home| sweep(home)).collect()
+    }
+
+    /// The regions of this environment that were made for files which are not here any more: for another control file in
+    /// the same directory, or for another incarnation than this one has.
+    pub(crate) fn survived(&self, identity: &Identity) -> Result<Vec<Region>> {
+        let Memory::Files(homes) = &self.memory else { return Ok(Vec::new()) };
+        let access = self.access()?;
+        let here = std::fs::canonicalize(&self.path).ok();
+        let is_survivor = |region: &Region| {
+            let header = region.header();
+            let is_own = header.control_inode.get() == identity.control_inode
+                && header.control_birth.get() == identity.control_birth;
+            header.environment.iter().map(rio::Word::get).eq(identity.environment)
+                && (is_own || (header.directory() == here && here.is_some()))
+        };
+        let mut found = Vec::new();
+        for home in homes {
+            let Ok(entries) = std::fs::read_dir(home) else { continue };
+            let prefix = if *home == self.path { REGION_NAME.into() } else { name_of_any(identity) };
+            let names = entries.filter_map(std::result::Result::ok).map(|entry| entry.path());
+            for path in
+                names.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)))
+            {
+                match Region::attach_any(&path, identity.layout, RESERVE_BYTES, &access) {
+                    Ok(region) => found.extend(Some(region).filter(is_survivor)),
+                    Err(error) if may_pass(&error) => return Err(error.into()),
+                    // A copy, another build's, one of before the machine was started, one that was never finished: never
+                    // trusted, and so nothing is in it.
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Removes the region's file: nobody is attached, and what it held is in the files. One that another of the directory's
@@ -212,7 +270,7 @@ impl Platform {
                 *lock(&shared.0) = None;
                 Ok(())
             }
-            Memory::Files(_) => match std::fs::remove_file(region.path()) {
+            Memory::Files(_) => match rio::remove_region(region.path()) {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
                 _ => self.remove(region.path()),
             },
@@ -220,7 +278,7 @@ impl Platform {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        match std::fs::remove_file(path) {
+        match rio::remove_region(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 let what = format!("what lies in the place of its shared memory, {}, cannot be removed: {error}. Remove it, or ask its owner to", path.display());
                 Err(Error::Environment { environment: self.path.clone(), what })
@@ -234,8 +292,7 @@ impl Platform {
         if home == self.path {
             return REGION_NAME.into();
         }
-        let [high, low] = identity.environment;
-        format!("libtp-{high:016x}{low:016x}-{:x}", identity.control_inode)
+        format!("{}{:x}", name_of_any(identity), identity.control_inode)
     }
 
     /// Who may read and write the directory may read and write its shared memory.
@@ -245,6 +302,12 @@ impl Platform {
             Error::Environment { environment: self.path.clone(), what }
         })
     }
+}
+
+/// How the name of a region of this environment begins, whatever control file it was made for.
+fn name_of_any(identity: &Identity) -> String {
+    let [high, low] = identity.environment;
+    format!("{PREFIX}{high:016x}{low:016x}-")
 }
 
 /// What was found where the region should be.

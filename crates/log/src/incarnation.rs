@@ -67,6 +67,12 @@ impl Incarnations {
     /// [`Error::Full`] when the control file has no place: the log must be recycled first.
     pub fn begin(&mut self, start: Lsn) -> Result<u64> {
         let number = self.current().number + 1;
+        self.begin_as(number, start)?;
+        Ok(number)
+    }
+
+    /// As [`Incarnations::begin`], with a number that is larger than all there are.
+    pub(crate) fn begin_as(&mut self, number: u64, start: Lsn) -> Result<()> {
         while self.0.last().is_some_and(|life| life.start >= start) {
             self.0.pop();
         }
@@ -75,7 +81,7 @@ impl Incarnations {
             return Err(Error::Full { what: "one more restart", source_text });
         }
         self.0.push(Incarnation { number, start });
-        Ok(number)
+        Ok(())
     }
 
     /// Forgets those whose last record lies below `oldest`.

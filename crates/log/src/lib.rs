@@ -41,6 +41,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod agree;
 mod append;
 mod control;
 mod error;
@@ -75,6 +76,7 @@ use ring::Ring;
 use segment_files::Opened;
 use tail::LogHeader;
 
+pub use agree::{all_in_files, overwrite_from_ring};
 pub use append::{Entry, RecordBuffer};
 pub use control::{Changing, Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
 pub use error::{Error, Result};
@@ -85,7 +87,7 @@ pub use record::{
     record_bytes, Record, RecordHeader, RecordRef, TxnId, BODY_BYTES_MAX, KIND_FILLER, KIND_FLUSH_MARK,
     RECORD_BYTES_MAX, RECORD_HEADER_BYTES,
 };
-pub use repair::{overwrite_from_ring, rescue_ring, Rescued};
+pub use repair::{durable_in, rescue_ring, Rescued};
 pub use reserve::UNDO_SHARE_BYTES;
 pub use restart::{begin_incarnation, find_end, restart, LogEnd, Restarted};
 pub use roll::Roll;

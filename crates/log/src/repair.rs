@@ -11,6 +11,7 @@ use libtp_io::Directory;
 use libtp_process::SessionId;
 use rio::{Held, Region, RootSlot};
 
+use crate::agree::agree;
 use crate::record::verify;
 use crate::ring::Ring;
 use crate::segment_files::Opened;
@@ -48,13 +49,13 @@ impl LogManager {
         self.ring.check()
     }
 
-    /// Checks that the files hold the very bytes the region has below its durable end (PROTOCOLS F1): before the first
-    /// to attach uses a region it found.
+    /// Checks that the files hold the log up to the region's durable end, and below it the very bytes that the region has
+    /// (PROTOCOLS F1): before the first to attach uses a region it found.
     ///
     /// # Errors
     /// [`Error::Disagree`], [`Error::Io`].
-    pub fn check_against_files(&self) -> Result<()> {
-        agree(&self.header, &self.ring, &self.files)
+    pub fn check_against_files(&self, control: &Control) -> Result<()> {
+        agree(&self.header, &self.ring, &self.files, control)
     }
 }
 
@@ -72,21 +73,6 @@ fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
         return Err(format!("the log's ring has chunks of {chunk} bytes"));
     }
     Ok(())
-}
-
-/// The bytes just below `durable` must be the same in the ring and in the files.
-fn agree(header: &LogHeader, ring: &Ring, files: &LogFiles) -> Result<()> {
-    let durable = header.durable.load();
-    let from = durable.minus(WITNESS_BYTES).max(header.ring_start.load()).max(header.oldest.load()).max(Lsn::FIRST);
-    let bytes = usize::try_from(durable.since(from)).expect("at most 4096");
-    let (mut in_ring, mut in_files) = (vec![0; bytes], vec![0; bytes]);
-    let has_ring = ring.copy_out(from, &mut in_ring);
-    let read = files.copy_out(from, &mut in_files)?;
-    if has_ring && read == bytes && in_ring == in_files {
-        return Ok(());
-    }
-    let same = in_ring.iter().zip(&in_files[..read]).take_while(|(one, other)| one == other).count();
-    Err(Error::Disagree { region: durable, files: from.plus(same as u64 & !7) })
 }
 
 /// What of a region's ring was saved.
@@ -111,10 +97,7 @@ pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Co
     let Some((header, ring)) = trusted_ring(region, control) else { return Ok(None) };
     let files = LogFiles::new(Arc::clone(directory), control);
     let (from, tail) = (header.durable.load(), header.tail.load());
-    if from < control.durable_end {
-        return Err(Error::Disagree { region: from, files: control.durable_end });
-    }
-    agree(&header, &ring, &files)?;
+    agree(&header, &ring, &files, control)?;
     let bytes = good_records(&ring, from, tail, control.incarnation());
     let to = from.plus(bytes.len() as u64);
     if header.poison.load() != 0 {
@@ -125,54 +108,32 @@ pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Co
     Ok(Some(Rescued { from, to, tail }))
 }
 
-/// Writes all that a region's ring holds to the log files, over what they have there, and syncs them: after
-/// [`Error::Disagree`], if whoever may decide it says that the region is right. The log below the ring is the files'
-/// alone. None if the region has no log that could be trusted. The caller is alone.
-///
-/// # Errors
-/// [`Error::Unusable`] when the region is older than the control file; [`Error::Full`], [`Error::Io`]: try again.
-pub fn overwrite_from_ring(
-    region: &Region,
-    directory: &Arc<dyn Directory>,
-    control: &Control,
-) -> Result<Option<Rescued>> {
-    let Some((header, ring)) = trusted_ring(region, control) else { return Ok(None) };
-    let (durable, tail) = (header.durable.load(), header.tail.load());
-    if durable < control.durable_end {
-        let what = format!(
-            "its log was durable up to LSN {durable}, the control file's up to LSN {}: it is older than the files, which \
-             `tp recover --keep-files` goes by",
-            control.durable_end
-        );
-        return Err(Error::Unusable { file: "the shared memory".into(), what });
-    }
-    let from = header.ring_start.load().max(header.oldest.load()).max(Lsn::FIRST);
-    let sealed = good_records(&ring, durable, tail, control.incarnation()).len() as u64;
-    let mut bytes = vec![0; usize::try_from(durable.since(from) + sealed).expect("a ring fits memory")];
-    if !ring.copy_out(from, &mut bytes) {
-        return Ok(None);
-    }
-    LogFiles::new(Arc::clone(directory), control).write(from, &bytes, control.incarnation())?;
-    Ok(Some(Rescued { from, to: durable.plus(sealed), tail }))
-}
-
 /// The log's header and ring in the region, if they are of this log and life and in order.
 fn trusted_ring(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
+    ring_of_any_life(region, control).filter(|(header, _)| header.incarnation.get() == control.incarnation())
+}
+
+/// As `trusted_ring`, also of another life.
+pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
     let offset = region.root::<LogHeader>(RootSlot::Log)?;
     region.try_at(offset)?;
     let header: Held<LogHeader> = region.hold(offset);
     let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
-    let is_ours = header.incarnation.get() == control.incarnation()
-        && sizes == (control.segment_bytes_first, control.segment_bytes_max);
-    if !is_ours || check_header(&header).is_err() {
+    if sizes != (control.segment_bytes_first, control.segment_bytes_max) || check_header(&header).is_err() {
         return None;
     }
     let ring = Ring::new(region, header.clone());
     ring.check().is_ok().then_some((header, ring))
 }
 
-/// The ring's bytes from `from` on, as far as they are good records.
-fn good_records(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
+/// Up to where the log of a region that nobody is attached to is on the disk; none if it has no log that is in order.
+pub fn durable_in(region: &Region) -> Option<Lsn> {
+    let header = region.try_at(region.root::<LogHeader>(RootSlot::Log)?)?;
+    check_header(header).is_ok().then(|| header.durable.load())
+}
+
+/// The ring's bytes from `from` on, as far as they are good records of that life.
+pub(crate) fn good_records(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(tail.since(from)).unwrap_or(0)];
     if !ring.copy_out(from, &mut bytes) {
         return Vec::new();
@@ -187,7 +148,7 @@ fn good_records(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> 
 
 impl LogFiles {
     /// Writes bytes to where they belong and syncs them; a segment that is missing is made.
-    fn write(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
+    pub(crate) fn write(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
         let mut done = 0;
         while done < bytes.len() {
             let place = self.geometry().locate(from.plus(done as u64));

@@ -52,7 +52,7 @@ pub use layout::LayoutHash;
 pub use map::Mapping;
 pub use offset::{Held, HeldSlice, Offset};
 pub use planted::planted;
-pub use region::{boot_id, Identity, Region, RegionHeader, RootSlot, HEADER_BYTES};
+pub use region::{boot_id, remove_region, Identity, Region, RegionHeader, RootSlot, Unattended, HEADER_BYTES};
 pub use section::Section;
 pub use shared::Shared;
 pub use slab::{Slab, SlabHeader};

@@ -15,89 +15,17 @@ use std::sync::Arc;
 use rustix::fs::{fallocate, FallocateFlags};
 
 use crate::map::HUGE_BYTES;
-use crate::{failpoint, Access, Bytes, Error, Link, Mapping, Offset, Result, Shared, Word};
+use crate::{failpoint, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
-/// Bytes of the header, and the first offset that is handed out.
-pub const HEADER_BYTES: u64 = 4096;
-const MAGIC: u64 = u64::from_le_bytes(*b"libtprio");
-const VERSION: u64 = 1;
+mod attended;
+mod header;
+mod unattended;
+
+pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES};
+pub use unattended::{remove_region, Unattended};
+
 const GROW_STEP: u64 = 64 << 10;
 const GROW_MAX: u64 = 16 << 20;
-
-crate::shared! {
-    /// The first bytes of a region. Times and numbers of files are as `stat` gives them.
-    pub struct RegionHeader {
-        /// "libtprio".
-        pub magic: Word<u64>,
-        /// Version of this header.
-        pub version: Word<u64>,
-        /// Hash of every shared type of the build that made the region.
-        pub layout: Word<u64>,
-        /// Non-zero once the region is complete.
-        pub ready: Word<u64>,
-        /// The machine's boot id when it was made.
-        pub boot: [Word<u64>; 2],
-        /// The environment it belongs to.
-        pub environment: [Word<u64>; 2],
-        /// The log's incarnation it was made for (PROTOCOLS L1).
-        pub incarnation: Word<u64>,
-        /// Inode of the environment's control file (PROTOCOLS F1).
-        pub control_inode: Word<u64>,
-        /// Birth time of the control file, nanoseconds.
-        pub control_birth: Word<u64>,
-        /// Inode of this region's own file.
-        pub own_inode: Word<u64>,
-        /// Bytes of the file; stored after `fallocate` succeeded.
-        pub size: Word<u64>,
-        /// First byte not handed out.
-        pub used: Word<u64>,
-        /// Non-zero once the region was found broken and must be rebuilt. Written once, read without a latch.
-        pub panic: Word<u64>,
-        /// Non-zero if the last process left in good order.
-        pub clean: Word<u64>,
-        /// Where each manager's header lies.
-        pub roots: [Link<Word<u64>>; 16],
-        /// Zero, kept for later.
-        pub spare: [Word<u64>; 480],
-    } size 4096
-}
-
-/// Whose region this is; checked when one is opened (PROTOCOLS F1, L6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Identity {
-    /// Hash of every shared type of this build.
-    pub layout: u64,
-    /// The environment's id.
-    pub environment: [u64; 2],
-    /// The log's incarnation.
-    pub incarnation: u64,
-    /// Inode of the control file.
-    pub control_inode: u64,
-    /// Birth time of the control file, nanoseconds.
-    pub control_birth: u64,
-}
-
-/// The header's places for the managers' own headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum RootSlot {
-    /// Process manager.
-    Process = 0,
-    /// Log manager.
-    Log = 1,
-    /// Lock manager.
-    Lock = 2,
-    /// Buffer manager.
-    Buffer = 3,
-    /// Transaction manager.
-    Txn = 4,
-    /// The table of database files.
-    Files = 5,
-    /// The environment itself.
-    Environment = 6,
-    /// Tests, and applications with structures of their own.
-    Spare = 15,
-}
 
 /// One process's mapping of a region. Cloning it is cheap and shares the mapping.
 #[derive(Clone)]
@@ -118,6 +46,7 @@ impl Region {
     /// `System` if the file exists or cannot be made, `Full` if there is no room for the header.
     pub fn create(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
         let file = access.create(path)?;
+        attended::attend(&file).map_err(|source| system(path, "stat", source))?;
         let made = Region::build(file, path, identity, reserve);
         if made.is_err() {
             // Nothing can be attached to it yet, and a leftover would only be discarded by the next to open.
@@ -162,10 +91,35 @@ impl Region {
     /// # Errors
     /// As [`Region::attach`], but not `Broken`.
     pub fn attach_broken(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
-        let file = access.open(path)?;
-        let region = Region::map(file, path, reserve)?;
+        let region = Region::open(path, reserve, access)?;
         region.check(identity)?;
         Ok(region)
+    }
+
+    /// As [`Region::attach_broken`], whatever environment it was made for: to look at it before it is given up.
+    ///
+    /// # Errors
+    /// As [`Region::attach`], but not `Broken`.
+    pub fn attach_any(path: &Path, layout: u64, reserve: u64, access: &Access) -> Result<Region> {
+        let region = Region::open(path, reserve, access)?;
+        region.check_maker(layout)?;
+        Ok(region)
+    }
+
+    fn open(path: &Path, reserve: u64, access: &Access) -> Result<Region> {
+        loop {
+            let file = access.open(path)?;
+            if attended::attend(&file).map_err(|source| system(path, "stat", source))? {
+                return Region::map(file, path, reserve);
+            }
+            // It was removed while we came; the name may have another file by now.
+        }
+    }
+
+    /// Whether nobody else is attached, as far as the locks on its file tell: a child that a fork made of one who was may
+    /// still hold one.
+    pub fn is_alone(&self) -> bool {
+        attended::is_alone(&self.0.file)
     }
 
     /// Maps the same file once more, at another address.
@@ -199,18 +153,7 @@ impl Region {
         extend(&file, path, 0, GROW_STEP)?;
         let region = Region::map(file, path, reserve)?;
         let own = region.0.file.metadata().map_err(|source| system(path, "stat", source))?;
-        let header = region.header();
-        header.magic.init(MAGIC);
-        header.version.init(VERSION);
-        header.layout.init(identity.layout);
-        init_pair(&header.boot, boot_id());
-        init_pair(&header.environment, identity.environment);
-        header.incarnation.init(identity.incarnation);
-        header.control_inode.init(identity.control_inode);
-        header.control_birth.init(identity.control_birth);
-        header.own_inode.init(own.ino());
-        header.size.init(GROW_STEP);
-        header.used.init(HEADER_BYTES);
+        region.header().fill(identity, own.ino(), GROW_STEP);
         Ok(region)
     }
 
@@ -228,40 +171,27 @@ impl Region {
     }
 
     fn check(&self, identity: &Identity) -> Result<()> {
+        self.check_maker(identity.layout)?;
+        self.header().check_owner(identity).map_err(|what| unusable(&self.0.path, what))
+    }
+
+    /// Checks that this build made the region, in this file and since the machine was started, and that it is whole.
+    fn check_maker(&self, layout: u64) -> Result<()> {
+        let refuse = |what: String| Err(unusable(&self.0.path, what));
         let header = self.header();
         let own = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
-        let pairs: [(&str, u64, u64); 9] = [
-            ("magic", header.magic.get(), MAGIC),
-            ("header version", header.version.get(), VERSION),
-            ("layout hash (another build of the library made it)", header.layout.get(), identity.layout),
-            ("environment id", header.environment[0].get(), identity.environment[0]),
-            ("environment id", header.environment[1].get(), identity.environment[1]),
-            ("log incarnation", header.incarnation.get(), identity.incarnation),
-            ("control file's inode", header.control_inode.get(), identity.control_inode),
-            ("control file's birth time", header.control_birth.get(), identity.control_birth),
-            ("own inode (it is a copy)", header.own_inode.get(), own.ino()),
-        ];
-        for (what, found, expected) in pairs {
-            if found != expected {
-                return Err(unusable(&self.0.path, format!("its {what} is {found:#x}, expected {expected:#x}")));
-            }
-        }
-        let boot = [header.boot[0].get(), header.boot[1].get()];
-        if boot_id() == [0; 2] {
-            return Err(unusable(&self.0.path, "/proc does not say which start of the machine this is".into()));
-        }
-        if boot != boot_id() {
-            return Err(unusable(&self.0.path, "the machine was started again since it was made".into()));
+        if let Err(what) = header.check_maker(layout, own.ino()) {
+            return refuse(what);
         }
         if header.ready.load() == 0 {
-            return Err(unusable(&self.0.path, "its creation was not finished".into()));
+            return refuse("its creation was not finished".into());
         }
         // In this order, since others may make it grow meanwhile, the file first: each is at least what was read before it.
         let used = header.used.load();
         let size = header.size.load();
         let file = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?.len();
         if size > file || used > size || used < HEADER_BYTES {
-            return Err(unusable(&self.0.path, format!("its sizes disagree: {used} used of {size}, file {file}")));
+            return refuse(format!("its sizes disagree: {used} used of {size}, file {file}"));
         }
         Ok(())
     }
@@ -449,11 +379,6 @@ impl std::fmt::Debug for Region {
     }
 }
 
-fn init_pair(words: &[Word<u64>; 2], values: [u64; 2]) {
-    words[0].init(values[0]);
-    words[1].init(values[1]);
-}
-
 /// Maps as much address space as asked, or the half, or the quarter of it where a limit is set, but all of the file.
 fn reserve_address_space(file: &File, wanted: usize, size: u64) -> std::io::Result<Mapping> {
     let mut bytes = wanted;
@@ -484,14 +409,4 @@ fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
 
 fn unusable(path: &Path, what: String) -> Error {
     Error::Unusable { path: path.to_path_buf(), what }
-}
-
-/// The number the kernel drew when the machine was started, or zeros where it gives none.
-pub fn boot_id() -> [u64; 2] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let half = |range: std::ops::Range<usize>| {
-        digits.get(range).and_then(|half| u64::from_str_radix(half, 16).ok()).unwrap_or(0)
-    };
-    [half(0..16), half(16..32)]
 }

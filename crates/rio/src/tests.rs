@@ -156,7 +156,14 @@ fn scratch(name: &str) -> PathBuf {
 #[test]
 fn a_region_of_another_environment_build_or_file_is_refused() {
     let path = scratch("identity");
-    let identity = Identity { layout: 1, environment: [2, 3], incarnation: 4, control_inode: 5, control_birth: 6 };
+    let identity = Identity {
+        layout: 1,
+        environment: [2, 3],
+        incarnation: 4,
+        control_inode: 5,
+        control_birth: 6,
+        control_device: 7,
+    };
     let region = Region::create(&path, &identity, 1 << 20, &Access::own()).expect("created");
     assert!(
         matches!(Region::attach(&path, &identity, 1 << 20, &Access::own()), Err(Error::Unusable { .. })),

@@ -6,7 +6,7 @@ use libtp_buffer::BufferManager;
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, LogManager, Lsn};
 use libtp_process::{ProcessManager, SessionId};
-use rio::{failpoint, Region};
+use rio::{failpoint, Region, RootSlot};
 
 use crate::record_table::{RecordTable, RecordType};
 use crate::slot::{TxnHeader, TxnInfo, TxnSlot, TxnTable};
@@ -83,6 +83,13 @@ impl Managers {
         let header = TxnTable::init(region)?;
         region.at(header).restart_lsn.init(checkpoint);
         Ok(())
+    }
+
+    /// The highest commit record that a region's transactions published, whoever they were; none if the region has no
+    /// transaction table.
+    pub fn last_commit(region: &Region) -> Option<Lsn> {
+        let header = region.root::<TxnHeader>(RootSlot::Txn)?;
+        Some(region.try_at(header)?.last_commit.load())
     }
 
     /// Bundles the managers with the transaction table; `types` are the access methods' record types.

@@ -8,7 +8,8 @@ use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use super::rig::{control_file, small, Rig};
 use crate::{
-    find_end, overwrite_from_ring, rescue_ring, segment_name, ControlFile, Error, LogFiles, Lsn, Settings, CONTROL_NAME,
+    all_in_files, find_end, overwrite_from_ring, rescue_ring, segment_name, ControlFile, Error, LogFiles, Lsn,
+    Settings, CONTROL_NAME,
 };
 
 /// Appends and forces `count` records; returns their LSNs.
@@ -350,7 +351,7 @@ fn after_a_failed_sync_the_ring_is_saved_into_new_files() {
 fn a_region_and_files_that_disagree_are_never_mixed() {
     let rig = Rig::new();
     fill(&rig, 40, 300);
-    rig.one.log.check_against_files().unwrap();
+    rig.one.log.check_against_files(&rig.control).unwrap();
     // A restored directory: the log in it is another.
     let other = Rig::new();
     (0..40).for_each(|number| assert!(other.one.commit(&[number ^ 0xFF; 300]).is_ok()));
@@ -364,7 +365,7 @@ fn a_region_and_files_that_disagree_are_never_mixed() {
     flip(&rig, lsn);
     let outcome = rescue_ring(&rig.region, &directory, &rig.control);
     assert!(matches!(outcome, Err(Error::Disagree { files, .. }) if files <= lsn), "{outcome:?}");
-    assert!(matches!(rig.one.log.check_against_files(), Err(Error::Disagree { .. })));
+    assert!(matches!(rig.one.log.check_against_files(&rig.control), Err(Error::Disagree { .. })));
 }
 
 #[test]
@@ -374,15 +375,84 @@ fn where_they_disagree_the_regions_log_goes_to_the_files_on_demand() {
     rig.two.put(&[5; 400]);
     flip(&rig, lsn);
     assert!(matches!(rescue_ring(&rig.region, &rig.directory, &rig.control), Err(Error::Disagree { .. })));
-    let saved = overwrite_from_ring(&rig.region, &rig.directory, &rig.control).unwrap().unwrap();
+    let control = control_file(&rig.directory);
+    let saved = overwrite_from_ring(&rig.region, &rig.directory, &control).unwrap();
     assert_eq!((saved.to, saved.tail), (rig.two.log.tail(), rig.two.log.tail()));
-    rig.one.log.check_against_files().unwrap();
+    rig.one.log.check_against_files(&rig.control).unwrap();
     let (next, _) = Rig::restart_on(image(&rig), small()).unwrap();
     assert_eq!(next.one.bodies(Lsn::FIRST).len(), 21);
-    let mut later = rig.control.clone();
+    let mut later = control.read().unwrap();
     later.durable_end = rig.one.log.tail().plus(8);
-    let outcome = overwrite_from_ring(&rig.region, &rig.directory, &later);
+    control.write(&later).unwrap();
+    let outcome = overwrite_from_ring(&rig.region, &rig.directory, &control);
     assert!(matches!(outcome, Err(Error::Unusable { .. })), "{outcome:?}");
+}
+
+/// Files set back to what `old` has of them, of the life before the region's, and what the region knows beyond them.
+#[test]
+fn a_region_of_a_later_life_is_told_from_the_files_and_put_behind_them_on_demand() {
+    let first = Rig::new();
+    fill(&first, 5, 300);
+    checkpoint(&first, true);
+    let backup = image(&first);
+    let (later, _) = Rig::restart_on(image(&first), small()).unwrap();
+    let began = later.one.log.tail();
+    let region_and = |disk: &SimDisk| {
+        let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+        let control = control_file(&directory);
+        let told = all_in_files(&later.region, &directory, &control.read().unwrap());
+        (directory, control, told)
+    };
+    assert!(region_and(&backup).2.is_ok(), "it knows no more than the files");
+    fill(&later, 5, 300);
+    later.two.put(b"not flushed");
+    let end = later.one.log.tail();
+    assert!(matches!(region_and(&later.disk).2, Err(Error::Disagree { region, .. }) if region == end));
+    later.one.commit(b"the last").unwrap();
+    let end = later.one.log.tail();
+    assert!(region_and(&later.disk).2.is_ok());
+    let (directory, control, told) = region_and(&backup);
+    assert!(matches!(told, Err(Error::Disagree { region, files }) if region == end && files == began), "{told:?}");
+    for _ in 0..2 {
+        let saved = overwrite_from_ring(&later.region, &directory, &control).unwrap();
+        assert_eq!((saved.from, saved.to), (began, end));
+    }
+    let (next, found) = Rig::restart_on(backup, small()).unwrap();
+    assert_eq!((found.end.end, found.control.incarnation()), (end, later.one.log.incarnation() + 1));
+    assert_eq!(next.one.bodies(Lsn::FIRST).len(), 12);
+}
+
+#[test]
+fn a_region_whose_log_begins_beyond_the_files_cannot_be_put_behind_them() {
+    let rig = Rig::new();
+    fill(&rig, 5, 300);
+    let backup = image(&rig);
+    // Until the ring has lost where the backup ends.
+    while rig.one.log.header.ring_start.load() <= Lsn::new(8192) {
+        fill(&rig, 20, 700);
+    }
+    let directory: Arc<dyn Directory> = Arc::new(backup.clone());
+    let before = backup.trace().len();
+    let refused = overwrite_from_ring(&rig.region, &directory, &control_file(&directory)).unwrap_err();
+    assert!(matches!(refused, Error::Unusable { .. }) && refused.to_string().contains("--keep-files"), "{refused}");
+    let wrote = format!("{:?}", &backup.trace()[before..]);
+    assert!(!wrote.contains("Write"), "nothing was to be changed: {wrote}");
+}
+
+#[test]
+fn a_file_in_the_middle_that_was_set_back_is_noticed_though_the_last_one_is_right() {
+    let rig = Rig::new();
+    fill(&rig, 5, 300);
+    let old = image(&rig);
+    let first = rig.one.log.files.geometry().locate(rig.one.log.durable()).segment;
+    while rig.one.log.files.geometry().locate(rig.one.log.durable().minus(8192)).segment <= first {
+        fill(&rig, 20, 700);
+    }
+    rig.one.log.check_against_files(&rig.control).unwrap();
+    let name = segment_name(first);
+    rig.disk.damage(&name, 0, &old.file_bytes(&name).unwrap());
+    let outcome = rig.one.log.check_against_files(&rig.control);
+    assert!(matches!(outcome, Err(Error::Disagree { .. })), "{outcome:?}");
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! Shared memory that environments left behind: removed when nobody can ever want it, and shown when somebody might.
+//!
+//! A region outlives its processes so that the next of them finds what they had done. If the environment's directory was
+//! deleted, there is no next one, and the memory would be gone for everybody until the machine is started again. So who
+//! makes a region, and `tp stat`, look at those that lie beside it.
+//!
+//! One is removed only if it is ours (by user) and nobody uses it, its environment is not where it was, and no commit that
+//! was answered is in it alone. The last is what makes a mistake harmless: an environment that was moved, or is mounted
+//! elsewhere, is then restarted from its log and has lost nothing. What may hold such commits is left, and shown with the
+//! command that removes it.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use libtp_log::CONTROL_NAME;
+use libtp_txn::Managers;
+use rio::{Region, RegionHeader, Unattended};
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use serde::Serialize;
+
+use crate::record_types::layout_hash;
+
+/// How the names of regions begin where those of all environments lie.
+pub(crate) const PREFIX: &str = "libtp-";
+
+/// Shared memory that nobody uses, of an environment that is not where it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftMemory {
+    /// Its file.
+    pub file: String,
+    /// Where the environment's directory was when it was last opened.
+    pub directory: String,
+    /// Bytes it takes.
+    pub bytes: u64,
+    /// Why it was not removed.
+    pub why: String,
+    /// What removes it.
+    pub remove: String,
+}
+
+/// Where an environment is, as seen from its region.
+enum Place {
+    /// Where it was, or what was restored in its place: its next open decides.
+    There,
+    /// Not there.
+    Gone,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// Removes the regions in `home` that nobody can want, and returns those of environments that are gone which somebody might.
+pub(crate) fn sweep(home: &Path) -> Vec<LeftMemory> {
+    let Ok(entries) = std::fs::read_dir(home) else { return Vec::new() };
+    let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
+    let mut ours: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with(PREFIX)).collect();
+    ours.sort();
+    ours.iter().filter_map(|name| look_at(&home.join(name))).collect()
+}
+
+/// Removes it, or returns why it is left, or leaves it to who uses it.
+fn look_at(path: &Path) -> Option<LeftMemory> {
+    // What cannot be opened or is too short to be a region is nothing we know about.
+    let left = Unattended::take(path).ok()??;
+    let header = left.region().header();
+    let directory = header.directory()?;
+    if !matches!(place_of(header, &directory), Place::Gone) {
+        return None;
+    }
+    let shown = LeftMemory {
+        file: path.display().to_string(),
+        directory: directory.display().to_string(),
+        bytes: left.region().allocated_bytes().unwrap_or(0),
+        why: String::new(),
+        remove: format!("rm '{}'", path.display()),
+    };
+    let why = match left.check_maker(layout_hash()) {
+        Err(what) => format!("{what}; what it holds cannot be told"),
+        Ok(()) if may_hold_commits(left.region()) => {
+            "it has commits that are not on disk: if the directory was moved, open it there, and they are written"
+                .into()
+        }
+        Ok(()) => match left.remove() {
+            Ok(()) => {
+                tracing::info!(file = %shown.file, directory = %shown.directory, "removed shared memory whose environment is gone");
+                return None;
+            }
+            Err(error) => format!("it cannot be removed: {error}"),
+        },
+    };
+    Some(LeftMemory { why, ..shown })
+}
+
+/// Whether a commit that was answered may be in this region alone. One that is not finished has none: whatever there was
+/// before it was written to the log files first.
+fn may_hold_commits(region: &Region) -> bool {
+    if region.header().ready.load() == 0 {
+        return false;
+    }
+    match (Managers::last_commit(region), libtp_log::durable_in(region)) {
+        (Some(last), Some(durable)) => last >= durable,
+        _ => true,
+    }
+}
+
+/// Looks whether the control file that the region was made for is in `directory`.
+fn place_of(header: &RegionHeader, directory: &Path) -> Place {
+    // Not waiting, not following: in that place there may be anything by now.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
+    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(directory.join(CONTROL_NAME)) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Place::Gone,
+        Err(_) => return Place::Unknown,
+    };
+    let Ok(metadata) = file.metadata() else { return Place::Unknown };
+    let mut front = [0; 32];
+    if !metadata.is_file() || metadata.len() < front.len() as u64 {
+        return Place::Gone;
+    }
+    let asked = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+    let birth = match asked {
+        Ok(answer) if answer.stx_mask & StatxFlags::BTIME.bits() != 0 => {
+            let seconds = u64::try_from(answer.stx_btime.tv_sec).unwrap_or(0);
+            seconds * 1_000_000_000 + u64::from(answer.stx_btime.tv_nsec)
+        }
+        _ => 0,
+    };
+    let found = [metadata.dev(), metadata.ino(), birth];
+    let made_for = [&header.control_device, &header.control_inode, &header.control_birth].map(rio::Word::get);
+    if found == made_for {
+        return Place::There;
+    }
+    if file.read_exact(&mut front).is_err() {
+        return Place::Unknown;
+    }
+    let id: Vec<u8> = header.environment.iter().flat_map(|half| half.get().to_le_bytes()).collect();
+    // Block 0 of a control file has the environment's id from its 16th byte on.
+    if front[16..] == id[..] {
+        Place::There
+    } else {
+        Place::Gone
+    }
+}

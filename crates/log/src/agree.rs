@@ -1,0 +1,141 @@
+//! Whether a region's log and the log files are of one history, and what to do if they are not (PROTOCOLS F1).
+//!
+//! They are if the files have good records from where the control file says on up to the end of what the region is sure of,
+//! and the very bytes that the ring has just below it. The first alone would not notice another history of equal length,
+//! the second alone not a file in the middle that was set back.
+//!
+//! If we die here: [`overwrite_from_ring`] writes log first, which counts for nothing until the control file is written.
+
+use std::sync::Arc;
+
+use libtp_io::Directory;
+use rio::{failpoint, Region};
+
+use crate::repair::{good_records, ring_of_any_life, Rescued, WITNESS_BYTES};
+use crate::ring::Ring;
+use crate::tail::LogHeader;
+use crate::{Control, ControlFile, Error, LogFiles, Lsn, Result, Roll};
+
+/// Checks that the files hold the log up to the region's durable end.
+pub(crate) fn agree(header: &LogHeader, ring: &Ring, files: &LogFiles, control: &Control) -> Result<()> {
+    let durable = header.durable.load();
+    if durable < control.durable_end {
+        return Err(Error::Disagree { region: durable, files: control.durable_end });
+    }
+    reach_to(durable, header, ring, files, control)
+}
+
+/// Checks that the files hold all of the log that a region has, one that was made for another life of this environment, or
+/// for files that were in this place before. A region whose log is not in order has none.
+///
+/// # Errors
+/// [`Error::Disagree`] if something is in the region alone; [`Error::Io`].
+pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<()> {
+    let Some((header, ring)) = ring_of_any_life(region, control) else { return Ok(()) };
+    let durable = header.durable.load();
+    let beyond = good_records(&ring, durable, header.tail.load(), header.incarnation.get()).len();
+    let end = durable.plus(beyond as u64);
+    if end <= control.oldest {
+        // The files have gone on since, and do not keep that part of the log any more.
+        return Ok(());
+    }
+    reach_to(end, &header, &ring, &LogFiles::new(Arc::clone(directory), control), control)
+}
+
+/// Checks that the files hold good records up to `end`, and the bytes that the ring has below it.
+fn reach_to(end: Lsn, header: &LogHeader, ring: &Ring, files: &LogFiles, control: &Control) -> Result<()> {
+    let reach = good_up_to(files, control.durable_end, end)?;
+    if reach < end {
+        return Err(Error::Disagree { region: end, files: reach });
+    }
+    let from = end.minus(WITNESS_BYTES).max(ring_begin(header)).max(control.oldest).min(end);
+    match same_from(from, end, ring, files)? {
+        same if same < end => Err(Error::Disagree { region: end, files: same }),
+        _ => Ok(()),
+    }
+}
+
+/// Where the records from `from` on, a place up to which the log is good, end or are damaged; not farther than `end` and
+/// the record that reaches over it.
+fn good_up_to(files: &LogFiles, from: Lsn, end: Lsn) -> Result<Lsn> {
+    let mut roll = Roll::new(files, from, end.max(from));
+    while roll.position() < end && roll.step()?.is_ok() {}
+    Ok(roll.position())
+}
+
+/// Up to where ring and files have the same bytes.
+fn same_from(from: Lsn, end: Lsn, ring: &Ring, files: &LogFiles) -> Result<Lsn> {
+    let bytes = usize::try_from(end.since(from)).expect("at most a witness");
+    let (mut in_ring, mut in_files) = (vec![0; bytes], vec![0; bytes]);
+    let has_ring = ring.copy_out(from, &mut in_ring);
+    let read = files.copy_out(from, &mut in_files)?;
+    if has_ring && read == bytes && in_ring == in_files {
+        return Ok(end);
+    }
+    let same = in_ring.iter().zip(&in_files[..read]).take_while(|(one, other)| one == other).count();
+    Ok(from.plus(same as u64 & !7).min(end.minus(8)))
+}
+
+/// Where the ring's log begins. The first of its chunks is filled from a witness below the end that restart found.
+fn ring_begin(header: &LogHeader) -> Lsn {
+    let filled = header.start.get().minus(WITNESS_BYTES);
+    header.ring_start.load().max(filled).max(header.oldest.load()).max(Lsn::FIRST)
+}
+
+/// Writes what a region's ring holds to the log files, over what they have there, and begins in the control file the life
+/// that the region was made for, if it does not know it: after [`Error::Disagree`], if whoever may decide it says that the
+/// region is right. What restart finds then is the files' log with the region's behind it. The caller is alone.
+///
+/// # Errors
+/// [`Error::Unusable`], with nothing changed, when the region is older than the control file, has no log in order, or has
+/// lost what would have to come between the files' log and its own; [`Error::Full`], [`Error::Io`]: try again.
+pub fn overwrite_from_ring(
+    region: &Region,
+    directory: &Arc<dyn Directory>,
+    control_file: &ControlFile,
+) -> Result<Rescued> {
+    let refuse = |what: String| Error::Unusable {
+        file: format!("the shared memory {}", region.path().display()),
+        what: format!("{what}; `tp recover --keep-files` goes by the files"),
+    };
+    let mut control = control_file.read()?;
+    let Some((header, ring)) = ring_of_any_life(region, &control) else {
+        return Err(refuse("the log in it is not in order".into()));
+    };
+    let (durable, tail, life) = (header.durable.load(), header.tail.load(), header.incarnation.get());
+    let is_later = life > control.incarnation() && header.start.get() >= control.durable_end;
+    if durable < control.durable_end || !(is_later || life == control.incarnation()) {
+        let what = format!(
+            "its log, of incarnation {life}, was durable up to LSN {durable}, the control file's, of incarnation {}, up to \
+             LSN {}: it does not go on where the files end",
+            control.incarnation(),
+            control.durable_end
+        );
+        return Err(refuse(what));
+    }
+    let from = ring_begin(&header).max(header.start.get());
+    let sealed = good_records(&ring, durable, tail, life).len() as u64;
+    let mut bytes = vec![0; usize::try_from(durable.since(from) + sealed).expect("a ring fits memory")];
+    let files = LogFiles::new(Arc::clone(directory), &control);
+    let reach = good_up_to(&files, control.durable_end, from)?;
+    if reach < from || !ring.copy_out(from, &mut bytes) {
+        let what = format!("its log begins at LSN {from}, and that of the files ends at LSN {reach}");
+        return Err(refuse(what));
+    }
+    let witness = from.minus(WITNESS_BYTES).max(ring_begin(&header)).max(control.oldest).min(from);
+    let same = same_from(witness, from, &ring, &files)?;
+    if same < from {
+        return Err(refuse(format!("the files have another log than it before LSN {same}")));
+    }
+    failpoint("keep region: about to write its log");
+    files.write(from, &bytes, life)?;
+    failpoint("keep region: log written, its life not begun");
+    if is_later {
+        control.incarnations.begin_as(life, header.start.get())?;
+    }
+    control.clean = false;
+    // Into both slots, as any beginning of a life.
+    control_file.write(&control)?;
+    control_file.write(&control)?;
+    Ok(Rescued { from, to: durable.plus(sealed), tail })
+}

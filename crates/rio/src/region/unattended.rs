@@ -1,0 +1,187 @@
+//! Regions that nobody uses, and how they are removed.
+//!
+//! Invariants
+//! 1. A region's name is taken away only by who holds a lock on its file, shared or exclusive. So who holds the exclusive
+//!    one knows that the name still leads to this file.
+//! 2. Who opens a region looks after taking its lock whether the file still has a name, and starts again if it has none.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::{attended, Region};
+use crate::Result;
+
+/// A region that nobody uses and that is ours, held so that nobody comes to it.
+pub struct Unattended(Region);
+
+impl Unattended {
+    /// Takes the region at `path`: none if it is used, if it belongs to another user, or if it is no region.
+    ///
+    /// # Errors
+    /// `System` if the file cannot be opened or mapped, `Unusable` if it is too short to be a region.
+    pub fn take(path: &Path) -> Result<Option<Unattended>> {
+        let own = rustix::process::geteuid().as_raw();
+        let is_ours = |file: &std::fs::Metadata| file.is_file() && file.uid() == own;
+        let opened = match std::fs::symlink_metadata(path) {
+            Ok(metadata) if is_ours(&metadata) => open(path, true),
+            Ok(_) => return Ok(None),
+            Err(source) => Err(source),
+        };
+        let file = match opened {
+            Err(source) if source.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|source| super::system(path, "opening", source))?,
+        };
+        let metadata = file.metadata().map_err(|source| super::system(path, "stat", source))?;
+        if !is_ours(&metadata) || !attended::take(&file) {
+            return Ok(None);
+        }
+        let unattended = Region::map(file, path, 0).map(Unattended)?;
+        match attended::has_name(&unattended.0 .0.file) {
+            Ok(true) => Ok(Some(unattended)),
+            // Somebody else has just removed it.
+            Ok(false) => Ok(None),
+            Err(source) => Err(super::system(path, "stat", source)),
+        }
+    }
+
+    /// The region. Nothing of it is checked.
+    pub fn region(&self) -> &Region {
+        &self.0
+    }
+
+    /// Half a sentence, if this build did not make it, or not in this file, or not since the machine was started.
+    ///
+    /// # Errors
+    /// That half sentence.
+    pub fn check_maker(&self, layout: u64) -> std::result::Result<(), String> {
+        let own = self.0 .0.file.metadata().map_err(|error| error.to_string())?;
+        self.0.header().check_maker(layout, own.ino())
+    }
+
+    /// Removes its file.
+    ///
+    /// # Errors
+    /// The error of `unlink`.
+    pub fn remove(self) -> io::Result<()> {
+        std::fs::remove_file(self.0.path())
+    }
+}
+
+impl Drop for Unattended {
+    fn drop(&mut self) {
+        attended::give_back(&self.0 .0.file);
+    }
+}
+
+/// Removes whatever lies at the place of a region, so that nobody who is about to remove it as left over (and has seen that
+/// it is) removes what is put there next.
+///
+/// # Errors
+/// The error of `unlink`.
+pub fn remove_region(path: &Path) -> io::Result<()> {
+    // What cannot be opened for reading is not ours, and nobody but its owner removes it as left over.
+    let file = open(path, false);
+    if let Ok(file) = &file {
+        attended::attend(file)?;
+    }
+    std::fs::remove_file(path)
+}
+
+/// Opens without following links and without waiting, whatever it is.
+fn open(path: &Path, write: bool) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
+    OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Access, Error, Identity};
+
+    const RESERVE: u64 = 1 << 20;
+
+    fn region(name: &str) -> (Region, PathBuf) {
+        let path = std::env::temp_dir().join(format!("rio-unattended-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let region = Region::create(&path, &Identity::default(), RESERVE, &Access::own()).expect("it can be made");
+        region.header().set_directory(Path::new("/some/where"));
+        region.set_ready();
+        (region, path)
+    }
+
+    fn attach(path: &Path) -> Result<Region> {
+        Region::attach(path, &Identity::default(), RESERVE, &Access::own())
+    }
+
+    #[test]
+    fn a_region_is_unattended_when_the_last_mapping_of_it_is_gone() {
+        let (one, path) = region("mappings");
+        let two = attach(&path).expect("whole");
+        let again = one.map_again().expect("a second mapping");
+        assert!(!one.is_alone(), "there is another");
+        for used in [one, two, again] {
+            assert!(Unattended::take(&path).expect("a region").is_none(), "it is used");
+            drop(used);
+        }
+        let left = Unattended::take(&path).expect("a region").expect("nobody uses it");
+        assert_eq!(left.region().header().directory().as_deref(), Some(Path::new("/some/where")));
+        assert!(Unattended::take(&path).expect("a region").is_none(), "two do not remove it at once");
+        left.remove().expect("ours");
+        assert!(Unattended::take(&path).expect("nothing there").is_none());
+    }
+
+    #[test]
+    fn who_comes_while_it_is_looked_at_waits_and_who_comes_when_it_is_removed_finds_none() {
+        let (one, path) = region("meanwhile");
+        drop(one);
+        for is_removed in [false, true] {
+            let left = Unattended::take(&path).expect("a region").expect("nobody uses it");
+            let came = std::thread::scope(|scope| {
+                let comes = scope.spawn(|| attach(&path));
+                // However far the other comes meanwhile, the outcome is the same.
+                std::thread::sleep(Duration::from_millis(50));
+                if is_removed {
+                    left.remove().expect("ours");
+                } else {
+                    drop(left);
+                }
+                comes.join().expect("no panic")
+            });
+            match came {
+                Ok(region) => assert!(!is_removed && region.is_alone() && path.exists(), "a region without a name"),
+                Err(Error::System { source, .. }) => assert!(is_removed && source.kind() == ErrorKind::NotFound),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn another_file_is_removed_whatever_it_is() {
+        let (one, path) = region("removed");
+        remove_region(&path).expect("used or not");
+        assert!(!path.exists() && one.is_alone());
+        assert_eq!(remove_region(&path).expect_err("gone").kind(), ErrorKind::NotFound);
+        std::fs::write(&path, "no region").expect("a file");
+        remove_region(&path).expect("whatever it is");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_path_is_noted_whatever_its_length_and_one_that_is_too_long_is_not() {
+        let (one, path) = region("paths");
+        for length in [1, 7, 8, 9, 3583, 3584, 3585, 20] {
+            let noted = PathBuf::from(format!("/{}", "d".repeat(length - 1)));
+            one.header().set_directory(&noted);
+            assert_eq!(one.header().directory(), (length <= 3584).then_some(noted), "{length}");
+        }
+        std::fs::remove_file(path).expect("ours");
+    }
+}

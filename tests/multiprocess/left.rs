@@ -1,0 +1,202 @@
+//! Shared memory that is left behind by environments that were deleted or moved: removed by who comes next, unless it may
+//! have what is nowhere else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libtp::{Env, How, LeftMemory};
+use tempfile::TempDir;
+
+use crate::crew::Member;
+use crate::forked::Orphan;
+
+/// A place for environments that have a place for their memory to themselves: other tests look for what is left, too.
+struct Place {
+    homes: TempDir,
+    memory: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { homes: tempfile::tempdir().unwrap(), memory: tempfile::tempdir().unwrap() }
+    }
+
+    /// The directory of an environment that does not write a commit to the disk before it has to.
+    fn environment(&self, name: &str) -> PathBuf {
+        let directory = self.homes.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        let memory = self.memory.path().display();
+        let settings = format!("region_directory = \"{memory}\"\nrelaxed_millis = 3600000\n");
+        fs::write(directory.join("libtp.toml"), settings).unwrap();
+        directory
+    }
+
+    /// Opens an environment that was not there, and what its opening has left of the memory of others.
+    fn sweep(&self, name: &str) -> Vec<LeftMemory> {
+        Env::open(self.environment(name)).unwrap().sweep_memory()
+    }
+
+    /// An environment whose only process, after these orders, was killed; and its memory.
+    fn killed_after(&self, name: &str, orders: &[&str]) -> (PathBuf, PathBuf) {
+        let directory = self.environment(name);
+        let mut one = Member::start(&directory, 1);
+        for order in orders {
+            one.ask(order);
+        }
+        let region = PathBuf::from(one.ask("region"));
+        assert!(region.starts_with(self.memory.path()));
+        one.kill();
+        one.wait();
+        (directory, region)
+    }
+}
+
+fn value(directory: &Path) -> (How, Option<Vec<u8>>) {
+    let env = Env::open(directory).unwrap();
+    let table = env.btree("table").unwrap();
+    (env.opened().how, env.run(|txn| table.get(txn, b"key")).unwrap())
+}
+
+#[test]
+fn the_memory_of_an_environment_that_is_gone_is_removed_by_the_next_open() {
+    let place = Place::new();
+    // What was under way when it was killed is nobody's loss.
+    let (gone, region) = place.killed_after("gone", &["put key value", "begin", "put key unfinished"]);
+    let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
+    let mut living = Member::start(&place.environment("living"), 2);
+    let of_living = PathBuf::from(living.ask("region"));
+    fs::remove_dir_all(gone).unwrap();
+    assert!(region.exists(), "nothing is left: nothing was shown");
+    assert_eq!(place.sweep("third"), []);
+    assert!(!region.exists(), "{} is left for ever", region.display());
+    assert!(of_dead.exists() && of_living.exists(), "that of an environment that is there was removed");
+    living.leave();
+    assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
+}
+
+#[test]
+fn memory_with_commits_that_are_not_on_disk_is_left_and_shown_and_found_where_the_directory_is_now() {
+    let place = Place::new();
+    let (old, region) = place.killed_after("old", &["put key first", "put-relaxed key value"]);
+    let new = place.homes.path().join("new");
+    fs::rename(&old, &new).unwrap();
+    let shown = place.sweep("third");
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    assert_eq!(shown[0].directory, fs::canonicalize(place.homes.path()).unwrap().join("old").display().to_string());
+    assert!(shown[0].remove.contains(&region.display().to_string()) && shown[0].why.contains("not on disk"));
+    assert_eq!(value(&new), (How::Repaired, Some(b"value".to_vec())));
+    assert!(!region.exists());
+}
+
+#[test]
+fn an_environment_that_was_moved_loses_nothing_with_its_memory() {
+    let place = Place::new();
+    let (old, region) = place.killed_after("old", &["put key value"]);
+    let new = place.homes.path().join("new");
+    fs::rename(&old, &new).unwrap();
+    assert_eq!(place.sweep("third"), []);
+    assert!(!region.exists());
+    assert_eq!(value(&new), (How::Restarted, Some(b"value".to_vec())));
+}
+
+#[test]
+fn where_an_environment_is_now_is_noted_by_who_joins() {
+    let place = Place::new();
+    let old = place.environment("old");
+    let mut one = Member::start(&old, 1);
+    one.ask("put key value");
+    let region = PathBuf::from(one.ask("region"));
+    let new = place.homes.path().join("new");
+    fs::rename(&old, &new).unwrap();
+    assert_eq!(value(&new), (How::Joined, Some(b"value".to_vec())));
+    one.kill();
+    one.wait();
+    assert_eq!(place.sweep("third"), []);
+    assert!(region.exists(), "its environment is there");
+    assert_eq!(value(&new), (How::Repaired, Some(b"value".to_vec())));
+}
+
+#[test]
+fn memory_whose_directory_is_gone_stays_as_long_as_a_process_uses_it() {
+    let place = Place::new();
+    let directory = place.environment("gone");
+    let mut one = Member::start(&directory, 1);
+    one.ask("put key value");
+    let region = PathBuf::from(one.ask("region"));
+    fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(place.sweep("third"), []);
+    assert!(region.exists(), "a process uses it");
+    assert_eq!(one.ask("get key"), "value");
+    one.kill();
+    one.wait();
+    assert_eq!(place.sweep("fourth"), []);
+    assert!(!region.exists());
+}
+
+#[test]
+fn a_child_that_outlives_its_killed_parent_keeps_the_memory_from_being_removed_and_no_more() {
+    let place = Place::new();
+    let directory = place.environment("gone");
+    let mut parent = Member::start(&directory, 1);
+    parent.ask("put key value");
+    let region = PathBuf::from(parent.ask("region"));
+    let child = Orphan::of(&mut parent, "libc");
+    parent.kill();
+    fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(place.sweep("third"), []);
+    assert!(region.exists() && child.lives(), "the child has what its parent had open");
+    child.end();
+    parent.wait();
+    assert_eq!(place.sweep("fourth"), []);
+    assert!(!region.exists());
+}
+
+#[test]
+fn another_environment_in_the_same_place_is_not_the_one_the_memory_was_made_for() {
+    let place = Place::new();
+    let (directory, region) = place.killed_after("gone", &["put key value"]);
+    fs::remove_dir_all(&directory).unwrap();
+    place.environment("gone");
+    assert_eq!(value(&directory), (How::Created, None));
+    assert!(!region.exists());
+}
+
+#[test]
+fn whoever_opens_and_whoever_removes_what_is_left_do_not_hinder_each_other() {
+    let place = Place::new();
+    let directory = place.environment("used");
+    let names: Vec<String> = (0..3).map(|number| format!("sweeper{number}")).collect();
+    let sweepers: Vec<PathBuf> = names.iter().map(|name| place.environment(name)).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for sweeper in &sweepers {
+            let done = &done;
+            scope.spawn(move || {
+                let env = Env::open(sweeper).unwrap();
+                // Relaxed: the flag alone is told.
+                while !done.load(Ordering::Relaxed) {
+                    drop(env.sweep_memory());
+                }
+            });
+        }
+        for round in 0..20 {
+            let mut one = Member::start(&directory, 1);
+            one.ask(&format!("put key {round}"));
+            one.kill();
+            one.wait();
+            assert_eq!(value(&directory), (How::Repaired, Some(round.to_string().into_bytes())));
+            // Gone for a moment, and back.
+            let away = place.homes.path().join("away");
+            let mut one = Member::start(&directory, 1);
+            one.ask("put-relaxed key relaxed");
+            one.kill();
+            one.wait();
+            fs::rename(&directory, &away).unwrap();
+            fs::rename(&away, &directory).unwrap();
+            assert_eq!(value(&directory), (How::Repaired, Some(b"relaxed".to_vec())));
+        }
+        // Relaxed: as above.
+        done.store(true, Ordering::Relaxed);
+    });
+}
