@@ -2,24 +2,31 @@
 //!
 //! Three threads in each process that opened the environment. One flushes the log and does nothing else, because the others'
 //! work can take long (a checkpoint writes pages and waits for the disk) and the log cannot wait so long: its ring would
-//! fill, and then appenders would wait too. One repairs what a dead process leaves, at once. For each job one session of all processes has the role at a time, so any
-//! process may be the one that does it (DESIGN 7).
+//! fill, and then appenders would wait too. One repairs what a dead process leaves, at once. For each job one session of all
+//! processes has the role at a time, so any process may be the one that does it (DESIGN 7). Of the first two kinds one thread
+//! of all processes looks often, as long as there is something to do; the others look whether it still does (`Rounds`). So a
+//! process that does nothing costs next to nothing.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use libtp_process::{DeathWatch, Waker};
+use libtp_process::{DeathWatch, Rounds, Waker, Work};
 use libtp_txn::{Managers, TxnSession};
 
 use crate::environment::{lock, Inner};
 use crate::{Error, Result};
 
-/// How often the threads look.
+/// How often a thread looks that has something to do.
 const TICK: Duration = Duration::from_millis(5);
+/// How often the one that writes the log looks that has nothing to do. With half of it again, after which another may do it,
+/// it is less than a relaxed commit may wait for the disk by default; where less is set, it is less.
+const LOG_NAP: Duration = Duration::from_millis(50);
+/// How often the one that keeps house looks that has nothing to do.
+const HOUSE_NAP: Duration = Duration::from_millis(100);
 /// How often the one that is told of deaths looks for those of which it is not.
-const WATCH: Duration = Duration::from_millis(50);
+const WATCH: Duration = Duration::from_millis(100);
 
 /// The running threads.
 pub(crate) struct Background {
@@ -63,13 +70,13 @@ impl Stop {
     }
 
     /// Sleeps until the next round; whether there is one.
-    fn sleep(&self) -> bool {
+    fn sleep(&self, nap: Duration) -> bool {
         if self.is_asked() {
             return false;
         }
         let guard = lock(&self.mutex);
         // A spurious wake only makes the round come early.
-        drop(self.changed.wait_timeout(guard, TICK));
+        drop(self.changed.wait_timeout(guard, nap));
         !self.is_asked()
     }
 }
@@ -137,13 +144,48 @@ impl Background {
     }
 }
 
+/// One thread's turns at a kind of work that one process at a time does for all.
+struct Turns {
+    rounds: Rounds,
+    /// How long it sleeps when it has nothing to do.
+    nap: Duration,
+    is_busy: bool,
+}
+
+impl Turns {
+    fn new(work: Work, nap: Duration) -> Turns {
+        Turns { rounds: Rounds::new(work), nap, is_busy: true }
+    }
+
+    /// Sleeps until the next round, whoever's it is; whether there is one.
+    fn sleep(&self, stop: &Stop) -> bool {
+        stop.sleep(if self.is_busy { TICK.min(self.nap) } else { self.nap })
+    }
+
+    /// Whether the round is ours: it is anybody's if the last was half a nap ago, and ours if that was, too.
+    fn begin(&mut self, managers: &Managers) -> bool {
+        self.rounds.begin(&managers.processes, self.nap / 2)
+    }
+}
+
 /// Makes what is committed durable, and nothing that could keep it from that.
 fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
     let mut quiet = Quiet::default();
-    while stop.sleep() {
-        let flushed = managers.log.background_flush(who.session());
-        quiet.report("writing the log", flushed.map(|_| ()).map_err(Into::into));
+    let mut turns = Turns::new(Work::Log, LOG_NAP.min(managers.log.relaxed_bound() / 2));
+    while turns.sleep(stop) {
+        let led = turns.rounds.leads();
+        turns.is_busy = turns.begin(managers) && !managers.log.is_all_durable();
+        if !turns.rounds.leads() {
+            continue;
+        }
+        // Whoever led before has perhaps kept the oldest waiting as long as it may.
+        let flushed = match led {
+            true => managers.log.background_flush(who.session()).map(|_| ()),
+            false => managers.log.force_all(who.session()).map(|_| ()),
+        };
+        quiet.report("writing the log", flushed.map_err(Into::into));
     }
+    turns.rounds.resign(&managers.processes);
 }
 
 /// Repairs what other processes leave when they die.
@@ -172,17 +214,26 @@ fn keep_house(managers: &Managers, who: &TxnSession, stop: &Stop, deadlock_perio
     let mut quiet = Quiet::default();
     let mut searched = Instant::now();
     let mut huge = Some(0);
-    while stop.sleep() {
-        if deadlock_period.is_some_and(|period| searched.elapsed() >= period) {
-            searched = Instant::now();
-            quiet.report(
-                "the search for deadlocks",
-                managers.locks.detect(who.session()).map(|_| ()).map_err(Into::into),
-            );
-        }
-        quiet.report("background work", clean(managers, who));
+    let mut tail = managers.log.tail();
+    let mut turns = Turns::new(Work::House, HOUSE_NAP.min(deadlock_period.unwrap_or(HOUSE_NAP)));
+    while turns.sleep(stop) {
+        let collapsed = huge;
         huge = huge.and_then(|from| managers.region.use_huge_pages(from));
+        turns.is_busy = huge.is_some() && huge != collapsed;
+        if turns.begin(managers) {
+            if deadlock_period.is_some_and(|period| searched.elapsed() >= period) {
+                searched = Instant::now();
+                quiet.report(
+                    "the search for deadlocks",
+                    managers.locks.detect(who.session()).map(|_| ()).map_err(Into::into),
+                );
+            }
+            quiet.report("background work", clean(managers, who));
+            let tail_then = std::mem::replace(&mut tail, managers.log.tail());
+            turns.is_busy |= tail_then != tail;
+        }
     }
+    turns.rounds.resign(&managers.processes);
 }
 
 /// One round of all background work, for who has no such threads.

@@ -16,10 +16,11 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
-use libtp_process::Session;
+use libtp_process::{Session, SessionId};
 use rio::failpoint;
 
 use crate::table::Role;
+use crate::wait::HELP_AFTER;
 use crate::waits_for::SeenWait;
 use crate::{Detect, Edge, LockManager, LockerId, Result, Victim};
 
@@ -58,28 +59,38 @@ impl LockManager {
     /// As [`LockManager::detect`], and says what was found; `None` if another session is searching.
     pub fn find_deadlocks(&self, session: &Session) -> Option<Vec<Deadlock>> {
         self.table.header.searched_micros.publish(now_micros());
-        self.search(session, self.lockers())
+        self.search(session, self.lockers(), true)
     }
 
     /// Called by one that waits and was not woken for some time.
     pub(crate) fn search_when_due(&self, session: &Session, locker: LockerId, waited: Duration) {
         match self.settings.detect {
             Detect::OnWait(patience) if waited >= patience => {
-                self.search(session, locker.0..=locker.0);
+                self.search(session, locker.0..=locker.0, waited >= HELP_AFTER);
             }
             Detect::OnWait(_) => {}
             Detect::Every(period) => {
                 let (last, now) = (self.table.header.searched_micros.load(), now_micros());
                 let due = u128::from(now.abs_diff(last)) >= period.as_micros();
                 if due && self.table.header.searched_micros.compare_exchange(last, now).is_ok() {
-                    self.search(session, self.lockers());
+                    self.search(session, self.lockers(), true);
                 }
             }
         }
     }
 
-    fn search(&self, session: &Session, starts: std::ops::RangeInclusive<u32>) -> Option<Vec<Deadlock>> {
-        let role = Role::take(&self.table.header.detector, session)?;
+    /// Searches from these lockers on, unless another is searching; `is_suspect` asks whether that one lives.
+    fn search(
+        &self,
+        session: &Session,
+        starts: std::ops::RangeInclusive<u32>,
+        is_suspect: bool,
+    ) -> Option<Vec<Deadlock>> {
+        let word = &self.table.header.detector;
+        if word.load() != SessionId::NONE && !is_suspect {
+            return None;
+        }
+        let role = Role::take(word, session)?;
         let mut search = Search::default();
         for start in starts {
             while let Some(circle) = self.find_circle(session, &mut search, start) {

@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtp_process::SLEEP_MAX;
+use libtp_process::{Work, SLEEP_MAX};
 use rio::failpoint;
 
 use crate::acquire::Ask;
@@ -34,7 +34,7 @@ const PAUSES: u32 = 100;
 const YIELDS: u32 = 16;
 
 /// Who has waited so long looks whether anybody died.
-const HELP_AFTER: Duration = Duration::from_millis(20);
+pub(crate) const HELP_AFTER: Duration = Duration::from_millis(20);
 
 /// What to do next about a request that waits.
 enum Step {
@@ -95,8 +95,9 @@ impl LockManager {
                     failpoint("lock: about to sleep");
                     if !ask.session.sleep_on(ticket, bound) {
                         self.search_when_due(ask.session, LockerId(ask.locker), started.elapsed());
-                        if started.elapsed() >= HELP_AFTER {
-                            // Whoever holds the lock may be dead, and nobody else there to repair it.
+                        // Whoever holds the lock may be dead, and nobody else there to repair it. To look is a system call
+                        // or two for each process, so one of all who wait does it.
+                        if started.elapsed() >= HELP_AFTER && self.processes.begin_if_due(Work::Dead, HELP_AFTER) {
                             ask.session.help_the_dead();
                         }
                         if self.look(ask, place) {

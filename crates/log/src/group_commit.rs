@@ -118,6 +118,16 @@ impl LogManager {
         waiters::wake(self, durable);
     }
 
+    /// How old a relaxed commit may become before it is on the disk.
+    pub fn relaxed_bound(&self) -> Duration {
+        Duration::from_micros(self.settings.relaxed_micros_max)
+    }
+
+    /// Whether everything published at this moment is durable.
+    pub fn is_all_durable(&self) -> bool {
+        self.tail() == self.durable()
+    }
+
     /// Flushes relaxed commits before they become older than their bound (PROTOCOLS L5). A background thread of any
     /// process calls it several times within the bound; it returns whether it flushed.
     ///

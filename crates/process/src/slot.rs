@@ -14,6 +14,7 @@ use crate::attachment::{AttachmentId, Attachments};
 use crate::latch_word::OWNER_SHIFT;
 use crate::notes::Note;
 use crate::pins::PINS;
+use crate::rounds::ROUNDS;
 use crate::NOTES;
 
 /// Bits of a slot's index in a latch word.
@@ -164,8 +165,10 @@ shared! {
         pub(crate) repaired: Word<u64>,
         /// How often the environment's memory was made anew while it was in use, this region included.
         pub(crate) rebuilt: Word<u64>,
+        /// When the last round of each kind of background work began (`rounds.rs`), in microseconds since 1970; zero is never.
+        pub(crate) rounds: [Word<u64>; ROUNDS],
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 7],
+        pub(crate) spare: [Word<u64>; 4],
     } size 128
 }
 

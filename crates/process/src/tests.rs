@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rio::{Offset, Region, RootSlot, Word};
 
-use crate::{Error, Latch, ProcessManager, Rank, Repairer, Session, SessionId, Settings};
+use crate::{Error, Latch, ProcessManager, Rank, Repairer, Rounds, Session, SessionId, Settings, Work};
 
 /// Two handles to one region, mapped at different addresses, as two processes have them.
 fn two_processes() -> (ProcessManager, ProcessManager) {
@@ -34,6 +34,22 @@ fn soon(mut condition: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_micros(100));
     }
     true
+}
+
+#[test]
+fn one_of_two_leads_the_rounds_until_it_is_late_or_resigns() {
+    let (here, there) = two_processes();
+    let (mut mine, mut theirs) = (Rounds::new(Work::House), Rounds::new(Work::House));
+    let hour = Duration::from_secs(3600);
+    assert!(mine.begin(&here, hour), "nobody has begun one");
+    assert!(!theirs.begin(&there, hour));
+    assert!(mine.begin(&here, hour) && mine.leads(), "who leads goes on");
+    assert!(Rounds::new(Work::Log).begin(&there, hour), "other work has another leader");
+    assert!(theirs.begin(&there, Duration::ZERO), "the last round is too long ago");
+    assert!(!mine.begin(&here, hour) && !mine.leads());
+    theirs.resign(&there);
+    assert!(mine.begin(&here, hour), "nobody leads");
+    assert!(here.begin_if_due(Work::Dead, hour) && !there.begin_if_due(Work::Dead, hour));
 }
 
 #[test]
