@@ -162,6 +162,16 @@ fn another_environment_in_the_same_place_is_not_the_one_the_memory_was_made_for(
     assert!(!region.exists());
 }
 
+/// Says that it is over, also when a test fails: else nobody would end.
+struct EndOf<'d>(&'d AtomicBool);
+
+impl Drop for EndOf<'_> {
+    fn drop(&mut self) {
+        // Relaxed: the flag alone is told.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn whoever_opens_and_whoever_removes_what_is_left_do_not_hinder_each_other() {
     let place = Place::new();
@@ -180,6 +190,7 @@ fn whoever_opens_and_whoever_removes_what_is_left_do_not_hinder_each_other() {
                 }
             });
         }
+        let _ends = EndOf(&done);
         for round in 0..20 {
             let mut one = Member::start(&directory, 1);
             one.ask(&format!("put key {round}"));
@@ -196,7 +207,5 @@ fn whoever_opens_and_whoever_removes_what_is_left_do_not_hinder_each_other() {
             fs::rename(&away, &directory).unwrap();
             assert_eq!(value(&directory), (How::Repaired, Some(b"relaxed".to_vec())));
         }
-        // Relaxed: as above.
-        done.store(true, Ordering::Relaxed);
     });
 }
