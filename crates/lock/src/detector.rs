@@ -2,8 +2,8 @@
 //!
 //! Paper: LIBTP 4.1: "a distinguished process monitors the lock table, searching for cycles. When a cycle is detected, one
 //! of the transactions in the cycle is nominated and aborted." Departures: nobody is distinguished; the search is a role
-//! that whoever has waited long enough takes (PROTOCOLS D5). By default it follows its own wait only; as in the paper
-//! the whole table is searched now and then.
+//! that whoever has waited long enough takes (PROTOCOLS D5), or whoever trades a lock that another trades too, at once. By
+//! default it follows its own wait only; as in the paper the whole table is searched now and then.
 //!
 //! Why a circle seen twice is a circle. Each wait has a number. If all waits of a circle are first seen, one after the
 //! other, and then all seen again with the same numbers, there was a moment between when all of them lasted; and
@@ -60,6 +60,14 @@ impl LockManager {
     pub fn find_deadlocks(&self, session: &Session) -> Option<Vec<Deadlock>> {
         self.table.header.searched_micros.publish(now_micros());
         self.search(session, self.lockers(), true)
+    }
+
+    /// Called by one that sees at first sight that it is in a deadlock: there is nothing to wait for.
+    pub(crate) fn search_at_once(&self, session: &Session, locker: LockerId) {
+        if matches!(self.settings.detect, Detect::OnWait(_)) {
+            // If another is searching it is done later, as for those who do not see it.
+            self.search(session, locker.0..=locker.0, false);
+        }
     }
 
     /// Called by one that waits and was not woken for some time.

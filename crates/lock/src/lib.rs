@@ -40,6 +40,7 @@ mod kept;
 mod locker;
 mod mode;
 mod object;
+mod overtake;
 mod release;
 mod repair;
 mod repair_one;

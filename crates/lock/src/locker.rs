@@ -205,6 +205,18 @@ impl LockerSlot {
         }
     }
 
+    /// Whether it was chosen to give way in its last wait, and has not given its locks back since: it will be back for them at
+    /// once, and if it overtook the one it gave way to, the two would deadlock again.
+    #[inline]
+    pub(crate) fn has_given_way(&self) -> bool {
+        let victim = self.victim.load();
+        let has_given_way = victim != 0 && victim == self.waits.get();
+        if has_given_way {
+            self.victim.publish(0);
+        }
+        has_given_way
+    }
+
     /// Whether it may hold the name; if not, it certainly does not.
     #[inline]
     pub(crate) fn may_hold(&self, mixed: u64) -> bool {

@@ -13,8 +13,10 @@
 //!    its `WAITING` bit is set exactly if somebody waits, for a lock or for a stronger mode.
 //! 3. All that is under the latch of the object's bucket.
 
-use rio::failpoint;
 use std::fmt;
+
+use libtp_process::SessionId;
+use rio::failpoint;
 
 use crate::change::Change;
 use crate::mode::Mode;
@@ -85,7 +87,19 @@ pub(crate) struct Queue<'t> {
 }
 
 /// Who was granted a lock by a change, to be woken after it.
-pub(crate) type Granted = Vec<libtp_process::SessionId>;
+#[derive(Default)]
+pub(crate) struct Granted {
+    pub(crate) sessions: Vec<SessionId>,
+    /// They are not to be overtaken (`overtake.rs`).
+    pub(crate) firmly: bool,
+}
+
+impl Granted {
+    #[inline]
+    pub(crate) fn new() -> Granted {
+        Granted::default()
+    }
+}
 
 impl<'t> Queue<'t> {
     #[inline]
@@ -137,7 +151,7 @@ impl<'t> Queue<'t> {
     /// look by themselves (PROTOCOLS D8).
     pub(crate) fn grant(self, change: &mut Change<'_>, granted: &mut Granted) {
         let mut held = HeldModes::of(self);
-        let limit = granted.len() + GRANTS_MAX;
+        let limit = granted.sessions.len() + GRANTS_MAX;
         let nobody_waits = self.grant_conversions(&mut held, change, granted, limit)
             && self.grant_waiting(&mut held, change, granted, limit);
         failpoint("lock: granted, summary old");
@@ -157,9 +171,9 @@ impl<'t> Queue<'t> {
             let state = request.state.get();
             let (Some(mode), Some(wanted)) = (state.granted(), state.wanted()) else { continue };
             held.remove(mode);
-            if held.set() & wanted.conflicts() == 0 && granted.len() < limit {
+            if held.set() & wanted.conflicts() == 0 && granted.sessions.len() < limit {
                 held.add(wanted);
-                self.give(request, wanted, change, granted);
+                self.give(request, State::granted_in(wanted), change, granted);
             } else {
                 held.add(mode);
                 all = false;
@@ -173,19 +187,20 @@ impl<'t> Queue<'t> {
         for (_, request) in self.requests() {
             let state = request.state.get();
             let (None, Some(wanted)) = (state.granted(), state.wanted()) else { continue };
-            if held.set() & wanted.conflicts() != 0 || granted.len() >= limit {
+            if held.set() & wanted.conflicts() != 0 || granted.sessions.len() >= limit {
                 return false;
             }
             held.add(wanted);
-            self.give(request, wanted, change, granted);
+            let state = if granted.firmly { State::granted_in(wanted) } else { state.granted_after_wait(wanted) };
+            self.give(request, state, change, granted);
         }
         true
     }
 
-    fn give(self, request: &Request, mode: Mode, change: &mut Change<'_>, granted: &mut Granted) {
-        change.set(&request.state, State::granted_in(mode));
+    fn give(self, request: &Request, state: State, change: &mut Change<'_>, granted: &mut Granted) {
+        change.set(&request.state, state);
         failpoint("lock: granted one of the waiting");
-        granted.push(self.table.locker(request.locker.get()).session.get());
+        granted.sessions.push(self.table.locker(request.locker.get()).session.get());
     }
 }
 

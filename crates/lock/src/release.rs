@@ -26,7 +26,7 @@ impl LockManager {
     #[inline]
     pub fn unlock_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
-        let mut granted = Granted::new();
+        let mut granted = Granted { firmly: slot.has_given_way(), ..Granted::new() };
         while let Some(top) = slot.top.get().some() {
             self.release(session, slot, top, &mut granted);
         }
@@ -118,7 +118,7 @@ impl LockManager {
     /// Wakes those who were granted something.
     #[inline]
     pub(crate) fn wake(&self, granted: &Granted) {
-        for &sleeper in granted {
+        for &sleeper in &granted.sessions {
             failpoint("lock: between granting and waking");
             self.processes.wake(sleeper);
         }

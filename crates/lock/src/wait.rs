@@ -31,7 +31,7 @@ pub const WAITS_FOR_LOCK: u32 = 1;
 /// Looks so often before it sleeps: for a holder that runs on another processor ...
 const PAUSES: u32 = 100;
 /// ... and these for one that waits for this processor.
-const YIELDS: u32 = 16;
+const YIELDS: u32 = 8;
 
 /// Who has waited so long looks whether anybody died.
 pub(crate) const HELP_AFTER: Duration = Duration::from_millis(20);
@@ -44,6 +44,15 @@ enum Step {
     Sleep(Duration),
     /// Stop waiting.
     GiveUp(Error),
+}
+
+/// Why a waiter looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// To see whether it is granted by now.
+    Again,
+    /// It was woken, or saw that it is granted: if it is not, it was overtaken.
+    ForNothing,
 }
 
 impl LockManager {
@@ -77,7 +86,7 @@ impl LockManager {
 
     fn wait_long(&self, ask: &Ask<'_>, place: Place, number: u32, wait: Wait) -> Result<()> {
         let request = self.table.request(place);
-        if spin(request) && self.look(ask, place) {
+        if spin(request) && self.look(ask, place, Look::Again) {
             return Ok(());
         }
         let started = Instant::now();
@@ -86,21 +95,27 @@ impl LockManager {
             let ticket = ask.session.prepare_sleep();
             match self.next_step(ask, request, number, started.elapsed(), wait) {
                 Step::Look => {
-                    if self.look(ask, place) {
+                    if self.look(ask, place, Look::ForNothing) {
                         return Ok(());
                     }
                 }
                 Step::GiveUp(error) => return self.give_up(ask, place, error),
                 Step::Sleep(bound) => {
                     failpoint("lock: about to sleep");
-                    if !ask.session.sleep_on(ticket, bound) {
+                    if ask.session.sleep_on(ticket, bound) {
+                        if self.look(ask, place, Look::ForNothing)
+                            || (spin(request) && self.look(ask, place, Look::Again))
+                        {
+                            return Ok(());
+                        }
+                    } else {
                         self.search_when_due(ask.session, LockerId(ask.locker), started.elapsed());
                         // Whoever holds the lock may be dead, and nobody else there to repair it. To look is a system call
                         // or two for each process, so one of all who wait does it.
                         if started.elapsed() >= HELP_AFTER && self.processes.begin_if_due(Work::Dead, HELP_AFTER) {
                             ask.session.help_the_dead();
                         }
-                        if self.look(ask, place) {
+                        if self.look(ask, place, Look::Again) {
                             return Ok(());
                         }
                     }
@@ -129,7 +144,7 @@ impl LockManager {
     }
 
     /// Whether the request is granted; if it can be, it is.
-    fn look(&self, ask: &Ask<'_>, place: Place) -> bool {
+    pub(crate) fn look(&self, ask: &Ask<'_>, place: Place, reason: Look) -> bool {
         let request = self.table.request(place);
         let mut granted = Granted::new();
         let latched = self.table.latch(ask.session, ask.mixed);
@@ -145,6 +160,11 @@ impl LockManager {
             change.close();
         }
         let is_granted = !request.state.get().waits();
+        if is_granted {
+            request.notice();
+        } else if reason == Look::ForNothing {
+            request.stand_firm();
+        }
         drop(latched);
         failpoint("lock: looked, nobody woken");
         self.wake(&granted);
@@ -158,6 +178,7 @@ impl LockManager {
         let latched = self.table.latch(ask.session, ask.mixed);
         let state = request.state.get();
         if !state.waits() {
+            request.notice();
             return Ok(());
         }
         failpoint("lock: gives up");
