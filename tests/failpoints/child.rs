@@ -4,6 +4,7 @@
 //! process writes to the same pipe.
 
 use std::io::Write;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -111,7 +112,7 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
         libtp::Result::Ok(())
     };
     std::thread::scope(|scope| {
-        let (one, two) = (scope.spawn(transfers), scope.spawn(churns));
+        let (one, two) = (scope.spawn(|| or_dies(transfers)), scope.spawn(|| or_dies(churns)));
         // An error is told at once, not when somebody asks.
         let watched = scope.spawn(|| {
             let mut ended = one.join().expect("the bank's thread panicked");
@@ -127,6 +128,16 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
     drop(bank);
     drop(env);
     Ok(())
+}
+
+/// Works; a panic is the end of the process, a moment later: the thread's session is dead before that, and the others find
+/// it while the process still runs.
+fn or_dies<T>(work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        std::thread::sleep(Duration::from_millis(30));
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        std::process::abort()
+    })
 }
 
 /// Does what the test says, until it says stop.

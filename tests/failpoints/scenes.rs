@@ -8,7 +8,7 @@ use libtp_tests::failpoints::{Failpoint, Scene};
 use crate::child::Role;
 use crate::crew::Member;
 use crate::town::{region_of, Town};
-use crate::WATCHDOG;
+use crate::watchdog;
 
 /// So long a victim tries to come to a place for the chosen time; then any time will do.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -16,8 +16,10 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const ANY_TIME: Duration = Duration::from_millis(1500);
 /// So long a repairer has to come to a failpoint of the repair.
 const REPAIR: Duration = Duration::from_millis(400);
+/// So long the others have to make the memory anew while one stands still.
+const STILL: Duration = Duration::from_millis(500);
 /// Deaths in one environment: then its journal is long, and another begins.
-const DEATHS_OF_ONE: u64 = 60;
+const DEATHS_OF_ONE: usize = 60;
 /// How often a failpoint that nobody came to is tried again, in a new environment.
 const TRIES: u32 = 10;
 /// Where most repairs have something to do: somebody died there before.
@@ -53,13 +55,14 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
     let (mut again, mut town) = (Vec::new(), None);
     for point in order {
         let start = Instant::now();
+        println!("plays {:?}", point.name);
         let is_hit = match point.scene {
             Scene::Alone => alone(seed, point, figures),
             Scene::Young => dies_young(seed, point, &mut random, figures),
             Scene::Work | Scene::Repair(_) => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
-                if here.deaths >= DEATHS_OF_ONE {
+                if here.deaths.len() >= DEATHS_OF_ONE {
                     town.take().expect("it is there").close(&format!("seed {seed}, about {:?}", point.name));
                 }
                 is_hit
@@ -84,7 +87,7 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
     again.iter().map(|point| point.name).collect()
 }
 
-fn settled(seed: u64) -> Town {
+pub fn settled(seed: u64) -> Town {
     let mut town = Town::new(seed);
     town.settle();
     town
@@ -95,6 +98,54 @@ fn play(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut F
         Scene::Repair(before) => dies_repairing(town, point, before, random, figures),
         _ => dies_at_work(town, point, random, figures),
     }
+}
+
+/// A victim stands still at the failpoint while the memory is found broken and made anew by the others; then it goes on, in
+/// memory that is nobody's any more (PROTOCOLS D13). Whether it came to stand there.
+pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
+    let stop = |hit: u64| format!("{point}@{hit}!stop");
+    let mut victim = town.launch(&Role::Victim(point.into()), &stop(any_hit(random)));
+    if !victim.stands_within(PATIENCE) {
+        victim.order(&format!("arm {}", stop(1)));
+    }
+    let is_hit = victim.stands_within(ANY_TIME);
+    town.observe().managers().processes.declare_broken();
+    // They cannot go on while it writes to a file; else they do.
+    let others = town.crew.iter_mut().map(|member| {
+        member.listen();
+        member.acknowledges_more_than(member.told.len() + 3, STILL)
+    });
+    let went_on = others.filter(|went_on| *went_on).count();
+    if is_hit {
+        victim.resume();
+    }
+    let what = format!("after {point:?}, where one stood still while the memory was made anew ({went_on} went on)");
+    town.go_on(&what);
+    victim.order("stop");
+    assert!(victim.ends_within(watchdog()), "process {} does not leave {what}", victim.number);
+    assert!(victim.death().is_none(), "process {} died {what}", victim.number);
+    town.mourn(&mut victim, point);
+    town.go_on(&what);
+    town.audit(&what);
+    is_hit
+}
+
+/// A victim's thread panics at the failpoint (PROTOCOLS D10), and a moment later the process dies. Whether it did.
+pub fn panics(town: &mut Town, point: &str, random: &mut Random, figures: &mut Figures) -> bool {
+    let panic = |hit: u64| format!("{point}@{hit}!panic");
+    let mut victim = town.launch(&Role::Victim(point.into()), &panic(any_hit(random)));
+    if !victim.ends_within(PATIENCE) {
+        victim.arm(&panic(1));
+        if !victim.ends_within(ANY_TIME) {
+            victim.order("stop");
+            assert!(victim.ends_within(watchdog()), "process {} does not leave ({point:?})", victim.number);
+        }
+    }
+    let is_hit = settle_account(town, &mut victim, figures);
+    let what = format!("after a panic at {point:?}");
+    town.go_on(&what);
+    town.audit(&what);
+    is_hit
 }
 
 /// In a new environment everything grows.
@@ -118,7 +169,7 @@ fn any_hit(random: &mut Random) -> u64 {
 }
 
 /// A victim works beside three survivors, until it dies.
-fn dies_at_work(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+pub fn dies_at_work(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let victim = launch_victim(town, point.name, any_hit(random));
     let is_hit = comes_to_it(town, victim, point.name, figures);
     let what = format!("after a death at {:?}", point.name);
@@ -137,7 +188,7 @@ fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut F
         victim.arm(&format!("{point}@1"));
         if !victim.ends_within(ANY_TIME) {
             victim.order("stop");
-            assert!(victim.ends_within(WATCHDOG), "process {} does not leave ({point:?})", victim.number);
+            assert!(victim.ends_within(watchdog()), "process {} does not leave ({point:?})", victim.number);
         }
     }
     settle_account(town, &mut victim, figures)
@@ -146,7 +197,7 @@ fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut F
 /// A process has ended; whether it died at a failpoint.
 fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> bool {
     let death = dead.death();
-    town.mourn(dead);
+    town.mourn(dead, death.as_ref().map_or("", |death| &death.point));
     if let Some(death) = &death {
         figures.deaths += 1;
         // First the living: none of them waits for a burial.
@@ -157,7 +208,7 @@ fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> 
 }
 
 /// Somebody dies, and two of three survivors die repairing it; then the third is alone.
-fn dies_repairing(
+pub fn dies_repairing(
     town: &mut Town,
     point: &Failpoint,
     before: Option<&'static str>,
@@ -175,7 +226,7 @@ fn dies_repairing(
             first.kill();
         }
     }
-    town.mourn(&mut first);
+    town.mourn(&mut first, before);
     let start = Instant::now();
     while start.elapsed() < REPAIR && !town.crew[..2].iter_mut().any(Member::has_ended) {
         std::thread::sleep(Duration::from_millis(1));
@@ -184,6 +235,10 @@ fn dies_repairing(
     for repairer in &mut town.crew[..2] {
         if !repairer.has_ended() {
             repairer.arm("none");
+        }
+        // It may have been on its way all the same.
+        if repairer.says_that_it_dies() {
+            assert!(repairer.ends_within(watchdog()), "process {} does not end", repairer.number);
         }
     }
     let (mut ended, mut left) = (Vec::new(), Vec::new());
@@ -211,7 +266,7 @@ fn dies_repairing(
 }
 
 /// All but one of three begin a new environment with the failpoint set.
-fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let mut town = Town::new(seed);
     let mut armed: Vec<Member> = (0..2).map(|_| launch_victim(&mut town, point.name, 1 + random.below(2))).collect();
     let plain = town.launch(&Role::Survivor, "");
@@ -226,7 +281,7 @@ fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut F
     for mut member in armed {
         if !member.has_ended() {
             member.order("stop");
-            assert!(member.ends_within(WATCHDOG), "{what}: process {} does not leave", member.number);
+            assert!(member.ends_within(watchdog()), "{what}: process {} does not leave", member.number);
         }
         is_hit |= settle_account(&mut town, &mut member, figures);
     }
@@ -258,11 +313,11 @@ fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
 /// The victim opens the environment, works a moment, and leaves; whether it died.
 fn comes_and_goes(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
     let mut victim = launch_victim(town, point.name, 1);
-    victim.acknowledges_more_than(3, WATCHDOG);
+    victim.acknowledges_more_than(3, watchdog());
     victim.order("stop");
-    assert!(victim.ends_within(WATCHDOG), "process {} does not leave ({:?})", victim.number, point.name);
+    assert!(victim.ends_within(watchdog()), "process {} does not leave ({:?})", victim.number, point.name);
     let death = victim.death();
-    town.mourn(&mut victim);
+    town.mourn(&mut victim, point.name);
     figures.deaths += u64::from(death.is_some());
     death.is_some()
 }
@@ -271,14 +326,14 @@ fn comes_and_goes(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> 
 fn everybody_dies(town: &mut Town, is_memory_lost: bool) {
     let mut two: Vec<Member> = (0..2).map(|_| launch_victim(town, "change: logged, no page changed", 40)).collect();
     let region = two.iter_mut().find_map(|member| {
-        member.acknowledges_more_than(0, WATCHDOG);
+        member.acknowledges_more_than(0, watchdog());
         region_of(member.pid())
     });
     for member in &mut two {
         if !member.ends_within(PATIENCE) {
             member.kill();
         }
-        town.mourn(member);
+        town.mourn(member, "anywhere");
     }
     if let Some(region) = region.filter(|_| is_memory_lost) {
         std::fs::remove_file(region).unwrap();

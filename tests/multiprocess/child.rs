@@ -104,6 +104,11 @@ fn obey<'e>(
             "committed".into()
         }
         (["region"], _) => env.stats()?.region,
+        #[cfg(feature = "failpoints")]
+        (["arm", point @ ..], _) => {
+            rio::failpoint::arm(&point.join(" "));
+            "armed".into()
+        }
         (["transfers", count], _) => {
             let (bank, mut random) = (Bank::open(env)?, Random::new(number));
             for one in 0..count.parse().unwrap_or(0) {

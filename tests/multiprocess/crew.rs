@@ -6,12 +6,15 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use libtp_tests::process::Process;
+use libtp_tests::sizes;
 
 use crate::bank::TransferId;
 use crate::child::{DIRECTORY, ENTRY, GRANULARITY, NUMBER};
 
-/// An answer that has not come after this time never will.
-const HANG: Duration = Duration::from_secs(60);
+/// An answer that has not come after this time never will; the time is shorter where processes are expected to be stuck.
+fn hang() -> Duration {
+    Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3)
+}
 /// An order that has not been obeyed after this time waits.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -67,7 +70,7 @@ impl Member {
     /// The next answer.
     #[track_caller]
     pub fn answer(&self) -> String {
-        match self.answers.recv_timeout(HANG) {
+        match self.answers.recv_timeout(hang()) {
             Ok(answer) => answer,
             Err(error) => panic!("process {}: no answer: {error}\n{}", self.number, self.process.errors()),
         }

@@ -21,6 +21,8 @@
 //! | `containers` | processes that see other memory or other pids |
 //! | `strangers` | memory that another user planted |
 //! | `left` | what deleted and moved environments leave behind in shared memory |
+//! | `durable` | what was read of one who died is as durable as its reader asked for |
+//! | `yardstick` | planted bugs, each to be noticed by one of these cases |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
@@ -33,6 +35,8 @@ mod copies;
 mod crew;
 mod deadlocks;
 mod death;
+#[cfg(feature = "failpoints")]
+mod durable;
 mod fork;
 mod forked;
 mod forks;
@@ -45,3 +49,5 @@ mod strangers;
 mod survivors;
 mod together;
 mod users;
+#[cfg(all(feature = "planted", feature = "failpoints"))]
+mod yardstick;

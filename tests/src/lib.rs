@@ -18,6 +18,7 @@
 //! | `process` | a process that a test starts: this program again |
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
+//! | `planted_deaths`, `trial` | the same for what happens after a death, and trying each in a process of its own |
 //! | `failpoints` | where a process of the tests dies, and how it comes there |
 #![deny(unsafe_code)]
 
@@ -31,6 +32,7 @@ pub mod library;
 pub mod log_ends;
 pub mod oracle;
 pub mod planted_bugs;
+pub mod planted_deaths;
 pub mod process;
 pub mod sizes;
 pub mod small_disk;
@@ -38,5 +40,6 @@ pub mod stale_log;
 pub mod standstill;
 pub mod stopped_writer;
 pub mod threads;
+pub mod trial;
 pub mod watchdog;
 pub mod workload;

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
-use rio::{failpoint, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
+use rio::{failpoint, planted, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
 use crate::lookup::PageTable;
@@ -262,7 +262,9 @@ impl Shelf {
             return 0;
         }
         let grower = self.slot.grower.load();
-        let is_free = grower == SessionId::NONE || !session.processes().is_alive(grower);
+        let is_held = grower != SessionId::NONE;
+        let is_free =
+            !is_held || (!session.processes().is_alive(grower) && !planted("buffer: a dead grower is waited for"));
         if self.room(bound) == 0 || !is_free || self.slot.grower.compare_exchange(grower, session.id()).is_err() {
             return 0;
         }

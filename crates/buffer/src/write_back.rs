@@ -475,14 +475,21 @@ impl BufferManager {
         let me = session.id();
         let holder = self.header.writer.load();
         let is_dead = holder != SessionId::NONE && !session.processes().is_alive(holder);
-        if (holder != SessionId::NONE && !is_dead) || self.header.writer.compare_exchange(holder, me).is_err() {
+        let is_dead = is_dead && !planted("buffer: a dead writer is waited for");
+        if holder != SessionId::NONE && !is_dead {
+            return None;
+        }
+        failpoint("buffer: about to become the writer");
+        if self.header.writer.compare_exchange(holder, me).is_err() {
             return None;
         }
         let writer = Writer { manager: self, me };
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
-        session.leave_if_broken();
+        if !planted("buffer: writes pages in a broken region") {
+            session.leave_if_broken();
+        }
         failpoint("buffer: became the writer");
-        if is_dead && !self.is_failed() {
+        if is_dead && !self.is_failed() && !planted("buffer: a dead writer's claims stay") {
             // Claims are the writer's alone. If we die among them, the next goes on with them.
             let shelves = self.pools.shelves();
             let claimed =

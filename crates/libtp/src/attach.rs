@@ -20,7 +20,7 @@ use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, Restarted, CONTROL_NAME};
 use libtp_process::{ForkMark, ProcessManager, Seats};
 use libtp_txn::{Managers, Parts};
-use rio::{failpoint, Identity, Region};
+use rio::{failpoint, planted, Identity, Region};
 use serde::Serialize;
 
 use crate::judge::{Door, Judge};
@@ -190,8 +190,10 @@ impl Opening<'_> {
     ) -> Result<(Arc<Managers>, Opened)> {
         let rebuilds = self.wait_for_writers(broken, control).unwrap_or(0);
         tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is made anew from the log");
+        let is_lost = planted("libtp: the log of broken memory is not kept");
         // Read anew: who was writing may have taken a checkpoint.
-        let rescued = libtp_log::rescue_ring(broken, &self.platform.log_directory, &self.control_file.read()?)?;
+        let rescue = || libtp_log::rescue_ring(broken, &self.platform.log_directory, &self.control_file.read()?);
+        let rescued = if is_lost { None } else { rescue()? };
         match rescued {
             Some(rescued) if rescued.to < rescued.tail => {
                 tracing::error!(from = %rescued.to, to = %rescued.tail, "commits that were not yet on disk are lost with the broken memory");
@@ -214,7 +216,7 @@ impl Opening<'_> {
             let mut said = false;
             loop {
                 let writers = managers.writers();
-                if writers.is_empty() {
+                if writers.is_empty() || planted("libtp: memory is made anew while somebody writes") {
                     return Some(managers.processes.rebuild_count());
                 }
                 if !said && self.started.elapsed() > PATIENCE {
@@ -279,8 +281,8 @@ impl Opening<'_> {
             layout: record_types::layout_hash(),
             environment: [half(0..8), half(8..16)],
             incarnation: control.incarnation(),
-            control_inode: own.inode,
-            control_birth: own.birth_ns,
+            control_inode: if planted("libtp: a copy is the same environment") { 0 } else { own.inode },
+            control_birth: if planted("libtp: a copy is the same environment") { 0 } else { own.birth_ns },
             control_device: own.device,
         })
     }

@@ -10,7 +10,7 @@
 //! wakes, those granted look by themselves (PROTOCOLS D8).
 
 use libtp_process::Session;
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::change::Change;
 use crate::kept::Kept;
@@ -109,6 +109,7 @@ impl LockManager {
         self.table.remove(&mut change, latched.bucket, place, granted);
         failpoint("lock: released, still on the stack");
         slot.drop_request(&self.table, &mut change, place, request);
+        let latched = (!planted("lock: the latch falls before the section closes")).then_some(latched);
         failpoint("lock: released, section open");
         change.close();
         failpoint("lock: released, latch held");

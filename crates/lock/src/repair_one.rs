@@ -6,7 +6,7 @@
 //! If we die here: the lockers adopted are the next dead session's.
 
 use libtp_process::{Session, SessionId};
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::locker::Waiting;
 use crate::{LockManager, LockerId};
@@ -17,7 +17,9 @@ impl LockManager {
         let slot = self.table.locker(locker.0);
         slot.session.publish(session.id());
         failpoint("lock: locker adopted, still waiting");
-        slot.waiting.publish(Waiting::NONE);
+        if !planted("lock: the dead wait on") {
+            slot.waiting.publish(Waiting::NONE);
+        }
         slot.victim.publish(0);
     }
 

@@ -14,7 +14,7 @@
 //!
 //! If we die here: a split is one section; the hint is stored after it, and the next to split stores it if we did not.
 
-use rio::{failpoint, shared, Held, Link, Region, Slab, SlabHeader, Word};
+use rio::{failpoint, planted, shared, Held, Link, Region, Slab, SlabHeader, Word};
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
 
@@ -310,7 +310,8 @@ impl<'t> Role<'t> {
     /// Takes the role, unless a living session has it.
     pub(crate) fn take(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
         let holder = word.load();
-        if holder != SessionId::NONE && session.processes().is_alive(holder) {
+        let is_held = holder != SessionId::NONE;
+        if is_held && (session.processes().is_alive(holder) || planted("lock: a dead one's task is waited for")) {
             return None;
         }
         word.compare_exchange(holder, session.id()).is_ok().then_some(Role(word))

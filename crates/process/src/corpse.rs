@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 
-use rio::{failpoint, Offset};
+use rio::{failpoint, planted, Offset};
 
 use crate::latch::Waker;
 use crate::slot::{SessionSlot, State};
@@ -77,6 +77,7 @@ impl ProcessManager {
         let me = by.id();
         let other = slot.reaper.load();
         let is_free = other == SessionId::NONE || (other != me && !self.is_alive(other));
+        let is_free = is_free || planted("process: two repair one session");
         if !is_free || slot.reaper.compare_exchange(other, me).is_err() {
             return None;
         }
@@ -110,13 +111,17 @@ impl Corpse<'_> {
     /// Rolls the open section back. Returns how many before-images were put back.
     pub fn roll_back(&self) -> usize {
         failpoint("repair: before the dead one's section is rolled back");
+        if planted("process: the dead are not rolled back") {
+            return 0;
+        }
         self.stand_in.undo().roll_back()
     }
 
     /// The append the dead session had noted and not finished, if any.
     pub fn noted_append(&self) -> Option<NotedAppend> {
         let lsn = self.slot().append_lsn.load();
-        (lsn != 0).then(|| NotedAppend { session: self.id(), lsn, txn: self.slot().append_txn.get() })
+        let is_noted = lsn != 0 && !planted("process: noted appends are not looked at");
+        is_noted.then(|| NotedAppend { session: self.id(), lsn, txn: self.slot().append_txn.get() })
     }
 
     /// What the dead session had in hand; zero for nothing.
@@ -133,6 +138,11 @@ impl Corpse<'_> {
     /// Where it had pins, or may have had.
     pub fn pins(&self) -> impl Iterator<Item = u64> + '_ {
         self.slot().pins.iter().map(|note| note.load()).filter(|note| note.place() != 0).map(|note| note.place())
+    }
+
+    /// Whether it had more pins than it could note: then it may have had one anywhere.
+    pub fn has_unnoted_pins(&self) -> bool {
+        self.slot().pins_unnoted.load() != 0
     }
 
     /// Forgets where it had pins: they are counted no more.
@@ -157,7 +167,9 @@ impl Corpse<'_> {
             let note = word.load();
             let latch = Offset::<Latch>::from_raw(note.place()).and_then(|place| region.try_at(place));
             match latch {
+                Some(_) if note.is_exclusive() && planted("process: latches of the dead stay") => {}
                 Some(latch) if note.is_exclusive() => latch.free_for(&self.stand_in),
+                Some(_) if planted("process: shared holders are not recounted") => {}
                 Some(_) => self.processes.recount(self.by, note.place(), &Waker),
                 None => {}
             }
@@ -181,6 +193,12 @@ impl Corpse<'_> {
     pub fn bury(self) {
         self.processes.0.header.repaired.fetch_add(1);
         failpoint("repair: counted, not buried");
+        if planted("process: the right to repair is free before the slot") {
+            self.slot().reaper.publish(SessionId::NONE);
+            rio::planted::linger();
+        } else if planted("process: two repair one session") {
+            rio::planted::linger_until(|| self.slot().status.load().generation() != self.id().generation());
+        }
         self.slot().leave();
     }
 

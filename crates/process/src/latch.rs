@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use rio::{failpoint, shared, ExclusiveHold, SharedHold, Word};
+use rio::{failpoint, planted, shared, ExclusiveHold, SharedHold, Word};
 
 use crate::latch_word::{self, Class, StateWord, Wait, Waiter};
 use crate::notes::Note;
@@ -236,7 +236,10 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         self.session.write_note(self.note, Note::NONE);
         self.session.leave_if_broken();
         failpoint("latch: waits, note stepped back");
-        let bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
+        let mut bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
+        if planted("process: waits for a latch until woken") {
+            bound = Duration::from_secs(3600);
+        }
         let mut outcome = os::sleep_on_latch(word, seen, class, bound);
         if bound < SLEEP_MAX {
             // Too soon to suspect anybody of being dead.

@@ -275,6 +275,7 @@ pub(crate) fn release_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
         let last = seen & COUNT == 1;
         let left = if last { 0 } else { seen - 1 };
         if word.swap_if(seen, left).is_ok() {
+            failpoint("latch: shared let go, nobody woken");
             if last {
                 wake_sleepers(word, seen, waiter);
             }
@@ -308,6 +309,7 @@ pub(crate) fn release_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &imp
             continue;
         }
         if word.swap_if(seen, 0).is_ok() {
+            failpoint("latch: free, nobody woken");
             wake_sleepers(word, seen, waiter);
             return;
         }

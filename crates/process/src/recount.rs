@@ -11,7 +11,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use rio::{failpoint, Offset};
+use rio::{failpoint, planted, Offset};
 
 use crate::latch_word::{self, StateWord, Waiter, COUNT, FREEZE, OWNER, READERS, WRITERS};
 use crate::{Latch, ProcessManager, SessionId};
@@ -96,6 +96,9 @@ impl ProcessManager {
             }
         };
         failpoint("recount: holders counted, not stored");
+        if planted("process: counts without freezing") {
+            rio::planted::linger_until(|| word.look() & COUNT > count + 1);
+        }
         loop {
             let seen = word.look();
             debug_assert!(seen & OWNER == 0, "a frozen latch has no owner");
@@ -117,7 +120,7 @@ impl ProcessManager {
             if !self.tenant_lives(slot) {
                 continue;
             }
-            if note.is_unsure() {
+            if note.is_unsure() && !planted("process: who wants a latch holds it") {
                 return None;
             }
             count += 1;
@@ -133,7 +136,8 @@ fn freeze(word: &AtomicU64) -> bool {
         if seen & OWNER != 0 || seen & COUNT == 0 {
             return false;
         }
-        if seen & FREEZE != 0 || word.swap_if(seen, seen | FREEZE).is_ok() {
+        let is_frozen = seen & FREEZE != 0 || planted("process: counts without freezing");
+        if is_frozen || word.swap_if(seen, seen | FREEZE).is_ok() {
             return true;
         }
     }

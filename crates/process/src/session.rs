@@ -11,7 +11,7 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 
-use rio::{failpoint, Held, Offset, Region, Section, Undo, UndoLog};
+use rio::{failpoint, planted, Held, Offset, Region, Section, Undo, UndoLog};
 
 use crate::notes::Note;
 use crate::slot::{SessionSlot, State};
@@ -353,6 +353,7 @@ impl Session {
     #[cold]
     fn abandons_open_section(&self) -> bool {
         let abandons = self.dead.get() || self.undo().is_broken() || std::thread::panicking();
+        let abandons = abandons && !planted("process: a panic frees latches above an open section");
         if abandons {
             self.mark_dead();
         }

@@ -13,6 +13,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rio::planted;
+
 use crate::latch_word::Wait;
 use crate::slot::SessionSlot;
 use crate::{os, Session, SessionId};
@@ -41,7 +43,8 @@ impl Session {
     pub fn sleep_on(&self, ticket: Ticket, duration: Duration) -> bool {
         self.leave_if_broken();
         let word = self.slot().sleep.cell();
-        let bound = duration.min(SLEEP_MAX);
+        let is_unbounded = planted("process: sleeps until woken");
+        let bound = if is_unbounded { Duration::from_secs(3600) } else { duration.min(SLEEP_MAX) };
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, bound)) == Wait::Woken
     }
 

@@ -120,6 +120,9 @@ impl<'a> Change<'a> {
         let mut section = session.section();
         failpoint("change: section open, nothing logged");
         let (lsn, body) = logged.log(managers, session, entry);
+        if planted("txn: the note is cleared before the pages change") {
+            session.clear_append();
+        }
         failpoint("change: logged, no page changed");
         for (role, page) in pages.iter_mut().enumerate() {
             let mut page = page.page_mut(&mut section);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::{Broken, Corpse, Repairer, Session, SessionId};
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_held;
@@ -78,6 +78,9 @@ impl Managers {
             self.or_broken(|| self.repair_physically(by, session));
         }
         failpoint("repair: all physical repairs done");
+        if planted("txn: transactions of the dead are left") {
+            return Ok(reaped);
+        }
         let mut failed = Ok(());
         for &session in &dead {
             let Some(corpse) = self.processes.take_corpse(by, session) else { continue };
@@ -113,25 +116,36 @@ impl Managers {
     pub(crate) fn repair_physically(&self, by: &Session, dead: SessionId) -> Result<()> {
         let Some(corpse) = self.processes.take_corpse(by, dead) else { return Ok(()) };
         failpoint("repair: begins");
+        if planted("txn: latches are given back before the roll-back") {
+            corpse.let_go();
+            rio::planted::linger();
+        }
         corpse.roll_back();
         failpoint("repair: rolled back, not redone");
-        self.redo_noted(&corpse)?;
+        if planted("txn: latches are given back before the redo") {
+            corpse.let_go();
+        }
+        self.redo_noted(by, &corpse)?;
         failpoint("repair: redone, latches held");
         corpse.let_go();
         Ok(())
     }
 
     /// Redoes the record a dead session had appended but not finished, and makes it its transaction's last (PROTOCOLS D3).
-    fn redo_noted(&self, corpse: &Corpse<'_>) -> Result<()> {
+    fn redo_noted(&self, by: &Session, corpse: &Corpse<'_>) -> Result<()> {
         let Some(noted) = corpse.noted_append().filter(|noted| noted.lsn < self.log.tail().raw()) else {
             return Ok(());
         };
         let lsn = Lsn::new(noted.lsn);
         let record = self.log.read(lsn)?;
         failpoint("repair: noted record found, not redone");
-        redo_held(self, corpse.session(), &record.borrow())?;
+        if planted("txn: redone in the repairer's own name") {
+            redo_held(self, corpse.session(), by, &record.borrow())?;
+        } else if !planted("txn: the noted record is not redone") {
+            redo_held(self, corpse.session(), corpse.session(), &record.borrow())?;
+        }
         failpoint("repair: redone, not the last commit");
-        if record.header.kind() == COMMIT {
+        if record.header.kind() == COMMIT && !planted("txn: a dead one's commit is not the last") {
             self.txns.header.last_commit.fetch_max(lsn);
         }
         let id = TxnId::new(noted.txn);
@@ -142,7 +156,9 @@ impl Managers {
                 slot.first_lsn.init(lsn);
             }
             failpoint("repair: redone, not the transaction's last");
-            slot.last_lsn.fetch_max(lsn);
+            if !planted("txn: the noted record is not the last") {
+                slot.last_lsn.fetch_max(lsn);
+            }
         }
         Ok(())
     }
@@ -168,7 +184,9 @@ impl Managers {
             ended?;
         }
         failpoint("repair: no transaction left, lockers are");
-        self.free_spare_lockers(by, corpse.id());
+        if !planted("txn: spare lockers stay") {
+            self.free_spare_lockers(by, corpse.id());
+        }
         if self.buffers.repair_frames(by, &corpse) {
             failpoint("repair: frames put right, not buried");
             corpse.bury();
@@ -204,8 +222,8 @@ impl Managers {
         let last = who.last_lsn();
         let kind = if last == Lsn::NONE { None } else { Some(self.log.read(last)?.header.kind()) };
         match kind {
-            Some(COMMIT | ABORT_END) => {
-                if kind == Some(COMMIT) {
+            Some(COMMIT | ABORT_END) if !planted("txn: who had committed is aborted") => {
+                if kind == Some(COMMIT) && !planted("txn: a dead one's commit is not the last") {
                     self.txns.header.last_commit.fetch_max(last);
                 }
                 failpoint("repair: committed, locks held");
@@ -213,6 +231,10 @@ impl Managers {
                 failpoint("repair: committed, locks fallen");
                 who.end(self);
                 reaped.finished += 1;
+            }
+            _ if planted("txn: who had not committed is finished") => {
+                self.locks.unlock_all(who.session(), who.locker());
+                who.end(self);
             }
             _ => {
                 failpoint("repair: about to abort");

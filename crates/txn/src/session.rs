@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use libtp_lock::LockerId;
 use libtp_log::{Lsn, RecordBuffer, TxnId};
 use libtp_process::{Rank, Session, SessionId};
-use rio::{failpoint, Held};
+use rio::{failpoint, planted, Held};
 
 use crate::slot::{State, TxnSlot, ID_BLOCK, UNDO_STEP};
 use crate::{Managers, Result};
@@ -65,7 +65,8 @@ impl Managers {
         let slot = self.txns.slots.at(index);
         let locker = LockerId(slot.locker.get());
         // One store (PROTOCOLS D5): if we die from here on, the transaction is simply ours.
-        if slot.owner.compare_exchange(dead, session.id()).is_err() {
+        let is_adopted = !planted("txn: transactions are not adopted");
+        if is_adopted && slot.owner.compare_exchange(dead, session.id()).is_err() {
             return Ok(None);
         }
         failpoint("repair: slot adopted, locker not");
