@@ -104,7 +104,11 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
         let mut churn = Churn::new(&env, directory, number, role)?;
         // Relaxed: as above.
         while !stop.load(Ordering::Relaxed) {
-            churn.step()?;
+            match churn.step() {
+                // The memory was made anew under it.
+                Err(error) if error.is_retryable() => {}
+                done => done?,
+            }
             if !hurries {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -13,6 +13,7 @@
 //! | `town` | an environment, its survivors, and how a death is judged |
 //! | `audit` | what is looked at when everybody has left |
 //! | `scenes` | how each failpoint is come to: at work, during a repair, alone |
+//! | `rebuild` | deaths of those who make the shared memory anew |
 //! | `listed` | the list of failpoints is that of the sources |
 //! | `yardstick` | planted bugs, each to be noticed by one of these scenes |
 // Test code outside of test functions: a panic is the report.
@@ -26,6 +27,7 @@ mod child;
 mod churn;
 mod crew;
 mod listed;
+mod rebuild;
 mod scenes;
 mod town;
 #[cfg(feature = "planted")]

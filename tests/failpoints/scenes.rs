@@ -7,6 +7,7 @@ use libtp_tests::failpoints::{Failpoint, Scene};
 
 use crate::child::Role;
 use crate::crew::Member;
+use crate::rebuild;
 use crate::town::{region_of, Town};
 use crate::watchdog;
 
@@ -33,6 +34,8 @@ pub struct Figures {
     pub deaths: u64,
     /// From each death until nothing was left of the dead.
     repairs: Vec<Duration>,
+    /// What the library says itself of the time from the news of a death on.
+    own: libtp::RepairTimes,
 }
 
 impl Figures {
@@ -43,7 +46,22 @@ impl Figures {
         let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
         let text = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
         let (half, most, longest) = (text(at(50)), text(at(99)), text(times.last()));
-        format!("from death to burial p50 {half:.1} ms, p99 {most:.1} ms, max {longest:.1} ms")
+        let own = |times: &libtp::Times| {
+            let millis = |time: Duration| time.as_secs_f64() * 1000.0;
+            let (half, most) = (millis(times.percentile(50)), millis(times.percentile(99)));
+            format!("p50 {half:.2} ms, p99 {most:.2} ms, max {:.2} ms of {}", millis(times.max()), times.count())
+        };
+        format!(
+            "from death to burial, seen from outside: p50 {half:.1} ms, p99 {most:.1} ms, \
+             max {longest:.1} ms; from the news of a death to the burial of a session: {}; its physical half: {}",
+            own(&self.own.burial),
+            own(&self.own.physical)
+        )
+    }
+
+    /// Takes in what the library says, before the town is closed.
+    pub fn count(&mut self, town: &mut Town) {
+        self.own.add(&town.observe().repair_times());
     }
 }
 
@@ -59,10 +77,11 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
         let is_hit = match point.scene {
             Scene::Alone => alone(seed, point, figures),
             Scene::Young => dies_young(seed, point, &mut random, figures),
-            Scene::Work | Scene::Repair(_) => {
+            Scene::Work | Scene::Repair(_) | Scene::Rebuild => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
                 if here.deaths.len() >= DEATHS_OF_ONE {
+                    figures.count(here);
                     town.take().expect("it is there").close(&format!("seed {seed}, about {:?}", point.name));
                 }
                 is_hit
@@ -80,7 +99,8 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
             again.push(point);
         }
     }
-    if let Some(town) = town {
+    if let Some(mut town) = town {
+        figures.count(&mut town);
         town.close(&format!("seed {seed}"));
     }
     again.retain(|point| !(0..TRIES).any(|_| try_again(seed, point, &mut random, figures)));
@@ -96,6 +116,7 @@ pub fn settled(seed: u64) -> Town {
 fn play(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     match point.scene {
         Scene::Repair(before) => dies_repairing(town, point, before, random, figures),
+        Scene::Rebuild => rebuild::dies_rebuilding(town, point, figures),
         _ => dies_at_work(town, point, random, figures),
     }
 }
@@ -152,7 +173,7 @@ pub fn panics(town: &mut Town, point: &str, random: &mut Random, figures: &mut F
 fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     match point.scene {
         Scene::Alone => alone(seed, point, figures),
-        Scene::Repair(_) => {
+        Scene::Repair(_) | Scene::Rebuild => {
             let mut town = settled(seed);
             let is_hit = (0..3).any(|_| play(&mut town, point, random, figures));
             town.close(&format!("seed {seed}, {:?}", point.name));
@@ -197,12 +218,13 @@ fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut F
 /// A process has ended; whether it died at a failpoint.
 fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> bool {
     let death = dead.death();
+    let burial = death.as_ref().map(|death| town.watch_burial(death));
     town.mourn(dead, death.as_ref().map_or("", |death| &death.point));
-    if let Some(death) = &death {
+    if let (Some(death), Some(burial)) = (&death, burial) {
         figures.deaths += 1;
         // First the living: none of them waits for a burial.
         town.go_on(&format!("after a death at {:?}", death.point));
-        figures.repairs.push(town.bury(death));
+        figures.repairs.push(town.bury(death, burial));
     }
     death.is_some()
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use libtp::{Env, Error, How, Settings};
@@ -45,6 +47,9 @@ pub struct Town {
     /// Where somebody has died, in this order.
     pub deaths: Vec<String>,
 }
+
+/// Somebody looks on while the dead are repaired.
+pub struct Burial(JoinHandle<Option<Duration>>);
 
 impl Town {
     /// A new environment without anybody.
@@ -149,19 +154,30 @@ impl Town {
         self.acknowledged.extend(dead.told.drain(..));
     }
 
-    /// Waits until nothing of the dead is left; how long it is since that death.
-    pub fn bury(&mut self, death: &Death) -> Duration {
-        let start = Instant::now();
-        let seed = self.seed;
-        let processes = &self.observe().managers().processes;
-        while !processes.dead_sessions().is_empty() {
-            if start.elapsed() >= GRAVE * watchdog() {
-                self.despair(&format!("seed {seed}: nobody buries who died at {:?}", death.point));
+    /// Looks on, beside all else, until nothing of the dead is left; how long that is after a death.
+    pub fn watch_burial(&mut self, death: &Death) -> Burial {
+        let (managers, at) = (Arc::clone(self.observe().managers()), death.at);
+        let watch = move || {
+            let start = Instant::now();
+            while !managers.processes.dead_sessions().is_empty() {
+                if start.elapsed() >= GRAVE * watchdog() {
+                    return None;
+                }
+                std::thread::sleep(LOOK);
             }
-            std::thread::sleep(LOOK);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+            Some(Duration::from_nanos(u64::try_from(now.saturating_sub(at)).unwrap_or(u64::MAX)))
+        };
+        Burial(std::thread::spawn(watch))
+    }
+
+    /// Waits for the end of a burial; how long after the death that was.
+    #[track_caller]
+    pub fn bury(&mut self, death: &Death, burial: Burial) -> Duration {
+        match burial.0.join().expect("who looks on does not panic") {
+            Some(time) => time,
+            None => self.despair(&format!("seed {}: nobody buries who died at {:?}", self.seed, death.point)),
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-        Duration::from_nanos(u64::try_from(now.saturating_sub(death.at)).unwrap_or(u64::MAX))
     }
 
     /// Everybody leaves, and nothing of the dead is left behind; then all is there that was acknowledged, and every database

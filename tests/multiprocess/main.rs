@@ -13,6 +13,7 @@
 //! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
 //! | `survivors` | one of several dies; the others repair what it left and go on |
 //! | `rebuild` | the shared memory is found broken and made anew under all of them |
+//! | `wild` | a process stores nonsense into the shared memory and dies |
 //! | `deadlocks` | processes wait for each other in a circle |
 //! | `forked`, `fork` | children that outlive the process that forked them |
 //! | `stopped` | a process stands still in the middle of its work |
@@ -49,5 +50,6 @@ mod strangers;
 mod survivors;
 mod together;
 mod users;
+mod wild;
 #[cfg(all(feature = "planted", feature = "failpoints"))]
 mod yardstick;

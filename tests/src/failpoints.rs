@@ -13,6 +13,8 @@ pub enum Scene {
     Repair(Option<&'static str>),
     /// By who is alone: it makes the environment, opens it after everyone died, or leaves it last.
     Alone,
+    /// By who makes the shared memory anew under those who work in it.
+    Rebuild,
 }
 
 /// A failpoint.
@@ -34,6 +36,10 @@ const fn young(name: &'static str) -> Failpoint {
 
 const fn alone(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Alone }
+}
+
+const fn rebuild(name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Rebuild }
 }
 
 const fn repair(name: &'static str) -> Failpoint {
@@ -491,6 +497,13 @@ pub const FAILPOINTS: &[Failpoint] = &[
     alone("alone: joined"),
     alone("alone: all transactions ended"),
     alone("alone: slots not free"),
+    rebuild("rebuild: begins"),
+    rebuild("rebuild: nobody writes, ring not rescued"),
+    rebuild("rebuild: ring rescued, log not restarted"),
+    rebuild("rebuild: attached, old seat kept"),
+    rebuild("rebuild: old seat given back"),
+    rebuild("rescue: a piece written, not synced"),
+    rebuild("rescue: a piece synced, its name not durable"),
     alone("restart: log's end found"),
     alone("restart: torn pages mended"),
     alone("restart: region made"),

@@ -40,6 +40,8 @@ const ROUNDS_DIRTY: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
 /// So often who waits for another's read from the disk looks again.
 const READ_SLICE: Duration = Duration::from_micros(50);
+/// A frame that was found so often to be in a state that nobody leaves it in has been hit by a wild store.
+const DOUBTS: u32 = 2_000;
 /// So often who waits for frames that another is adding looks again.
 const GROWTH_SLICE: Duration = Duration::from_micros(50);
 /// The rank under which a frame's latch is tried where no page is meant: trying is not bound to the order.
@@ -196,7 +198,9 @@ impl BufferManager {
 
     /// Pins the page, looked up under its bucket's latch, or loaded.
     fn pin_from<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Pin<'s>> {
-        loop {
+        // How often the frame was found in a state in which only a wild store can have left it.
+        let mut doubts = 0;
+        while doubts < DOUBTS {
             let Some((slot, note)) = self.table.find_pinned(session, id) else {
                 if let Some(pin) = self.load(session, id, source)? {
                     return Ok(pin);
@@ -209,6 +213,7 @@ impl BufferManager {
                 if slot.state() == State::Loading && slot.page.load() == id {
                     // Its reader died: the frame leaves the table when that is repaired.
                     drop(pin);
+                    doubts += u32::from(session.processes().dead_sessions().is_empty());
                     session.help_the_dead();
                     session.sleep(READ_SLICE);
                     continue;
@@ -218,7 +223,9 @@ impl BufferManager {
                 self.note_use(slot);
                 return Ok(pin);
             }
+            doubts += u32::from(slot.state() == State::Free);
         }
+        session.processes().give_up(&format!("the frame of {id} is in the page table and holds no page"))
     }
 
     /// Brings the page into a frame. `None` if another session was faster: then it is in the table.
@@ -419,7 +426,8 @@ fn wait_for_reader(session: &Session, slot: &FrameSlot) {
             return;
         }
         match slot.latch.owner() {
-            Some(owner) if round > 100 && !session.processes().is_alive(owner) => {
+            // Dead, or nobody that knows of it.
+            Some(_) if round > 100 && slot.latch.is_doubtful(session) => {
                 // Waiting for it properly makes the session meet the dead one, and repair.
                 drop(slot.latch.shared(session, Rank::page(19)));
                 return;

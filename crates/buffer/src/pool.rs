@@ -22,9 +22,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
-use rio::{failpoint, planted, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
+use rio::{failpoint, planted, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
+use crate::grown::Grown;
 use crate::lookup::PageTable;
 use crate::page_header::is_page_size;
 use crate::replace::{self, Replace};
@@ -149,6 +150,7 @@ pub(crate) struct Shelf {
     key: ShelfKey,
     pool: Held<PoolSlot>,
     policy: Box<dyn Replace>,
+    known: Grown,
     /// How many more frames to replace before the region is asked again for room it refused.
     rest: AtomicU32,
 }
@@ -178,6 +180,7 @@ impl Shelf {
             key: ShelfKey::new(PoolId(slot.pool.get()), slot.page_shift.get()),
             pool: pool.clone(),
             policy: replace::of(Policy::from_raw(pool.policy.get())),
+            known: Grown::default(),
             rest: AtomicU32::new(0),
             slot,
         }
@@ -189,8 +192,11 @@ impl Shelf {
     }
 
     /// How many frames it has.
+    ///
+    /// # Panics
+    /// If it had more.
     pub(crate) fn frame_count(&self) -> u32 {
-        self.slot.frame_count.load()
+        self.known.seen(self.slot.frame_count.load()).expect("frames are never removed")
     }
 
     /// Its policy.
@@ -401,6 +407,7 @@ pub(crate) struct Pools {
     table: Held<PoolTable>,
     slab: Slab<PoolSlot>,
     first: OnceLock<Box<Pool>>,
+    known: Grown,
 }
 
 impl Pools {
@@ -420,7 +427,8 @@ impl Pools {
     pub(crate) fn attach(region: &Region, place: Offset<PoolTable>) -> Pools {
         let table = region.hold(place);
         let slab = table.pools.load().expect("the pools were made before they are opened");
-        Pools { region: region.clone(), slab: Slab::attach(region, slab), table, first: OnceLock::new() }
+        let slab = Slab::attach(region, slab);
+        Pools { region: region.clone(), slab, table, first: OnceLock::new(), known: Grown::default() }
     }
 
     /// Makes another pool.
@@ -440,8 +448,11 @@ impl Pools {
     }
 
     /// How many pools there are; their numbers begin at one.
+    ///
+    /// # Panics
+    /// If there were more.
     pub(crate) fn count(&self) -> u32 {
-        self.table.pool_count.load()
+        self.known.seen(self.table.pool_count.load()).expect("pools are never removed")
     }
 
     /// Whether there is such a pool.
@@ -513,6 +524,36 @@ impl Pools {
             found.extend(shifts.filter_map(|shift| self.handle(pool, shift)).map(|shelf| (id, shelf)));
         }
         found
+    }
+
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        self.slab.check()?;
+        let count = self.table.pool_count.load();
+        if count == 0 || count > self.slab.capacity() || self.known.seen(count).is_none() {
+            return Err(format!("the buffer manager says that it has {count} pools"));
+        }
+        for (id, shelf) in self.shelves() {
+            let (count, slots, shift) = (shelf.slot.frame_count.load(), shelf.slab.capacity(), shelf.key.0 & 31);
+            let index = shift.wrapping_sub(PAGE_SHIFT_MIN) as usize;
+            let link = self.pool(id).slot.shelves.get(index).and_then(|link| link.load());
+            let is_linked = link.is_some_and(|link| link == self.region.offset_of(&*shelf.slot));
+            let is_sane = count <= slots && shelf.known.seen(count).is_some() && shelf.slot.page_shift.get() == shift;
+            if !is_linked || !is_sane {
+                return Err(format!("a shelf of pool {} says that it has {count} frames of {slots}", id.0));
+            }
+            shelf.slab.check()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn extents(&self) -> Vec<Extent> {
+        let mut all = vec![Extent::of("pool table", &self.table)];
+        all.extend(Extent::of_slab("frame slabs", "pools", &self.slab));
+        for (_, shelf) in self.shelves() {
+            all.push(Extent::of("shelves", &shelf.slot));
+            all.extend(Extent::of_slab("frame slabs", "frames", &shelf.slab));
+        }
+        all
     }
 
     /// What a pool was made with.

@@ -75,6 +75,11 @@ impl BufferManager {
         pinned.filter(is_leak).map(|slot| slot.page.load()).collect()
     }
 
+    /// The page whose frame's latch lies there, at this moment; none if that is no frame's, or an empty one's.
+    pub fn page_at(&self, latch: u64) -> Option<PageId> {
+        self.frame_at(latch).map(|slot| slot.page.load()).filter(|page| !page.is_none())
+    }
+
     /// The frame whose slot, and so whose latch, lies there.
     fn frame_at(&self, place: u64) -> Option<&FrameSlot> {
         self.pools.shelves().into_iter().find_map(|(_, shelf)| {

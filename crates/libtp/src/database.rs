@@ -10,7 +10,7 @@ use libtp_txn::Managers;
 
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::environment::Inner;
-use crate::life::Life;
+use crate::life::{callers, Life};
 use crate::settings::Granularity;
 use crate::{Error, Result, Txn};
 
@@ -105,7 +105,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_with<R>(&self, txn: &Txn<'_>, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        txn.life().guarded(|| Ok(self.access(txn).get_copied(key, read)?))
+        txn.life().guarded(|| Ok(self.access(txn).get_copied(key, |value| callers(|| read(value)))?))
     }
 
     /// As [`Db::get`], locked for writing at once: a later `put` of the same key cannot end in a deadlock over it.
@@ -121,7 +121,7 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn update_with<R>(&self, txn: &Txn<'_>, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
-        txn.life().guarded(|| Ok(self.access(txn).update(key, change)?))
+        txn.life().guarded(|| Ok(self.access(txn).update(key, |value| callers(|| change(value)))?))
     }
 
     /// Stores a value under a key, whatever was there.

@@ -183,7 +183,7 @@ impl Builder {
         let settings = self.settings.clone().over(platform.settings_file()?);
         let attached = attach::open(&platform, &settings, self.keep, watch)?;
         let inner = Arc::new(Inner {
-            first: Life::new(0, attached, &platform.path),
+            first: Life::first(attached, &platform.path),
             renewing: Mutex::new(()),
             databases: Mutex::new(HashMap::new()),
             durability: settings.durability.unwrap_or_default(),
@@ -299,7 +299,8 @@ impl Env {
 
     /// Every running transaction.
     pub fn transactions(&self) -> Vec<libtp_txn::TxnInfo> {
-        self.0.newest().managers.transactions()
+        let life = self.0.newest();
+        life.guarded(|| Ok(life.managers.transactions())).unwrap_or_default()
     }
 
     /// Waits until a commit made with [`Txn::commit_async`] is on disk.

@@ -15,6 +15,8 @@
 //! Departure from D13: it is not waited until every session is outside a call, only until none writes to a file, because
 //! nothing else that they do to the old region matters any more.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -22,7 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use libtp_log::Lsn;
 use libtp_process::{Broken, ForkMark};
 use libtp_txn::{Managers, TxnSession};
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::attach::{self, Attached, Opened};
 use crate::background::Background;
@@ -45,6 +47,14 @@ pub(crate) struct Life {
     /// The environment's directory, for messages.
     path: PathBuf,
     next: OnceLock<Box<Life>>,
+    /// Of all lives of the handle.
+    panics: Arc<Mutex<Option<Panicked>>>,
+}
+
+/// The last panic inside the library that ended a life.
+struct Panicked {
+    life: u64,
+    text: String,
 }
 
 /// On cache lines of its own: every transaction writes it, and every call reads what would lie beside it.
@@ -52,9 +62,15 @@ pub(crate) struct Life {
 struct OwnLines<T>(T);
 
 impl Life {
-    pub(crate) fn new(number: u64, attached: Attached, path: &Path) -> Life {
+    /// The first life of a handle.
+    pub(crate) fn first(attached: Attached, path: &Path) -> Life {
+        Life::new(0, attached, path, Arc::default())
+    }
+
+    fn new(number: u64, attached: Attached, path: &Path, panics: Arc<Mutex<Option<Panicked>>>) -> Life {
         Life {
             number,
+            panics,
             mark: attached.managers.processes.fork_mark(),
             path: path.to_path_buf(),
             managers: attached.managers,
@@ -104,10 +120,22 @@ impl Life {
     #[inline]
     pub(crate) fn give_session(&self, who: Box<TxnSession>) {
         if who.session().is_dead() || who.state() != libtp_txn::State::Idle {
-            self.managers.leave(*who);
-            return;
+            return self.let_leave(who);
         }
         lock(&self.sessions.0).push(who);
+    }
+
+    #[cold]
+    fn let_leave(&self, who: Box<TxnSession>) {
+        if self.managers.region.is_broken() {
+            // It goes with its region.
+            return;
+        }
+        // What fails is the next call's to tell.
+        let _ = self.guarded(|| {
+            self.managers.leave(*who);
+            Ok(())
+        });
     }
 
     /// Marks the idle sessions dead, as a kill leaves them: for simulation.
@@ -115,7 +143,9 @@ impl Life {
         lock(&self.sessions.0).iter().for_each(|idle| idle.session().mark_dead());
     }
 
-    /// Does something of this life. What unwinds because the region is broken ends here.
+    /// Does something of this life. What unwinds because the region is broken ends here. So does a panic of the library: it has
+    /// met something in shared memory that cannot be, and neither can anybody go on with that region, nor is it the caller's
+    /// fault.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.check_process()?;
@@ -127,12 +157,40 @@ impl Life {
 
     #[cold]
     #[inline(never)]
-    fn ended_by<T>(&self, payload: Box<dyn std::any::Any + Send>) -> Result<T> {
+    fn ended_by<T>(&self, payload: Box<dyn Any + Send>) -> Result<T> {
+        if CALLERS_PANIC.take() {
+            resume_unwind(payload);
+        }
         // Any panic in a broken region is one of its consequences.
         if payload.is::<Broken>() || self.managers.region.is_broken() {
             return Err(Error::Rebuilt);
         }
+        if self.gives_up_after(&self.managers, payload.as_ref()) {
+            return Err(Error::Rebuilt);
+        }
         resume_unwind(payload)
+    }
+
+    /// Gives the region up after a panic inside the library. False if that is not to blame: the same has happened in the one
+    /// before.
+    pub(crate) fn gives_up_after(&self, managers: &Managers, payload: &(dyn Any + Send)) -> bool {
+        if payload.is::<Broken>() || managers.region.is_broken() {
+            return true;
+        }
+        let text = text_of(payload);
+        if self.is_told_again(&text) {
+            return false;
+        }
+        managers.give_up(&text);
+        true
+    }
+
+    /// Whether the life before ended by the same panic.
+    fn is_told_again(&self, text: &str) -> bool {
+        let mut last = lock(&self.panics);
+        let again = last.as_ref().is_some_and(|last| last.life + 1 == self.number && last.text == text);
+        *last = Some(Panicked { life: self.number, text: text.to_owned() });
+        again
     }
 
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
@@ -165,6 +223,33 @@ impl Life {
         if let Some(background) = lock(&self.background).take() {
             background.stop();
         }
+    }
+}
+
+thread_local! {
+    /// The panic that is under way began in a function of the caller's.
+    static CALLERS_PANIC: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls a function of the caller's inside the library: its panic is not ours.
+#[inline]
+pub(crate) fn callers<T>(work: impl FnOnce() -> T) -> T {
+    struct Unwinds;
+    impl Drop for Unwinds {
+        fn drop(&mut self) {
+            CALLERS_PANIC.set(true);
+        }
+    }
+    let unwinds = Unwinds;
+    let done = work();
+    std::mem::forget(unwinds);
+    done
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> String {
+    match payload.downcast_ref::<String>() {
+        Some(text) => text.clone(),
+        None => payload.downcast_ref::<&str>().map_or_else(|| "a panic".into(), |text| (*text).into()),
     }
 }
 
@@ -207,15 +292,17 @@ impl Inner {
         if let Some(background) = lock(&broken.background).take() {
             background.abandon();
         }
-        let attached = attach::open_again(&self.platform, &self.settings)?;
-        let life = Life::new(broken.number + 1, attached, &self.platform.path);
+        let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
+        let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
         // Held until the life is the newest: a database opened meanwhile belongs to one of the two.
         let databases = self.databases();
         for open in databases.values() {
             crate::database::take_along(&life, open)?;
         }
+        failpoint("rebuild: attached, old seat kept");
         // Only now: until the region was made, nobody may take our sessions in the old one for dead.
         broken.judge.leave_seat();
+        failpoint("rebuild: old seat given back");
         let life: &Life = broken.next.get_or_init(|| Box::new(life));
         drop((databases, one));
         life.start_background(self)?;

@@ -43,12 +43,16 @@ impl<'e> Txn<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
         let mut life = env.life()?;
         let who = loop {
-            match life.guarded(|| life.take_session()) {
+            let begun = life.guarded(|| {
+                let who = life.take_session()?;
+                who.begin(&life.managers);
+                Ok(who)
+            });
+            match begun {
                 Err(Error::Rebuilt) => life = env.life()?,
-                taken => break taken?,
+                begun => break begun?,
             }
         };
-        who.begin(&life.managers);
         Ok(Txn { env, life, who: Some(who), durability, not_sync: PhantomData })
     }
 

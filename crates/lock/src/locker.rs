@@ -27,7 +27,7 @@ use libtp_process::SessionId;
 
 use crate::change::Change;
 use crate::request::{Place, Request};
-use crate::table::Table;
+use crate::table::{goes_in_a_circle, Table};
 
 shared! {
     /// A locker's slot. The first cache line is written by its own session only.
@@ -180,10 +180,12 @@ impl LockerSlot {
     /// Its requests, newest first.
     pub(crate) fn requests<'t>(&self, table: &'t Table) -> impl Iterator<Item = (Place, &'t Request)> {
         let mut next = self.top.get();
+        let mut left = table.requests.capacity();
         std::iter::from_fn(move || {
             let place = next.some()?;
             let request = table.request(place);
             next = request.own_prev.get();
+            left = left.checked_sub(1).unwrap_or_else(|| goes_in_a_circle());
             Some((place, request))
         })
     }

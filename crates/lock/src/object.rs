@@ -21,7 +21,7 @@ use rio::failpoint;
 use crate::change::Change;
 use crate::mode::Mode;
 use crate::request::{Place, Request, State, Summary};
-use crate::table::Table;
+use crate::table::{goes_in_a_circle, Table, CIRCLE};
 
 /// Names an object: sixteen bytes that mean nothing to the lock manager.
 ///
@@ -112,10 +112,15 @@ impl<'t> Queue<'t> {
     pub(crate) fn requests(self) -> impl Iterator<Item = (Place, &'t Request)> {
         let table = self.table;
         let mut next = self.place;
+        let mut passed = 0;
         std::iter::from_fn(move || {
             let place = next.some()?;
             let request = table.request(place);
             next = request.queue_next.get();
+            passed += 1;
+            if passed == CIRCLE {
+                goes_in_a_circle();
+            }
             Some((place, request))
         })
     }

@@ -30,6 +30,10 @@ pub(crate) const FIRST_BUCKETS: u32 = 1 << FIRST_LEVEL;
 const FIRST_LEVEL: u32 = 6;
 /// A chain of that many objects is long: a bucket is split.
 pub(crate) const LONG_CHAIN: u32 = 3;
+/// No chain and no queue is that long: whoever has gone so far goes in a circle, which a wild store has made.
+pub(crate) const CIRCLE: u32 = 1 << 24;
+/// So many buckets a name has been in at most: one for each level.
+const LEVELS_MAX: u32 = 1 << 10;
 /// A bucket with more objects than that is not split: its section would be too large.
 const SPLIT_MAX: usize = 256;
 
@@ -151,7 +155,7 @@ impl Table {
     #[inline(always)]
     pub(crate) fn latch<'t>(&'t self, session: &'t Session, mixed: u64) -> Latched<'t> {
         let mut number = likely_bucket(mixed, self.header.bucket_count.get());
-        loop {
+        for _ in 0..LEVELS_MAX {
             let bucket = self.bucket(number);
             let guard = bucket.latch.exclusive(session, Rank::LOCK_BUCKET);
             let level = bucket.level.get();
@@ -162,6 +166,7 @@ impl Table {
             drop(guard);
             number = other_bucket(mixed, number, level);
         }
+        goes_in_a_circle()
     }
 
     /// The bucket of a name, while nobody else uses the table.
@@ -189,6 +194,9 @@ impl Table {
             }
             next = queue.head.chain_next.get();
             passed += 1;
+            if passed == CIRCLE {
+                goes_in_a_circle();
+            }
         }
         Err(passed)
     }
@@ -197,10 +205,13 @@ impl Table {
     #[inline]
     pub(crate) fn link_to<'t>(&'t self, bucket: &'t Bucket, mixed: u64, head: Place) -> &'t Word<Place> {
         let mut link = bucket.chain(mixed);
-        while link.get() != head {
+        for _ in 0..CIRCLE {
+            if link.get() == head {
+                return link;
+            }
             link = &self.request(link.get()).chain_next;
         }
-        link
+        goes_in_a_circle()
     }
 
     /// Splits the next bucket, unless another session is at it or there are enough.
@@ -265,7 +276,11 @@ impl Table {
 
     fn chain_length(&self, chain: &Word<Place>) -> usize {
         let heads = std::iter::successors(chain.get().some(), |&place| self.request(place).chain_next.get().some());
-        heads.count()
+        let count = heads.take(CIRCLE as usize).count();
+        if count == CIRCLE as usize {
+            goes_in_a_circle();
+        }
+        count
     }
 }
 
@@ -301,6 +316,13 @@ fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
     }
     assert!(number >= FIRST_BUCKETS, "bucket {number} of the lock table has lost its level");
     number & !(1 << number.ilog2())
+}
+
+/// A wild store has made a circle of a chain.
+#[cold]
+#[inline(never)]
+pub(crate) fn goes_in_a_circle() -> ! {
+    panic!("a chain of the lock table has no end")
 }
 
 /// A task that one session has at a time: a word that names it, taken over from the dead (PROTOCOLS D5).

@@ -20,6 +20,7 @@ use rio::failpoint;
 use crate::acquire::Ask;
 use crate::change::Change;
 use crate::detector::now_micros;
+use crate::doubt::Doubts;
 use crate::locker::Waiting;
 use crate::object::{Granted, Queue};
 use crate::request::{Place, Request, State};
@@ -90,6 +91,7 @@ impl LockManager {
             return Ok(());
         }
         let started = Instant::now();
+        let mut doubts = Doubts::default();
         ask.slot.waiting_since.init(now_micros());
         loop {
             let ticket = ask.session.prepare_sleep();
@@ -115,6 +117,7 @@ impl LockManager {
                         if started.elapsed() >= HELP_AFTER && self.processes.begin_if_due(Work::Dead, HELP_AFTER) {
                             ask.session.help_the_dead();
                         }
+                        self.doubt(&mut doubts, ask, place, number, started.elapsed());
                         if self.look(ask, place, Look::Again) {
                             return Ok(());
                         }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use libtp_process::{Session, SessionId};
 use rio::{failpoint, planted};
 
+use crate::group_commit::WAITS_FOR_LOG_SPACE;
 use crate::segment_files::Opened;
 use crate::{Error, LogManager, Lsn, Result};
 
@@ -63,6 +64,7 @@ impl LogManager {
 
     /// Makes segments until the files reach `need`, or waits for who is at it.
     pub(crate) fn prepare_segment(&self, session: &Session, need: Lsn) -> Result<()> {
+        let mut said = None;
         for round in 0_u32.. {
             if self.header.file_end.load() >= need {
                 break;
@@ -73,6 +75,9 @@ impl LogManager {
                 Some(preparer) => self.prepare_to(&preparer, need)?,
                 None => {
                     session.sleep(PATIENCE);
+                    if said.is_none() && round >= SUSPECT {
+                        said = Some(session.waits_since(WAITS_FOR_LOG_SPACE, need.raw(), PATIENCE * round));
+                    }
                 }
             }
         }

@@ -13,6 +13,7 @@
 //! If we die here: the slot still says all; the next repairer begins again. Each step done twice is the same as once.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use rio::{failpoint, planted, Offset};
 
@@ -27,11 +28,15 @@ pub struct Corpse<'m> {
     /// Works in the dead one's name.
     stand_in: Session,
     by: SessionId,
+    taken: Instant,
 }
 
 impl ProcessManager {
-    /// Every session that is dead and not yet repaired.
+    /// Every session that is dead and not yet repaired. Unwinds if the table that says so is broken.
     pub fn dead_sessions(&self) -> Vec<SessionId> {
+        if let Err(what) = self.check() {
+            self.give_up(&what);
+        }
         let mut dead = Vec::new();
         // Of each process it is asked once: that may be a system call or two.
         let mut known = HashMap::new();
@@ -93,7 +98,7 @@ impl ProcessManager {
             return None;
         };
         let stand_in = Session::stand_in(self.clone(), dead, self.0.slots.place(dead.index()), log);
-        Some(Corpse { processes: self, stand_in, by: me })
+        Some(Corpse { processes: self, stand_in, by: me, taken: Instant::now() })
     }
 }
 
@@ -178,6 +183,9 @@ impl Corpse<'_> {
         }
         failpoint("repair: all latches given back");
         self.stand_in.forget_notes();
+        if let Some(counts) = self.processes.counts() {
+            counts.note_physical(self.taken.elapsed());
+        }
     }
 
     /// Whether its latches were given back, and so everything done that comes before.
@@ -190,7 +198,12 @@ impl Corpse<'_> {
     /// would take it for a slot that has a new tenant by the time it is freed again.
     ///
     /// If we die here: the right is that of a dead one, as good as given back.
-    pub fn bury(self) {
+    ///
+    /// `learned` is when the repairer was told of the death.
+    pub fn bury(self, learned: Instant) {
+        if let Some(counts) = self.processes.counts() {
+            counts.note_burial(learned.elapsed());
+        }
         self.processes.0.header.repaired.fetch_add(1);
         failpoint("repair: counted, not buried");
         if planted("process: the right to repair is free before the slot") {

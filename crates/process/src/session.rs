@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rio::{failpoint, planted, Held, Offset, Region, Section, Undo, UndoLog};
 
@@ -203,8 +204,19 @@ impl Session {
     #[inline]
     pub fn wait_info(&self, kind: u32, subject: u64) {
         self.slot.wait_subject.init(subject);
+        self.slot.wait_since.init(0);
         failpoint("session: says half of what it waits for");
         self.slot.wait_kind.publish(kind);
+    }
+
+    /// As [`Session::wait_info`], and since when; whoever drops it goes back to what it said before. For waits that turn out
+    /// to be long: it looks at the clock.
+    pub fn waits_since(&self, kind: u32, subject: u64, waited: Duration) -> LongWait<'_> {
+        let before = (self.slot.wait_kind.get(), self.slot.wait_subject.get(), self.slot.wait_since.get());
+        self.wait_info(kind, subject);
+        let since = SystemTime::now().checked_sub(waited).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+        self.slot.wait_since.publish(since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0)));
+        LongWait { session: self, before }
     }
 
     /// Whether it is to be treated as killed: a panic left a section of it open (PROTOCOLS D10). Everything it held
@@ -361,9 +373,23 @@ impl Session {
     }
 }
 
+/// Says what its session waits for, as long as it lives.
+pub struct LongWait<'s> {
+    session: &'s Session,
+    before: (u32, u64, u64),
+}
+
+impl Drop for LongWait<'_> {
+    fn drop(&mut self) {
+        let (kind, subject, since) = self.before;
+        self.session.wait_info(kind, subject);
+        self.session.slot.wait_since.publish(since);
+    }
+}
+
 #[cold]
 #[inline(never)]
-fn leave_broken() -> ! {
+pub(crate) fn leave_broken() -> ! {
     std::panic::resume_unwind(Box::new(crate::Broken))
 }
 

@@ -274,6 +274,10 @@ fn a_waiter_repairs_the_dead_holder_and_goes_on() {
 struct Undertaker(ProcessManager);
 
 impl Repairer for Undertaker {
+    fn give_up(&self, why: &str) {
+        panic!("{why}");
+    }
+
     fn free_latches(&self, waiting: &Session, dead: SessionId) {
         if let Some(corpse) = self.0.take_corpse(waiting, dead) {
             corpse.roll_back();
@@ -284,7 +288,7 @@ impl Repairer for Undertaker {
         for dead in self.0.dead_sessions() {
             self.free_latches(by, dead);
             if let Some(corpse) = self.0.take_corpse(by, dead) {
-                corpse.bury();
+                corpse.bury(std::time::Instant::now());
             }
         }
     }
@@ -326,7 +330,7 @@ fn a_repairer_that_dies_leaves_the_corpse_to_the_next() {
     drop(first);
     let corpse = there.take_corpse(&second, id).expect("the right of the dead is free");
     corpse.let_go();
-    corpse.bury();
+    corpse.bury(std::time::Instant::now());
     assert_eq!(there.region().at(place).owner(), None);
 }
 
@@ -343,7 +347,7 @@ fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
     // A burial, stopped half way.
     here.slot(id).expect("it is not free yet").clear();
     assert!(there.take_corpse(&second, id).is_none(), "the first has not finished");
-    corpse.bury();
+    corpse.bury(std::time::Instant::now());
     let next = here.join().expect("room");
     assert_eq!(next.id().index(), id.index());
     next.mark_dead();

@@ -30,6 +30,7 @@
 mod access;
 mod bytes;
 mod error;
+mod extent;
 pub mod failpoint;
 mod layout;
 mod map;
@@ -47,6 +48,8 @@ mod word;
 pub use access::Access;
 pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use extent::Extent;
 pub use failpoint::failpoint;
 pub use layout::LayoutHash;
 pub use map::Mapping;

@@ -128,11 +128,30 @@ impl Undo {
 
     /// Applies every before-image, last to first, and empties the log: the repair of a session that died in a section.
     /// Returns how many images there were.
+    ///
+    /// # Panics
+    /// If the log cannot have been written by a session: nothing was put back then.
     pub fn roll_back(&self) -> usize {
+        self.check();
         let count = self.roll_back_from(0);
         self.depth.set(0);
         self.broken.set(false);
         count
+    }
+
+    /// Asserts that there are only whole images of places inside the region, and a zero behind them.
+    fn check(&self) {
+        let mut at = 0;
+        while let Some(header) = self.words.get(at).map(|word| word.load()).filter(|&header| header != 0) {
+            let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
+            let is_whole = bytes == 4 || (bytes != 0 && bytes % 8 == 0);
+            assert!(
+                is_whole && place != 0 && self.region.place(place, bytes, bytes.min(8)).is_some(),
+                "an undo log has an image of {bytes} bytes at {place}, which no session saved"
+            );
+            at += 1 + words_of(header);
+        }
+        assert!(at < self.words.len(), "an undo log has no end");
     }
 
     /// Rolls back what was saved from word `start` on.
