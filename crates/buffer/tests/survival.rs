@@ -89,7 +89,7 @@ fn pins_beyond_those_a_session_can_note_are_taken_off_too() {
     corpse.roll_back();
     corpse.let_go();
     assert!(world.buffers.repair_frames(&living, &corpse));
-    corpse.bury();
+    corpse.bury(std::time::Instant::now());
     assert_eq!(world.buffers.pinned_by_nobody(&living), []);
     drop(kept);
     world.buffers.check_at_rest();
