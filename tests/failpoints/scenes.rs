@@ -151,7 +151,8 @@ pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
     is_hit
 }
 
-/// A victim's thread panics at the failpoint (PROTOCOLS D10), and a moment later the process dies. Whether it did.
+/// A victim's thread panics at the failpoint (PROTOCOLS D10). Whether it did. Nobody is buried: the memory in which the library
+/// panics is given up, and everybody goes on in the next.
 pub fn panics(town: &mut Town, point: &str, random: &mut Random, figures: &mut Figures) -> bool {
     let panic = |hit: u64| format!("{point}@{hit}!panic");
     let mut victim = town.launch(&Role::Victim(point.into()), &panic(any_hit(random)));
@@ -162,7 +163,9 @@ pub fn panics(town: &mut Town, point: &str, random: &mut Random, figures: &mut F
             assert!(victim.ends_within(watchdog()), "process {} does not leave ({point:?})", victim.number);
         }
     }
-    let is_hit = settle_account(town, &mut victim, figures);
+    let is_hit = victim.death().is_some();
+    figures.deaths += u64::from(is_hit);
+    town.mourn(&mut victim, point);
     let what = format!("after a panic at {point:?}");
     town.go_on(&what);
     town.audit(&what);
