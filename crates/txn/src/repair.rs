@@ -71,23 +71,33 @@ impl Managers {
     /// two slots name one transaction, and the later record of the two is its last.
     fn end_slot(&self, who: &TxnSession, index: u32, repaired: &mut Repaired) -> Result<()> {
         let slot = self.txns.slots.at(index);
-        if State::from_word(slot.state.load()) != State::Idle && slot.last_lsn.load() != Lsn::NONE {
-            let others = || self.txns.running().filter(|(_, other)| other.id.get() == slot.id.get());
-            let last = others().map(|(_, other)| other.last_lsn.load()).fold(Lsn::NONE, Lsn::max);
+        let id = slot.id.get();
+        let is_running = State::from_word(slot.state.load()) != State::Idle && id != TxnId::NONE;
+        if is_running && slot.last_lsn.load() != Lsn::NONE {
+            let named = || self.txns.running().filter(|(_, other)| other.id.get() == id);
+            let first = slot.first_lsn.get();
+            let last = named().map(|(_, other)| other.last_lsn.load()).fold(Lsn::NONE, Lsn::max);
             let kind = self.log.read(last)?.header.kind();
-            if kind == COMMIT || kind == ABORT_END {
+            let is_over = kind == COMMIT || kind == ABORT_END;
+            if is_over {
                 self.txns.header.last_commit.fetch_max(last);
                 repaired.finished += 1;
             } else {
-                if !planted("txn: repair undoes nothing") {
-                    who.adopt(slot.id.get(), slot.first_lsn.get(), last);
-                    failpoint("alone: adopted, not undone");
-                    who.abort(self)?;
-                }
                 repaired.undone += 1;
+                if !planted("txn: repair undoes nothing") {
+                    who.adopt(id, first, last);
+                    failpoint("alone: adopted, not undone");
+                }
             }
-            failpoint("alone: ended, slot still names its record");
-            others().for_each(|(_, other)| other.last_lsn.publish(Lsn::NONE));
+            // Before anything is undone: when that is over our slot is idle, and if another still named the transaction, by a
+            // record from before the undo or by one that its session had noted, all would be undone once more.
+            let others = named().filter(|(other, _)| *other != who.slot_index());
+            others.for_each(|(_, other)| other.id.publish(TxnId::NONE));
+            failpoint("alone: the transaction is ours alone, not undone");
+            if !is_over && !planted("txn: repair undoes nothing") {
+                who.abort(self)?;
+            }
+            failpoint("alone: ended, slot not idle");
         }
         self.free_slot(who, index, slot);
         Ok(())
