@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use libtp_io::Directory;
-use rio::{failpoint, Region};
+use rio::Region;
 
 use crate::repair::{good_records, ring_of_any_life, Rescued, WITNESS_BYTES};
 use crate::ring::Ring;
@@ -127,9 +127,7 @@ pub fn overwrite_from_ring(
     if same < from {
         return Err(refuse(format!("the files have another log than it before LSN {same}")));
     }
-    failpoint("keep region: about to write its log");
     files.write(from, &bytes, life)?;
-    failpoint("keep region: log written, its life not begun");
     if is_later {
         control.incarnations.begin_as(life, header.start.get())?;
     }
