@@ -65,9 +65,12 @@ impl LockManager {
         match self.table.find(latched.bucket, ask.name, ask.mixed) {
             Err(passed) => {
                 self.lock_new(ask, latched, place);
-                // A split may need more memory, which is a system call: another time, if a latch is held.
-                if passed >= LONG_CHAIN && ask.session.latch_count() == 0 {
-                    self.table.split_one(ask.session);
+                if passed >= LONG_CHAIN {
+                    if ask.session.latch_count() == 0 {
+                        self.table.split_one(ask.session);
+                    } else {
+                        self.table.owe_split();
+                    }
                 }
                 Ok(())
             }
@@ -85,12 +88,14 @@ impl LockManager {
         self.lock(session, locker, name, mode, Wait::No)
     }
 
-    /// Makes sure that the locker's next lock needs no room: to be called before the first latch (PROTOCOLS D11).
+    /// Makes sure that the locker's next lock needs no room: to be called before the first latch (PROTOCOLS D11). Who takes
+    /// many locks with latches held calls it in between, because only then the table grows.
     ///
     /// # Errors
     /// `Full`, `OutOfReach`.
     #[inline]
     pub fn reserve(&self, session: &Session, locker: LockerId) -> Result<()> {
+        self.table.pay_splits(session);
         self.table.next_slot(session, self.table.locker(locker.0)).map(|_| ())
     }
 

@@ -52,6 +52,8 @@ mod wait;
 mod waits;
 mod waits_for;
 
+use std::sync::atomic::AtomicU32;
+
 use rio::{bits, failpoint, Region, RootSlot, Slab};
 
 use libtp_process::{ProcessManager, Session};
@@ -135,6 +137,7 @@ impl LockManager {
             buckets: Slab::attach(region, buckets),
             requests: Slab::attach(region, requests),
             lockers: Slab::attach(region, lockers),
+            owed: AtomicU32::new(0),
             header,
         };
         Ok(LockManager { table, settings, processes: processes.clone() })

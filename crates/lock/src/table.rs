@@ -14,6 +14,8 @@
 //!
 //! If we die here: a split is one section; the hint is stored after it, and the next to split stores it if we did not.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use rio::{failpoint, shared, Held, Link, Region, Slab, SlabHeader, Word};
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
@@ -30,8 +32,12 @@ pub(crate) const FIRST_BUCKETS: u32 = 1 << FIRST_LEVEL;
 const FIRST_LEVEL: u32 = 6;
 /// A chain of that many objects is long: a bucket is split.
 pub(crate) const LONG_CHAIN: u32 = 3;
-/// A bucket with more objects than that is not split: its section would be too large.
+/// A bucket with so many objects is split with the undo log that every session has; with more the log is made larger first.
 const SPLIT_MAX: usize = 256;
+/// Before-images of an object that is moved to another chain: of three words, with their headers.
+const SPLIT_UNDO_BYTES: usize = 48;
+/// Splits that are made up for at a time.
+const OWED_MAX: u32 = 4096;
 
 shared! {
     /// The lock manager's root in the region: a line that is read by all, one for free slots, one for roles.
@@ -107,6 +113,8 @@ pub(crate) struct Table {
     pub(crate) buckets: Slab<Bucket>,
     pub(crate) requests: Slab<Request>,
     pub(crate) lockers: Slab<LockerSlot>,
+    /// Splits that this process put off because a latch was held.
+    pub(crate) owed: AtomicU32,
 }
 
 /// A bucket held exclusively.
@@ -203,36 +211,77 @@ impl Table {
         link
     }
 
-    /// Splits the next bucket, unless another session is at it or there are enough.
+    /// Splits the next bucket, unless another session is at it or there are enough. Returns whether it is split.
     #[cold]
     #[inline(never)]
-    pub(crate) fn split_one(&self, session: &Session) {
-        let Some(role) = Role::take(&self.header.splitter, session) else { return };
+    pub(crate) fn split_one(&self, session: &Session) -> bool {
+        let Some(role) = Role::take(&self.header.splitter, session) else { return false };
         let count = self.header.bucket_count.load();
         // More chains than twice the slots would only cost memory.
         let enough = u64::from(count) * CHAINS as u64 >= 2 * u64::from(self.requests.capacity());
         // Without room for more buckets chains grow longer; nothing fails.
-        if !enough && (count < self.buckets.capacity() || self.buckets.grow().is_ok()) && self.split(session, count) {
+        let is_split =
+            !enough && (count < self.buckets.capacity() || self.buckets.grow().is_ok()) && self.split(session, count);
+        if is_split {
             failpoint("lock: bucket split, not counted");
             self.header.bucket_count.publish(count + 1);
         }
         failpoint("lock: still the splitter");
         role.give_back();
+        is_split
+    }
+
+    /// Notes that a bucket is to be split as soon as no latch is held: a split may need more memory, which is a system call.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn owe_split(&self) {
+        // Relaxed: a count of work, which orders nothing.
+        self.owed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Splits what was put off. No latch is held.
+    #[inline]
+    pub(crate) fn pay_splits(&self, session: &Session) {
+        if self.owed.load(Ordering::Relaxed) != 0 {
+            self.split_owed(session);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn split_owed(&self, session: &Session) {
+        let owed = self.owed.swap(0, Ordering::Relaxed).min(OWED_MAX);
+        // If another session splits, or there are enough, the next long chain says so again.
+        (0..owed).all(|_| self.split_one(session));
     }
 
     /// Splits off bucket `child`. Returns whether it is there now.
     fn split(&self, session: &Session, child: u32) -> bool {
+        let mut most = SPLIT_MAX;
+        while let Err(objects) = self.split_up_to(session, child, most) {
+            // It may be longer when we come again.
+            most = 2 * objects;
+            if session.ensure_undo((most * SPLIT_UNDO_BYTES + 4096) as u64).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Splits off bucket `child`, or says how many objects are in the bucket that it comes from, if they are more than `most`.
+    fn split_up_to(&self, session: &Session, child: u32, most: usize) -> Result<(), usize> {
         let level = child.ilog2();
         let (old, new) = (self.bucket(child - (1 << level)), self.bucket(child));
         let _old_guard = old.latch.exclusive(session, Rank::LOCK_BUCKET);
         let _new_guard = new.latch.exclusive(session, Rank::LOCK_BUCKET);
         if new.level.get() != 0 {
             // Whoever split it off died before it said so.
-            return true;
+            return Ok(());
         }
         assert_eq!(old.level.get(), level, "buckets are split in order");
-        if old.chains.iter().map(|chain| self.chain_length(chain)).sum::<usize>() > SPLIT_MAX {
-            return false;
+        let objects = old.chains.iter().map(|chain| self.chain_length(chain)).sum::<usize>();
+        if objects > most {
+            return Err(objects);
         }
         let mut change = Change::open(session);
         failpoint("lock: bucket split begun");
@@ -244,7 +293,7 @@ impl Table {
         change.set(&new.level, level + 1);
         change.close();
         failpoint("lock: bucket split");
-        true
+        Ok(())
     }
 
     /// Moves the objects whose bit number `level` is set.

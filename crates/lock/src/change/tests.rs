@@ -106,6 +106,8 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
             assert!(scene.says(&survivor) == said, "stopped before store {stores}, and the table says another thing");
         }
         for locker in scene.lockers {
+            // As the repair of a dead session begins.
+            scene.locks.table.locker(locker.0).waiting.publish(crate::locker::Waiting::NONE);
             scene.locks.free_locker(&survivor, locker);
             scene.locks.check().unwrap_or_else(|broken| panic!("then repaired, store {stores}: {broken}"));
         }

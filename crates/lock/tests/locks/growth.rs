@@ -3,6 +3,7 @@
 use std::thread::scope;
 
 use libtp_lock::{Error, Mode, Settings};
+use libtp_process::{Latch, Rank};
 
 use crate::{record, Scene};
 use Mode::X;
@@ -26,6 +27,30 @@ fn one_locker_holds_a_million_locks_without_a_setting() {
     assert!(stats.buckets > 20_000, "chains would be long: {stats:?}");
     let census = actor.locks.check().unwrap();
     assert!(census.reserved < 200, "room for a million locks is given back: {census:?}");
+    drop(actor);
+    scene.assert_empty();
+}
+
+/// As a scan does: its locks are tried with a page latched. Buckets are then split in between, even those that have become
+/// too long for the usual undo log.
+#[test]
+fn locks_taken_with_a_latch_held_make_the_table_grow_too() {
+    let scene = Scene::new(Settings::default());
+    let actor = scene.actor(0);
+    let latch = actor.session.region().allocate::<Latch>(1).unwrap();
+    for group in 0..200 {
+        {
+            let _page = actor.session.region().at(latch).shared(&actor.session, Rank::page(0));
+            // At first very many at once.
+            let each = if group == 0 { 50_000 } else { 500 };
+            (0..each).for_each(|hash| assert!(actor.try_lock(record(group * 1_000_000 + hash), X)));
+        }
+        actor.locks.reserve(&actor.session, actor.locker).unwrap();
+    }
+    let stats = actor.locks.stats();
+    assert!(stats.buckets > 4000, "chains are long: {stats:?}");
+    assert_eq!(actor.locks.check().unwrap().granted, 149_500);
+    actor.unlock_all();
     drop(actor);
     scene.assert_empty();
 }

@@ -251,6 +251,7 @@ impl<'a> BtreeCursor<'a> {
         }
         self.cleaned.clear();
         for _ in 0..ROUNDS_MAX {
+            self.access.reserve_lock()?;
             let _visit = self.access.pages.visit();
             let attempt = match towards {
                 Towards::AtOrAbove | Towards::Above => self.forward(towards, granularity)?,
