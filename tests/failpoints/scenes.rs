@@ -130,6 +130,7 @@ pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
         victim.order(&format!("arm {}", stop(1)));
     }
     let is_hit = victim.stands_within(ANY_TIME);
+    town.means_a_rebuild();
     town.observe().managers().processes.declare_broken();
     // They cannot go on while it writes to a file; else they do.
     let others = town.crew.iter_mut().map(|member| {
@@ -167,6 +168,7 @@ pub fn panics(town: &mut Town, point: &str, random: &mut Random, figures: &mut F
     figures.deaths += u64::from(is_hit);
     town.mourn(&mut victim, point);
     let what = format!("after a panic at {point:?}");
+    town.means_a_rebuild();
     town.go_on(&what);
     town.audit(&what);
     is_hit

@@ -46,6 +46,10 @@ pub struct Town {
     next: u64,
     /// Where somebody has died, in this order.
     pub deaths: Vec<String>,
+    /// How often the shared memory was made anew, as far as that was meant.
+    rebuilds: u64,
+    /// Whether it was meant since that was last looked at.
+    is_rebuild_meant: bool,
 }
 
 /// Somebody looks on while the dead are repaired.
@@ -69,7 +73,14 @@ impl Town {
             acknowledged: BTreeSet::new(),
             next: 1,
             deaths: Vec::new(),
+            rebuilds: 0,
+            is_rebuild_meant: false,
         }
+    }
+
+    /// The shared memory is made anew, and that is meant.
+    pub fn means_a_rebuild(&mut self) {
+        self.is_rebuild_meant = true;
     }
 
     /// The environment's directory.
@@ -140,12 +151,20 @@ impl Town {
             }
         };
         assert_eq!(sum, bank::MONEY, "money was made or lost {what}");
-        let managers = env.managers();
+        let managers = Arc::clone(env.managers());
         let who = managers.join().unwrap();
         let dead = managers.processes.dead_sessions().is_empty();
         let pages = managers.buffers.pinned_by_nobody(who.session());
         managers.leave(who);
         assert!(pages.is_empty() || !dead, "pinned by nobody {what}: {pages:?}; {:?}", self.deaths);
+        let rebuilds = managers.processes.rebuild_count();
+        // Nobody dies so that what is shared cannot be repaired.
+        assert!(
+            rebuilds == self.rebuilds || self.is_rebuild_meant,
+            "the shared memory was made anew {what}: {:?}",
+            self.deaths
+        );
+        (self.rebuilds, self.is_rebuild_meant) = (rebuilds, false);
     }
 
     /// Takes a dead process out of the town's books.

@@ -78,7 +78,7 @@ impl BufferManager {
         let slot = self.look_up(id)?;
         let body = Body::taken(slot);
         let guard = slot.latch.try_shared(session, rank)?;
-        if slot.page.get() == id {
+        if holds(slot, id) {
             return Some(SharedPage::new(&self.region, body, guard, id));
         }
         let_go(guard);
@@ -91,7 +91,7 @@ impl BufferManager {
         let slot = self.look_up(id)?;
         let body = Body::taken(slot);
         let guard = slot.latch.try_exclusive(session, rank)?;
-        if slot.page.get() == id {
+        if holds(slot, id) {
             return Some(ExclusivePage::new(&self.region, slot, body, guard, id));
         }
         let_go(guard);
@@ -118,7 +118,7 @@ impl BufferManager {
     pub fn pin<'s>(&'s self, session: &'s Session, id: PageId) -> Result<Pin<'s>> {
         if let Some(slot) = self.look_up(id) {
             if let Some(guard) = slot.latch.try_shared(session, ANY_PAGE) {
-                if slot.page.get() == id {
+                if holds(slot, id) {
                     let note = slot.pin(session);
                     drop(guard);
                     return Ok(Pin::adopt(&self.region, session, slot, id, note));
@@ -150,7 +150,7 @@ impl BufferManager {
             let Some(slot) = self.look_up(id) else { break };
             let body = Body::taken(slot);
             if let Some(guard) = slot.latch.try_shared(session, rank) {
-                if slot.page.get() == id {
+                if holds(slot, id) {
                     return Ok(SharedPage::new(&self.region, body, guard, id));
                 }
             }
@@ -166,7 +166,7 @@ impl BufferManager {
             let Some(slot) = self.look_up(id) else { break };
             let body = Body::taken(slot);
             if let Some(guard) = slot.latch.try_exclusive(session, rank) {
-                if slot.page.get() == id {
+                if holds(slot, id) {
                     return Ok(ExclusivePage::new(&self.region, slot, body, guard, id));
                 }
             }
@@ -351,9 +351,10 @@ impl BufferManager {
             }
         }
         let why = format!(
-            "all {} frames of {} bytes are in use at once; give the pool a larger budget, or use fewer threads",
+            "all {} frames of {} bytes are in use at once: {}; give the pool a larger budget, or use fewer threads",
             shelf.frame_count(),
-            shelf.page_bytes()
+            shelf.page_bytes(),
+            shelf.census()
         );
         Err(Error::Full { what: "one more page in the buffer pool", why })
     }
@@ -398,6 +399,13 @@ impl BufferManager {
         shelf.slot.evictions.fetch_add(1);
         Some(Taken { slot, guard })
     }
+}
+
+/// Whether a latched frame holds the page. Its name alone does not say so: the latch of one that died while it read the page
+/// is given back before the frame leaves the table.
+#[inline(always)]
+fn holds(slot: &FrameSlot, id: PageId) -> bool {
+    slot.page.get() == id && (slot.state() == State::Resident || planted("buffer: a page half read is taken for whole"))
 }
 
 /// Lets a latch go that turned out to be another page's. Out of the way of the hot path.

@@ -209,6 +209,20 @@ impl Shelf {
         (1..=self.frame_count()).map(|number| self.slab.at(number))
     }
 
+    /// What the frames are doing at this moment, in words.
+    pub(crate) fn census(&self) -> String {
+        let count = |is_so: fn(&FrameSlot) -> bool| self.frames().filter(|slot| is_so(slot)).count();
+        let free = count(|slot| slot.state() == State::Free);
+        let loading = count(|slot| slot.state() == State::Loading);
+        let pinned = count(FrameSlot::is_pinned);
+        let latched = count(|slot| slot.latch.owner().is_some() || slot.latch.shared_count() != 0);
+        let dirty = count(|slot| !slot.recovery.load().is_none());
+        let written = count(|slot| !slot.unsynced.load().is_none());
+        format!(
+            "{free} empty, {loading} being read, {pinned} pinned, {latched} latched, {dirty} changed, {written} being written"
+        )
+    }
+
     /// Takes a frame from the free list, if the first one there can be had at once.
     pub(crate) fn pop_free<'s>(&'s self, session: &'s Session) -> Option<Taken<'s>> {
         // A look without the latch: an empty list costs nothing, a stale answer costs a replacement.

@@ -145,15 +145,20 @@ impl ProcessManager {
     fn holders(&self, place: u64) -> Option<u64> {
         let mut count = 0;
         for (_, slot) in self.slots() {
-            let about = |note: &crate::notes::Note| note.is_about(place) && !note.is_exclusive();
-            let Some(note) = slot.notes.iter().map(|note| note.load()).find(about) else { continue };
-            if !self.tenant_lives(slot) {
+            let (mut sure, mut is_unsure) = (0, false);
+            for note in slot.notes.iter().map(|note| note.load()) {
+                if note.is_about(place) && !note.is_exclusive() {
+                    is_unsure |= note.is_unsure();
+                    sure += 1;
+                }
+            }
+            if sure == 0 || !self.tenant_lives(slot) {
                 continue;
             }
-            if note.is_unsure() && !planted("process: who wants a latch holds it") {
+            if is_unsure && !planted("process: who wants a latch holds it") {
                 return None;
             }
-            count += 1;
+            count += sure;
         }
         Some(count)
     }
