@@ -7,8 +7,9 @@
 //!
 //! Why a circle seen twice is a circle. Each wait has a number. If all waits of a circle are first seen, one after the
 //! other, and then all seen again with the same numbers, there was a moment between when all of them lasted; and
-//! while a locker is in one wait, what it holds and where it stands do not change, nor does what it waits for behind
-//! one that waits too. So at that moment the circle was whole, and only giving up can open it.
+//! while a locker is in one wait, what it holds does not change, nor does what it waits for behind one that waits too. For
+//! whom it waits changes in one way: the one that had the lock gives it back, and another overtakes (`overtake.rs`). So it is
+//! looked at again, too. Then at that moment the circle was whole, and only giving up can open it.
 //!
 //! If we die here: the role is taken over; a victim that was chosen reads its own word.
 
@@ -37,9 +38,9 @@ pub struct Deadlock {
 
 /// What one search has seen.
 #[derive(Default)]
-struct Search {
+pub(crate) struct Search {
     /// By locker: its wait, or that it does not wait or is going to end its wait.
-    seen: HashMap<u32, Option<SeenWait>>,
+    pub(crate) seen: HashMap<u32, Option<SeenWait>>,
     /// Lockers from which no circle can be reached.
     clear: HashSet<u32>,
     found: Vec<Deadlock>,
@@ -110,7 +111,7 @@ impl LockManager {
     }
 
     /// Follows waits from a locker, depth first. Returns the lockers of a circle, each waiting for the next.
-    fn find_circle(&self, session: &Session, search: &mut Search, start: u32) -> Option<Vec<u32>> {
+    pub(crate) fn find_circle(&self, session: &Session, search: &mut Search, start: u32) -> Option<Vec<u32>> {
         // Each step: a locker, and how many of those it waits for have been followed.
         let mut path: Vec<(u32, usize)> = vec![(start, 0)];
         while let Some(&mut (locker, ref mut followed)) = path.last_mut() {
@@ -136,13 +137,13 @@ impl LockManager {
 
     /// Looks at a circle once more, and if it is one, chooses who gives way. Afterwards the search knows at least one of
     /// its lockers as not waiting, so it does not find it again.
-    fn resolve(&self, session: &Session, search: &mut Search, circle: &[u32]) {
+    pub(crate) fn resolve(&self, session: &Session, search: &mut Search, circle: &[u32]) {
         let number = |search: &Search, locker: u32| {
             search.seen.get(&locker).and_then(|seen| seen.as_ref()).map(|seen| seen.number)
         };
-        for &locker in circle {
-            let now = self.seen_wait(session, locker).map(|seen| seen.number);
-            if now.is_none() || now != number(search, locker) {
+        for (&locker, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+            let now = self.seen_wait(session, locker).filter(|now| now.blockers.contains(next));
+            if now.is_none() || now.map(|now| now.number) != number(search, locker) {
                 search.seen.insert(locker, None);
                 return;
             }

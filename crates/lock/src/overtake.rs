@@ -77,6 +77,7 @@ mod tests {
     use libtp_process::{ProcessManager, Session};
     use rio::Region;
 
+    use crate::detector::Search;
     use crate::request::{Place, State};
     use crate::wait::Look;
     use crate::{Error, LockManager, LockName, LockerId, Mode, Settings, Wait};
@@ -113,10 +114,14 @@ mod tests {
 
         /// As one that has gone to sleep.
         fn wait(&self, locker: usize, mode: Mode) -> Place {
-            let ask = self.locks.ask(&self.session, self.lockers[locker], NAME, mode);
+            self.wait_for(locker, NAME, mode)
+        }
+
+        fn wait_for(&self, locker: usize, name: LockName, mode: Mode) -> Place {
+            let ask = self.locks.ask(&self.session, self.lockers[locker], name, mode);
             let place = self.locks.table.next_slot(&self.session, ask.slot).unwrap();
             let latched = self.locks.table.latch(&self.session, ask.mixed);
-            let queue = self.locks.table.find(latched.bucket, NAME, ask.mixed).ok().unwrap();
+            let queue = self.locks.table.find(latched.bucket, name, ask.mixed).ok().unwrap();
             self.locks.enqueue(&ask, queue, place);
             self.locks.begin_wait(&ask, place);
             place
@@ -153,6 +158,28 @@ mod tests {
         assert!(scene.look(1, X, place, Look::ForNothing));
         scene.unlock(1);
         scene.lock(0, X).unwrap();
+    }
+
+    #[test]
+    fn one_that_is_overtaken_waits_no_longer_for_whom_it_waited_before() {
+        let scene = Scene::new();
+        let other = LockName { hash: 8, ..NAME };
+        let [one, two] = [scene.lockers[0].0, scene.lockers[1].0];
+        scene.lock(0, X).unwrap();
+        scene.locks.try_lock(&scene.session, scene.lockers[1], other, X).unwrap();
+        scene.wait(1, X);
+        let mut search = Search::default();
+        search.seen.insert(two, scene.locks.seen_wait(&scene.session, two));
+        // Now it is granted, and overtaken by a third; and the first wants what it holds.
+        scene.unlock(0);
+        scene.lock(2, X).unwrap();
+        scene.wait_for(0, other, X);
+        let circle = scene.locks.find_circle(&scene.session, &mut search, one).expect("it seems to be one");
+        scene.locks.resolve(&scene.session, &mut search, &circle);
+        assert_eq!(scene.locks.stats().deadlocks, 0, "nobody waits in a circle");
+        // And when the third wants what the first waits for, all three do.
+        scene.wait_for(2, other, X);
+        assert_eq!(scene.locks.detect(&scene.session).unwrap(), 1);
     }
 
     #[test]

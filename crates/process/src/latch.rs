@@ -157,14 +157,18 @@ impl Latch {
     fn wait_shared(&self, session: &Session, note: usize) {
         let place = session.place_of(self);
         let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
+        let unwound = Unwound { session, note };
         latch_word::wait_shared(self.word.cell(), &Waiting::new(self, session, note, states));
+        std::mem::forget(unwound);
     }
 
     #[cold]
     #[inline(never)]
     fn wait_exclusive(&self, session: &Session, note: usize) {
         let waiting = Waiting::new(self, session, note, [Note::exclusive(session.place_of(self)); 3]);
+        let unwound = Unwound { session, note };
         latch_word::wait_exclusive(self.word.cell(), session.owner(), &waiting);
+        std::mem::forget(unwound);
     }
 
     #[cold]
@@ -251,6 +255,21 @@ impl crate::ProcessManager {
             let dead = noted && status.state() != crate::slot::State::Free && !self.tenant_lives(slot);
             dead.then(|| SessionId::new(index, status.generation()))
         })
+    }
+}
+
+/// Gives the note of a latch back that was waited for in vain: whoever leaves a broken region goes on to take other latches on
+/// its way out, as one that does not hold this one.
+struct Unwound<'s> {
+    session: &'s Session,
+    note: usize,
+}
+
+impl Drop for Unwound<'_> {
+    fn drop(&mut self) {
+        if !self.session.abandons() {
+            self.session.drop_note(self.note);
+        }
     }
 }
 

@@ -428,6 +428,26 @@ fn a_waiter_without_a_repairer_names_the_dead_holder() {
 }
 
 #[test]
+fn whoever_leaves_a_broken_region_does_not_count_as_holding_what_it_waited_for() {
+    for share in [false, true] {
+        let (here, there) = two_processes();
+        let (place, lower) = (new_latch(&here), new_latch(&here));
+        let holder = here.join().expect("room");
+        let _guard = here.region().at(place).exclusive(&holder, Rank::LOG_APPEND);
+        here.declare_broken();
+        let session = there.join().expect("room");
+        let latch = there.region().at(place);
+        let left = catch_unwind(AssertUnwindSafe(|| match share {
+            false => drop(latch.exclusive(&session, Rank::LOG_APPEND)),
+            true => drop(latch.shared(&session, Rank::LOG_APPEND)),
+        }));
+        assert!(left.expect_err("the region is broken").is::<crate::Broken>());
+        assert_eq!(session.latch_count(), 0);
+        drop(there.region().at(lower).exclusive(&session, Rank::LOCK_BUCKET));
+    }
+}
+
+#[test]
 fn a_session_that_sleeps_is_woken_by_another_mapping() {
     let (here, there) = two_processes();
     let ready = here.region().allocate::<Word<u64>>(1).expect("room");

@@ -106,6 +106,13 @@ enum Attempt {
     DropFirst,
 }
 
+impl Attempt {
+    /// Whether what is missing is another's lock: then the visit of the tree ends first ([`Pages::visit`]).
+    fn waits(&self) -> bool {
+        matches!(self, Attempt::Lock(..) | Attempt::WaitForGap(_))
+    }
+}
+
 /// The key above a place.
 enum NextKey {
     /// Its hash.
@@ -150,16 +157,17 @@ impl<'a> Access<'a> {
         if granularity == Some(Granularity::Record) {
             self.lock(lock_names::record(self.database.id(), key_hash(key)), Mode::X)?;
         }
-        let _visit = self.pages.visit();
         let mut wanted = Wanted { key, outcome, policy, granularity, body_bytes: 0, kept: Vec::new(), reads: 0 };
         self.reserve_for(&mut wanted, LIKELY_BYTES.max(outcome.bytes()))?;
         for _ in 0..ROUNDS_MAX {
+            let visit = self.pages.visit();
             let mut leaf = search::leaf_exclusive(&self.pages, key)?;
             let attempt = self.attempt(&mut leaf, &wanted)?;
             if let Attempt::Done(changed) = attempt {
                 return Ok(changed);
             }
             drop(leaf);
+            let _visit = (!attempt.waits()).then_some(visit);
             self.prepare(&mut wanted, attempt)?;
         }
         Err(self.pages.corrupt(search::ROOT, "a record found no place"))

@@ -259,7 +259,7 @@ impl<'a> BtreeCursor<'a> {
         self.passed = None;
         for round in 0..ROUNDS_MAX {
             self.access.reserve_lock()?;
-            let _visit = self.access.pages.visit();
+            let visit = self.access.pages.visit();
             let attempt = match towards {
                 Towards::AtOrAbove | Towards::Above => self.forward(towards, granularity)?,
                 Towards::Below | Towards::Last => self.backward(towards, granularity)?,
@@ -273,6 +273,7 @@ impl<'a> BtreeCursor<'a> {
                     return Ok(false);
                 }
                 Attempt::Lock(name, mode) => {
+                    drop(visit);
                     self.access.lock(name, mode)?;
                     // Whoever was in the way here was so, perhaps, wherever it had been: what could not be cleaned then can
                     // be now.
@@ -336,7 +337,8 @@ impl<'a> BtreeCursor<'a> {
                 self.position = None;
                 return Ok(Attempt::Again);
             }
-            if slot == 0 && self.may_clean(number) && ghosts::is_dead(&node) {
+            if slot == 0 && self.may_clean(number) && ghosts::is_to_be_cleaned(&self.access, number, leaf.lsn(), &node)
+            {
                 return Ok(Attempt::Clean(number, node.left()));
             }
             if let Some(missing) = self.lock_page(number, granularity)? {
