@@ -24,6 +24,9 @@ pub const ROLE: &str = "LIBTP_TEST_CHILD_ROLE";
 /// What precedes what it says.
 pub const ANSWER: &str = "> ";
 
+/// What precedes a panic that the library let through to the child.
+pub const PANICKED: &str = "a panic: ";
+
 /// What a child is there for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -116,32 +119,27 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
         libtp::Result::Ok(())
     };
     std::thread::scope(|scope| {
-        let (one, two) = (scope.spawn(|| or_dies(transfers)), scope.spawn(|| or_dies(churns)));
-        // An error is told at once, not when somebody asks.
-        let watched = scope.spawn(|| {
-            let mut ended = one.join().expect("the bank's thread panicked");
-            ended = ended.and(two.join().expect("the churning thread panicked"));
-            if let Err(error) = &ended {
-                say(&format!("failed: {error}"));
-            }
-            ended
-        });
+        let (one, two) = (scope.spawn(|| or_says(transfers)), scope.spawn(|| or_says(churns)));
         obey(&stop);
-        watched.join().expect("it only waits")
+        let ended = one.join().expect("its panics are caught");
+        ended.and(two.join().expect("its panics are caught"))
     })?;
     drop(bank);
     drop(env);
     Ok(())
 }
 
-/// Works; a panic is the end of the process, a moment later: the thread's session is dead before that, and the others find
-/// it while the process still runs.
-fn or_dies<T>(work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        std::thread::sleep(Duration::from_millis(30));
-        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-        std::process::abort()
-    })
+/// Works; an error is told at once, not when somebody asks, and so is a panic that the library lets through.
+fn or_says(work: impl FnOnce() -> libtp::Result<()>) -> libtp::Result<()> {
+    let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned().unwrap_or_default();
+        say(&format!("failed: {PANICKED}{text}"));
+        Ok(())
+    });
+    if let Err(error) = &ended {
+        say(&format!("failed: {error}"));
+    }
+    ended
 }
 
 /// Does what the test says, until it says stop.

@@ -77,15 +77,37 @@ impl Member {
 
     /// Waits until it stands still at a failpoint, or so long; whether it does.
     pub fn stands_within(&mut self, limit: Duration) -> bool {
+        self.has_within(limit, "stopped ", 1)
+    }
+
+    /// Waits until it has panicked so often at failpoints, or so long; whether it has.
+    pub fn panics_within(&mut self, limit: Duration, count: usize) -> bool {
+        self.has_within(limit, "panicked ", count)
+    }
+
+    fn has_within(&self, limit: Duration, deed: &str, count: usize) -> bool {
         let start = Instant::now();
         while start.elapsed() < limit {
             let lines = std::fs::read_to_string(&self.hits).unwrap_or_default();
-            if lines.lines().any(|line| line.starts_with("stopped ")) {
+            if lines.lines().filter(|line| line.starts_with(deed)).count() >= count {
                 return true;
             }
             std::thread::sleep(5 * LOOK);
         }
         false
+    }
+
+    /// Waits until it says that something has failed; what.
+    pub fn fails_within(&mut self, limit: Duration) -> Option<String> {
+        let start = Instant::now();
+        while let Some(left) = limit.checked_sub(start.elapsed()) {
+            let answer = self.answers.recv_timeout(left).ok()?;
+            if let Some(what) = answer.strip_prefix("failed: ") {
+                return Some(what.to_owned());
+            }
+            self.hear(&answer);
+        }
+        None
     }
 
     /// Its process.
@@ -190,8 +212,7 @@ impl Member {
         let status = self.child.wait().expect("it can be waited for");
         self.hear_the_rest();
         let lines = std::fs::read_to_string(&self.hits).unwrap_or_default();
-        let end = |line| ["died ", "panicked "].into_iter().find_map(|how| str::strip_prefix(line, how));
-        let died = lines.lines().find_map(end).and_then(|line| line.split_once(' '));
+        let died = lines.lines().find_map(|line| line.strip_prefix("died ")).and_then(|line| line.split_once(' '));
         match (died, status.signal()) {
             (Some((at, point)), Some(9)) => {
                 Some(Death { point: point.into(), at: at.parse().expect("a time is a number") })

@@ -14,6 +14,7 @@
 //! | `audit` | what is looked at when everybody has left |
 //! | `scenes` | how each failpoint is come to: at work, during a repair, alone |
 //! | `rebuild` | deaths of those who make the shared memory anew |
+//! | `panics` | a thread panics instead: only its session dies |
 //! | `listed` | the list of failpoints is that of the sources |
 //! | `yardstick` | planted bugs, each to be noticed by one of these scenes |
 // Test code outside of test functions: a panic is the report.
@@ -27,6 +28,7 @@ mod child;
 mod churn;
 mod crew;
 mod listed;
+mod panics;
 mod rebuild;
 mod scenes;
 mod town;

@@ -12,9 +12,9 @@ use crate::town::{region_of, Town};
 use crate::watchdog;
 
 /// So long a victim tries to come to a place for the chosen time; then any time will do.
-const PATIENCE: Duration = Duration::from_millis(250);
+pub const PATIENCE: Duration = Duration::from_millis(250);
 /// So long it tries then.
-const ANY_TIME: Duration = Duration::from_millis(1500);
+pub const ANY_TIME: Duration = Duration::from_millis(1500);
 /// So long a repairer has to come to a failpoint of the repair.
 const REPAIR: Duration = Duration::from_millis(400);
 /// So long the others have to make the memory anew while one stands still.
@@ -152,28 +152,6 @@ pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
     is_hit
 }
 
-/// A victim's thread panics at the failpoint (PROTOCOLS D10). Whether it did. Nobody is buried: the memory in which the library
-/// panics is given up, and everybody goes on in the next.
-pub fn panics(town: &mut Town, point: &str, random: &mut Random, figures: &mut Figures) -> bool {
-    let panic = |hit: u64| format!("{point}@{hit}!panic");
-    let mut victim = town.launch(&Role::Victim(point.into()), &panic(any_hit(random)));
-    if !victim.ends_within(PATIENCE) {
-        victim.arm(&panic(1));
-        if !victim.ends_within(ANY_TIME) {
-            victim.order("stop");
-            assert!(victim.ends_within(watchdog()), "process {} does not leave ({point:?})", victim.number);
-        }
-    }
-    let is_hit = victim.death().is_some();
-    figures.deaths += u64::from(is_hit);
-    town.mourn(&mut victim, point);
-    let what = format!("after a panic at {point:?}");
-    town.means_a_rebuild();
-    town.go_on(&what);
-    town.audit(&what);
-    is_hit
-}
-
 /// In a new environment everything grows.
 fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     match point.scene {
@@ -189,7 +167,7 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
 }
 
 /// How often a place is passed before it is died at: sometimes very often.
-fn any_hit(random: &mut Random) -> u64 {
+pub fn any_hit(random: &mut Random) -> u64 {
     let most = 1 << random.below(10);
     1 + random.below(most)
 }

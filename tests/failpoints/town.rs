@@ -146,7 +146,7 @@ impl Town {
         let sum = loop {
             match sum() {
                 // Not of a lock that is never granted.
-                Err(Error::Deadlock | Error::Rebuilt) => {}
+                Err(Error::Deadlock | Error::Rebuilt | Error::Panicked { .. }) => {}
                 done => break done.unwrap_or_else(|error| panic!("{what}: the audit cannot read: {error}")),
             }
         };
@@ -188,6 +188,20 @@ impl Town {
             Some(Duration::from_nanos(u64::try_from(now.saturating_sub(at)).unwrap_or(u64::MAX)))
         };
         Burial(std::thread::spawn(watch))
+    }
+
+    /// Waits until nobody is dead any more.
+    #[track_caller]
+    pub fn all_are_buried(&mut self, what: &str) {
+        let managers = Arc::clone(self.observe().managers());
+        let start = Instant::now();
+        while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
+            if start.elapsed() >= GRAVE * watchdog() {
+                drop(managers);
+                self.despair(&format!("somebody is not buried {what}"));
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Waits for the end of a burial; how long after the death that was.

@@ -11,6 +11,7 @@ use libtp_tests::failpoints::{Failpoint, Scene as Place};
 use libtp_tests::planted_deaths::{Judge, PlantedDeath, Scene, PLANTED_DEATHS};
 use libtp_tests::{sizes, trial};
 
+use crate::panics;
 use crate::scenes::{self, Figures};
 use crate::town::Town;
 
@@ -80,7 +81,7 @@ fn play(seed: u64, scenes: &[Scene], random: &mut Random) {
                 town.take().expect("it is there").close(&format!("seed {seed}, {point:?}"));
                 true
             }
-            Scene::Panicking(point) => scenes::panics(here, point, random, &mut figures),
+            Scene::Panicking(point) => panics::dies_of_a_panic(here, point, random),
             Scene::Young(_) => unreachable!("it has an environment of its own"),
         };
     }

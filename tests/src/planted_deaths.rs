@@ -114,9 +114,11 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by_case("process: the child of a fork is its parent", "forks::a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was"),
     by_case("process: who is stopped is dead", "stopped::a_process_that_stands_still_is_waited_for_and_never_taken_for_dead"),
     // D10
-    // What a panic leaves is given up with the memory, so it shows only if others use it before that.
-    seldom_by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),
-    seldom_by("process: a panic frees latches above an open section", &[Panicking("change: page changed, LSN old")]),
+    by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),
+    by("process: a panic frees latches above an open section", &[Panicking("change: page changed, LSN old")]),
+    by("process: a panic gives roles back", &[Panicking("buffer: page claimed, still dirty")]),
+    by("libtp: a panic is the end of the region", &[Panicking("commit: committing, nothing logged")]),
+    by("libtp: who panics has not committed", &[Panicking("commit: logged, not the last commit")]),
     // D13
     seldom_by("libtp: memory is made anew while somebody writes", &[Standing("log: leads a flush")]),
     by_case("libtp: the log of broken memory is not kept", "rebuild::when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles"),

@@ -28,7 +28,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "bad_input", package: TESTS, target: "bad_input", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DISKS", "50"), ("LIBTP_TEST_RECORDS", "10000000"), ("LIBTP_TEST_LOCKS", "1000000")] },
     Suite { name: "crash", package: TESTS, target: "crash", only: "", features: &[], test_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")], soak_env: &[("LIBTP_TEST_STATES", "100000"), ("LIBTP_TEST_FAULTS", "1000000"), ("LIBTP_TEST_LOGS", "20")] },
     Suite { name: "damage", package: TESTS, target: "damage", only: "", features: &[], test_env: &[("LIBTP_TEST_FLIPS", "2000")], soak_env: &[("LIBTP_TEST_FLIPS", "100000")] },
-    Suite { name: "failpoints", package: TESTS, target: "failpoints", only: "", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "20")] },
+    Suite { name: "failpoints", package: TESTS, target: "failpoints", only: "", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "20"), ("LIBTP_TEST_PANICS", "1000")] },
     Suite { name: "isolation", package: TESTS, target: "isolation", only: "", features: &[], test_env: &[("LIBTP_TEST_TXNS", "20000")], soak_env: &[("LIBTP_TEST_TXNS", "1000000")] },
     Suite { name: "kills", package: TESTS, target: "kills", only: "", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },
     Suite { name: "model", package: TESTS, target: "model", only: "", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },

@@ -11,6 +11,7 @@
 //! If we die here: the door opens with our death, and whatever we were at is begun again by the next; a region is
 //! attached by others only after it was declared ready.
 
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,6 +90,8 @@ pub(crate) struct Opening<'o> {
     /// see.
     pub(crate) left: Option<&'o Managers>,
     started: Instant,
+    /// Joining those at work has panicked once.
+    has_panicked: Cell<bool>,
 }
 
 /// How long to wait for those who are attached to make their memory anew, if it cannot be seen.
@@ -124,7 +127,16 @@ fn open_as(
     let file = open_control(platform)?;
     let judge = Arc::new(Judge::new(Arc::clone(&file)));
     let control_file = ControlFile::new(Arc::clone(&file), platform.directory.describe(CONTROL_NAME));
-    let opening = Opening { platform, settings, control_file, judge: &judge, keep, left, started };
+    let opening = Opening {
+        platform,
+        settings,
+        control_file,
+        judge: &judge,
+        keep,
+        left,
+        started,
+        has_panicked: Cell::new(false),
+    };
     let (managers, opened) = loop {
         let door = judge.door()?;
         failpoint("attach: at the door");
@@ -186,10 +198,13 @@ impl Opening<'_> {
         }
     }
 
-    /// Joins those who are at work in the region. None if it cannot be what they work in: then it is found broken next time.
+    /// Joins those who are at work in the region. None if it is to be tried again, or cannot be what they work in: then it is
+    /// found broken next time.
     fn join(&self, region: &Region, control: &Control) -> Result<Option<(Arc<Managers>, Opened)>> {
         match catch_unwind(AssertUnwindSafe(|| self.attach(region, control))) {
             Ok(attached) => Ok(Some((attached?, self.opened(How::Joined)))),
+            // As with any panic of the library: once it may be a bug that is seldom met.
+            Err(_) if !self.has_panicked.replace(true) => Ok(None),
             Err(_) => {
                 tracing::error!(region = %region.path().display(), "the shared memory is broken: it cannot be joined");
                 region.mark_broken();

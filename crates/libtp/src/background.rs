@@ -17,6 +17,7 @@ use libtp_process::{DeathWatch, Rounds, Waker, Work};
 use libtp_txn::{Managers, TxnSession};
 
 use crate::environment::{lock, Inner};
+use crate::panics::Rung;
 use crate::{Error, Result};
 
 /// How often a thread looks that has something to do.
@@ -113,17 +114,19 @@ impl Background {
         &mut self,
         managers: &Arc<Managers>,
         name: &str,
-        work: impl FnOnce(&Managers, &TxnSession, &Stop) + Send + 'static,
+        work: impl Fn(&Managers, &TxnSession, &Stop) + Send + 'static,
     ) -> Result<()> {
         let (managers, stop, env) = (Arc::clone(managers), Arc::clone(&self.stop), Weak::clone(&self.env));
         let who = managers.join()?;
         let run = move || {
-            let done = catch_unwind(AssertUnwindSafe(|| work(&managers, &who, &stop)));
-            match done {
-                Ok(()) => managers.leave(who),
-                // What it met in shared memory others would meet too; and nobody in this process would do its work any more,
-                // such as making relaxed commits durable in time. Its session goes with the region.
-                Err(payload) => ended_by_panic(&managers, &env, payload.as_ref()),
+            let mut who = Some(who);
+            while let Some(now) = who.take() {
+                let done = catch_unwind(AssertUnwindSafe(|| {
+                    work(&managers, &now, &stop);
+                    managers.leave(now);
+                }));
+                // A session that a panic has ended is dead; another goes on with the work.
+                who = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
             }
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(run);
@@ -227,13 +230,36 @@ fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     }
 }
 
-/// A thread of the library's own has panicked. The first time the region is to blame. If the same happens in the next one,
-/// nothing more is made durable, and everyone is told.
-fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) {
-    let goes_on = env.upgrade().is_none_or(|env| env.newest().gives_up_after(managers, payload));
-    if !goes_on {
+/// A session to go on with, unless that is over.
+fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(dyn Any + Send)) -> Option<TxnSession> {
+    if ended_by_panic(managers, env, payload) != Rung::Session || stop.is_asked() {
+        return None;
+    }
+    let joined = catch_unwind(AssertUnwindSafe(|| managers.join()));
+    match joined {
+        Ok(Ok(who)) => Some(who),
+        Ok(Err(error)) => {
+            managers.give_up(&format!("a background thread cannot join it anew: {error}"));
+            None
+        }
+        Err(payload) => {
+            // Once is enough: nobody in this process would do its work any more.
+            if ended_by_panic(managers, env, payload.as_ref()) == Rung::Session {
+                managers.give_up("a background thread cannot join it anew");
+            }
+            None
+        }
+    }
+}
+
+/// A thread of the library's own has panicked. The first time it is its session's death, the second time the region's. If the
+/// same happens in the next one, nothing more is made durable, and everyone is told.
+fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> Rung {
+    let rung = env.upgrade().map_or(Rung::Region, |env| env.newest().rung_of(managers, payload));
+    if rung == Rung::Caller {
         managers.log.poison();
     }
+    rung
 }
 
 /// Everything else.

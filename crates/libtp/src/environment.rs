@@ -312,13 +312,7 @@ impl Env {
         if life.number() != commit.life {
             return self.0.outcome_of(commit.life, commit.committed.lsn);
         }
-        let waited = life.guarded(|| {
-            let who = life.take_session()?;
-            let waited = who.wait_durable(&life.managers, commit.committed);
-            life.give_session(who);
-            Ok(waited?)
-        });
-        match waited {
+        match life.wait_durable(commit.committed) {
             Err(Error::Rebuilt) => self.0.outcome_of(commit.life, commit.committed.lsn),
             waited => waited,
         }

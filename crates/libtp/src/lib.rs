@@ -37,6 +37,7 @@ mod keep;
 mod leave;
 mod left_memory;
 mod life;
+mod panics;
 mod platform;
 mod rebuild;
 mod record_types;

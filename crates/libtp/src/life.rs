@@ -12,24 +12,27 @@
 //!    the region broken *after* the commit record was published, and the tail is read after a barrier that comes after
 //!    the declaration.
 //!
+//! A panic of the library is the death of one session (PROTOCOLS D10), and no reason to give the region up; what is done when
+//! it comes again is in `panics.rs`.
+//!
 //! Departure from D13: it is not waited until every session is outside a call, only until none writes to a file, because
 //! nothing else that they do to the old region matters any more.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libtp_log::Lsn;
-use libtp_process::{Broken, ForkMark};
-use libtp_txn::{Managers, TxnSession};
+use libtp_process::{Broken, Call, ForkMark};
+use libtp_txn::{Committed, Managers, TxnSession};
 use rio::{failpoint, planted};
 
 use crate::attach::{self, Attached, Opened};
 use crate::background::Background;
 use crate::environment::{lock, Inner, Sessions};
 use crate::judge::Judge;
+use crate::panics::{self, Panics, Rung};
 use crate::{Error, Result};
 
 /// What a handle has of one region.
@@ -48,13 +51,7 @@ pub(crate) struct Life {
     path: PathBuf,
     next: OnceLock<Box<Life>>,
     /// Of all lives of the handle.
-    panics: Arc<Mutex<Option<Panicked>>>,
-}
-
-/// The last panic inside the library that ended a life.
-struct Panicked {
-    life: u64,
-    text: String,
+    panics: Arc<Panics>,
 }
 
 /// On cache lines of its own: every transaction writes it, and every call reads what would lie beside it.
@@ -67,7 +64,7 @@ impl Life {
         Life::new(0, attached, path, Arc::default())
     }
 
-    fn new(number: u64, attached: Attached, path: &Path, panics: Arc<Mutex<Option<Panicked>>>) -> Life {
+    fn new(number: u64, attached: Attached, path: &Path, panics: Arc<Panics>) -> Life {
         Life {
             number,
             panics,
@@ -143,54 +140,118 @@ impl Life {
         lock(&self.sessions.0).iter().for_each(|idle| idle.session().mark_dead());
     }
 
-    /// Does something of this life. What unwinds because the region is broken ends here. So does a panic of the library: it has
-    /// met something in shared memory that cannot be, and neither can anybody go on with that region, nor is it the caller's
-    /// fault.
+    /// Does something of this life with a session that it takes itself. What unwinds because the region is broken ends here, and
+    /// so does a panic of the library: with a session that died, so that the same can be tried again with another.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.check_process()?;
-        match catch_unwind(AssertUnwindSafe(work)) {
+        let call = Call::begin();
+        let done = catch_unwind(AssertUnwindSafe(work));
+        drop(call);
+        match done {
             Ok(done) => done,
             Err(payload) => self.ended_by(payload),
+        }
+    }
+
+    /// As [`Life::guarded`], with the session of a transaction, which dies of a panic of the library: whatever else is asked of it
+    /// is refused.
+    #[inline]
+    pub(crate) fn guarded_by<T>(&self, who: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.check_process()?;
+        if who.session().is_dead() {
+            return Err(self.refusal());
+        }
+        let call = Call::begin();
+        let done = catch_unwind(AssertUnwindSafe(work));
+        drop(call);
+        match done {
+            Ok(done) => done,
+            Err(payload) => {
+                if !panics::is_callers() {
+                    who.session().mark_dead();
+                }
+                self.ended_by(payload)
+            }
+        }
+    }
+
+    #[cold]
+    fn refusal(&self) -> Error {
+        match self.managers.region.is_broken() {
+            true => Error::Rebuilt,
+            false => Error::Panicked { what: "an earlier call of this transaction".into() },
         }
     }
 
     #[cold]
     #[inline(never)]
     fn ended_by<T>(&self, payload: Box<dyn Any + Send>) -> Result<T> {
-        if CALLERS_PANIC.take() {
+        if panics::take_callers() {
             resume_unwind(payload);
         }
+        match self.rung_of(&self.managers, payload.as_ref()) {
+            Rung::Session => {
+                self.bury_the_dead();
+                match self.managers.region.is_broken() {
+                    true => Err(Error::Rebuilt),
+                    false => Err(Error::Panicked { what: panics::text_of(payload.as_ref()) }),
+                }
+            }
+            Rung::Region => Err(Error::Rebuilt),
+            Rung::Caller => {
+                self.bury_the_dead();
+                resume_unwind(payload)
+            }
+        }
+    }
+
+    /// What a panic inside the library comes to; if it is the region's end, that is done.
+    pub(crate) fn rung_of(&self, managers: &Managers, payload: &(dyn Any + Send)) -> Rung {
         // Any panic in a broken region is one of its consequences.
-        if payload.is::<Broken>() || self.managers.region.is_broken() {
-            return Err(Error::Rebuilt);
-        }
-        if self.gives_up_after(&self.managers, payload.as_ref()) {
-            return Err(Error::Rebuilt);
-        }
-        resume_unwind(payload)
-    }
-
-    /// Gives the region up after a panic inside the library. False if that is not to blame: the same has happened in the one
-    /// before.
-    pub(crate) fn gives_up_after(&self, managers: &Managers, payload: &(dyn Any + Send)) -> bool {
         if payload.is::<Broken>() || managers.region.is_broken() {
-            return true;
+            return Rung::Region;
         }
-        let text = text_of(payload);
-        if self.is_told_again(&text) {
-            return false;
+        let text = panics::text_of(payload);
+        let rung = self.panics.climb(self.number, &text);
+        tracing::error!(
+            text,
+            ?rung,
+            "the library has panicked: this is a bug in it, or damaged memory; please report it"
+        );
+        if rung == Rung::Region {
+            managers.give_up(&text);
         }
-        managers.give_up(&text);
-        true
+        rung
     }
 
-    /// Whether the life before ended by the same panic.
-    fn is_told_again(&self, text: &str) -> bool {
-        let mut last = lock(&self.panics);
-        let again = last.as_ref().is_some_and(|last| last.life + 1 == self.number && last.text == text);
-        *last = Some(Panicked { life: self.number, text: text.to_owned() });
-        again
+    /// Repairs what a panic of this thread leaves. Others would, in a moment; but who goes on need not wait for it.
+    fn bury_the_dead(&self) {
+        let bury = || {
+            if !self.managers.log.is_poisoned() {
+                // What fails now is tried again by others.
+                let _ = self.managers.reap();
+            }
+        };
+        let buried = catch_unwind(AssertUnwindSafe(bury));
+        if buried.is_err_and(|payload| !payload.is::<Broken>()) {
+            self.managers.give_up("the repair of a session that panicked has panicked");
+        }
+    }
+
+    /// Waits until a commit of this life is on disk, with a session of its own; with another if that dies of a panic.
+    pub(crate) fn wait_durable(&self, committed: Committed) -> Result<()> {
+        loop {
+            let waited = self.guarded(|| {
+                let who = self.take_session()?;
+                let waited = who.wait_durable(&self.managers, committed);
+                self.give_session(who);
+                Ok(waited?)
+            });
+            if !matches!(waited, Err(Error::Panicked { .. })) {
+                return waited;
+            }
+        }
     }
 
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
@@ -209,13 +270,22 @@ impl Life {
         }
         self.stop_background();
         let sessions = std::mem::take(&mut *lock(&self.sessions.0));
+        let call = Call::begin();
         let left = catch_unwind(AssertUnwindSafe(|| {
             crate::leave::leave(&self.managers, &self.judge, &env.platform, sessions)
         }));
+        drop(call);
         match left {
             Ok(left) => left,
-            // The next to use the environment makes its memory anew.
-            Err(payload) => self.ended_by(payload),
+            // In a destructor nothing goes on to the caller.
+            Err(payload) => match self.rung_of(&self.managers, payload.as_ref()) {
+                // The next to use the environment makes its memory anew.
+                Rung::Region => Err(Error::Rebuilt),
+                Rung::Session | Rung::Caller => {
+                    self.bury_the_dead();
+                    Err(Error::Panicked { what: panics::text_of(payload.as_ref()) })
+                }
+            },
         }
     }
 
@@ -223,33 +293,6 @@ impl Life {
         if let Some(background) = lock(&self.background).take() {
             background.stop();
         }
-    }
-}
-
-thread_local! {
-    /// The panic that is under way began in a function of the caller's.
-    static CALLERS_PANIC: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Calls a function of the caller's inside the library: its panic is not ours.
-#[inline]
-pub(crate) fn callers<T>(work: impl FnOnce() -> T) -> T {
-    struct Unwinds;
-    impl Drop for Unwinds {
-        fn drop(&mut self) {
-            CALLERS_PANIC.set(true);
-        }
-    }
-    let unwinds = Unwinds;
-    let done = work();
-    std::mem::forget(unwinds);
-    done
-}
-
-fn text_of(payload: &(dyn Any + Send)) -> String {
-    match payload.downcast_ref::<String>() {
-        Some(text) => text.clone(),
-        None => payload.downcast_ref::<&str>().map_or_else(|| "a panic".into(), |text| (*text).into()),
     }
 }
 
@@ -337,7 +380,7 @@ impl Inner {
                 life.give_session(who);
                 done
             });
-            if !matches!(done, Err(Error::Rebuilt)) {
+            if !matches!(done, Err(Error::Rebuilt | Error::Panicked { .. })) {
                 return done;
             }
         }

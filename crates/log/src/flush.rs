@@ -11,7 +11,7 @@
 //!
 //! If the leader dies: it is not alive, so whoever waits takes its word over and writes again from `durable`.
 
-use libtp_process::{Session, SessionId};
+use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted, SharedHold};
 
 use crate::segment_files::Opened;
@@ -48,6 +48,9 @@ impl SharedHold for Leader<'_> {}
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
+        if leaves_roles(self.log.processes.region()) {
+            return;
+        }
         // If it fails, we were taken for dead: the word is another's.
         let _ = self.log.header.leader.compare_exchange(self.me, SessionId::NONE);
     }

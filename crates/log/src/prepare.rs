@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use libtp_process::{Session, SessionId};
+use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted};
 
 use crate::group_commit::WAITS_FOR_LOG_SPACE;
@@ -34,6 +34,9 @@ struct Preparer<'l> {
 
 impl Drop for Preparer<'_> {
     fn drop(&mut self) {
+        if leaves_roles(self.log.processes.region()) {
+            return;
+        }
         // If it fails, we were taken for dead: the word is another's.
         let _ = self.log.header.preparer.compare_exchange(self.me, SessionId::NONE);
     }

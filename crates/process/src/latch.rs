@@ -9,7 +9,7 @@
 //! 3. A latch is never upgraded.
 //!
 //! If the holder dies: the word keeps it. A waiter looks every [`SLEEP_MAX`] whether the holder lives, and hands a dead
-//! one to the environment's repairer. A guard dropped by a panic above an open section frees nothing (PROTOCOLS D10).
+//! one to the environment's repairer. A guard dropped by a panic of the library frees nothing (PROTOCOLS D10).
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -20,6 +20,8 @@ use rio::{failpoint, planted, shared, ExclusiveHold, SharedHold, Word};
 
 use crate::latch_word::{self, Class, StateWord, Wait, Waiter};
 use crate::notes::Note;
+use crate::session::leave_broken;
+use crate::unwinding::unwinds;
 use crate::{os, LongWait, Rank, Session, SessionId, SLEEP_MAX};
 
 shared! {
@@ -308,7 +310,7 @@ impl<'l> Waiting<'l> {
         let is_sane = self.latch.look_for_the_dead(self.session);
         let doubts = if is_sane { 0 } else { self.doubts.get() + 1 };
         self.doubts.set(doubts);
-        if doubts == DOUBTS && !std::thread::panicking() {
+        if doubts == DOUBTS && !unwinds() {
             self.doubts.set(0);
             self.latch.doubt(self.session);
         }
@@ -329,7 +331,11 @@ impl Waiter<AtomicU64> for Waiting<'_> {
     fn wait(&self, word: &AtomicU64, seen: u64, class: Class, round: u32) -> Wait {
         failpoint("latch: waits, noted as wanting");
         self.session.write_note(self.note, Note::NONE);
-        self.session.leave_if_broken();
+        if self.session.region().is_broken() {
+            // It wants the latch no more, and its handle knows that too: whoever catches this may still use it to leave.
+            self.session.drop_note(self.note);
+            leave_broken();
+        }
         failpoint("latch: waits, note stepped back");
         let mut bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
         if bound == SLEEP_MAX {
@@ -354,7 +360,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
 
     fn thaw(&self, word: &AtomicU64) -> bool {
         // In a broken region it is all the same, and whoever unwinds cannot begin to unwind.
-        if self.session.region().is_broken() || (std::thread::panicking() && self.thaws.get() > THAWS_UNWINDING) {
+        if self.session.region().is_broken() || (unwinds() && self.thaws.get() > THAWS_UNWINDING) {
             return false;
         }
         self.thaws.set(self.thaws.get() + 1);

@@ -42,6 +42,7 @@ mod sleep;
 mod slot;
 #[cfg(feature = "sysv")]
 pub mod sysv;
+mod unwinding;
 mod watch;
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -67,6 +68,7 @@ pub use rounds::{Rounds, Work};
 pub use session::{LongWait, Session};
 pub use sleep::{Ticket, SLEEP_MAX};
 pub use slot::{SessionId, SessionInfo};
+pub use unwinding::{is_callers_panic, leaves_roles, Call};
 pub use watch::{DeathWatch, Waker};
 
 /// Slots in the slab's first chunk.

@@ -1,5 +1,6 @@
 //! Tests of sessions and latches: every region is mapped twice, and worked through both mappings.
 
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -229,14 +230,63 @@ fn a_section_forgotten_by_an_early_return_is_a_death_too() {
 }
 
 #[test]
-fn a_panic_without_a_section_gives_latches_back() {
-    let (here, _there) = two_processes();
+fn a_panic_without_a_section_frees_nothing_either_as_a_kill_would() {
+    let (here, there) = two_processes();
     let mine = here.join().expect("room");
     let latch = here.region().at(new_latch(&here));
+    let seen_by_others = Cell::new(None);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
+        /// Dropped after the guard.
+        struct Last<'l>(&'l dyn Fn());
+        impl Drop for Last<'_> {
+            fn drop(&mut self) {
+                (self.0)();
+            }
+        }
+        let look = || seen_by_others.set(Some(there.is_alive(mine.id())));
+        let _last = Last(&look);
         let _guard = latch.exclusive(&mine, Rank::CATALOGUE);
         panic!("planned");
     }));
+    assert!(panicked.is_err() && mine.is_dead());
+    assert_eq!(latch.owner(), Some(mine.id()));
+    assert_eq!(seen_by_others.get(), Some(true), "nobody may repair it as long as its thread unwinds");
+    assert!(!there.is_alive(mine.id()));
+}
+
+#[test]
+fn who_is_called_by_a_destructor_while_another_panic_is_under_way_holds_and_lets_go_as_ever() {
+    let (here, _there) = two_processes();
+    let mine = here.join().expect("room");
+    let latch = here.region().at(new_latch(&here));
+    struct Calls<'l>(&'l dyn Fn());
+    impl Drop for Calls<'_> {
+        fn drop(&mut self) {
+            let _call = crate::Call::begin();
+            (self.0)();
+        }
+    }
+    let call = || drop(latch.exclusive(&mine, Rank::CATALOGUE));
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _calls = Calls(&call);
+        panic!("planned");
+    }));
+    assert!(panicked.is_err() && !mine.is_dead());
+    assert_eq!(latch.owner(), None);
+}
+
+#[test]
+fn the_panic_of_a_callers_function_gives_latches_back() {
+    let (here, _there) = two_processes();
+    let mine = here.join().expect("room");
+    let latch = here.region().at(new_latch(&here));
+    let call = crate::Call::begin();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _guard = latch.exclusive(&mine, Rank::CATALOGUE);
+        crate::is_callers_panic();
+        panic!("planned");
+    }));
+    drop(call);
     assert!(panicked.is_err() && !mine.is_dead());
     assert_eq!(latch.owner(), None);
 }

@@ -133,7 +133,7 @@ impl Managers {
     }
 
     /// Does a repair that nothing but a broken region can keep from its end; if it fails, the region is given up and made anew
-    /// from disk and log (PROTOCOLS D13).
+    /// from disk and log (PROTOCOLS D13), and the caller leaves it by unwinding.
     fn or_broken(&self, repair: impl FnOnce() -> Result<()>) {
         let why = match catch_unwind(AssertUnwindSafe(repair)) {
             Ok(Ok(())) => return,
@@ -145,6 +145,8 @@ impl Managers {
             },
         };
         self.give_up(&format!("it does not stand the repair of a dead session: {why}"));
+        // A session that was used for it may still have noted what it was about to latch. Nobody needs it any more.
+        resume_unwind(Box::new(Broken));
     }
 
     /// Declares the region broken: it is given up and made anew from disk and log (PROTOCOLS D13).

@@ -10,6 +10,7 @@ use libtp_log::{Lsn, RecordBuffer, TxnId};
 use libtp_process::{Rank, Session, SessionId};
 use rio::{failpoint, planted, Held};
 
+use crate::log_records::COMMIT;
 use crate::slot::{State, TxnSlot, ID_BLOCK, UNDO_STEP};
 use crate::{Managers, Result};
 
@@ -182,6 +183,24 @@ impl TxnSession {
     #[inline]
     pub fn commit_record(&self) -> Lsn {
         self.commit_record.get()
+    }
+
+    /// As [`TxnSession::commit_record`], for a transaction whose commit panicked, so that its session is dead: its fate is
+    /// decided by its last record (PROTOCOLS D6), whoever ends it.
+    ///
+    /// # Errors
+    /// The record cannot be read: nobody knows.
+    pub fn commit_record_of_dead(&self, managers: &Managers) -> Result<Lsn> {
+        let (lsn, txn) = self.session.last_noted();
+        // Its slot may be another's by now, so it is asked for nothing.
+        let is_own = txn != 0 && txn + 1 == self.id_next.get();
+        if self.commit_record() != Lsn::NONE || !is_own || lsn >= managers.log.tail().raw() {
+            return Ok(self.commit_record());
+        }
+        // Who died before it published may have been overtaken by another's record there.
+        let record = managers.log.read(Lsn::new(lsn))?;
+        let decides = record.header.kind() == COMMIT && record.header.txn() == TxnId::new(txn);
+        Ok(if decides { Lsn::new(lsn) } else { Lsn::NONE })
     }
 
     #[inline]
