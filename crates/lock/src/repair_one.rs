@@ -23,14 +23,14 @@ impl LockManager {
         slot.victim.publish(0);
     }
 
-    /// A locker in use of whose owner, which it can ask for again, `is_wanted` says yes.
-    pub fn find_locker(&self, is_wanted: impl Fn(&dyn Fn() -> SessionId) -> bool) -> Option<LockerId> {
+    /// A locker in use of which, and of whose owner, which it can ask for again, `is_wanted` says yes.
+    pub fn find_locker(&self, is_wanted: impl Fn(LockerId, &dyn Fn() -> SessionId) -> bool) -> Option<LockerId> {
         let mut numbers = 1..=self.table.header.locker_used.load();
         let found = |&number: &u32| {
             let slot = self.table.locker(number);
             // None when it is no longer in use: whoever takes a locker says whose it is first.
             let owner = || if slot.in_use.load() == 0 { SessionId::NONE } else { slot.session.load() };
-            is_wanted(&owner)
+            is_wanted(LockerId(number), &owner)
         };
         numbers.find(found).map(LockerId)
     }
