@@ -12,7 +12,7 @@
 //!    reads again, and gets an error of its own.
 //!
 //! If we die here: see `frame`; a frame that was being loaded is free again after repair. Until then it is in the table, and
-//! whoever wants its page sees that nobody has it latched.
+//! whoever wants its page sees that nobody has it latched and that it is not resident.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
