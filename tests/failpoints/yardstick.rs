@@ -35,15 +35,19 @@ fn every_planted_bug_is_noticed_when_somebody_dies() {
     trial::all_noticed(&bugs, ENTRY);
 }
 
-/// Without a bug: every scene that a bug is noticed by.
+/// Without a bug: every scene that a bug is noticed by. `LIBTP_TEST_FAILPOINT` plays those of one failpoint.
 #[test]
 fn the_same_scenes_without_a_bug_pass() {
-    let certain = PLANTED_DEATHS.iter().filter(|bug| !bug.is_seldom);
-    let scenes: BTreeSet<Scene> = certain.flat_map(scenes_of).copied().collect();
-    let mut random = Random::new(sizes::first_seed());
-    let mut scenes: Vec<Scene> = scenes.into_iter().collect();
-    random.shuffle(&mut scenes);
-    play(sizes::first_seed(), &scenes, &mut random);
+    let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
+    let is_chosen = |scene: &&Scene| chosen.as_deref().is_none_or(|name| scene.point() == name);
+    let scenes: BTreeSet<Scene> = PLANTED_DEATHS.iter().flat_map(scenes_of).filter(is_chosen).copied().collect();
+    let (first, seeds) = (sizes::first_seed(), sizes::number("LIBTP_TEST_SEEDS", 1));
+    for seed in first..first + seeds {
+        let mut random = Random::new(seed);
+        let mut scenes: Vec<Scene> = scenes.iter().copied().collect();
+        random.shuffle(&mut scenes);
+        play(seed, &scenes, &mut random);
+    }
 }
 
 /// The process of one bug.

@@ -137,6 +137,11 @@ fn obey<'e>(
         }
         (["leave"], _) => return Ok(None),
         (["abort"], _) => std::process::abort(),
+        (["break-and-abort"], _) => {
+            // As a kill of somebody who has just found it broken, before anybody has begun to make it anew.
+            env.managers().region.mark_broken();
+            std::process::abort()
+        }
         (words, _) => format!("failed: what does {words:?} mean"),
     }))
 }

@@ -18,6 +18,16 @@ pub enum Scene {
     Panicking(&'static str),
 }
 
+impl Scene {
+    /// The failpoint that it is about.
+    pub fn point(self) -> &'static str {
+        match self {
+            Scene::At(point) | Scene::Young(point) | Scene::Standing(point) | Scene::Panicking(point) => point,
+            Scene::Repairing(_, point) => point,
+        }
+    }
+}
+
 /// Who is to notice a bug.
 #[derive(Clone, Copy, Debug)]
 pub enum Judge {
@@ -132,5 +142,6 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),
     // F1
     by_case("libtp: a copy is the same environment", "copies::a_copy_of_a_live_environment_is_another_one"),
+    by_case("libtp: what to keep of broken memory is not asked", "copies::memory_that_was_found_broken_under_a_backup_is_the_users_to_decide_about_too"),
     by_case("log: memory and files are not compared", "copies::a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide"),
 ];

@@ -85,7 +85,7 @@ pub(crate) struct Opening<'o> {
     settings: &'o Settings,
     pub(crate) control_file: ControlFile,
     judge: &'o Arc<Judge>,
-    keep: Option<Keep>,
+    pub(crate) keep: Option<Keep>,
     /// What we had of the region that we were attached to, if that was found broken: then there is no other that we could not
     /// see.
     pub(crate) left: Option<&'o Managers>,

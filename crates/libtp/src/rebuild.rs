@@ -16,6 +16,7 @@ use libtp_txn::Managers;
 use rio::{failpoint, planted, Region};
 
 use crate::attach::{How, Opened, Opening, Watcher, MOMENT, PATIENCE};
+use crate::keep::{self, Keep};
 use crate::platform::Found;
 use crate::Result;
 
@@ -52,7 +53,19 @@ impl Opening<'_> {
         };
         // What it reads was checked before; a panic all the same says that nothing of it can be trusted.
         let is_lost = planted("libtp: the log of broken memory is not kept");
-        let rescued = if is_lost { None } else { catch_unwind(AssertUnwindSafe(rescue)).unwrap_or(Ok(None))? };
+        let rescued = if is_lost { Ok(None) } else { catch_unwind(AssertUnwindSafe(rescue)).unwrap_or(Ok(None)) };
+        let keep = self.keep.filter(|_| !planted("libtp: what to keep of broken memory is not asked"));
+        let rescued = match (rescued, keep) {
+            // PROTOCOLS F1: a backup was restored under it, and the user has decided.
+            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
+                return self.restart(file, How::Restarted, rebuilds + 1, watch);
+            }
+            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
+                keep::put_behind(broken, self.platform, &self.control_file)?;
+                return self.restart(file, How::Restarted, rebuilds + 1, watch);
+            }
+            (rescued, _) => rescued?,
+        };
         match rescued {
             Some(rescued) if rescued.to < rescued.tail => {
                 tracing::error!(from = %rescued.to, to = %rescued.tail, "commits that were not yet on disk are lost with the broken memory");

@@ -245,6 +245,11 @@ impl Region {
         self.header().used.load()
     }
 
+    /// Whether it has memory up to `end`, as is known of its file: whatever its header says now.
+    pub fn reaches(&self, end: u64) -> bool {
+        self.place(0, usize::try_from(end).unwrap_or(usize::MAX), 1).is_some()
+    }
+
     /// Bytes of the file that have blocks behind them.
     ///
     /// # Errors
