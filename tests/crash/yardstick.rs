@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use libtp_sim::Random;
 use libtp_tests::crash_states::{all_states, explore, sample, THREADS};
 use libtp_tests::damage::{self, Patient, PATIENTS};
+use libtp_tests::dead_leader::what_a_dead_leader_had_written_is_written_again;
 use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
 use libtp_tests::log_ends::{self, all_log_ends, judge_log_end};
 use libtp_tests::planted_bugs::{Catcher, PLANTED_BUGS};
@@ -155,6 +156,7 @@ fn one_bug_in_a_process_of_its_own() {
             "Damage" => damages(seed, &watchdog),
             "StaleLog" => caught(|| stale_records_stay_dead(seed)),
             "LogEnds" => log_ends(seed, &watchdog),
+            "DeadLeader" => caught(|| what_a_dead_leader_had_written_is_written_again(seed)),
             "StoppedWriter" => caught(|| a_checkpoint_passes_no_page_in_flight(seed)),
             _ => crashes(seed, &watchdog),
         };

@@ -14,6 +14,7 @@
 //! | `small_disk` | small disks, and being alone or nobody, in namespaces of our own |
 //! | `standstill` | a process that stands still at a call |
 //! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
+//! | `dead_leader` | a leader of the log's flush that dies of a failed sync |
 //! | `forking` | fork, and clone behind the C library's back |
 //! | `process` | a process that a test starts: this program again |
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
@@ -25,6 +26,7 @@
 pub mod crash_image;
 pub mod crash_states;
 pub mod damage;
+pub mod dead_leader;
 pub mod failing_calls;
 pub mod failpoints;
 pub mod forking;

@@ -45,7 +45,7 @@ pub struct PlantedDeath {
     /// Who notices it.
     pub judge: Judge,
     /// It shows only when others come in between at the right moment, or in a scene that is not steady enough to say that
-    /// nothing else was noticed: it is tried and reported, and need not be noticed every time.
+    /// nothing else was noticed: it is tried and reported if there is time for it, and need not be noticed every time.
     pub is_seldom: bool,
 }
 
@@ -136,8 +136,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     seldom_by("log: flushes in a broken region", &[Standing("log: about to lead")]),
     seldom_by("log: makes segments in a broken region", &[Standing("log: about to be the one who prepares")]),
     seldom_by("buffer: writes pages in a broken region", &[Standing("buffer: about to become the writer")]),
-    seldom_by("libtp: a caught commit counts as lost", &[Standing("commit: waits for the disk")]),
-    seldom_by("libtp: a caught commit counts as kept", &[Standing("log: append noted, tail not published")]),
+    by("libtp: a caught commit counts as lost", &[Standing("commit: waits for the disk")]),
+    by("libtp: a caught commit counts as kept", &[Standing("change: logged, no page changed")]),
     // L4
     by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),
     // F1

@@ -26,13 +26,19 @@ pub fn begin_seed(number: u64) {
     println!("TRIES seed {number}");
 }
 
-/// Tries each bug in the test `entry`, or in the case that it names, and says what was noticed.
+/// Tries each bug in the test `entry`, or in the case that it names, and says what was noticed. Those that show seldom are tried
+/// if there is time for them.
 ///
 /// # Panics
 /// When one of them was not noticed.
 pub fn all_noticed(bugs: &[&PlantedDeath], entry: &str) {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_BUG");
-    let bugs: Vec<_> = bugs.iter().filter(|bug| chosen.as_ref().is_none_or(|name| name == bug.name)).collect();
+    let has_time = sizes::number("LIBTP_TEST_SELDOM", 0) != 0;
+    let is_tried = |bug: &&&PlantedDeath| match &chosen {
+        Some(name) => name == bug.name,
+        None => has_time || !bug.is_seldom,
+    };
+    let bugs: Vec<_> = bugs.iter().filter(is_tried).collect();
     let tried = on_threads(THREADS, &bugs, |bug| {
         let noticed = try_one(bug.name, bug.case().unwrap_or(entry));
         let not = if bug.is_seldom { "not noticed this time" } else { "NOT NOTICED" };

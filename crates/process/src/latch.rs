@@ -159,18 +159,14 @@ impl Latch {
     fn wait_shared(&self, session: &Session, note: usize) {
         let place = session.place_of(self);
         let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
-        let unwound = Unwound { session, note };
         latch_word::wait_shared(self.word.cell(), &Waiting::new(self, session, note, states));
-        std::mem::forget(unwound);
     }
 
     #[cold]
     #[inline(never)]
     fn wait_exclusive(&self, session: &Session, note: usize) {
         let waiting = Waiting::new(self, session, note, [Note::exclusive(session.place_of(self)); 3]);
-        let unwound = Unwound { session, note };
         latch_word::wait_exclusive(self.word.cell(), session.owner(), &waiting);
-        std::mem::forget(unwound);
     }
 
     #[cold]
@@ -260,21 +256,6 @@ impl crate::ProcessManager {
     }
 }
 
-/// Gives the note of a latch back that was waited for in vain: whoever leaves a broken region goes on to take other latches on
-/// its way out, as one that does not hold this one.
-struct Unwound<'s> {
-    session: &'s Session,
-    note: usize,
-}
-
-impl Drop for Unwound<'_> {
-    fn drop(&mut self) {
-        if !self.session.abandons() {
-            self.session.drop_note(self.note);
-        }
-    }
-}
-
 /// A session that waits for a latch: spinning, then in the kernel, its note stepped back while it sleeps.
 struct Waiting<'l> {
     latch: &'l Latch,
@@ -332,7 +313,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         failpoint("latch: waits, noted as wanting");
         self.session.write_note(self.note, Note::NONE);
         if self.session.region().is_broken() {
-            // It wants the latch no more, and its handle knows that too: whoever catches this may still use it to leave.
+            // It wants the latch no more, and its handle knows that too: whoever leaves goes on to take other latches on its way.
             self.session.drop_note(self.note);
             leave_broken();
         }
