@@ -229,8 +229,8 @@ impl Town {
         drop(self.observer.take());
         let (_, seen) = audit::whole(&self.path(), &self.acknowledged, what);
         let (how, replayed) = audit::whole(&copy, &self.acknowledged, &format!("{what}, replayed"));
-        // The last one may have died when it had closed the environment and not yet taken the memory away.
-        assert!(matches!(how, How::Restarted | How::Clean), "{what}: the copy was opened by {how:?}");
+        // Also if somebody had closed it and died before the memory was taken away: others have worked in that since.
+        assert_eq!(how, How::Restarted, "{what}: how the copy was opened");
         audit::same(&seen, &replayed, what);
     }
 

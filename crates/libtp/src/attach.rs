@@ -386,6 +386,9 @@ impl Opening<'_> {
         managers.processes.set_rebuild_count(rebuilds);
         failpoint("restart: left, region not ready");
         region.set_ready();
+        // Who closed it may have died before the memory was taken away, and others have worked in that since.
+        let has_work = done.redone != 0 || done.undone != 0;
+        let how = if how == How::Clean && has_work { How::Restarted } else { how };
         let opened = Opened {
             log_bytes: done.end.since(done.redo_from),
             redone: done.redone,
