@@ -108,6 +108,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("buffer: a dead writer's claims stay", &[At("buffer: claimed, latched, not copied")]),
     by("buffer: the dead keep what is in hand", &[At("buffer: evicted, in hand"), At("buffer: frame in the table, loading")]),
     by("buffer: a page half read stays in the table", &[At("buffer: frame in the table, loading")]),
+    seldom_by("txn: hands are emptied last", &[At("buffer: frame in the table, loading")]),
     seldom_by("buffer: a page half read is taken for whole", &[At("buffer: frame in the table, loading")]),
     // D6
     by("txn: who had committed is aborted", &[At("commit: locks released, not over")]),

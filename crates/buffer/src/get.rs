@@ -247,7 +247,10 @@ impl BufferManager {
         let filled = match source {
             Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
             Source::Zeros => {
-                Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
+                // Zeros, unless another has made the page meanwhile, has written it, and its frame was needed.
+                if self.read_page(&file, id, taken.slot, &mut taken.guard).is_err() {
+                    Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
+                }
                 Ok(())
             }
         };
@@ -289,9 +292,13 @@ impl BufferManager {
     pub(crate) fn settle(&self, shelf: &Shelf, taken: Taken<'_>) {
         shelf.policy().loaded(shelf, taken.slot);
         failpoint("buffer: page read, not resident");
-        taken.slot.set_state(State::Resident);
+        let session = taken.guard.session();
+        // At once: a frame that is both would be emptied by whoever repairs us, perhaps after it was given to another page.
+        let mut section = session.section();
+        taken.slot.set_state_in(&mut section, State::Resident);
         failpoint("buffer: resident, still in hand");
-        taken.guard.session().set_in_hand(0);
+        session.set_in_hand_in(&mut section, 0);
+        section.close();
         failpoint("buffer: resident, latched");
         drop(taken.guard);
     }

@@ -289,10 +289,10 @@ impl PageTable {
 
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         self.buckets.check()?;
-        let (frames, count) = (self.header.frame_count.load(), self.header.bucket_count.load());
-        // A split that died has been counted for a moment.
-        let is_known = self.known.seen(count + 1).is_some();
-        if !is_known || count < BUCKETS_FIRST || count > self.buckets.capacity() || count > frames.max(BUCKETS_FIRST) {
+        // In this order: there are never more buckets than frames, and both become more.
+        let count = self.known.look(|| self.header.bucket_count.load()).unwrap_or(0);
+        let frames = self.header.frame_count.load();
+        if count < BUCKETS_FIRST || count > self.buckets.capacity() || count > frames.max(BUCKETS_FIRST) {
             return Err(format!("the page table says that it has {count} buckets for {frames} frames"));
         }
         Ok(())
@@ -349,7 +349,8 @@ impl PageTable {
     fn bucket_of(&self, id: PageId) -> (u32, &Bucket) {
         // Under a bucket's latch this is final: the count changes that bucket's share only under the same latch.
         let count = self.header.bucket_count.load();
-        self.known.seen(count);
+        // Only one split is under way at a time, and may be taken back.
+        self.known.is_certain(count - 1);
         let number = bucket_number(id, count);
         (number, self.buckets.at(number))
     }

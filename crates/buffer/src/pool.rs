@@ -196,7 +196,7 @@ impl Shelf {
     /// # Panics
     /// If it had more.
     pub(crate) fn frame_count(&self) -> u32 {
-        self.known.seen(self.slot.frame_count.load()).expect("frames are never removed")
+        self.known.look(|| self.slot.frame_count.load()).expect("frames are never removed")
     }
 
     /// Its policy.
@@ -228,6 +228,8 @@ impl Shelf {
         // A look without the latch: an empty list costs nothing, a stale answer costs a replacement.
         self.slot.free.get()?;
         let _list = self.slot.latch.exclusive(session, Rank::REPLACER);
+        // Whoever adds frames holds the latch.
+        self.known.is_certain(self.slot.frame_count.get());
         let slot = self.region.at(self.slot.free.get()?);
         // A walker that went astray may hold the latch for a moment, and who waited for a page that could not be read
         // may still have a pin.
@@ -466,7 +468,10 @@ impl Pools {
     /// # Panics
     /// If there were more.
     pub(crate) fn count(&self) -> u32 {
-        self.known.seen(self.table.pool_count.load()).expect("pools are never removed")
+        self.known
+            .look(|| self.table.pool_count.load())
+            .inspect(|&now| self.known.is_certain(now))
+            .expect("pools are never removed")
     }
 
     /// Whether there is such a pool.
@@ -542,16 +547,17 @@ impl Pools {
 
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         self.slab.check()?;
-        let count = self.table.pool_count.load();
-        if count == 0 || count > self.slab.capacity() || self.known.seen(count).is_none() {
+        let count = self.known.look(|| self.table.pool_count.load()).unwrap_or(0);
+        if count == 0 || count > self.slab.capacity() {
             return Err(format!("the buffer manager says that it has {count} pools"));
         }
         for (id, shelf) in self.shelves() {
-            let (count, slots, shift) = (shelf.slot.frame_count.load(), shelf.slab.capacity(), shelf.key.0 & 31);
+            let known = shelf.known.look(|| shelf.slot.frame_count.load());
+            let (count, slots, shift) = (known.unwrap_or(u32::MAX), shelf.slab.capacity(), shelf.key.0 & 31);
             let index = shift.wrapping_sub(PAGE_SHIFT_MIN) as usize;
             let link = self.pool(id).slot.shelves.get(index).and_then(|link| link.load());
             let is_linked = link.is_some_and(|link| link == self.region.offset_of(&*shelf.slot));
-            let is_sane = count <= slots && shelf.known.seen(count).is_some() && shelf.slot.page_shift.get() == shift;
+            let is_sane = count <= slots && shelf.slot.page_shift.get() == shift;
             if !is_linked || !is_sane {
                 return Err(format!("a shelf of pool {} says that it has {count} frames of {slots}", id.0));
             }

@@ -37,11 +37,17 @@ impl BufferManager {
         None
     }
 
-    /// Puts right what the dead session had in hand and where it had pins. The caller holds no latch. False if some frame
+    /// Puts right what the dead session had in hand: first of all, because whoever ends its transactions may want the very
+    /// page that it died reading. The caller holds no latch. False if the frame stayed busy all the time: call again later.
+    pub fn repair_hand(&self, session: &Session, corpse: &Corpse<'_>) -> bool {
+        let held = self.frame_at(corpse.in_hand()).filter(|_| !planted("buffer: the dead keep what is in hand"));
+        held.is_none_or(|slot| self.empty_hand(session, corpse, slot))
+    }
+
+    /// Puts right where the dead session had pins, and what it had in hand. The caller holds no latch. False if some frame
     /// stayed busy all the time: call again later.
     pub fn repair_frames(&self, session: &Session, corpse: &Corpse<'_>) -> bool {
-        let held = self.frame_at(corpse.in_hand()).filter(|_| !planted("buffer: the dead keep what is in hand"));
-        let hand = held.is_none_or(|slot| self.empty_hand(session, corpse, slot));
+        let hand = self.repair_hand(session, corpse);
         let mut pins = true;
         let shelves = self.pools.shelves();
         let all = shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| slot.is_pinned());
@@ -91,11 +97,6 @@ impl BufferManager {
     fn empty_hand(&self, session: &Session, corpse: &Corpse<'_>, slot: &FrameSlot) -> bool {
         let Some(guard) = try_long(session, || slot.latch.try_exclusive(session, ANY_PAGE)) else { return false };
         failpoint("repair: has latched what was in hand");
-        if slot.state() == State::Resident {
-            // It had put the page in and not yet said so.
-            corpse.put_back();
-            return true;
-        }
         if slot.state() == State::Loading && !planted("buffer: a page half read stays in the table") {
             self.table.remove_for_the_dead(session, slot);
         }

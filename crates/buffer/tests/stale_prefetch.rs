@@ -91,6 +91,10 @@ impl File for InterruptingFile {
         self.below.set_len(bytes)
     }
     fn allocate(&self, bytes: u64) -> Result<()> {
+        let hook = self.hook.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
         self.below.allocate(bytes)
     }
     fn sync(&self) -> Result<()> {
@@ -183,4 +187,23 @@ fn a_page_whose_reader_died_is_not_taken_for_read() {
     assert!(world.buffers.repair_frames(&living, &corpse));
     corpse.bury(std::time::Instant::now());
     assert_eq!(world.get(&living, page_id(3)).unwrap(), 1);
+}
+
+#[test]
+fn a_page_that_another_has_made_meanwhile_is_not_made_new_again() {
+    let (_place, below) = Place::new();
+    let hook = Arc::new(Mutex::new(None));
+    let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
+    let session = world.join();
+    let other = world.clone();
+    // It stops where it asks for room on the disk, before the page is in the table.
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        let session = other.join();
+        other.set_new(&session, page_id(5), 2).unwrap();
+        other.buffers.write_all(&session).unwrap();
+        other.drop_pages(&session);
+    }));
+    drop(world.buffers.pin_new(&session, page_id(5)).unwrap());
+    assert!(hook.lock().unwrap().is_none(), "it was interrupted");
+    assert_eq!(world.get(&session, page_id(5)).unwrap(), 2, "zeros over what was written");
 }

@@ -134,12 +134,6 @@ impl Corpse<'_> {
         self.slot().in_hand.load()
     }
 
-    /// What it had in hand is where it belongs.
-    pub fn put_back(&self) {
-        failpoint("repair: what was in hand is put back");
-        self.slot().in_hand.publish(0);
-    }
-
     /// Where it had pins, or may have had.
     pub fn pins(&self) -> impl Iterator<Item = u64> + '_ {
         self.slot().pins.iter().map(|note| note.load()).filter(|note| note.place() != 0).map(|note| note.place())
@@ -156,7 +150,7 @@ impl Corpse<'_> {
         self.slot().pins.iter().for_each(|note| note.init(crate::notes::Note::NONE));
     }
 
-    /// As [`Corpse::put_back`], in the section that puts it back: `section` is another session's.
+    /// What it had in hand is where it belongs when the section closes, which is another session's.
     pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
         failpoint("repair: puts back what was in hand");
         self.slot().in_hand.set(section, 0);

@@ -164,6 +164,8 @@ impl Database {
     pub fn forget_unlinked(&self) {
         self.unlinked().clear();
         self.staying().clear();
+        // It may be beyond what came back.
+        self.set_tail_hint(0);
     }
 
     pub(crate) fn unlinked(&self) -> MutexGuard<'_, Vec<Unlinked>> {

@@ -224,6 +224,9 @@ impl Managers {
         if !corpse.is_let_go() {
             return Ok(());
         }
+        if !planted("txn: hands are emptied last") && !self.buffers.repair_hand(by, &corpse) {
+            return Ok(());
+        }
         for index in 1..=self.txns.slots.capacity() {
             if self.txns.slots.at(index).owner.load() != corpse.id() {
                 continue;

@@ -136,10 +136,10 @@ impl Managers {
         let mut section = session.section();
         header.free.set(&mut section, slot.next_free.get());
         failpoint("txn: slot off the list, nobody's");
-        slot.owner.set(&mut section, session.id());
-        // With the owner: whoever takes the slot over finds the locker that goes with it.
-        failpoint("txn: slot taken, without its locker");
+        // Before the owner: whoever sees that the slot has one finds the locker that goes with it.
         slot.locker.set(&mut section, locker.0);
+        failpoint("txn: slot taken, without its owner");
+        slot.owner.set(&mut section, session.id());
         section.close();
         failpoint("txn: slot taken");
         Ok(index)
@@ -323,7 +323,7 @@ impl TxnSession {
         slot.state.publish(State::Running as u32);
     }
 
-    /// Sets log space aside for undoing `bytes` more, so that an abort never meets a full disk (PROTOCOLS D11). Counted in
+    /// Sets log space aside for undoing `bytes` more than what is counted, so that an abort never meets a full disk (PROTOCOLS D11). Counted in
     /// the log in large steps: small transactions never touch a shared word.
     #[inline]
     pub(crate) fn promise_undo(&self, managers: &Managers, bytes: u64) -> Result<()> {
@@ -334,11 +334,18 @@ impl TxnSession {
             failpoint("txn: room promised, not noted");
             slot.undo_counted.init(slot.undo_counted.get() + UNDO_STEP.max(bytes));
         }
+        Ok(())
+    }
+
+    /// Counts `bytes` as needed for undoing: what was reserved for and not logged needs nothing.
+    #[inline]
+    pub(crate) fn count_undo(&self, managers: &Managers, bytes: u64) {
+        let slot = self.slot();
+        let total = slot.undo_bytes.get() + bytes;
         slot.undo_bytes.init(total);
         if managers.settings.count_log_bytes {
             managers.locks.set_log_bytes(self.locker, total);
         }
-        Ok(())
     }
 
     /// Notes a record of the running transaction, just published at `lsn`.
