@@ -332,10 +332,11 @@ impl Inner {
         if !broken.managers.region.is_broken() {
             return Ok(broken);
         }
+        let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
+        // Only now: if that fails, they are the ones who try again.
         if let Some(background) = lock(&broken.background).take() {
             background.abandon();
         }
-        let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
         let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
         // Held until the life is the newest: a database opened meanwhile belongs to one of the two.
         let databases = self.databases();

@@ -36,6 +36,8 @@ pub struct Session {
     tree_depth: Cell<u32>,
     /// It does nothing more to what is shared.
     dead: Cell<bool>,
+    /// Something bears its name that it has not given back.
+    owing: Cell<bool>,
     /// The last append noted, and the transaction it was for: also when the note itself is gone.
     last_noted: Cell<(u64, u64)>,
     /// It works in a dead session's name, for its repair.
@@ -82,6 +84,7 @@ impl Session {
             ranks: std::array::from_fn(|_| Cell::new(Rank::CATALOGUE)),
             tree_depth: Cell::new(0),
             dead: Cell::new(false),
+            owing: Cell::new(false),
             last_noted: Cell::new((0, 0)),
             is_stand_in: false,
             undo_log,
@@ -229,6 +232,12 @@ impl Session {
         let since = SystemTime::now().checked_sub(waited).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
         self.slot.wait_since.publish(since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0)));
         LongWait { session: self, before }
+    }
+
+    /// Says whether something bears its name in another manager's tables: if it goes without having given that back, it is dead
+    /// and repaired.
+    pub fn set_owing(&self, owing: bool) {
+        self.owing.set(owing);
     }
 
     /// Whether it is to be treated as killed: a panic ended what it did, or left a section of it open (PROTOCOLS D10).
@@ -424,7 +433,7 @@ impl Drop for Session {
             return;
         }
         let holds_nothing = self.notes_used.get() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
-        let clean = holds_nothing && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
+        let clean = holds_nothing && !self.owing.get() && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
         // Whoever unwinds may be in the middle of anything.
         if clean && !self.is_dead() && !unwinds() {
             self.slot.leave();

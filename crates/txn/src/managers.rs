@@ -136,6 +136,11 @@ impl Managers {
         let mut words = control.read()?;
         let changed = change(&mut words);
         failpoint("control: about to be written");
+        // Looked at last: we may have been stopped for so long that the memory was made anew meanwhile.
+        if control.read()?.incarnation() != self.log.incarnation() {
+            let what = "the log has begun another incarnation in other memory".to_string();
+            return Err(crate::Error::Broken { what });
+        }
         let written = control.write(&words);
         if let Err(libtp_log::Error::Failed { .. }) = &written {
             // Nobody knows which of its slots is on the disk, and so what a restart would find.

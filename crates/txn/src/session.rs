@@ -53,6 +53,7 @@ impl Managers {
         let session = self.processes.join()?;
         failpoint("txn: session without a locker");
         let locker = self.locks.new_locker(&session)?;
+        session.set_owing(true);
         failpoint("txn: locker without a slot");
         let index = self.take_slot(&session, locker)?;
         failpoint("txn: joined");
@@ -70,6 +71,7 @@ impl Managers {
         if is_adopted && slot.owner.compare_exchange(dead, session.id()).is_err() {
             return Ok(None);
         }
+        session.set_owing(true);
         failpoint("repair: slot adopted, locker not");
         self.locks.adopt_locker(&session, locker);
         failpoint("repair: slot and locker adopted");
@@ -114,6 +116,7 @@ impl Managers {
         // Last: if we die before it, the locker is a dead session's and no slot's.
         failpoint("txn: slot free, locker not");
         self.locks.free_locker(&session, locker);
+        session.set_owing(false);
     }
 
     fn take_slot(&self, session: &Session, locker: LockerId) -> Result<u32> {
