@@ -5,7 +5,7 @@
 //! the more there are the less is free. Then fewer transactions at a time get more done. Nobody counts how many there are,
 //! because whoever counts may die: each goes by what happens to itself. To sleep for a lock means that there are too many,
 //! and the next transaction begins later: twice as late as the last time, if that was not long ago. So does who gave way in a
-//! deadlock and comes back for the same locks. It waits where it holds nothing: nobody waits for it, and no commit is
+//! deadlock and would come back for the same locks at once, and not who it gave way to: one of them is to go on. It waits where it holds nothing: nobody waits for it, and no commit is
 //! told late.
 //!
 //! Whoever sleeps for a lock once in a while pays the shortest pause, and only if its next transaction begins at once.
@@ -76,6 +76,32 @@ mod tests {
 
     use super::{DOUBLINGS, FORGOTTEN_AFTER, PAUSE};
     use crate::{LockManager, LockName, Mode, Settings, Wait};
+
+    #[test]
+    fn of_two_in_a_deadlock_only_the_one_that_gave_way_stands_aside() {
+        let region = Region::anonymous(1 << 26).unwrap();
+        ProcessManager::init(&region).unwrap();
+        LockManager::init(&region).unwrap();
+        let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
+        let locks = LockManager::attach(&region, &processes, Settings::default()).unwrap();
+        let names = [7, 8].map(|hash| LockName { space: 1, kind: 3, hash });
+        let both_hold = std::sync::Barrier::new(2);
+        let one = |own: usize| {
+            let session = processes.join().unwrap();
+            let locker = locks.new_locker(&session).unwrap();
+            locks.try_lock(&session, locker, names[own], Mode::X).unwrap();
+            both_hold.wait();
+            let is_granted = locks.lock(&session, locker, names[1 - own], Mode::X, Wait::Forever).is_ok();
+            locks.unlock_all(&session, locker);
+            (is_granted, locks.table.locker(locker.0).aside_due.get() != 0)
+        };
+        let mut ended = std::thread::scope(|scope| {
+            let other = scope.spawn(|| one(1));
+            [one(0), other.join().unwrap()]
+        });
+        ended.sort_unstable();
+        assert_eq!(ended, [(false, true), (true, false)]);
+    }
 
     #[test]
     fn pauses_grow_while_it_is_crowded_and_are_forgotten_later() {

@@ -65,8 +65,8 @@ shared! {
         pub(crate) waiting: Word<Waiting>,
         /// The number of the wait it is to give up, because it was chosen.
         pub(crate) victim: Word<u32>,
-        /// Zero, kept for later.
-        pub(crate) spare_small: Word<u32>,
+        /// The number of the last wait in a circle in which another gave way.
+        pub(crate) spared: Word<u32>,
         /// Since when, in microseconds since 1970, for the tools; zero while the wait is young.
         pub(crate) waiting_since: Word<u64>,
         /// Until when it stands aside, or last did, in microseconds since 1970 (`aside.rs`).

@@ -91,7 +91,9 @@ impl LockManager {
             return Ok(());
         }
         let outcome = self.sleep_until_granted(ask, place, number, wait);
-        ask.slot.note_crowded(now_micros());
+        if ask.slot.spared.load() != number {
+            ask.slot.note_crowded(now_micros());
+        }
         outcome
     }
 
