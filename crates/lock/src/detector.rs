@@ -161,6 +161,9 @@ impl LockManager {
         }
         let victim = self.choose(&candidates);
         let slot = self.table.locker(victim);
+        for &other in circle.iter().filter(|&&other| other != victim) {
+            self.table.locker(other).spared.publish(number(search, other).unwrap_or(0));
+        }
         failpoint("lock: victim chosen, not told");
         slot.victim.publish(number(search, victim).unwrap_or(0));
         session.wake(slot.session.load());

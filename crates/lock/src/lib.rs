@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
+mod aside;
 mod change;
 mod check;
 mod convert;

@@ -65,12 +65,18 @@ shared! {
         pub(crate) waiting: Word<Waiting>,
         /// The number of the wait it is to give up, because it was chosen.
         pub(crate) victim: Word<u32>,
-        /// Zero, kept for later.
-        pub(crate) spare_small: Word<u32>,
+        /// The number of the last wait in a circle in which another gave way.
+        pub(crate) spared: Word<u32>,
         /// Since when, in microseconds since 1970, for the tools; zero while the wait is young.
         pub(crate) waiting_since: Word<u64>,
+        /// Until when it stands aside, or last did, in microseconds since 1970 (`aside.rs`).
+        pub(crate) aside_until: Word<u64>,
+        /// Non-zero if it is to do so before its next transaction.
+        pub(crate) aside_due: Word<u32>,
+        /// How often the pause was doubled.
+        pub(crate) aside_doublings: Word<u32>,
         /// Zero, kept for later.
-        pub(crate) spare_shared: [Word<u32>; 8],
+        pub(crate) spare_shared: [Word<u32>; 4],
     } size 192
 }
 

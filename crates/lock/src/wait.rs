@@ -90,6 +90,15 @@ impl LockManager {
         if spin(request) && self.look(ask, place, Look::Again) {
             return Ok(());
         }
+        let outcome = self.sleep_until_granted(ask, place, number, wait);
+        if ask.slot.spared.load() != number {
+            ask.slot.note_crowded(now_micros());
+        }
+        outcome
+    }
+
+    fn sleep_until_granted(&self, ask: &Ask<'_>, place: Place, number: u32, wait: Wait) -> Result<()> {
+        let request = self.table.request(place);
         let started = Instant::now();
         let mut doubts = Doubts::default();
         ask.slot.waiting_since.init(now_micros());

@@ -290,6 +290,7 @@ impl TxnSession {
     #[inline]
     pub fn begin(&self, managers: &Managers) -> TxnId {
         assert_eq!(self.state(), State::Idle, "a session runs one transaction at a time");
+        managers.locks.stand_aside(self.session(), self.locker);
         if self.id_next.get() == self.id_end.get() {
             let first = managers.txns.header.next_id.fetch_add(ID_BLOCK);
             self.id_next.set(first);
