@@ -35,6 +35,8 @@ pub enum Judge {
     Scenes(&'static [Scene]),
     /// This case of the suite `multiprocess`.
     Case(&'static str),
+    /// This case of the suite `failpoints`.
+    OwnCase(&'static str),
 }
 
 /// A bug and who is to notice it.
@@ -53,7 +55,7 @@ impl PlantedDeath {
     /// The case that is to notice it, if it is one.
     pub fn case(&self) -> Option<&'static str> {
         match self.judge {
-            Judge::Case(case) => Some(case),
+            Judge::Case(case) | Judge::OwnCase(case) => Some(case),
             Judge::Scenes(_) => None,
         }
     }
@@ -114,7 +116,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("txn: who had committed is aborted", &[At("commit: locks released, not over")]),
     by("txn: who had not committed is finished", &[At("change: append cleared, pages latched")]),
     // D7
-    by("process: shared holders are not recounted", &[At("latch: shared taken, not noted as held")]),
+    // Whoever waits long for a latch that nobody explains counts its holders, too.
+    seldom_by("process: shared holders are not recounted", &[At("latch: shared taken, not noted as held")]),
     seldom_by("process: who wants a latch holds it", &[At("latch: shared taken, not noted as held")]),
     seldom_by("process: counts without freezing", &[At("latch: shared taken, not noted as held")]),
     by("buffer: the dead keep their pins", &[At("pin: counted, not noted as held")]),
@@ -122,6 +125,11 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("process: sleeps until woken", &[At("lock: between granting and waking"), At("log: leader no more, nobody woken")]),
     by("process: waits for a latch until woken", &[At("latch: free, nobody woken"), At("latch: shared let go, nobody woken")]),
     // D9
+    PlantedDeath {
+        name: "libtp: a panic that comes again is the first",
+        judge: Judge::OwnCase("panics::a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_know"),
+        is_seldom: false,
+    },
     by_case("process: the seat alone says who is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
     by_case("process: the child of a fork is its parent", "forks::a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was"),
     by_case("process: who is stopped is dead", "stopped::a_process_that_stands_still_is_waited_for_and_never_taken_for_dead"),
