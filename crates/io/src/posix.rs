@@ -3,7 +3,7 @@
 //! Files are opened by name below one open directory, so an environment that is renamed while it is
 //! open goes on.  Every descriptor is close-on-exec.  A file made here takes its permission from the
 //! directory (mode `rwxrwx---` gives `rw-rw----`) and its group, and its owner if root makes it, whatever the
-//! umask is: who may make files in an environment may use those the others made.
+//! umask is: who may make files in an environment may use those the others made, and nobody else.
 //!
 //! Byte locks are those of the *open file description* (`F_OFD_SETLK`): unlike a process's own locks
 //! they are not lost when some other descriptor of the file is closed, and two handles of one process
