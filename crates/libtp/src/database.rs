@@ -268,8 +268,10 @@ fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<Open
             Ok((managers.log.incarnation(), open.with_granularity(granularity)))
         })?;
         let mut databases = env.databases();
-        // A life that begins takes along what is in the list, so it must not have begun since.
-        if env.newest().managers.log.incarnation() == incarnation {
+        // A life that begins takes along what is in the list, so it must not have begun since; nor may another process have
+        // begun it, which knows the files that it found then.
+        let managers = &env.newest().managers;
+        if managers.log.incarnation() == incarnation && !managers.region.is_broken() {
             return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
         }
     }

@@ -142,6 +142,7 @@ sorted!(libtp_process::Error, error =>
 sorted!(libtp_lock::Error, error =>
     libtp_lock::Error::Deadlock { .. } => Error::Deadlock,
     libtp_lock::Error::Timeout { .. } | libtp_lock::Error::WouldBlock { .. } => Error::LockTimeout,
+    libtp_lock::Error::HeldForGood { .. } => Error::Failed(error.to_string()),
     libtp_lock::Error::Full(_) | libtp_lock::Error::OutOfReach { .. } => full("the lock table", error),
     _ => other(error),
 );

@@ -256,7 +256,12 @@ impl Life {
 
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
         if !env.settings.no_background {
-            *lock(&self.background) = Some(Background::start(env, &self.managers)?);
+            match self.guarded(|| Background::start(env, &self.managers)) {
+                Ok(background) => *lock(&self.background) = Some(background),
+                // The next to use the environment begins the next life, with threads of its own.
+                Err(Error::Rebuilt) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -36,6 +36,8 @@ const YIELDS: u32 = 8;
 
 /// Who has waited so long looks whether anybody died.
 pub(crate) const HELP_AFTER: Duration = Duration::from_millis(20);
+/// So long it is waited for the dead who cannot be repaired.
+const HOPE: Duration = Duration::from_secs(1);
 
 /// What to do next about a request that waits.
 enum Step {
@@ -129,6 +131,10 @@ impl LockManager {
                         self.doubt(&mut doubts, ask, place, number, started.elapsed());
                         if self.look(ask, place, Look::Again) {
                             return Ok(());
+                        }
+                        if started.elapsed() >= HOPE && self.processes.are_dead_for_good() {
+                            let error = Error::HeldForGood { name: ask.name, mode: ask.mode };
+                            return self.give_up(ask, place, error);
                         }
                     }
                 }

@@ -97,6 +97,11 @@ pub trait Repairer: Send + Sync {
     /// Repairs every dead session, transactions and all. The caller holds no latch.
     fn repair_all(&self, by: &Session);
 
+    /// Whether anybody can be repaired at all: not when what that needs has failed for good.
+    fn can_repair(&self) -> bool {
+        true
+    }
+
     /// The region holds what nobody can have meant: it is declared broken, with the reason for people.
     fn give_up(&self, why: &str);
 }
@@ -393,6 +398,12 @@ impl ProcessManager {
                 repairer.repair_all(by);
             }
         }
+    }
+
+    /// Whether somebody is dead who will never be repaired: what it holds is held until the environment is opened anew.
+    pub fn are_dead_for_good(&self) -> bool {
+        let cannot = self.0.repairer.get().is_some_and(|repairer| !repairer.can_repair());
+        cannot && !self.dead_sessions().is_empty()
     }
 
     /// Somebody found that `dead` holds what it waits for.

@@ -56,6 +56,10 @@ impl Repairer for Reaper {
             tracing::warn!(%error, "a dead session could not be repaired wholly; it is tried again");
         }
     }
+
+    fn can_repair(&self) -> bool {
+        self.0.upgrade().is_none_or(|managers| !managers.log.is_poisoned())
+    }
 }
 
 impl Managers {
