@@ -384,18 +384,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Not in a thread in which a panic is under way: see `Txn::abort_elsewhere`.
-        let ended = if std::thread::panicking() {
-            std::thread::scope(|scope| {
-                let thread = std::thread::Builder::new().name("libtp-close".into());
-                let end = thread.spawn_scoped(scope, || self.newest().end(self));
-                let end = end.map_err(|error| Error::Io(Box::new(error)))?;
-                end.join().unwrap_or_else(|_| Err(Error::Failed("closing the environment panicked".into())))
-            })
-        } else {
-            self.newest().end(self)
-        };
-        if let Err(error) = ended {
+        if let Err(error) = self.newest().end(self) {
             tracing::error!(%error, "closing the environment was not orderly; the next to open it restarts from the log");
         }
     }
