@@ -38,7 +38,11 @@ const PATIENCE: u32 = 5_000;
 const ROUNDS_IN_USE: u32 = 20;
 const ROUNDS_DIRTY: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
-/// So often who waits for another's read from the disk looks again.
+/// Who waits for another's read looks so often at once, because most pages come from the system's cache, and so often with
+/// its processor given away ...
+const READ_SPINS: u32 = 400;
+const READ_YIELDS: u32 = 10;
+/// ... and then so often.
 const READ_SLICE: Duration = Duration::from_micros(50);
 /// A frame that was found so often to be in a state that nobody leaves it in has been hit by a wild store.
 const DOUBTS: u32 = 2_000;
@@ -442,12 +446,13 @@ fn wait_for_reader(session: &Session, slot: &FrameSlot) {
         }
         match slot.latch.owner() {
             // Dead, or nobody that knows of it.
-            Some(_) if round > 100 && slot.latch.is_doubtful(session) => {
+            Some(_) if round > READ_SPINS + 100 && slot.latch.is_doubtful(session) => {
                 // Waiting for it properly makes the session meet the dead one, and repair.
                 drop(slot.latch.shared(session, Rank::page(19)));
                 return;
             }
-            _ if round < 10 => std::thread::yield_now(),
+            _ if round < READ_SPINS => std::hint::spin_loop(),
+            _ if round < READ_SPINS + READ_YIELDS => std::thread::yield_now(),
             _ => drop(session.sleep(READ_SLICE)),
         }
     }

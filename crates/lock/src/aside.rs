@@ -1,14 +1,9 @@
-//! Standing aside: whoever had to sleep for a lock begins its next transaction a little later.
+//! Before a transaction begins: who gave way in a deadlock stands aside, and where it is crowded a seat is needed.
 //!
-//! Departure from LIBTP, which lets in whoever comes. Where more processes run than there are processors, each loses its
-//! processor in the middle of a transaction, with locks held; the others run into those and sleep, with locks held too, and
-//! the more there are the less is free. Then fewer transactions at a time get more done. Nobody counts how many there are,
-//! because whoever counts may die: each goes by what happens to itself. To sleep for a lock means that there are too many,
-//! and the next transaction begins later: twice as late as the last time, if that was not long ago. So does who gave way in a
-//! deadlock and would come back for the same locks at once, and not who it gave way to: one of them is to go on. It waits where it holds nothing: nobody waits for it, and no commit is
-//! told late.
-//!
-//! Whoever sleeps for a lock once in a while pays the shortest pause, and only if its next transaction begins at once.
+//! Who gave way would come back for the same locks at once, read beside the one it gave way to, and meet it in the next
+//! deadlock. So its next transaction begins later, twice as late as the last time if that was not long ago; that of the one it
+//! gave way to does not: one of them is to go on. It waits where it holds nothing: nobody waits for it, and no commit is told
+//! late. For seats see `seats.rs`.
 
 use std::time::Duration;
 
@@ -22,12 +17,12 @@ use crate::{LockManager, LockerId};
 const PAUSE: u64 = 500;
 /// It is doubled so often at most: to 32 ms.
 const DOUBLINGS: u32 = 6;
-/// Who did not sleep for a lock for so long after a pause, in microseconds, begins with the shortest one again.
+/// Who did not give way for so long after a pause, in microseconds, begins with the shortest one again.
 const FORGOTTEN_AFTER: u64 = 250_000;
 
 impl LockerSlot {
-    /// It has slept for a lock, and it is `now`.
-    pub(crate) fn note_crowded(&self, now: u64) {
+    /// It gave way in a deadlock, and it is `now`.
+    pub(crate) fn note_gave_way(&self, now: u64) {
         if self.aside_due.get() == 0 {
             let is_recent = now < self.aside_until.get() + FORGOTTEN_AFTER;
             let doublings = if is_recent { (self.aside_doublings.get() + 1).min(DOUBLINGS) } else { 0 };
@@ -53,6 +48,9 @@ impl LockManager {
         if slot.aside_due.get() != 0 {
             stand_aside(session, slot);
         }
+        if slot.crowded_until.get() != 0 {
+            self.sit_down(session, locker, slot);
+        }
     }
 }
 
@@ -75,6 +73,7 @@ mod tests {
     use rio::Region;
 
     use super::{DOUBLINGS, FORGOTTEN_AFTER, PAUSE};
+    use crate::detector::now_micros;
     use crate::{LockManager, LockName, Mode, Settings, Wait};
 
     #[test]
@@ -104,34 +103,30 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_while_it_is_crowded_and_are_forgotten_later() {
+    fn pauses_grow_with_deadlocks_and_are_forgotten_later() {
         let region = Region::anonymous(1 << 26).unwrap();
         ProcessManager::init(&region).unwrap();
         LockManager::init(&region).unwrap();
         let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
         let locks = LockManager::attach(&region, &processes, Settings::default()).unwrap();
         let session = processes.join().unwrap();
-        let (holder, waiter) = (locks.new_locker(&session).unwrap(), locks.new_locker(&session).unwrap());
-        let slot = locks.table.locker(waiter.0);
-        let name = LockName { space: 1, kind: 3, hash: 7 };
-        locks.try_lock(&session, holder, name, Mode::X).unwrap();
-        locks.try_lock(&session, waiter, name, Mode::X).unwrap_err();
-        assert_eq!(slot.aside_due.get(), 0, "who does not wait does not stand aside");
-        let wait = Wait::For(Duration::from_millis(1));
-        locks.lock(&session, waiter, name, Mode::X, wait).unwrap_err();
+        let locker = locks.new_locker(&session).unwrap();
+        let slot = locks.table.locker(locker.0);
+        locks.stand_aside(&session, locker);
+        slot.note_gave_way(now_micros());
         assert_eq!(slot.aside_due.get(), 1);
-        locks.stand_aside(&session, waiter);
+        locks.stand_aside(&session, locker);
         assert_eq!(slot.aside_due.get(), 0, "once is enough");
 
         let mut now = 1 << 52;
         for round in 0..2 * DOUBLINGS {
-            slot.note_crowded(now);
-            slot.note_crowded(now);
+            slot.note_gave_way(now);
+            slot.note_gave_way(now);
             let pause = PAUSE << round.min(DOUBLINGS);
             assert_eq!(slot.pause(now), Duration::from_micros(pause));
             now += pause + FORGOTTEN_AFTER - 1;
         }
-        slot.note_crowded(now + 1);
+        slot.note_gave_way(now + 1);
         assert_eq!(slot.pause(now + 1), Duration::from_micros(PAUSE));
         assert_eq!(slot.pause(0), Duration::from_micros(PAUSE << DOUBLINGS), "the clock was set");
         assert_eq!(slot.pause(1 << 53), Duration::ZERO, "it did something else meanwhile");

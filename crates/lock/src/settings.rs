@@ -10,6 +10,8 @@ pub struct Settings {
     pub detect: Detect,
     /// Who gives way.
     pub victim: Victim,
+    /// So many transactions at a time where it is crowded; as many as there are processors if unset, 64 at most.
+    pub seats: Option<u32>,
 }
 
 /// When deadlocks are searched for.

@@ -24,6 +24,7 @@ use crate::change::Change;
 use crate::locker::LockerSlot;
 use crate::object::{LockName, Queue};
 use crate::request::{Place, Request};
+use crate::seats::Seat;
 
 /// Chains of a bucket.
 pub(crate) const CHAINS: usize = 8;
@@ -52,10 +53,12 @@ shared! {
         pub(crate) requests: Link<SlabHeader>,
         /// The slab of lockers.
         pub(crate) lockers: Link<SlabHeader>,
+        /// The seats.
+        pub(crate) seats: Link<Seat>,
         /// How many buckets there are: a hint, see above.
         pub(crate) bucket_count: Word<u32>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u32>; 9],
+        pub(crate) spare: [Word<u32>; 7],
 
         /// Guards the rest of its line (rank `LOCK_SLAB`).
         pub(crate) slab_latch: Latch,

@@ -93,8 +93,10 @@ impl LockManager {
             return Ok(());
         }
         let outcome = self.sleep_until_granted(ask, place, number, wait);
-        if ask.slot.spared.load() != number {
-            ask.slot.note_crowded(now_micros());
+        match outcome {
+            Err(Error::Deadlock { .. }) => ask.slot.note_gave_way(now_micros()),
+            _ if ask.slot.spared.load() == number => {}
+            _ => ask.slot.note_crowded(now_micros()),
         }
         outcome
     }

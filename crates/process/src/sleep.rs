@@ -48,6 +48,14 @@ impl Session {
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, bound)) == Wait::Woken
     }
 
+    /// Sleeps until woken, at most `duration`, however long that is: for one that waits for nothing but its turn, and that
+    /// nobody waits for. Otherwise as [`Session::sleep_on`].
+    pub fn sleep_long(&self, ticket: Ticket, duration: Duration) -> bool {
+        self.leave_if_broken();
+        let word = self.slot().sleep.cell();
+        sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, duration)) == Wait::Woken
+    }
+
     /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. A wake sent before the call is not
     /// seen; where that matters take a ticket first. Returns whether it was woken.
     pub fn sleep(&self, duration: Duration) -> bool {

@@ -91,6 +91,7 @@ impl TxnSession {
         }
         failpoint("commit: waits for the disk");
         managers.log.force_group(self.session(), committed.lsn, managers.running_count())?;
+        managers.locks.forget_crowd(self.locker());
         failpoint("commit: durable, not answered");
         Ok(())
     }

@@ -5,6 +5,9 @@
 //! looked there and found nothing, is passed over. Numbers of aborted transactions stay empty.
 //!
 //! Where the last page is, is in the meta page; a process remembers where it last was.
+//!
+//! All who append need the next page at the same moment, with locks held that others wait for. So whoever takes the slot in
+//! the middle of the last page brings the next one into memory: what takes long is done by one, while the others go on.
 
 use libtp_lock::Mode;
 use libtp_process::Rank;
@@ -22,6 +25,8 @@ use crate::{Error, Result};
 /// What an attempt at the last page came to.
 enum Attempt {
     Done(u64),
+    /// And the page is half full.
+    DoneInTheMiddle(u64),
     Full,
     /// Somebody has scanned to the end.
     WaitForEnd,
@@ -50,6 +55,10 @@ impl Access<'_> {
             self.reserve_record()?;
             match self.append_to(tail, record, granularity)? {
                 Attempt::Done(number) => return Ok(number),
+                Attempt::DoneInTheMiddle(number) => {
+                    self.prepare_page(tail);
+                    return Ok(number);
+                }
                 Attempt::WaitForEnd => self.wait_for_gap(lock_names::end_gap(self.database.id()))?,
                 Attempt::WaitForPage => self.lock(lock_names::page(self.database.id(), tail), Mode::X)?,
                 Attempt::Full => {
@@ -81,6 +90,7 @@ impl Access<'_> {
         {
             return Ok(Attempt::WaitForPage);
         }
+        let middle = recno.capacity() / 2;
         for slot in recno.used()..recno.capacity() {
             let number = self.database.arithmetic().number(tail, slot);
             if granularity == Some(Granularity::Record)
@@ -95,9 +105,19 @@ impl Access<'_> {
             failpoint("recno: page latched to append");
             self.pages.change.apply(PUT, &mut body, &mut [&mut page]);
             failpoint("recno: appended");
-            return Ok(Attempt::Done(number));
+            let is_middle = slot == middle;
+            return Ok(if is_middle { Attempt::DoneInTheMiddle(number) } else { Attempt::Done(number) });
         }
         Ok(Attempt::Full)
+    }
+
+    /// Brings the page behind `tail` into memory. If that fails, whoever needs it meets the same and says so.
+    #[cold]
+    fn prepare_page(&self, tail: u32) {
+        if let Some(next) = tail.checked_add(1).filter(|&next| next != u32::MAX) {
+            let pages = &self.pages;
+            drop(pages.change.managers.buffers.pin_new(pages.session(), pages.id(next)));
+        }
     }
 
     /// Gives the file the page behind `tail`, unless another session has done so.

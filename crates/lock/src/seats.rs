@@ -1,0 +1,336 @@
+//! Seats: where it is crowded, only as many transactions at a time as there are processors.
+//!
+//! Departure from LIBTP, which lets in whoever comes. Where more processes run than there are processors, each loses its
+//! processor in the middle of a transaction, with locks held; the others run into those and sleep, with locks held too, and
+//! the more there are the less is free. Then fewer at a time get more done: the multiprogramming level is restricted, as in
+//! Dice and Kogan, "Avoiding scalability collapse by restricting concurrency" (2019).
+//!
+//! Nobody is in charge, because whoever is may die. To sleep for a lock means that it may be crowded, and then the session's
+//! next transactions begin on a seat, of which there is one for each processor. Who has one keeps it for a turn of some
+//! thousands of transactions, and then wakes the next that waits for one, and waits itself. When it has slept neither for a
+//! lock nor for a seat for a while, it runs without.
+//!
+//! A seat is advice: nothing goes wrong if two sit on it or nobody does. So a seat is one word, taken by a swap; whose turn
+//! is over may be displaced by anybody, as may who holds no lock at the moment, because it may have gone away to think; and
+//! nobody waits longer than [`PATIENCE`]. It waits where it holds nothing: nobody waits for it, and no commit is told late.
+//!
+//! If we die here: the seat is free when our turn is over.
+
+use std::time::Duration;
+
+use libtp_process::Session;
+use rio::{failpoint, shared, Word};
+
+use crate::detector::now_micros;
+use crate::locker::LockerSlot;
+use crate::{LockManager, LockerId};
+
+/// Seats there are room for. Machines with more processors have that many.
+pub(crate) const SEATS: u32 = 64;
+/// How long a turn is, in microseconds: longer than what it costs to wake another, shorter than a process's time slice.
+const TURN: u64 = 2_000;
+/// How long who waits for one sleeps before it looks for one that nobody handed on, because its holder died or thinks.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
+/// Who has slept neither for a lock nor for a seat for so long needs none, in microseconds.
+const FORGOTTEN_AFTER: u64 = 250_000;
+/// Who has waited so long begins without.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// So many lockers are asked whether they wait, when a seat is handed on.
+const ASKED_MAX: u32 = 1024;
+
+shared! {
+    /// A seat: a cache line.
+    pub(crate) struct Seat {
+        /// Whose it is, and until when.
+        pub(crate) taken: Word<Taken>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u64>; 7],
+    } size 64
+}
+
+/// A locker and the end of its turn. Zero is nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken(u64);
+rio::bits!(Taken: u64);
+
+/// Bits of the time, in microseconds, which begins anew every twelve days; the rest are the locker's number.
+const TIME_BITS: u32 = 40;
+const LOCKER_BITS: u32 = u64::BITS - TIME_BITS;
+const TIME: u64 = (1 << TIME_BITS) - 1;
+
+impl Taken {
+    fn new(locker: u32, now: u64) -> Taken {
+        Taken(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
+    }
+
+    /// Whose it is. Lockers with longer numbers, beyond sixteen million, need no seats.
+    fn locker(self) -> u32 {
+        u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
+    }
+
+    /// Whether the turn is over. A clock that was set ends it.
+    fn is_over(self, now: u64) -> bool {
+        let left = self.0.wrapping_sub(now) & TIME;
+        left == 0 || left > TURN
+    }
+}
+
+impl LockerSlot {
+    /// It has slept for a lock, and it is `now`.
+    pub(crate) fn note_crowded(&self, now: u64) {
+        self.crowded_until.init(now + FORGOTTEN_AFTER);
+    }
+}
+
+impl LockManager {
+    /// To be called when the locker's session has slept for something else than a lock, as for the disk: what keeps so many
+    /// from running is not the number of processors, so its next transaction needs no seat.
+    #[inline]
+    pub fn forget_crowd(&self, locker: LockerId) {
+        let slot = self.table.locker(locker.0);
+        if slot.crowded_until.get() != 0 {
+            slot.crowded_until.init(0);
+        }
+    }
+
+    /// Takes a seat for the locker's next transaction, if it needs one.
+    #[inline(never)]
+    pub(crate) fn sit_down(&self, session: &Session, locker: LockerId, slot: &LockerSlot) {
+        let now = now_micros();
+        let left = slot.crowded_until.get().wrapping_sub(now);
+        if left == 0 || left > FORGOTTEN_AFTER || u64::from(locker.0) >> LOCKER_BITS != 0 {
+            slot.crowded_until.init(0);
+            return;
+        }
+        let had = self.seat(slot.seat.get());
+        let seen = had.taken.load();
+        if seen.locker() != locker.0 {
+            return self.wait_for_seat(session, locker, slot, now);
+        }
+        if seen.is_over(now) {
+            self.hand_on(locker, now);
+            if had.taken.load() != seen {
+                return self.wait_for_seat(session, locker, slot, now);
+            }
+            // Nobody waits. If another displaces us at this moment, both sit on it for a turn.
+            _ = had.taken.compare_exchange(seen, Taken::new(locker.0, now));
+        }
+    }
+
+    /// Waits until it has a seat, or has waited long enough.
+    fn wait_for_seat(&self, session: &Session, locker: LockerId, slot: &LockerSlot, started: u64) {
+        let (mut now, mut bound) = (started, Duration::from_micros(TURN));
+        slot.session.publish(session.id());
+        while u128::from(now.abs_diff(started)) < PATIENCE.as_micros() {
+            let ticket = session.prepare_sleep();
+            slot.wants_seat.publish(1);
+            failpoint("lock: wants a seat");
+            if let Some(seat) = self.find_seat(locker, now, now == started) {
+                slot.seat.init(seat);
+                break;
+            }
+            session.sleep_long(ticket, bound);
+            bound = LOOK_AFTER;
+            now = now_micros();
+            slot.note_crowded(now);
+        }
+        slot.wants_seat.publish(0);
+    }
+
+    /// The seat it was given, or else takes one that nobody needs. Of those whose turn is not over, only one that has just
+    /// come displaces who holds no lock: so those who run one transaction after another are not displaced all the time.
+    fn find_seat(&self, locker: LockerId, now: u64, is_new: bool) -> Option<u32> {
+        let find = |is_free: &dyn Fn(Taken) -> bool| {
+            (0..self.seat_count).find(|&number| {
+                let taken = &self.seat(number).taken;
+                let seen = taken.load();
+                is_free(seen) && taken.compare_exchange(seen, Taken::new(locker.0, now)).is_ok()
+            })
+        };
+        find(&|taken| taken.locker() == locker.0)
+            .or_else(|| find(&|taken| taken.is_over(now)))
+            .or_else(|| find(&|taken| is_new && self.is_away(taken.locker())))
+    }
+
+    /// Whether the locker that has a seat holds nothing, and was not given the seat a moment ago.
+    fn is_away(&self, locker: u32) -> bool {
+        if locker == 0 || locker > self.table.lockers.capacity() {
+            return true;
+        }
+        let slot = self.table.locker(locker);
+        slot.filter.load() == 0 && slot.wants_seat.load() == 0
+    }
+
+    /// Gives each seat of a turn that is over to another that waits, in the order of their numbers from `locker` on, so that
+    /// each has its turn; and wakes it.
+    fn hand_on(&self, locker: LockerId, now: u64) {
+        let used = self.table.header.locker_used.load().min(self.table.lockers.capacity());
+        let others = (locker.0 + 1..=used).chain(1..locker.0).take(ASKED_MAX as usize);
+        let mut waiting = others.filter(|&other| {
+            let slot = self.table.locker(other);
+            slot.wants_seat.load() != 0 && slot.in_use.load() != 0
+        });
+        for number in 0..self.seat_count {
+            let taken = &self.seat(number).taken;
+            let seen = taken.load();
+            if seen.is_over(now) {
+                let Some(next) = waiting.next() else { return };
+                if taken.compare_exchange(seen, Taken::new(next, now)).is_ok() {
+                    failpoint("lock: seat handed on, nobody woken");
+                    self.processes.wake(self.table.locker(next).session.load());
+                }
+            }
+        }
+    }
+
+    fn seat(&self, number: u32) -> &Seat {
+        &self.seats[(number % SEATS) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libtp_process::{ProcessManager, Session};
+    use rio::Region;
+
+    use super::{Taken, FORGOTTEN_AFTER, TURN};
+    use crate::{LockManager, LockName, LockerId, Mode, Settings, Wait};
+
+    const NAME: LockName = LockName { space: 1, kind: 3, hash: 7 };
+    const NOW: u64 = (1 << 50) - 5;
+
+    struct Scene {
+        locks: LockManager,
+        session: Session,
+        lockers: [LockerId; 3],
+    }
+
+    impl Scene {
+        fn new(seats: u32) -> Scene {
+            let region = Region::anonymous(1 << 26).unwrap();
+            ProcessManager::init(&region).unwrap();
+            LockManager::init(&region).unwrap();
+            let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
+            let settings = Settings { seats: Some(seats), ..Settings::default() };
+            let locks = LockManager::attach(&region, &processes, settings).unwrap();
+            let session = processes.join().unwrap();
+            let lockers = std::array::from_fn(|_| locks.new_locker(&session).unwrap());
+            Scene { locks, session, lockers }
+        }
+
+        fn hold(&self, locker: usize) {
+            let own = LockName { hash: locker as u64, ..NAME };
+            self.locks.try_lock(&self.session, self.lockers[locker], own, Mode::X).unwrap();
+        }
+
+        fn find(&self, locker: usize, now: u64, is_new: bool) -> Option<u32> {
+            self.locks.find_seat(self.lockers[locker], now, is_new)
+        }
+
+        fn wants(&self, locker: usize) {
+            let slot = self.locks.table.locker(self.lockers[locker].0);
+            slot.session.publish(self.session.id());
+            slot.wants_seat.publish(1);
+        }
+
+        fn holder(&self, seat: u32) -> u32 {
+            self.locks.seat(seat).taken.load().locker()
+        }
+    }
+
+    #[test]
+    fn who_has_a_seat_keeps_it_for_a_turn_while_it_holds_locks() {
+        let scene = Scene::new(1);
+        scene.hold(0);
+        assert_eq!(scene.find(0, NOW, true), Some(0));
+        assert_eq!(scene.find(1, NOW, true), None, "it is taken");
+        assert_eq!(scene.find(0, NOW + 1, true), Some(0), "its own");
+        assert_eq!(scene.find(1, NOW + TURN, false), None, "the turn began anew");
+        assert_eq!(scene.find(1, NOW + 1 + TURN, false), Some(0), "the turn is over");
+    }
+
+    #[test]
+    fn only_who_has_just_come_displaces_one_that_is_away() {
+        let scene = Scene::new(1);
+        assert_eq!(scene.find(0, NOW, true), Some(0));
+        assert_eq!(scene.find(1, NOW, false), None);
+        assert_eq!(scene.find(1, NOW, true), Some(0), "it holds nothing");
+        scene.hold(1);
+        assert_eq!(scene.find(2, NOW, true), None, "this one does");
+    }
+
+    #[test]
+    fn seats_are_handed_on_by_turns() {
+        let scene = Scene::new(2);
+        let number = |locker: usize| scene.lockers[locker].0;
+        assert_eq!(scene.find(0, NOW, true), Some(0));
+        scene.locks.hand_on(scene.lockers[0], NOW + TURN);
+        assert_eq!(scene.holder(0), number(0), "nobody waits");
+        scene.wants(2);
+        scene.locks.hand_on(scene.lockers[0], NOW + TURN - 1);
+        assert_eq!((scene.holder(0), scene.holder(1)), (number(0), number(2)), "the other was nobody's");
+        scene.wants(0);
+        scene.wants(1);
+        scene.locks.hand_on(scene.lockers[2], NOW + 3 * TURN);
+        assert_eq!(
+            (scene.holder(0), scene.holder(1)),
+            (number(0), number(1)),
+            "both turns are over, also one of the dead"
+        );
+        assert_eq!(scene.find(2, NOW + 3 * TURN, true), None, "given a moment ago, and not yet awake");
+        scene.locks.free_locker(&scene.session, scene.lockers[1]);
+        scene.locks.hand_on(scene.lockers[0], NOW + 5 * TURN);
+        assert_eq!((scene.holder(0), scene.holder(1)), (number(2), number(1)), "who has ended waits for nothing");
+    }
+
+    #[test]
+    fn a_turn_ends_when_the_clock_is_set() {
+        let taken = Taken::new(7, NOW);
+        assert_eq!(taken.locker(), 7);
+        assert!(!taken.is_over(NOW) && !taken.is_over(NOW + TURN - 1), "over the end of the time's bits, too");
+        assert!(taken.is_over(NOW + TURN) && taken.is_over(NOW - 1) && taken.is_over(NOW - (1 << 30)));
+    }
+
+    #[test]
+    fn who_sleeps_for_locks_sits_down_until_it_has_not_for_a_while() {
+        let scene = Scene::new(1);
+        let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
+        let slot = locks.table.locker(waiter.0);
+        locks.stand_aside(&scene.session, waiter);
+        assert_eq!(scene.holder(0), 0, "who has not slept needs none");
+        locks.try_lock(&scene.session, holder, NAME, Mode::X).unwrap();
+        let wait = Wait::For(std::time::Duration::from_millis(1));
+        locks.lock(&scene.session, waiter, NAME, Mode::X, wait).unwrap_err();
+        locks.stand_aside(&scene.session, waiter);
+        assert_eq!(scene.holder(0), waiter.0);
+        locks.forget_crowd(waiter);
+        assert_eq!(slot.crowded_until.get(), 0);
+        slot.note_crowded(crate::detector::now_micros() - FORGOTTEN_AFTER);
+        locks.stand_aside(&scene.session, waiter);
+        assert_eq!(slot.crowded_until.get(), 0, "long ago");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_seat_for_ever() {
+        let scene = Scene::new(1);
+        let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
+        scene.hold(0);
+        // A turn that ends later than the patience does.
+        let far = crate::detector::now_micros();
+        let keep = || scene.find(0, crate::detector::now_micros(), true);
+        assert!(keep().is_some());
+        let slot = locks.table.locker(waiter.0);
+        slot.note_crowded(far);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let session = locks.processes.join().unwrap();
+                locks.stand_aside(&session, waiter);
+            });
+            while !waits.is_finished() {
+                locks.seat(0).taken.publish(Taken::new(holder.0, crate::detector::now_micros()));
+            }
+        });
+        assert_eq!(scene.holder(0), holder.0, "it went on without");
+        assert_eq!(slot.wants_seat.load(), 0);
+    }
+}
