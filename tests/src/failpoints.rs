@@ -292,6 +292,8 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("lock: released, section open"),
     work("lock: released, latch held"),
     work("lock: between granting and waking"),
+    work("lock: wants a seat"),
+    work("lock: seat handed on, nobody woken"),
     work("lock: remove the only one"),
     work("lock: remove head, next is half a head"),
     work("lock: remove head, chain leads to the old one"),
