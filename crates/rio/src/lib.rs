@@ -42,6 +42,7 @@ mod section;
 mod shared;
 mod slab;
 mod undo;
+mod view;
 mod word;
 
 pub use access::Access;
@@ -57,6 +58,7 @@ pub use section::Section;
 pub use shared::Shared;
 pub use slab::{Slab, SlabHeader};
 pub use undo::{Undo, UndoLog};
+pub use view::{Shown, View};
 pub use word::{Atom, Bits, Link, Word};
 
 /// The layout of the types that are rio's own.

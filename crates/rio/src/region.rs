@@ -122,6 +122,18 @@ impl Region {
         attended::is_alone(&self.0.file)
     }
 
+    /// Opens the region at `path`, which may be a copy and may be of another boot: what is in it is judged by who asks.
+    /// Its layout is `layout`, and those in `access` made it.
+    ///
+    /// # Errors
+    /// As [`Region::attach_broken`].
+    pub fn open_kept(path: &Path, layout: u64, reserve: u64, access: &Access) -> Result<Region> {
+        let region = Region::map(access.open(path)?, path, reserve)?;
+        region.header().check_kind(layout).map_err(|what| unusable(path, what))?;
+        region.check_sizes()?;
+        Ok(region)
+    }
+
     /// Maps the same file once more, at another address.
     ///
     /// # Errors
@@ -129,6 +141,16 @@ impl Region {
     pub fn map_again(&self) -> Result<Region> {
         let file = self.0.file.try_clone().map_err(|source| system(&self.0.path, "opening", source))?;
         Region::map(file, &self.0.path, self.0.mapping.bytes() as u64)
+    }
+
+    /// Another mapping of the file, as long as this one.
+    pub(crate) fn map_file(&self, address: Option<usize>) -> Result<Mapping> {
+        let bytes = self.0.mapping.bytes();
+        let made = match address {
+            Some(address) => Mapping::at(&self.0.file, bytes, address),
+            None => Mapping::new(&self.0.file, bytes),
+        };
+        made.map_err(|source| system(&self.0.path, "mapping", source))
     }
 
     /// As [`Region::map_again`], with the checks of [`Region::attach`].
@@ -177,12 +199,14 @@ impl Region {
 
     /// Checks that this build made the region, in this file and since the machine was started, and that it is whole.
     fn check_maker(&self, layout: u64) -> Result<()> {
+        let own = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
+        self.header().check_maker(layout, own.ino()).map_err(|what| unusable(&self.0.path, what))?;
+        self.check_sizes()
+    }
+
+    fn check_sizes(&self) -> Result<()> {
         let refuse = |what: String| Err(unusable(&self.0.path, what));
         let header = self.header();
-        let own = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
-        if let Err(what) = header.check_maker(layout, own.ino()) {
-            return refuse(what);
-        }
         if header.ready.load() == 0 {
             return refuse("its creation was not finished".into());
         }
@@ -232,6 +256,11 @@ impl Region {
     /// Bytes handed out.
     pub fn used(&self) -> u64 {
         self.header().used.load()
+    }
+
+    /// Bytes of address space: the region grows no further.
+    pub fn reserved(&self) -> u64 {
+        self.0.mapping.bytes() as u64
     }
 
     /// Bytes of the file that have blocks behind them.

@@ -32,6 +32,14 @@ impl<'u> Section<'u> {
         self.undo.leave(self.depth);
     }
 
+    /// Ends the section and leaves its before-images to what it is a part of: they go when that goes, or are put back with
+    /// it.
+    #[inline]
+    pub fn join_outer(mut self) {
+        self.open = false;
+        self.undo.leave(self.depth);
+    }
+
     /// Ends the section by putting everything back as it was.
     pub fn roll_back(mut self) {
         self.open = false;

@@ -107,6 +107,12 @@ impl<T: Shared> Slab<T> {
         None
     }
 
+    /// Where the chunks lie, and their bytes.
+    pub fn parts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let links = self.header.chunks.iter().zip(0..self.header.chunk_count.load());
+        links.filter_map(|(link, nth)| Some((link.load()?.raw(), (size_of::<T>() as u64) << (nth + self.base_shift))))
+    }
+
     /// How many slots there are: their numbers are `1..=capacity`.
     #[inline]
     pub fn capacity(&self) -> u32 {

@@ -11,12 +11,15 @@
 //! Applying them twice is the same as once.
 
 use std::cell::Cell;
-use std::sync::atomic::{compiler_fence, AtomicU64, Ordering};
+use std::sync::atomic::{compiler_fence, AtomicU64, AtomicU8, Ordering};
 
+use crate::bytes::copy_image;
 use crate::{failpoint, Bytes, HeldSlice, Link, Offset, Region, Result, Section, Word};
 
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+/// The longest before-image of one record; longer ones are several.
+const RECORD_BYTES_MAX: usize = 8 << 20;
 
 crate::shared! {
     /// Where a session's undo log lies.
@@ -83,6 +86,12 @@ impl Undo {
         Section::open(self, self.top.get(), self.depth.get())
     }
 
+    /// Discards every image: what was changed since the log was empty stands. One store.
+    #[inline]
+    pub fn discard(&self) {
+        self.cut(0);
+    }
+
     /// Whether a section is open.
     #[inline]
     pub fn is_open(&self) -> bool {
@@ -99,20 +108,21 @@ impl Undo {
     ///
     /// # Errors
     /// The region cannot grow; the log is as it was.
-    ///
-    /// # Panics
-    /// If a section is open.
     pub fn ensure(&mut self, bytes: u64) -> Result<()> {
-        assert!(!self.is_open(), "an undo log grows only between sections");
         let words = bytes / 8 + 16;
         if words <= self.words.len() as u64 {
             return Ok(());
         }
         let words = words.next_power_of_two();
         let area = self.region.allocate::<Word<u64>>(words)?;
+        // What an open section has saved goes with it, the zero behind the last record too.
+        let new = self.region.slice(area, self.top.get() + 1);
+        for (to, from) in new.iter().zip(self.words.iter()) {
+            to.init(from.get());
+        }
         let header = self.region.at(self.log);
-        // If we die here: the log is empty, so an old length with a new, larger area or the reverse order never
-        // loses an image; the area goes first because a survivor that reads the old, smaller length stays inside it.
+        // If we die here: the records are in both areas, and fit the smaller length, so an old length with the new area
+        // loses no image; the area goes first because a survivor that reads the old, smaller length stays inside it.
         failpoint("rio: undo log made larger, not yet used");
         header.area.publish(Some(area));
         failpoint("rio: undo log moved, its length not yet");
@@ -166,9 +176,17 @@ impl Undo {
             word.init(u32::try_from(image).expect("masked to 32 bits"));
             return;
         }
-        for (target, image) in self.region.undo_words(place, bytes).iter().zip(images) {
-            // Relaxed: the latch that guards the bytes is given back, with release, after the roll-back.
-            AtomicU64::store(target, image.get(), Ordering::Relaxed);
+        if (place | bytes as u64) % 8 == 0 {
+            for (target, image) in self.region.undo_words(place, bytes).iter().zip(images) {
+                // Relaxed: the latch that guards the bytes is given back, with release, after the roll-back.
+                AtomicU64::store(target, image.get(), Ordering::Relaxed);
+            }
+            return;
+        }
+        let image = images.iter().flat_map(|word| word.get().to_ne_bytes());
+        for (target, old) in self.region.undo_bytes(place, bytes).iter().zip(image) {
+            // Relaxed: as above.
+            AtomicU8::store(target, old, Ordering::Relaxed);
         }
     }
 
@@ -202,24 +220,39 @@ impl Undo {
         self.finish(at, header(place, bytes), 2);
     }
 
-    /// Saves the old bytes of an area; whole words.
-    #[inline]
+    /// Saves old bytes of whatever length and place.
+    ///
+    /// # Panics
+    /// If the log has no room: see [`Undo::has_room`] and [`Undo::ensure`] (PROTOCOLS D11).
+    #[inline(always)]
     pub(crate) fn save_bytes(&self, place: u64, old: &[u8]) {
-        if old.is_empty() {
-            return;
+        if old.len() > RECORD_BYTES_MAX {
+            let parts = old.chunks(RECORD_BYTES_MAX).zip((place..).step_by(RECORD_BYTES_MAX));
+            return parts.for_each(|(part, place)| self.save_part(place, part));
         }
+        self.save_part(place, old);
+    }
+
+    #[inline(always)]
+    fn save_part(&self, place: u64, old: &[u8]) {
         let at = self.top.get();
-        let count = old.len() / 8;
-        let words = &self.words[at..at + count + 2];
-        let mut rest = old;
-        let mut images = words[1..].iter();
-        while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
-            let Some(image) = images.next() else { break };
-            image.init(u64::from_ne_bytes(*eight));
-            rest = behind;
-        }
+        let count = old.len().div_ceil(8);
+        let words = self.words.get(at..).and_then(|rest| rest.get(..count + 2)).unwrap_or_else(|| no_room());
+        copy_image(&words[1..=count], old);
         words[count + 1].init(0);
-        self.finish(at, header(place, old.len()), 1 + count);
+        compiler_fence(Ordering::SeqCst);
+        words[0].init(header(place, old.len()));
+        // The store this image protects comes after; the compiler must not lift it above the header.
+        compiler_fence(Ordering::SeqCst);
+        self.top.set(at + count + 1);
+    }
+
+    /// Whether the log has room for one image of `bytes`.
+    #[inline(always)]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        // The headers of its parts, and the zero.
+        let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX + 2;
+        self.words.get(self.top.get()..).is_some_and(|rest| rest.len() >= words)
     }
 
     /// Publishes a record: its image and the zero behind it are stored, now the first word.
@@ -232,10 +265,22 @@ impl Undo {
         self.top.set(at + words);
     }
 
+    /// Where the log's area lies, and how long it is in bytes.
+    pub fn area_range(&self) -> (u64, u64) {
+        let area = self.region.at(self.log).area.load().expect("an undo log was created before it is opened");
+        (area.raw(), self.capacity())
+    }
+
     /// Bytes of before-images the log can take, headers included.
     pub fn capacity(&self) -> u64 {
         self.words.len() as u64 * 8
     }
+}
+
+#[cold]
+#[inline(never)]
+fn no_room<'w>() -> &'w [Word<u64>] {
+    panic!("whoever stores has seen to it that the undo log has room for what was there")
 }
 
 #[inline]

@@ -111,6 +111,15 @@ impl RegionHeader {
         self.used.init(HEADER_BYTES);
     }
 
+    /// Half a sentence, if it is no region, or one in which something else lies.
+    pub(crate) fn check_kind(&self, layout: u64) -> Result<(), String> {
+        same(&[
+            ("magic", self.magic.get(), MAGIC),
+            ("header version", self.version.get(), VERSION),
+            ("layout (something else, or another version, made it)", self.layout.get(), layout),
+        ])
+    }
+
     /// Half a sentence, if it was not made by this build, in the file with that inode, since the machine was started.
     pub(super) fn check_maker(&self, layout: u64, own_inode: u64) -> Result<(), String> {
         same(&[

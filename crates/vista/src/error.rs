@@ -1,0 +1,87 @@
+//! What can go wrong with a segment, in sentences that say what was kept and what to do.
+
+use std::path::PathBuf;
+
+/// A call on a segment was refused. Nothing was changed by it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The memory behind the segment could not be made, opened or enlarged.
+    #[error(transparent)]
+    Memory(#[from] rio::Error),
+    /// Another process, or another handle of this one, has the segment.
+    #[error("the segment {path} is open in another process or by another handle of this one: one at a time may have it. Nothing was changed; close it there")]
+    InUse {
+        /// The segment's file.
+        path: PathBuf,
+    },
+    /// The segment has no such bytes.
+    #[error("the segment {path} has no {bytes} bytes at {at} that may be changed: it has {size} bytes, and memory that was allocated. Nothing was changed")]
+    OutOfRange {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where the range begins.
+        at: u64,
+        /// Its length.
+        bytes: u64,
+        /// The length of the segment's flat part.
+        size: u64,
+    },
+    /// What was to be freed is not allocated, or does not begin there.
+    #[error("nothing allocated begins at {at} of the segment {path}: it was not freed, and the transaction may go on")]
+    NotAllocated {
+        /// The segment's file.
+        path: PathBuf,
+        /// What was to be freed.
+        at: u64,
+    },
+    /// The segment is smaller than it was asked to be.
+    #[error("the segment {path} was made with {found} bytes and cannot be opened with {wanted}: open it with 0, which takes it as it is")]
+    OtherSize {
+        /// The segment's file.
+        path: PathBuf,
+        /// The length of its flat part.
+        found: u64,
+        /// What was asked for.
+        wanted: u64,
+    },
+    /// The addresses at which the segment lies are taken in this process.
+    #[error("the segment {path} lies at address {address:#x}, where something else is in this process: {source}. Nothing was changed. If nothing in it is a pointer, open it anywhere")]
+    AddressTaken {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where it lies.
+        address: u64,
+        /// What the kernel said.
+        source: rio::Error,
+    },
+    /// The machine was started again while the segment was in use, and the memory behind it does not survive that.
+    #[error("the segment {path} was in use when the machine went down, and {backing} does not keep what was stored: it may be torn and was not opened. Restore it from its last checkpoint")]
+    Torn {
+        /// The segment's file.
+        path: PathBuf,
+        /// What the file lies on.
+        backing: String,
+    },
+    /// The segment's own structures are damaged.
+    #[error("the segment {path} is damaged: {what}. Nothing was changed; restore it from its last checkpoint")]
+    Damaged {
+        /// The segment's file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// A system call failed.
+    #[error("{call} of the segment {path} failed: {source}")]
+    System {
+        /// The segment's file.
+        path: PathBuf,
+        /// The call.
+        call: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// The result of calls on a segment.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,336 @@
+//! A segment: a file of surviving memory with its undo log, mapped for the program.
+//!
+//! Paper: Rio Vista, section 4, figures 3 and 4. The file is one [`rio::Region`]. Its front holds what is vista's; behind it
+//! lies the flat part, as long as was asked for, and behind that what the heap hands out, with more of vista's metadata
+//! in between. The library works through one mapping; the program has a second, at the same address in every process that
+//! opens the segment, in which the metadata are hidden.
+//!
+//! Positions in a segment count from the beginning of the flat part; *places* count from the beginning of the file.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rio::{
+    Access, Bytes, ExclusiveHold, Held, Identity, Link, Offset, Region, RootSlot, SharedHold, Undo, UndoLog, View, Word,
+};
+use rustix::fs::{flock, FlockOperation};
+
+use crate::heap::{Heap, HeapHeader, UNIT};
+use crate::{Error, Result};
+
+/// "vista", and the version of everything that a segment holds.
+const LAYOUT: u64 = u64::from_le_bytes(*b"vista\0\0\x01");
+/// The undo log of a new segment: most transactions fit, and it stays in the processor's cache.
+const UNDO_BYTES: u64 = 48 << 10;
+/// Addresses for segments: between what programs and what the kernel's own choices use.
+const ADDRESSES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
+
+rio::shared! {
+    /// What the front of a segment says of it.
+    pub struct SegmentHeader {
+        /// The address of place zero in the program's mapping.
+        pub address: Word<u64>,
+        /// The place where the flat part begins.
+        pub from: Word<u64>,
+        /// The length of the flat part in bytes.
+        pub bytes: Word<u64>,
+        /// The undo log.
+        pub undo: Link<UndoLog>,
+        /// The heap.
+        pub heap: Link<HeapHeader>,
+        /// Zero, kept for later.
+        pub spare: [Word<u64>; 11],
+    } size 128
+}
+
+/// How a segment is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    bytes: u64,
+    reserve: u64,
+    anywhere: bool,
+}
+
+impl Options {
+    /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
+    pub fn new(bytes: u64) -> Options {
+        Options { bytes, reserve: 256 << 30, anywhere: false }
+    }
+
+    /// The address space a new segment may grow into, in bytes. It costs nothing; 256 GiB if it is not said.
+    #[must_use]
+    pub fn reserve(self, bytes: u64) -> Options {
+        Options { reserve: bytes, ..self }
+    }
+
+    /// The segment need not lie at its own address: nothing in it is a pointer.
+    #[must_use]
+    pub fn anywhere(self) -> Options {
+        Options { anywhere: true, ..self }
+    }
+
+    /// Opens the segment in the file at `path`, which is made if it is not there, and rolls back what was unfinished.
+    ///
+    /// # Errors
+    /// `InUse`, `OtherSize`, `AddressTaken`, `Torn`, `Damaged`; `Memory` if the file cannot be made, is no segment, or has
+    /// no room.
+    pub fn open(&self, path: &Path) -> Result<Segment> {
+        let directory = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let access =
+            Access::of_directory(directory).map_err(|source| system(path, "looking for the directory", source))?;
+        let lock = lock(path)?;
+        if lock.is_none() {
+            self.create(path, &access)?;
+        }
+        // Whoever made it meanwhile may have it.
+        let lock = lock.map_or_else(|| lock_made(path), Ok)?;
+        let region = Region::open_kept(path, LAYOUT, self.reserve, &access)?;
+        self.map(region, lock)
+    }
+
+    /// Makes the file. It is complete when it is there under its name.
+    fn create(&self, path: &Path, access: &Access) -> Result<()> {
+        let made = path.with_extension(format!("new-{}", std::process::id()));
+        // A process of that number died here.
+        let _ = std::fs::remove_file(&made);
+        let region = Region::create(&made, &Identity { layout: LAYOUT, ..Identity::default() }, self.reserve, access)?;
+        let is_built = build(&region, self.bytes);
+        drop(region);
+        let is_named = is_built.and_then(|()| name(&made, path));
+        let _ = std::fs::remove_file(&made);
+        is_named
+    }
+
+    fn map(&self, region: Region, lock: File) -> Result<Segment> {
+        let path = region.path().to_path_buf();
+        let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
+        let header = region.root::<SegmentHeader>(RootSlot::Environment).ok_or_else(|| damaged("it has no header"))?;
+        region.try_at(header).ok_or_else(|| damaged("its header lies outside"))?;
+        let header = region.hold(header);
+        let (from, bytes) = (header.from.get(), header.bytes.get());
+        if from % UNIT != 0 || from.checked_add(bytes).is_none_or(|end| end > region.size()) {
+            return Err(damaged("its flat part lies outside"));
+        }
+        if self.bytes != 0 && self.bytes != bytes {
+            return Err(Error::OtherSize { path, found: bytes, wanted: self.bytes });
+        }
+        let address = usize::try_from(header.address.get()).map_err(|_| damaged("its address is none"))?;
+        let mut view = region.view((!self.anywhere).then_some(address), from).map_err(|source| match source {
+            source @ rio::Error::System { .. } if !self.anywhere => {
+                Error::AddressTaken { path: path.clone(), address: address as u64, source }
+            }
+            source => source.into(),
+        })?;
+        view.set_shown(bytes, (from + bytes).next_multiple_of(UNIT));
+        let undo = header.undo.load().ok_or_else(|| damaged("it has no undo log"))?;
+        let heap = header.heap.load().ok_or_else(|| damaged("it has no heap"))?;
+        let undo = Undo::open(&region, undo);
+        let heap = Heap::open(&region, heap).ok_or_else(|| damaged("its heap lies outside"))?;
+        let mut segment = Segment {
+            view,
+            undo,
+            heap,
+            owner: Owner(()),
+            freed: BTreeSet::new(),
+            from,
+            bytes,
+            header,
+            region,
+            _lock: lock,
+        };
+        segment.recover()?;
+        Ok(segment)
+    }
+}
+
+/// Proof of having the segment: one handle at a time does, so who borrows it has the bytes to himself.
+pub(crate) struct Owner(());
+impl SharedHold for Owner {}
+impl ExclusiveHold for Owner {}
+
+/// A segment that this process has mapped, and nobody else has.
+pub struct Segment {
+    pub(crate) view: View,
+    pub(crate) undo: Undo,
+    pub(crate) heap: Heap,
+    pub(crate) owner: Owner,
+    /// What the transaction has freed: it goes back to the heap when it ends, until then the bytes may have to come back.
+    pub(crate) freed: BTreeSet<u64>,
+    pub(crate) from: u64,
+    bytes: u64,
+    header: Held<SegmentHeader>,
+    region: Region,
+    /// Given back last, by being dropped.
+    _lock: File,
+}
+
+impl Segment {
+    /// Opens the segment at `path` with a flat part of `bytes` bytes, zeros at first (the paper's `vista_map`).
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>, bytes: u64) -> Result<Segment> {
+        Options::new(bytes).open(path.as_ref())
+    }
+
+    /// The flat part.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        let bytes = usize::try_from(self.bytes).expect("it is mapped");
+        self.get(0, bytes).expect("a segment shows its flat part")
+    }
+
+    /// `bytes` bytes from `at` on, of the flat part or of what was allocated.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
+        let shown = self.view.look(at.wrapping_add(self.from), bytes);
+        shown.map(|shown| shown.bytes(&self.owner)).ok_or_else(|| self.out_of_range(at, bytes))
+    }
+
+    /// The address of the flat part: the same in every process, unless it was opened anywhere.
+    pub fn address(&self) -> usize {
+        self.view.address() + usize::try_from(self.from).expect("it is mapped")
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.region.path()
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    #[inline]
+    pub(crate) fn place_at(&self, at: u64) -> Option<u64> {
+        at.checked_add(self.from)
+    }
+
+    /// What is added to a position to have its place.
+    pub(crate) fn at_to_place(&self) -> u64 {
+        self.from
+    }
+
+    pub(crate) fn at_of(&self, place: u64) -> u64 {
+        place - self.from
+    }
+
+    #[cold]
+    pub(crate) fn out_of_range(&self, at: u64, bytes: usize) -> Error {
+        Error::OutOfRange { path: self.path().to_path_buf(), at, bytes: bytes as u64, size: self.bytes }
+    }
+
+    /// Makes room in the undo log for the `bytes` at `at`, if there are such bytes.
+    #[cold]
+    pub(crate) fn enlarge_undo(&mut self, at: u64, bytes: usize) -> Result<()> {
+        self.get(at, bytes)?;
+        self.reserve_undo(bytes)
+    }
+
+    /// Makes room in the undo log for `bytes` of old bytes.
+    pub(crate) fn reserve_undo(&mut self, bytes: usize) -> Result<()> {
+        if self.undo.has_room(bytes) {
+            return Ok(());
+        }
+        // A header for each part of a long range, the zero word, and a word that is not full.
+        let total = self.undo.capacity() + bytes as u64 + (bytes as u64 >> 20) + 64;
+        let region = self.region.clone();
+        own_units(&region, || Ok(self.undo.ensure(total)?))?;
+        self.hide_metadata()
+    }
+
+    /// Hides from the program what is vista's, where it is not the segment's front.
+    pub(crate) fn hide_metadata(&mut self) -> Result<()> {
+        let (undo, undo_bytes) = self.undo.area_range();
+        let all = std::iter::once((undo, undo_bytes)).chain(self.heap.tables());
+        // What lies in the front is hidden with it.
+        for (at, bytes) in all.filter(|(at, _)| *at >= self.from) {
+            let from = at & !(UNIT - 1);
+            self.view.hide(from, (at + bytes).next_multiple_of(UNIT) - from)?;
+        }
+        self.view.set_end(self.heap.end().max(self.from + self.bytes));
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Segment({}, {} bytes at {:#x})", self.path().display(), self.bytes, self.header.address.get())
+    }
+}
+
+/// Lets `take` allocate, so that what it takes shares no unit with anything else.
+pub(crate) fn own_units<T>(region: &Region, take: impl FnOnce() -> Result<T>) -> Result<T> {
+    region.allocate_bytes(0, UNIT)?;
+    let taken = take()?;
+    region.allocate_bytes(0, UNIT)?;
+    Ok(taken)
+}
+
+fn build(region: &Region, bytes: u64) -> Result<()> {
+    let header = region.allocate::<SegmentHeader>(1)?;
+    let undo = Undo::create(region, UNDO_BYTES)?;
+    let heap = Heap::create(region)?;
+    let flat: Offset<Bytes> = region.allocate_bytes(bytes, UNIT)?;
+    region.allocate_bytes(0, UNIT)?;
+    let made = region.at(header);
+    made.address.init(free_address(region)?);
+    made.from.init(flat.raw());
+    made.bytes.init(bytes);
+    made.undo.init(Some(undo));
+    made.heap.init(Some(heap));
+    region.set_root(RootSlot::Environment, header);
+    region.set_ready();
+    Ok(())
+}
+
+/// An address at which the segment can lie here, and, since it is drawn, presumably elsewhere.
+fn free_address(region: &Region) -> Result<u64> {
+    let slot = region.reserved().next_power_of_two().max(1 << 32);
+    let slots = (ADDRESSES.end - ADDRESSES.start) / slot;
+    let mut drawn = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), region.path());
+    loop {
+        let address = ADDRESSES.start + drawn % slots * slot;
+        match region.view(usize::try_from(address).ok(), 0) {
+            Ok(_) => return Ok(address),
+            Err(rio::Error::System { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+                drawn = drawn.wrapping_add(1);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Takes the segment's file for this handle; none if there is no such file.
+fn lock(path: &Path) -> Result<Option<File>> {
+    let file = match File::options().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(system(path, "opening", source)),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
+        Err(errno) => Err(system(path, "locking", errno.into())),
+    }
+}
+
+fn lock_made(path: &Path) -> Result<File> {
+    lock(path)?.ok_or_else(|| system(path, "opening", std::io::ErrorKind::NotFound.into()))
+}
+
+/// Gives the file its name, unless another has it by now.
+fn name(made: &PathBuf, path: &Path) -> Result<()> {
+    match std::fs::hard_link(made, path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(system(path, "naming", error)),
+        _ => Ok(()),
+    }
+}
+
+fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
+    Error::System { path: path.to_path_buf(), call, source }
+}

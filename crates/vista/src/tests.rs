@@ -1,0 +1,174 @@
+//! Transactions on segments in files, and what is there when they are mapped again.
+
+use std::path::PathBuf;
+
+use crate::{Error, Options, Segment};
+
+/// A file of its own, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("vista-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Place(path)
+    }
+
+    fn open(&self, bytes: u64) -> Segment {
+        Segment::open(&self.0, bytes).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn what_was_ended_is_there_and_what_was_not_is_not() {
+    let place = Place::new("ended");
+    let address = {
+        let mut segment = place.open(1 << 20);
+        let mut txn = segment.begin();
+        txn.set_range(3, 5).unwrap().copy_from_slice(b"hello");
+        txn.end().unwrap();
+        let mut txn = segment.begin();
+        txn.set_range(0, 100).unwrap().fill(7);
+        txn.set_range(4, 1000).unwrap().fill(8);
+        assert_eq!(txn.bytes()[4], 8);
+        txn.abort();
+        assert_eq!(segment.bytes()[..10], *b"\0\0\0hello\0\0");
+        let mut txn = segment.begin();
+        txn.set_range(3, 900_000).unwrap().fill(9);
+        // As if killed: nothing is taken back here.
+        std::mem::forget(txn);
+        segment.address()
+    };
+    let segment = place.open(1 << 20);
+    assert_eq!(segment.address(), address);
+    assert_eq!(segment.bytes()[..10], *b"\0\0\0hello\0\0");
+    assert!(segment.bytes()[10..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn malloc_and_free_are_undone() {
+    let place = Place::new("heap");
+    let mut segment = place.open(4096);
+    let mut txn = segment.begin();
+    let kept = txn.malloc(100).unwrap();
+    txn.set_range(kept, 100).unwrap().fill(1);
+    txn.end().unwrap();
+
+    let mut txn = segment.begin();
+    let other = txn.malloc(100).unwrap();
+    assert_ne!(kept, other);
+    txn.free(kept).unwrap();
+    assert!(matches!(txn.free(kept), Err(Error::NotAllocated { .. })), "freed twice");
+    assert!(matches!(txn.free(kept + 16), Err(Error::NotAllocated { .. })), "not where it begins");
+    assert!(matches!(txn.free(0), Err(Error::NotAllocated { .. })), "not the heap's");
+    txn.abort();
+
+    let mut txn = segment.begin();
+    assert_eq!(txn.malloc(100).unwrap(), other, "an abort gives back what was taken");
+    assert_eq!(txn.get(kept, 100).unwrap(), [1; 100]);
+    txn.free(kept).unwrap();
+    assert_ne!(txn.malloc(100).unwrap(), kept, "what is freed may have to come back");
+    txn.end().unwrap();
+
+    let mut txn = segment.begin();
+    assert_eq!(txn.malloc(100).unwrap(), kept);
+    txn.end().unwrap();
+}
+
+#[test]
+fn a_heap_of_all_sizes_keeps_what_is_in_it() {
+    let place = Place::new("sizes");
+    let mut segment = place.open(100);
+    let mut have: Vec<(u64, usize, u8)> = Vec::new();
+    let mut seed = 1_u64;
+    for round in 0..2000_u64 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let draw = |from: u32, below: u64| (seed >> from) % below;
+        let is_kept = draw(40, 4) != 0;
+        let before = have.clone();
+        let mut txn = segment.begin();
+        for nth in 0..draw(20, 4) {
+            let bytes = usize::try_from(1 + (seed >> 8 >> nth) % (1 << (3 + (seed >> 33 >> nth) % 15))).unwrap();
+            let at = txn.malloc(bytes as u64).unwrap();
+            let fill = u8::try_from(round % 251).unwrap();
+            txn.set_range(at, bytes).unwrap().fill(fill);
+            have.push((at, bytes, fill));
+        }
+        while have.len() > 60 {
+            let (at, ..) = have.swap_remove(usize::try_from(draw(12, have.len() as u64)).unwrap());
+            txn.free(at).unwrap();
+        }
+        if is_kept {
+            txn.end().unwrap();
+        } else {
+            txn.abort();
+            have = before;
+        }
+        if round % 100 == 0 {
+            drop(segment);
+            segment = place.open(0);
+        }
+        for (at, bytes, fill) in &have {
+            assert!(segment.get(*at, *bytes).unwrap().iter().all(|byte| byte == fill), "round {round}: {at} {bytes}");
+        }
+    }
+    let mut ranges: Vec<(u64, u64)> = have.iter().map(|&(at, bytes, _)| (at, at + bytes as u64)).collect();
+    ranges.sort_unstable();
+    assert!(ranges.windows(2).all(|two| two[0].1 <= two[1].0), "blocks overlap");
+    let size = segment.region().size();
+    assert!(size < 64 << 20, "the file has {size} bytes: what was freed is not used again");
+}
+
+#[test]
+fn a_transaction_may_be_larger_than_its_log_was() {
+    let place = Place::new("large");
+    let mut segment = place.open(40 << 20);
+    let mut txn = segment.begin();
+    txn.set_range(0, 8).unwrap().fill(1);
+    txn.set_range(1 << 20, 30 << 20).unwrap().fill(2);
+    txn.set_range(0, 40 << 20).unwrap().fill(3);
+    txn.abort();
+    assert!(segment.bytes().iter().all(|&byte| byte == 0));
+    let at = {
+        let mut txn = segment.begin();
+        let at = txn.malloc(1 << 20).unwrap();
+        txn.end().unwrap();
+        at
+    };
+    // The log lies before it, and is hidden.
+    assert!(matches!(segment.get(at - 4096, 10), Err(Error::OutOfRange { .. })));
+}
+
+#[test]
+fn bad_input_is_refused_by_name() {
+    let place = Place::new("bad");
+    let mut segment = place.open(1000);
+    let twice = Segment::open(&place.0, 1000).unwrap_err();
+    assert!(matches!(twice, Error::InUse { .. }), "{twice}");
+    let mut txn = segment.begin();
+    for (at, bytes) in [(1000, 1), (0, 1001), (u64::MAX, 1), (u64::MAX - 4, 8), (1 << 40, 8), (1 << 20, 8)] {
+        let refused = txn.set_range(at, bytes).unwrap_err();
+        assert!(matches!(refused, Error::OutOfRange { .. }), "{refused}");
+    }
+    txn.end().unwrap();
+    drop(segment);
+    let other = Segment::open(&place.0, 2000).unwrap_err();
+    assert!(matches!(other, Error::OtherSize { found: 1000, wanted: 2000, .. }), "{other}");
+    let first = place.open(0);
+    let copy = Place::new("bad-copy");
+    std::fs::copy(&place.0, &copy.0).unwrap();
+    let taken = Segment::open(&copy.0, 0).unwrap_err();
+    assert!(matches!(taken, Error::AddressTaken { .. }), "{taken}");
+    let beside = Options::new(0).anywhere().open(&copy.0).unwrap();
+    assert_ne!(beside.address(), first.address());
+    std::fs::write(&copy.0, b"short").unwrap();
+    drop(beside);
+    let short = Segment::open(&copy.0, 0).unwrap_err();
+    assert!(matches!(short, Error::Memory(rio::Error::Unusable { .. })), "{short}");
+}
