@@ -131,6 +131,7 @@ impl Options {
             view,
             undo,
             heap,
+            rolled_back: 0,
             owner: Owner(()),
             freed: BTreeSet::new(),
             from,
@@ -139,7 +140,7 @@ impl Options {
             region,
             _lock: lock,
         };
-        segment.recover()?;
+        segment.rolled_back = segment.recover()?;
         Ok(segment)
     }
 }
@@ -159,6 +160,7 @@ pub struct Segment {
     pub(crate) freed: BTreeSet<u64>,
     pub(crate) from: u64,
     bytes: u64,
+    rolled_back: usize,
     header: Held<SegmentHeader>,
     region: Region,
     /// Given back last, by being dropped.
@@ -189,6 +191,11 @@ impl Segment {
     pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
         let shown = self.view.look(at.wrapping_add(self.from), bytes);
         shown.map(|shown| shown.bytes(&self.owner)).ok_or_else(|| self.out_of_range(at, bytes))
+    }
+
+    /// How many ranges of an unfinished transaction were put back when it was opened.
+    pub fn rolled_back(&self) -> usize {
+        self.rolled_back
     }
 
     /// The address of the flat part: the same in every process, unless it was opened anywhere.
