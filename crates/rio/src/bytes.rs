@@ -153,6 +153,16 @@ impl<'v> Shown<'v> {
         unsafe { std::slice::from_raw_parts(self.place, self.bytes) }
     }
 
+    /// The bytes, to be stored to without a before-image: new memory, or memory whose pages fault at the first store.
+    #[inline(always)]
+    pub fn unsaved<'g>(self, _hold: &'g mut impl ExclusiveHold) -> &'g mut [u8]
+    where
+        'v: 'g,
+    {
+        // SAFETY: as in `bytes`; the exclusive hold, mutably borrowed, excludes readers and writers everywhere.
+        unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) }
+    }
+
     /// Permission to store to the bytes, whose before-image is saved first.
     ///
     /// # Panics

@@ -102,6 +102,14 @@ impl View {
         self.protect(from, self.mapping.bytes() as u64, protection)
     }
 
+    /// As [`View::set_writable`], for whole pages from `from` to `to`, none of them hidden.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses.
+    pub fn set_writable_part(&self, from: u64, to: u64, is_writable: bool) -> Result<()> {
+        self.protect(from, to, if is_writable { Protection::Write } else { Protection::Read })
+    }
+
     fn protect(&self, from: u64, to: u64, protection: Protection) -> Result<()> {
         let (from, to) = (usize::try_from(from), usize::try_from(to));
         let range = from.unwrap_or(usize::MAX)..to.unwrap_or(usize::MAX);

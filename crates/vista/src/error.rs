@@ -84,4 +84,4 @@ pub enum Error {
 }
 
 /// The result of calls on a segment.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -9,6 +9,7 @@
 //! | `vista_init`, `vista_map` | [`Segment::open`] |
 //! | `vista_begin_transaction` | [`Segment::begin`] |
 //! | `vista_set_range` | [`Txn::set_range`], which returns the permission to store |
+//! | its option of ranges found by the virtual memory system | [`Segment::automatically`] |
 //! | `vista_end_transaction` | [`Txn::end`] |
 //! | `vista_abort_transaction` | [`Txn::abort`], or dropping the transaction |
 //! | `vista_malloc`, `vista_free` | [`Txn::malloc`], [`Txn::free`] |
@@ -28,8 +29,9 @@
 //! # std::fs::remove_file(&file)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod auto_range;
 mod error;
 mod heap;
 mod recover;

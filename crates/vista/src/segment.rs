@@ -16,7 +16,8 @@ use rio::{
 };
 use rustix::fs::{flock, FlockOperation};
 
-use crate::heap::{Heap, HeapHeader, UNIT};
+pub(crate) use crate::heap::UNIT;
+use crate::heap::{Heap, HeapHeader};
 use crate::{Error, Result};
 
 /// "vista", and the version of everything that a segment holds.

@@ -172,3 +172,62 @@ fn bad_input_is_refused_by_name() {
     let short = Segment::open(&copy.0, 0).unwrap_err();
     assert!(matches!(short, Error::Memory(rio::Error::Unusable { .. })), "{short}");
 }
+
+#[test]
+fn ranges_are_found_by_themselves() {
+    let place = Place::new("auto");
+    let bytes = 3 << 20;
+    let mut segment = place.open(bytes);
+    let stored = |bytes: &mut [u8]| -> crate::Result<()> {
+        bytes[5] = 1;
+        bytes[2 << 20] = 2;
+        Ok(())
+    };
+    segment.automatically(stored).unwrap();
+    let taken_back = segment.automatically(|bytes| {
+        bytes.fill(9);
+        Err::<(), _>(Error::InUse { path: "any".into() })
+    });
+    assert!(matches!(taken_back, Err(Error::InUse { .. })));
+    let expected = |at: usize| match at {
+        5 => 1,
+        0x20_0000 => 2,
+        _ => 0,
+    };
+    assert!(segment.bytes().iter().enumerate().all(|(at, &byte)| byte == expected(at)));
+    // Two at once, and declared ranges afterwards as before.
+    let other = Place::new("auto-other");
+    let mut beside = other.open(1000);
+    let both = segment.automatically(|bytes| {
+        bytes[70_000] = 4;
+        beside.automatically(|others| {
+            others[999] = bytes[70_000];
+            bytes[5] = 0;
+            Ok::<(), Error>(())
+        })
+    });
+    both.unwrap();
+    assert_eq!((segment.bytes()[5], segment.bytes()[70_000], beside.bytes()[999]), (0, 4, 4));
+    let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        segment.automatically(|bytes| -> crate::Result<()> {
+            bytes[0] = 3;
+            panic!("as planned")
+        })
+    }));
+    assert!(panics.is_err());
+    let mut txn = segment.begin();
+    txn.set_range(10, 10).unwrap().fill(1);
+    txn.end().unwrap();
+    assert_eq!(segment.bytes()[..11], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn a_forgotten_transaction_is_taken_back_by_the_next() {
+    let place = Place::new("forgotten");
+    let mut segment = place.open(1000);
+    let mut txn = segment.begin();
+    txn.set_range(0, 10).unwrap().fill(1);
+    std::mem::forget(txn);
+    segment.begin().end().unwrap();
+    assert_eq!(segment.bytes()[..10], [0; 10]);
+}

@@ -17,7 +17,20 @@ impl Segment {
     /// Begins a transaction (the paper's `vista_begin_transaction`).
     #[inline(always)]
     pub fn begin(&mut self) -> Txn<'_> {
+        if self.undo.has_images() {
+            // Somebody forgot a transaction.
+            self.take_back();
+        }
         Txn { segment: self }
+    }
+}
+
+impl Segment {
+    /// Puts back what the transaction changed, if one goes on.
+    #[cold]
+    pub(crate) fn take_back(&mut self) {
+        self.freed.clear();
+        self.undo.roll_back();
     }
 }
 
@@ -97,7 +110,6 @@ impl Txn<'_> {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
-        self.segment.freed.clear();
-        self.segment.undo.roll_back();
+        self.segment.take_back();
     }
 }
