@@ -7,7 +7,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use rustix::mm::{mmap, mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{mmap, mmap_anonymous, mprotect, msync, munmap, MapFlags, MprotectFlags, MsyncFlags, ProtFlags};
 
 /// Bytes of a huge page, and so what a mapping's address is a multiple of.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
@@ -71,6 +71,23 @@ impl Mapping {
         // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping; nobody may touch the range yet.
         let range = unsafe { mmap_anonymous(from, wanted, ProtFlags::empty(), lazy) }?.cast::<u8>();
         Mapping::inside(file, (range, wanted), PAGE_BYTES_MAX, bytes)
+    }
+
+    /// Whether the file can be mapped so that stores are as safe as its metadata (DAX): the error says why not.
+    pub(crate) fn is_synchronous(file: &File) -> std::io::Result<()> {
+        let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+        // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nobody touches it.
+        let place = unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES_MAX, ProtFlags::READ, flags, file, 0) }?;
+        // SAFETY: the mapping just made.
+        unsafe { munmap(place, PAGE_BYTES_MAX) }?;
+        Ok(())
+    }
+
+    /// Writes what was stored to the disk behind the file, if there is one.
+    pub(crate) fn sync(&self, bytes: usize) -> std::io::Result<()> {
+        // SAFETY: a part of this mapping; it changes nothing that a program can see.
+        unsafe { msync(self.base.as_ptr().cast(), bytes.min(self.bytes), MsyncFlags::SYNC) }?;
+        Ok(())
     }
 
     /// Maps the file into a range that was reserved, `front` bytes behind its beginning.

@@ -122,18 +122,6 @@ impl Region {
         attended::is_alone(&self.0.file)
     }
 
-    /// Opens the region at `path`, which may be a copy and may be of another boot: what is in it is judged by who asks.
-    /// Its layout is `layout`, and those in `access` made it.
-    ///
-    /// # Errors
-    /// As [`Region::attach_broken`].
-    pub fn open_kept(path: &Path, layout: u64, reserve: u64, access: &Access) -> Result<Region> {
-        let region = Region::map(access.open(path)?, path, reserve)?;
-        region.header().check_kind(layout).map_err(|what| unusable(path, what))?;
-        region.check_sizes()?;
-        Ok(region)
-    }
-
     /// Maps the same file once more, at another address.
     ///
     /// # Errors
@@ -141,6 +129,11 @@ impl Region {
     pub fn map_again(&self) -> Result<Region> {
         let file = self.0.file.try_clone().map_err(|source| system(&self.0.path, "opening", source))?;
         Region::map(file, &self.0.path, self.0.mapping.bytes() as u64)
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.0.file
     }
 
     /// Another mapping of the file, as long as this one.
@@ -179,7 +172,7 @@ impl Region {
         Ok(region)
     }
 
-    fn map(file: File, path: &Path, reserve: u64) -> Result<Region> {
+    pub(crate) fn map(file: File, path: &Path, reserve: u64) -> Result<Region> {
         let size = file.metadata().map_err(|source| system(path, "stat", source))?.len();
         if size < HEADER_BYTES {
             return Err(unusable(path, format!("it has {size} bytes, less than its header's {HEADER_BYTES}")));
@@ -204,7 +197,7 @@ impl Region {
         self.check_sizes()
     }
 
-    fn check_sizes(&self) -> Result<()> {
+    pub(crate) fn check_sizes(&self) -> Result<()> {
         let refuse = |what: String| Err(unusable(&self.0.path, what));
         let header = self.header();
         if header.ready.load() == 0 {
@@ -256,6 +249,16 @@ impl Region {
     /// Bytes handed out.
     pub fn used(&self) -> u64 {
         self.header().used.load()
+    }
+
+    /// Writes what was stored to the disk behind the file, if there is one; and the file's length and blocks.
+    ///
+    /// # Errors
+    /// `System` if the disk refuses.
+    pub fn sync(&self) -> Result<()> {
+        let bytes = usize::try_from(self.size()).unwrap_or(usize::MAX);
+        let written = self.0.mapping.sync(bytes).and_then(|()| self.0.file.sync_all());
+        written.map_err(|source| system(&self.0.path, "syncing", source))
     }
 
     /// Bytes of address space: the region grows no further.
@@ -432,10 +435,10 @@ fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()> {
     }
 }
 
-fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
+pub(crate) fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
     Error::System { path: path.to_path_buf(), call, source }
 }
 
-fn unusable(path: &Path, what: String) -> Error {
+pub(crate) fn unusable(path: &Path, what: String) -> Error {
     Error::Unusable { path: path.to_path_buf(), what }
 }

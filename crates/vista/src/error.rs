@@ -9,12 +9,6 @@ pub enum Error {
     /// The memory behind the segment could not be made, opened or enlarged.
     #[error(transparent)]
     Memory(#[from] rio::Error),
-    /// Another process, or another handle of this one, has the segment.
-    #[error("the segment {path} is open in another process or by another handle of this one: one at a time may have it. Nothing was changed; close it there")]
-    InUse {
-        /// The segment's file.
-        path: PathBuf,
-    },
     /// The segment has no such bytes.
     #[error("the segment {path} has no {bytes} bytes at {at} that may be changed: it has {size} bytes, and memory that was allocated. Nothing was changed")]
     OutOfRange {
@@ -54,14 +48,6 @@ pub enum Error {
         address: u64,
         /// What the kernel said.
         source: rio::Error,
-    },
-    /// The machine was started again while the segment was in use, and the memory behind it does not survive that.
-    #[error("the segment {path} was in use when the machine went down, and {backing} does not keep what was stored: it may be torn and was not opened. Restore it from its last checkpoint")]
-    Torn {
-        /// The segment's file.
-        path: PathBuf,
-        /// What the file lies on.
-        backing: String,
     },
     /// The segment's own structures are damaged.
     #[error("the segment {path} is damaged: {what}. Nothing was changed; restore it from its last checkpoint")]

@@ -8,17 +8,15 @@
 //! Positions in a segment count from the beginning of the flat part; *places* count from the beginning of the file.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-
-use rio::{
-    Access, Bytes, ExclusiveHold, Held, Identity, Link, Offset, Region, RootSlot, SharedHold, Undo, UndoLog, View, Word,
-};
-use rustix::fs::{flock, FlockOperation};
+use std::path::Path;
 
 pub(crate) use crate::heap::UNIT;
 use crate::heap::{Heap, HeapHeader};
 use crate::{Error, Result};
+use rio::{
+    Bytes, ExclusiveHold, Held, Keeping, Kept, Link, Offset, Region, RootSlot, SharedHold, Survives, Undo, UndoLog,
+    View, Word,
+};
 
 /// "vista", and the version of everything that a segment holds.
 const LAYOUT: u64 = u64::from_le_bytes(*b"vista\0\0\x01");
@@ -51,12 +49,13 @@ pub struct Options {
     bytes: u64,
     reserve: u64,
     anywhere: bool,
+    declared: Option<Survives>,
 }
 
 impl Options {
     /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
     pub fn new(bytes: u64) -> Options {
-        Options { bytes, reserve: 256 << 30, anywhere: false }
+        Options { bytes, reserve: 256 << 30, anywhere: false, declared: None }
     }
 
     /// The address space a new segment may grow into, in bytes. It costs nothing; 256 GiB if it is not said.
@@ -71,40 +70,23 @@ impl Options {
         Options { anywhere: true, ..self }
     }
 
+    /// What the memory behind the file survives, on the operator's word, where that is more than can be found out: with
+    /// power that does not fail, and an operating system that does not crash or leaves memory as it is.
+    #[must_use]
+    pub fn survives(self, what: Survives) -> Options {
+        Options { declared: Some(what), ..self }
+    }
+
     /// Opens the segment in the file at `path`, which is made if it is not there, and rolls back what was unfinished.
     ///
     /// # Errors
-    /// `InUse`, `OtherSize`, `AddressTaken`, `Torn`, `Damaged`; `Memory` if the file cannot be made, is no segment, or has
-    /// no room.
+    /// `OtherSize`, `AddressTaken`, `Damaged`; `Memory` if another has it, if it may be torn, or if the file cannot be made,
+    /// is no segment, or has no room.
     pub fn open(&self, path: &Path) -> Result<Segment> {
-        let directory = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let access =
-            Access::of_directory(directory).map_err(|source| system(path, "looking for the directory", source))?;
-        let lock = lock(path)?;
-        if lock.is_none() {
-            self.create(path, &access)?;
-        }
-        // Whoever made it meanwhile may have it.
-        let lock = lock.map_or_else(|| lock_made(path), Ok)?;
-        let region = Region::open_kept(path, LAYOUT, self.reserve, &access)?;
-        self.map(region, lock)
-    }
-
-    /// Makes the file. It is complete when it is there under its name.
-    fn create(&self, path: &Path, access: &Access) -> Result<()> {
-        let made = path.with_extension(format!("new-{}", std::process::id()));
-        // A process of that number died here.
-        let _ = std::fs::remove_file(&made);
-        let region = Region::create(&made, &Identity { layout: LAYOUT, ..Identity::default() }, self.reserve, access)?;
-        let is_built = build(&region, self.bytes);
-        drop(region);
-        let is_named = is_built.and_then(|()| name(&made, path));
-        let _ = std::fs::remove_file(&made);
-        is_named
-    }
-
-    fn map(&self, region: Region, lock: File) -> Result<Segment> {
-        let path = region.path().to_path_buf();
+        let keeping = Keeping { layout: LAYOUT, reserve: self.reserve, declared: self.declared };
+        let kept = keeping.open(path, |region| build(region, self.bytes))?;
+        let region = kept.region().clone();
+        let path = path.to_path_buf();
         let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
         let header = region.root::<SegmentHeader>(RootSlot::Environment).ok_or_else(|| damaged("it has no header"))?;
         region.try_at(header).ok_or_else(|| damaged("its header lies outside"))?;
@@ -139,7 +121,7 @@ impl Options {
             bytes,
             header,
             region,
-            _lock: lock,
+            kept,
         };
         segment.rolled_back = segment.recover()?;
         Ok(segment)
@@ -165,7 +147,7 @@ pub struct Segment {
     header: Held<SegmentHeader>,
     region: Region,
     /// Given back last, by being dropped.
-    _lock: File,
+    kept: Kept,
 }
 
 impl Segment {
@@ -192,6 +174,19 @@ impl Segment {
     pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
         let shown = self.view.look(at.wrapping_add(self.from), bytes);
         shown.map(|shown| shown.bytes(&self.owner)).ok_or_else(|| self.out_of_range(at, bytes))
+    }
+
+    /// What the memory survives.
+    pub fn survives(&self) -> Survives {
+        self.kept.survives()
+    }
+
+    /// Ends the use of the segment: everything is safe on the disk behind the file, if there is one.
+    ///
+    /// # Errors
+    /// `Memory` if it could not be written: what was stored is there until the machine goes down.
+    pub fn close(self) -> Result<()> {
+        Ok(self.kept.leave()?)
     }
 
     /// How many ranges of an unfinished transaction were put back when it was opened.
@@ -292,7 +287,6 @@ fn build(region: &Region, bytes: u64) -> Result<()> {
     made.undo.init(Some(undo));
     made.heap.init(Some(heap));
     region.set_root(RootSlot::Environment, header);
-    region.set_ready();
     Ok(())
 }
 
@@ -313,32 +307,9 @@ fn free_address(region: &Region) -> Result<u64> {
     }
 }
 
-/// Takes the segment's file for this handle; none if there is no such file.
-fn lock(path: &Path) -> Result<Option<File>> {
-    let file = match File::options().read(true).write(true).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(system(path, "opening", source)),
-    };
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
-        Err(errno) => Err(system(path, "locking", errno.into())),
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // Who wants to know calls `close`.
+        let _ = self.kept.leave();
     }
-}
-
-fn lock_made(path: &Path) -> Result<File> {
-    lock(path)?.ok_or_else(|| system(path, "opening", std::io::ErrorKind::NotFound.into()))
-}
-
-/// Gives the file its name, unless another has it by now.
-fn name(made: &PathBuf, path: &Path) -> Result<()> {
-    match std::fs::hard_link(made, path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(system(path, "naming", error)),
-        _ => Ok(()),
-    }
-}
-
-fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
-    Error::System { path: path.to_path_buf(), call, source }
 }

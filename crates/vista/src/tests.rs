@@ -150,7 +150,7 @@ fn bad_input_is_refused_by_name() {
     let place = Place::new("bad");
     let mut segment = place.open(1000);
     let twice = Segment::open(&place.0, 1000).unwrap_err();
-    assert!(matches!(twice, Error::InUse { .. }), "{twice}");
+    assert!(matches!(twice, Error::Memory(rio::Error::InUse { .. })), "{twice}");
     let mut txn = segment.begin();
     for (at, bytes) in [(1000, 1), (0, 1001), (u64::MAX, 1), (u64::MAX - 4, 8), (1 << 40, 8), (1 << 20, 8)] {
         let refused = txn.set_range(at, bytes).unwrap_err();
@@ -186,9 +186,9 @@ fn ranges_are_found_by_themselves() {
     segment.automatically(stored).unwrap();
     let taken_back = segment.automatically(|bytes| {
         bytes.fill(9);
-        Err::<(), _>(Error::InUse { path: "any".into() })
+        Err::<(), _>(Error::Damaged { path: "any".into(), what: "as planned".into() })
     });
-    assert!(matches!(taken_back, Err(Error::InUse { .. })));
+    assert!(matches!(taken_back, Err(Error::Damaged { .. })));
     let expected = |at: usize| match at {
         5 => 1,
         0x20_0000 => 2,

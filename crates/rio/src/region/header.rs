@@ -120,6 +120,17 @@ impl RegionHeader {
         ])
     }
 
+    /// Whether it was made, or last begun to be used, since the machine was started.
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        let now = boot_id();
+        [self.boot[0].get(), self.boot[1].get()] == now && now != [0; 2]
+    }
+
+    /// Says that it is used since the machine was started.
+    pub(crate) fn set_boot(&self) {
+        init_pair(&self.boot, boot_id());
+    }
+
     /// Half a sentence, if it was not made by this build, in the file with that inode, since the machine was started.
     pub(super) fn check_maker(&self, layout: u64, own_inode: u64) -> Result<(), String> {
         same(&[

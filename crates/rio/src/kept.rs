@@ -1,0 +1,154 @@
+//! A region that is kept: its own only truth from one run to the next, and had by one process at a time.
+//!
+//! An environment's region can be made again from the log, so a doubtful one is thrown away. A kept one cannot: it may be a
+//! copy, it may be of another boot, and what its memory survives decides whether it is believed. Its file is complete as
+//! soon as it has its name, blocks and directory entry on the disk before anything is stored in it, since they would
+//! otherwise lie in ordinary memory for a while and be lost in a crash that the stores survive.
+//!
+//! If we die here: a file under a passing name is left, which the next process of that number removes.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{flock, FlockOperation};
+
+use crate::region::{system, unusable};
+use crate::{Access, Error, Identity, Region, Result, Survives};
+
+/// A region that this process has and nobody else.
+pub struct Kept {
+    region: Region,
+    survives: Survives,
+}
+
+/// What is wanted of a kept region.
+#[derive(Clone, Debug)]
+pub struct Keeping {
+    /// What lies in it: another number is refused.
+    pub layout: u64,
+    /// The address space it may grow into, in bytes.
+    pub reserve: u64,
+    /// What the operator says its memory survives, where that is more than can be found out.
+    pub declared: Option<Survives>,
+}
+
+impl Keeping {
+    /// Opens the region in the file at `path`; where there is none `build` makes what lies in it.
+    ///
+    /// # Errors
+    /// `InUse` if another handle has it; `Torn` if it was in use when the machine went down and its memory does not survive
+    /// that; as [`Region::create`] and [`Region::attach`]; what `build` returns.
+    pub fn open<E: From<Error>>(
+        &self,
+        path: &Path,
+        build: impl FnOnce(&Region) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Kept, E> {
+        let directory = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let access = Access::of_directory(directory).map_err(|source| system(path, "finding the directory", source))?;
+        let file = match take(path, &access)? {
+            Some(file) => file,
+            None => {
+                self.make(path, directory, &access, build)?;
+                let nobody = || system(path, "opening", std::io::ErrorKind::NotFound.into());
+                take(path, &access)?.ok_or_else(nobody)?
+            }
+        };
+        let region = Region::map(file, path, self.reserve)?;
+        let survives = Survives::of(region.file()).max(self.declared.unwrap_or(Survives::Process));
+        let kept = Kept { region, survives };
+        kept.check(self.layout)?;
+        kept.begin()?;
+        Ok(kept)
+    }
+
+    fn make<E: From<Error>>(
+        &self,
+        path: &Path,
+        directory: &Path,
+        access: &Access,
+        build: impl FnOnce(&Region) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".new-{}", std::process::id()));
+        let passing = PathBuf::from(name);
+        // A process of this number died here.
+        let _ = std::fs::remove_file(&passing);
+        let identity = Identity { layout: self.layout, ..Identity::default() };
+        let region = Region::create(&passing, &identity, self.reserve, access)?;
+        let made = build(&region).and_then(|()| {
+            region.set_ready();
+            region.header().clean.publish(1);
+            region.sync()?;
+            match std::fs::hard_link(&passing, path) {
+                // Somebody else has made one: that one it is.
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    Err(system(path, "naming", error).into())
+                }
+                _ => Ok(()),
+            }
+        });
+        drop(region);
+        let _ = std::fs::remove_file(&passing);
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        made.and_then(|()| Ok(synced.map_err(|source| system(path, "making the name safe", source))?))
+    }
+}
+
+impl Kept {
+    /// The region.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// What the memory survives.
+    pub fn survives(&self) -> Survives {
+        self.survives
+    }
+
+    fn check(&self, layout: u64) -> Result<()> {
+        let header = self.region.header();
+        header.check_kind(layout).map_err(|what| unusable(self.region.path(), what))?;
+        self.region.check_sizes()?;
+        if !header.is_of_this_boot() && header.clean.get() == 0 && self.survives < Survives::System {
+            return Err(Error::Torn { path: self.region.path().to_path_buf() });
+        }
+        Ok(())
+    }
+
+    /// Says that it is in use, before anything is stored.
+    fn begin(&self) -> Result<()> {
+        let header = self.region.header();
+        header.clean.publish(0);
+        header.set_boot();
+        if self.survives < Survives::System {
+            self.region.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was stored safe on the disk behind the file, if there is one, and says that it was left in
+    /// good order.
+    ///
+    /// # Errors
+    /// `System` if it could not be written: what was stored is there until the machine goes down.
+    pub fn leave(&self) -> Result<()> {
+        self.region.sync()?;
+        self.region.header().clean.publish(1);
+        self.region.sync()
+    }
+}
+
+/// Takes the file for this handle, by the lock that says of any region that it is used; none if there is no such file.
+fn take(path: &Path, access: &Access) -> Result<Option<File>> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(system(path, "looking for it", source)),
+        Ok(_) => {}
+    }
+    let file = access.open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
+        Err(errno) => Err(system(path, "locking", errno.into())),
+    }
+}
