@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{flock, FlockOperation};
 
 use crate::region::{system, unusable};
-use crate::{Access, Error, Identity, Region, Result, Survives};
+use crate::{Access, Error, Identity, Region, Result, Survives, WriteBack};
 
 /// A region that this process has and nobody else.
 pub struct Kept {
@@ -30,6 +30,8 @@ pub struct Keeping {
     pub reserve: u64,
     /// What the operator says its memory survives, where that is more than can be found out.
     pub declared: Option<Survives>,
+    /// Whether cache lines are written back, if that is not to be found out.
+    pub write_back: Option<bool>,
 }
 
 impl Keeping {
@@ -55,6 +57,9 @@ impl Keeping {
         };
         let region = Region::map(file, path, self.reserve)?;
         let survives = Survives::of(region.file()).max(self.declared.unwrap_or(Survives::Process));
+        let needed =
+            self.write_back.unwrap_or_else(|| self.declared.is_none() && Survives::needs_write_back(region.file()));
+        region.set_write_back(WriteBack::best().filter(|_| needed).unwrap_or_default());
         let kept = Kept { region, survives };
         kept.check(self.layout)?;
         kept.begin()?;

@@ -10,10 +10,11 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{fallocate, FallocateFlags};
 
+use crate::flush::WriteBack;
 use crate::map::HUGE_BYTES;
 use crate::{failpoint, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
@@ -37,6 +38,8 @@ struct Inner {
     path: PathBuf,
     /// The file's size as last seen here: saves a look at the shared header on every dereference.
     size_known: AtomicU64,
+    /// Whether cache lines are written back, and how.
+    write_back: OnceLock<WriteBack>,
 }
 
 impl Region {
@@ -181,7 +184,13 @@ impl Region {
             usize::try_from(reserve.max(size)).map_err(|_| unusable(path, "it is larger than memory".into()))?;
         let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let size = size.min(mapping.bytes() as u64);
-        let inner = Inner { mapping, file, path: path.to_path_buf(), size_known: AtomicU64::new(size) };
+        let inner = Inner {
+            mapping,
+            file,
+            path: path.to_path_buf(),
+            size_known: AtomicU64::new(size),
+            write_back: OnceLock::new(),
+        };
         Ok(Region(Arc::new(inner)))
     }
 
@@ -249,6 +258,39 @@ impl Region {
     /// Bytes handed out.
     pub fn used(&self) -> u64 {
         self.header().used.load()
+    }
+
+    /// Says how cache lines are written back where the memory outlives them. Once, before anything is stored.
+    pub(crate) fn set_write_back(&self, how: WriteBack) {
+        self.0.write_back.get_or_init(|| how);
+    }
+
+    /// How cache lines are written back where the memory outlives them.
+    pub fn write_back(&self) -> WriteBack {
+        self.0.write_back.get().copied().unwrap_or_default()
+    }
+
+    /// Has a part of the region on its way from the cache to memory, if need be.
+    ///
+    /// # Panics
+    /// If it is not a part of the region.
+    pub(crate) fn write_back_part(&self, at: u64, bytes: usize) {
+        let place = self.place(at, bytes, 1).expect("what is written back lies in the region");
+        self.write_back().write_back(place, bytes);
+    }
+
+    /// Has everything before `end` in memory, and the file's blocks on the disk, if need be: after what is not undone was
+    /// changed, such as how much is handed out.
+    ///
+    /// # Errors
+    /// `System` if the disk refuses.
+    pub fn make_safe(&self, end: u64) -> Result<()> {
+        if self.write_back() == WriteBack::None {
+            return Ok(());
+        }
+        self.write_back_part(0, usize::try_from(end).unwrap_or(usize::MAX));
+        self.write_back().fence();
+        self.0.file.sync_all().map_err(|source| system(&self.0.path, "syncing", source))
     }
 
     /// Writes what was stored to the disk behind the file, if there is one; and the file's length and blocks.

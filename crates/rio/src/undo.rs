@@ -7,6 +7,10 @@
 //! other, then a zero word. The store of a record's first word publishes it, last; one store of zero discards all from
 //! there on. The log is a stack (PROTOCOLS D2): an inner section starts at the outer's end and cuts back to it.
 //!
+//! Where the processor's cache does not outlive what the memory does, a record ends in a checksum over itself and the log's
+//! sequence number, and has its highest bit set; it is written back before the stores it covers, they are before the
+//! number is raised, and that is then the commit. A record that is there in part, or of an earlier sequence, is none.
+//!
 //! If we die here: whoever repairs us reads from the start to the zero word and applies the images last to first.
 //! Applying them twice is the same as once.
 
@@ -14,12 +18,16 @@ use std::cell::Cell;
 use std::sync::atomic::{compiler_fence, AtomicU64, AtomicU8, Ordering};
 
 use crate::bytes::copy_image;
+use crate::flush::WriteBack;
 use crate::{failpoint, Bytes, HeldSlice, Link, Offset, Region, Result, Section, Word};
 
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+const BYTES_MASK: u64 = (1 << 23) - 1;
+/// A record ends in a checksum.
+const CHECKED: u64 = 1 << 63;
 /// The longest before-image of one record; longer ones are several.
-const RECORD_BYTES_MAX: usize = 8 << 20;
+const RECORD_BYTES_MAX: usize = 4 << 20;
 
 crate::shared! {
     /// Where a session's undo log lies.
@@ -28,8 +36,10 @@ crate::shared! {
         pub words: Word<u64>,
         /// The area.
         pub area: Link<Word<u64>>,
+        /// Raised to commit where the memory outlives the cache.
+        pub sequence: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 6],
+        pub spare: [Word<u64>; 5],
     } size 64
 }
 
@@ -41,6 +51,7 @@ pub struct Undo {
     top: Cell<usize>,
     depth: Cell<u32>,
     broken: Cell<bool>,
+    write_back: WriteBack,
 }
 
 impl Undo {
@@ -69,6 +80,7 @@ impl Undo {
             top: Cell::new(0),
             depth: Cell::new(0),
             broken: Cell::new(false),
+            write_back: region.write_back(),
         }
     }
 
@@ -89,6 +101,9 @@ impl Undo {
     /// Discards every image: what was changed since the log was empty stands. One store.
     #[inline]
     pub fn discard(&self) {
+        if self.write_back != WriteBack::None {
+            return self.commit_safely();
+        }
         self.cut(0);
     }
 
@@ -147,21 +162,15 @@ impl Undo {
 
     /// Rolls back what was saved from word `start` on.
     pub(crate) fn roll_back_from(&self, start: usize) -> usize {
-        let mut records = Vec::new();
-        let mut at = start;
-        while at < self.words.len() {
-            let header = self.words[at].load();
-            if header == 0 {
-                break;
-            }
-            records.push(at);
-            at += 1 + words_of(header);
-        }
+        let records = self.records(start);
         for &record in records.iter().rev() {
             failpoint("rio: between two before-images put back");
             self.apply(record);
         }
         failpoint("rio: rolled back, undo log not yet empty");
+        if start == 0 && self.write_back != WriteBack::None {
+            self.commit_safely();
+        }
         self.cut(start);
         records.len()
     }
@@ -169,7 +178,7 @@ impl Undo {
     fn apply(&self, record: usize) {
         let header = self.words[record].load();
         let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
-        let images = &self.words[record + 1..record + 1 + words_of(header)];
+        let images = &self.words[record + 1..=record + bytes.div_ceil(8)];
         if bytes == 4 {
             let word = self.region.at(Offset::<Word<u32>>::from_raw(place).expect("a before-image has a place"));
             let image = images[0].get() & u64::from(u32::MAX);
@@ -213,6 +222,9 @@ impl Undo {
     #[inline]
     pub(crate) fn save_word(&self, address: usize, bytes: usize, old: u64) {
         let place = self.region.offset_of_address(address);
+        if self.write_back != WriteBack::None {
+            return self.save_safely(place, &old.to_ne_bytes()[..bytes]);
+        }
         let at = self.top.get();
         let words = &self.words[at..at + 3];
         words[1].init(old);
@@ -235,23 +247,79 @@ impl Undo {
 
     #[inline(always)]
     fn save_part(&self, place: u64, old: &[u8]) {
+        if self.write_back != WriteBack::None {
+            return self.save_safely(place, old);
+        }
         let at = self.top.get();
         let count = old.len().div_ceil(8);
         let words = self.words.get(at..).and_then(|rest| rest.get(..count + 2)).unwrap_or_else(|| no_room());
         copy_image(&words[1..=count], old);
         words[count + 1].init(0);
-        compiler_fence(Ordering::SeqCst);
-        words[0].init(header(place, old.len()));
-        // The store this image protects comes after; the compiler must not lift it above the header.
-        compiler_fence(Ordering::SeqCst);
-        self.top.set(at + count + 1);
+        self.finish(at, header(place, old.len()), 1 + count);
+    }
+
+    /// As `save_part`, where the memory outlives the cache.
+    #[inline(never)]
+    fn save_safely(&self, place: u64, old: &[u8]) {
+        let at = self.top.get();
+        let count = old.len().div_ceil(8);
+        let words = self.words.get(at..).and_then(|rest| rest.get(..count + 3)).unwrap_or_else(|| no_room());
+        let header = header(place, old.len()) | CHECKED;
+        // The last word may be filled in part only.
+        words[count].init(0);
+        copy_image(&words[1..=count], old);
+        words[count + 1].init(self.checksum(header, &words[1..=count]));
+        words[count + 2].init(0);
+        words[0].init(header);
+        self.write_back.write_back(words.as_ptr().cast(), size_of_val(words));
+        self.write_back.fence();
+        self.top.set(at + count + 2);
+    }
+
+    fn checksum(&self, header: u64, image: &[Word<u64>]) -> u64 {
+        let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let sequence = self.region.at(self.log).sequence.get();
+        image.iter().fold(mix(mix(1, sequence), header), |sum, word| mix(sum, word.get()))
+    }
+
+    /// Empties the log where the memory outlives the cache: the stores it covers are written back, then its number is
+    /// raised.
+    #[inline(never)]
+    fn commit_safely(&self) {
+        for record in self.records(0) {
+            let header = self.words[record].load();
+            self.region.write_back_part(header & PLACE_MASK, bytes_of(header));
+        }
+        self.write_back.fence();
+        let sequence = &self.region.at(self.log).sequence;
+        sequence.publish(sequence.get() + 1);
+        self.write_back.write_back(std::ptr::from_ref(sequence).cast(), 8);
+        self.write_back.fence();
+        self.cut(0);
+    }
+
+    /// Where the log's records begin, from word `start` on.
+    fn records(&self, start: usize) -> Vec<usize> {
+        let (mut records, mut at) = (Vec::new(), start);
+        while let Some(header) = self.words.get(at).map(Word::load).filter(|&header| header != 0) {
+            let next = at + 1 + words_of(header);
+            if header & CHECKED != 0 {
+                let Some(found) = self.words.get(next - 1).map(Word::load) else { break };
+                if found != self.checksum(header, &self.words[at + 1..next - 1]) {
+                    break;
+                }
+            }
+            records.push(at);
+            at = next;
+        }
+        records
     }
 
     /// Whether the log has room for one image of `bytes`.
     #[inline(always)]
     pub fn has_room(&self, bytes: usize) -> bool {
-        // The headers of its parts, and the zero.
-        let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX + 2;
+        // The headers of its parts and their checksums, and the zero.
+        let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX * 2 + 3;
         self.words.get(self.top.get()..).is_some_and(|rest| rest.len() >= words)
     }
 
@@ -291,12 +359,12 @@ fn header(place: u64, bytes: usize) -> u64 {
 
 #[inline]
 fn bytes_of(header: u64) -> usize {
-    usize::try_from(header >> PLACE_BITS).expect("24 bits fit usize")
+    usize::try_from(header >> PLACE_BITS & BYTES_MASK).expect("23 bits fit usize")
 }
 
 #[inline]
 fn words_of(header: u64) -> usize {
-    bytes_of(header).div_ceil(8)
+    bytes_of(header).div_ceil(8) + usize::from(header & CHECKED != 0)
 }
 
 const _: () = assert!(size_of::<Offset<Bytes>>() == 8);

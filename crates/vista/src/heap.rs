@@ -322,7 +322,7 @@ impl Segment {
         let added = region.allocate_bytes(missing * UNIT, UNIT)?.raw() / UNIT;
         if added == to.get() {
             to.publish(added + missing);
-            return Ok(());
+            return Ok(region.make_safe(self.from)?);
         }
         // Something of vista's lies between: what was left there is a free run, and all is new.
         let have = to.get() - from.get();
@@ -334,7 +334,7 @@ impl Segment {
         from.set(&mut section, added);
         to.set(&mut section, added + units);
         section.join_outer();
-        Ok(())
+        Ok(region.make_safe(self.from)?)
     }
 }
 

@@ -50,12 +50,13 @@ pub struct Options {
     reserve: u64,
     anywhere: bool,
     declared: Option<Survives>,
+    write_back: Option<bool>,
 }
 
 impl Options {
     /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
     pub fn new(bytes: u64) -> Options {
-        Options { bytes, reserve: 256 << 30, anywhere: false, declared: None }
+        Options { bytes, reserve: 256 << 30, anywhere: false, declared: None, write_back: None }
     }
 
     /// The address space a new segment may grow into, in bytes. It costs nothing; 256 GiB if it is not said.
@@ -77,13 +78,20 @@ impl Options {
         Options { declared: Some(what), ..self }
     }
 
+    /// Whether what is stored is written back from the processor's cache: found out if it is not said.
+    #[must_use]
+    pub fn write_back(self, is_wanted: bool) -> Options {
+        Options { write_back: Some(is_wanted), ..self }
+    }
+
     /// Opens the segment in the file at `path`, which is made if it is not there, and rolls back what was unfinished.
     ///
     /// # Errors
     /// `OtherSize`, `AddressTaken`, `Damaged`; `Memory` if another has it, if it may be torn, or if the file cannot be made,
     /// is no segment, or has no room.
     pub fn open(&self, path: &Path) -> Result<Segment> {
-        let keeping = Keeping { layout: LAYOUT, reserve: self.reserve, declared: self.declared };
+        let keeping =
+            Keeping { layout: LAYOUT, reserve: self.reserve, declared: self.declared, write_back: self.write_back };
         let kept = keeping.open(path, |region| build(region, self.bytes))?;
         let region = kept.region().clone();
         let path = path.to_path_buf();
@@ -243,6 +251,7 @@ impl Segment {
         let total = self.undo.capacity() + bytes as u64 + (bytes as u64 >> 20) + 64;
         let region = self.region.clone();
         own_units(&region, || Ok(self.undo.ensure(total)?))?;
+        region.make_safe(self.from)?;
         self.hide_metadata()
     }
 
