@@ -19,7 +19,7 @@ use std::sync::atomic::{compiler_fence, AtomicU64, AtomicU8, Ordering};
 
 use crate::bytes::copy_image;
 use crate::flush::WriteBack;
-use crate::{failpoint, Bytes, HeldSlice, Link, Offset, Region, Result, Section, Word};
+use crate::{failpoint, planted, Bytes, HeldSlice, Link, Offset, Region, Result, Section, Word};
 
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
@@ -253,8 +253,13 @@ impl Undo {
         let at = self.top.get();
         let count = old.len().div_ceil(8);
         let words = self.words.get(at..).and_then(|rest| rest.get(..count + 2)).unwrap_or_else(|| no_room());
+        if planted("undo: a record is published before its image") {
+            words[0].init(header(place, old.len()));
+        }
         copy_image(&words[1..=count], old);
-        words[count + 1].init(0);
+        if !planted("undo: no zero behind the last record") {
+            words[count + 1].init(0);
+        }
         self.finish(at, header(place, old.len()), 1 + count);
     }
 
@@ -272,7 +277,9 @@ impl Undo {
         words[count + 2].init(0);
         words[0].init(header);
         self.write_back.write_back(words.as_ptr().cast(), size_of_val(words));
-        self.write_back.fence();
+        if !planted("undo: no fence behind a record") {
+            self.write_back.fence();
+        }
         self.top.set(at + count + 2);
     }
 
@@ -290,7 +297,9 @@ impl Undo {
             let header = self.words[record].load();
             self.region.write_back_part(header & PLACE_MASK, bytes_of(header));
         }
-        self.write_back.fence();
+        if !planted("undo: committed before the stores are in memory") {
+            self.write_back.fence();
+        }
         let sequence = &self.region.at(self.log).sequence;
         sequence.publish(sequence.get() + 1);
         self.write_back.write_back(std::ptr::from_ref(sequence).cast(), 8);
