@@ -32,6 +32,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "model", package: TESTS, target: "model", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
     Suite { name: "multiprocess", package: TESTS, target: "multiprocess", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200")] },
     Suite { name: "schedules", package: TESTS, target: "schedules", features: &["scheduled"], test_env: &[("LIBTP_TEST_SCHEDULES", "3500")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
+    Suite { name: "vista", package: TESTS, target: "vista", features: &["planted"], test_env: &[("LIBTP_TEST_KILLS", "300")], soak_env: &[("LIBTP_TEST_KILLS", "20000"), ("LIBTP_TEST_TRACED", "1000")] },
     Suite { name: "yardstick", package: TESTS, target: "yardstick", features: &["planted"], test_env: &[], soak_env: &[] },
 ];
 
