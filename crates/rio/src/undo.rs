@@ -9,7 +9,7 @@
 //!
 //! Where the processor's cache does not outlive what the memory does, a record ends in a checksum over itself and the log's
 //! sequence number, and has its highest bit set; it is written back before the stores it covers, they are before the
-//! number is raised, and that is then the commit. A record that is there in part, or of an earlier sequence, is none.
+//! number is raised, and that is then the commit. The log says of itself whether that is so. A record that is there in part, or of an earlier sequence, is none.
 //!
 //! If we die here: whoever repairs us reads from the start to the zero word and applies the images last to first.
 //! Applying them twice is the same as once.
@@ -38,8 +38,10 @@ crate::shared! {
         pub area: Link<Word<u64>>,
         /// Raised to commit where the memory outlives the cache.
         pub sequence: Word<u64>,
+        /// Not zero if every record has a checksum.
+        pub checked: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 5],
+        pub spare: [Word<u64>; 4],
     } size 64
 }
 
@@ -160,6 +162,19 @@ impl Undo {
         count
     }
 
+    /// Says whether the records to come have checksums. The log is empty.
+    ///
+    /// If we die here: it is empty whatever is said of it.
+    pub fn settle(&self) {
+        let (checked, wanted) = (&self.region.at(self.log).checked, u64::from(self.write_back != WriteBack::None));
+        if checked.get() != wanted {
+            self.cut(0);
+            self.write_back_word(&self.words[0]);
+            checked.publish(wanted);
+            self.write_back_word(checked);
+        }
+    }
+
     /// Rolls back what was saved from word `start` on.
     pub(crate) fn roll_back_from(&self, start: usize) -> usize {
         let records = self.records(start);
@@ -179,7 +194,7 @@ impl Undo {
         let header = self.words[record].load();
         let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
         let images = &self.words[record + 1..=record + bytes.div_ceil(8)];
-        if bytes == 4 {
+        if bytes == 4 && place % 4 == 0 {
             let word = self.region.at(Offset::<Word<u32>>::from_raw(place).expect("a before-image has a place"));
             let image = images[0].get() & u64::from(u32::MAX);
             word.init(u32::try_from(image).expect("masked to 32 bits"));
@@ -302,26 +317,34 @@ impl Undo {
         }
         let sequence = &self.region.at(self.log).sequence;
         sequence.publish(sequence.get() + 1);
-        self.write_back.write_back(std::ptr::from_ref(sequence).cast(), 8);
-        self.write_back.fence();
+        self.write_back_word(sequence);
         self.cut(0);
+    }
+
+    fn write_back_word(&self, word: &Word<u64>) {
+        self.write_back.write_back(std::ptr::from_ref(word).cast(), 8);
+        self.write_back.fence();
     }
 
     /// Where the log's records begin, from word `start` on.
     fn records(&self, start: usize) -> Vec<usize> {
         let (mut records, mut at) = (Vec::new(), start);
+        let is_checked = self.region.at(self.log).checked.get() != 0;
         while let Some(header) = self.words.get(at).map(Word::load).filter(|&header| header != 0) {
             let next = at + 1 + words_of(header);
-            if header & CHECKED != 0 {
-                let Some(found) = self.words.get(next - 1).map(Word::load) else { break };
-                if found != self.checksum(header, &self.words[at + 1..next - 1]) {
-                    break;
-                }
+            // Where lines get to memory in any order, what is there may be anything.
+            if is_checked && !self.is_whole(header, self.words.get(at + 1..next).unwrap_or_default()) {
+                break;
             }
             records.push(at);
             at = next;
         }
         records
+    }
+
+    fn is_whole(&self, header: u64, rest: &[Word<u64>]) -> bool {
+        let sum = rest.split_last().filter(|_| header & CHECKED != 0);
+        sum.is_some_and(|(sum, image)| sum.load() == self.checksum(header, image))
     }
 
     /// Whether the log has room for one image of `bytes`.

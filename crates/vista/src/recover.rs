@@ -9,6 +9,7 @@ impl Segment {
     /// Puts back what an unfinished transaction changed; how many ranges.
     pub(crate) fn recover(&mut self) -> Result<usize> {
         let ranges = if self.undo.has_images() { self.undo.roll_back() } else { 0 };
+        self.undo.settle();
         self.hide_metadata()?;
         Ok(ranges)
     }

@@ -52,6 +52,20 @@ fn what_was_ended_is_there_and_what_was_not_is_not() {
 }
 
 #[test]
+fn ranges_of_any_length_at_any_place_come_back() {
+    let place = Place::new("odd");
+    let mut segment = place.open(100);
+    for bytes in 0..20 {
+        for at in 0..20 {
+            let mut txn = segment.begin();
+            txn.set_range(at, bytes).unwrap().fill(7);
+            txn.abort();
+            assert_eq!(segment.bytes(), [0; 100], "{bytes} bytes at {at}");
+        }
+    }
+}
+
+#[test]
 fn malloc_and_free_are_undone() {
     let place = Place::new("heap");
     let mut segment = place.open(4096);
