@@ -55,7 +55,8 @@ impl Segment {
     fn begin_automatic(&mut self) -> Result<AutoTxn<'_>> {
         let refused = |source| Error::System { path: self.path().to_path_buf(), call: "catching the faults", source };
         catch_faults().map_err(refused)?;
-        let (from, to) = (self.address(), self.address() + self.bytes().len().next_multiple_of(UNIT as usize));
+        let (from, to) =
+            (self.address(), self.address() + usize::try_from(self.flat_end() - self.from).expect("it is mapped"));
         let free = |slot: &&Slot| slot.from.compare_exchange(0, from, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = ACTIVE.iter().find(free).ok_or_else(|| refused(std::io::ErrorKind::QuotaExceeded.into()))?;
         slot.segment.store(self, Ordering::Relaxed);
@@ -130,8 +131,12 @@ impl Segment {
     }
 
     fn set_flat_writable(&self, is_writable: bool) -> Result<()> {
-        let to = self.from + (self.bytes().len() as u64).next_multiple_of(UNIT);
-        Ok(self.view.set_writable_part(self.from, to, is_writable)?)
+        Ok(self.view.set_writable_part(self.from, self.flat_end(), is_writable)?)
+    }
+
+    /// Behind the last unit of the flat part.
+    fn flat_end(&self) -> u64 {
+        self.from + (self.bytes().len() as u64).next_multiple_of(UNIT)
     }
 
     fn flat_unsaved(&mut self) -> &mut [u8] {

@@ -14,12 +14,16 @@ pub(crate) use crate::heap::UNIT;
 use crate::heap::{Heap, HeapHeader};
 use crate::{Error, Result};
 use rio::{
-    Bytes, ExclusiveHold, Held, Keeping, Kept, Link, Offset, Region, RootSlot, SharedHold, Survives, Undo, UndoLog,
-    View, Word,
+    Bytes, ExclusiveHold, Held, Keeping, Kept, LayoutHash, Link, Offset, Region, RootSlot, SharedHold, Survives, Undo,
+    UndoLog, View, Word,
 };
 
-/// "vista", and the version of everything that a segment holds.
-const LAYOUT: u64 = u64::from_le_bytes(*b"vista\0\0\x01");
+/// The version of everything that a segment holds, and how it is laid out.
+const LAYOUT: u64 = LayoutHash::new()
+    .text("vista 1")
+    .number(rio::LAYOUT)
+    .number(rio::layout![SegmentHeader, crate::heap::HeapHeader, crate::heap::Unit])
+    .get();
 /// The undo log of a new segment: most transactions fit, and it stays in the processor's cache.
 const UNDO_BYTES: u64 = 48 << 10;
 /// Addresses for segments: between what programs and what the kernel's own choices use.
