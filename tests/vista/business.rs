@@ -36,8 +36,8 @@ fn set(txn: &mut Txn<'_>, at: u64, value: u64) {
     txn.set_range(at, 8).unwrap().copy_from_slice(&value.to_ne_bytes());
 }
 
-/// One transaction; how many have ended, if it did.
-pub fn transact(segment: &mut Segment, draw: &mut Draw) -> Option<u64> {
+/// One transaction, whose ranges have at most `longest` bytes; how many have ended, if it did.
+pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
     let rest = segment.bytes().len() as u64 - REST;
     let mut txn = segment.begin();
     let ended = get(&txn, ENDED);
@@ -49,11 +49,11 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw) -> Option<u64> {
         set(&mut txn, to, value);
     }
     match draw.below(4) {
-        0 => push(&mut txn, draw),
+        0 => push(&mut txn, draw, longest),
         1 => pop(&mut txn),
         2 => {
             let at = draw.below(rest);
-            let length = usize::try_from(1 + draw.below((rest - at).min(5000))).unwrap();
+            let length = usize::try_from(1 + draw.below((rest - at).min(longest))).unwrap();
             let fill = u8::try_from(draw.below(256)).unwrap();
             txn.set_range(REST + at, length).unwrap().fill(fill);
         }
@@ -69,8 +69,8 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw) -> Option<u64> {
 }
 
 /// A block: the next one, its own length, and as many bytes of a value.
-fn push(txn: &mut Txn<'_>, draw: &mut Draw) {
-    let bytes = 32 + draw.below(3000);
+fn push(txn: &mut Txn<'_>, draw: &mut Draw, longest: u64) {
+    let bytes = 32 + draw.below(longest);
     let block = txn.malloc(bytes).unwrap();
     let (first, length, sum) = (get(txn, FIRST), get(txn, LENGTH), get(txn, SUM));
     set(txn, block, first);

@@ -13,6 +13,8 @@ use vista::{Options, Segment};
 use crate::business::{judge, transact, Draw};
 
 const BYTES: u64 = 256 << 10;
+/// Ranges and blocks have at most so many bytes.
+const LONGEST: u64 = 5000;
 const CHILD: &str = "VISTA_TEST_CHILD";
 
 fn open(path: &Path, is_written_back: bool) -> Segment {
@@ -24,7 +26,7 @@ fn change(path: &Path, seed: u64) {
     let mut segment = open(path, seed % 4 == 0);
     let (mut draw, mut told) = (Draw(seed), std::io::stdout().lock());
     loop {
-        if let Some(ended) = transact(&mut segment, &mut draw).filter(|ended| ended % 64 == 0) {
+        if let Some(ended) = transact(&mut segment, &mut draw, LONGEST).filter(|ended| ended % 64 == 0) {
             writeln!(told, "{ended}").unwrap();
         }
     }

@@ -4,14 +4,15 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
 use nix::sys::ptrace;
 use nix::sys::signal::{raise, Signal};
-use nix::sys::wait::{waitpid, WaitStatus};
-use nix::unistd::Pid;
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::{gettid, Pid};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 /// What a step did.
@@ -25,35 +26,67 @@ pub enum Event {
     Fence,
 }
 
-/// In the child: from here on the parent steps.
-pub fn be_traced() {
+/// In the child: from here on the parent steps this thread, whose number it finds beside the file.
+pub fn be_traced(path: &Path) {
     ptrace::traceme().unwrap();
+    let passing = path.with_extension("passing");
+    std::fs::write(&passing, gettid().to_string()).unwrap();
+    std::fs::rename(passing, path.with_extension("thread")).unwrap();
     raise(Signal::SIGSTOP).unwrap();
 }
 
-/// Runs the command, which calls [`be_traced`], to its end, and tells of each event with the file's bytes after it.
-/// Returns the number of steps.
-pub fn trace(command: &mut Command, path: &Path, mut told: impl FnMut(Event, &[u8])) -> u64 {
-    let child = command.stdout(Stdio::null()).process_group(0).spawn().unwrap();
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-    let stopped = waitpid(pid, None).unwrap();
+/// The thread of the child that is to be stepped, when it has stopped.
+fn stopped(child: &mut Child, path: &Path) -> Pid {
+    let told = path.with_extension("thread");
+    while !told.exists() {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "the child ended before it was stepped: {ended:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pid = Pid::from_raw(std::fs::read_to_string(told).unwrap().parse().unwrap());
+    let stopped = waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap();
     assert!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "the child came to {stopped:?}");
+    // Should we be killed, it is not left behind.
+    ptrace::setoptions(pid, ptrace::Options::PTRACE_O_EXITKILL).unwrap();
+    pid
+}
+
+/// Runs the command, which calls [`be_traced`], to its end, and tells of each event with the file's bytes after it.
+/// Returns the number of steps, or what else the child came to.
+pub fn trace(command: &mut Command, path: &Path, mut told: impl FnMut(Event, &[u8])) -> Result<u64, String> {
+    // On one processor, where the two take turns: to wake another for each step takes many times as long as the step.
+    let here = Pid::from_raw(0);
+    let all = sched_getaffinity(here).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::count()).find(|&nth| all.is_set(nth).unwrap()).unwrap()).unwrap();
+    sched_setaffinity(here, &one).unwrap();
+    let steps = step_through(command, path, &mut told);
+    sched_setaffinity(here, &all).unwrap();
+    steps
+}
+
+fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, &[u8])) -> Result<u64, String> {
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let pid = stopped(&mut child, path);
     let file = Mapped::new(path);
     let ranges = ranges(pid, path);
     let (mut before, mut steps) = (file.bytes().to_vec(), 0);
     loop {
         let event = instruction(pid).and_then(|event| event.of(pid, &ranges));
         ptrace::step(pid, None).unwrap();
-        match waitpid(pid, None).unwrap() {
+        match waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap() {
             WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
-            WaitStatus::Exited(_, 0) => return steps,
+            WaitStatus::Exited(..) => {
+                let ended = child.wait().unwrap();
+                return if ended.success() { Ok(steps) } else { Err(format!("the child came to {ended}")) };
+            }
             other => panic!("the child came to {other:?}"),
         }
         steps += 1;
         if let Some(event) = event {
             told(event, file.bytes());
         } else if file.bytes() != before {
-            before.copy_from_slice(file.bytes());
+            file.bytes().clone_into(&mut before);
             told(Event::Store, &before);
         }
     }
@@ -113,32 +146,37 @@ fn ranges(pid: Pid, path: &Path) -> Vec<(u64, u64, u64)> {
     .collect()
 }
 
+/// The file grows no longer than this.
+const BYTES_MAX: usize = 16 << 20;
+
 /// A file, mapped to be looked at.
 struct Mapped {
+    file: File,
     place: *mut libc::c_void,
-    bytes: usize,
 }
 
 impl Mapped {
     fn new(path: &Path) -> Mapped {
         let file = File::open(path).unwrap();
-        let bytes = usize::try_from(file.metadata().unwrap().len()).unwrap();
         // SAFETY: a null hint without MAP_FIXED replaces no existing mapping.
-        let place = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, &file, 0) }.unwrap();
-        Mapped { place, bytes }
+        let place =
+            unsafe { mmap(std::ptr::null_mut(), BYTES_MAX, ProtFlags::READ, MapFlags::SHARED, &file, 0) }.unwrap();
+        Mapped { file, place }
     }
 
     /// The bytes. The one process that changes them is stopped whenever we run.
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping just made, which lives as long as `self`; its file does not become shorter; who writes it is
-        // stopped.
-        unsafe { std::slice::from_raw_parts(self.place.cast::<u8>(), self.bytes) }
+        let bytes = usize::try_from(self.file.metadata().unwrap().len()).unwrap();
+        assert!(bytes <= BYTES_MAX, "the file has grown to {bytes} bytes");
+        // SAFETY: the mapping just made, which lives as long as `self`; the file has these bytes and does not become
+        // shorter; who writes it is stopped.
+        unsafe { std::slice::from_raw_parts(self.place.cast::<u8>(), bytes) }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `new`, of which nothing is borrowed any more.
-        unsafe { munmap(self.place, self.bytes) }.unwrap();
+        unsafe { munmap(self.place, BYTES_MAX) }.unwrap();
     }
 }

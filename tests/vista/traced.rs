@@ -4,6 +4,7 @@
 //! written back, memory has what it had then or anything since; some such states are drawn.
 
 use std::collections::BTreeMap;
+use std::panic::catch_unwind;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -16,6 +17,8 @@ use crate::trace::{be_traced, trace, Event};
 
 /// Bytes of the flat part: small, for it is compared after every step.
 const BYTES: u64 = 16 << 10;
+/// Ranges and blocks have at most so many bytes: each store is a state.
+const LONGEST: u64 = 200;
 const LINE: usize = 64;
 const PATH: &str = "VISTA_TEST_TRACED";
 const WRITTEN_BACK: &str = "VISTA_TEST_WRITTEN_BACK";
@@ -28,19 +31,19 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
 
 /// The child's part.
 fn work(path: &Path) {
+    let mut segment = open(path, sizes::number(WRITTEN_BACK, 0) == 1);
+    let mut draw = Draw(sizes::first_seed());
+    // The heap's first blocks, so that the file does not grow while it is looked at.
+    for _ in 0..300 {
+        transact(&mut segment, &mut draw, LONGEST);
+    }
     if let Some(bug) = sizes::chosen::<String>(BUG) {
         let bug: &'static str = bug.leak();
         rio::planted::plant(Some(bug));
     }
-    let mut segment = open(path, sizes::number(WRITTEN_BACK, 0) == 1);
-    let mut draw = Draw(sizes::first_seed());
-    // The heap's first blocks, so that the file does not grow while it is looked at.
-    for _ in 0..100 {
-        transact(&mut segment, &mut draw);
-    }
-    be_traced();
+    be_traced(path);
     for _ in 0..sizes::number(TXNS, 0) {
-        transact(&mut segment, &mut draw);
+        transact(&mut segment, &mut draw, LONGEST);
     }
     std::process::exit(0);
 }
@@ -63,10 +66,15 @@ struct Run<'r> {
 
 impl Run<'_> {
     fn judge(&mut self, memory: &[u8]) {
+        if !self.findings.torn.is_empty() {
+            // One is enough.
+            return;
+        }
         self.findings.states += 1;
         let copy = self.directory.join("copy");
         std::fs::write(&copy, memory).unwrap();
-        let segment = open(&copy, false);
+        let opened = catch_unwind(|| open(&copy, false));
+        let Ok(segment) = opened else { return self.findings.torn.push("it cannot be opened".into()) };
         match judge(&segment) {
             Err(what) => self.findings.torn.push(what),
             Ok(ended) => {
@@ -142,11 +150,20 @@ fn run(is_written_back: bool, txns: u64, seed: u64, bug: Option<&str>) -> Findin
         // The child begins with an empty log, whose stores have all been written back.
         let lines =
             lines.get_or_insert_with(|| Lines { memory: stored.to_vec(), underway: BTreeMap::new(), draw: Draw(seed) });
+        // Where the file is longer now it was made safe first.
+        lines.memory.extend_from_slice(&stored[lines.memory.len()..]);
         lines.told(event, stored);
+        if matches!(event, Event::WriteBack(_)) {
+            // Memory may have of it what it might have had before.
+            return;
+        }
         let state = lines.state(stored);
         run.judge(&state);
     });
-    run.findings.steps = steps;
+    match steps {
+        Ok(steps) => run.findings.steps = steps,
+        Err(what) => run.findings.torn.push(what),
+    }
     run.findings
 }
 
@@ -155,7 +172,7 @@ fn stopped_between_any_two_stores() {
     if let Some(path) = sizes::chosen::<String>(PATH) {
         work(Path::new(&path));
     }
-    let (txns, start) = (sizes::number("LIBTP_TEST_TRACED", 100), Instant::now());
+    let (txns, start) = (sizes::number("LIBTP_TEST_TRACED", 20), Instant::now());
     for is_written_back in [false, true] {
         let found = run(is_written_back, txns, sizes::first_seed(), None);
         let how = if is_written_back { "cache lines written back" } else { "no write-back" };
@@ -179,7 +196,7 @@ fn planted_bugs_are_noticed() {
         ("undo: committed before the stores are in memory", true),
     ];
     for (bug, is_written_back) in bugs {
-        let noticed = (1..=5).find(|&seed| !run(is_written_back, 20, seed, Some(bug)).torn.is_empty());
+        let noticed = (1..=5).find(|&seed| !run(is_written_back, 8, seed, Some(bug)).torn.is_empty());
         println!("  {bug}: noticed with seed {noticed:?}");
         assert!(noticed.is_some(), "nobody noticed {bug:?}");
     }
