@@ -7,6 +7,37 @@
 use crate::failpoint;
 use crate::Undo;
 
+impl Undo {
+    /// Opens a section. If another is open it becomes a nested top action of it (PROTOCOLS D2).
+    #[inline]
+    pub fn section(&self) -> Section<'_> {
+        self.depth.set(self.depth.get() + 1);
+        Section::open(self, self.top.get(), self.depth.get())
+    }
+
+    /// Whether a section is open.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.depth.get() != 0
+    }
+
+    /// Whether a section was dropped without being closed: the session is to be treated as dead (PROTOCOLS D10).
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self, depth: u32) {
+        self.depth.set(depth - 1);
+    }
+
+    #[cold]
+    pub(crate) fn mark_broken(&self) {
+        self.broken.set(true);
+    }
+}
+
 /// An open section. See the module's text.
 #[must_use = "a section that is dropped without `close` makes the session dead"]
 pub struct Section<'u> {

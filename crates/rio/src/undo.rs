@@ -19,7 +19,10 @@ use std::sync::atomic::{compiler_fence, AtomicU64, AtomicU8, Ordering};
 
 use crate::bytes::copy_image;
 use crate::flush::WriteBack;
-use crate::{failpoint, planted, Bytes, HeldSlice, Link, Offset, Region, Result, Section, Word};
+use crate::{failpoint, planted, Bytes, HeldSlice, Link, Offset, Region, Result, Word};
+
+mod checked;
+mod room;
 
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
@@ -50,9 +53,9 @@ pub struct Undo {
     region: Region,
     log: Offset<UndoLog>,
     words: HeldSlice<Word<u64>>,
-    top: Cell<usize>,
-    depth: Cell<u32>,
-    broken: Cell<bool>,
+    pub(crate) top: Cell<usize>,
+    pub(crate) depth: Cell<u32>,
+    pub(crate) broken: Cell<bool>,
     write_back: WriteBack,
 }
 
@@ -93,59 +96,13 @@ impl Undo {
         region.hold_slice(area, count)
     }
 
-    /// Opens a section. If another is open it becomes a nested top action of it (PROTOCOLS D2).
-    #[inline]
-    pub fn section(&self) -> Section<'_> {
-        self.depth.set(self.depth.get() + 1);
-        Section::open(self, self.top.get(), self.depth.get())
-    }
-
     /// Discards every image: what was changed since the log was empty stands. One store.
     #[inline]
     pub fn discard(&self) {
         if self.write_back != WriteBack::None {
-            return self.commit_safely();
+            return self.commit_checked();
         }
         self.cut(0);
-    }
-
-    /// Whether a section is open.
-    #[inline]
-    pub fn is_open(&self) -> bool {
-        self.depth.get() != 0
-    }
-
-    /// Whether a section was dropped without being closed: the session is to be treated as dead (PROTOCOLS D10).
-    #[inline]
-    pub fn is_broken(&self) -> bool {
-        self.broken.get()
-    }
-
-    /// Makes room for `bytes` of before-images and their headers. Called before the first latch (PROTOCOLS D11).
-    ///
-    /// # Errors
-    /// The region cannot grow; the log is as it was.
-    pub fn ensure(&mut self, bytes: u64) -> Result<()> {
-        let words = bytes / 8 + 16;
-        if words <= self.words.len() as u64 {
-            return Ok(());
-        }
-        let words = words.next_power_of_two();
-        let area = self.region.allocate::<Word<u64>>(words)?;
-        // What an open section has saved goes with it, the zero behind the last record too.
-        let new = self.region.slice(area, self.top.get() + 1);
-        for (to, from) in new.iter().zip(self.words.iter()) {
-            to.init(from.get());
-        }
-        let header = self.region.at(self.log);
-        // If we die here: the records are in both areas, and fit the smaller length, so an old length with the new area
-        // loses no image; the area goes first because a survivor that reads the old, smaller length stays inside it.
-        failpoint("rio: undo log made larger, not yet used");
-        header.area.publish(Some(area));
-        failpoint("rio: undo log moved, its length not yet");
-        header.words.publish(words);
-        self.words = Undo::area(&self.region, self.log);
-        Ok(())
     }
 
     /// Whether there is anything to put back: a session died in a section, or is in one.
@@ -162,19 +119,6 @@ impl Undo {
         count
     }
 
-    /// Says whether the records to come have checksums. The log is empty.
-    ///
-    /// If we die here: it is empty whatever is said of it.
-    pub fn settle(&self) {
-        let (checked, wanted) = (&self.region.at(self.log).checked, u64::from(self.write_back != WriteBack::None));
-        if checked.get() != wanted {
-            self.cut(0);
-            self.write_back_word(&self.words[0]);
-            checked.publish(wanted);
-            self.write_back_word(checked);
-        }
-    }
-
     /// Rolls back what was saved from word `start` on.
     pub(crate) fn roll_back_from(&self, start: usize) -> usize {
         let records = self.records(start);
@@ -184,7 +128,7 @@ impl Undo {
         }
         failpoint("rio: rolled back, undo log not yet empty");
         if start == 0 && self.write_back != WriteBack::None {
-            self.commit_safely();
+            self.commit_checked();
         }
         self.cut(start);
         records.len()
@@ -223,22 +167,12 @@ impl Undo {
         self.top.set(start);
     }
 
-    #[inline]
-    pub(crate) fn leave(&self, depth: u32) {
-        self.depth.set(depth - 1);
-    }
-
-    #[cold]
-    pub(crate) fn mark_broken(&self) {
-        self.broken.set(true);
-    }
-
     /// Saves the old value of one word of `bytes` (4 or 8) at the address `address`.
     #[inline]
     pub(crate) fn save_word(&self, address: usize, bytes: usize, old: u64) {
         let place = self.region.offset_of_address(address);
         if self.write_back != WriteBack::None {
-            return self.save_safely(place, &old.to_ne_bytes()[..bytes]);
+            return self.save_checked(place, &old.to_ne_bytes()[..bytes]);
         }
         let at = self.top.get();
         let words = &self.words[at..at + 3];
@@ -263,7 +197,7 @@ impl Undo {
     #[inline(always)]
     fn save_part(&self, place: u64, old: &[u8]) {
         if self.write_back != WriteBack::None {
-            return self.save_safely(place, old);
+            return self.save_checked(place, old);
         }
         let at = self.top.get();
         let count = old.len().div_ceil(8);
@@ -276,54 +210,6 @@ impl Undo {
             words[count + 1].init(0);
         }
         self.finish(at, header(place, old.len()), 1 + count);
-    }
-
-    /// As `save_part`, where the memory outlives the cache.
-    #[inline(never)]
-    fn save_safely(&self, place: u64, old: &[u8]) {
-        let at = self.top.get();
-        let count = old.len().div_ceil(8);
-        let words = self.words.get(at..).and_then(|rest| rest.get(..count + 3)).unwrap_or_else(|| no_room());
-        let header = header(place, old.len()) | CHECKED;
-        // The last word may be filled in part only.
-        words[count].init(0);
-        copy_image(&words[1..=count], old);
-        words[count + 1].init(self.checksum(header, &words[1..=count]));
-        words[count + 2].init(0);
-        words[0].init(header);
-        self.write_back.write_back(words.as_ptr().cast(), size_of_val(words));
-        if !planted("undo: no fence behind a record") {
-            self.write_back.fence();
-        }
-        self.top.set(at + count + 2);
-    }
-
-    fn checksum(&self, header: u64, image: &[Word<u64>]) -> u64 {
-        let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        let sequence = self.region.at(self.log).sequence.get();
-        image.iter().fold(mix(mix(1, sequence), header), |sum, word| mix(sum, word.get()))
-    }
-
-    /// Empties the log where the memory outlives the cache: the stores it covers are written back, then its number is
-    /// raised.
-    #[inline(never)]
-    fn commit_safely(&self) {
-        for record in self.records(0) {
-            let header = self.words[record].load();
-            self.region.write_back_part(header & PLACE_MASK, bytes_of(header));
-        }
-        if !planted("undo: committed before the stores are in memory") {
-            self.write_back.fence();
-        }
-        let sequence = &self.region.at(self.log).sequence;
-        sequence.publish(sequence.get() + 1);
-        self.write_back_word(sequence);
-        self.cut(0);
-    }
-
-    fn write_back_word(&self, word: &Word<u64>) {
-        self.write_back.write_back(std::ptr::from_ref(word).cast(), 8);
-        self.write_back.fence();
     }
 
     /// Where the log's records begin, from word `start` on.
@@ -342,19 +228,6 @@ impl Undo {
         records
     }
 
-    fn is_whole(&self, header: u64, rest: &[Word<u64>]) -> bool {
-        let sum = rest.split_last().filter(|_| header & CHECKED != 0);
-        sum.is_some_and(|(sum, image)| sum.load() == self.checksum(header, image))
-    }
-
-    /// Whether the log has room for one image of `bytes`.
-    #[inline(always)]
-    pub fn has_room(&self, bytes: usize) -> bool {
-        // The headers of its parts and their checksums, and the zero.
-        let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX * 2 + 3;
-        self.words.get(self.top.get()..).is_some_and(|rest| rest.len() >= words)
-    }
-
     /// Publishes a record: its image and the zero behind it are stored, now the first word.
     #[inline]
     fn finish(&self, at: usize, header: u64, words: usize) {
@@ -363,17 +236,6 @@ impl Undo {
         // The store this image protects comes after; the compiler must not lift it above the header.
         compiler_fence(Ordering::SeqCst);
         self.top.set(at + words);
-    }
-
-    /// Where the log's area lies, and how long it is in bytes.
-    pub fn area_range(&self) -> (u64, u64) {
-        let area = self.region.at(self.log).area.load().expect("an undo log was created before it is opened");
-        (area.raw(), self.capacity())
-    }
-
-    /// Bytes of before-images the log can take, headers included.
-    pub fn capacity(&self) -> u64 {
-        self.words.len() as u64 * 8
     }
 }
 

@@ -7,34 +7,15 @@
 //! The `unsafe` is the handler: what it is given, and the segment it finds by the address.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::OnceLock;
-
 use crate::segment::UNIT;
 use crate::{Error, Result, Segment, Txn};
+use rio::Watch;
 
-/// Transactions of this process that can go on at once.
-const SLOTS: usize = 64;
-
-/// Where faults are expected: the first address (zero: a free slot), the one behind the last, and whose they are.
-struct Slot {
-    from: AtomicUsize,
-    to: AtomicUsize,
-    segment: AtomicPtr<Segment>,
-}
-
-static ACTIVE: [Slot; SLOTS] = [const {
-    Slot { from: AtomicUsize::new(0), to: AtomicUsize::new(0), segment: AtomicPtr::new(std::ptr::null_mut()) }
-}; SLOTS];
-
-/// Who caught the signal before us.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-
-/// A transaction whose ranges are found by themselves. Its place is in `ACTIVE` until it is dropped, so nobody else is ever
-/// given one, who might forget it.
+/// A transaction whose ranges are found by themselves. The faults of its segment are watched until it is dropped, so nobody
+/// else is ever given one, who might forget it.
 struct AutoTxn<'s> {
     segment: &'s mut Segment,
-    slot: &'static Slot,
+    _watch: Watch,
 }
 
 impl Segment {
@@ -53,15 +34,14 @@ impl Segment {
     }
 
     fn begin_automatic(&mut self) -> Result<AutoTxn<'_>> {
-        let refused = |source| Error::System { path: self.path().to_path_buf(), call: "catching the faults", source };
-        catch_faults().map_err(refused)?;
-        let (from, to) =
-            (self.address(), self.address() + usize::try_from(self.flat_end() - self.from).expect("it is mapped"));
-        let free = |slot: &&Slot| slot.from.compare_exchange(0, from, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        let slot = ACTIVE.iter().find(free).ok_or_else(|| refused(std::io::ErrorKind::QuotaExceeded.into()))?;
-        slot.segment.store(self, Ordering::Relaxed);
-        slot.to.store(to, Ordering::Release);
-        let txn = AutoTxn { segment: self, slot };
+        let flat = self.address()..self.address() + usize::try_from(self.flat_end() - self.from).expect("it is mapped");
+        let whose = std::ptr::from_mut(self).cast();
+        // SAFETY: until the watch is dropped the segment is borrowed by the transaction. The one that stores has only the
+        // flat part's bytes, and is at the store that faulted, which has not happened yet.
+        let watch = unsafe { Watch::begin(flat, whose, on_fault) };
+        let path = self.path().to_path_buf();
+        let _watch = watch.map_err(|source| Error::System { path, call: "catching the faults", source })?;
+        let txn = AutoTxn { segment: self, _watch };
         txn.segment.set_flat_writable(false)?;
         Ok(txn)
     }
@@ -71,48 +51,13 @@ impl Drop for AutoTxn<'_> {
     fn drop(&mut self) {
         self.segment.take_back();
         let is_writable = self.segment.set_flat_writable(true);
-        self.slot.to.store(0, Ordering::Relaxed);
-        self.slot.from.store(0, Ordering::Release);
         is_writable.expect("pages of this process's own mapping can be made writable");
     }
 }
 
-fn catch_faults() -> std::io::Result<()> {
-    if BEFORE.get().is_some() {
-        return Ok(());
-    }
-    // SAFETY: zeros are a valid `sigaction`: no flags, an empty mask.
-    let (mut before, mut action): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
-    // SAFETY: asks only; `before` is a valid place for the answer.
-    unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &mut before) };
-    BEFORE.get_or_init(|| before);
-    let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) = on_fault;
-    action.sa_sigaction = handler as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-    // SAFETY: a valid `sigaction`, whose handler has the form that SA_SIGINFO asks for.
-    match unsafe { libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
-}
-
-extern "C" fn on_fault(_: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {
-    // SAFETY: the kernel gives a handler with SA_SIGINFO a valid `info`.
-    let info = unsafe { &*info };
-    // SAFETY: of this signal the kernel says the address.
-    let address = unsafe { info.si_addr() }.addr();
-    let is_here =
-        |slot: &&Slot| (slot.from.load(Ordering::Acquire)..slot.to.load(Ordering::Acquire)).contains(&address);
-    let Some(slot) = ACTIVE.iter().find(is_here) else {
-        // Not ours: done again, it goes to who was there before us.
-        let before = BEFORE.get().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: what the kernel gave us as a valid `sigaction`.
-        unsafe { libc::sigaction(libc::SIGSEGV, before, std::ptr::null_mut()) };
-        return;
-    };
-    // SAFETY: the transaction in the slot borrows the segment until it empties the slot. The one that has it is at the
-    // store that faulted, which has not happened yet: nothing else of the segment is being used.
-    let segment = unsafe { &mut *slot.segment.load(Ordering::Relaxed) };
+unsafe fn on_fault(whose: *mut (), address: usize) {
+    // SAFETY: the segment that was given to `Watch::begin`, which nobody else uses now.
+    let segment = unsafe { &mut *whose.cast::<Segment>() };
     if segment.save_page(address - segment.address()).is_err() {
         std::process::abort();
     }

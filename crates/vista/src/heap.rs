@@ -124,21 +124,39 @@ impl Heap {
         }
     }
 
-    /// A free run of at least that many units, taken off its list: none if there is none.
-    fn find_run(&self, section: &mut Section<'_>, units: u64) -> Option<(u64, u64)> {
+    /// So many units of a free run, if there is one.
+    fn find_run(&self, section: &mut Section<'_>, units: u64) -> Option<u64> {
         for list in &self.header.runs[log2(units)..] {
             let mut run = list.get();
             while run != 0 {
-                let entry = self.known(run);
-                let found = entry.count.get();
+                let (found, next) = (self.known(run).count.get(), self.known(run).next.get());
                 if found >= units {
                     self.unlist_run(section, run, found);
-                    return Some((run, found));
+                    if found > units {
+                        self.mark_free(section, run + units, found - units);
+                    }
+                    return Some(run);
                 }
-                run = entry.next.get();
+                run = next;
             }
         }
         None
+    }
+
+    fn take_fresh(&self, section: &mut Section<'_>, units: u64) -> u64 {
+        let run = self.header.fresh[0].get();
+        self.header.fresh[0].set(section, run + units);
+        run
+    }
+
+    /// Says what the units are from now on.
+    fn begin_run(&self, section: &mut Section<'_>, run: u64, units: u64, kind: u64) {
+        let entry = self.known(run);
+        entry.kind.set(section, kind);
+        entry.count.set(section, if kind == LARGE { units } else { 0 });
+        if kind >= SMALL {
+            self.push(section, &self.header.partial[usize::try_from(kind - SMALL).expect("a class")], run);
+        }
     }
 
     /// Makes a run free, with the free runs before and behind it.
@@ -237,24 +255,13 @@ impl Segment {
     pub(crate) fn allocate(&mut self, bytes: u64) -> Result<u64> {
         self.reserve_undo(UNDO_OF_A_CALL)?;
         if bytes > SMALL_MAX {
-            let units = bytes.div_ceil(UNIT);
-            let run = self.take_run(units)?;
-            let mut section = self.undo.section();
-            self.heap.known(run).kind.set(&mut section, LARGE);
-            self.heap.known(run).count.set(&mut section, units);
-            section.join_outer();
-            return Ok(run * UNIT);
+            return Ok(self.take_run(bytes.div_ceil(UNIT), LARGE)? * UNIT);
         }
         let class = class_of(bytes);
-        let mut unit = self.heap.header.partial[class].get();
-        if unit == 0 {
-            unit = self.take_run(1)?;
-            let (mut section, entry) = (self.undo.section(), self.heap.known(unit));
-            entry.kind.set(&mut section, SMALL + class as u64);
-            entry.count.set(&mut section, 0);
-            self.heap.push(&mut section, &self.heap.header.partial[class], unit);
-            section.join_outer();
-        }
+        let unit = match self.heap.header.partial[class].get() {
+            0 => self.take_run(1, SMALL + class as u64)?,
+            unit => unit,
+        };
         let mut section = self.undo.section();
         let place = self.heap.take_block(&mut section, unit, class);
         section.join_outer();
@@ -286,24 +293,19 @@ impl Segment {
     }
 
     /// Takes `units` units in a row, of a free run or fresh ones.
-    fn take_run(&mut self, units: u64) -> Result<u64> {
+    fn take_run(&mut self, units: u64, kind: u64) -> Result<u64> {
         let mut section = self.undo.section();
-        let found = self.heap.find_run(&mut section, units);
-        if let Some((run, length)) = found {
-            if length > units {
-                self.heap.mark_free(&mut section, run + units, length - units);
-            }
+        let mut found = self.heap.find_run(&mut section, units);
+        if found.is_none() {
             section.join_outer();
-            return Ok(run);
+            self.add_fresh(units)?;
+            self.view.set_end((self.heap.header.fresh[0].get() + units) * UNIT);
+            section = self.undo.section();
+            found = Some(self.heap.take_fresh(&mut section, units));
         }
+        let run = found.expect("fresh units are there");
+        self.heap.begin_run(&mut section, run, units, kind);
         section.join_outer();
-        self.add_fresh(units)?;
-        let mut section = self.undo.section();
-        let fresh = &self.heap.header.fresh[0];
-        let run = fresh.get();
-        fresh.set(&mut section, run + units);
-        section.join_outer();
-        self.view.set_end((run + units) * UNIT);
         Ok(run)
     }
 

@@ -31,15 +31,18 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod about;
 mod auto_range;
 mod error;
 mod heap;
+mod options;
 mod recover;
 mod segment;
 mod txn;
 
 pub use error::{Error, Result};
-pub use segment::{Options, Segment};
+pub use options::Options;
+pub use segment::Segment;
 pub use txn::Txn;
 
 #[cfg(test)]

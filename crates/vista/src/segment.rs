@@ -12,10 +12,10 @@ use std::path::Path;
 
 pub(crate) use crate::heap::UNIT;
 use crate::heap::{Heap, HeapHeader};
-use crate::{Error, Result};
+use crate::{Error, Options, Result};
 use rio::{
-    Bytes, ExclusiveHold, Held, Keeping, Kept, LayoutHash, Link, Offset, Region, RootSlot, SharedHold, Survives, Undo,
-    UndoLog, View, Word,
+    Bytes, ExclusiveHold, Held, Keeping, Kept, LayoutHash, Link, Offset, Region, RootSlot, SharedHold, Undo, UndoLog,
+    View, Word,
 };
 
 /// The version of everything that a segment holds, and how it is laid out.
@@ -47,47 +47,7 @@ rio::shared! {
     } size 128
 }
 
-/// How a segment is opened.
-#[derive(Clone, Debug)]
-pub struct Options {
-    bytes: u64,
-    reserve: u64,
-    anywhere: bool,
-    declared: Option<Survives>,
-    write_back: Option<bool>,
-}
-
 impl Options {
-    /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
-    pub fn new(bytes: u64) -> Options {
-        Options { bytes, reserve: 256 << 30, anywhere: false, declared: None, write_back: None }
-    }
-
-    /// The address space a new segment may grow into, in bytes. It costs nothing; 256 GiB if it is not said.
-    #[must_use]
-    pub fn reserve(self, bytes: u64) -> Options {
-        Options { reserve: bytes, ..self }
-    }
-
-    /// The segment need not lie at its own address: nothing in it is a pointer.
-    #[must_use]
-    pub fn anywhere(self) -> Options {
-        Options { anywhere: true, ..self }
-    }
-
-    /// What the memory behind the file survives, on the operator's word, where that is more than can be found out: with
-    /// power that does not fail, and an operating system that does not crash or leaves memory as it is.
-    #[must_use]
-    pub fn survives(self, what: Survives) -> Options {
-        Options { declared: Some(what), ..self }
-    }
-
-    /// Whether what is stored is written back from the processor's cache: found out if it is not said.
-    #[must_use]
-    pub fn write_back(self, is_wanted: bool) -> Options {
-        Options { write_back: Some(is_wanted), ..self }
-    }
-
     /// Opens the segment in the file at `path`, which is made if it is not there, and rolls back what was unfinished.
     ///
     /// # Errors
@@ -154,12 +114,12 @@ pub struct Segment {
     /// What the transaction has freed: it goes back to the heap when it ends, until then the bytes may have to come back.
     pub(crate) freed: BTreeSet<u64>,
     pub(crate) from: u64,
-    bytes: u64,
-    rolled_back: usize,
-    header: Held<SegmentHeader>,
+    pub(crate) bytes: u64,
+    pub(crate) rolled_back: usize,
+    pub(crate) header: Held<SegmentHeader>,
     region: Region,
     /// Given back last, by being dropped.
-    kept: Kept,
+    pub(crate) kept: Kept,
 }
 
 impl Segment {
@@ -188,32 +148,12 @@ impl Segment {
         shown.map(|shown| shown.bytes(&self.owner)).ok_or_else(|| self.out_of_range(at, bytes))
     }
 
-    /// What the memory survives.
-    pub fn survives(&self) -> Survives {
-        self.kept.survives()
-    }
-
     /// Ends the use of the segment: everything is safe on the disk behind the file, if there is one.
     ///
     /// # Errors
     /// `Memory` if it could not be written: what was stored is there until the machine goes down.
     pub fn close(self) -> Result<()> {
         Ok(self.kept.leave()?)
-    }
-
-    /// How many ranges of an unfinished transaction were put back when it was opened.
-    pub fn rolled_back(&self) -> usize {
-        self.rolled_back
-    }
-
-    /// The address of the flat part: the same in every process, unless it was opened anywhere.
-    pub fn address(&self) -> usize {
-        self.view.address() + usize::try_from(self.from).expect("it is mapped")
-    }
-
-    /// The file.
-    pub fn path(&self) -> &Path {
-        self.region.path()
     }
 
     pub(crate) fn region(&self) -> &Region {
@@ -232,11 +172,6 @@ impl Segment {
 
     pub(crate) fn at_of(&self, place: u64) -> u64 {
         place - self.from
-    }
-
-    #[cold]
-    pub(crate) fn out_of_range(&self, at: u64, bytes: usize) -> Error {
-        Error::OutOfRange { path: self.path().to_path_buf(), at, bytes: bytes as u64, size: self.bytes }
     }
 
     /// Makes room in the undo log for the `bytes` at `at`, if there are such bytes.
@@ -270,12 +205,6 @@ impl Segment {
         }
         self.view.set_end(self.heap.end().max(self.from + self.bytes));
         Ok(())
-    }
-}
-
-impl std::fmt::Debug for Segment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Segment({}, {} bytes at {:#x})", self.path().display(), self.bytes, self.header.address.get())
     }
 }
 
