@@ -19,6 +19,17 @@ use crate::{Access, Error, Identity, Region, Result, Survives, WriteBack};
 pub struct Kept {
     region: Region,
     survives: Survives,
+    /// The process that has it: a child of a fork has a copy of this, and not the region.
+    process: u32,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // Not left to the closing, which a child of a fork would put off. Closing it does the same, nearly always.
+            let _ = flock(self.region.file(), FlockOperation::Unlock);
+        }
+    }
 }
 
 /// What is wanted of a kept region.
@@ -60,7 +71,7 @@ impl Keeping {
         let needed =
             self.write_back.unwrap_or_else(|| self.declared.is_none() && Survives::needs_write_back(region.file()));
         region.set_write_back(WriteBack::best().filter(|_| needed).unwrap_or_default());
-        let kept = Kept { region, survives };
+        let kept = Kept { region, survives, process: std::process::id() };
         kept.check(self.layout)?;
         kept.begin()?;
         Ok(kept)
@@ -110,6 +121,10 @@ impl Kept {
         self.survives
     }
 
+    fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     fn check(&self, layout: u64) -> Result<()> {
         let header = self.region.header();
         header.check_kind(layout).map_err(|what| unusable(self.region.path(), what))?;
@@ -137,6 +152,9 @@ impl Kept {
     /// # Errors
     /// `System` if it could not be written: what was stored is there until the machine goes down.
     pub fn leave(&self) -> Result<()> {
+        if !self.is_ours() {
+            return Ok(());
+        }
         self.region.sync()?;
         self.region.header().clean.publish(1);
         self.region.sync()
