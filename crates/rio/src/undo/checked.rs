@@ -22,7 +22,7 @@ impl Undo {
         }
     }
 
-    /// As `save_part`, where the memory outlives the cache.
+    /// As `save_quickly`, where the memory outlives the cache.
     #[inline(never)]
     pub(super) fn save_checked(&self, place: u64, old: &[u8]) {
         let at = self.top.get();
