@@ -38,6 +38,7 @@ mod heap;
 mod options;
 mod recover;
 mod segment;
+mod suspended;
 mod txn;
 
 pub use error::{Error, Result};

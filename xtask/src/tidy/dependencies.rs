@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("libtp-bench", &["libtp"]),
     ("libtp-cli", &["libtp", "libtp-bench"]),
+    ("libtp-capi", &["vista"]),
     ("libtp-sim", &["libtp-io"]),
     // Log and processes by themselves: where a log ends must be chosen to the byte.
     ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "rio", "vista"]),
