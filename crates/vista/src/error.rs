@@ -29,6 +29,16 @@ pub enum Error {
         /// What was to be freed.
         at: u64,
     },
+    /// A value of the type cannot lie there.
+    #[error("a value that begins at a multiple of {align} cannot lie at {at} of the segment {path}: the pointer is of another type or segment, or damaged. Nothing was changed")]
+    Misplaced {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where it points to.
+        at: u64,
+        /// What the position has to be a multiple of.
+        align: usize,
+    },
     /// The segment is smaller than it was asked to be.
     #[error("the segment {path} was made with {found} bytes and cannot be opened with {wanted}: open it with 0, which takes it as it is")]
     OtherSize {

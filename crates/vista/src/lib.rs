@@ -14,6 +14,8 @@
 //! | `vista_abort_transaction` | [`Txn::abort`], or dropping the transaction |
 //! | `vista_malloc`, `vista_free` | [`Txn::malloc`], [`Txn::free`] |
 //!
+//! Beyond the paper there is typed memory: [`Ptr`], [`Txn::write`], [`Vector`], [`Map`].
+//!
 //! vista knows of no environment, no log and no pages.
 //!
 //! # Example
@@ -35,16 +37,22 @@ mod about;
 mod auto_range;
 mod error;
 mod heap;
+mod map;
 mod options;
 mod recover;
 mod segment;
 mod suspended;
 mod txn;
+mod typed;
+mod vector;
 
 pub use error::{Error, Result};
+pub use map::Map;
 pub use options::Options;
 pub use segment::Segment;
 pub use txn::Txn;
+pub use typed::{Memory, Persist, Ptr};
+pub use vector::Vector;
 
 #[cfg(test)]
 mod tests;
