@@ -10,11 +10,15 @@ use std::time::{Duration, Instant};
 use libtp_tests::sizes;
 use vista::{Options, Segment};
 
-use crate::business::{judge, transact, Draw};
+use crate::business::{self, Draw};
+use crate::typed;
 
 const BYTES: u64 = 256 << 10;
 /// Ranges and blocks have at most so many bytes.
 const LONGEST: u64 = 5000;
+/// The file says what is done: declared ranges and a list of blocks, or typed memory.
+const RANGES: &str = "ranges";
+const TYPED: &str = "typed";
 const CHILD: &str = "VISTA_TEST_CHILD";
 
 fn open(path: &Path, is_written_back: bool) -> Segment {
@@ -25,8 +29,13 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
 fn change(path: &Path, seed: u64) {
     let mut segment = open(path, seed % 4 == 0);
     let (mut draw, mut told) = (Draw(seed), std::io::stdout().lock());
+    let is_typed = path.ends_with(TYPED);
+    let mut transact = || match is_typed {
+        true => typed::transact(&mut segment, &mut draw),
+        false => business::transact(&mut segment, &mut draw, LONGEST),
+    };
     loop {
-        if let Some(ended) = transact(&mut segment, &mut draw, LONGEST).filter(|ended| ended % 64 == 0) {
+        if let Some(ended) = transact().filter(|ended| ended % 64 == 0) {
             writeln!(told, "{ended}").unwrap();
         }
     }
@@ -37,9 +46,14 @@ fn killed_at_any_moment() {
     if let Ok(path) = std::env::var(CHILD) {
         change(Path::new(&path), sizes::first_seed());
     }
+    kill_again_and_again(RANGES, business::judge);
+    kill_again_and_again(TYPED, typed::judge);
+}
+
+fn kill_again_and_again(name: &str, judge: fn(&Segment) -> Result<u64, String>) {
     let kills = sizes::number("LIBTP_TEST_KILLS", 100);
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("segment");
+    let path = directory.path().join(name);
     let (start, mut draw, mut rolled_back, mut ended) = (Instant::now(), Draw(7), 0, 0);
     for seed in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -71,7 +85,7 @@ fn killed_at_any_moment() {
         ended = now;
     }
     println!(
-        "figures: {kills} kills, {ended} transactions ended, {rolled_back} rolled back at map, 0 torn, 0 lost, {} s",
+        "figures: {name}: {kills} kills, {ended} transactions ended, {rolled_back} rolled back at map, 0 torn, 0 lost, {} s",
         start.elapsed().as_secs()
     );
     assert!(rolled_back > kills / 10, "hardly anyone died in a transaction: nothing was tested");

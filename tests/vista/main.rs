@@ -6,6 +6,7 @@
 //! | `trace` | a child is stepped through its transactions, one instruction at a time; each store it does, each line it writes back and each fence is told |
 //! | `traced` | after each of them the segment is recovered as if the machine had stopped there |
 //! | `business` | what they do with a segment, and how it is judged |
+//! | `typed` | the same with typed memory |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
@@ -14,3 +15,4 @@ mod business;
 mod killed;
 mod trace;
 mod traced;
+mod typed;
