@@ -8,6 +8,7 @@
 //! If we die here: a file under a passing name is left, which the next process of that number removes.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{flock, FlockOperation};
@@ -56,41 +57,45 @@ impl Keeping {
         path: &Path,
         build: impl FnOnce(&Region) -> std::result::Result<(), E>,
     ) -> std::result::Result<Kept, E> {
-        let directory = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let access = Access::of_directory(directory).map_err(|source| system(path, "finding the directory", source))?;
-        let file = match take(path, &access)? {
-            Some(file) => file,
+        let kept = match self.take(path)? {
+            Some(kept) => kept,
             None => {
-                self.make(path, directory, &access, build)?;
+                self.make(path, build)?;
                 let nobody = || system(path, "opening", std::io::ErrorKind::NotFound.into());
-                take(path, &access)?.ok_or_else(nobody)?
+                self.take(path)?.ok_or_else(nobody)?
             }
         };
-        let region = Region::map(file, path, self.reserve)?;
-        let survives = Survives::of(region.file()).max(self.declared.unwrap_or(Survives::Process));
-        let needed =
-            self.write_back.unwrap_or_else(|| self.declared.is_none() && Survives::needs_write_back(region.file()));
-        region.set_write_back(WriteBack::best().filter(|_| needed).unwrap_or_default());
-        let kept = Kept { region, survives, process: std::process::id() };
         kept.check(self.layout)?;
         kept.begin()?;
         Ok(kept)
     }
 
+    /// Takes the file for this handle, by the lock that says of any region that it is used; none if there is no such file.
+    /// Nothing of it is checked.
+    pub(crate) fn take(&self, path: &Path) -> Result<Option<Kept>> {
+        let access =
+            Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
+        let Some(file) = lock(path, &access)? else { return Ok(None) };
+        let region = Region::map(file, path, self.reserve)?;
+        let survives = Survives::of(region.file()).max(self.declared.unwrap_or(Survives::Process));
+        let needed =
+            self.write_back.unwrap_or_else(|| self.declared.is_none() && Survives::needs_write_back(region.file()));
+        region.set_write_back(WriteBack::best().filter(|_| needed).unwrap_or_default());
+        Ok(Some(Kept { region, survives, process: std::process::id() }))
+    }
+
     fn make<E: From<Error>>(
         &self,
         path: &Path,
-        directory: &Path,
-        access: &Access,
         build: impl FnOnce(&Region) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".new-{}", std::process::id()));
-        let passing = PathBuf::from(name);
+        let passing = passing_name(path);
         // A process of this number died here.
         let _ = std::fs::remove_file(&passing);
         let identity = Identity { layout: self.layout, ..Identity::default() };
-        let region = Region::create(&passing, &identity, self.reserve, access)?;
+        let access =
+            Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
+        let region = Region::create(&passing, &identity, self.reserve, &access)?;
         let made = build(&region).and_then(|()| {
             region.set_ready();
             region.header().clean.publish(1);
@@ -105,8 +110,7 @@ impl Keeping {
         });
         drop(region);
         let _ = std::fs::remove_file(&passing);
-        let synced = File::open(directory).and_then(|directory| directory.sync_all());
-        made.and_then(|()| Ok(synced.map_err(|source| system(path, "making the name safe", source))?))
+        made.and_then(|()| Ok(sync_directory(path)?))
     }
 }
 
@@ -125,7 +129,7 @@ impl Kept {
         self.process == std::process::id()
     }
 
-    fn check(&self, layout: u64) -> Result<()> {
+    pub(crate) fn check(&self, layout: u64) -> Result<()> {
         let header = self.region.header();
         header.check_kind(layout).map_err(|what| unusable(self.region.path(), what))?;
         self.region.check_sizes()?;
@@ -161,17 +165,41 @@ impl Kept {
     }
 }
 
-/// Takes the file for this handle, by the lock that says of any region that it is used; none if there is no such file.
-fn take(path: &Path, access: &Access) -> Result<Option<File>> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(system(path, "looking for it", source)),
-        Ok(_) => {}
-    }
-    let file = access.open(path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::InUse { path: path.to_path_buf() }),
-        Err(errno) => Err(system(path, "locking", errno.into())),
+/// The directory of a file.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A name beside `path`, for what shall have that name when it is whole.
+pub(crate) fn passing_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    PathBuf::from(name)
+}
+
+pub(crate) fn sync_directory(path: &Path) -> Result<()> {
+    let synced = File::open(directory_of(path)).and_then(|directory| directory.sync_all());
+    synced.map_err(|source| system(path, "making the name safe", source))
+}
+
+fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
+    loop {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(system(path, "looking for it", source)),
+            Ok(_) => {}
+        }
+        let file = access.open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::InUse { path: path.to_path_buf() }),
+            Err(errno) => return Err(system(path, "locking", errno.into())),
+        }
+        let locked = file.metadata().map_err(|source| system(path, "stat", source))?;
+        // It may have been replaced by its checkpoint while we came.
+        if std::fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino()))
+        {
+            return Ok(Some(file));
+        }
     }
 }

@@ -29,6 +29,7 @@
 
 mod access;
 mod bytes;
+mod checkpoint;
 mod error;
 pub mod failpoint;
 mod flush;

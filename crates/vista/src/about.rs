@@ -11,6 +11,11 @@ impl Segment {
         self.kept.survives()
     }
 
+    /// Whether it was torn, and is as its checkpoint was.
+    pub fn is_restored(&self) -> bool {
+        self.is_restored
+    }
+
     /// How many ranges of an unfinished transaction were put back when it was opened.
     pub fn rolled_back(&self) -> usize {
         self.rolled_back

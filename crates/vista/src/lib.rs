@@ -35,6 +35,7 @@
 
 mod about;
 mod auto_range;
+mod checkpoint;
 mod error;
 mod heap;
 mod map;
@@ -49,6 +50,7 @@ mod vector;
 pub use error::{Error, Result};
 pub use map::Map;
 pub use options::Options;
+pub use rio::Survives;
 pub use segment::Segment;
 pub use txn::Txn;
 pub use typed::{Memory, Persist, Ptr};

@@ -48,15 +48,17 @@ rio::shared! {
 }
 
 impl Options {
+    pub(crate) fn keeping(&self) -> Keeping {
+        Keeping { layout: LAYOUT, reserve: self.reserve, declared: self.declared, write_back: self.write_back }
+    }
+
     /// Opens the segment in the file at `path`, which is made if it is not there, and rolls back what was unfinished.
     ///
     /// # Errors
     /// `OtherSize`, `AddressTaken`, `Damaged`; `Memory` if another has it, if it may be torn, or if the file cannot be made,
     /// is no segment, or has no room.
     pub fn open(&self, path: &Path) -> Result<Segment> {
-        let keeping =
-            Keeping { layout: LAYOUT, reserve: self.reserve, declared: self.declared, write_back: self.write_back };
-        let kept = keeping.open(path, |region| build(region, self.bytes))?;
+        let kept = self.keeping().open(path, |region| build(region, self.bytes))?;
         let region = kept.region().clone();
         let path = path.to_path_buf();
         let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
@@ -87,6 +89,7 @@ impl Options {
             undo,
             heap,
             rolled_back: 0,
+            is_restored: false,
             owner: Owner(()),
             freed: BTreeSet::new(),
             from,
@@ -116,6 +119,7 @@ pub struct Segment {
     pub(crate) from: u64,
     pub(crate) bytes: u64,
     pub(crate) rolled_back: usize,
+    pub(crate) is_restored: bool,
     pub(crate) header: Held<SegmentHeader>,
     region: Region,
     /// Given back last, by being dropped.
