@@ -96,6 +96,7 @@ fn pop(txn: &mut Txn<'_>) {
 
 /// What was found: how many transactions ended, or what is torn.
 pub fn judge(segment: &Segment) -> Result<u64, String> {
+    segment.verify().map_err(|error| error.to_string())?;
     let at = |at: u64| segment.get(at, 8).map(word).map_err(|error| error.to_string());
     let mut total = 0_u64;
     for cell in 0..CELLS {

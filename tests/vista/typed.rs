@@ -66,6 +66,7 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw) -> Option<u64> {
 
 /// What was found: how many transactions ended, or what is torn.
 pub fn judge(segment: &Segment) -> Result<u64, String> {
+    segment.verify().map_err(|error| error.to_string())?;
     let (root, numbers, names) = places(segment);
     let text = |error: vista::Error| error.to_string();
     let root = root.look(segment).map_err(text)?;

@@ -24,10 +24,10 @@ const UNDO_OF_A_CALL: usize = 4096;
 const FIRST_ENTRIES: u32 = 128;
 
 /// What a unit is: nothing of the heap's, or the inside of a run; else one of these, or `SMALL` and the class.
-const FREE: u64 = 1;
-const FREE_TAIL: u64 = 2;
-const LARGE: u64 = 3;
-const SMALL: u64 = 4;
+pub(crate) const FREE: u64 = 1;
+pub(crate) const FREE_TAIL: u64 = 2;
+pub(crate) const LARGE: u64 = 3;
+pub(crate) const SMALL: u64 = 4;
 
 rio::shared! {
     /// The heap's own words.
@@ -67,7 +67,7 @@ rio::shared! {
 
 /// A handle to a segment's heap.
 pub(crate) struct Heap {
-    header: Held<HeapHeader>,
+    pub(crate) header: Held<HeapHeader>,
     table: Slab<Unit>,
 }
 
@@ -92,7 +92,7 @@ impl Heap {
         self.table.parts().collect()
     }
 
-    fn unit(&self, unit: u64) -> Option<&Unit> {
+    pub(crate) fn unit(&self, unit: u64) -> Option<&Unit> {
         let number = u32::try_from(unit).ok().filter(|&it| it != 0 && it <= self.table.capacity())?;
         Some(self.table.at(number))
     }
@@ -161,6 +161,8 @@ impl Heap {
 
     /// Makes a run free, with the free runs before and behind it.
     fn give_run(&self, section: &mut Section<'_>, mut run: u64, mut units: u64) {
+        // It may be the inside of a run from now on.
+        self.known(run).kind.set(section, 0);
         let before = self.unit(run - 1).map_or(0, |tail| match tail.kind.get() {
             FREE_TAIL | FREE => tail.count.get(),
             _ => 0,
@@ -357,7 +359,7 @@ fn class_of(bytes: u64) -> usize {
     usize::try_from(8 + u64::from(shift - 7) * 4 + quarter).expect("below forty")
 }
 
-fn bytes_of(class: usize) -> u64 {
+pub(crate) fn bytes_of(class: usize) -> u64 {
     let class = class as u64;
     if class < 8 {
         return (class + 1) * 16;
@@ -366,6 +368,6 @@ fn bytes_of(class: usize) -> u64 {
     (1 << shift) + (((class - 8) % 4 + 1) << (shift - 2))
 }
 
-fn log2(units: u64) -> usize {
+pub(crate) fn log2(units: u64) -> usize {
     (units.ilog2() as usize).min(23)
 }

@@ -46,6 +46,7 @@ mod suspended;
 mod txn;
 mod typed;
 mod vector;
+mod verify;
 
 pub use error::{Error, Result};
 pub use map::Map;
@@ -55,6 +56,7 @@ pub use segment::Segment;
 pub use txn::Txn;
 pub use typed::{Memory, Persist, Ptr};
 pub use vector::Vector;
+pub use verify::Usage;
 
 #[cfg(test)]
 mod tests;
