@@ -1,6 +1,7 @@
 //! R1, R2 and R4: nothing acknowledged is lost, nothing unfinished is seen, whatever call the machine stops at or fails.
 #![forbid(unsafe_code)]
 
+mod dead_leader;
 mod every_io;
 mod failing_calls;
 mod log_ends;

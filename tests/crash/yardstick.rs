@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 use libtp_sim::Random;
 use libtp_tests::crash_states::{all_states, explore, sample, THREADS};
 use libtp_tests::damage::{self, Patient, PATIENTS};
+use libtp_tests::dead_leader::what_a_dead_leader_had_written_is_written_again;
 use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
 use libtp_tests::log_ends::{self, all_log_ends, judge_log_end};
 use libtp_tests::planted_bugs::{Catcher, PLANTED_BUGS};
+use libtp_tests::planted_deaths::PLANTED_DEATHS;
 use libtp_tests::sizes;
 use libtp_tests::stale_log::stale_records_stay_dead;
 use libtp_tests::stopped_writer::a_checkpoint_passes_no_page_in_flight;
@@ -80,9 +82,10 @@ fn every_site_in_the_sources_is_on_the_list() {
             }
         }
     }
-    let listed: BTreeSet<String> = PLANTED_BUGS.iter().map(|bug| bug.name.to_owned()).collect();
-    assert_eq!(listed.len(), PLANTED_BUGS.len(), "a bug is listed twice");
-    assert!(listed.len() >= 30, "the yardstick has {} bugs", listed.len());
+    let deaths = PLANTED_DEATHS.iter().map(|bug| bug.name);
+    let listed: BTreeSet<String> = PLANTED_BUGS.iter().map(|bug| bug.name).chain(deaths).map(str::to_owned).collect();
+    assert_eq!(listed.len(), PLANTED_BUGS.len() + PLANTED_DEATHS.len(), "a bug is listed twice");
+    assert!(listed.len() >= 80, "the yardsticks have {} bugs", listed.len());
     assert_eq!(sites.difference(&listed).collect::<Vec<_>>(), Vec::<&String>::new(), "sites that are not on the list");
     assert_eq!(listed.difference(&sites).collect::<Vec<_>>(), Vec::<&String>::new(), "bugs without a site");
 }
@@ -153,6 +156,7 @@ fn one_bug_in_a_process_of_its_own() {
             "Damage" => damages(seed, &watchdog),
             "StaleLog" => caught(|| stale_records_stay_dead(seed)),
             "LogEnds" => log_ends(seed, &watchdog),
+            "DeadLeader" => caught(|| what_a_dead_leader_had_written_is_written_again(seed)),
             "StoppedWriter" => caught(|| a_checkpoint_passes_no_page_in_flight(seed)),
             _ => crashes(seed, &watchdog),
         };

@@ -4,6 +4,7 @@
 //! process writes to the same pipe.
 
 use std::io::Write;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,6 +23,9 @@ pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
 pub const ROLE: &str = "LIBTP_TEST_CHILD_ROLE";
 /// What precedes what it says.
 pub const ANSWER: &str = "> ";
+
+/// What precedes a panic that the library let through to the child.
+pub const PANICKED: &str = "a panic: ";
 
 /// What a child is there for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +107,11 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
         let mut churn = Churn::new(&env, directory, number, role)?;
         // Relaxed: as above.
         while !stop.load(Ordering::Relaxed) {
-            churn.step()?;
+            match churn.step() {
+                // The memory was made anew under it.
+                Err(error) if error.is_retryable() => {}
+                done => done?,
+            }
             if !hurries {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -111,22 +119,27 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
         libtp::Result::Ok(())
     };
     std::thread::scope(|scope| {
-        let (one, two) = (scope.spawn(transfers), scope.spawn(churns));
-        // An error is told at once, not when somebody asks.
-        let watched = scope.spawn(|| {
-            let mut ended = one.join().expect("the bank's thread panicked");
-            ended = ended.and(two.join().expect("the churning thread panicked"));
-            if let Err(error) = &ended {
-                say(&format!("failed: {error}"));
-            }
-            ended
-        });
+        let (one, two) = (scope.spawn(|| or_says(transfers)), scope.spawn(|| or_says(churns)));
         obey(&stop);
-        watched.join().expect("it only waits")
+        let ended = one.join().expect("its panics are caught");
+        ended.and(two.join().expect("its panics are caught"))
     })?;
     drop(bank);
     drop(env);
     Ok(())
+}
+
+/// Works; an error is told at once, not when somebody asks, and so is a panic that the library lets through.
+fn or_says(work: impl FnOnce() -> libtp::Result<()>) -> libtp::Result<()> {
+    let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned().unwrap_or_default();
+        say(&format!("failed: {PANICKED}{text}"));
+        Ok(())
+    });
+    if let Err(error) = &ended {
+        say(&format!("failed: {error}"));
+    }
+    ended
 }
 
 /// Does what the test says, until it says stop.

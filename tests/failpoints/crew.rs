@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::bank::TransferId;
 use crate::child::{Role, ANSWER, DIRECTORY, NUMBER, ROLE};
+use crate::watchdog;
 
-/// An answer that has not come after this time never will.
-const HANG: Duration = Duration::from_secs(30);
+/// An answer that has not come after so many times the watchdog's time never will.
+const HANG: u32 = 3;
 /// How often a process is looked at that should end.
 const LOOK: Duration = Duration::from_micros(200);
 
@@ -68,6 +69,47 @@ impl Member {
         Member { number, child, orders, answers, hits, told: Vec::new(), has_left: false }
     }
 
+    /// Lets it go on where it was stopped.
+    pub fn resume(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("it is ours and not waited for");
+    }
+
+    /// Waits until it stands still at a failpoint, or so long; whether it does.
+    pub fn stands_within(&mut self, limit: Duration) -> bool {
+        self.has_within(limit, "stopped ", 1)
+    }
+
+    /// Waits until it has panicked so often at failpoints, or so long; whether it has.
+    pub fn panics_within(&mut self, limit: Duration, count: usize) -> bool {
+        self.has_within(limit, "panicked ", count)
+    }
+
+    fn has_within(&self, limit: Duration, deed: &str, count: usize) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            let lines = std::fs::read_to_string(&self.hits).unwrap_or_default();
+            if lines.lines().filter(|line| line.starts_with(deed)).count() >= count {
+                return true;
+            }
+            std::thread::sleep(5 * LOOK);
+        }
+        false
+    }
+
+    /// Waits until it says that something has failed; what.
+    pub fn fails_within(&mut self, limit: Duration) -> Option<String> {
+        let start = Instant::now();
+        while let Some(left) = limit.checked_sub(start.elapsed()) {
+            let answer = self.answers.recv_timeout(left).ok()?;
+            if let Some(what) = answer.strip_prefix("failed: ") {
+                return Some(what.to_owned());
+            }
+            self.hear(&answer);
+        }
+        None
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -115,11 +157,17 @@ impl Member {
     pub fn arm(&mut self, point: &str) {
         self.order(&format!("arm {point}"));
         loop {
-            match self.answers.recv_timeout(HANG) {
+            match self.answers.recv_timeout(HANG * watchdog()) {
                 Ok(answer) if answer == "armed" => return,
                 Ok(answer) => self.hear(&answer),
                 // It may have come to it at once.
-                Err(error) => return assert!(self.ends_within(HANG), "process {} does not obey: {error}", self.number),
+                Err(error) => {
+                    return assert!(
+                        self.ends_within(HANG * watchdog()),
+                        "process {} does not obey: {error}",
+                        self.number
+                    )
+                }
             }
         }
     }
@@ -134,6 +182,13 @@ impl Member {
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("it can be waited for").is_some()
+    }
+
+    /// Whether it has come to where it dies.
+    pub fn says_that_it_dies(&self) -> bool {
+        std::thread::sleep(Duration::from_millis(2));
+        let lines = std::fs::read_to_string(&self.hits).unwrap_or_default();
+        lines.lines().any(|line| line.starts_with("died "))
     }
 
     /// Waits until it has ended, or so long; whether it has.
@@ -157,7 +212,7 @@ impl Member {
         let status = self.child.wait().expect("it can be waited for");
         self.hear_the_rest();
         let lines = std::fs::read_to_string(&self.hits).unwrap_or_default();
-        let died = lines.lines().find_map(|line| line.strip_prefix("died ")?.split_once(' '));
+        let died = lines.lines().find_map(|line| line.strip_prefix("died ")).and_then(|line| line.split_once(' '));
         match (died, status.signal()) {
             (Some((at, point)), Some(9)) => {
                 Some(Death { point: point.into(), at: at.parse().expect("a time is a number") })
@@ -169,7 +224,7 @@ impl Member {
 
     /// The pipe still holds what it said; then it is at its end.
     fn hear_the_rest(&mut self) {
-        while let Ok(answer) = self.answers.recv_timeout(HANG) {
+        while let Ok(answer) = self.answers.recv_timeout(HANG * watchdog()) {
             self.hear(&answer);
         }
     }
@@ -178,7 +233,7 @@ impl Member {
     #[track_caller]
     pub fn leave(&mut self) {
         self.order("stop");
-        assert!(self.ends_within(HANG), "process {} does not leave", self.number);
+        assert!(self.ends_within(HANG * watchdog()), "process {} does not leave", self.number);
         assert!(self.death().is_none(), "process {} died", self.number);
     }
 }

@@ -11,20 +11,29 @@
 //! | `churn` | what it does beside transfers, so that every place is come to |
 //! | `crew` | the test's end of the pipes |
 //! | `town` | an environment, its survivors, and how a death is judged |
+//! | `audit` | what is looked at when everybody has left |
 //! | `scenes` | how each failpoint is come to: at work, during a repair, alone |
+//! | `rebuild` | deaths of those who make the shared memory anew |
+//! | `panics` | a thread panics instead: only its session dies |
 //! | `listed` | the list of failpoints is that of the sources |
+//! | `yardstick` | planted bugs, each to be noticed by one of these scenes |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod audit;
 #[path = "../multiprocess/bank.rs"]
 mod bank;
 mod child;
 mod churn;
 mod crew;
 mod listed;
+mod panics;
+mod rebuild;
 mod scenes;
 mod town;
+#[cfg(feature = "planted")]
+mod yardstick;
 
 use std::time::{Duration, Instant};
 
@@ -56,5 +65,8 @@ fn whoever_dies_wherever_the_others_go_on() {
     );
 }
 
-/// So long each survivor may take until it acknowledges something after a death.
-const WATCHDOG: Duration = Duration::from_secs(10);
+/// So long each survivor may take until it acknowledges something after a death: 10 s, or less where survivors are expected
+/// to be stuck.
+fn watchdog() -> Duration {
+    Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 10))
+}

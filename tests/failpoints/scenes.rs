@@ -7,17 +7,20 @@ use libtp_tests::failpoints::{Failpoint, Scene};
 
 use crate::child::Role;
 use crate::crew::Member;
+use crate::rebuild;
 use crate::town::{region_of, Town};
-use crate::WATCHDOG;
+use crate::watchdog;
 
 /// So long a victim tries to come to a place for the chosen time; then any time will do.
-const PATIENCE: Duration = Duration::from_millis(250);
+pub const PATIENCE: Duration = Duration::from_millis(250);
 /// So long it tries then.
-const ANY_TIME: Duration = Duration::from_millis(1500);
+pub const ANY_TIME: Duration = Duration::from_millis(1500);
 /// So long a repairer has to come to a failpoint of the repair.
 const REPAIR: Duration = Duration::from_millis(400);
+/// So long the others have to make the memory anew while one stands still.
+const STILL: Duration = Duration::from_millis(500);
 /// Deaths in one environment: then its journal is long, and another begins.
-const DEATHS_OF_ONE: u64 = 60;
+const DEATHS_OF_ONE: usize = 60;
 /// How often a failpoint that nobody came to is tried again, in a new environment.
 const TRIES: u32 = 10;
 /// Where most repairs have something to do: somebody died there before.
@@ -31,6 +34,8 @@ pub struct Figures {
     pub deaths: u64,
     /// From each death until nothing was left of the dead.
     repairs: Vec<Duration>,
+    /// What the library says itself of the time from the news of a death on.
+    own: libtp::RepairTimes,
 }
 
 impl Figures {
@@ -41,7 +46,22 @@ impl Figures {
         let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
         let text = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
         let (half, most, longest) = (text(at(50)), text(at(99)), text(times.last()));
-        format!("from death to burial p50 {half:.1} ms, p99 {most:.1} ms, max {longest:.1} ms")
+        let own = |times: &libtp::Times| {
+            let millis = |time: Duration| time.as_secs_f64() * 1000.0;
+            let (half, most) = (millis(times.percentile(50)), millis(times.percentile(99)));
+            format!("p50 {half:.2} ms, p99 {most:.2} ms, max {:.2} ms of {}", millis(times.max()), times.count())
+        };
+        format!(
+            "from death to burial, seen from outside: p50 {half:.1} ms, p99 {most:.1} ms, \
+             max {longest:.1} ms; from the news of a death to the burial of a session: {}; its physical half: {}",
+            own(&self.own.burial),
+            own(&self.own.physical)
+        )
+    }
+
+    /// Takes in what the library says, before the town is closed.
+    pub fn count(&mut self, town: &mut Town) {
+        self.own.add(&town.observe().repair_times());
     }
 }
 
@@ -53,13 +73,15 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
     let (mut again, mut town) = (Vec::new(), None);
     for point in order {
         let start = Instant::now();
+        println!("plays {:?}", point.name);
         let is_hit = match point.scene {
             Scene::Alone => alone(seed, point, figures),
             Scene::Young => dies_young(seed, point, &mut random, figures),
-            Scene::Work | Scene::Repair(_) => {
+            Scene::Work | Scene::Repair(_) | Scene::Rebuild => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
-                if here.deaths >= DEATHS_OF_ONE {
+                if here.deaths.len() >= DEATHS_OF_ONE {
+                    figures.count(here);
                     town.take().expect("it is there").close(&format!("seed {seed}, about {:?}", point.name));
                 }
                 is_hit
@@ -77,14 +99,15 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
             again.push(point);
         }
     }
-    if let Some(town) = town {
+    if let Some(mut town) = town {
+        figures.count(&mut town);
         town.close(&format!("seed {seed}"));
     }
     again.retain(|point| !(0..TRIES).any(|_| try_again(seed, point, &mut random, figures)));
     again.iter().map(|point| point.name).collect()
 }
 
-fn settled(seed: u64) -> Town {
+pub fn settled(seed: u64) -> Town {
     let mut town = Town::new(seed);
     town.settle();
     town
@@ -93,15 +116,47 @@ fn settled(seed: u64) -> Town {
 fn play(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     match point.scene {
         Scene::Repair(before) => dies_repairing(town, point, before, random, figures),
+        Scene::Rebuild => rebuild::dies_rebuilding(town, point, figures),
         _ => dies_at_work(town, point, random, figures),
     }
+}
+
+/// A victim stands still at the failpoint while the memory is found broken and made anew by the others; then it goes on, in
+/// memory that is nobody's any more (PROTOCOLS D13). Whether it came to stand there.
+pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
+    let stop = |hit: u64| format!("{point}@{hit}!stop");
+    let mut victim = town.launch(&Role::Victim(point.into()), &stop(any_hit(random)));
+    if !victim.stands_within(PATIENCE) {
+        victim.order(&format!("arm {}", stop(1)));
+    }
+    let is_hit = victim.stands_within(ANY_TIME);
+    town.means_a_rebuild();
+    town.observe().managers().processes.declare_broken();
+    // They cannot go on while it writes to a file; else they do.
+    let others = town.crew.iter_mut().map(|member| {
+        member.listen();
+        member.acknowledges_more_than(member.told.len() + 3, STILL)
+    });
+    let went_on = others.filter(|went_on| *went_on).count();
+    if is_hit {
+        victim.resume();
+    }
+    let what = format!("after {point:?}, where one stood still while the memory was made anew ({went_on} went on)");
+    town.go_on(&what);
+    victim.order("stop");
+    assert!(victim.ends_within(watchdog()), "process {} does not leave {what}", victim.number);
+    assert!(victim.death().is_none(), "process {} died {what}", victim.number);
+    town.mourn(&mut victim, point);
+    town.go_on(&what);
+    town.audit(&what);
+    is_hit
 }
 
 /// In a new environment everything grows.
 fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     match point.scene {
         Scene::Alone => alone(seed, point, figures),
-        Scene::Repair(_) => {
+        Scene::Repair(_) | Scene::Rebuild => {
             let mut town = settled(seed);
             let is_hit = (0..3).any(|_| play(&mut town, point, random, figures));
             town.close(&format!("seed {seed}, {:?}", point.name));
@@ -112,13 +167,13 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
 }
 
 /// How often a place is passed before it is died at: sometimes very often.
-fn any_hit(random: &mut Random) -> u64 {
+pub fn any_hit(random: &mut Random) -> u64 {
     let most = 1 << random.below(10);
     1 + random.below(most)
 }
 
 /// A victim works beside three survivors, until it dies.
-fn dies_at_work(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+pub fn dies_at_work(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let victim = launch_victim(town, point.name, any_hit(random));
     let is_hit = comes_to_it(town, victim, point.name, figures);
     let what = format!("after a death at {:?}", point.name);
@@ -137,7 +192,7 @@ fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut F
         victim.arm(&format!("{point}@1"));
         if !victim.ends_within(ANY_TIME) {
             victim.order("stop");
-            assert!(victim.ends_within(WATCHDOG), "process {} does not leave ({point:?})", victim.number);
+            assert!(victim.ends_within(watchdog()), "process {} does not leave ({point:?})", victim.number);
         }
     }
     settle_account(town, &mut victim, figures)
@@ -146,18 +201,19 @@ fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut F
 /// A process has ended; whether it died at a failpoint.
 fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> bool {
     let death = dead.death();
-    town.mourn(dead);
-    if let Some(death) = &death {
+    let burial = death.as_ref().map(|death| town.watch_burial(death));
+    town.mourn(dead, death.as_ref().map_or("", |death| &death.point));
+    if let (Some(death), Some(burial)) = (&death, burial) {
         figures.deaths += 1;
         // First the living: none of them waits for a burial.
         town.go_on(&format!("after a death at {:?}", death.point));
-        figures.repairs.push(town.bury(death));
+        figures.repairs.push(town.bury(death, burial));
     }
     death.is_some()
 }
 
 /// Somebody dies, and two of three survivors die repairing it; then the third is alone.
-fn dies_repairing(
+pub fn dies_repairing(
     town: &mut Town,
     point: &Failpoint,
     before: Option<&'static str>,
@@ -175,7 +231,7 @@ fn dies_repairing(
             first.kill();
         }
     }
-    town.mourn(&mut first);
+    town.mourn(&mut first, before);
     let start = Instant::now();
     while start.elapsed() < REPAIR && !town.crew[..2].iter_mut().any(Member::has_ended) {
         std::thread::sleep(Duration::from_millis(1));
@@ -184,6 +240,10 @@ fn dies_repairing(
     for repairer in &mut town.crew[..2] {
         if !repairer.has_ended() {
             repairer.arm("none");
+        }
+        // It may have been on its way all the same.
+        if repairer.says_that_it_dies() {
+            assert!(repairer.ends_within(watchdog()), "process {} does not end", repairer.number);
         }
     }
     let (mut ended, mut left) = (Vec::new(), Vec::new());
@@ -211,7 +271,7 @@ fn dies_repairing(
 }
 
 /// All but one of three begin a new environment with the failpoint set.
-fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let mut town = Town::new(seed);
     let mut armed: Vec<Member> = (0..2).map(|_| launch_victim(&mut town, point.name, 1 + random.below(2))).collect();
     let plain = town.launch(&Role::Survivor, "");
@@ -226,7 +286,7 @@ fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut F
     for mut member in armed {
         if !member.has_ended() {
             member.order("stop");
-            assert!(member.ends_within(WATCHDOG), "{what}: process {} does not leave", member.number);
+            assert!(member.ends_within(watchdog()), "{what}: process {} does not leave", member.number);
         }
         is_hit |= settle_account(&mut town, &mut member, figures);
     }
@@ -258,11 +318,11 @@ fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
 /// The victim opens the environment, works a moment, and leaves; whether it died.
 fn comes_and_goes(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
     let mut victim = launch_victim(town, point.name, 1);
-    victim.acknowledges_more_than(3, WATCHDOG);
+    victim.acknowledges_more_than(3, watchdog());
     victim.order("stop");
-    assert!(victim.ends_within(WATCHDOG), "process {} does not leave ({:?})", victim.number, point.name);
+    assert!(victim.ends_within(watchdog()), "process {} does not leave ({:?})", victim.number, point.name);
     let death = victim.death();
-    town.mourn(&mut victim);
+    town.mourn(&mut victim, point.name);
     figures.deaths += u64::from(death.is_some());
     death.is_some()
 }
@@ -271,14 +331,14 @@ fn comes_and_goes(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> 
 fn everybody_dies(town: &mut Town, is_memory_lost: bool) {
     let mut two: Vec<Member> = (0..2).map(|_| launch_victim(town, "change: logged, no page changed", 40)).collect();
     let region = two.iter_mut().find_map(|member| {
-        member.acknowledges_more_than(0, WATCHDOG);
+        member.acknowledges_more_than(0, watchdog());
         region_of(member.pid())
     });
     for member in &mut two {
         if !member.ends_within(PATIENCE) {
             member.kill();
         }
-        town.mourn(member);
+        town.mourn(member, "anywhere");
     }
     if let Some(region) = region.filter(|_| is_memory_lost) {
         std::fs::remove_file(region).unwrap();

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use libtp::{Env, Settings};
+use libtp::{Env, Error, How, Settings};
 
-use crate::bank::{self, Bank, TransferId};
+use crate::audit;
+use crate::bank::{self, TransferId};
 use crate::child::Role;
 use crate::crew::{Death, Member};
-use crate::WATCHDOG;
+use crate::watchdog;
 
 /// Everything small, so that pages are split and replaced, segments recycled and checkpoints taken all the time.
 const SETTINGS: &str = r#"
@@ -26,8 +29,9 @@ page_bytes = "4KiB"
 [database.wide]
 page_bytes = "64KiB"
 "#;
-/// Who is not buried after so long never will be. It is no matter of life for the others: they go on meanwhile.
-const GRAVE: Duration = Duration::from_secs(60);
+/// Who is not buried after so many times the watchdog's time never will be. It is no matter of life for the others: they go
+/// on meanwhile.
+const GRAVE: u32 = 6;
 /// How often it is looked whether the dead are buried.
 const LOOK: Duration = Duration::from_micros(100);
 
@@ -40,8 +44,16 @@ pub struct Town {
     observer: Option<Env>,
     acknowledged: BTreeSet<TransferId>,
     next: u64,
-    pub deaths: u64,
+    /// Where somebody has died, in this order.
+    pub deaths: Vec<String>,
+    /// How often the shared memory was made anew, as far as that was meant.
+    rebuilds: u64,
+    /// Whether it was meant since that was last looked at.
+    is_rebuild_meant: bool,
 }
+
+/// Somebody looks on while the dead are repaired.
+pub struct Burial(JoinHandle<Option<Duration>>);
 
 impl Town {
     /// A new environment without anybody.
@@ -53,7 +65,22 @@ impl Town {
         // The shared memory goes with the directory, whatever becomes of the test.
         let settings = format!("region_directory = {:?}\n{SETTINGS}", directory.path());
         std::fs::write(directory.path().join("env/libtp.toml"), settings).unwrap();
-        Town { directory, seed, crew: Vec::new(), observer: None, acknowledged: BTreeSet::new(), next: 1, deaths: 0 }
+        Town {
+            directory,
+            seed,
+            crew: Vec::new(),
+            observer: None,
+            acknowledged: BTreeSet::new(),
+            next: 1,
+            deaths: Vec::new(),
+            rebuilds: 0,
+            is_rebuild_meant: false,
+        }
+    }
+
+    /// The shared memory is made anew, and that is meant.
+    pub fn means_a_rebuild(&mut self) {
+        self.is_rebuild_meant = true;
     }
 
     /// The environment's directory.
@@ -71,7 +98,7 @@ impl Town {
     pub fn observe(&mut self) -> &Env {
         if self.observer.is_none() {
             let own = Settings { no_background: true, ..Settings::default() };
-            self.observer = Some(Env::builder().settings(own).open(self.path()).unwrap());
+            self.observer = Some(Env::builder().settings(own).lock_timeout(watchdog()).open(self.path()).unwrap());
         }
         self.observer.as_ref().expect("it was just opened")
     }
@@ -94,7 +121,7 @@ impl Town {
         for member in &mut self.crew {
             member.listen();
             let count = member.told.len() + 1;
-            if !member.acknowledges_more_than(count, WATCHDOG) {
+            if !member.acknowledges_more_than(count, watchdog()) {
                 let ended = member.has_ended();
                 let number = member.number;
                 self.despair(&format!("process {number} (ended: {ended}) does not go on {what}"));
@@ -107,53 +134,104 @@ impl Town {
     pub fn audit(&mut self, what: &str) {
         let env = self.observe();
         let accounts = env.btree("accounts").unwrap();
-        let sum = env.run(|txn| {
-            let (mut cursor, mut sum) = (accounts.cursor(txn), 0);
+        let sum = || {
+            let txn = env.begin()?;
+            let (mut cursor, mut sum) = (accounts.cursor(&txn), 0);
             while let Some((_, balance)) = cursor.next()? {
                 sum += i64::from_le_bytes(balance.try_into().expect("balances have eight bytes"));
             }
-            Ok(sum)
-        });
-        assert_eq!(sum.unwrap(), bank::MONEY, "money was made or lost {what}");
+            drop(cursor);
+            txn.commit().map(|()| sum)
+        };
+        let sum = loop {
+            match sum() {
+                // Not of a lock that is never granted.
+                Err(Error::Deadlock | Error::Rebuilt | Error::Panicked { .. }) => {}
+                done => break done.unwrap_or_else(|error| panic!("{what}: the audit cannot read: {error}")),
+            }
+        };
+        assert_eq!(sum, bank::MONEY, "money was made or lost {what}");
+        let managers = Arc::clone(env.managers());
+        let who = managers.join().unwrap();
+        let dead = managers.processes.dead_sessions().is_empty();
+        let pages = managers.buffers.pinned_by_nobody(who.session());
+        managers.leave(who);
+        assert!(pages.is_empty() || !dead, "pinned by nobody {what}: {pages:?}; {:?}", self.deaths);
+        let rebuilds = managers.processes.rebuild_count();
+        // Nobody dies so that what is shared cannot be repaired.
+        assert!(
+            rebuilds == self.rebuilds || self.is_rebuild_meant,
+            "the shared memory was made anew {what}: {:?}",
+            self.deaths
+        );
+        (self.rebuilds, self.is_rebuild_meant) = (rebuilds, false);
     }
 
     /// Takes a dead process out of the town's books.
-    pub fn mourn(&mut self, dead: &mut Member) {
-        self.deaths += 1;
+    pub fn mourn(&mut self, dead: &mut Member, place: &str) {
+        self.deaths.push(place.into());
         self.acknowledged.extend(dead.told.drain(..));
     }
 
-    /// Waits until nothing of the dead is left; how long it is since that death.
-    pub fn bury(&mut self, death: &Death) -> Duration {
+    /// Looks on, beside all else, until nothing of the dead is left; how long that is after a death.
+    pub fn watch_burial(&mut self, death: &Death) -> Burial {
+        let (managers, at) = (Arc::clone(self.observe().managers()), death.at);
+        let watch = move || {
+            let start = Instant::now();
+            while !managers.processes.dead_sessions().is_empty() {
+                if start.elapsed() >= GRAVE * watchdog() {
+                    return None;
+                }
+                std::thread::sleep(LOOK);
+            }
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+            Some(Duration::from_nanos(u64::try_from(now.saturating_sub(at)).unwrap_or(u64::MAX)))
+        };
+        Burial(std::thread::spawn(watch))
+    }
+
+    /// Waits until nobody is dead any more.
+    #[track_caller]
+    pub fn all_are_buried(&mut self, what: &str) {
+        let managers = Arc::clone(self.observe().managers());
         let start = Instant::now();
-        let seed = self.seed;
-        let processes = &self.observe().managers().processes;
-        while !processes.dead_sessions().is_empty() {
-            if start.elapsed() >= GRAVE {
-                self.despair(&format!("seed {seed}: nobody buries who died at {:?}", death.point));
+        while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
+            if start.elapsed() >= GRAVE * watchdog() {
+                drop(managers);
+                self.despair(&format!("somebody is not buried {what}"));
             }
             std::thread::sleep(LOOK);
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-        Duration::from_nanos(u64::try_from(now.saturating_sub(death.at)).unwrap_or(u64::MAX))
     }
 
-    /// Everybody leaves; then all is there that was acknowledged, and every database is whole.
+    /// Waits for the end of a burial; how long after the death that was.
+    #[track_caller]
+    pub fn bury(&mut self, death: &Death, burial: Burial) -> Duration {
+        match burial.0.join().expect("who looks on does not panic") {
+            Some(time) => time,
+            None => self.despair(&format!("seed {}: nobody buries who died at {:?}", self.seed, death.point)),
+        }
+    }
+
+    /// Everybody leaves, and nothing of the dead is left behind; then all is there that was acknowledged, and every database
+    /// is whole, for who opens the environment as for who replays its log.
     #[track_caller]
     pub fn close(mut self, what: &str) {
         for mut member in std::mem::take(&mut self.crew) {
             member.leave();
             self.acknowledged.extend(member.told.drain(..));
         }
+        println!("{what}; deaths: {:?}", self.deaths);
+        // What they did is on the disk as far as the log goes, and nobody has written the pages on purpose.
+        let copy = self.directory.path().join("copy");
+        audit::copy(&self.path(), &copy);
+        audit::at_rest(self.observe(), what);
         drop(self.observer.take());
-        let env = Env::open(self.path()).unwrap();
-        let journal = Bank::open(&env).unwrap().audit().unwrap_or_else(|why| panic!("{what}: {why}"));
-        let lost: Vec<_> = self.acknowledged.difference(&journal).collect();
-        assert!(lost.is_empty(), "{what}: {} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
-        for name in env.databases().unwrap() {
-            let verified = env.verify(&name).unwrap();
-            assert!(verified.findings.is_empty(), "{what}: {name}: {:?}", verified.findings);
-        }
+        let (_, seen) = audit::whole(&self.path(), &self.acknowledged, what);
+        let (how, replayed) = audit::whole(&copy, &self.acknowledged, &format!("{what}, replayed"));
+        // Also if somebody had closed it and died before the memory was taken away: others have worked in that since.
+        assert_eq!(how, How::Restarted, "{what}: how the copy was opened");
+        audit::same(&seen, &replayed, what);
     }
 
     /// Says who holds what, and fails.
@@ -162,25 +240,27 @@ impl Town {
             println!("{what}; {}", self.path().display());
             std::thread::sleep(Duration::from_secs(3600));
         }
-        let env = self.observe();
-        let processes = &env.managers().processes;
-        let sessions: Vec<String> = processes.sessions().iter().map(|one| format!("\n  {one:?}")).collect();
-        let txns: Vec<String> = env.transactions().iter().map(|one| format!("\n  {one:?}")).collect();
-        let mut locks: Vec<String> = Vec::new();
-        for one in env.locks().unwrap_or_default() {
-            locks.push(format!("\n  {one:?}"));
-        }
-        println!(
-            "{what}; dead: {:?}\nsessions:{}\ntransactions:{}\nlocks:{}",
-            processes.dead_sessions(),
-            sessions.concat(),
-            txns.concat(),
-            locks.concat()
-        );
+        let (said, heard) = std::sync::mpsc::channel();
+        let env = self.observe().clone();
+        // It takes latches, which may be what nobody gives back.
+        std::thread::spawn(move || said.send(report(&env)));
+        let report = heard.recv_timeout(watchdog()).unwrap_or_else(|_| "nothing more can be said".into());
+        println!("{what}; {report}");
         // What this process has open could not be closed either.
         std::mem::forget(self.observer.take());
         panic!("{what}")
     }
+}
+
+/// Who holds what.
+fn report(env: &Env) -> String {
+    let processes = &env.managers().processes;
+    let sessions: Vec<String> = processes.sessions().iter().map(|one| format!("\n  {one:?}")).collect();
+    let txns: Vec<String> = env.transactions().iter().map(|one| format!("\n  {one:?}")).collect();
+    let locks: Vec<String> = env.locks().unwrap_or_default().iter().map(|one| format!("\n  {one:?}")).collect();
+    let dead = processes.dead_sessions();
+    let [sessions, txns, locks] = [sessions, txns, locks].map(|lines| lines.concat());
+    format!("dead: {dead:?}\nsessions:{sessions}\ntransactions:{txns}\nlocks:{locks}")
 }
 
 /// The file of the shared memory that a process has mapped.

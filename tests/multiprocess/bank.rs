@@ -89,9 +89,18 @@ impl Bank {
         }
         match wanted == found {
             true => Ok(transfers),
-            false => Err("balances and journal disagree".into()),
+            false => Err(format!("balances and journal disagree: {}", apart(&wanted, &found))),
         }
     }
+}
+
+/// The accounts whose balances are not what the journal says.
+fn apart(wanted: &BTreeMap<Vec<u8>, i64>, found: &BTreeMap<Vec<u8>, i64>) -> String {
+    let differ = wanted.iter().filter(|(key, balance)| found.get(*key) != Some(balance));
+    let text = differ.map(|(key, balance)| {
+        format!("{} should be {balance} and is {:?}", String::from_utf8_lossy(key), found.get(key))
+    });
+    text.collect::<Vec<_>>().join(", ")
 }
 
 fn id_of(key: &[u8]) -> Option<TransferId> {

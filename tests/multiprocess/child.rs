@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use libtp::{Db, Durability, Env, Error, Granularity, Txn};
+use libtp_buffer::{PageId, PageNo};
+use libtp_process::Rank;
 use libtp_sim::Random;
 use libtp_tests::process::{next_order, say};
 
@@ -104,6 +106,12 @@ fn obey<'e>(
             "committed".into()
         }
         (["region"], _) => env.stats()?.region,
+        #[cfg(feature = "failpoints")]
+        (["arm", point @ ..], _) => {
+            rio::failpoint::arm(&point.join(" "));
+            "armed".into()
+        }
+        (["rebuilds"], _) => env.repairs().rebuilds.to_string(),
         (["transfers", count], _) => {
             let (bank, mut random) = (Bank::open(env)?, Random::new(number));
             for one in 0..count.parse().unwrap_or(0) {
@@ -123,10 +131,36 @@ fn obey<'e>(
             }
             "read".into()
         }
+        (["hold-pages", name], _) => {
+            hold_pages(env, name)?;
+            "let go".into()
+        }
         (["leave"], _) => return Ok(None),
         (["abort"], _) => std::process::abort(),
+        (["break-and-abort"], _) => {
+            // As a kill of somebody who has just found it broken, before anybody has begun to make it anew.
+            env.managers().region.mark_broken();
+            std::process::abort()
+        }
         (words, _) => format!("failed: what does {words:?} mean"),
     }))
+}
+
+/// Holds the latches of a database's first pages until the next order: what others see of a process that was stopped in the
+/// middle of a change.
+fn hold_pages(env: &Env, name: &str) -> libtp::Result<()> {
+    let managers = env.managers();
+    let session = managers.processes.join()?;
+    let file = managers.buffers.file_by_name(name).expect("the database is open").id;
+    let page = |number: u32| {
+        let id = PageId::new(file, PageNo::new(number));
+        managers.buffers.exclusive(&session, id, Rank::page(0))
+    };
+    let (one, two) = (page(1)?, page(2)?);
+    say("holding");
+    next_order();
+    drop((one, two));
+    Ok(())
 }
 
 /// Opens every file of the environment, reads a little, and closes it: what backup programs and curious people do. (The
@@ -147,8 +181,10 @@ fn work(env: &Env, number: u64, durability: Durability) -> libtp::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&stop);
     say("working");
+    let own = env.clone();
     let listener = std::thread::spawn(move || match next_order() {
         Some(order) if order == "abort" => std::process::abort(),
+        Some(order) if order.starts_with("wild ") => crate::wild::store(&own, &order),
         // Relaxed: the flag alone is told.
         _ => theirs.store(true, Ordering::Relaxed),
     });

@@ -152,6 +152,35 @@ fn who_decides_for_the_memory_has_what_was_done_since() {
 }
 
 #[test]
+fn memory_that_was_found_broken_under_a_backup_is_the_users_to_decide_about_too() {
+    let restored = || {
+        let ((directory, memory), backup) = (apart(), tempfile::tempdir().unwrap());
+        let mut one = Member::start(directory.path(), 1);
+        one.ask("put key backup");
+        copy(directory.path(), backup.path());
+        for number in 0..50 {
+            one.ask(&format!("put key later{number}"));
+        }
+        one.order("break-and-abort");
+        one.wait();
+        copy(backup.path(), directory.path());
+        (directory, memory)
+    };
+    let (directory, _memory) = restored();
+    let error = Env::open(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("--keep-files") && error.contains("--keep-region"), "{error}");
+    for (keep, value) in [(Keep::Files, "backup"), (Keep::Region, "later49")] {
+        let (directory, _memory) = restored();
+        let env = Env::builder().keep(keep).open(directory.path()).unwrap();
+        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some(value)));
+        drop(env);
+        let env = Env::open(directory.path()).unwrap();
+        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Clean, Some(value)));
+        assert!(env.verify("table").unwrap().findings.is_empty());
+    }
+}
+
+#[test]
 fn a_backup_that_has_all_that_the_memory_has_is_opened_without_a_question() {
     let ((directory, memory), backup) = (apart(), tempfile::tempdir().unwrap());
     let mut one = Member::start(directory.path(), 1);

@@ -6,12 +6,15 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use libtp_tests::process::Process;
+use libtp_tests::sizes;
 
 use crate::bank::TransferId;
 use crate::child::{DIRECTORY, ENTRY, GRANULARITY, NUMBER};
 
-/// An answer that has not come after this time never will.
-const HANG: Duration = Duration::from_secs(60);
+/// An answer that has not come after this time never will; the time is shorter where processes are expected to be stuck.
+fn hang() -> Duration {
+    Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3)
+}
 /// An order that has not been obeyed after this time waits.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -67,7 +70,7 @@ impl Member {
     /// The next answer.
     #[track_caller]
     pub fn answer(&self) -> String {
-        match self.answers.recv_timeout(HANG) {
+        match self.answers.recv_timeout(hang()) {
             Ok(answer) => answer,
             Err(error) => panic!("process {}: no answer: {error}\n{}", self.number, self.process.errors()),
         }
@@ -125,6 +128,24 @@ impl Member {
         self.answers.recv_timeout(time).ok()
     }
 
+    /// What is wrong with it, and what it said on its standard error.
+    pub fn despair(&self, what: &str) -> String {
+        if std::env::var_os("LIBTP_TEST_KEEP").is_some() {
+            println!("{what}: process {}", self.process.pid());
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        format!("process {} {what}: {}", self.number, self.process.errors())
+    }
+
+    /// Its next answer; none after that time; an error when it has ended and said all that it will.
+    pub fn hear(&self, time: Duration) -> std::result::Result<Option<String>, ()> {
+        match self.answers.recv_timeout(time) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(()),
+        }
+    }
+
     /// Waits until it has ended, and returns the transfers it told of before.
     pub fn acknowledged(mut self) -> BTreeSet<TransferId> {
         self.process.wait();
@@ -150,7 +171,7 @@ impl Member {
     }
 }
 
-fn acknowledgement(answer: &str) -> Option<TransferId> {
+pub fn acknowledgement(answer: &str) -> Option<TransferId> {
     let (who, number) = answer.strip_prefix("ack ")?.split_once(' ')?;
     Some((who.parse().ok()?, number.parse().ok()?))
 }

@@ -205,7 +205,10 @@ fn whoever_opens_and_whoever_removes_what_is_left_do_not_hinder_each_other() {
             one.wait();
             fs::rename(&directory, &away).unwrap();
             fs::rename(&away, &directory).unwrap();
-            assert_eq!(value(&directory), (How::Repaired, Some(b"relaxed".to_vec())));
+            let (how, found) = value(&directory);
+            assert_eq!(found, Some(b"relaxed".to_vec()));
+            // What was on the disk by then is in the memory for nothing, and that may have been removed.
+            assert!(matches!(how, How::Repaired | How::Restarted), "{how:?}");
         }
     });
 }

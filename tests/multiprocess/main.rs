@@ -13,6 +13,7 @@
 //! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
 //! | `survivors` | one of several dies; the others repair what it left and go on |
 //! | `rebuild` | the shared memory is found broken and made anew under all of them |
+//! | `wild` | a process stores nonsense into the shared memory and dies |
 //! | `deadlocks` | processes wait for each other in a circle |
 //! | `forked`, `fork` | children that outlive the process that forked them |
 //! | `stopped` | a process stands still in the middle of its work |
@@ -21,6 +22,8 @@
 //! | `containers` | processes that see other memory or other pids |
 //! | `strangers` | memory that another user planted |
 //! | `left` | what deleted and moved environments leave behind in shared memory |
+//! | `durable` | what was read of one who died is as durable as its reader asked for |
+//! | `yardstick` | planted bugs, each to be noticed by one of these cases |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
@@ -33,6 +36,8 @@ mod copies;
 mod crew;
 mod deadlocks;
 mod death;
+#[cfg(feature = "failpoints")]
+mod durable;
 mod fork;
 mod forked;
 mod forks;
@@ -45,3 +50,6 @@ mod strangers;
 mod survivors;
 mod together;
 mod users;
+mod wild;
+#[cfg(all(feature = "planted", feature = "failpoints"))]
+mod yardstick;

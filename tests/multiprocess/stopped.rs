@@ -2,9 +2,9 @@
 //! it for dead, and when it goes on so does everything.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use libtp::Env;
+use libtp::{Env, HeldLatch, Life, WaitsFor};
 use libtp_tests::sizes;
 
 use crate::bank::Bank;
@@ -49,4 +49,41 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         assert!(env.verify(&name).unwrap().findings.is_empty(), "{name}");
     }
     println!("figures: {rounds} times one of four stood still for 2 s: {meanwhile} transfers of the others meanwhile, 0 lost");
+}
+
+#[test]
+fn it_is_told_which_latches_a_stopped_process_holds_and_who_waits_for_them_since_when() {
+    let directory = tempfile::tempdir().unwrap();
+    let [mut holder, mut waiter] = [1, 2].map(|number| Member::start(directory.path(), number));
+    waiter.ask("put key 1");
+    assert_eq!(holder.ask("hold-pages table"), "holding");
+    holder.stop();
+    waiter.waits("get key");
+    let env = Env::open(directory.path()).unwrap();
+    let start = Instant::now();
+    let (held, waits) = loop {
+        let sessions = env.sessions();
+        let waits = sessions.iter().find(|one| matches!(one.waits_for, Some(WaitsFor::Latch(_))));
+        if let Some(waits) = waits {
+            let stopped = |one: &&libtp::SessionState| one.life == Life::Stopped && !one.held.is_empty();
+            let holds = sessions.iter().find(stopped).expect("who waits for a latch waits for somebody");
+            break (holds.held.clone(), waits.clone());
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody says that it waits: {sessions:#?}");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let Some(WaitsFor::Latch(wanted)) = &waits.waits_for else { panic!("it was found by that") };
+    let name = |held: &HeldLatch| held.name.clone();
+    assert_eq!(held.iter().map(name).collect::<Vec<_>>(), ["page 1 of table", "page 2 of table"]);
+    assert!(held.iter().all(|held| held.alone));
+    let since = |held: &HeldLatch| held.wanted_since;
+    assert_eq!(held.iter().find(|held| held.name == *wanted).and_then(since), waits.waits_since);
+    assert!(waits.waits_since.is_some_and(|since| since.elapsed().is_ok()));
+    holder.resume();
+    holder.order("go on");
+    assert_eq!(holder.answer(), "let go");
+    assert_eq!(waiter.answer(), "1");
+    assert!(env.sessions().iter().all(|one| one.waits_for.is_none() && one.held.is_empty()), "all is over");
+    drop(env);
+    [holder, waiter].into_iter().for_each(Member::leave);
 }

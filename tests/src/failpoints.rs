@@ -13,6 +13,8 @@ pub enum Scene {
     Repair(Option<&'static str>),
     /// By who is alone: it makes the environment, opens it after everyone died, or leaves it last.
     Alone,
+    /// By who makes the shared memory anew under those who work in it.
+    Rebuild,
 }
 
 /// A failpoint.
@@ -34,6 +36,10 @@ const fn young(name: &'static str) -> Failpoint {
 
 const fn alone(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Alone }
+}
+
+const fn rebuild(name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Rebuild }
 }
 
 const fn repair(name: &'static str) -> Failpoint {
@@ -63,7 +69,6 @@ pub const FAILPOINTS: &[Failpoint] = &[
     repair("repair: found dead, right not taken"),
     repair("repair: right taken"),
     repair("repair: before the dead one's section is rolled back"),
-    repair_after("buffer: resident, still in hand", "repair: what was in hand is put back"),
     repair_after("pin: taken off, still noted", "repair: pins recounted, still noted"),
     repair_after("buffer: loading, pinned, not in the table", "repair: puts back what was in hand"),
     repair("repair: redone, append still noted"),
@@ -93,6 +98,8 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("latch: shared let go, still noted"),
     work("latch: exclusive about to be let go"),
     work("latch: exclusive let go, still noted"),
+    work("latch: free, nobody woken"),
+    work("latch: shared let go, nobody woken"),
     work("latch: spun for it"),
     work("pin: noted, not counted"),
     work("pin: counted, not noted as held"),
@@ -127,6 +134,8 @@ pub const FAILPOINTS: &[Failpoint] = &[
     alone("control: front written, not synced"),
     work("control: slot chosen"),
     work("control: slot written, not synced"),
+    work("log: about to lead"),
+    work("log: about to be the one who prepares"),
     work("log: leads a flush"),
     work("log: synced, not said to be durable"),
     work("log: durable, flush not counted"),
@@ -225,6 +234,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     repair_after("buffer: batch open, nothing at home", "buffer: a dead one's batch found"),
     repair_after("buffer: homes written, not synced", "buffer: a dead one's batch brought home"),
     work("buffer: batch closed, not marked done"),
+    work("buffer: about to become the writer"),
     work("buffer: became the writer"),
     repair_after("buffer: claimed, latched, not copied", "buffer: about to undo a dead one's claims"),
     work("buffer: about to number a batch"),
@@ -244,6 +254,9 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("lock: enqueue, summary old"),
     work("lock: enqueue, not on the stack"),
     work("lock: enqueued, does not say that it waits"),
+    work("lock: overtake, nobody has it"),
+    work("lock: overtake, not on the stack"),
+    work("lock: overtaken"),
     work("lock: before a store"),
     work("lock: before a section closes"),
     work("lock: downgraded, others not granted"),
@@ -407,7 +420,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     young("txn: slots added, not listed"),
     young("txn: slots being listed"),
     work("txn: slot off the list, nobody's"),
-    work("txn: slot taken, without its locker"),
+    work("txn: slot taken, without its owner"),
     work("txn: slot taken"),
     work("txn: begins, has a number"),
     work("txn: begins, not running"),
@@ -483,6 +496,13 @@ pub const FAILPOINTS: &[Failpoint] = &[
     alone("alone: joined"),
     alone("alone: all transactions ended"),
     alone("alone: slots not free"),
+    rebuild("rebuild: begins"),
+    rebuild("rebuild: nobody writes, ring not rescued"),
+    rebuild("rebuild: ring rescued, log not restarted"),
+    rebuild("rebuild: attached, old seat kept"),
+    rebuild("rebuild: old seat given back"),
+    rebuild("rescue: a piece written, not synced"),
+    rebuild("rescue: a piece synced, its name not durable"),
     alone("restart: log's end found"),
     alone("restart: torn pages mended"),
     alone("restart: region made"),

@@ -14,16 +14,19 @@
 //! | `small_disk` | small disks, and being alone or nobody, in namespaces of our own |
 //! | `standstill` | a process that stands still at a call |
 //! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
+//! | `dead_leader` | a leader of the log's flush that dies of a failed sync |
 //! | `forking` | fork, and clone behind the C library's back |
 //! | `process` | a process that a test starts: this program again |
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
+//! | `planted_deaths`, `trial` | the same for what happens after a death, and trying each in a process of its own |
 //! | `failpoints` | where a process of the tests dies, and how it comes there |
 #![deny(unsafe_code)]
 
 pub mod crash_image;
 pub mod crash_states;
 pub mod damage;
+pub mod dead_leader;
 pub mod failing_calls;
 pub mod failpoints;
 pub mod forking;
@@ -31,6 +34,7 @@ pub mod library;
 pub mod log_ends;
 pub mod oracle;
 pub mod planted_bugs;
+pub mod planted_deaths;
 pub mod process;
 pub mod sizes;
 pub mod small_disk;
@@ -38,5 +42,6 @@ pub mod stale_log;
 pub mod standstill;
 pub mod stopped_writer;
 pub mod threads;
+pub mod trial;
 pub mod watchdog;
 pub mod workload;

@@ -18,17 +18,20 @@ pub enum Catcher {
     LogEnds,
     /// A checkpoint while another process stands still in the middle of writing pages.
     StoppedWriter,
+    /// A leader of the log's flush that dies of a failed sync.
+    DeadLeader,
 }
 
 impl Catcher {
     /// Each of them.
-    pub const ALL: [Catcher; 6] = [
+    pub const ALL: [Catcher; 7] = [
         Catcher::Crashes,
         Catcher::FailingCalls,
         Catcher::Damage,
         Catcher::StaleLog,
         Catcher::LogEnds,
         Catcher::StoppedWriter,
+        Catcher::DeadLeader,
     ];
 }
 
@@ -79,6 +82,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("log: new segment not synced"),
     by_damage("log: no flush marks"),
     by_crashes("log: recycled too early"),
+    caught_by(Catcher::DeadLeader, "log: what another leader wrote is not written again"),
     by_damage("log: witnesses not heard"),
     by_crashes("record: gap entered without asking"),
     by_crashes("record: gaps passed without locks"),

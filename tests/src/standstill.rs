@@ -1,5 +1,7 @@
-//! A directory whose user stands still at one call: a process that was stopped there, or whose disk takes long.
+//! A directory whose user does something else when it syncs some of its files: stands still there, as a process that was stopped
+//! or whose disk takes long, or dies of what it is told.
 
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,31 +56,50 @@ impl Gate {
     }
 }
 
-/// A directory with a gate before each sync of a file whose name ends with `end`.
-#[derive(Debug)]
-pub struct GatedDirectory {
+/// What is done instead of a sync.
+pub type SyncCall = Arc<dyn Fn(&dyn File) -> Result<()> + Send + Sync>;
+
+/// A directory in which the syncs of some files are other calls.
+pub struct SyncingDirectory {
     inner: Arc<dyn Directory>,
-    end: &'static str,
-    gate: Arc<Gate>,
+    part: &'static str,
+    sync: SyncCall,
 }
 
-impl GatedDirectory {
-    /// Puts a gate before the syncs of such files of `inner`.
-    pub fn new(inner: Arc<dyn Directory>, end: &'static str, gate: &Arc<Gate>) -> GatedDirectory {
-        GatedDirectory { inner, end, gate: Arc::clone(gate) }
+impl SyncingDirectory {
+    /// Does `sync` with the files of `inner`, and of the directories in it, whose names contain `part`.
+    pub fn new(inner: Arc<dyn Directory>, part: &'static str, sync: SyncCall) -> SyncingDirectory {
+        SyncingDirectory { inner, part, sync }
+    }
+
+    /// Puts a gate before those syncs.
+    pub fn gated(inner: Arc<dyn Directory>, part: &'static str, gate: &Arc<Gate>) -> SyncingDirectory {
+        let gate = Arc::clone(gate);
+        let sync = move |file: &dyn File| {
+            gate.pass();
+            file.sync()
+        };
+        SyncingDirectory::new(inner, part, Arc::new(sync))
     }
 }
 
-impl Directory for GatedDirectory {
+impl fmt::Debug for SyncingDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Directory for SyncingDirectory {
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let inner = self.inner.open(name, mode)?;
-        match name.ends_with(self.end) {
-            true => Ok(Arc::new(GatedFile { inner, gate: Arc::clone(&self.gate) })),
+        match name.contains(self.part) {
+            true => Ok(Arc::new(SyncingFile { inner, sync: Arc::clone(&self.sync) })),
             false => Ok(inner),
         }
     }
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
-        self.inner.subdirectory(name)
+        let inner = self.inner.subdirectory(name)?;
+        Ok(Arc::new(SyncingDirectory { inner, part: self.part, sync: Arc::clone(&self.sync) }))
     }
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.inner.rename(from, to)
@@ -103,13 +124,18 @@ impl Directory for GatedDirectory {
     }
 }
 
-#[derive(Debug)]
-struct GatedFile {
+struct SyncingFile {
     inner: Arc<dyn File>,
-    gate: Arc<Gate>,
+    sync: SyncCall,
 }
 
-impl File for GatedFile {
+impl fmt::Debug for SyncingFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl File for SyncingFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.inner.read_at(buf, offset)
     }
@@ -126,8 +152,7 @@ impl File for GatedFile {
         self.inner.allocate(bytes)
     }
     fn sync(&self) -> Result<()> {
-        self.gate.pass();
-        self.inner.sync()
+        (self.sync)(self.inner.as_ref())
     }
     fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
         self.inner.lock(byte, mode, wait)

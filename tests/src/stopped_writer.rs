@@ -12,7 +12,7 @@ use libtp_sim::{LossMode, SimDisk};
 use crate::crash_image::{judge, Thoroughness};
 use crate::library::{Layout, Machine, Process, Trouble};
 use crate::oracle::{Effects, History, Table, Value};
-use crate::standstill::{Gate, GatedDirectory};
+use crate::standstill::{Gate, SyncingDirectory};
 
 const RECORDS: u64 = 40;
 /// The file to whose sync the writer does not get.
@@ -31,7 +31,8 @@ pub fn a_checkpoint_passes_no_page_in_flight(seed: u64) -> Result<(), String> {
     let mut history = History::new();
     put(&machine, &other, &mut history, seed, "before").map_err(failed)?;
     other.checkpoint().map_err(failed)?;
-    let writer = machine.start_in(|inner| Arc::new(GatedDirectory::new(inner, DOUBLE_WRITE, &gate))).map_err(failed)?;
+    let writer =
+        machine.start_in(|inner| Arc::new(SyncingDirectory::gated(inner, DOUBLE_WRITE, &gate))).map_err(failed)?;
     put(&machine, &other, &mut history, seed, "in flight").map_err(failed)?;
 
     let (position, walk) = std::thread::scope(|scope| {

@@ -9,9 +9,14 @@ use crate::watchdog::{caught, Watchdog};
 
 /// Does something with each item; the results come in any order.
 pub fn on_all_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    on_threads(THREADS, items, work)
+}
+
+/// The same, by so many threads.
+pub fn on_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..THREADS {
+        for _ in 0..threads {
             scope.spawn(|| {
                 // Relaxed: a plain counter.
                 while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {

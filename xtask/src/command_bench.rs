@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: every hot path beside its budget; `cargo xtask bench recovery`: sizes, and opening after a crash.
+//! `cargo xtask bench`: every hot path beside its budget; `cargo xtask bench recovery`: sizes, and opening after a crash;
+//! `cargo xtask bench processes`: TPC-B by 1 to 64 processes.
 
 use crate::workspace::{cargo, Workspace};
 use crate::{command_test, setup};
@@ -8,6 +9,7 @@ const PACKAGE: &str = "libtp-bench";
 /// What is run unless the first argument says otherwise; it needs the peers.
 const HOT_PATHS: &str = "hotpaths";
 const RECOVERY: &str = "recovery";
+const PROCESSES: &str = "processes";
 
 /// Builds the benchmark in release and runs it.
 ///
@@ -16,13 +18,14 @@ const RECOVERY: &str = "recovery";
 pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
     let (binary, features, arguments) = match arguments.split_first() {
         Some((first, rest)) if first == RECOVERY => (RECOVERY, &[][..], rest),
+        Some((first, rest)) if first == PROCESSES => (PROCESSES, &["--features", "peers"][..], rest),
         _ => (HOT_PATHS, &["--features", "peers"][..], arguments),
     };
     if !workspace.has_target(PACKAGE, "bin", binary) {
         eprintln!("xtask: package {PACKAGE} has no binary {binary} yet: nothing to measure");
         return Ok(ExitCode::from(2));
     }
-    if binary == HOT_PATHS {
+    if binary != RECOVERY {
         setup::packages(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
     }
     let status = cargo()

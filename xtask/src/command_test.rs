@@ -93,6 +93,9 @@ pub fn run_suite(
     if !suite.features.is_empty() {
         command.args(["--features", &suite.features.join(",")]);
     }
+    if !suite.only.is_empty() {
+        command.arg(suite.only);
+    }
     command.args(["--", "--nocapture"]).envs(env.iter().copied());
     let ended = child::run_within(suite.name, &mut command, &logs(workspace), limit)?;
     let mut counts = count(&ended);

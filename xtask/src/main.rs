@@ -45,7 +45,8 @@ enum Verb {
         #[arg(long)]
         hours: Option<f64>,
     },
-    /// Every hot path beside its budget, with a bare loop in the same run; `bench recovery`: sizes, opening after a crash
+    /// Every hot path beside its budget, with a bare loop in the same run; `bench recovery`: sizes, opening after a crash;
+    /// `bench processes`: TPC-B by 1 to 64 processes
     Bench {
         /// Passed on to the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

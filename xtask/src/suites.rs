@@ -12,6 +12,8 @@ pub struct Suite {
     pub package: &'static str,
     /// The integration test (`--test TARGET`).
     pub target: &'static str,
+    /// Only its tests whose names contain this; all of them if it is empty.
+    pub only: &'static str,
     /// Cargo features of the package that the test needs.
     pub features: &'static [&'static str],
     /// Size under `cargo xtask test`.
@@ -23,17 +25,19 @@ pub struct Suite {
 /// Every heavy suite, in the order in which they run.
 #[rustfmt::skip]
 pub const SUITES: &[Suite] = &[
-    Suite { name: "bad_input", package: TESTS, target: "bad_input", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DISKS", "50"), ("LIBTP_TEST_RECORDS", "10000000"), ("LIBTP_TEST_LOCKS", "1000000")] },
-    Suite { name: "crash", package: TESTS, target: "crash", features: &[], test_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")], soak_env: &[("LIBTP_TEST_STATES", "100000"), ("LIBTP_TEST_FAULTS", "1000000"), ("LIBTP_TEST_LOGS", "20")] },
-    Suite { name: "damage", package: TESTS, target: "damage", features: &[], test_env: &[("LIBTP_TEST_FLIPS", "2000")], soak_env: &[("LIBTP_TEST_FLIPS", "100000")] },
-    Suite { name: "failpoints", package: TESTS, target: "failpoints", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "20")] },
-    Suite { name: "isolation", package: TESTS, target: "isolation", features: &[], test_env: &[("LIBTP_TEST_TXNS", "20000")], soak_env: &[("LIBTP_TEST_TXNS", "1000000")] },
-    Suite { name: "kills", package: TESTS, target: "kills", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },
-    Suite { name: "model", package: TESTS, target: "model", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
-    Suite { name: "multiprocess", package: TESTS, target: "multiprocess", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200")] },
-    Suite { name: "schedules", package: TESTS, target: "schedules", features: &["scheduled"], test_env: &[("LIBTP_TEST_SCHEDULES", "3500")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
-    Suite { name: "vista", package: TESTS, target: "vista", features: &["planted"], test_env: &[("LIBTP_TEST_KILLS", "300")], soak_env: &[("LIBTP_TEST_KILLS", "20000"), ("LIBTP_TEST_TRACED", "1000")] },
-    Suite { name: "yardstick", package: TESTS, target: "yardstick", features: &["planted"], test_env: &[], soak_env: &[] },
+    Suite { name: "bad_input", package: TESTS, target: "bad_input", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DISKS", "50"), ("LIBTP_TEST_RECORDS", "10000000"), ("LIBTP_TEST_LOCKS", "1000000")] },
+    Suite { name: "crash", package: TESTS, target: "crash", only: "", features: &[], test_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")], soak_env: &[("LIBTP_TEST_STATES", "100000"), ("LIBTP_TEST_FAULTS", "1000000"), ("LIBTP_TEST_LOGS", "20")] },
+    Suite { name: "damage", package: TESTS, target: "damage", only: "", features: &[], test_env: &[("LIBTP_TEST_FLIPS", "2000")], soak_env: &[("LIBTP_TEST_FLIPS", "100000")] },
+    Suite { name: "failpoints", package: TESTS, target: "failpoints", only: "", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "20"), ("LIBTP_TEST_PANICS", "1000")] },
+    Suite { name: "isolation", package: TESTS, target: "isolation", only: "", features: &[], test_env: &[("LIBTP_TEST_TXNS", "20000")], soak_env: &[("LIBTP_TEST_TXNS", "1000000")] },
+    Suite { name: "kills", package: TESTS, target: "kills", only: "", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },
+    Suite { name: "model", package: TESTS, target: "model", only: "", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
+    Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
+    Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled"], test_env: &[("LIBTP_TEST_SCHEDULES", "3500")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
+    Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["planted"], test_env: &[("LIBTP_TEST_KILLS", "300")], soak_env: &[("LIBTP_TEST_KILLS", "20000"), ("LIBTP_TEST_TRACED", "1000")] },
+    Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["planted"], test_env: &[], soak_env: &[] },
+    Suite { name: "yardstick_deaths", package: TESTS, target: "failpoints", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SELDOM", "1"), ("LIBTP_TEST_SEEDS", "10")] },
+    Suite { name: "yardstick_processes", package: TESTS, target: "multiprocess", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
 ];
 
 /// The package of the whole-system tests.

@@ -23,6 +23,7 @@ pub struct Libtp {
     durability: Durability,
     granularity: Granularity,
     reads_first: bool,
+    reversed_one_in: u32,
 }
 
 impl Libtp {
@@ -51,7 +52,7 @@ impl Libtp {
         let balances = [open(Table::Account)?, open(Table::Teller)?, open(Table::Branch)?];
         let bytes = u32::try_from(HISTORY_BYTES).expect("a history record has 50 bytes");
         let history = env.recno(Table::History.name(), bytes).map_err(failed())?;
-        Ok(Libtp { env, balances, history, durability, granularity, reads_first: false })
+        Ok(Libtp { env, balances, history, durability, granularity, reads_first: false, reversed_one_in: 0 })
     }
 
     /// Transfers read each balance under a shared lock and then trade it for an exclusive one, as the paper's programs did:
@@ -59,6 +60,14 @@ impl Libtp {
     #[must_use]
     pub fn reading_first(mut self, reads_first: bool) -> Libtp {
         self.reads_first = reads_first;
+        self
+    }
+
+    /// One of so many transfers, by its account, takes its locks in reverse order; zero: none does. Transfers that all take
+    /// them in one order cannot deadlock.
+    #[must_use]
+    pub fn reversing_one_in(mut self, transfers: u32) -> Libtp {
+        self.reversed_one_in = transfers;
         self
     }
 
@@ -226,9 +235,16 @@ fn change(bank: &Libtp, txn: &Txn<'_>, transfer: &Transfer) -> std::result::Resu
         db.update_with(txn, &key_of(id), |record| add_to_balance(record, transfer.amount))?
             .ok_or(Trouble::Missing(table))
     };
+    let is_reversed = bank.reversed_one_in != 0 && transfer.account % bank.reversed_one_in == 0;
+    if is_reversed {
+        add(branch, Table::Branch, transfer.branch)?;
+        add(teller, Table::Teller, transfer.teller)?;
+    }
     let balance = add(account, Table::Account, transfer.account)?;
-    add(teller, Table::Teller, transfer.teller)?;
-    add(branch, Table::Branch, transfer.branch)?;
+    if !is_reversed {
+        add(teller, Table::Teller, transfer.teller)?;
+        add(branch, Table::Branch, transfer.branch)?;
+    }
     bank.history.append(txn, &transfer.to_history())?;
     Ok(balance)
 }

@@ -12,7 +12,7 @@
 //!    reads again, and gets an error of its own.
 //!
 //! If we die here: see `frame`; a frame that was being loaded is free again after repair. Until then it is in the table, and
-//! whoever wants its page sees that nobody has it latched.
+//! whoever wants its page sees that nobody has it latched and that it is not resident.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -40,6 +40,8 @@ const ROUNDS_DIRTY: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
 /// So often who waits for another's read from the disk looks again.
 const READ_SLICE: Duration = Duration::from_micros(50);
+/// A frame that was found so often to be in a state that nobody leaves it in has been hit by a wild store.
+const DOUBTS: u32 = 2_000;
 /// So often who waits for frames that another is adding looks again.
 const GROWTH_SLICE: Duration = Duration::from_micros(50);
 /// The rank under which a frame's latch is tried where no page is meant: trying is not bound to the order.
@@ -76,7 +78,7 @@ impl BufferManager {
         let slot = self.look_up(id)?;
         let body = Body::taken(slot);
         let guard = slot.latch.try_shared(session, rank)?;
-        if slot.page.get() == id {
+        if holds(slot, id) {
             return Some(SharedPage::new(&self.region, body, guard, id));
         }
         let_go(guard);
@@ -89,7 +91,7 @@ impl BufferManager {
         let slot = self.look_up(id)?;
         let body = Body::taken(slot);
         let guard = slot.latch.try_exclusive(session, rank)?;
-        if slot.page.get() == id {
+        if holds(slot, id) {
             return Some(ExclusivePage::new(&self.region, slot, body, guard, id));
         }
         let_go(guard);
@@ -116,7 +118,7 @@ impl BufferManager {
     pub fn pin<'s>(&'s self, session: &'s Session, id: PageId) -> Result<Pin<'s>> {
         if let Some(slot) = self.look_up(id) {
             if let Some(guard) = slot.latch.try_shared(session, ANY_PAGE) {
-                if slot.page.get() == id {
+                if holds(slot, id) {
                     let note = slot.pin(session);
                     drop(guard);
                     return Ok(Pin::adopt(&self.region, session, slot, id, note));
@@ -148,7 +150,7 @@ impl BufferManager {
             let Some(slot) = self.look_up(id) else { break };
             let body = Body::taken(slot);
             if let Some(guard) = slot.latch.try_shared(session, rank) {
-                if slot.page.get() == id {
+                if holds(slot, id) {
                     return Ok(SharedPage::new(&self.region, body, guard, id));
                 }
             }
@@ -164,7 +166,7 @@ impl BufferManager {
             let Some(slot) = self.look_up(id) else { break };
             let body = Body::taken(slot);
             if let Some(guard) = slot.latch.try_exclusive(session, rank) {
-                if slot.page.get() == id {
+                if holds(slot, id) {
                     return Ok(ExclusivePage::new(&self.region, slot, body, guard, id));
                 }
             }
@@ -196,7 +198,9 @@ impl BufferManager {
 
     /// Pins the page, looked up under its bucket's latch, or loaded.
     fn pin_from<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Pin<'s>> {
-        loop {
+        // How often the frame was found in a state in which only a wild store can have left it.
+        let mut doubts = 0;
+        while doubts < DOUBTS {
             let Some((slot, note)) = self.table.find_pinned(session, id) else {
                 if let Some(pin) = self.load(session, id, source)? {
                     return Ok(pin);
@@ -209,6 +213,7 @@ impl BufferManager {
                 if slot.state() == State::Loading && slot.page.load() == id {
                     // Its reader died: the frame leaves the table when that is repaired.
                     drop(pin);
+                    doubts += u32::from(session.processes().dead_sessions().is_empty());
                     session.help_the_dead();
                     session.sleep(READ_SLICE);
                     continue;
@@ -218,7 +223,9 @@ impl BufferManager {
                 self.note_use(slot);
                 return Ok(pin);
             }
+            doubts += u32::from(slot.state() == State::Free);
         }
+        session.processes().give_up(&format!("the frame of {id} is in the page table and holds no page"))
     }
 
     /// Brings the page into a frame. `None` if another session was faster: then it is in the table.
@@ -240,7 +247,10 @@ impl BufferManager {
         let filled = match source {
             Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
             Source::Zeros => {
-                Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
+                // Zeros, unless another has made the page meanwhile, has written it, and its frame was needed.
+                if self.read_page(&file, id, taken.slot, &mut taken.guard).is_err() {
+                    Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
+                }
                 Ok(())
             }
         };
@@ -282,9 +292,13 @@ impl BufferManager {
     pub(crate) fn settle(&self, shelf: &Shelf, taken: Taken<'_>) {
         shelf.policy().loaded(shelf, taken.slot);
         failpoint("buffer: page read, not resident");
-        taken.slot.set_state(State::Resident);
+        let session = taken.guard.session();
+        // At once: a frame that is both would be emptied by whoever repairs us, perhaps after it was given to another page.
+        let mut section = session.section();
+        taken.slot.set_state_in(&mut section, State::Resident);
         failpoint("buffer: resident, still in hand");
-        taken.guard.session().set_in_hand(0);
+        session.set_in_hand_in(&mut section, 0);
+        section.close();
         failpoint("buffer: resident, latched");
         drop(taken.guard);
     }
@@ -344,9 +358,10 @@ impl BufferManager {
             }
         }
         let why = format!(
-            "all {} frames of {} bytes are in use at once; give the pool a larger budget, or use fewer threads",
+            "all {} frames of {} bytes are in use at once: {}; give the pool a larger budget, or use fewer threads",
             shelf.frame_count(),
-            shelf.page_bytes()
+            shelf.page_bytes(),
+            shelf.census()
         );
         Err(Error::Full { what: "one more page in the buffer pool", why })
     }
@@ -393,6 +408,13 @@ impl BufferManager {
     }
 }
 
+/// Whether a latched frame holds the page. Its name alone does not say so: the latch of one that died while it read the page
+/// is given back before the frame leaves the table.
+#[inline(always)]
+fn holds(slot: &FrameSlot, id: PageId) -> bool {
+    slot.page.get() == id && (slot.state() == State::Resident || planted("buffer: a page half read is taken for whole"))
+}
+
 /// Lets a latch go that turned out to be another page's. Out of the way of the hot path.
 #[cold]
 #[inline(never)]
@@ -419,7 +441,8 @@ fn wait_for_reader(session: &Session, slot: &FrameSlot) {
             return;
         }
         match slot.latch.owner() {
-            Some(owner) if round > 100 && !session.processes().is_alive(owner) => {
+            // Dead, or nobody that knows of it.
+            Some(_) if round > 100 && slot.latch.is_doubtful(session) => {
                 // Waiting for it properly makes the session meet the dead one, and repair.
                 drop(slot.latch.shared(session, Rank::page(19)));
                 return;

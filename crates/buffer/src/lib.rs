@@ -36,6 +36,7 @@ mod error;
 mod files;
 mod frame;
 mod get;
+mod grown;
 mod lookup;
 mod page_header;
 mod page_id;
@@ -53,7 +54,7 @@ use std::sync::{Arc, Mutex};
 
 use libtp_io::Directory;
 use libtp_process::{Session, SessionId};
-use rio::{Held, Link, Region, RootSlot, Word};
+use rio::{Extent, Held, Link, Region, RootSlot, Word};
 
 use double_write::{Batch, DoubleWrite};
 use files::{FileTable, Files};
@@ -178,6 +179,24 @@ impl BufferManager {
             spare_batches: Mutex::new(Vec::new()),
             settings: *settings,
         }
+    }
+
+    /// Checks what can be seen of a wild store in the buffer manager's slabs, while others work (PROTOCOLS F3).
+    ///
+    /// # Errors
+    /// What is wrong, half a sentence.
+    pub fn check_slabs(&self) -> std::result::Result<(), String> {
+        self.table.check()?;
+        self.pools.check()
+    }
+
+    /// Where its structures lie: for tests that damage them.
+    #[doc(hidden)]
+    pub fn extents(&self) -> Vec<Extent> {
+        let mut all = vec![Extent::of("buffer header", &self.header)];
+        all.extend(self.table.extents());
+        all.extend(self.pools.extents());
+        all
     }
 
     /// Makes a pool that databases may have for themselves.

@@ -22,9 +22,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libtp_process::{ExclusiveGuard, Latch, PinNote, Rank, Session};
-use rio::{failpoint, Bytes, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
+use rio::{failpoint, Bytes, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
+use crate::grown::Grown;
 use crate::{PageId, Result};
 
 /// Bytes at the head of a page that are asked for before it is latched: the headers and the slots behind them, which every
@@ -32,6 +33,8 @@ use crate::{PageId, Result};
 const PREFETCH_BYTES: usize = 512;
 /// Buckets of a new table.
 const BUCKETS_FIRST: u32 = 64;
+/// A walk under the latch that is longer than this goes in a circle, which a wild store has made.
+const CIRCLE: u32 = 1 << 24;
 /// A walk without latches that is longer than this has gone astray.
 const STEPS_MAX: u32 = 16;
 
@@ -67,6 +70,8 @@ pub(crate) struct PageTable {
     header: Held<TableHeader>,
     buckets: Slab<Bucket>,
     hints: Hints,
+    /// Of the buckets.
+    known: Grown,
 }
 
 impl PageTable {
@@ -86,7 +91,7 @@ impl PageTable {
         let header = region.hold(place);
         let slab = header.buckets.load().expect("a page table was made before it is opened");
         let buckets = Slab::attach(region, slab);
-        PageTable { region: region.clone(), header, buckets, hints: Hints::new() }
+        PageTable { region: region.clone(), header, buckets, hints: Hints::new(), known: Grown::default() }
     }
 
     /// The frame that seems to hold the page. Takes no latch; see the top of this file for what it is worth.
@@ -181,10 +186,7 @@ impl PageTable {
             if slot.pins.load() > pins {
                 return false;
             }
-            let mut link = Some(&bucket.head);
-            while let Some(before) = link.filter(|link| link.get() != Some(place)) {
-                link = before.get().map(|next| &self.region.at(next).next);
-            }
+            let link = self.link_to(bucket, place);
             let mut section = session.section();
             if let Some(link) = link {
                 link.set(&mut section, slot.next.get());
@@ -199,6 +201,19 @@ impl PageTable {
             drop(guard);
             return true;
         }
+    }
+
+    /// The link of a chain, whose latch is held, that leads to the frame; none if it is not there.
+    fn link_to<'t>(&'t self, bucket: &'t Bucket, place: Offset<FrameSlot>) -> Option<&'t Link<FrameSlot>> {
+        let mut link = &bucket.head;
+        for _ in 0..CIRCLE {
+            let next = link.get()?;
+            if next == place {
+                return Some(link);
+            }
+            link = &self.region.at(next).next;
+        }
+        goes_in_a_circle()
     }
 
     /// The bucket's latch of whatever page the frame holds, none if it holds none. The caller has the frame latched.
@@ -243,7 +258,12 @@ impl PageTable {
         let mut section = session.section();
         let mut next = from.head.get();
         let (mut stays, mut moves) = (&from.head, &to.head);
+        let mut passed = 0;
         while let Some(place) = next {
+            passed += 1;
+            if passed == CIRCLE {
+                goes_in_a_circle();
+            }
             let slot = self.region.at(place);
             next = slot.next.get();
             failpoint("buffer: splits a chain");
@@ -265,6 +285,23 @@ impl PageTable {
     /// Counts frames that were added to a shelf.
     pub(crate) fn add_frames(&self, count: u32) {
         self.header.frame_count.fetch_add(count);
+    }
+
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        self.buckets.check()?;
+        // In this order: there are never more buckets than frames, and both become more.
+        let count = self.known.look(|| self.header.bucket_count.load()).unwrap_or(0);
+        let frames = self.header.frame_count.load();
+        if count < BUCKETS_FIRST || count > self.buckets.capacity() || count > frames.max(BUCKETS_FIRST) {
+            return Err(format!("the page table says that it has {count} buckets for {frames} frames"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn extents(&self) -> Vec<Extent> {
+        let mut all = vec![Extent::of("page table header", &self.header)];
+        all.extend(Extent::of_slab("page table slab", "page table buckets", &self.buckets));
+        all
     }
 
     /// How many buckets there are.
@@ -311,22 +348,31 @@ impl PageTable {
     #[inline]
     fn bucket_of(&self, id: PageId) -> (u32, &Bucket) {
         // Under a bucket's latch this is final: the count changes that bucket's share only under the same latch.
-        let number = bucket_number(id, self.header.bucket_count.load());
+        let count = self.header.bucket_count.load();
+        // Only one split is under way at a time, and may be taken back.
+        self.known.is_certain(count - 1);
+        let number = bucket_number(id, count);
         (number, self.buckets.at(number))
     }
 
     /// The frame of the page in a chain whose latch is held.
     fn in_chain(&self, bucket: &Bucket, id: PageId) -> Option<&FrameSlot> {
         let mut next = bucket.head.get();
-        while let Some(place) = next {
-            let slot = self.region.at(place);
+        for _ in 0..CIRCLE {
+            let slot = self.region.at(next?);
             if slot.page.get() == id {
                 return Some(slot);
             }
             next = slot.next.get();
         }
-        None
+        goes_in_a_circle()
     }
+}
+
+#[cold]
+#[inline(never)]
+fn goes_in_a_circle() -> ! {
+    panic!("a chain of the page table has no end")
 }
 
 /// Where this process found pages last. Any value is harmless.

@@ -22,9 +22,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
-use rio::{failpoint, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
+use rio::{failpoint, planted, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::frame::{FrameSlot, State};
+use crate::grown::Grown;
 use crate::lookup::PageTable;
 use crate::page_header::is_page_size;
 use crate::replace::{self, Replace};
@@ -149,6 +150,7 @@ pub(crate) struct Shelf {
     key: ShelfKey,
     pool: Held<PoolSlot>,
     policy: Box<dyn Replace>,
+    known: Grown,
     /// How many more frames to replace before the region is asked again for room it refused.
     rest: AtomicU32,
 }
@@ -178,6 +180,7 @@ impl Shelf {
             key: ShelfKey::new(PoolId(slot.pool.get()), slot.page_shift.get()),
             pool: pool.clone(),
             policy: replace::of(Policy::from_raw(pool.policy.get())),
+            known: Grown::default(),
             rest: AtomicU32::new(0),
             slot,
         }
@@ -189,8 +192,11 @@ impl Shelf {
     }
 
     /// How many frames it has.
+    ///
+    /// # Panics
+    /// If it had more.
     pub(crate) fn frame_count(&self) -> u32 {
-        self.slot.frame_count.load()
+        self.known.look(|| self.slot.frame_count.load()).expect("frames are never removed")
     }
 
     /// Its policy.
@@ -203,11 +209,27 @@ impl Shelf {
         (1..=self.frame_count()).map(|number| self.slab.at(number))
     }
 
+    /// What the frames are doing at this moment, in words.
+    pub(crate) fn census(&self) -> String {
+        let count = |is_so: fn(&FrameSlot) -> bool| self.frames().filter(|slot| is_so(slot)).count();
+        let free = count(|slot| slot.state() == State::Free);
+        let loading = count(|slot| slot.state() == State::Loading);
+        let pinned = count(FrameSlot::is_pinned);
+        let latched = count(|slot| slot.latch.owner().is_some() || slot.latch.shared_count() != 0);
+        let dirty = count(|slot| !slot.recovery.load().is_none());
+        let written = count(|slot| !slot.unsynced.load().is_none());
+        format!(
+            "{free} empty, {loading} being read, {pinned} pinned, {latched} latched, {dirty} changed, {written} being written"
+        )
+    }
+
     /// Takes a frame from the free list, if the first one there can be had at once.
     pub(crate) fn pop_free<'s>(&'s self, session: &'s Session) -> Option<Taken<'s>> {
         // A look without the latch: an empty list costs nothing, a stale answer costs a replacement.
         self.slot.free.get()?;
         let _list = self.slot.latch.exclusive(session, Rank::REPLACER);
+        // Whoever adds frames holds the latch.
+        self.known.is_certain(self.slot.frame_count.get());
         let slot = self.region.at(self.slot.free.get()?);
         // A walker that went astray may hold the latch for a moment, and who waited for a page that could not be read
         // may still have a pin.
@@ -262,7 +284,9 @@ impl Shelf {
             return 0;
         }
         let grower = self.slot.grower.load();
-        let is_free = grower == SessionId::NONE || !session.processes().is_alive(grower);
+        let is_held = grower != SessionId::NONE;
+        let is_free =
+            !is_held || (!session.processes().is_alive(grower) && !planted("buffer: a dead grower is waited for"));
         if self.room(bound) == 0 || !is_free || self.slot.grower.compare_exchange(grower, session.id()).is_err() {
             return 0;
         }
@@ -399,6 +423,7 @@ pub(crate) struct Pools {
     table: Held<PoolTable>,
     slab: Slab<PoolSlot>,
     first: OnceLock<Box<Pool>>,
+    known: Grown,
 }
 
 impl Pools {
@@ -418,7 +443,8 @@ impl Pools {
     pub(crate) fn attach(region: &Region, place: Offset<PoolTable>) -> Pools {
         let table = region.hold(place);
         let slab = table.pools.load().expect("the pools were made before they are opened");
-        Pools { region: region.clone(), slab: Slab::attach(region, slab), table, first: OnceLock::new() }
+        let slab = Slab::attach(region, slab);
+        Pools { region: region.clone(), slab, table, first: OnceLock::new(), known: Grown::default() }
     }
 
     /// Makes another pool.
@@ -438,8 +464,14 @@ impl Pools {
     }
 
     /// How many pools there are; their numbers begin at one.
+    ///
+    /// # Panics
+    /// If there were more.
     pub(crate) fn count(&self) -> u32 {
-        self.table.pool_count.load()
+        self.known
+            .look(|| self.table.pool_count.load())
+            .inspect(|&now| self.known.is_certain(now))
+            .expect("pools are never removed")
     }
 
     /// Whether there is such a pool.
@@ -511,6 +543,37 @@ impl Pools {
             found.extend(shifts.filter_map(|shift| self.handle(pool, shift)).map(|shelf| (id, shelf)));
         }
         found
+    }
+
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        self.slab.check()?;
+        let count = self.known.look(|| self.table.pool_count.load()).unwrap_or(0);
+        if count == 0 || count > self.slab.capacity() {
+            return Err(format!("the buffer manager says that it has {count} pools"));
+        }
+        for (id, shelf) in self.shelves() {
+            let known = shelf.known.look(|| shelf.slot.frame_count.load());
+            let (count, slots, shift) = (known.unwrap_or(u32::MAX), shelf.slab.capacity(), shelf.key.0 & 31);
+            let index = shift.wrapping_sub(PAGE_SHIFT_MIN) as usize;
+            let link = self.pool(id).slot.shelves.get(index).and_then(|link| link.load());
+            let is_linked = link.is_some_and(|link| link == self.region.offset_of(&*shelf.slot));
+            let is_sane = count <= slots && shelf.slot.page_shift.get() == shift;
+            if !is_linked || !is_sane {
+                return Err(format!("a shelf of pool {} says that it has {count} frames of {slots}", id.0));
+            }
+            shelf.slab.check()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn extents(&self) -> Vec<Extent> {
+        let mut all = vec![Extent::of("pool table", &self.table)];
+        all.extend(Extent::of_slab("frame slabs", "pools", &self.slab));
+        for (_, shelf) in self.shelves() {
+            all.push(Extent::of("shelves", &shelf.slot));
+            all.extend(Extent::of_slab("frame slabs", "frames", &shelf.slab));
+        }
+        all
     }
 
     /// What a pool was made with.

@@ -29,7 +29,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use libtp_log::{FlushedTo, Lsn};
-use libtp_process::{Session, SessionId, SharedGuard};
+use libtp_process::{leaves_roles, Session, SessionId, SharedGuard};
 use rio::{failpoint, planted};
 
 use crate::content::Body;
@@ -71,9 +71,9 @@ struct Load<'m> {
 
 impl Drop for Load<'_> {
     fn drop(&mut self) {
-        // Left by a panic only, with the role still here or already given back. If a sync has failed the claims stay: no
-        // checkpoint passes them.
-        if !self.manager.is_failed() {
+        // Left by a panic only. Who takes the role over gives all claims back. If a sync has failed they stay: no checkpoint
+        // passes them.
+        if !leaves_roles(&self.manager.region) && !self.manager.is_failed() {
             self.slots.iter().for_each(|slot| slot.undo_write());
         }
     }
@@ -99,6 +99,9 @@ struct Writer<'m> {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
+        if leaves_roles(&self.manager.region) {
+            return;
+        }
         // Refused means that we were taken for dead: the role is another's.
         let _ = self.manager.header.writer.compare_exchange(self.me, SessionId::NONE);
     }
@@ -475,14 +478,21 @@ impl BufferManager {
         let me = session.id();
         let holder = self.header.writer.load();
         let is_dead = holder != SessionId::NONE && !session.processes().is_alive(holder);
-        if (holder != SessionId::NONE && !is_dead) || self.header.writer.compare_exchange(holder, me).is_err() {
+        let is_dead = is_dead && !planted("buffer: a dead writer is waited for");
+        if holder != SessionId::NONE && !is_dead {
+            return None;
+        }
+        failpoint("buffer: about to become the writer");
+        if self.header.writer.compare_exchange(holder, me).is_err() {
             return None;
         }
         let writer = Writer { manager: self, me };
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
-        session.leave_if_broken();
+        if !planted("buffer: writes pages in a broken region") {
+            session.leave_if_broken();
+        }
         failpoint("buffer: became the writer");
-        if is_dead && !self.is_failed() {
+        if is_dead && !self.is_failed() && !planted("buffer: a dead writer's claims stay") {
             // Claims are the writer's alone. If we die among them, the next goes on with them.
             let shelves = self.pools.shelves();
             let claimed =
@@ -546,7 +556,9 @@ impl<'m> HomeWrites<'m> {
 
 impl Drop for HomeWrites<'_> {
     fn drop(&mut self) {
-        self.0.header.home_writes.fetch_add(1);
+        if !leaves_roles(&self.0.region) {
+            self.0.header.home_writes.fetch_add(1);
+        }
     }
 }
 

@@ -1,18 +1,19 @@
 //! The doubt: a prefetch reads pages from the disk without holding anything. What if one of them comes into memory, is
 //! changed, goes home and leaves memory again before the prefetch puts what it read into a frame?
 //!
-//! A disk that does something else in the middle of a read makes it happen every time.
+//! A disk that does something else in the middle of a read makes it happen every time. And what if the reader dies there?
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
 mod world;
 
 use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
 
 use libtp_buffer::PageNo;
 use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
-use world::{frames, page_id, Place, World, FILE};
+use world::{frames, page_id, Place, World, FILE, LEAF};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -90,6 +91,10 @@ impl File for InterruptingFile {
         self.below.set_len(bytes)
     }
     fn allocate(&self, bytes: u64) -> Result<()> {
+        let hook = self.hook.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
         self.below.allocate(bytes)
     }
     fn sync(&self) -> Result<()> {
@@ -156,4 +161,49 @@ fn a_page_that_is_in_memory_is_left_as_it_is() {
     assert_eq!(world.buffers.prefetch(&session, FILE, PageNo::new(1), 8).unwrap(), 7);
     assert_eq!(world.get(&session, page_id(3)).unwrap(), 2, "the change is lost");
     assert_eq!(world.buffers.dirty_count(), 1);
+}
+
+#[test]
+fn a_page_whose_reader_died_is_not_taken_for_read() {
+    let (_place, below) = Place::new();
+    let hook = Arc::new(Mutex::new(None));
+    let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
+    let (dead, living) = (world.join(), world.join());
+    world.set(&living, page_id(3), 1).unwrap();
+    world.buffers.write_all(&living).unwrap();
+    world.drop_pages(&living);
+    let reader: Hook = Box::new(|| std::panic::resume_unwind(Box::new("dies")));
+    *hook.lock().unwrap() = Some(reader);
+    let read = catch_unwind(AssertUnwindSafe(|| world.get(&dead, page_id(3))));
+    assert!(read.is_err(), "it dies reading");
+    dead.mark_dead();
+    let corpse = world.processes.take_corpse(&living, dead.id()).unwrap();
+    corpse.roll_back();
+    corpse.let_go();
+    // Its latch is free, and the frame has the page's name.
+    assert!(world.buffers.is_resident(page_id(3)));
+    assert!(world.buffers.shared_now(&living, page_id(3), LEAF).is_none(), "bytes that nobody has read");
+    assert!(world.buffers.exclusive_now(&living, page_id(3), LEAF).is_none(), "bytes that nobody has read");
+    assert!(world.buffers.repair_frames(&living, &corpse));
+    corpse.bury(std::time::Instant::now());
+    assert_eq!(world.get(&living, page_id(3)).unwrap(), 1);
+}
+
+#[test]
+fn a_page_that_another_has_made_meanwhile_is_not_made_new_again() {
+    let (_place, below) = Place::new();
+    let hook = Arc::new(Mutex::new(None));
+    let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
+    let session = world.join();
+    let other = world.clone();
+    // It stops where it asks for room on the disk, before the page is in the table.
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        let session = other.join();
+        other.set_new(&session, page_id(5), 2).unwrap();
+        other.buffers.write_all(&session).unwrap();
+        other.drop_pages(&session);
+    }));
+    drop(world.buffers.pin_new(&session, page_id(5)).unwrap());
+    assert!(hook.lock().unwrap().is_none(), "it was interrupted");
+    assert_eq!(world.get(&session, page_id(5)).unwrap(), 2, "zeros over what was written");
 }

@@ -74,3 +74,23 @@ fn a_batch_that_was_on_its_way_home_comes_home() {
         assert_eq!(world::value_of(page), u64::from(number));
     }
 }
+
+#[test]
+fn pins_beyond_those_a_session_can_note_are_taken_off_too() {
+    let world = World::new(Arc::new(SimDisk::new(3).process_view()), &frames(128));
+    let (dead, living) = (world.join(), world.join());
+    for number in 1..=100 {
+        world.set(&dead, page_id(number), u64::from(number)).unwrap();
+        forget(world.buffers.pin(&dead, page_id(number)).unwrap());
+    }
+    let kept = world.buffers.pin(&living, page_id(70)).unwrap();
+    dead.mark_dead();
+    let corpse = world.processes.take_corpse(&living, dead.id()).unwrap();
+    corpse.roll_back();
+    corpse.let_go();
+    assert!(world.buffers.repair_frames(&living, &corpse));
+    corpse.bury(std::time::Instant::now());
+    assert_eq!(world.buffers.pinned_by_nobody(&living), []);
+    drop(kept);
+    world.buffers.check_at_rest();
+}

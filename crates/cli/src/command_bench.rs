@@ -76,6 +76,9 @@ struct Bank {
     /// locking it for the change at once: two that have read the same balance deadlock (libtp only).
     #[arg(long)]
     read_first: bool,
+    /// One of so many transfers takes its locks in reverse order, so that it deadlocks with others; 0: none (libtp only).
+    #[arg(long, default_value_t = 0, value_name = "TRANSFERS")]
+    reverse_one_in: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -175,7 +178,7 @@ impl Bank {
                     bar.get_or_insert_with(|| Progress::bytes(shown, what, total)).set(done);
                 };
                 let bank = Libtp::open(directory, durability, self.granularity, &mut watch)?;
-                return Ok(Box::new(bank.reading_first(self.read_first)));
+                return Ok(Box::new(bank.reading_first(self.read_first).reversing_one_in(self.reverse_one_in)));
             }
         };
         Ok(open_engine(kind, &OpenSettings { directory, durability, join })?)
@@ -188,6 +191,7 @@ impl Bank {
         command.arg("bench-client").args(["--engine", engine.get_name()]);
         command.args(["--durability", self.durability.name(), "--granularity", self.granularity.name()]);
         command.args(self.read_first.then_some("--read-first"));
+        command.args(["--reverse-one-in", &self.reverse_one_in.to_string()]);
         command.arg("--env").arg(directory);
         command
     }
@@ -199,8 +203,9 @@ impl Bank {
         if self.engine == EngineName::Libtp {
             return Ok(());
         }
-        if self.read_first {
-            return Err(Failure::Usage("--read-first is libtp's alone: leave it out for a peer".to_string()));
+        if self.read_first || self.reverse_one_in != 0 {
+            let why = "--read-first and --reverse-one-in are libtp's alone: leave them out for a peer";
+            return Err(Failure::Usage(why.to_string()));
         }
         if cfg!(feature = "peers") {
             return Ok(());

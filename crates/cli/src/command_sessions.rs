@@ -31,6 +31,8 @@ struct Session {
     txn: Option<u64>,
     txn_state: Option<String>,
     latches: usize,
+    /// Which latches, and for how long somebody has waited for each.
+    held: Vec<Held>,
     /// The log record whose change is not complete.
     append_lsn: Option<u64>,
     /// Tasks of the environment that it has at this moment.
@@ -38,6 +40,14 @@ struct Session {
     waits_for: Option<String>,
     wanted: Option<String>,
     waits_ms: Option<u64>,
+}
+
+/// A latch that is held.
+#[derive(Serialize)]
+struct Held {
+    latch: String,
+    alone: bool,
+    wanted_ms: Option<u64>,
 }
 
 /// Prints a line for each session, in all processes.
@@ -77,8 +87,14 @@ impl fmt::Display for Session {
             (Some(txn), Some(state)) => write!(f, "  txn {txn} {state}")?,
             _ => f.write_str("  idle")?,
         }
-        if self.latches > 0 {
-            write!(f, "  holds {} latches", self.latches)?;
+        for held in &self.held {
+            write!(f, "  holds the latch of {}", held.latch)?;
+            if !held.alone {
+                f.write_str(", shared")?;
+            }
+            if let Some(millis) = held.wanted_ms {
+                write!(f, ", which others have waited for {millis} ms")?;
+            }
         }
         for role in &self.roles {
             write!(f, "  {role}")?;
@@ -98,13 +114,22 @@ impl fmt::Display for Session {
 }
 
 fn shown(session: &SessionState, names: &LockNames) -> Session {
-    let (waits_for, wanted) = match session.waits_for {
-        Some(WaitsFor::Lock(name, mode)) => (Some(names.words(name)), Some(mode.to_string())),
+    let (waits_for, wanted) = match &session.waits_for {
+        Some(WaitsFor::Lock(name, mode)) => (Some(names.words(*name)), Some(mode.to_string())),
+        Some(WaitsFor::Latch(name)) => (Some(format!("the latch of {name}")), None),
+        Some(WaitsFor::Flush(lsn)) => (Some(format!("the log to be on disk up to {lsn}")), None),
+        Some(WaitsFor::LogSpace(lsn)) => (Some(format!("room in the log up to {lsn}")), None),
         Some(WaitsFor::Other(kind, subject)) => (Some(format!("{subject} of kind {kind}")), None),
         None => (None, None),
     };
     // A clock that was set back makes a wait look young.
     let waited = |since: SystemTime| SystemTime::now().duration_since(since).unwrap_or_default();
+    let millis = |since: SystemTime| u64::try_from(waited(since).as_millis()).unwrap_or(u64::MAX);
+    let held = |held: &libtp::HeldLatch| Held {
+        latch: held.name.clone(),
+        alone: held.alone,
+        wanted_ms: held.wanted_since.map(millis),
+    };
     Session {
         session: session.id.raw(),
         pid: session.pid,
@@ -112,11 +137,12 @@ fn shown(session: &SessionState, names: &LockNames) -> Session {
         txn: session.txn.as_ref().map(|txn| txn.id.raw()),
         txn_state: session.txn.as_ref().map(|txn| format!("{:?}", txn.state).to_lowercase()),
         latches: session.latches,
+        held: session.held.iter().map(held).collect(),
         append_lsn: session.append_lsn,
         roles: session.roles.clone(),
         waits_for,
         wanted,
-        waits_ms: session.waits_since.map(|since| u64::try_from(waited(since).as_millis()).unwrap_or(u64::MAX)),
+        waits_ms: session.waits_since.map(millis),
     }
 }
 
@@ -139,6 +165,7 @@ mod tests {
             life,
             txn: None,
             latches: 0,
+            held: Vec::new(),
             append_lsn: None,
             roles: Vec::new(),
             waits_for: None,
@@ -164,14 +191,15 @@ mod tests {
             txn: Some(3),
             txn_state: Some("running".to_string()),
             latches: 1,
+            held: vec![Held { latch: "page 2 of stock".to_string(), alone: false, wanted_ms: Some(30) }],
             append_lsn: Some(80),
             roles: vec!["writes the log"],
             waits_for: Some("record 5 of stock".to_string()),
             wanted: Some("X".to_string()),
             waits_ms: Some(12),
         };
-        let text = "session 7  process 9  stopped  txn 3 running  holds 1 latches  writes the log  \
-                    in the change of log record 80  waits for X on record 5 of stock, 12 ms";
+        let text = "session 7  process 9  stopped  txn 3 running  holds the latch of page 2 of stock, shared, which \
+                    others have waited for 30 ms  writes the log  in the change of log record 80  waits for X on record 5 of stock, 12 ms";
         assert_eq!(told.to_string(), text);
         let names = LockNames::none();
         assert_eq!(shown(&session(9, Life::Alive), &names).to_string(), "session 7  process 9  alive  idle");

@@ -6,6 +6,7 @@ mod tp;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::json;
 use tempfile::{tempdir, TempDir};
@@ -135,6 +136,8 @@ fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
     {
         std::thread::yield_now();
     }
+    // Whoever looked has flushed the log when it left; so the victim commits something more.
+    std::thread::sleep(Duration::from_millis(200));
     victim.kill().unwrap();
     victim.wait().unwrap();
     std::fs::rename(&old, &new).unwrap();

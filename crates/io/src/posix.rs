@@ -3,7 +3,7 @@
 //! Files are opened by name below one open directory, so an environment that is renamed while it is
 //! open goes on.  Every descriptor is close-on-exec.  A file made here takes its permission from the
 //! directory (mode `rwxrwx---` gives `rw-rw----`) and its group, and its owner if root makes it, whatever the
-//! umask is: who may make files in an environment may use those the others made.
+//! umask is: who may make files in an environment may use those the others made, and nobody else.
 //!
 //! Byte locks are those of the *open file description* (`F_OFD_SETLK`): unlike a process's own locks
 //! they are not lost when some other descriptor of the file is closed, and two handles of one process
@@ -93,7 +93,7 @@ impl PosixDirectory {
     /// Makes the file `name`; it must not be there.
     fn make(&self, name: &str) -> rustix::io::Result<OwnedFd> {
         let directory = rustix::fs::fstat(&self.descriptor)?;
-        let mode = Mode::from_raw_mode(directory.st_mode & 0o666);
+        let mode = Mode::from_raw_mode(rights(directory.st_mode));
         let made = self.open_flags(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
         PosixDirectory::give(&made, &directory)?;
         Ok(made)
@@ -103,7 +103,7 @@ impl PosixDirectory {
     /// directory's rights.
     fn give(made: &OwnedFd, directory: &rustix::fs::Stat) -> rustix::io::Result<()> {
         let own = rustix::fs::fstat(made)?;
-        let mut mode = directory.st_mode & 0o666;
+        let mut mode = rights(directory.st_mode);
         if own.st_uid == 0 && directory.st_uid != 0 {
             // A root that may not do this keeps it.
             let _ = rustix::fs::fchown(made, Some(Uid::from_raw(directory.st_uid)), None);
@@ -134,6 +134,13 @@ impl PosixDirectory {
             }
         }
     }
+}
+
+/// The rights to a file in a directory with those: who may not write may not read either, for a lock to read is enough to keep
+/// everybody waiting.
+fn rights(directory: u32) -> u32 {
+    let writers = directory & 0o222;
+    (writers | writers << 1) & directory & 0o666
 }
 
 impl Directory for PosixDirectory {

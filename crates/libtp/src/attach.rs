@@ -11,6 +11,8 @@
 //! If we die here: the door opens with our death, and whatever we were at is begun again by the next; a region is
 //! attached by others only after it was declared ready.
 
+use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,7 @@ use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, Restarted, CONTROL_NAME};
 use libtp_process::{ForkMark, ProcessManager, Seats};
 use libtp_txn::{Managers, Parts};
-use rio::{failpoint, Identity, Region};
+use rio::{failpoint, planted, Identity, Region};
 use serde::Serialize;
 
 use crate::judge::{Door, Judge};
@@ -78,21 +80,24 @@ pub(crate) struct Attached {
 pub(crate) type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 
 /// Everything opening works with.
-struct Opening<'o> {
-    platform: &'o Platform,
+pub(crate) struct Opening<'o> {
+    pub(crate) platform: &'o Platform,
     settings: &'o Settings,
-    control_file: ControlFile,
+    pub(crate) control_file: ControlFile,
     judge: &'o Arc<Judge>,
-    keep: Option<Keep>,
-    /// Whether we were attached to a region that was found broken: then there is no other that we could not see.
-    is_survivor: bool,
+    pub(crate) keep: Option<Keep>,
+    /// What we had of the region that we were attached to, if that was found broken: then there is no other that we could not
+    /// see.
+    pub(crate) left: Option<&'o Managers>,
     started: Instant,
+    /// Joining those at work has panicked once.
+    has_panicked: Cell<bool>,
 }
 
 /// How long to wait for those who are attached to make their memory anew, if it cannot be seen.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait between looks, there and for who still writes to a file.
-const MOMENT: Duration = Duration::from_millis(1);
+pub(crate) const MOMENT: Duration = Duration::from_millis(1);
 
 pub(crate) fn open(
     platform: &Platform,
@@ -100,19 +105,19 @@ pub(crate) fn open(
     keep: Option<Keep>,
     watch: Watcher<'_>,
 ) -> Result<Attached> {
-    open_as(platform, settings, keep, false, watch)
+    open_as(platform, settings, keep, None, watch)
 }
 
-/// Opens once more for a handle whose region was found broken: attaches to the new one, or makes it.
-pub(crate) fn open_again(platform: &Platform, settings: &Settings) -> Result<Attached> {
-    open_as(platform, settings, None, true, &mut |_, _, _| {})
+/// Opens once more for a handle that has left a broken region: attaches to the new one, or makes it.
+pub(crate) fn open_again(platform: &Platform, settings: &Settings, left: &Managers) -> Result<Attached> {
+    open_as(platform, settings, None, Some(left), &mut |_, _, _| {})
 }
 
 fn open_as(
     platform: &Platform,
     settings: &Settings,
     keep: Option<Keep>,
-    is_survivor: bool,
+    left: Option<&Managers>,
     watch: Watcher<'_>,
 ) -> Result<Attached> {
     let started = Instant::now();
@@ -122,7 +127,16 @@ fn open_as(
     let file = open_control(platform)?;
     let judge = Arc::new(Judge::new(Arc::clone(&file)));
     let control_file = ControlFile::new(Arc::clone(&file), platform.directory.describe(CONTROL_NAME));
-    let opening = Opening { platform, settings, control_file, judge: &judge, keep, is_survivor, started };
+    let opening = Opening {
+        platform,
+        settings,
+        control_file,
+        judge: &judge,
+        keep,
+        left,
+        started,
+        has_panicked: Cell::new(false),
+    };
     let (managers, opened) = loop {
         let door = judge.door()?;
         failpoint("attach: at the door");
@@ -157,11 +171,14 @@ impl Opening<'_> {
             Found::Good(region) if others => door.others(|seat| ProcessManager::has_ended(region, seat))?,
             _ => others,
         };
+        if let Some(left) = self.left.filter(|left| self.is_last_life(&found, left, &control)) {
+            return self.rebuild(&left.region, &control, file, watch).map(Some);
+        }
         match found {
-            Found::Good(region) if others => Ok(Some((self.attach(&region, &control)?, self.opened(How::Joined)))),
+            Found::Good(region) if others => self.join(&region, &control),
             Found::Good(region) => self.repair_or_restart(&region, &control, file, watch).map(Some),
             Found::Broken(region) => self.rebuild(&region, &control, file, watch).map(Some),
-            found @ (Found::None | Found::Unusable(_)) if others && !self.is_survivor => {
+            found @ (Found::None | Found::Unusable(_)) if others && self.left.is_none() => {
                 if self.started.elapsed() < PATIENCE {
                     Ok(None)
                 } else {
@@ -172,59 +189,28 @@ impl Opening<'_> {
             Found::None | Found::Unusable(_) => {
                 let survived = keep::settle(self.platform, &identity, &self.control_file, self.keep)?;
                 let how = if control.clean && !survived.is_kept { How::Clean } else { How::Restarted };
-                let restarted = self.restart(file, how, 0, watch)?;
+                // Whoever was making it anew has died.
+                let rebuilds = self.left.map_or(0, |left| left.processes.rebuild_count() + 1);
+                let restarted = self.restart(file, how, rebuilds, watch)?;
                 survived.forget(&restarted.0.region);
                 Ok(Some(restarted))
             }
         }
     }
 
-    /// The region was found broken (PROTOCOLS D13). Others may still be in it: nobody may write to a file any more when the
-    /// new one is made.
-    fn rebuild(
-        &self,
-        broken: &Region,
-        control: &Control,
-        file: &dyn File,
-        watch: Watcher<'_>,
-    ) -> Result<(Arc<Managers>, Opened)> {
-        let rebuilds = self.wait_for_writers(broken, control).unwrap_or(0);
-        tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is made anew from the log");
-        // Read anew: who was writing may have taken a checkpoint.
-        let rescued = libtp_log::rescue_ring(broken, &self.platform.log_directory, &self.control_file.read()?)?;
-        match rescued {
-            Some(rescued) if rescued.to < rescued.tail => {
-                tracing::error!(from = %rescued.to, to = %rescued.tail, "commits that were not yet on disk are lost with the broken memory");
+    /// Joins those who are at work in the region. None if it is to be tried again, or cannot be what they work in: then it is
+    /// found broken next time.
+    fn join(&self, region: &Region, control: &Control) -> Result<Option<(Arc<Managers>, Opened)>> {
+        match catch_unwind(AssertUnwindSafe(|| self.attach(region, control))) {
+            Ok(attached) => Ok(Some((attached?, self.opened(How::Joined)))),
+            // As with any panic of the library: once it may be a bug that is seldom met.
+            Err(_) if !self.has_panicked.replace(true) => Ok(None),
+            Err(_) => {
+                tracing::error!(region = %region.path().display(), "the shared memory is broken: it cannot be joined");
+                region.mark_broken();
+                Ok(None)
             }
-            Some(_) => {}
-            None => tracing::error!(
-                "the broken memory holds no log that could be trusted: what was not yet on disk is lost"
-            ),
         }
-        self.restart(file, How::Restarted, rebuilds + 1, watch)
-    }
-
-    /// Waits until no living session is about to write to a file. Returns how often the environment was made anew before;
-    /// none where the region does not even show that.
-    fn wait_for_writers(&self, broken: &Region, control: &Control) -> Option<u64> {
-        let look = std::panic::AssertUnwindSafe(|| {
-            let managers = self.attach(broken, control).ok()?;
-            // Whoever had not seen the region broken before this has done what it was about to do.
-            managers.processes.declare_broken();
-            let mut said = false;
-            loop {
-                let writers = managers.writers();
-                if writers.is_empty() {
-                    return Some(managers.processes.rebuild_count());
-                }
-                if !said && self.started.elapsed() > PATIENCE {
-                    said = true;
-                    tracing::warn!(?writers, "the shared memory is to be made anew, and these sessions are still writing to files; if their processes are stopped, continue or kill them");
-                }
-                std::thread::sleep(MOMENT);
-            }
-        });
-        std::panic::catch_unwind(look).unwrap_or(None)
     }
 
     /// Fills the control file of a new environment; true if it was new.
@@ -279,8 +265,8 @@ impl Opening<'_> {
             layout: record_types::layout_hash(),
             environment: [half(0..8), half(8..16)],
             incarnation: control.incarnation(),
-            control_inode: own.inode,
-            control_birth: own.birth_ns,
+            control_inode: if planted("libtp: a copy is the same environment") { 0 } else { own.inode },
+            control_birth: if planted("libtp: a copy is the same environment") { 0 } else { own.birth_ns },
             control_device: own.device,
         })
     }
@@ -303,7 +289,9 @@ impl Opening<'_> {
         file: &dyn File,
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
-        match self.repair(region, control) {
+        // A panic says the same as an error: the region is not what it should be.
+        let repair = || catch_unwind(AssertUnwindSafe(|| self.repair(region, control)));
+        match repair().unwrap_or_else(|_| Err("it does not stand a repair".into())) {
             Ok(repaired) => Ok(repaired),
             Err(why) => {
                 tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");
@@ -353,7 +341,13 @@ impl Opening<'_> {
         Ok((managers, opened))
     }
 
-    fn restart(&self, file: &dyn File, how: How, rebuilds: u64, watch: Watcher<'_>) -> Result<(Arc<Managers>, Opened)> {
+    pub(crate) fn restart(
+        &self,
+        file: &dyn File,
+        how: How,
+        rebuilds: u64,
+        watch: Watcher<'_>,
+    ) -> Result<(Arc<Managers>, Opened)> {
         // First what only looks: a file that cannot be used is refused before anything is changed.
         let environment = self.control_file.read()?.environment_id;
         let files = libtp_record::find_files(self.platform.directory.as_ref(), &environment)?;
@@ -392,6 +386,9 @@ impl Opening<'_> {
         managers.processes.set_rebuild_count(rebuilds);
         failpoint("restart: left, region not ready");
         region.set_ready();
+        // Who closed it may have died before the memory was taken away, and others have worked in that since.
+        let has_work = done.redone != 0 || done.undone != 0;
+        let how = if how == How::Clean && has_work { How::Restarted } else { how };
         let opened = Opened {
             log_bytes: done.end.since(done.redo_from),
             redone: done.redone,
@@ -402,7 +399,7 @@ impl Opening<'_> {
         Ok((managers, opened))
     }
 
-    fn attach(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
+    pub(crate) fn attach(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
         let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
         let processes = ProcessManager::attach_seated(region, &libtp_process::Settings::default(), seats)?;
         failpoint("attach: processes known");

@@ -7,6 +7,7 @@
 //! of all processes looks often, as long as there is something to do; the others look whether it still does (`Rounds`). So a
 //! process that does nothing costs next to nothing.
 
+use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
@@ -16,6 +17,7 @@ use libtp_process::{DeathWatch, Rounds, Waker, Work};
 use libtp_txn::{Managers, TxnSession};
 
 use crate::environment::{lock, Inner};
+use crate::panics::Rung;
 use crate::{Error, Result};
 
 /// How often a thread looks that has something to do.
@@ -31,6 +33,7 @@ const WATCH: Duration = Duration::from_millis(100);
 /// The running threads.
 pub(crate) struct Background {
     stop: Arc<Stop>,
+    env: Weak<Inner>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
@@ -85,11 +88,11 @@ impl Background {
     pub(crate) fn start(inner: &Arc<Inner>, managers: &Arc<Managers>) -> Result<Background> {
         let stop = Arc::new(Stop::new());
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
-        let mut background = Background { stop, threads: Vec::new() };
+        let mut background = Background { stop, env: Arc::downgrade(inner), threads: Vec::new() };
         let started = background
             .spawn(managers, "libtp-log", flush_log)
             .and_then(|()| {
-                let env = Arc::downgrade(inner);
+                let env = Weak::clone(&background.env);
                 background.spawn(managers, "libtp-reaper", move |managers, _, stop| bury_the_dead(managers, stop, &env))
             })
             .and_then(|()| {
@@ -111,17 +114,20 @@ impl Background {
         &mut self,
         managers: &Arc<Managers>,
         name: &str,
-        work: impl FnOnce(&Managers, &TxnSession, &Stop) + Send + 'static,
+        work: impl Fn(&Managers, &TxnSession, &Stop) + Send + 'static,
     ) -> Result<()> {
-        let (managers, stop) = (Arc::clone(managers), Arc::clone(&self.stop));
+        let (managers, stop, env) = (Arc::clone(managers), Arc::clone(&self.stop), Weak::clone(&self.env));
         let who = managers.join()?;
         let run = move || {
-            let done = catch_unwind(AssertUnwindSafe(|| work(&managers, &who, &stop)));
-            if done.is_err() && !managers.region.is_broken() {
-                // Nobody in this process would make relaxed commits durable in time any more, and nobody would notice.
-                managers.log.poison();
+            let mut who = Some(who);
+            while let Some(now) = who.take() {
+                let done = catch_unwind(AssertUnwindSafe(|| {
+                    work(&managers, &now, &stop);
+                    managers.leave(now);
+                }));
+                // A session that a panic has ended is dead; another goes on with the work.
+                who = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
             }
-            managers.leave(who);
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(run);
         self.threads.push(thread.map_err(|error| Error::Io(Box::new(error)))?);
@@ -193,20 +199,67 @@ fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     let mut watch = DeathWatch::new(&managers.processes);
     stop.wake_by(watch.waker());
     let mut quiet = Quiet::default();
+    // Since when there are dead of whom something is left.
+    let mut mourning = None;
     while !stop.is_asked() {
-        let died = watch.wait(WATCH);
         if managers.region.is_broken() {
             // Relaxed commits must not wait in it until somebody calls.
             let begun = env.upgrade().map_or(Ok(()), |env| env.life().map(|_| ()));
             quiet.report("making the shared memory anew", begun);
+            stop.sleep(TICK);
             continue;
         }
-        // A thread of some process may have died alone: that one has said so.
-        let any = died || managers.processes.has_marked_dead();
-        if any && !managers.log.is_poisoned() {
-            quiet.report("the repair of a dead session", managers.reap().map(|_| ()).map_err(Into::into));
+        // This thread outlives what it meets in the region: it is the one that makes the next.
+        let looked = catch_unwind(AssertUnwindSafe(|| {
+            // A frame that was busy all the time, or another who is at it, is no reason to wait long.
+            let died = watch.wait(if mourning.is_none() { WATCH } else { TICK });
+            // A thread of some process may have died alone: that one has said so.
+            let any = died || mourning.is_some() || managers.processes.has_marked_dead();
+            if any && !managers.region.is_broken() && !managers.log.is_poisoned() {
+                let learned = *mourning.get_or_insert_with(Instant::now);
+                let repaired = managers.reap_since(learned);
+                quiet.report("the repair of a dead session", repaired.map(|_| ()).map_err(Into::into));
+                if managers.processes.dead_sessions().is_empty() {
+                    mourning = None;
+                }
+            }
+        }));
+        if let Err(payload) = looked {
+            ended_by_panic(managers, env, payload.as_ref());
         }
     }
+}
+
+/// A session to go on with, unless that is over.
+fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(dyn Any + Send)) -> Option<TxnSession> {
+    if ended_by_panic(managers, env, payload) != Rung::Session || stop.is_asked() {
+        return None;
+    }
+    let joined = catch_unwind(AssertUnwindSafe(|| managers.join()));
+    match joined {
+        Ok(Ok(who)) => Some(who),
+        Ok(Err(error)) => {
+            managers.give_up(&format!("a background thread cannot join it anew: {error}"));
+            None
+        }
+        Err(payload) => {
+            // Once is enough: nobody in this process would do its work any more.
+            if ended_by_panic(managers, env, payload.as_ref()) == Rung::Session {
+                managers.give_up("a background thread cannot join it anew");
+            }
+            None
+        }
+    }
+}
+
+/// A thread of the library's own has panicked. The first time it is its session's death, the second time the region's. If the
+/// same happens in the next one, nothing more is made durable, and everyone is told.
+fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> Rung {
+    let rung = env.upgrade().map_or(Rung::Region, |env| env.newest().rung_of(managers, payload));
+    if rung == Rung::Caller {
+        managers.log.poison();
+    }
+    rung
 }
 
 /// Everything else.

@@ -2,8 +2,7 @@
 
 use libtp_record::{Access, BtreeCursor, NumberCursor};
 
-use crate::life::Life;
-use crate::Result;
+use crate::{Result, Txn};
 
 /// A pair a cursor stands on.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -30,13 +29,13 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// ```
 pub struct Cursor<'t> {
     at: BtreeCursor<'t>,
-    life: &'t Life,
+    txn: &'t Txn<'t>,
 }
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'t> Cursor<'t> {
-    pub(crate) fn new(life: &'t Life, access: Access<'t>) -> Cursor<'t> {
-        Cursor { at: BtreeCursor::new(access), life }
+    pub(crate) fn new(txn: &'t Txn<'_>, access: Access<'t>) -> Cursor<'t> {
+        Cursor { at: BtreeCursor::new(access), txn }
     }
 
     /// The first pair.
@@ -44,7 +43,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Corrupt`, `Io`.
     pub fn first(&mut self) -> Result<Option<Pair>> {
-        self.life.guarded(|| Ok(self.at.first()?))
+        self.txn.guarded(|| Ok(self.at.first()?))
     }
 
     /// The last pair.
@@ -52,7 +51,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<Pair>> {
-        self.life.guarded(|| Ok(self.at.last()?))
+        self.txn.guarded(|| Ok(self.at.last()?))
     }
 
     /// The first pair whose key is `key` or greater.
@@ -60,7 +59,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        self.life.guarded(|| Ok(self.at.seek(key)?))
+        self.txn.guarded(|| Ok(self.at.seek(key)?))
     }
 
     /// The next pair; the first if the cursor stands nowhere.
@@ -68,7 +67,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
-        self.life.guarded(|| Ok(self.at.next()?))
+        self.txn.guarded(|| Ok(self.at.next()?))
     }
 
     /// The pair before; the last if the cursor stands nowhere.
@@ -76,20 +75,20 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
-        self.life.guarded(|| Ok(self.at.prev()?))
+        self.txn.guarded(|| Ok(self.at.prev()?))
     }
 }
 
 /// A place in a record-number database.
 pub struct RecnoCursor<'t> {
     at: NumberCursor<'t>,
-    life: &'t Life,
+    txn: &'t Txn<'t>,
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<'t> RecnoCursor<'t> {
-    pub(crate) fn new(life: &'t Life, access: Access<'t>) -> RecnoCursor<'t> {
-        RecnoCursor { at: NumberCursor::new(access), life }
+    pub(crate) fn new(txn: &'t Txn<'_>, access: Access<'t>) -> RecnoCursor<'t> {
+        RecnoCursor { at: NumberCursor::new(access), txn }
     }
 
     /// The first record and its number.
@@ -97,7 +96,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.life.guarded(|| Ok(self.at.first()?))
+        self.txn.guarded(|| Ok(self.at.first()?))
     }
 
     /// The last record.
@@ -105,7 +104,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.life.guarded(|| Ok(self.at.last()?))
+        self.txn.guarded(|| Ok(self.at.last()?))
     }
 
     /// The first record whose number is `number` or greater.
@@ -113,7 +112,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        self.life.guarded(|| Ok(self.at.seek(number)?))
+        self.txn.guarded(|| Ok(self.at.seek(number)?))
     }
 
     /// The next record; the first if the cursor stands nowhere.
@@ -121,7 +120,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.life.guarded(|| Ok(self.at.next()?))
+        self.txn.guarded(|| Ok(self.at.next()?))
     }
 
     /// The record before; the last if the cursor stands nowhere.
@@ -129,6 +128,6 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.life.guarded(|| Ok(self.at.prev()?))
+        self.txn.guarded(|| Ok(self.at.prev()?))
     }
 }

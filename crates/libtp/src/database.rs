@@ -11,6 +11,7 @@ use libtp_txn::Managers;
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::environment::Inner;
 use crate::life::Life;
+use crate::panics::callers;
 use crate::settings::Granularity;
 use crate::{Error, Result, Txn};
 
@@ -97,7 +98,7 @@ impl Db {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Length`, `Corrupt`, `Io`.
     pub fn get(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        txn.life().guarded(|| Ok(self.access(txn).get(key, <[u8]>::to_vec)?))
+        txn.guarded(|| Ok(self.access(txn).get(key, <[u8]>::to_vec)?))
     }
 
     /// Hands the value of a key to `read`, in memory that is lent for the call; none if there is no such key.
@@ -105,7 +106,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_with<R>(&self, txn: &Txn<'_>, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        txn.life().guarded(|| Ok(self.access(txn).get_copied(key, read)?))
+        txn.guarded(|| Ok(self.access(txn).get_copied(key, |value| callers(|| read(value)))?))
     }
 
     /// As [`Db::get`], locked for writing at once: a later `put` of the same key cannot end in a deadlock over it.
@@ -113,7 +114,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_for_update(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        txn.life().guarded(|| Ok(self.access(txn).get_for_update(key, <[u8]>::to_vec)?))
+        txn.guarded(|| Ok(self.access(txn).get_for_update(key, <[u8]>::to_vec)?))
     }
 
     /// Reads, changes and writes back a value of the same length; none if there is no such key.
@@ -121,7 +122,7 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn update_with<R>(&self, txn: &Txn<'_>, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
-        txn.life().guarded(|| Ok(self.access(txn).update(key, change)?))
+        txn.guarded(|| Ok(self.access(txn).update(key, |value| callers(|| change(value)))?))
     }
 
     /// Stores a value under a key, whatever was there.
@@ -129,7 +130,7 @@ impl Db {
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Length` when the key is too long; `Full` with nothing changed; `Failed`, `Corrupt`, `Io`.
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-        txn.life().guarded(|| Ok(self.access(txn).put(key, value)?))
+        txn.guarded(|| Ok(self.access(txn).put(key, value)?))
     }
 
     /// Stores a value under a key that is not there yet.
@@ -137,7 +138,7 @@ impl Db {
     /// # Errors
     /// `Exists` when it is, with nothing changed; else as [`Db::put`].
     pub fn put_new(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-        match txn.life().guarded(|| Ok(self.access(txn).put_new(key, value)?))? {
+        match txn.guarded(|| Ok(self.access(txn).put_new(key, value)?))? {
             true => Ok(()),
             false => Err(Error::Exists),
         }
@@ -148,12 +149,12 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<bool> {
-        txn.life().guarded(|| Ok(self.access(txn).delete(key)?))
+        txn.guarded(|| Ok(self.access(txn).delete(key)?))
     }
 
     /// A cursor over the keys in order. What it passes is locked for reading, the gaps between included.
     pub fn cursor<'t>(&'t self, txn: &'t Txn<'_>) -> Cursor<'t> {
-        Cursor::new(txn.life(), self.access(txn))
+        Cursor::new(txn, self.access(txn))
     }
 }
 
@@ -193,7 +194,7 @@ impl Recno {
     /// # Errors
     /// As [`Db::get`].
     pub fn get(&self, txn: &Txn<'_>, number: u64) -> Result<Option<Vec<u8>>> {
-        txn.life().guarded(|| Ok(self.access(txn).recno_get(number, <[u8]>::to_vec)?))
+        txn.guarded(|| Ok(self.access(txn).recno_get(number, <[u8]>::to_vec)?))
     }
 
     /// Stores a record under a number, whatever was there.
@@ -201,7 +202,7 @@ impl Recno {
     /// # Errors
     /// `Length` when it has another length; else as [`Db::put`].
     pub fn put(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<()> {
-        txn.life().guarded(|| Ok(self.access(txn).recno_put(number, record)?))
+        txn.guarded(|| Ok(self.access(txn).recno_put(number, record)?))
     }
 
     /// Stores a record under the next free number and returns it. Numbers of aborted transactions stay empty.
@@ -209,7 +210,7 @@ impl Recno {
     /// # Errors
     /// As [`Recno::put`].
     pub fn append(&self, txn: &Txn<'_>, record: &[u8]) -> Result<u64> {
-        txn.life().guarded(|| Ok(self.access(txn).recno_append(record)?))
+        txn.guarded(|| Ok(self.access(txn).recno_append(record)?))
     }
 
     /// Removes a record; false if there was none.
@@ -217,12 +218,12 @@ impl Recno {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete(&self, txn: &Txn<'_>, number: u64) -> Result<bool> {
-        txn.life().guarded(|| Ok(self.access(txn).recno_delete(number)?))
+        txn.guarded(|| Ok(self.access(txn).recno_delete(number)?))
     }
 
     /// A cursor over the records in the order of their numbers.
     pub fn cursor<'t>(&'t self, txn: &'t Txn<'_>) -> RecnoCursor<'t> {
-        RecnoCursor::new(txn.life(), self.access(txn))
+        RecnoCursor::new(txn, self.access(txn))
     }
 }
 
@@ -267,8 +268,10 @@ fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<Open
             Ok((managers.log.incarnation(), open.with_granularity(granularity)))
         })?;
         let mut databases = env.databases();
-        // A life that begins takes along what is in the list, so it must not have begun since.
-        if env.newest().managers.log.incarnation() == incarnation {
+        // A life that begins takes along what is in the list, so it must not have begun since; nor may another process have
+        // begun it, which knows the files that it found then.
+        let managers = &env.newest().managers;
+        if managers.log.incarnation() == incarnation && !managers.region.is_broken() {
             return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
         }
     }
@@ -314,7 +317,7 @@ impl Database {
             Database::Btree(db) => db.access(txn),
             Database::Recno(recno) => recno.access(txn),
         };
-        txn.life().guarded(|| Ok(libtp_record::verify(&access)?))
+        txn.guarded(|| Ok(libtp_record::verify(&access)?))
     }
 
     pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<Database> {

@@ -183,7 +183,7 @@ impl Builder {
         let settings = self.settings.clone().over(platform.settings_file()?);
         let attached = attach::open(&platform, &settings, self.keep, watch)?;
         let inner = Arc::new(Inner {
-            first: Life::new(0, attached, &platform.path),
+            first: Life::first(attached, &platform.path),
             renewing: Mutex::new(()),
             databases: Mutex::new(HashMap::new()),
             durability: settings.durability.unwrap_or_default(),
@@ -299,7 +299,8 @@ impl Env {
 
     /// Every running transaction.
     pub fn transactions(&self) -> Vec<libtp_txn::TxnInfo> {
-        self.0.newest().managers.transactions()
+        let life = self.0.newest();
+        life.guarded(|| Ok(life.managers.transactions())).unwrap_or_default()
     }
 
     /// Waits until a commit made with [`Txn::commit_async`] is on disk.
@@ -311,13 +312,7 @@ impl Env {
         if life.number() != commit.life {
             return self.0.outcome_of(commit.life, commit.committed.lsn);
         }
-        let waited = life.guarded(|| {
-            let who = life.take_session()?;
-            let waited = who.wait_durable(&life.managers, commit.committed);
-            life.give_session(who);
-            Ok(waited?)
-        });
-        match waited {
+        match life.wait_durable(commit.committed) {
             Err(Error::Rebuilt) => self.0.outcome_of(commit.life, commit.committed.lsn),
             waited => waited,
         }

@@ -12,6 +12,13 @@ pub enum Error {
     /// The shared memory was found damaged and was made anew from disk and log. This transaction was undone; run it again.
     #[error("the shared memory was found damaged and was made anew from the log; what was acknowledged is kept, this transaction was undone: run it again")]
     Rebuilt,
+    /// The library itself panicked in this call: a bug in it, or damaged memory. The session died of it, as of a kill, and was
+    /// repaired: this transaction was undone, everybody else goes on. Run it again.
+    #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, nobody else is touched: run it again")]
+    Panicked {
+        /// What the panic said.
+        what: String,
+    },
     /// A lock was not granted within the time set.
     #[error(
         "a lock was not granted within the time set; abort the transaction and run it again, or set a longer time"
@@ -90,7 +97,7 @@ pub enum Error {
 impl Error {
     /// Whether the same transaction, run again from its beginning, may succeed without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::Deadlock | Error::LockTimeout | Error::Rebuilt)
+        matches!(self, Error::Deadlock | Error::LockTimeout | Error::Rebuilt | Error::Panicked { .. })
     }
 }
 
@@ -135,6 +142,7 @@ sorted!(libtp_process::Error, error =>
 sorted!(libtp_lock::Error, error =>
     libtp_lock::Error::Deadlock { .. } => Error::Deadlock,
     libtp_lock::Error::Timeout { .. } | libtp_lock::Error::WouldBlock { .. } => Error::LockTimeout,
+    libtp_lock::Error::HeldForGood { .. } => Error::Failed(error.to_string()),
     libtp_lock::Error::Full(_) | libtp_lock::Error::OutOfReach { .. } => full("the lock table", error),
     _ => other(error),
 );

@@ -12,21 +12,27 @@
 //!    the region broken *after* the commit record was published, and the tail is read after a barrier that comes after
 //!    the declaration.
 //!
+//! A panic of the library is the death of one session (PROTOCOLS D10), and no reason to give the region up; what is done when
+//! it comes again is in `panics.rs`.
+//!
 //! Departure from D13: it is not waited until every session is outside a call, only until none writes to a file, because
 //! nothing else that they do to the old region matters any more.
 
+use std::any::Any;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libtp_log::Lsn;
-use libtp_process::{Broken, ForkMark};
-use libtp_txn::{Managers, TxnSession};
+use libtp_process::{Broken, Call, ForkMark};
+use libtp_txn::{Committed, Managers, TxnSession};
+use rio::{failpoint, planted};
 
 use crate::attach::{self, Attached, Opened};
 use crate::background::Background;
 use crate::environment::{lock, Inner, Sessions};
 use crate::judge::Judge;
+use crate::panics::{self, Panics, Rung};
 use crate::{Error, Result};
 
 /// What a handle has of one region.
@@ -44,6 +50,8 @@ pub(crate) struct Life {
     /// The environment's directory, for messages.
     path: PathBuf,
     next: OnceLock<Box<Life>>,
+    /// Of all lives of the handle.
+    panics: Arc<Panics>,
 }
 
 /// On cache lines of its own: every transaction writes it, and every call reads what would lie beside it.
@@ -51,9 +59,15 @@ pub(crate) struct Life {
 struct OwnLines<T>(T);
 
 impl Life {
-    pub(crate) fn new(number: u64, attached: Attached, path: &Path) -> Life {
+    /// The first life of a handle.
+    pub(crate) fn first(attached: Attached, path: &Path) -> Life {
+        Life::new(0, attached, path, Arc::default())
+    }
+
+    fn new(number: u64, attached: Attached, path: &Path, panics: Arc<Panics>) -> Life {
         Life {
             number,
+            panics,
             mark: attached.managers.processes.fork_mark(),
             path: path.to_path_buf(),
             managers: attached.managers,
@@ -103,10 +117,22 @@ impl Life {
     #[inline]
     pub(crate) fn give_session(&self, who: Box<TxnSession>) {
         if who.session().is_dead() || who.state() != libtp_txn::State::Idle {
-            self.managers.leave(*who);
-            return;
+            return self.let_leave(who);
         }
         lock(&self.sessions.0).push(who);
+    }
+
+    #[cold]
+    fn let_leave(&self, who: Box<TxnSession>) {
+        if self.managers.region.is_broken() {
+            // It goes with its region.
+            return;
+        }
+        // What fails is the next call's to tell.
+        let _ = self.guarded(|| {
+            self.managers.leave(*who);
+            Ok(())
+        });
     }
 
     /// Marks the idle sessions dead, as a kill leaves them: for simulation.
@@ -114,29 +140,128 @@ impl Life {
         lock(&self.sessions.0).iter().for_each(|idle| idle.session().mark_dead());
     }
 
-    /// Does something of this life. What unwinds because the region is broken ends here.
+    /// Does something of this life with a session that it takes itself. What unwinds because the region is broken ends here, and
+    /// so does a panic of the library: with a session that died, so that the same can be tried again with another.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.check_process()?;
-        match catch_unwind(AssertUnwindSafe(work)) {
+        let call = Call::begin();
+        let done = catch_unwind(AssertUnwindSafe(work));
+        drop(call);
+        match done {
             Ok(done) => done,
             Err(payload) => self.ended_by(payload),
         }
     }
 
+    /// As [`Life::guarded`], with the session of a transaction, which dies of a panic of the library: whatever else is asked of it
+    /// is refused.
+    #[inline]
+    pub(crate) fn guarded_by<T>(&self, who: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.check_process()?;
+        if who.session().is_dead() {
+            return Err(self.refusal());
+        }
+        let call = Call::begin();
+        let done = catch_unwind(AssertUnwindSafe(work));
+        drop(call);
+        match done {
+            Ok(done) => done,
+            Err(payload) => {
+                if !panics::is_callers() {
+                    who.session().mark_dead();
+                }
+                self.ended_by(payload)
+            }
+        }
+    }
+
+    #[cold]
+    fn refusal(&self) -> Error {
+        match self.managers.region.is_broken() {
+            true => Error::Rebuilt,
+            false => Error::Panicked { what: "an earlier call of this transaction".into() },
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    fn ended_by<T>(&self, payload: Box<dyn std::any::Any + Send>) -> Result<T> {
-        // Any panic in a broken region is one of its consequences.
-        if payload.is::<Broken>() || self.managers.region.is_broken() {
-            return Err(Error::Rebuilt);
+    fn ended_by<T>(&self, payload: Box<dyn Any + Send>) -> Result<T> {
+        if panics::take_callers() {
+            resume_unwind(payload);
         }
-        resume_unwind(payload)
+        match self.rung_of(&self.managers, payload.as_ref()) {
+            Rung::Session => {
+                self.bury_the_dead();
+                match self.managers.region.is_broken() {
+                    true => Err(Error::Rebuilt),
+                    false => Err(Error::Panicked { what: panics::text_of(payload.as_ref()) }),
+                }
+            }
+            Rung::Region => Err(Error::Rebuilt),
+            Rung::Caller => {
+                self.bury_the_dead();
+                resume_unwind(payload)
+            }
+        }
+    }
+
+    /// What a panic inside the library comes to; if it is the region's end, that is done.
+    pub(crate) fn rung_of(&self, managers: &Managers, payload: &(dyn Any + Send)) -> Rung {
+        // Any panic in a broken region is one of its consequences.
+        if payload.is::<Broken>() || managers.region.is_broken() {
+            return Rung::Region;
+        }
+        let text = panics::text_of(payload);
+        let rung = self.panics.climb(self.number, &text);
+        tracing::error!(
+            text,
+            ?rung,
+            "the library has panicked: this is a bug in it, or damaged memory; please report it"
+        );
+        if rung == Rung::Region {
+            managers.give_up(&text);
+        }
+        rung
+    }
+
+    /// Repairs what a panic of this thread leaves. Others would, in a moment; but who goes on need not wait for it.
+    fn bury_the_dead(&self) {
+        let bury = || {
+            if !self.managers.log.is_poisoned() {
+                // What fails now is tried again by others.
+                let _ = self.managers.reap();
+            }
+        };
+        let buried = catch_unwind(AssertUnwindSafe(bury));
+        if buried.is_err_and(|payload| !payload.is::<Broken>()) {
+            self.managers.give_up("the repair of a session that panicked has panicked");
+        }
+    }
+
+    /// Waits until a commit of this life is on disk, with a session of its own; with another if that dies of a panic.
+    pub(crate) fn wait_durable(&self, committed: Committed) -> Result<()> {
+        loop {
+            let waited = self.guarded(|| {
+                let who = self.take_session()?;
+                let waited = who.wait_durable(&self.managers, committed);
+                self.give_session(who);
+                Ok(waited?)
+            });
+            if !matches!(waited, Err(Error::Panicked { .. })) {
+                return waited;
+            }
+        }
     }
 
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
         if !env.settings.no_background {
-            *lock(&self.background) = Some(Background::start(env, &self.managers)?);
+            match self.guarded(|| Background::start(env, &self.managers)) {
+                Ok(background) => *lock(&self.background) = Some(background),
+                // The next to use the environment begins the next life, with threads of its own.
+                Err(Error::Rebuilt) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -150,13 +275,22 @@ impl Life {
         }
         self.stop_background();
         let sessions = std::mem::take(&mut *lock(&self.sessions.0));
+        let call = Call::begin();
         let left = catch_unwind(AssertUnwindSafe(|| {
             crate::leave::leave(&self.managers, &self.judge, &env.platform, sessions)
         }));
+        drop(call);
         match left {
             Ok(left) => left,
-            // The next to use the environment makes its memory anew.
-            Err(payload) => self.ended_by(payload),
+            // In a destructor nothing goes on to the caller.
+            Err(payload) => match self.rung_of(&self.managers, payload.as_ref()) {
+                // The next to use the environment makes its memory anew.
+                Rung::Region => Err(Error::Rebuilt),
+                Rung::Session | Rung::Caller => {
+                    self.bury_the_dead();
+                    Err(Error::Panicked { what: panics::text_of(payload.as_ref()) })
+                }
+            },
         }
     }
 
@@ -203,18 +337,21 @@ impl Inner {
         if !broken.managers.region.is_broken() {
             return Ok(broken);
         }
+        let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
+        // Only now: if that fails, they are the ones who try again.
         if let Some(background) = lock(&broken.background).take() {
             background.abandon();
         }
-        let attached = attach::open_again(&self.platform, &self.settings)?;
-        let life = Life::new(broken.number + 1, attached, &self.platform.path);
+        let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
         // Held until the life is the newest: a database opened meanwhile belongs to one of the two.
         let databases = self.databases();
         for open in databases.values() {
             crate::database::take_along(&life, open)?;
         }
+        failpoint("rebuild: attached, old seat kept");
         // Only now: until the region was made, nobody may take our sessions in the old one for dead.
         broken.judge.leave_seat();
+        failpoint("rebuild: old seat given back");
         let life: &Life = broken.next.get_or_init(|| Box::new(life));
         drop((databases, one));
         life.start_background(self)?;
@@ -228,7 +365,8 @@ impl Inner {
         while life.number <= number {
             life = life.next.get().ok_or(Error::Rebuilt)?;
         }
-        if lsn < life.managers.log.began() {
+        let is_kept = lsn < life.managers.log.began() && !planted("libtp: a caught commit counts as lost");
+        if is_kept || planted("libtp: a caught commit counts as kept") {
             Ok(())
         } else {
             Err(Error::Rebuilt)
@@ -248,7 +386,7 @@ impl Inner {
                 life.give_session(who);
                 done
             });
-            if !matches!(done, Err(Error::Rebuilt)) {
+            if !matches!(done, Err(Error::Rebuilt | Error::Panicked { .. })) {
                 return done;
             }
         }

@@ -1,6 +1,7 @@
 //! What an environment does and holds, for people and tools.
 
 use libtp_log::Lsn;
+use libtp_txn::Managers;
 use serde::Serialize;
 
 use crate::environment::Inner;
@@ -43,6 +44,21 @@ pub struct Stats {
     pub transactions: usize,
     /// Sessions.
     pub sessions: usize,
+    /// Dead sessions that were repaired while others worked, since the region was made.
+    pub repairs: u64,
+    /// Times the region was made anew under those who worked in it.
+    pub rebuilds: u64,
+    /// How long repairs took, from when a living process learned of a death until nothing of the dead session was left:
+    /// half of them no longer than this, milliseconds.
+    pub repair_p50_ms: f64,
+    /// 99 of 100 no longer than this.
+    pub repair_p99_ms: f64,
+    /// The longest.
+    pub repair_max_ms: f64,
+    /// The part of it for which others may have waited with latches held: 99 of 100 no longer than this.
+    pub latches_p99_ms: f64,
+    /// The longest.
+    pub latches_max_ms: f64,
     /// Dirty pages in memory.
     pub pages_dirty: usize,
     /// The buffer pools.
@@ -105,7 +121,8 @@ impl crate::Env {
     /// The region's file cannot be asked.
     pub fn stats(&self) -> Result<Stats> {
         self.0.check_process()?;
-        collect(&self.0)
+        let life = self.0.newest();
+        life.guarded(|| collect(&self.0, &life.managers))
     }
 
     /// Hands every record of the log from `from` on (zero: the oldest kept) to `each`, until it says false.
@@ -144,10 +161,18 @@ impl crate::Env {
     }
 }
 
-fn collect(env: &Inner) -> Result<Stats> {
-    let managers = &env.newest().managers;
+fn collect(env: &Inner, managers: &Managers) -> Result<Stats> {
     let (region, log, buffers) = (&managers.region, &managers.log, &managers.buffers);
+    let times = managers.processes.repair_times();
+    let millis = |time: std::time::Duration| time.as_secs_f64() * 1000.0;
     Ok(Stats {
+        repairs: managers.processes.repaired_count(),
+        rebuilds: managers.processes.rebuild_count(),
+        repair_p50_ms: millis(times.burial.percentile(50)),
+        repair_p99_ms: millis(times.burial.percentile(99)),
+        repair_max_ms: millis(times.burial.max()),
+        latches_p99_ms: millis(times.physical.percentile(99)),
+        latches_max_ms: millis(times.physical.max()),
         directory: env.platform.path.display().to_string(),
         region: region.path().display().to_string(),
         region_used: region.used(),

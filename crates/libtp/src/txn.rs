@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use libtp_log::Lsn;
 use libtp_txn::{Committed, State, TxnSession};
+use rio::planted;
 
 use crate::environment::Inner;
 use crate::life::Life;
@@ -43,12 +44,16 @@ impl<'e> Txn<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
         let mut life = env.life()?;
         let who = loop {
-            match life.guarded(|| life.take_session()) {
-                Err(Error::Rebuilt) => life = env.life()?,
-                taken => break taken?,
+            let begun = life.guarded(|| {
+                let who = life.take_session()?;
+                who.begin(&life.managers);
+                Ok(who)
+            });
+            match begun {
+                Err(Error::Rebuilt | Error::Panicked { .. }) => life = env.life()?,
+                begun => break begun?,
             }
         };
-        who.begin(&life.managers);
         Ok(Txn { env, life, who: Some(who), durability, not_sync: PhantomData })
     }
 
@@ -71,7 +76,11 @@ impl<'e> Txn<'e> {
         let (env, life, durability) = (self.env, self.life, self.durability);
         let (who, committed) = self.finish()?;
         let waited = match durability {
-            Durability::Sync => life.guarded(|| Ok(who.wait_durable(&life.managers, committed)?)),
+            Durability::Sync => match life.guarded_by(&who, || Ok(who.wait_durable(&life.managers, committed)?)) {
+                // It is committed all the same; its session may have died on the way.
+                Err(Error::Panicked { .. }) => life.wait_durable(committed),
+                waited => waited,
+            },
             Durability::Relaxed => Ok(()),
         };
         life.give_session(who);
@@ -99,13 +108,19 @@ impl<'e> Txn<'e> {
     fn finish(mut self) -> Result<(Box<TxnSession>, Committed)> {
         self.env.check_process()?;
         let who = self.who.take().expect("a transaction holds its session until it ends");
-        match self.life.guarded(|| Ok(who.commit_now(&self.life.managers)?)) {
-            Ok(committed) => Ok((who, committed)),
-            // What decides is whether the commit record had been written when the region broke.
-            Err(Error::Rebuilt) if who.commit_record() != Lsn::NONE => {
-                let lsn = who.commit_record();
-                Ok((who, Committed { lsn }))
+        let managers = &self.life.managers;
+        let ended = self.life.guarded_by(&who, || Ok(who.commit_now(managers)?));
+        // What decides is whether the commit record had been written when the region broke, or the session died.
+        let decided = match &ended {
+            Err(Error::Rebuilt) => who.commit_record(),
+            Err(Error::Panicked { .. }) if !planted("libtp: who panics has not committed") => {
+                who.commit_record_of_dead(managers)?
             }
+            _ => Lsn::NONE,
+        };
+        match ended {
+            Ok(committed) => Ok((who, committed)),
+            Err(_) if decided != Lsn::NONE => Ok((who, Committed { lsn: decided })),
             Err(error) => {
                 self.who = Some(who);
                 // Dropping `self` aborts.
@@ -131,23 +146,13 @@ impl<'e> Txn<'e> {
             // It goes with its region.
             return Ok(());
         }
-        let aborted = life.guarded(|| Ok(who.abort(&life.managers)?));
+        let aborted = life.guarded_by(&who, || Ok(who.abort(&life.managers)?));
         life.give_session(who);
         match aborted {
-            Err(Error::Rebuilt) => Ok(()),
+            // With its region, or with its session.
+            Err(Error::Rebuilt | Error::Panicked { .. }) => Ok(()),
             aborted => aborted,
         }
-    }
-
-    /// Aborts on a thread of its own. In this one a panic is under way: a guard could not tell its own panic from that one,
-    /// and takes every open section for half a change (PROTOCOLS D10).
-    fn abort_elsewhere(&mut self) -> Result<()> {
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("libtp-abort".into());
-            let abort =
-                thread.spawn_scoped(scope, || self.abort_in_place()).map_err(|error| Error::Io(Box::new(error)))?;
-            abort.join().unwrap_or_else(|_| Err(Error::Failed("undoing a transaction panicked".into())))
-        })
     }
 
     /// What a kill leaves of it, for the simulation of processes: nothing is taken back, no lock is released.
@@ -159,6 +164,12 @@ impl<'e> Txn<'e> {
     #[inline]
     pub(crate) fn session(&self) -> &TxnSession {
         self.who.as_ref().expect("a transaction holds its session until it ends")
+    }
+
+    /// Does something of this transaction.
+    #[inline]
+    pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.life.guarded_by(self.session(), work)
     }
 
     #[inline]
@@ -176,11 +187,10 @@ impl Drop for Txn<'_> {
     fn drop(&mut self) {
         if let Some(who) = &self.who {
             let inherited = self.env.check_process().is_err();
-            if inherited || who.state() == State::Idle || who.session().is_dead() {
+            if inherited || who.session().is_dead() || who.state() == State::Idle {
                 return;
             }
-            let aborted = if std::thread::panicking() { self.abort_elsewhere() } else { self.abort_in_place() };
-            if let Err(error) = aborted {
+            if let Err(error) = self.abort_in_place() {
                 tracing::error!(%error, "a dropped transaction could not be aborted; it is undone when the environment is opened anew");
             }
         }

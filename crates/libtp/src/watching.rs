@@ -6,8 +6,9 @@
 use std::time::SystemTime;
 
 use libtp_lock::{Deadlock, Edge, LockName, Mode, WAITS_FOR_LOCK};
-use libtp_process::SessionId;
-use libtp_txn::TxnInfo;
+use libtp_log::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
+use libtp_process::{RepairTimes, SessionId, SessionInfo, WAITS_FOR_LATCH};
+use libtp_txn::{Managers, TxnInfo};
 use serde::Serialize;
 
 use crate::{Env, Result};
@@ -24,13 +25,30 @@ pub enum Life {
     Dead,
 }
 
-/// What a session waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a session waits for. Of other things than locks it says so only after some milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
     /// A lock, in a mode.
     Lock(LockName, Mode),
+    /// A latch, by what it guards.
+    Latch(String),
+    /// That another session writes the log up to there to the disk.
+    Flush(u64),
+    /// Room in the log up to there, which another session makes.
+    LogSpace(u64),
     /// Something else, in its manager's numbering: kind and subject.
     Other(u32, u64),
+}
+
+/// A latch that a session holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLatch {
+    /// What it guards.
+    pub name: String,
+    /// Nobody else can hold it too.
+    pub alone: bool,
+    /// Since when somebody has waited for it; none if nobody does, or not for long. When it was taken nobody writes down.
+    pub wanted_since: Option<SystemTime>,
 }
 
 /// A session: one thread's handle to the environment.
@@ -46,6 +64,8 @@ pub struct SessionState {
     pub txn: Option<TxnInfo>,
     /// How many latches it holds.
     pub latches: usize,
+    /// Which, at this moment.
+    pub held: Vec<HeldLatch>,
     /// The log record whose change is not complete, if it is in the middle of one.
     pub append_lsn: Option<u64>,
     /// Tasks of the environment that it has at this moment, and that others wait for if it is stopped: `writes the log`.
@@ -78,32 +98,9 @@ impl Env {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sessions(&self) -> Vec<SessionState> {
-        let managers = &self.0.newest().managers;
-        let (transactions, waits, roles) = (managers.transactions(), managers.locks.waits(), managers.roles());
-        let state = |info: libtp_process::SessionInfo| {
-            let wait = waits.iter().find(|wait| wait.session == info.id);
-            let waits_for = match (info.wait_kind, wait) {
-                (0, _) | (WAITS_FOR_LOCK, None) => None,
-                (WAITS_FOR_LOCK, Some(wait)) => Some(WaitsFor::Lock(wait.name, wait.wanted)),
-                (kind, _) => Some(WaitsFor::Other(kind, info.wait_subject)),
-            };
-            SessionState {
-                id: info.id,
-                pid: info.pid,
-                life: match info.alive {
-                    false => Life::Dead,
-                    true if managers.processes.is_stopped(info.id) => Life::Stopped,
-                    true => Life::Alive,
-                },
-                txn: transactions.iter().find(|txn| txn.session == info.id).cloned(),
-                latches: info.latches,
-                append_lsn: Some(info.append_lsn).filter(|&lsn| lsn != 0),
-                roles: roles.iter().filter(|(_, session)| *session == info.id).map(|(role, _)| *role).collect(),
-                waits_since: wait.filter(|_| matches!(waits_for, Some(WaitsFor::Lock(..)))).and_then(|wait| wait.since),
-                waits_for,
-            }
-        };
-        managers.processes.sessions().into_iter().map(state).collect()
+        let life = self.0.newest();
+        // Of a broken region there is nothing to say.
+        life.guarded(|| Ok(states(&life.managers))).unwrap_or_default()
     }
 
     /// Who waits for whom: an edge for each holder of a lock that somebody waits for, and for each who waits before.
@@ -122,11 +119,65 @@ impl Env {
         self.0.with_session(|managers, who| Ok(managers.locks.find_deadlocks(who.session())))
     }
 
+    /// How long the repairs of dead sessions took since the shared memory was made.
+    pub fn repair_times(&self) -> RepairTimes {
+        self.0.newest().managers.processes.repair_times()
+    }
+
     /// What was repaired in the shared memory since it was made.
     pub fn repairs(&self) -> Repairs {
         let processes = &self.0.newest().managers.processes;
         Repairs { sessions_repaired: processes.repaired_count(), rebuilds: processes.rebuild_count() }
     }
+}
+
+fn states(managers: &Managers) -> Vec<SessionState> {
+    let (transactions, waits, roles) = (managers.transactions(), managers.locks.waits(), managers.roles());
+    let sessions = managers.processes.sessions();
+    let state = |info: &SessionInfo| {
+        let wait = waits.iter().find(|wait| wait.session == info.id);
+        let waits_for = match (info.wait_kind, wait) {
+            (0, _) | (WAITS_FOR_LOCK, None) => None,
+            (WAITS_FOR_LOCK, Some(wait)) => Some(WaitsFor::Lock(wait.name, wait.wanted)),
+            (WAITS_FOR_LATCH, _) => Some(WaitsFor::Latch(managers.latch_name(info.wait_subject))),
+            (WAITS_FOR_FLUSH, _) => Some(WaitsFor::Flush(info.wait_subject)),
+            (WAITS_FOR_LOG_SPACE, _) => Some(WaitsFor::LogSpace(info.wait_subject)),
+            (kind, _) => Some(WaitsFor::Other(kind, info.wait_subject)),
+        };
+        let lock_since = wait.filter(|_| matches!(waits_for, Some(WaitsFor::Lock(..)))).and_then(|wait| wait.since);
+        SessionState {
+            id: info.id,
+            pid: info.pid,
+            life: match info.alive {
+                false => Life::Dead,
+                true if managers.processes.is_stopped(info.id) => Life::Stopped,
+                true => Life::Alive,
+            },
+            txn: transactions.iter().find(|txn| txn.session == info.id).cloned(),
+            latches: info.latches,
+            held: held(managers, info, &sessions),
+            append_lsn: Some(info.append_lsn).filter(|&lsn| lsn != 0),
+            roles: roles.iter().filter(|(_, session)| *session == info.id).map(|(role, _)| *role).collect(),
+            waits_since: lock_since.or(info.wait_since),
+            waits_for,
+        }
+    };
+    sessions.iter().map(state).collect()
+}
+
+/// The latches that a session holds. Its notes name also one that it is about to take: of a latch held alone the latch itself
+/// says whose it is.
+fn held(managers: &Managers, info: &SessionInfo, all: &[SessionInfo]) -> Vec<HeldLatch> {
+    let owns = |place: u64| managers.processes.latch_owner(place) == Some(info.id);
+    let notes = info.noted.iter().filter(|&&(place, alone)| !alone || owns(place));
+    let waits_for =
+        |other: &&SessionInfo, place: u64| other.wait_kind == WAITS_FOR_LATCH && other.wait_subject == place;
+    let latch = |&(place, alone): &(u64, bool)| HeldLatch {
+        name: managers.latch_name(place),
+        alone,
+        wanted_since: all.iter().filter(|other| waits_for(other, place)).filter_map(|other| other.wait_since).min(),
+    };
+    notes.map(latch).collect()
 }
 
 #[cfg(test)]

@@ -141,6 +141,10 @@ impl LockManager {
             self.join(ask, queue, place, summary);
             return Ok(());
         }
+        if queue.can_be_overtaken(ask.mode) {
+            self.overtake(ask, &latched, queue, place);
+            return Ok(());
+        }
         if wait == Wait::No {
             return Err(ask.would_block());
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::locker::{filter_bit, LockerSlot};
+use crate::locker::{filter_bit, LockerSlot, Waiting};
 use crate::object::Queue;
 use crate::request::{Place, Request};
 use crate::LockManager;
@@ -26,6 +26,8 @@ pub struct Census {
     pub fresh: u64,
     /// All slots.
     pub slots: u64,
+    /// Lockers that somebody has, or had when it died.
+    pub lockers: u64,
 }
 
 /// What a failed check says.
@@ -184,15 +186,17 @@ impl LockManager {
         let count = header.free_count.get();
         demand!(census.listed == u64::from(count), "{} free slots are listed, not {count}", census.listed);
         census.fresh = census.slots - u64::from(header.used.get());
-        let (mut next, mut lockers) = (header.locker_free.get(), 0);
+        let (mut next, mut lockers) = (header.locker_free.get(), 0_u64);
         while next != 0 {
             let slot = self.table.locker(next);
             demand!(slot.in_use.get() == 0 && slot.top.get() == Place::NONE, "locker {next} is free and in use");
+            demand!(slot.waiting.get() == Waiting::NONE, "locker {next} is free and waits");
             next = slot.next_free.get();
             lockers += 1;
         }
-        lockers += self.lockers().filter(|&number| self.table.locker(number).in_use.get() != 0).count();
-        let used = header.locker_used.get() as usize;
+        census.lockers = self.lockers().filter(|&number| self.table.locker(number).in_use.get() != 0).count() as u64;
+        lockers += census.lockers;
+        let used = u64::from(header.locker_used.get());
         demand!(lockers == used, "{lockers} lockers of {used} can be found");
         Ok(())
     }

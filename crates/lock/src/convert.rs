@@ -143,6 +143,11 @@ impl LockManager {
         if wait == Wait::No {
             return Err(ask.would_block());
         }
+        // Two that each wait for what the other holds.
+        let is_deadlock = queue.requests().any(|(at, other)| {
+            let state = other.state.get();
+            at != place && state.granted().is_some() && state.waits() && state.granted_bit() & mode.conflicts() != 0
+        });
         let mut change = Change::open(ask.session);
         change.set(&own.state, State::converting(held, mode));
         failpoint("lock: upgrade waits, summary old");
@@ -151,6 +156,9 @@ impl LockManager {
         let number = self.begin_wait(ask, place);
         failpoint("lock: upgrade waits");
         drop(latched);
+        if is_deadlock {
+            self.search_at_once(ask.session, LockerId(ask.locker));
+        }
         self.wait(ask, place, number, wait)
     }
 }

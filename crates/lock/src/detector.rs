@@ -2,13 +2,14 @@
 //!
 //! Paper: LIBTP 4.1: "a distinguished process monitors the lock table, searching for cycles. When a cycle is detected, one
 //! of the transactions in the cycle is nominated and aborted." Departures: nobody is distinguished; the search is a role
-//! that whoever has waited long enough takes (PROTOCOLS D5). By default it follows its own wait only; as in the paper
-//! the whole table is searched now and then.
+//! that whoever has waited long enough takes (PROTOCOLS D5), or whoever trades a lock that another trades too, at once. By
+//! default it follows its own wait only; as in the paper the whole table is searched now and then.
 //!
 //! Why a circle seen twice is a circle. Each wait has a number. If all waits of a circle are first seen, one after the
 //! other, and then all seen again with the same numbers, there was a moment between when all of them lasted; and
-//! while a locker is in one wait, what it holds and where it stands do not change, nor does what it waits for behind
-//! one that waits too. So at that moment the circle was whole, and only giving up can open it.
+//! while a locker is in one wait, what it holds does not change, nor does what it waits for behind one that waits too. For
+//! whom it waits changes in one way: the one that had the lock gives it back, and another overtakes (`overtake.rs`). So it is
+//! looked at again, too. Then at that moment the circle was whole, and only giving up can open it.
 //!
 //! If we die here: the role is taken over; a victim that was chosen reads its own word.
 
@@ -37,9 +38,9 @@ pub struct Deadlock {
 
 /// What one search has seen.
 #[derive(Default)]
-struct Search {
+pub(crate) struct Search {
     /// By locker: its wait, or that it does not wait or is going to end its wait.
-    seen: HashMap<u32, Option<SeenWait>>,
+    pub(crate) seen: HashMap<u32, Option<SeenWait>>,
     /// Lockers from which no circle can be reached.
     clear: HashSet<u32>,
     found: Vec<Deadlock>,
@@ -60,6 +61,14 @@ impl LockManager {
     pub fn find_deadlocks(&self, session: &Session) -> Option<Vec<Deadlock>> {
         self.table.header.searched_micros.publish(now_micros());
         self.search(session, self.lockers(), true)
+    }
+
+    /// Called by one that sees at first sight that it is in a deadlock: there is nothing to wait for.
+    pub(crate) fn search_at_once(&self, session: &Session, locker: LockerId) {
+        if matches!(self.settings.detect, Detect::OnWait(_)) {
+            // If another is searching it is done later, as for those who do not see it.
+            self.search(session, locker.0..=locker.0, false);
+        }
     }
 
     /// Called by one that waits and was not woken for some time.
@@ -102,7 +111,7 @@ impl LockManager {
     }
 
     /// Follows waits from a locker, depth first. Returns the lockers of a circle, each waiting for the next.
-    fn find_circle(&self, session: &Session, search: &mut Search, start: u32) -> Option<Vec<u32>> {
+    pub(crate) fn find_circle(&self, session: &Session, search: &mut Search, start: u32) -> Option<Vec<u32>> {
         // Each step: a locker, and how many of those it waits for have been followed.
         let mut path: Vec<(u32, usize)> = vec![(start, 0)];
         while let Some(&mut (locker, ref mut followed)) = path.last_mut() {
@@ -128,13 +137,13 @@ impl LockManager {
 
     /// Looks at a circle once more, and if it is one, chooses who gives way. Afterwards the search knows at least one of
     /// its lockers as not waiting, so it does not find it again.
-    fn resolve(&self, session: &Session, search: &mut Search, circle: &[u32]) {
+    pub(crate) fn resolve(&self, session: &Session, search: &mut Search, circle: &[u32]) {
         let number = |search: &Search, locker: u32| {
             search.seen.get(&locker).and_then(|seen| seen.as_ref()).map(|seen| seen.number)
         };
-        for &locker in circle {
-            let now = self.seen_wait(session, locker).map(|seen| seen.number);
-            if now.is_none() || now != number(search, locker) {
+        for (&locker, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+            let now = self.seen_wait(session, locker).filter(|now| now.blockers.contains(next));
+            if now.is_none() || now.map(|now| now.number) != number(search, locker) {
                 search.seen.insert(locker, None);
                 return;
             }
@@ -152,6 +161,9 @@ impl LockManager {
         }
         let victim = self.choose(&candidates);
         let slot = self.table.locker(victim);
+        for &other in circle.iter().filter(|&&other| other != victim) {
+            self.table.locker(other).spared.publish(number(search, other).unwrap_or(0));
+        }
         failpoint("lock: victim chosen, not told");
         slot.victim.publish(number(search, victim).unwrap_or(0));
         session.wake(slot.session.load());

@@ -34,6 +34,14 @@ pub enum Error {
         /// How long the caller allowed.
         limit: Duration,
     },
+    /// Whoever holds it has died, or could not be undone, and never will be, because the log has failed.
+    #[error("{name} could not be had in mode {mode}: a transaction that holds locks cannot be undone any more, because a write or a sync of the log failed; what was committed is safe in the log. Close the environment everywhere, look at the disk, and open it again")]
+    HeldForGood {
+        /// The object.
+        name: LockName,
+        /// The mode asked for.
+        mode: Mode,
+    },
     /// The lock to be traded or given back is not held.
     #[error("{name} is not locked by this locker in a mode that allows the call; nothing was changed")]
     NotHeld {

@@ -30,16 +30,19 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
+mod aside;
 mod change;
 mod check;
 mod convert;
 mod detector;
+mod doubt;
 mod dump;
 mod error;
 mod kept;
 mod locker;
 mod mode;
 mod object;
+mod overtake;
 mod release;
 mod repair;
 mod repair_one;
@@ -54,7 +57,7 @@ mod waits_for;
 
 use std::sync::atomic::AtomicU32;
 
-use rio::{bits, failpoint, Region, RootSlot, Slab};
+use rio::{bits, failpoint, Extent, Region, RootSlot, Slab};
 
 use libtp_process::{ProcessManager, Session};
 
@@ -141,6 +144,28 @@ impl LockManager {
             header,
         };
         Ok(LockManager { table, settings, processes: processes.clone() })
+    }
+
+    /// Checks what can be seen of a wild store in the lock manager's slabs, while others work (PROTOCOLS F3).
+    ///
+    /// # Errors
+    /// What is wrong, half a sentence.
+    pub fn check_slabs(&self) -> std::result::Result<(), String> {
+        let table = &self.table;
+        table.buckets.check()?;
+        table.requests.check()?;
+        table.lockers.check()
+    }
+
+    /// Where its structures lie: for tests that damage them.
+    #[doc(hidden)]
+    pub fn extents(&self) -> Vec<Extent> {
+        let table = &self.table;
+        let mut all = vec![Extent::of("lock header", &table.header)];
+        all.extend(Extent::of_slab("lock slabs", "lock buckets", &table.buckets));
+        all.extend(Extent::of_slab("lock slabs", "lock requests", &table.requests));
+        all.extend(Extent::of_slab("lock slabs", "lockers", &table.lockers));
+        all
     }
 
     /// Makes a locker, which holds nothing. One session at a time uses it.

@@ -27,7 +27,7 @@ use libtp_process::SessionId;
 
 use crate::change::Change;
 use crate::request::{Place, Request};
-use crate::table::Table;
+use crate::table::{goes_in_a_circle, Table};
 
 shared! {
     /// A locker's slot. The first cache line is written by its own session only.
@@ -65,12 +65,18 @@ shared! {
         pub(crate) waiting: Word<Waiting>,
         /// The number of the wait it is to give up, because it was chosen.
         pub(crate) victim: Word<u32>,
-        /// Zero, kept for later.
-        pub(crate) spare_small: Word<u32>,
+        /// The number of the last wait in a circle in which another gave way.
+        pub(crate) spared: Word<u32>,
         /// Since when, in microseconds since 1970, for the tools; zero while the wait is young.
         pub(crate) waiting_since: Word<u64>,
+        /// Until when it stands aside, or last did, in microseconds since 1970 (`aside.rs`).
+        pub(crate) aside_until: Word<u64>,
+        /// Non-zero if it is to do so before its next transaction.
+        pub(crate) aside_due: Word<u32>,
+        /// How often the pause was doubled.
+        pub(crate) aside_doublings: Word<u32>,
         /// Zero, kept for later.
-        pub(crate) spare_shared: [Word<u32>; 8],
+        pub(crate) spare_shared: [Word<u32>; 4],
     } size 192
 }
 
@@ -180,10 +186,12 @@ impl LockerSlot {
     /// Its requests, newest first.
     pub(crate) fn requests<'t>(&self, table: &'t Table) -> impl Iterator<Item = (Place, &'t Request)> {
         let mut next = self.top.get();
+        let mut left = table.requests.capacity();
         std::iter::from_fn(move || {
             let place = next.some()?;
             let request = table.request(place);
             next = request.own_prev.get();
+            left = left.checked_sub(1).unwrap_or_else(|| goes_in_a_circle());
             Some((place, request))
         })
     }
@@ -203,6 +211,18 @@ impl LockerSlot {
         if self.top.get() == Place::NONE {
             self.filter.init(0);
         }
+    }
+
+    /// Whether it was chosen to give way in its last wait, and has not given its locks back since: it will be back for them at
+    /// once, and if it overtook the one it gave way to, the two would deadlock again.
+    #[inline]
+    pub(crate) fn has_given_way(&self) -> bool {
+        let victim = self.victim.load();
+        let has_given_way = victim != 0 && victim == self.waits.get();
+        if has_given_way {
+            self.victim.publish(0);
+        }
+        has_given_way
     }
 
     /// Whether it may hold the name; if not, it certainly does not.

@@ -13,13 +13,15 @@
 //!    its `WAITING` bit is set exactly if somebody waits, for a lock or for a stronger mode.
 //! 3. All that is under the latch of the object's bucket.
 
-use rio::failpoint;
 use std::fmt;
+
+use libtp_process::SessionId;
+use rio::failpoint;
 
 use crate::change::Change;
 use crate::mode::Mode;
 use crate::request::{Place, Request, State, Summary};
-use crate::table::Table;
+use crate::table::{goes_in_a_circle, Table, CIRCLE};
 
 /// Names an object: sixteen bytes that mean nothing to the lock manager.
 ///
@@ -85,7 +87,19 @@ pub(crate) struct Queue<'t> {
 }
 
 /// Who was granted a lock by a change, to be woken after it.
-pub(crate) type Granted = Vec<libtp_process::SessionId>;
+#[derive(Default)]
+pub(crate) struct Granted {
+    pub(crate) sessions: Vec<SessionId>,
+    /// They are not to be overtaken (`overtake.rs`).
+    pub(crate) firmly: bool,
+}
+
+impl Granted {
+    #[inline]
+    pub(crate) fn new() -> Granted {
+        Granted::default()
+    }
+}
 
 impl<'t> Queue<'t> {
     #[inline]
@@ -98,10 +112,15 @@ impl<'t> Queue<'t> {
     pub(crate) fn requests(self) -> impl Iterator<Item = (Place, &'t Request)> {
         let table = self.table;
         let mut next = self.place;
+        let mut passed = 0;
         std::iter::from_fn(move || {
             let place = next.some()?;
             let request = table.request(place);
             next = request.queue_next.get();
+            passed += 1;
+            if passed == CIRCLE {
+                goes_in_a_circle();
+            }
             Some((place, request))
         })
     }
@@ -137,7 +156,7 @@ impl<'t> Queue<'t> {
     /// look by themselves (PROTOCOLS D8).
     pub(crate) fn grant(self, change: &mut Change<'_>, granted: &mut Granted) {
         let mut held = HeldModes::of(self);
-        let limit = granted.len() + GRANTS_MAX;
+        let limit = granted.sessions.len() + GRANTS_MAX;
         let nobody_waits = self.grant_conversions(&mut held, change, granted, limit)
             && self.grant_waiting(&mut held, change, granted, limit);
         failpoint("lock: granted, summary old");
@@ -157,9 +176,9 @@ impl<'t> Queue<'t> {
             let state = request.state.get();
             let (Some(mode), Some(wanted)) = (state.granted(), state.wanted()) else { continue };
             held.remove(mode);
-            if held.set() & wanted.conflicts() == 0 && granted.len() < limit {
+            if held.set() & wanted.conflicts() == 0 && granted.sessions.len() < limit {
                 held.add(wanted);
-                self.give(request, wanted, change, granted);
+                self.give(request, State::granted_in(wanted), change, granted);
             } else {
                 held.add(mode);
                 all = false;
@@ -173,19 +192,20 @@ impl<'t> Queue<'t> {
         for (_, request) in self.requests() {
             let state = request.state.get();
             let (None, Some(wanted)) = (state.granted(), state.wanted()) else { continue };
-            if held.set() & wanted.conflicts() != 0 || granted.len() >= limit {
+            if held.set() & wanted.conflicts() != 0 || granted.sessions.len() >= limit {
                 return false;
             }
             held.add(wanted);
-            self.give(request, wanted, change, granted);
+            let state = if granted.firmly { State::granted_in(wanted) } else { state.granted_after_wait(wanted) };
+            self.give(request, state, change, granted);
         }
         true
     }
 
-    fn give(self, request: &Request, mode: Mode, change: &mut Change<'_>, granted: &mut Granted) {
-        change.set(&request.state, State::granted_in(mode));
+    fn give(self, request: &Request, state: State, change: &mut Change<'_>, granted: &mut Granted) {
+        change.set(&request.state, state);
         failpoint("lock: granted one of the waiting");
-        granted.push(self.table.locker(request.locker.get()).session.get());
+        granted.sessions.push(self.table.locker(request.locker.get()).session.get());
     }
 }
 

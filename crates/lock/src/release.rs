@@ -10,7 +10,7 @@
 //! wakes, those granted look by themselves (PROTOCOLS D8).
 
 use libtp_process::Session;
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::change::Change;
 use crate::kept::Kept;
@@ -26,7 +26,7 @@ impl LockManager {
     #[inline]
     pub fn unlock_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
-        let mut granted = Granted::new();
+        let mut granted = Granted { firmly: slot.has_given_way(), ..Granted::new() };
         while let Some(top) = slot.top.get().some() {
             self.release(session, slot, top, &mut granted);
         }
@@ -109,6 +109,7 @@ impl LockManager {
         self.table.remove(&mut change, latched.bucket, place, granted);
         failpoint("lock: released, still on the stack");
         slot.drop_request(&self.table, &mut change, place, request);
+        let latched = (!planted("lock: the latch falls before the section closes")).then_some(latched);
         failpoint("lock: released, section open");
         change.close();
         failpoint("lock: released, latch held");
@@ -118,7 +119,7 @@ impl LockManager {
     /// Wakes those who were granted something.
     #[inline]
     pub(crate) fn wake(&self, granted: &Granted) {
-        for &sleeper in granted {
+        for &sleeper in &granted.sessions {
             failpoint("lock: between granting and waking");
             self.processes.wake(sleeper);
         }

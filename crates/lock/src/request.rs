@@ -45,13 +45,14 @@ impl Place {
 /// What a request has and what it waits for.
 ///
 /// ```text
-///   31        19    18          17     16     15        8 7          0
-///  +-----------+-----------+--------+------+-------------+------------+
-///  |     0     | CONTENDED |  IDLE  | KEPT | mode waited | mode       |
-///  |           |           |        |      | for, code   | held, code |
-///  +-----------+-----------+--------+------+-------------+------------+
+///   31   21   20      19      18          17     16     15        8 7          0
+///  +-------+------+-------+-----------+--------+------+-------------+------------+
+///  |   0   | FIRM | FRESH | CONTENDED |  IDLE  | KEPT | mode waited | mode       |
+///  |       |      |       |           |        |      | for, code   | held, code |
+///  +-------+------+-------+-----------+--------+------+-------------+------------+
 /// ```
-/// The upper bits are of kept requests only (`kept.rs`). A kept request that holds no mode is revoked.
+/// Bits 16 to 18 are of kept requests only (`kept.rs`). A kept request that holds no mode is revoked. The other two are of
+/// requests that wait, or did a moment ago (`overtake.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(u32);
 bits!(State: u32);
@@ -60,6 +61,10 @@ impl State {
     const KEPT: u32 = 1 << 16;
     const IDLE: u32 = 1 << 17;
     const CONTENDED: u32 = 1 << 18;
+    /// Granted, and its locker, which waited, has not noticed yet.
+    const FRESH: u32 = 1 << 19;
+    /// Waits, and once granted is not overtaken.
+    const FIRM: u32 = 1 << 20;
     /// Kept, but not in force any more.
     pub(crate) const REVOKED: State = State(State::KEPT);
 
@@ -81,6 +86,29 @@ impl State {
     #[inline]
     pub(crate) fn kept_active(mode: Mode) -> State {
         State(mode.code() | State::KEPT)
+    }
+
+    /// What becomes of it when the mode it waits for is granted.
+    #[inline]
+    pub(crate) fn granted_after_wait(self, mode: Mode) -> State {
+        State(mode.code() | if self.0 & State::FIRM == 0 { State::FRESH } else { 0 })
+    }
+
+    #[inline]
+    pub(crate) fn is_fresh(self) -> bool {
+        self.0 & State::FRESH != 0
+    }
+
+    /// Its locker has noticed that it is granted.
+    #[inline]
+    pub(crate) fn noticed(self) -> State {
+        State(self.0 & !State::FRESH)
+    }
+
+    /// Its locker was woken for nothing.
+    #[inline]
+    pub(crate) fn firm(self) -> State {
+        State(self.0 | State::FIRM)
     }
 
     #[inline]

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rio::{failpoint, shared, Held, Link, Region, Slab, SlabHeader, Word};
+use rio::{failpoint, planted, shared, Held, Link, Region, Slab, SlabHeader, Word};
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
 
@@ -32,6 +32,10 @@ pub(crate) const FIRST_BUCKETS: u32 = 1 << FIRST_LEVEL;
 const FIRST_LEVEL: u32 = 6;
 /// A chain of that many objects is long: a bucket is split.
 pub(crate) const LONG_CHAIN: u32 = 3;
+/// No chain and no queue is that long: whoever has gone so far goes in a circle, which a wild store has made.
+pub(crate) const CIRCLE: u32 = 1 << 24;
+/// So many buckets a name has been in at most: one for each level.
+const LEVELS_MAX: u32 = 1 << 10;
 /// A bucket with so many objects is split with the undo log that every session has; with more the log is made larger first.
 const SPLIT_MAX: usize = 256;
 /// Before-images of an object that is moved to another chain: of three words, with their headers.
@@ -159,7 +163,7 @@ impl Table {
     #[inline(always)]
     pub(crate) fn latch<'t>(&'t self, session: &'t Session, mixed: u64) -> Latched<'t> {
         let mut number = likely_bucket(mixed, self.header.bucket_count.get());
-        loop {
+        for _ in 0..LEVELS_MAX {
             let bucket = self.bucket(number);
             let guard = bucket.latch.exclusive(session, Rank::LOCK_BUCKET);
             let level = bucket.level.get();
@@ -170,6 +174,7 @@ impl Table {
             drop(guard);
             number = other_bucket(mixed, number, level);
         }
+        goes_in_a_circle()
     }
 
     /// The bucket of a name, while nobody else uses the table.
@@ -197,6 +202,9 @@ impl Table {
             }
             next = queue.head.chain_next.get();
             passed += 1;
+            if passed == CIRCLE {
+                goes_in_a_circle();
+            }
         }
         Err(passed)
     }
@@ -205,10 +213,13 @@ impl Table {
     #[inline]
     pub(crate) fn link_to<'t>(&'t self, bucket: &'t Bucket, mixed: u64, head: Place) -> &'t Word<Place> {
         let mut link = bucket.chain(mixed);
-        while link.get() != head {
+        for _ in 0..CIRCLE {
+            if link.get() == head {
+                return link;
+            }
             link = &self.request(link.get()).chain_next;
         }
-        link
+        goes_in_a_circle()
     }
 
     /// Splits the next bucket, unless another session is at it or there are enough. Returns whether it is split.
@@ -314,7 +325,11 @@ impl Table {
 
     fn chain_length(&self, chain: &Word<Place>) -> usize {
         let heads = std::iter::successors(chain.get().some(), |&place| self.request(place).chain_next.get().some());
-        heads.count()
+        let count = heads.take(CIRCLE as usize).count();
+        if count == CIRCLE as usize {
+            goes_in_a_circle();
+        }
+        count
     }
 }
 
@@ -352,6 +367,13 @@ fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
     number & !(1 << number.ilog2())
 }
 
+/// A wild store has made a circle of a chain.
+#[cold]
+#[inline(never)]
+pub(crate) fn goes_in_a_circle() -> ! {
+    panic!("a chain of the lock table has no end")
+}
+
 /// A task that one session has at a time: a word that names it, taken over from the dead (PROTOCOLS D5).
 pub(crate) struct Role<'t>(&'t Word<SessionId>);
 
@@ -359,7 +381,8 @@ impl<'t> Role<'t> {
     /// Takes the role, unless a living session has it.
     pub(crate) fn take(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
         let holder = word.load();
-        if holder != SessionId::NONE && session.processes().is_alive(holder) {
+        let is_held = holder != SessionId::NONE;
+        if is_held && (session.processes().is_alive(holder) || planted("lock: a dead one's task is waited for")) {
             return None;
         }
         word.compare_exchange(holder, session.id()).is_ok().then_some(Role(word))

@@ -20,6 +20,7 @@ use rio::failpoint;
 use crate::acquire::Ask;
 use crate::change::Change;
 use crate::detector::now_micros;
+use crate::doubt::Doubts;
 use crate::locker::Waiting;
 use crate::object::{Granted, Queue};
 use crate::request::{Place, Request, State};
@@ -31,10 +32,12 @@ pub const WAITS_FOR_LOCK: u32 = 1;
 /// Looks so often before it sleeps: for a holder that runs on another processor ...
 const PAUSES: u32 = 100;
 /// ... and these for one that waits for this processor.
-const YIELDS: u32 = 16;
+const YIELDS: u32 = 8;
 
 /// Who has waited so long looks whether anybody died.
 pub(crate) const HELP_AFTER: Duration = Duration::from_millis(20);
+/// So long it is waited for the dead who cannot be repaired.
+const HOPE: Duration = Duration::from_secs(1);
 
 /// What to do next about a request that waits.
 enum Step {
@@ -44,6 +47,15 @@ enum Step {
     Sleep(Duration),
     /// Stop waiting.
     GiveUp(Error),
+}
+
+/// Why a waiter looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// To see whether it is granted by now.
+    Again,
+    /// It was woken, or saw that it is granted: if it is not, it was overtaken.
+    ForNothing,
 }
 
 impl LockManager {
@@ -77,31 +89,52 @@ impl LockManager {
 
     fn wait_long(&self, ask: &Ask<'_>, place: Place, number: u32, wait: Wait) -> Result<()> {
         let request = self.table.request(place);
-        if spin(request) && self.look(ask, place) {
+        if spin(request) && self.look(ask, place, Look::Again) {
             return Ok(());
         }
+        let outcome = self.sleep_until_granted(ask, place, number, wait);
+        if ask.slot.spared.load() != number {
+            ask.slot.note_crowded(now_micros());
+        }
+        outcome
+    }
+
+    fn sleep_until_granted(&self, ask: &Ask<'_>, place: Place, number: u32, wait: Wait) -> Result<()> {
+        let request = self.table.request(place);
         let started = Instant::now();
+        let mut doubts = Doubts::default();
         ask.slot.waiting_since.init(now_micros());
         loop {
             let ticket = ask.session.prepare_sleep();
             match self.next_step(ask, request, number, started.elapsed(), wait) {
                 Step::Look => {
-                    if self.look(ask, place) {
+                    if self.look(ask, place, Look::ForNothing) {
                         return Ok(());
                     }
                 }
                 Step::GiveUp(error) => return self.give_up(ask, place, error),
                 Step::Sleep(bound) => {
                     failpoint("lock: about to sleep");
-                    if !ask.session.sleep_on(ticket, bound) {
+                    if ask.session.sleep_on(ticket, bound) {
+                        if self.look(ask, place, Look::ForNothing)
+                            || (spin(request) && self.look(ask, place, Look::Again))
+                        {
+                            return Ok(());
+                        }
+                    } else {
                         self.search_when_due(ask.session, LockerId(ask.locker), started.elapsed());
                         // Whoever holds the lock may be dead, and nobody else there to repair it. To look is a system call
                         // or two for each process, so one of all who wait does it.
                         if started.elapsed() >= HELP_AFTER && self.processes.begin_if_due(Work::Dead, HELP_AFTER) {
                             ask.session.help_the_dead();
                         }
-                        if self.look(ask, place) {
+                        self.doubt(&mut doubts, ask, place, number, started.elapsed());
+                        if self.look(ask, place, Look::Again) {
                             return Ok(());
+                        }
+                        if started.elapsed() >= HOPE && self.processes.are_dead_for_good() {
+                            let error = Error::HeldForGood { name: ask.name, mode: ask.mode };
+                            return self.give_up(ask, place, error);
                         }
                     }
                 }
@@ -129,7 +162,7 @@ impl LockManager {
     }
 
     /// Whether the request is granted; if it can be, it is.
-    fn look(&self, ask: &Ask<'_>, place: Place) -> bool {
+    pub(crate) fn look(&self, ask: &Ask<'_>, place: Place, reason: Look) -> bool {
         let request = self.table.request(place);
         let mut granted = Granted::new();
         let latched = self.table.latch(ask.session, ask.mixed);
@@ -145,6 +178,11 @@ impl LockManager {
             change.close();
         }
         let is_granted = !request.state.get().waits();
+        if is_granted {
+            request.notice();
+        } else if reason == Look::ForNothing {
+            request.stand_firm();
+        }
         drop(latched);
         failpoint("lock: looked, nobody woken");
         self.wake(&granted);
@@ -158,6 +196,7 @@ impl LockManager {
         let latched = self.table.latch(ask.session, ask.mixed);
         let state = request.state.get();
         if !state.waits() {
+            request.notice();
             return Ok(());
         }
         failpoint("lock: gives up");

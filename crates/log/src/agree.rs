@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use libtp_io::Directory;
-use rio::Region;
+use rio::{planted, Region};
 
 use crate::repair::{good_records, ring_of_any_life, Rescued, WITNESS_BYTES};
 use crate::ring::Ring;
@@ -44,6 +44,9 @@ pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &C
 
 /// Checks that the files hold good records up to `end`, and the bytes that the ring has below it.
 fn reach_to(end: Lsn, header: &LogHeader, ring: &Ring, files: &LogFiles, control: &Control) -> Result<()> {
+    if planted("log: memory and files are not compared") {
+        return Ok(());
+    }
     let reach = good_up_to(files, control.durable_end, end)?;
     if reach < end {
         return Err(Error::Disagree { region: end, files: reach });

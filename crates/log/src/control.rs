@@ -12,6 +12,7 @@
 //! If we die here: in `write`, the old slot still counts; the new one has a wrong checksum, or counts.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use libtp_io::{File, LockMode};
 use rio::{failpoint, planted};
@@ -233,6 +234,21 @@ impl ControlFile {
     pub fn changing(&self) -> Result<Changing<'_>> {
         self.file.lock(CHANGING_BYTE, LockMode::Exclusive, true)?;
         Ok(Changing { file: self })
+    }
+
+    /// The same for a restart, which may not wait for ever: whoever has it may be stopped. None after so long.
+    ///
+    /// # Errors
+    /// As [`ControlFile::changing`].
+    pub(crate) fn changing_within(&self, patience: Duration) -> Result<Option<Changing<'_>>> {
+        let begun = Instant::now();
+        while !self.file.lock(CHANGING_BYTE, LockMode::Exclusive, false)? {
+            if begun.elapsed() >= patience {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Some(Changing { file: self }))
     }
 
     /// Writes a new control file and syncs it. The caller syncs the directory, and has made sure that this is no

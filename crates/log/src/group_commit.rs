@@ -16,6 +16,11 @@ use libtp_process::{Session, SessionId};
 
 use crate::{waiters, Error, FlushedTo, LogManager, Lsn, Result, TxnId};
 
+/// What tools see a session wait for when it waits long for a flush that another leads, with the LSN as the subject.
+pub const WAITS_FOR_FLUSH: u32 = 3;
+/// What they see when it waits for room in the log, with the LSN up to which it wants it.
+pub const WAITS_FOR_LOG_SPACE: u32 = 4;
+
 /// The longest anyone sleeps without looking again.
 pub(crate) const SLICE: Duration = Duration::from_millis(5);
 
@@ -38,6 +43,7 @@ impl LogManager {
     /// [`Error::Failed`] when a write or a sync failed, now or before.
     pub fn force(&self, session: &Session, lsn: Lsn) -> Result<FlushedTo> {
         let mut is_suspect = false;
+        let mut said = None;
         loop {
             self.check_poison()?;
             let flushed = self.flushed();
@@ -59,6 +65,9 @@ impl LogManager {
                 continue;
             }
             is_suspect = self.wait_for_flush(session, lsn, SLICE);
+            if is_suspect && said.is_none() {
+                said = Some(session.waits_since(WAITS_FOR_FLUSH, lsn.raw(), SLICE));
+            }
         }
     }
 

@@ -81,6 +81,7 @@ pub use append::{Entry, RecordBuffer};
 pub use control::{Changing, Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
 pub use error::{Error, Result};
 pub use flush::FlushedTo;
+pub use group_commit::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
 pub use incarnation::{Incarnation, Incarnations, INCARNATIONS_MAX};
 pub use lsn::Lsn;
 pub use record::{

@@ -14,9 +14,10 @@
 
 use std::time::Duration;
 
-use libtp_process::{Session, SessionId};
+use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted};
 
+use crate::group_commit::WAITS_FOR_LOG_SPACE;
 use crate::segment_files::Opened;
 use crate::{Error, LogManager, Lsn, Result};
 
@@ -33,6 +34,9 @@ struct Preparer<'l> {
 
 impl Drop for Preparer<'_> {
     fn drop(&mut self) {
+        if leaves_roles(self.log.processes.region()) {
+            return;
+        }
         // If it fails, we were taken for dead: the word is another's.
         let _ = self.log.header.preparer.compare_exchange(self.me, SessionId::NONE);
     }
@@ -47,18 +51,23 @@ impl LogManager {
     fn try_prepare(&self, session: &Session, is_suspect: bool) -> Option<Preparer<'_>> {
         let word = &self.header.preparer;
         let holder = word.load();
+        let is_suspect = is_suspect && !planted("log: a dead preparer is waited for");
         if holder != SessionId::NONE && (!is_suspect || self.processes.is_alive(holder)) {
             return None;
         }
         let me = session.id();
+        failpoint("log: about to be the one who prepares");
         let preparer = word.compare_exchange(holder, me).ok().map(|_| Preparer { log: self, me });
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
-        session.leave_if_broken();
+        if !planted("log: makes segments in a broken region") {
+            session.leave_if_broken();
+        }
         preparer
     }
 
     /// Makes segments until the files reach `need`, or waits for who is at it.
     pub(crate) fn prepare_segment(&self, session: &Session, need: Lsn) -> Result<()> {
+        let mut said = None;
         for round in 0_u32.. {
             if self.header.file_end.load() >= need {
                 break;
@@ -69,6 +78,9 @@ impl LogManager {
                 Some(preparer) => self.prepare_to(&preparer, need)?,
                 None => {
                     session.sleep(PATIENCE);
+                    if said.is_none() && round >= SUSPECT {
+                        said = Some(session.waits_since(WAITS_FOR_LOG_SPACE, need.raw(), PATIENCE * round));
+                    }
                 }
             }
         }

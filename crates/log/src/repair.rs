@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use libtp_io::Directory;
 use libtp_process::SessionId;
-use rio::{Held, Region, RootSlot};
+use rio::{failpoint, Extent, Held, Region, RootSlot};
 
 use crate::agree::agree;
 use crate::record::verify;
@@ -49,6 +49,28 @@ impl LogManager {
         self.ring.check()
     }
 
+    /// Checks the tail's words alone, while others work.
+    ///
+    /// # Errors
+    /// As [`LogManager::check`].
+    pub fn check_words(&self) -> std::result::Result<(), String> {
+        check_header(&self.header)
+    }
+
+    /// Where its structures lie: for tests that damage them.
+    #[doc(hidden)]
+    pub fn extents(&self) -> Vec<Extent> {
+        let all = Extent::of("log header", &self.header).range;
+        let words = all.start + std::mem::offset_of!(LogHeader, directory) as u64;
+        let waiters = all.start + std::mem::offset_of!(LogHeader, waiters) as u64;
+        // Of the directory the part that is in use: the ring begins with few chunks.
+        vec![
+            Extent { name: "log header", range: all.start..words },
+            Extent { name: "log directory", range: words..words + 64 },
+            Extent { name: "flush waiters", range: waiters..waiters + 1024 },
+        ]
+    }
+
     /// Checks that the files hold the log up to the region's durable end, and below it the very bytes that the region has
     /// (PROTOCOLS F1): before the first to attach uses a region it found.
     ///
@@ -60,10 +82,13 @@ impl LogManager {
 }
 
 fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
-    let (start, durable) = (header.ring_start.load(), header.durable.load());
-    let (tail, end, files) = (header.tail.load(), header.ring_end.load(), header.file_end.load());
+    // In this order: all of them only grow, and others may be at work, so each is at least what was read before it.
+    let (oldest, start) = (header.oldest.load(), header.ring_start.load());
+    let durable = header.durable.load();
+    let tail = header.tail.load();
+    let (end, files) = (header.ring_end.load(), header.file_end.load());
     let words_fit = start <= durable && durable <= tail && tail <= end && tail <= files;
-    if !words_fit || durable < Lsn::FIRST || header.oldest.load() > durable || tail.raw() % 8 != 0 {
+    if !words_fit || durable < Lsn::FIRST || oldest > durable || tail.raw() % 8 != 0 {
         return Err(format!(
             "the log's tail is out of order: ring from {start}, durable {durable}, tail {tail}, ring to {end}, files to {files}"
         ));
@@ -94,11 +119,22 @@ pub struct Rescued {
 /// # Errors
 /// [`Error::Disagree`] when files and region contradict each other; [`Error::Full`], [`Error::Io`]: try again.
 pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
-    let Some((header, ring)) = trusted_ring(region, control) else { return Ok(None) };
+    match trusted_ring(region, control) {
+        Some((header, ring)) => rescue(&header, &ring, directory, control),
+        None => Ok(None),
+    }
+}
+
+fn rescue(
+    header: &LogHeader,
+    ring: &Ring,
+    directory: &Arc<dyn Directory>,
+    control: &Control,
+) -> Result<Option<Rescued>> {
     let files = LogFiles::new(Arc::clone(directory), control);
     let (from, tail) = (header.durable.load(), header.tail.load());
-    agree(&header, &ring, &files, control)?;
-    let bytes = good_records(&ring, from, tail, control.incarnation());
+    agree(header, ring, &files, control)?;
+    let bytes = good_records(ring, from, tail, control.incarnation());
     let to = from.plus(bytes.len() as u64);
     if header.poison.load() != 0 {
         files.rewrite(from, &bytes, control.incarnation())?;
@@ -106,6 +142,24 @@ pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Co
         files.write(from, &bytes, control.incarnation())?;
     }
     Ok(Some(Rescued { from, to, tail }))
+}
+
+impl LogManager {
+    /// Whether the log is of the life that the control file speaks of: nobody has begun another since.
+    pub fn is_of_life(&self, control: &Control) -> bool {
+        self.incarnation == control.incarnation()
+    }
+
+    /// As [`rescue_ring`], by who was attached to the region and so does not depend on what its header says.
+    ///
+    /// # Errors
+    /// As [`rescue_ring`].
+    pub fn rescue(&self, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
+        if !self.is_of_life(control) || self.check().is_err() {
+            return Ok(None);
+        }
+        rescue(&self.header, &self.ring, directory, control)
+    }
 }
 
 /// The log's header and ring in the region, if they are of this log and life and in order.
@@ -160,7 +214,9 @@ impl LogFiles {
                 return Err(self.damage(from.plus(done as u64), "the segment that was just made is not there"));
             };
             file.write_at(&bytes[done..done + piece], place.offset).map_err(no_room)?;
+            failpoint("rescue: a piece written, not synced");
             file.sync().map_err(no_room)?;
+            failpoint("rescue: a piece synced, its name not durable");
             done += piece;
         }
         self.directory().sync()?;

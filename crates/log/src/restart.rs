@@ -11,6 +11,7 @@
 //! next restart finds the same end and raises the incarnation once more.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtp_io::Directory;
 use rio::planted;
@@ -160,6 +161,9 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     Ok(())
 }
 
+/// So long a restart waits for who is changing the control file.
+const CHANGING_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a restart found and began.
 #[derive(Clone, Debug)]
 pub struct Restarted {
@@ -184,6 +188,9 @@ impl Restarted {
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Unusable`], [`Error::Full`], [`Error::Io`].
 pub fn restart(directory: &Arc<dyn Directory>, file: &ControlFile, settings: &Settings) -> Result<Restarted> {
+    // From the read to the write: a checkpoint or a new database of the life that ends here would take the incarnation back
+    // otherwise. Who is stopped in there sees, when it goes on, that its life is over.
+    let _changing = file.changing_within(CHANGING_PATIENCE)?;
     let mut control = file.read()?;
     let files = LogFiles::new(Arc::clone(directory), &control);
     files.discard_unfinished().or_else(|error| match error {

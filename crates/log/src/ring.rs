@@ -200,7 +200,8 @@ impl Ring {
         let mut at = start;
         while at < end {
             let chunk = self.chunk_at(at).ok_or_else(|| format!("the log's ring has no chunk at {at}"))?;
-            if chunk.raw() % 64 != 0 || chunk.raw().saturating_add(self.chunk_bytes()) > self.region.used() {
+            // Not as the region's header says: that may be what was hit, and the log is then all there is to go on with.
+            if chunk.raw() % 64 != 0 || !self.region.reaches(chunk.raw().saturating_add(self.chunk_bytes())) {
                 return Err(format!("the log's ring has its chunk for {at} at {chunk:?}, outside the region"));
             }
             chunks.push(chunk.raw());

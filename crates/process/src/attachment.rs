@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use rio::{bits, shared, Region, Slab, SlabHeader, Word};
+use rio::{bits, shared, Extent, Region, Slab, SlabHeader, Word};
 
 use crate::liveness::{Identity, Process};
 use crate::slot::{ProcessHeader, SessionSlot, State};
@@ -280,9 +280,24 @@ impl Attachments {
             // Failing means that another saw our seat free and has done it.
             let _ = slot.tenant.compare_exchange(tenant, tenant.left());
         }
+    }
+
+    /// Gives the seat back.
+    pub(crate) fn rise(&self) {
+        if !self.process.is_current() {
+            return;
+        }
         if let Some(seats) = &self.seats {
             seats.give_back(self.own.raw());
         }
+    }
+
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        self.slots.check()
+    }
+
+    pub(crate) fn extents(&self) -> Vec<Extent> {
+        Extent::of_slab("process slab", "process slots", &self.slots)
     }
 
     fn all(&self) -> impl Iterator<Item = (u32, &ProcessSlot)> {

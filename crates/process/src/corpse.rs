@@ -13,8 +13,9 @@
 //! If we die here: the slot still says all; the next repairer begins again. Each step done twice is the same as once.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
-use rio::{failpoint, Offset};
+use rio::{failpoint, planted, Offset};
 
 use crate::latch::Waker;
 use crate::slot::{SessionSlot, State};
@@ -27,11 +28,15 @@ pub struct Corpse<'m> {
     /// Works in the dead one's name.
     stand_in: Session,
     by: SessionId,
+    taken: Instant,
 }
 
 impl ProcessManager {
-    /// Every session that is dead and not yet repaired.
+    /// Every session that is dead and not yet repaired. Unwinds if the table that says so is broken.
     pub fn dead_sessions(&self) -> Vec<SessionId> {
+        if let Err(what) = self.check() {
+            self.give_up(&what);
+        }
         let mut dead = Vec::new();
         // Of each process it is asked once: that may be a system call or two.
         let mut known = HashMap::new();
@@ -77,6 +82,7 @@ impl ProcessManager {
         let me = by.id();
         let other = slot.reaper.load();
         let is_free = other == SessionId::NONE || (other != me && !self.is_alive(other));
+        let is_free = is_free || planted("process: two repair one session");
         if !is_free || slot.reaper.compare_exchange(other, me).is_err() {
             return None;
         }
@@ -92,7 +98,7 @@ impl ProcessManager {
             return None;
         };
         let stand_in = Session::stand_in(self.clone(), dead, self.0.slots.place(dead.index()), log);
-        Some(Corpse { processes: self, stand_in, by: me })
+        Some(Corpse { processes: self, stand_in, by: me, taken: Instant::now() })
     }
 }
 
@@ -110,13 +116,17 @@ impl Corpse<'_> {
     /// Rolls the open section back. Returns how many before-images were put back.
     pub fn roll_back(&self) -> usize {
         failpoint("repair: before the dead one's section is rolled back");
+        if planted("process: the dead are not rolled back") {
+            return 0;
+        }
         self.stand_in.undo().roll_back()
     }
 
     /// The append the dead session had noted and not finished, if any.
     pub fn noted_append(&self) -> Option<NotedAppend> {
         let lsn = self.slot().append_lsn.load();
-        (lsn != 0).then(|| NotedAppend { session: self.id(), lsn, txn: self.slot().append_txn.get() })
+        let is_noted = lsn != 0 && !planted("process: noted appends are not looked at");
+        is_noted.then(|| NotedAppend { session: self.id(), lsn, txn: self.slot().append_txn.get() })
     }
 
     /// What the dead session had in hand; zero for nothing.
@@ -124,15 +134,14 @@ impl Corpse<'_> {
         self.slot().in_hand.load()
     }
 
-    /// What it had in hand is where it belongs.
-    pub fn put_back(&self) {
-        failpoint("repair: what was in hand is put back");
-        self.slot().in_hand.publish(0);
-    }
-
     /// Where it had pins, or may have had.
     pub fn pins(&self) -> impl Iterator<Item = u64> + '_ {
         self.slot().pins.iter().map(|note| note.load()).filter(|note| note.place() != 0).map(|note| note.place())
+    }
+
+    /// Whether it had more pins than it could note: then it may have had one anywhere.
+    pub fn has_unnoted_pins(&self) -> bool {
+        self.slot().pins_unnoted.load() != 0
     }
 
     /// Forgets where it had pins: they are counted no more.
@@ -141,7 +150,7 @@ impl Corpse<'_> {
         self.slot().pins.iter().for_each(|note| note.init(crate::notes::Note::NONE));
     }
 
-    /// As [`Corpse::put_back`], in the section that puts it back: `section` is another session's.
+    /// What it had in hand is where it belongs when the section closes, which is another session's.
     pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
         failpoint("repair: puts back what was in hand");
         self.slot().in_hand.set(section, 0);
@@ -157,7 +166,9 @@ impl Corpse<'_> {
             let note = word.load();
             let latch = Offset::<Latch>::from_raw(note.place()).and_then(|place| region.try_at(place));
             match latch {
+                Some(_) if note.is_exclusive() && planted("process: latches of the dead stay") => {}
                 Some(latch) if note.is_exclusive() => latch.free_for(&self.stand_in),
+                Some(_) if planted("process: shared holders are not recounted") => {}
                 Some(_) => self.processes.recount(self.by, note.place(), &Waker),
                 None => {}
             }
@@ -166,6 +177,9 @@ impl Corpse<'_> {
         }
         failpoint("repair: all latches given back");
         self.stand_in.forget_notes();
+        if let Some(counts) = self.processes.counts() {
+            counts.note_physical(self.taken.elapsed());
+        }
     }
 
     /// Whether its latches were given back, and so everything done that comes before.
@@ -178,9 +192,20 @@ impl Corpse<'_> {
     /// would take it for a slot that has a new tenant by the time it is freed again.
     ///
     /// If we die here: the right is that of a dead one, as good as given back.
-    pub fn bury(self) {
+    ///
+    /// `learned` is when the repairer was told of the death.
+    pub fn bury(self, learned: Instant) {
+        if let Some(counts) = self.processes.counts() {
+            counts.note_burial(learned.elapsed());
+        }
         self.processes.0.header.repaired.fetch_add(1);
         failpoint("repair: counted, not buried");
+        if planted("process: the right to repair is free before the slot") {
+            self.slot().reaper.publish(SessionId::NONE);
+            rio::planted::linger();
+        } else if planted("process: two repair one session") {
+            rio::planted::linger_until(|| self.slot().status.load().generation() != self.id().generation());
+        }
         self.slot().leave();
     }
 

@@ -67,6 +67,10 @@ impl ProcessManager {
         if let Err(other) = growing.compare_exchange(0, me) {
             let lives = self.0.attachments.lives(AttachmentId::from_raw(other));
             if lives || growing.compare_exchange(other, me).is_err() {
+                // Whoever adds them may be stopped, and all others gone on in other memory.
+                if self.0.region.is_broken() {
+                    crate::session::leave_broken();
+                }
                 std::thread::sleep(Duration::from_micros(50));
                 return Ok(());
             }

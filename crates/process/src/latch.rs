@@ -9,17 +9,20 @@
 //! 3. A latch is never upgraded.
 //!
 //! If the holder dies: the word keeps it. A waiter looks every [`SLEEP_MAX`] whether the holder lives, and hands a dead
-//! one to the environment's repairer. A guard dropped by a panic above an open section frees nothing (PROTOCOLS D10).
+//! one to the environment's repairer. A guard dropped by a panic of the library frees nothing (PROTOCOLS D10).
 
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rio::{failpoint, shared, ExclusiveHold, SharedHold, Word};
+use rio::{failpoint, planted, shared, ExclusiveHold, SharedHold, Word};
 
 use crate::latch_word::{self, Class, StateWord, Wait, Waiter};
 use crate::notes::Note;
-use crate::{os, Rank, Session, SessionId, SLEEP_MAX};
+use crate::session::leave_broken;
+use crate::unwinding::unwinds;
+use crate::{os, LongWait, Rank, Session, SessionId, SLEEP_MAX};
 
 shared! {
     /// A latch. Zero is free.
@@ -28,10 +31,20 @@ shared! {
     } size 8
 }
 
+/// What tools see a session wait for when it waits long for a latch, with the latch's place as the subject.
+pub const WAITS_FOR_LATCH: u32 = 2;
+
 /// Looks at the word so often before it sleeps: for the holder on another processor to finish ...
 const PAUSES: u32 = 100;
 /// ... and these for a holder that waits for this processor.
 const YIELDS: u32 = 2;
+/// The sleep between looks at a frozen word.
+const THAW: Duration = Duration::from_micros(100);
+/// Whoever lets go because it unwinds looks so often; then the count is left to who finds it wrong.
+const THAWS_UNWINDING: u32 = 1000;
+/// So many looks in a row must find a word that its holders' notes do not explain before it counts as damaged: a holder that
+/// lets go and comes back between two of our loads is no rarity, one that always does is.
+const DOUBTS: u32 = 16;
 /// The bound of the first sleep; each further one is twice as long, up to [`SLEEP_MAX`].
 const SLEEP_FIRST: Duration = Duration::from_micros(100);
 
@@ -104,7 +117,7 @@ impl Latch {
     /// Looks whether whoever holds it is dead; if so, its latches are given back. For who only ever tries the latch.
     #[cold]
     pub fn help_the_dead_holder(&self, session: &Session) {
-        self.look_for_the_dead(session);
+        let _ = self.look_for_the_dead(session);
     }
 
     /// Frees it if the session holds it alone: the repair of a dead one.
@@ -112,6 +125,13 @@ impl Latch {
         if self.owner() == Some(dead.id()) {
             latch_word::release_exclusive(self.word.cell(), dead.owner(), &Waker);
         }
+    }
+
+    /// Whether the notes of the living do not explain the word at this moment: somebody should wait for the latch properly,
+    /// and so find out. For who only ever tries it.
+    #[cold]
+    pub fn is_doubtful(&self, session: &Session) -> bool {
+        !self.look_for_the_dead(session)
     }
 
     /// The word, for who counts its holders.
@@ -139,13 +159,13 @@ impl Latch {
     fn wait_shared(&self, session: &Session, note: usize) {
         let place = session.place_of(self);
         let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
-        latch_word::wait_shared(self.word.cell(), &Waiting { latch: self, session, note, states });
+        latch_word::wait_shared(self.word.cell(), &Waiting::new(self, session, note, states));
     }
 
     #[cold]
     #[inline(never)]
     fn wait_exclusive(&self, session: &Session, note: usize) {
-        let waiting = Waiting { latch: self, session, note, states: [Note::exclusive(session.place_of(self)); 3] };
+        let waiting = Waiting::new(self, session, note, [Note::exclusive(session.place_of(self)); 3]);
         latch_word::wait_exclusive(self.word.cell(), session.owner(), &waiting);
     }
 
@@ -154,35 +174,42 @@ impl Latch {
     fn release_shared(&self, session: &Session, note: usize) {
         let place = session.place_of(self);
         let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
-        latch_word::release_shared(self.word.cell(), &Waiting { latch: self, session, note, states });
+        latch_word::release_shared(self.word.cell(), &Waiting::new(self, session, note, states));
     }
 
     #[cold]
     #[inline(never)]
     fn release_exclusive(&self, session: &Session, note: usize) {
-        let waiting = Waiting { latch: self, session, note, states: [Note::exclusive(session.place_of(self)); 3] };
+        let waiting = Waiting::new(self, session, note, [Note::exclusive(session.place_of(self)); 3]);
         latch_word::release_exclusive(self.word.cell(), session.owner(), &waiting);
     }
 
-    /// After a whole time-out: whoever holds the latch may be dead.
-    fn look_for_the_dead(&self, session: &Session) {
+    /// After a whole time-out: whoever holds the latch may be dead, or nobody holds it at all. False if the word is not what
+    /// the notes of the living say, which may be so for a moment only.
+    fn look_for_the_dead(&self, session: &Session) -> bool {
+        let (processes, place) = (session.processes(), session.place_of(self));
         let seen = self.word.load();
         if seen & latch_word::FREEZE != 0 {
-            return self.thaw_for_the_dead(session);
+            self.thaw_for_the_dead(session);
+            return processes.is_freezing(place) || self.word.load() != seen;
         }
-        let dead = match SessionId::from_latch_word(seen) {
-            Some(owner) => (!session.processes().is_alive(owner)).then_some(owner),
-            None if seen & latch_word::COUNT != 0 => session.processes().dead_holder(session.place_of(self)),
-            None => None,
+        let (dead, is_noted) = match SessionId::from_latch_word(seen) {
+            Some(owner) if processes.is_alive(owner) => (None, processes.has_noted(owner, place)),
+            Some(owner) => (Some(owner), processes.exists(owner)),
+            None if seen & latch_word::COUNT != 0 => {
+                let dead = processes.dead_holder(place);
+                (dead, dead.is_some() || processes.holders_are(place, seen & latch_word::COUNT))
+            }
+            None => (None, true),
         };
         // One that let go and left since is not dead: then the word has changed.
-        if let Some(dead) = dead.filter(|_| self.word.load() == seen) {
-            session.processes().meet_dead(session, dead);
+        let is_same = self.word.load() == seen;
+        if let Some(dead) = dead.filter(|_| is_same) {
+            processes.meet_dead(session, dead);
         }
+        is_noted || !is_same
     }
-}
 
-impl Latch {
     /// Whoever froze the word may have died.
     #[cold]
     fn thaw_for_the_dead(&self, session: &Session) {
@@ -190,6 +217,18 @@ impl Latch {
         if processes.dead_freezer(session.place_of(self)).is_some() {
             processes.thaw_for_the_dead(session.id(), &Waker);
         }
+    }
+
+    /// The word has long not been what the notes say: a wild store has hit it. A count is made right; an owner that does not
+    /// know of it will never let go.
+    #[cold]
+    fn doubt(&self, session: &Session) {
+        let seen = self.word.load();
+        let place = session.place_of(self);
+        if seen & latch_word::OWNER == 0 && seen & latch_word::COUNT != 0 {
+            return session.processes().recount(session.id(), place, &Waker);
+        }
+        session.processes().give_up(&format!("the latch at {place} says {seen:#x}, which its holders do not know of"));
     }
 }
 
@@ -200,6 +239,12 @@ impl fmt::Debug for Latch {
 }
 
 impl crate::ProcessManager {
+    /// Whether that living session has noted that it holds, or wants, the latch at `place` alone.
+    fn has_noted(&self, owner: SessionId, place: u64) -> bool {
+        let about = |note: &Note| note.is_exclusive() && note.is_about(place);
+        self.slot(owner).is_some_and(|slot| slot.notes.iter().any(|note| about(&note.load())))
+    }
+
     /// A dead session whose notes say that it holds, or may hold, the latch at `place`.
     fn dead_holder(&self, place: u64) -> Option<SessionId> {
         self.slots().find_map(|(index, slot)| {
@@ -218,6 +263,39 @@ struct Waiting<'l> {
     note: usize,
     /// The note when wanting, holding, releasing.
     states: [Note; 3],
+    /// How often in a row the word was not what the notes say.
+    doubts: Cell<u32>,
+    /// How often it has waited for a frozen word.
+    thaws: Cell<u32>,
+    began: Instant,
+    /// Said for the tools once the wait is a long one.
+    said: OnceCell<LongWait<'l>>,
+}
+
+impl<'l> Waiting<'l> {
+    fn new(latch: &'l Latch, session: &'l Session, note: usize, states: [Note; 3]) -> Waiting<'l> {
+        Waiting {
+            latch,
+            session,
+            note,
+            states,
+            doubts: Cell::new(0),
+            thaws: Cell::new(0),
+            began: Instant::now(),
+            said: OnceCell::new(),
+        }
+    }
+
+    /// After a whole time-out.
+    fn look(&self) {
+        let is_sane = self.latch.look_for_the_dead(self.session);
+        let doubts = if is_sane { 0 } else { self.doubts.get() + 1 };
+        self.doubts.set(doubts);
+        if doubts == DOUBTS && !unwinds() {
+            self.doubts.set(0);
+            self.latch.doubt(self.session);
+        }
+    }
 }
 
 impl Waiter<AtomicU64> for Waiting<'_> {
@@ -234,29 +312,46 @@ impl Waiter<AtomicU64> for Waiting<'_> {
     fn wait(&self, word: &AtomicU64, seen: u64, class: Class, round: u32) -> Wait {
         failpoint("latch: waits, noted as wanting");
         self.session.write_note(self.note, Note::NONE);
-        self.session.leave_if_broken();
+        if self.session.region().is_broken() {
+            // It wants the latch no more, and its handle knows that too: whoever leaves goes on to take other latches on its way.
+            self.session.drop_note(self.note);
+            leave_broken();
+        }
         failpoint("latch: waits, note stepped back");
-        let bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
+        let mut bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
+        if bound == SLEEP_MAX {
+            let place = self.session.place_of(self.latch);
+            self.said.get_or_init(|| self.session.waits_since(WAITS_FOR_LATCH, place, self.began.elapsed()));
+        }
+        if planted("process: waits for a latch until woken") {
+            bound = Duration::from_secs(3600);
+        }
         let mut outcome = os::sleep_on_latch(word, seen, class, bound);
         if bound < SLEEP_MAX {
             // Too soon to suspect anybody of being dead.
             outcome = Wait::Woken;
         }
         if outcome == Wait::TimedOut {
-            self.latch.look_for_the_dead(self.session);
+            self.look();
         }
         failpoint("latch: woken, not noted again");
         self.session.write_note(self.note, self.states[0]);
         outcome
     }
 
-    fn thaw(&self, word: &AtomicU64) {
+    fn thaw(&self, word: &AtomicU64) -> bool {
+        // In a broken region it is all the same, and whoever unwinds cannot begin to unwind.
+        if self.session.region().is_broken() || (unwinds() && self.thaws.get() > THAWS_UNWINDING) {
+            return false;
+        }
+        self.thaws.set(self.thaws.get() + 1);
         self.session.write_note(self.note, self.states[1]);
         // Nobody wakes us: a reaper counts for a moment only.
-        if os::sleep_on_latch(word, word.look(), Class::Reader, Duration::from_micros(100)) == Wait::TimedOut {
-            self.latch.thaw_for_the_dead(self.session);
+        if os::sleep_on_latch(word, word.look(), Class::Reader, THAW) == Wait::TimedOut {
+            self.look();
         }
         self.session.write_note(self.note, self.states[2]);
+        true
     }
 
     fn wake(&self, word: &AtomicU64, class: Class) {
@@ -273,8 +368,9 @@ impl Waiter<AtomicU64> for Waker {
     fn wait(&self, _: &AtomicU64, _: u64, _: Class, _: u32) -> Wait {
         Wait::Woken
     }
-    fn thaw(&self, _: &AtomicU64) {
+    fn thaw(&self, _: &AtomicU64) -> bool {
         std::thread::yield_now();
+        true
     }
     fn wake(&self, word: &AtomicU64, class: Class) {
         os::wake_on_latch(word, class);

@@ -35,34 +35,40 @@ mod pins;
 mod rank;
 mod recount;
 mod repair;
+mod repair_times;
 mod rounds;
 mod session;
 mod sleep;
 mod slot;
 #[cfg(feature = "sysv")]
 pub mod sysv;
+mod unwinding;
 mod watch;
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 
-use rio::{Held, Region, RootSlot, Slab};
+use rio::{Extent, Held, Offset, Region, RootSlot, Slab};
 
 use attachment::{Attachments, ProcessSlot, FIRST_PROCESSES};
+use repair_times::RepairCounts;
 use slot::{ProcessHeader, SessionSlot, State};
 
 pub use attachment::Seats;
 pub use corpse::Corpse;
 pub use error::{Error, Result};
-pub use latch::{ExclusiveGuard, Latch, SharedGuard};
+pub use latch::{ExclusiveGuard, Latch, SharedGuard, WAITS_FOR_LATCH};
 pub use notes::NOTES;
 pub use os::ForkMark;
 pub use pins::PinNote;
 pub use rank::Rank;
 pub use repair::{AloneRepair, NotedAppend};
+pub use repair_times::{RepairTimes, Times};
 pub use rounds::{Rounds, Work};
-pub use session::Session;
+pub use session::{LongWait, Session};
 pub use sleep::{Ticket, SLEEP_MAX};
 pub use slot::{SessionId, SessionInfo};
+pub use unwinding::{is_callers_panic, leaves_roles, Call};
 pub use watch::{DeathWatch, Waker};
 
 /// Slots in the slab's first chunk.
@@ -90,6 +96,14 @@ pub trait Repairer: Send + Sync {
 
     /// Repairs every dead session, transactions and all. The caller holds no latch.
     fn repair_all(&self, by: &Session);
+
+    /// Whether anybody can be repaired at all: not when what that needs has failed for good.
+    fn can_repair(&self) -> bool {
+        true
+    }
+
+    /// The region holds what nobody can have meant: it is declared broken, with the reason for people.
+    fn give_up(&self, why: &str);
 }
 
 /// What a session unwinds with when its region is found broken while it waits (PROTOCOLS D13): it can neither go on nor
@@ -112,19 +126,25 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.attachments.detach(&self.slots);
+        // A region that has been hit by a wild store may have no table to leave; the seat is given back all the same.
+        let detached = catch_unwind(AssertUnwindSafe(|| self.attachments.detach(&self.slots)));
+        if detached.is_err() {
+            self.region.mark_broken();
+        }
+        self.attachments.rise();
     }
 }
 
 impl ProcessManager {
     /// The layout of all that it shares.
-    pub const LAYOUT: u64 = rio::layout![ProcessHeader, SessionSlot, ProcessSlot, Latch];
+    pub const LAYOUT: u64 = rio::layout![ProcessHeader, SessionSlot, ProcessSlot, Latch, RepairCounts];
 
     /// Bytes a new process manager takes, and those of the first session.
     pub fn size(settings: &Settings) -> u64 {
         let slots = u64::from(FIRST_SLOTS) * size_of::<SessionSlot>() as u64;
         let processes = u64::from(FIRST_PROCESSES) * size_of::<ProcessSlot>() as u64;
-        let headers = (size_of::<ProcessHeader>() + 2 * size_of::<rio::SlabHeader>()) as u64;
+        let headers =
+            (size_of::<ProcessHeader>() + size_of::<RepairCounts>() + 2 * size_of::<rio::SlabHeader>()) as u64;
         headers + slots + processes + settings.undo_bytes + 64
     }
 
@@ -137,6 +157,7 @@ impl ProcessManager {
         let slots = Slab::<SessionSlot>::init(region, FIRST_SLOTS)?;
         region.at(header).slots.init(Some(slots));
         region.at(header).processes.init(Some(Attachments::init(region)?));
+        region.at(header).times.init(Some(region.allocate::<RepairCounts>(1)?));
         region.at(header).tree_epoch.init(1);
         region.set_root(RootSlot::Process, header);
         Ok(())
@@ -216,14 +237,72 @@ impl ProcessManager {
         os::barrier_everywhere();
     }
 
+    /// The region holds what no session can have left there: a wild store. Leaves it by unwinding, as everyone else will
+    /// (PROTOCOLS D13).
+    ///
+    /// # Panics
+    /// Without a repairer, with `why`.
+    #[cold]
+    pub fn give_up(&self, why: &str) -> ! {
+        match self.0.repairer.get() {
+            Some(repairer) => repairer.give_up(why),
+            None => panic!("the shared memory is broken: {why}"),
+        }
+        session::leave_broken()
+    }
+
+    /// Whether the slot of that session is its own, be it alive or dead and not yet repaired.
+    pub fn exists(&self, session: SessionId) -> bool {
+        self.slot(session).is_some()
+    }
+
     /// How often the environment's memory was made anew while it was in use.
     pub fn rebuild_count(&self) -> u64 {
         self.0.header.rebuilt.load()
     }
 
+    /// How long repairs took since the region was made.
+    pub fn repair_times(&self) -> RepairTimes {
+        self.counts().map_or_else(RepairTimes::default, RepairCounts::times)
+    }
+
+    fn counts(&self) -> Option<&RepairCounts> {
+        self.0.region.try_at(self.0.header.times.load()?)
+    }
+
     /// Says how often, in a new region.
     pub fn set_rebuild_count(&self, count: u64) {
         self.0.header.rebuilt.publish(count);
+    }
+
+    /// Checks what can be seen of a wild store in the process manager's part of the region (PROTOCOLS F3).
+    ///
+    /// # Errors
+    /// What is wrong, half a sentence.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        self.0.region.check_header()?;
+        self.0.slots.check()?;
+        self.0.attachments.check()
+    }
+
+    /// Where its structures lie: for tests that damage them.
+    #[doc(hidden)]
+    pub fn extents(&self) -> Vec<Extent> {
+        let mut all = vec![
+            Extent { name: "region header", range: 0..rio::HEADER_BYTES },
+            Extent::of("process header", &self.0.header),
+        ];
+        all.extend(Extent::of_slab("session slab", "session slots", &self.0.slots));
+        all.extend(self.0.attachments.extents());
+        for (_, slot) in self.slots().filter(|(_, slot)| slot.status.load().state() != State::Free) {
+            let Some(log) = slot.undo.load() else { continue };
+            let bytes = |at: u64, count: u64| at..at + count;
+            all.push(Extent { name: "undo log headers", range: bytes(log.raw(), size_of::<rio::UndoLog>() as u64) });
+            let area = self.0.region.at(log).area.load().map_or(0, Offset::raw);
+            // Where its first images lie: the rest is seldom in use.
+            all.push(Extent { name: "undo logs", range: bytes(area, 256) });
+        }
+        all
     }
 
     /// The region the sessions are in.
@@ -251,6 +330,11 @@ impl ProcessManager {
         let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
         let identity = attachment.and_then(|id| self.0.attachments.identity(id));
         identity.is_some_and(|identity| self.0.attachments.process().sees_stopped(identity))
+    }
+
+    /// Who holds the latch at `place` alone at this moment, for the tools.
+    pub fn latch_owner(&self, place: u64) -> Option<SessionId> {
+        self.0.region.try_at(Offset::<Latch>::from_raw(place)?)?.owner()
     }
 
     /// Every session there is, dead ones included, for the tools.
@@ -314,6 +398,12 @@ impl ProcessManager {
                 repairer.repair_all(by);
             }
         }
+    }
+
+    /// Whether somebody is dead who will never be repaired: what it holds is held until the environment is opened anew.
+    pub fn are_dead_for_good(&self) -> bool {
+        let cannot = self.0.repairer.get().is_some_and(|repairer| !repairer.can_repair());
+        cannot && !self.dead_sessions().is_empty()
     }
 
     /// Somebody found that `dead` holds what it waits for.

@@ -4,6 +4,7 @@
 //! namespaces in which these two are told: an observer in another pid namespace can say nothing of it. Only what is
 //! certain counts as death: a stopped process lives, and so does one we may not look at.
 
+use rio::planted;
 use rustix::process::{test_kill_process, Pid};
 
 use crate::os::ForkMark;
@@ -61,7 +62,7 @@ impl Process {
     /// Whether it can be seen from here that the whole of that process has ended.
     pub(crate) fn has_ended(&self, other: Identity) -> bool {
         let own = &self.identity;
-        if !self.shares_pids_with(other) {
+        if !self.shares_pids_with(other) || planted("process: the seat alone says who is dead") {
             return false;
         }
         // Start times of another time namespace are shifted against ours: then only a pid that nobody has is an answer.
@@ -93,6 +94,7 @@ fn namespace(kind: &str) -> u64 {
 fn process_runs(pid: u32, start_time: u64) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => match Stat::parse(&stat) {
+            Some(stat) if stat.is_stopped && planted("process: who is stopped is dead") => false,
             Some(stat) => !stat.has_ended && (start_time == 0 || stat.start_time == start_time),
             None => true,
         },

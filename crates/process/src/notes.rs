@@ -63,6 +63,11 @@ impl Note {
         self.0 & STATE == HOLDING
     }
 
+    /// Where the latch lies, and whether it is held alone.
+    pub(crate) fn held(self) -> (u64, bool) {
+        (self.place(), self.is_exclusive())
+    }
+
     /// Where the latch lies.
     pub(crate) fn place(self) -> u64 {
         self.0 & !(STATE | EXCLUSIVE)

@@ -10,7 +10,8 @@ use crate::notes::Note;
 use crate::{ProcessManager, Session};
 use rio::failpoint;
 
-/// How many pins a session can note. Beyond these it only counts how many it has: if it dies with so many, they stay.
+/// How many pins a session can note. Beyond these it only counts how many it has: if it dies with so many, every pin of
+/// everybody is counted anew.
 pub(crate) const PINS: usize = 62;
 
 /// Which note of its session is about a pin.

@@ -11,13 +11,16 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use rio::{failpoint, Offset};
+use rio::{failpoint, planted, Offset};
 
 use crate::latch_word::{self, StateWord, Waiter, COUNT, FREEZE, OWNER, READERS, WRITERS};
 use crate::{Latch, ProcessManager, SessionId};
 
 /// How long to wait for one who is about to say whether it is counted.
 const MOMENT: Duration = Duration::from_micros(20);
+
+/// Whoever runs has long said by then; who is stopped says it when it goes on.
+const UNSURE_ROUNDS: u32 = 1 << 17;
 
 impl ProcessManager {
     /// Stores how many living sessions hold the latch at `place` shared. `by` does it.
@@ -43,6 +46,17 @@ impl ProcessManager {
         let freezer = self.0.header.freezer.load();
         let is_it = self.0.header.frozen.load() == place && freezer != SessionId::NONE;
         (is_it && !self.is_alive(freezer)).then_some(freezer)
+    }
+
+    /// Whether somebody living has frozen the latch at `place`, or is about to free it.
+    pub(crate) fn is_freezing(&self, place: u64) -> bool {
+        let freezer = self.0.header.freezer.load();
+        self.0.header.frozen.load() == place && self.is_alive(freezer)
+    }
+
+    /// Whether so many living sessions have noted that they hold the latch at `place` shared, or one is about to say.
+    pub(crate) fn holders_are(&self, place: u64, count: u64) -> bool {
+        self.holders(place).is_none_or(|holders| holders == count)
     }
 
     /// Finishes what a dead freezer left, for who finds its latch frozen.
@@ -88,17 +102,27 @@ impl ProcessManager {
 
     /// Stores the number of holders into a frozen word, and unfreezes it.
     fn thaw(&self, place: u64, word: &AtomicU64, waiter: &impl Waiter<AtomicU64>) {
+        let mut round = 0_u32;
         let count = loop {
             match self.holders(place) {
                 Some(count) => break count,
                 None if self.0.region.is_broken() => return,
                 None => std::thread::sleep(MOMENT),
             }
+            round += 1;
+            if round % UNSURE_ROUNDS == 0 && !self.unsure_is_stopped(place) {
+                self.give_up(&format!("a session has been about to hold the latch at {place} for very long"));
+            }
         };
         failpoint("recount: holders counted, not stored");
+        if planted("process: counts without freezing") {
+            rio::planted::linger_until(|| word.look() & COUNT > count + 1);
+        }
         loop {
             let seen = word.look();
-            debug_assert!(seen & OWNER == 0, "a frozen latch has no owner");
+            if seen & OWNER != 0 {
+                self.give_up(&format!("the latch at {place} is frozen and has an owner: {seen:#x}"));
+            }
             // The waiting bits are advice: whoever still sleeps sets them again.
             if word.swap_if(seen, count).is_ok() {
                 break;
@@ -108,19 +132,33 @@ impl ProcessManager {
         latch_word::wake_sleepers(word, READERS | WRITERS, waiter);
     }
 
+    /// Whether one of those who are about to say whether they hold the latch stands still.
+    fn unsure_is_stopped(&self, place: u64) -> bool {
+        let unsure = |slot: &crate::slot::SessionSlot| {
+            slot.notes.iter().map(|note| note.load()).any(|note| note.is_about(place) && note.is_unsure())
+        };
+        let id = |index: u32, slot: &crate::slot::SessionSlot| SessionId::new(index, slot.status.load().generation());
+        self.slots().filter(|(_, slot)| unsure(slot)).any(|(index, slot)| self.is_stopped(id(index, slot)))
+    }
+
     /// How many living sessions hold the latch at `place` shared; none while one of them is about to change that.
     fn holders(&self, place: u64) -> Option<u64> {
         let mut count = 0;
         for (_, slot) in self.slots() {
-            let about = |note: &crate::notes::Note| note.is_about(place) && !note.is_exclusive();
-            let Some(note) = slot.notes.iter().map(|note| note.load()).find(about) else { continue };
-            if !self.tenant_lives(slot) {
+            let (mut sure, mut is_unsure) = (0, false);
+            for note in slot.notes.iter().map(|note| note.load()) {
+                if note.is_about(place) && !note.is_exclusive() {
+                    is_unsure |= note.is_unsure();
+                    sure += 1;
+                }
+            }
+            if sure == 0 || !self.tenant_lives(slot) {
                 continue;
             }
-            if note.is_unsure() {
+            if is_unsure && !planted("process: who wants a latch holds it") {
                 return None;
             }
-            count += 1;
+            count += sure;
         }
         Some(count)
     }
@@ -133,7 +171,8 @@ fn freeze(word: &AtomicU64) -> bool {
         if seen & OWNER != 0 || seen & COUNT == 0 {
             return false;
         }
-        if seen & FREEZE != 0 || word.swap_if(seen, seen | FREEZE).is_ok() {
+        let is_frozen = seen & FREEZE != 0 || planted("process: counts without freezing");
+        if is_frozen || word.swap_if(seen, seen | FREEZE).is_ok() {
             return true;
         }
     }

@@ -5,16 +5,18 @@
 //!
 //! Invariants
 //! 1. A slot is given back only by a session that holds no latch, has no open section and noted no append. One that
-//!    does is marked dead when its handle goes, and repaired like one that was killed (PROTOCOLS D10).
+//!    does, or goes because the library panics, is marked dead, and repaired like one that was killed (PROTOCOLS D10).
 //! 2. The handle a forked child inherits does nothing: the slot is the parent's.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rio::{failpoint, Held, Offset, Region, Section, Undo, UndoLog};
+use rio::{failpoint, planted, Held, Offset, Region, Section, Undo, UndoLog};
 
 use crate::notes::Note;
 use crate::slot::{SessionSlot, State};
+use crate::unwinding::unwinds;
 use crate::{Latch, ProcessManager, Rank, Result, SessionId, NOTES};
 
 /// One thread's handle. Dropping it leaves.
@@ -32,7 +34,12 @@ pub struct Session {
     /// The ranks of the latches noted, for the debug build's assertion.
     ranks: [Cell<Rank>; NOTES],
     tree_depth: Cell<u32>,
+    /// It does nothing more to what is shared.
     dead: Cell<bool>,
+    /// Something bears its name that it has not given back.
+    owing: Cell<bool>,
+    /// The last append noted, and the transaction it was for: also when the note itself is gone.
+    last_noted: Cell<(u64, u64)>,
     /// It works in a dead session's name, for its repair.
     is_stand_in: bool,
     undo_log: Offset<UndoLog>,
@@ -77,6 +84,8 @@ impl Session {
             ranks: std::array::from_fn(|_| Cell::new(Rank::CATALOGUE)),
             tree_depth: Cell::new(0),
             dead: Cell::new(false),
+            owing: Cell::new(false),
+            last_noted: Cell::new((0, 0)),
             is_stand_in: false,
             undo_log,
             processes,
@@ -157,11 +166,18 @@ impl Session {
     /// Notes that the record of `txn` (zero for none) at `lsn` is about to be published (PROTOCOLS D3).
     #[inline]
     pub fn note_append(&self, lsn: u64, txn: u64) {
+        self.last_noted.set((lsn, txn));
         self.slot.append_txn.init(txn);
         // Release: the LSN says that the note counts, so the transaction is stored before it, also by the compiler.
         failpoint("session: append half noted");
         self.slot.append_lsn.publish(lsn);
         failpoint("session: append noted");
+    }
+
+    /// The LSN it noted last, and the transaction that was for; zeros if it noted none. Known also when it is dead and has been
+    /// repaired.
+    pub fn last_noted(&self) -> (u64, u64) {
+        self.last_noted.get()
     }
 
     /// Clears the note: the changes its record describes are complete.
@@ -203,27 +219,52 @@ impl Session {
     #[inline]
     pub fn wait_info(&self, kind: u32, subject: u64) {
         self.slot.wait_subject.init(subject);
+        self.slot.wait_since.init(0);
         failpoint("session: says half of what it waits for");
         self.slot.wait_kind.publish(kind);
     }
 
-    /// Whether it is to be treated as killed: a panic left a section of it open (PROTOCOLS D10). Everything it held
-    /// stays held until it is repaired, and it can do nothing more.
-    #[inline]
-    pub fn is_dead(&self) -> bool {
-        if !self.dead.get() && self.undo().is_broken() {
-            self.mark_dead();
-        }
-        self.dead.get()
+    /// As [`Session::wait_info`], and since when; whoever drops it goes back to what it said before. For waits that turn out
+    /// to be long: it looks at the clock.
+    pub fn waits_since(&self, kind: u32, subject: u64, waited: Duration) -> LongWait<'_> {
+        let before = (self.slot.wait_kind.get(), self.slot.wait_subject.get(), self.slot.wait_since.get());
+        self.wait_info(kind, subject);
+        let since = SystemTime::now().checked_sub(waited).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+        self.slot.wait_since.publish(since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0)));
+        LongWait { session: self, before }
     }
 
-    /// Marks it dead: what it holds is for others to repair.
+    /// Says whether something bears its name in another manager's tables: if it goes without having given that back, it is dead
+    /// and repaired.
+    pub fn set_owing(&self, owing: bool) {
+        self.owing.set(owing);
+    }
+
+    /// Whether it is to be treated as killed: a panic ended what it did, or left a section of it open (PROTOCOLS D10).
+    /// Everything it held stays held until it is repaired, and it can do nothing more.
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        (self.dead.get() || self.undo().is_broken()) && self.notices_its_death()
+    }
+
+    #[cold]
+    fn notices_its_death(&self) -> bool {
+        self.dead.set(true);
+        if !unwinds() {
+            self.mark_dead();
+        }
+        true
+    }
+
+    /// Marks it dead: what it holds is for others to repair. While a panic is under way in its thread that is told to nobody
+    /// before all of its guards are gone: they would come into the way of the repair.
     #[cold]
     pub fn mark_dead(&self) {
         self.dead.set(true);
-        let status = self.slot.status.get();
+        let status = self.slot.status.load();
         if status.state() == State::Alive && status.generation() == self.id.generation() {
-            self.slot.status.publish(status.with_state(State::Dead));
+            // Refused means that somebody else has marked it, and perhaps buried it since.
+            let _ = self.slot.status.compare_exchange(status, status.with_state(State::Dead));
         }
     }
 
@@ -344,25 +385,39 @@ impl Session {
         self.notes_used.set(self.notes_used.get() & !(1 << note));
     }
 
-    /// Whether a latch guard that is dropped now must free nothing (PROTOCOLS D10).
+    /// Whether a latch guard that is dropped now must free nothing (PROTOCOLS D10): above an open section that nobody closes any
+    /// more, and whenever the library panics, so that a panic leaves what a kill leaves.
     #[inline]
     pub(crate) fn abandons(&self) -> bool {
-        self.undo().is_open() && self.abandons_open_section()
+        (self.undo().is_open() || std::thread::panicking()) && self.abandons_what_it_holds()
     }
 
     #[cold]
-    fn abandons_open_section(&self) -> bool {
-        let abandons = self.dead.get() || self.undo().is_broken() || std::thread::panicking();
-        if abandons {
-            self.mark_dead();
-        }
-        abandons
+    fn abandons_what_it_holds(&self) -> bool {
+        // A section is dropped before the latches above which it was opened: of a panic in a destructor it alone tells.
+        let is_gone = self.undo().is_open() && (self.dead.get() || self.undo().is_broken());
+        let abandons = (is_gone || unwinds()) && !planted("process: a panic frees latches above an open section");
+        abandons && self.notices_its_death()
+    }
+}
+
+/// Says what its session waits for, as long as it lives.
+pub struct LongWait<'s> {
+    session: &'s Session,
+    before: (u32, u64, u64),
+}
+
+impl Drop for LongWait<'_> {
+    fn drop(&mut self) {
+        let (kind, subject, since) = self.before;
+        self.session.wait_info(kind, subject);
+        self.session.slot.wait_since.publish(since);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn leave_broken() -> ! {
+pub(crate) fn leave_broken() -> ! {
     std::panic::resume_unwind(Box::new(crate::Broken))
 }
 
@@ -378,8 +433,9 @@ impl Drop for Session {
             return;
         }
         let holds_nothing = self.notes_used.get() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
-        let clean = holds_nothing && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
-        if clean && !self.is_dead() {
+        let clean = holds_nothing && !self.owing.get() && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
+        // Whoever unwinds may be in the middle of anything.
+        if clean && !self.is_dead() && !unwinds() {
             self.slot.leave();
         } else {
             self.mark_dead();

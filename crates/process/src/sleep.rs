@@ -7,10 +7,13 @@
 //! The word: bit 0, the session is in the kernel or on its way there; above it, the number of wakes. The sleeper takes
 //! a [`Ticket`] (the word), *then* looks whether what it waits for has come, *then* sleeps if the word still is the
 //! ticket. A waker first makes true what is waited for, then adds a wake: either the sleeper's look comes later and
-//! sees it, or its ticket is no longer the word. The waker enters the kernel only when bit 0 was set.
+//! sees it, or its ticket is no longer the word. The waker enters the kernel only when bit 0 was set, and takes the bit away
+//! before: of several wakers only the first needs to, however long the sleeper takes to get up.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use rio::planted;
 
 use crate::latch_word::Wait;
 use crate::slot::SessionSlot;
@@ -40,7 +43,8 @@ impl Session {
     pub fn sleep_on(&self, ticket: Ticket, duration: Duration) -> bool {
         self.leave_if_broken();
         let word = self.slot().sleep.cell();
-        let bound = duration.min(SLEEP_MAX);
+        let is_unbounded = planted("process: sleeps until woken");
+        let bound = if is_unbounded { Duration::from_secs(3600) } else { duration.min(SLEEP_MAX) };
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, bound)) == Wait::Woken
     }
 
@@ -133,6 +137,8 @@ fn sleep_on(word: &impl SleepWord, ticket: Ticket, park: impl FnOnce(u32) -> Wai
 #[inline]
 fn add_wake(word: &impl SleepWord, unpark: impl FnOnce()) {
     if word.add(ONE_WAKE) & ASLEEP != 0 {
+        // If the sleeper is up already and has gone to sleep again, it is woken for nothing.
+        word.and(!ASLEEP);
         unpark();
     }
 }

@@ -7,6 +7,7 @@
 //! 2. A dead slot keeps everything until repair is complete; only then is it free.
 
 use std::fmt;
+use std::time::{Duration, SystemTime};
 
 use rio::{bits, shared, Link, SlabHeader, UndoLog, Word};
 
@@ -14,6 +15,7 @@ use crate::attachment::{AttachmentId, Attachments};
 use crate::latch_word::OWNER_SHIFT;
 use crate::notes::Note;
 use crate::pins::PINS;
+use crate::repair_times::RepairCounts;
 use crate::rounds::ROUNDS;
 use crate::NOTES;
 
@@ -167,8 +169,10 @@ shared! {
         pub(crate) rebuilt: Word<u64>,
         /// When the last round of each kind of background work began (`rounds.rs`), in microseconds since 1970; zero is never.
         pub(crate) rounds: [Word<u64>; ROUNDS],
+        /// How long repairs took.
+        pub(crate) times: Link<RepairCounts>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 4],
+        pub(crate) spare: [Word<u64>; 3],
     } size 128
 }
 
@@ -196,8 +200,10 @@ shared! {
         pub(crate) sleep: Word<u32>,
         /// What kind of thing it waits for; zero is nothing.
         pub(crate) wait_kind: Word<u32>,
+        /// Since when, in microseconds since 1970; zero if that was not said.
+        pub(crate) wait_since: Word<u64>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 4],
+        pub(crate) spare: [Word<u64>; 3],
 
         /// What it has taken from a list and not yet put anywhere else: a number only its manager understands. Written by
         /// the session alone, as is all from here on.
@@ -222,6 +228,7 @@ impl SessionSlot {
             word.init(0);
         }
         self.wait_kind.init(0);
+        self.wait_since.init(0);
         self.sleep.init(0);
         self.tree_epoch.publish(0);
     }
@@ -233,10 +240,14 @@ impl SessionSlot {
             pid: attachments.identity(status.attachment()).map_or(0, |process| process.pid),
             alive,
             latches: self.notes.iter().filter(|note| note.get().is_held()).count(),
+            noted: self.notes.iter().map(|note| note.load()).filter(|note| note.is_held()).map(Note::held).collect(),
             append_lsn: self.append_lsn.load(),
             tree_epoch: self.tree_epoch.load(),
             wait_kind: self.wait_kind.load(),
             wait_subject: self.wait_subject.load(),
+            wait_since: Some(self.wait_since.load())
+                .filter(|&since| since != 0)
+                .map(|since| SystemTime::UNIX_EPOCH + Duration::from_micros(since)),
         }
     }
 }
@@ -252,6 +263,8 @@ pub struct SessionInfo {
     pub alive: bool,
     /// How many latches it holds.
     pub latches: usize,
+    /// Which it holds, or is about to take, as its notes say: where each lies, and whether it holds it alone.
+    pub noted: Vec<(u64, bool)>,
     /// The LSN it is about to publish or whose changes are not complete, or zero.
     pub append_lsn: u64,
     /// The tree epoch it is in, or zero.
@@ -260,6 +273,8 @@ pub struct SessionInfo {
     pub wait_kind: u32,
     /// Which one.
     pub wait_subject: u64,
+    /// Since when, if that was said.
+    pub wait_since: Option<SystemTime>,
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tests of sessions and latches: every region is mapped twice, and worked through both mappings.
 
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -229,14 +230,63 @@ fn a_section_forgotten_by_an_early_return_is_a_death_too() {
 }
 
 #[test]
-fn a_panic_without_a_section_gives_latches_back() {
-    let (here, _there) = two_processes();
+fn a_panic_without_a_section_frees_nothing_either_as_a_kill_would() {
+    let (here, there) = two_processes();
     let mine = here.join().expect("room");
     let latch = here.region().at(new_latch(&here));
+    let seen_by_others = Cell::new(None);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
+        /// Dropped after the guard.
+        struct Last<'l>(&'l dyn Fn());
+        impl Drop for Last<'_> {
+            fn drop(&mut self) {
+                (self.0)();
+            }
+        }
+        let look = || seen_by_others.set(Some(there.is_alive(mine.id())));
+        let _last = Last(&look);
         let _guard = latch.exclusive(&mine, Rank::CATALOGUE);
         panic!("planned");
     }));
+    assert!(panicked.is_err() && mine.is_dead());
+    assert_eq!(latch.owner(), Some(mine.id()));
+    assert_eq!(seen_by_others.get(), Some(true), "nobody may repair it as long as its thread unwinds");
+    assert!(!there.is_alive(mine.id()));
+}
+
+#[test]
+fn who_is_called_by_a_destructor_while_another_panic_is_under_way_holds_and_lets_go_as_ever() {
+    let (here, _there) = two_processes();
+    let mine = here.join().expect("room");
+    let latch = here.region().at(new_latch(&here));
+    struct Calls<'l>(&'l dyn Fn());
+    impl Drop for Calls<'_> {
+        fn drop(&mut self) {
+            let _call = crate::Call::begin();
+            (self.0)();
+        }
+    }
+    let call = || drop(latch.exclusive(&mine, Rank::CATALOGUE));
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _calls = Calls(&call);
+        panic!("planned");
+    }));
+    assert!(panicked.is_err() && !mine.is_dead());
+    assert_eq!(latch.owner(), None);
+}
+
+#[test]
+fn the_panic_of_a_callers_function_gives_latches_back() {
+    let (here, _there) = two_processes();
+    let mine = here.join().expect("room");
+    let latch = here.region().at(new_latch(&here));
+    let call = crate::Call::begin();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _guard = latch.exclusive(&mine, Rank::CATALOGUE);
+        crate::is_callers_panic();
+        panic!("planned");
+    }));
+    drop(call);
     assert!(panicked.is_err() && !mine.is_dead());
     assert_eq!(latch.owner(), None);
 }
@@ -274,6 +324,10 @@ fn a_waiter_repairs_the_dead_holder_and_goes_on() {
 struct Undertaker(ProcessManager);
 
 impl Repairer for Undertaker {
+    fn give_up(&self, why: &str) {
+        panic!("{why}");
+    }
+
     fn free_latches(&self, waiting: &Session, dead: SessionId) {
         if let Some(corpse) = self.0.take_corpse(waiting, dead) {
             corpse.roll_back();
@@ -284,7 +338,7 @@ impl Repairer for Undertaker {
         for dead in self.0.dead_sessions() {
             self.free_latches(by, dead);
             if let Some(corpse) = self.0.take_corpse(by, dead) {
-                corpse.bury();
+                corpse.bury(std::time::Instant::now());
             }
         }
     }
@@ -326,7 +380,7 @@ fn a_repairer_that_dies_leaves_the_corpse_to_the_next() {
     drop(first);
     let corpse = there.take_corpse(&second, id).expect("the right of the dead is free");
     corpse.let_go();
-    corpse.bury();
+    corpse.bury(std::time::Instant::now());
     assert_eq!(there.region().at(place).owner(), None);
 }
 
@@ -343,7 +397,7 @@ fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
     // A burial, stopped half way.
     here.slot(id).expect("it is not free yet").clear();
     assert!(there.take_corpse(&second, id).is_none(), "the first has not finished");
-    corpse.bury();
+    corpse.bury(std::time::Instant::now());
     let next = here.join().expect("room");
     assert_eq!(next.id().index(), id.index());
     next.mark_dead();
@@ -421,6 +475,26 @@ fn a_waiter_without_a_repairer_names_the_dead_holder() {
     let panic = catch_unwind(AssertUnwindSafe(|| drop(there.region().at(latch).shared(&session, Rank::CATALOGUE))));
     let message = *panic.expect_err("it cannot wait for ever").downcast::<String>().expect("a formatted message");
     assert!(message.starts_with(&name), "{message}");
+}
+
+#[test]
+fn whoever_leaves_a_broken_region_does_not_count_as_holding_what_it_waited_for() {
+    for share in [false, true] {
+        let (here, there) = two_processes();
+        let (place, lower) = (new_latch(&here), new_latch(&here));
+        let holder = here.join().expect("room");
+        let _guard = here.region().at(place).exclusive(&holder, Rank::LOG_APPEND);
+        here.declare_broken();
+        let session = there.join().expect("room");
+        let latch = there.region().at(place);
+        let left = catch_unwind(AssertUnwindSafe(|| match share {
+            false => drop(latch.exclusive(&session, Rank::LOG_APPEND)),
+            true => drop(latch.shared(&session, Rank::LOG_APPEND)),
+        }));
+        assert!(left.expect_err("the region is broken").is::<crate::Broken>());
+        assert_eq!(session.latch_count(), 0);
+        drop(there.region().at(lower).exclusive(&session, Rank::LOCK_BUCKET));
+    }
 }
 
 #[test]

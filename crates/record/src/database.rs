@@ -1,5 +1,6 @@
 //! A database as one process knows it: which file, which access method, what may be stored.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -67,6 +68,8 @@ pub struct Database {
     tail_hint: AtomicU32,
     /// Pages this process has seen unlinked and not yet freed.
     unlinked: Mutex<Vec<Unlinked>>,
+    /// Empty leaves that stay, because they are their parents' first, and their LSNs when that was seen.
+    staying: Mutex<HashMap<u32, Lsn>>,
 }
 
 impl Database {
@@ -88,6 +91,7 @@ impl Database {
             arithmetic,
             tail_hint: AtomicU32::new(0),
             unlinked: Mutex::new(Vec::new()),
+            staying: Mutex::default(),
         }
     }
 
@@ -159,9 +163,26 @@ impl Database {
     /// Forgets which pages were unlinked and are to be freed: the memory in which that was counted is gone.
     pub fn forget_unlinked(&self) {
         self.unlinked().clear();
+        self.staying().clear();
+        // It may be beyond what came back.
+        self.set_tail_hint(0);
     }
 
     pub(crate) fn unlinked(&self) -> MutexGuard<'_, Vec<Unlinked>> {
         self.unlinked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that an empty leaf stays for as long as it has this LSN.
+    pub(crate) fn note_staying(&self, leaf: u32, lsn: Lsn) {
+        self.staying().insert(leaf, lsn);
+    }
+
+    /// Whether an empty leaf is known to stay.
+    pub(crate) fn is_staying(&self, leaf: u32, lsn: Lsn) -> bool {
+        self.staying().get(&leaf) == Some(&lsn)
+    }
+
+    fn staying(&self) -> MutexGuard<'_, HashMap<u32, Lsn>> {
+        self.staying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

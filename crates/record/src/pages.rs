@@ -122,7 +122,9 @@ impl<'a> Pages<'a> {
         Ok(info.page_bytes as usize)
     }
 
-    /// Enters the tree, so that no page seen from now on is used for something else (PROTOCOLS T2).
+    /// Enters the tree, so that no page seen from now on is used for something else (PROTOCOLS T2). Whoever waits for a lock
+    /// leaves it first and begins again afterwards: it would hold back every page that is unlinked meanwhile, and while
+    /// one page waits to be free its neighbour cannot be unlinked.
     #[inline]
     pub(crate) fn visit(&self) -> Visit<'a> {
         self.session().enter_tree();
@@ -159,6 +161,18 @@ pub(crate) struct Candidate<'a> {
     from_free_list: bool,
 }
 
+/// Waits until nobody has a page latched that was to be something new. Holds no latch.
+pub(crate) fn wait_for_new(pin: &Pin<'_>) {
+    drop(pin.exclusive(loose_rank()));
+}
+
+impl Candidate<'_> {
+    /// As [`wait_for_new`].
+    pub(crate) fn wait(&self) {
+        wait_for_new(&self.pin);
+    }
+}
+
 /// A page taken for something new, latched with the meta page, and what the meta page is to hold afterwards.
 pub(crate) struct Allocated<'a> {
     pub(crate) page: ExclusivePage<'a>,
@@ -184,10 +198,11 @@ impl<'a> Pages<'a> {
         Ok(Candidate { pin, meta: self.pin(META_PAGE)?, number, from_free_list })
     }
 
-    /// Latches the candidate and the meta page; none if another session took the page meanwhile. Every other page of the
-    /// change is latched before.
+    /// Latches the candidate and the meta page; none if another session took the page meanwhile or has it latched: then let
+    /// all latches go and [`wait_for_new`]. Every other page of the change is latched before.
     pub(crate) fn allocate(&self, candidate: &Candidate<'a>) -> Result<Option<Allocated<'a>>> {
-        let page = candidate.pin.exclusive(loose_rank());
+        // Not waited for: it may be a leaf by now, whose holder waits for a page that we hold.
+        let Some(page) = candidate.pin.try_exclusive(loose_rank()) else { return Ok(None) };
         failpoint("allocate: page latched");
         let meta_page = candidate.meta.exclusive(Rank::META);
         let meta = self.meta_of(&meta_page)?;

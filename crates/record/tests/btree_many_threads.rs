@@ -316,6 +316,73 @@ fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
     assert!(verified.tree_pages < 60, "{verified:?}");
 }
 
+/// Takes the first record of a queue until there is none.
+fn drain(world: &World, who: &TxnSession, database: &Database) {
+    let mut is_empty = false;
+    while !is_empty {
+        run(world, who, database, |access| {
+            let first = BtreeCursor::for_update(*access).next()?;
+            is_empty = first.is_none();
+            first.map_or(Ok(true), |(key, _)| access.delete(&key)).map(|_| ())
+        });
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_lock_keeps_no_page_from_being_used_again() {
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let (who, holder) = (world.join(), world.join());
+    let database = world.database(&who, "queue", Method::Btree, 4096);
+    let elsewhere = world.database(&who, "elsewhere", Method::Btree, 4096);
+    world.run(&who, &elsewhere, |access| access.put(b"key", b"").unwrap());
+    for waits_in in ["get", "next", "put"] {
+        world.run(&who, &database, |access| {
+            (0..3000_u64).for_each(|number| access.put(&number.to_be_bytes(), &[7; 100]).unwrap())
+        });
+        holder.begin(&world.managers);
+        world.access(&holder, &elsewhere).put(b"key", b"").unwrap();
+        BtreeCursor::new(world.access(&holder, &elsewhere)).last().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let waiter = world.join();
+                run(&world, &waiter, &elsewhere, |access| match waits_in {
+                    "get" => access.get(b"key", |_| ()).map(|_| ()),
+                    "next" => BtreeCursor::new(*access).next().map(|_| ()),
+                    // The gap that it goes to is locked.
+                    _ => access.put(b"kez", b""),
+                });
+            });
+            while world.managers.locks.waits().is_empty() {
+                std::thread::yield_now();
+            }
+            drain(&world, &who, &database);
+            holder.commit_now(&world.managers).unwrap();
+        });
+        let verified = world.assert_sound(&who, &database);
+        assert!(verified.tree_pages < 10, "{waits_in}: {verified:?}");
+    }
+}
+
+#[test]
+fn leaves_that_could_not_be_unlinked_when_they_were_emptied_are_later() {
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let (who, visitor) = (world.join(), world.join());
+    let database = world.database(&who, "queue", Method::Btree, 4096);
+    world.run(&who, &database, |access| {
+        (0..3000_u64).for_each(|number| access.put(&number.to_be_bytes(), &[7; 100]).unwrap())
+    });
+    visitor.session().enter_tree();
+    drain(&world, &who, &database);
+    visitor.session().leave_tree();
+    let before = world.assert_sound(&who, &database);
+    assert!(before.tree_pages > 40, "the visitor is in the way: {before:?}");
+    (0..20).for_each(|_| drain(&world, &who, &database));
+    let verified = world.assert_sound(&who, &database);
+    assert!(verified.tree_pages < 10, "{verified:?}");
+}
+
 #[test]
 fn a_transaction_with_very_many_locks_locks_the_database_if_nobody_is_in_the_way() {
     let place = Place::new();

@@ -233,3 +233,39 @@ fn the_pages_of_long_values_are_used_again() {
 fn seeds() -> u64 {
     std::env::var("LIBTP_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4)
 }
+
+#[test]
+fn an_insertion_before_very_many_empty_leaves_needs_little_memory() {
+    let place = Place::new();
+    let world = World::new(&place, 256 << 10);
+    let (who, other) = (world.join(), world.join());
+    let database = world.database(&who, "queue", Method::Btree, 4096);
+    let key = |number: u32| number.to_be_bytes();
+    world.run(&who, &database, |access| {
+        (0..20_000).for_each(|number| access.put(&key(number), &[7; 100]).unwrap());
+    });
+    // Somebody stays in the tree: no page that is unlinked becomes free, so its neighbour must stay.
+    other.session().enter_tree();
+    for chunk in 0..19 {
+        world.run(&who, &database, |access| {
+            (0..1000).map(|number| 1 + chunk * 1000 + number).for_each(|number| {
+                access.delete(&key(number)).unwrap();
+            });
+        });
+    }
+    for _ in 0..100 {
+        world.run(&who, &database, |access| {
+            let mut cursor = BtreeCursor::new(*access);
+            assert_eq!(cursor.seek(&key(1)).unwrap().unwrap().0, key(19_001));
+        });
+    }
+    let left = world.assert_sound(&who, &database);
+    assert!(left.tree_pages > 150, "{left:?}: there is a long row of empty leaves");
+    world.run(&who, &database, |access| {
+        for number in 0..100_u32 {
+            access.put(&[&key(0)[..], &number.to_be_bytes()].concat(), &[8; 100]).unwrap();
+        }
+    });
+    other.session().leave_tree();
+    world.assert_sound(&who, &database);
+}

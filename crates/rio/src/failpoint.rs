@@ -2,9 +2,10 @@
 //!
 //! Compiled in only with the feature `failpoints`, which nothing but the test suites switches on; without it every call
 //! is empty and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9` does,
-//! when it comes to that place for the third time; a program can also `arm` itself later.
-//! `LIBTP_FAILPOINT_HITS=FILE`: the name of each place is appended to that file when it is first come to, and what a
-//! process died of, with the time in nanoseconds.
+//! when it comes to that place for the third time; a program can also `arm` itself later. With `!stop` behind it the
+//! process stops there, as `kill -STOP` does, until somebody lets it go on; with `!panic` the thread panics.
+//! `LIBTP_FAILPOINT_HITS=FILE`: the name of each place is appended to that file when it is first come to, and where the
+//! process died, stopped or panicked, with the time in nanoseconds.
 //!
 //! `cargo xtask failpoints` lists them.
 
@@ -17,10 +18,18 @@ mod chosen {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{OnceLock, PoisonError, RwLock};
 
-    /// The place to die at, and how often it may still be passed.
+    /// The place to die at, how often it may still be passed, and what happens then.
     struct Plan {
         name: String,
         passes: AtomicU64,
+        deed: Deed,
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Deed {
+        Die,
+        Stop,
+        Panic,
     }
 
     static PLAN: OnceLock<RwLock<Option<Plan>>> = OnceLock::new();
@@ -35,10 +44,15 @@ mod chosen {
         PLAN.get_or_init(|| RwLock::new(std::env::var("LIBTP_FAILPOINT").ok().as_deref().and_then(parse)))
     }
 
-    /// `NAME@N`: the place to die at, the N-th time; without `@N` the first.
+    /// `NAME@N!DEED`: the place, the N-th time, without `@N` the first; without a deed it is death.
     fn parse(text: &str) -> Option<Plan> {
+        let (text, deed) = match text.rsplit_once('!') {
+            Some((text, "stop")) => (text, Deed::Stop),
+            Some((text, "panic")) => (text, Deed::Panic),
+            _ => (text, Deed::Die),
+        };
         let (name, hit) = text.rsplit_once('@').map_or((text, 1), |(name, hit)| (name, hit.parse().unwrap_or(1)));
-        (!name.is_empty()).then(|| Plan { name: name.to_string(), passes: AtomicU64::new(hit) })
+        (!name.is_empty()).then(|| Plan { name: name.to_string(), passes: AtomicU64::new(hit), deed })
     }
 
     /// Chooses the place at which this process dies, as in `LIBTP_FAILPOINT`; an empty text is none.
@@ -49,12 +63,16 @@ mod chosen {
     /// A place between two valid states of what is shared: if it is the chosen one, the process ends here.
     pub fn failpoint(name: &'static str) {
         report(name);
-        let plan = plan().read().unwrap_or_else(PoisonError::into_inner);
-        let Some(plan) = plan.as_ref().filter(|plan| plan.name == name) else { return };
-        // Relaxed: a count. Another thread may come here meanwhile; the process dies once.
-        if plan.passes.fetch_sub(1, Ordering::Relaxed) == 1 {
-            die(name);
+        if let Some(deed) = due(name) {
+            act(deed, name);
         }
+    }
+
+    fn due(name: &str) -> Option<Deed> {
+        let plan = plan().read().unwrap_or_else(PoisonError::into_inner);
+        let plan = plan.as_ref().filter(|plan| plan.name == name)?;
+        // Relaxed: a count. Another thread may come here meanwhile; the process dies once.
+        (plan.passes.fetch_sub(1, Ordering::Relaxed) == 1).then_some(plan.deed)
     }
 
     fn report(name: &'static str) {
@@ -77,12 +95,27 @@ mod chosen {
         }
     }
 
-    fn die(name: &str) -> ! {
+    fn act(deed: Deed, name: &str) {
+        use rustix::process::{getpid, kill_process, Signal};
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-        append(&format!("died {now} {name}\n"));
-        // It cannot fail; if it did, the process must not go on all the same.
-        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-        std::process::abort()
+        // Killing oneself cannot fail; if it did, the process must not go on all the same.
+        match deed {
+            Deed::Die => {
+                append(&format!("died {now} {name}\n"));
+                let _ = kill_process(getpid(), Signal::KILL);
+                std::process::abort()
+            }
+            Deed::Stop => {
+                append(&format!("stopped {now} {name}\n"));
+                let _ = kill_process(getpid(), Signal::STOP);
+                // The signal may come through another thread first: it must not find this one further on.
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            Deed::Panic => {
+                append(&format!("panicked {now} {name}\n"));
+                panic!("at the failpoint {name:?}")
+            }
+        }
     }
 }
 

@@ -31,6 +31,7 @@ mod access;
 mod bytes;
 mod checkpoint;
 mod error;
+mod extent;
 pub mod failpoint;
 mod flush;
 mod guard;
@@ -53,6 +54,8 @@ mod word;
 pub use access::Access;
 pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use extent::Extent;
 pub use failpoint::failpoint;
 pub use flush::WriteBack;
 pub use guard::{OnFault, Watch};

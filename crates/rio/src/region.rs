@@ -40,6 +40,8 @@ struct Inner {
     size_known: AtomicU64,
     /// Whether cache lines are written back, and how.
     write_back: OnceLock<WriteBack>,
+    /// Whose it is, once that was said or checked.
+    identity: OnceLock<Identity>,
 }
 
 impl Region {
@@ -172,6 +174,7 @@ impl Region {
         let region = Region::map(file, path, reserve)?;
         let own = region.0.file.metadata().map_err(|source| system(path, "stat", source))?;
         region.header().fill(identity, own.ino(), GROW_STEP);
+        region.remember(identity);
         Ok(region)
     }
 
@@ -184,19 +187,22 @@ impl Region {
             usize::try_from(reserve.max(size)).map_err(|_| unusable(path, "it is larger than memory".into()))?;
         let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let size = size.min(mapping.bytes() as u64);
-        let inner = Inner {
-            mapping,
-            file,
-            path: path.to_path_buf(),
-            size_known: AtomicU64::new(size),
-            write_back: OnceLock::new(),
-        };
+        let size_known = AtomicU64::new(size);
+        let (path, identity, write_back) = (path.to_path_buf(), OnceLock::new(), OnceLock::new());
+        let inner = Inner { mapping, file, path, size_known, identity, write_back };
         Ok(Region(Arc::new(inner)))
+    }
+
+    fn remember(&self, identity: &Identity) {
+        // A region has one identity for life.
+        let _ = self.0.identity.set(*identity);
     }
 
     fn check(&self, identity: &Identity) -> Result<()> {
         self.check_maker(identity.layout)?;
-        self.header().check_owner(identity).map_err(|what| unusable(&self.0.path, what))
+        self.header().check_owner(identity).map_err(|what| unusable(&self.0.path, what))?;
+        self.remember(identity);
+        Ok(())
     }
 
     /// Checks that this build made the region, in this file and since the machine was started, and that it is whole.
@@ -306,6 +312,11 @@ impl Region {
     /// Bytes of address space: the region grows no further.
     pub fn reserved(&self) -> u64 {
         self.0.mapping.bytes() as u64
+    }
+
+    /// Whether it has memory up to `end`, as is known of its file: whatever its header says now.
+    pub fn reaches(&self, end: u64) -> bool {
+        self.place(0, usize::try_from(end).unwrap_or(usize::MAX), 1).is_some()
     }
 
     /// Bytes of the file that have blocks behind them.
@@ -424,9 +435,30 @@ impl Region {
 
     #[cold]
     fn size_reaches(&self, end: u64) -> bool {
-        let size = self.header().size.load().min(self.0.mapping.bytes() as u64);
+        // The file itself is asked too, once each time it has grown: behind its end memory is a signal, not a value, and a
+        // wild store may have put anything into the header.
+        let file = self.0.file.metadata().map_or(0, |metadata| metadata.len());
+        let size = self.header().size.load().min(self.0.mapping.bytes() as u64).min(file);
         self.0.size_known.fetch_max(size, Ordering::Relaxed);
         end <= size
+    }
+
+    /// Checks what the header says, while others work: sizes, and that it is still the same region's.
+    ///
+    /// # Errors
+    /// What is wrong, half a sentence.
+    pub fn check_header(&self) -> std::result::Result<(), String> {
+        // In this order: each is at least what was read before it.
+        let used = self.used();
+        let size = self.size();
+        let Ok(metadata) = self.0.file.metadata() else { return Ok(()) };
+        let file = metadata.len();
+        if used < HEADER_BYTES || used > size || size > file {
+            return Err(format!("the region says that {used} of its {size} bytes are used, and its file has {file}"));
+        }
+        let Some(identity) = self.0.identity.get() else { return Ok(()) };
+        self.header().check_maker(identity.layout, metadata.ino())?;
+        self.header().check_owner(identity)
     }
 
     /// The offset of something in this mapping.

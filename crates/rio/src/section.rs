@@ -4,8 +4,8 @@
 //! cannot be undone does not compile. A section ends only by an explicit call: dropped in a panic it marks the session
 //! dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
 
-use crate::failpoint;
 use crate::Undo;
+use crate::{failpoint, planted};
 
 impl Undo {
     /// Opens a section. If another is open it becomes a nested top action of it (PROTOCOLS D2).
@@ -58,7 +58,8 @@ impl<'u> Section<'u> {
     pub fn close(mut self) {
         self.open = false;
         failpoint("rio: before a section closes");
-        self.undo.cut(self.start);
+        let start = if planted("rio: closing cuts the outer section's images") { 0 } else { self.start };
+        self.undo.cut(start);
         failpoint("rio: a section has closed");
         self.undo.leave(self.depth);
     }
@@ -92,7 +93,10 @@ impl<'u> Section<'u> {
 impl Drop for Section<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.open {
+        if self.open && planted("rio: a panic closes the section") {
+            self.undo.cut(self.start);
+            self.undo.leave(self.depth);
+        } else if self.open {
             self.undo.mark_broken();
         }
     }

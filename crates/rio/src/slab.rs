@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::{failpoint, Held, HeldSlice, Link, Offset, Region, Result, Shared, Word};
+use crate::{failpoint, Held, HeldSlice, Link, Offset, Region, Result, Shared, Word, HEADER_BYTES};
 
 const CHUNKS: usize = 28;
 
@@ -111,6 +111,42 @@ impl<T: Shared> Slab<T> {
     pub fn parts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let links = self.header.chunks.iter().zip(0..self.header.chunk_count.load());
         links.filter_map(|(link, nth)| Some((link.load()?.raw(), (size_of::<T>() as u64) << (nth + self.base_shift))))
+    }
+
+    /// Checks what the slab says of itself: a wild store there would send every process astray.
+    ///
+    /// # Errors
+    /// What is wrong, half a sentence.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        let header = &*self.header;
+        let (count, shift) = (header.chunk_count.load(), header.base_shift.load());
+        if shift != self.base_shift || count as usize > CHUNKS || count + shift > 31 {
+            return Err(format!("a slab says that it has {count} chunks, the first of 2^{shift} slots"));
+        }
+        for chunk in 0..count {
+            let bytes = (size_of::<T>() as u64) << (chunk + shift);
+            let start = header.chunks[chunk as usize].load().map_or(0, Offset::raw);
+            if start < HEADER_BYTES || start % 64 != 0 || start.saturating_add(bytes) > self.header.region().used() {
+                return Err(format!("a slab has its chunk {chunk} at {start}, outside the region"));
+            }
+        }
+        match self.first.get() {
+            Some(first)
+                if header.chunks[0].load().map(Offset::raw)
+                    != Some(self.header.region().offset_of(&first[0]).raw()) =>
+            {
+                Err("a slab's first chunk has moved".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where its shared part and its slots lie, in this order: for tests that damage them.
+    #[doc(hidden)]
+    pub fn extents(&self) -> Vec<Range<u64>> {
+        let header = self.header.region().offset_of(&*self.header).raw();
+        let chunks = self.parts().map(|(start, bytes)| start..start + bytes);
+        std::iter::once(header..header + size_of::<SlabHeader>() as u64).chain(chunks).collect()
     }
 
     /// How many slots there are: their numbers are `1..=capacity`.

@@ -21,6 +21,7 @@ use crate::bytes::copy_image;
 use crate::flush::WriteBack;
 use crate::{failpoint, planted, Bytes, HeldSlice, Link, Offset, Region, Result, Word};
 
+mod audit;
 mod checked;
 mod room;
 
@@ -41,11 +42,23 @@ crate::shared! {
         pub area: Link<Word<u64>>,
         /// Raised to commit where the memory outlives the cache.
         pub sequence: Word<u64>,
-        /// Not zero if every record has a checksum.
-        pub checked: Word<u64>,
+        /// What its records may be: one of [`Form`]'s numbers.
+        pub form: Word<u64>,
         /// Zero, kept for later.
         pub spare: [Word<u64>; 4],
     } size 64
+}
+
+/// What the records of a log may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Form {
+    /// Images of whole words, and of words of four bytes.
+    Words = 0,
+    /// Images of whatever length and place.
+    Bytes = 1,
+    /// As `Bytes`, each with a checksum.
+    Checked = 2,
 }
 
 /// A session's handle to its undo log. One thread uses it at a time.
@@ -121,7 +134,11 @@ impl Undo {
 
     /// Applies every before-image, last to first, and empties the log: the repair of a session that died in a section.
     /// Returns how many images there were.
+    ///
+    /// # Panics
+    /// If the log cannot have been written by a session: nothing was put back then.
     pub fn roll_back(&self) -> usize {
+        self.check();
         let count = self.roll_back_from(0);
         self.depth.set(0);
         self.broken.set(false);
@@ -196,6 +213,9 @@ impl Undo {
     /// If the log has no room: see [`Undo::has_room`] and [`Undo::ensure`] (PROTOCOLS D11).
     #[inline(always)]
     pub(crate) fn save_bytes(&self, place: u64, old: &[u8]) {
+        if planted("rio: areas change without before-images") {
+            return;
+        }
         if !self.save_quickly(place, old) {
             self.save_parts(place, old);
         }
@@ -234,10 +254,19 @@ impl Undo {
         }
     }
 
+    fn form(&self) -> Form {
+        match self.region.at(self.log).form.load() {
+            0 => Form::Words,
+            1 => Form::Bytes,
+            2 => Form::Checked,
+            other => panic!("an undo log has the form {other}, which no session gave it"),
+        }
+    }
+
     /// Where the log's records begin, from word `start` on.
     fn records(&self, start: usize) -> Vec<usize> {
         let (mut records, mut at) = (Vec::new(), start);
-        let is_checked = self.region.at(self.log).checked.get() != 0;
+        let is_checked = self.form() == Form::Checked;
         while let Some(header) = self.words.get(at).map(Word::load).filter(|&header| header != 0) {
             let next = at + 1 + words_of(header);
             // Where lines get to memory in any order, what is there may be anything.

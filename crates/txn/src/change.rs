@@ -28,6 +28,12 @@ pub struct Change<'a> {
 /// Bytes a compensation may have more than the record it undoes: where undo goes on, and the LSN the record had.
 const CLR_EXTRA: usize = 64;
 
+/// Log space for taking back a record with such a body.
+#[inline]
+fn undo_bytes(body_bytes: usize) -> u64 {
+    (record_bytes(body_bytes) + CLR_EXTRA) as u64
+}
+
 impl<'a> Change<'a> {
     /// A change on behalf of the session's transaction.
     #[inline]
@@ -48,8 +54,7 @@ impl<'a> Change<'a> {
     /// The disk is full, or the log has failed: nothing was changed.
     #[inline]
     pub fn reserve(&self, body_bytes: usize) -> Result<()> {
-        let undo_bytes = (record_bytes(body_bytes) + CLR_EXTRA) as u64;
-        self.who.promise_undo(self.managers, undo_bytes)?;
+        self.who.promise_undo(self.managers, undo_bytes(body_bytes))?;
         self.managers.log.reserve(self.session(), record_bytes(body_bytes))?;
         Ok(())
     }
@@ -63,7 +68,9 @@ impl<'a> Change<'a> {
     #[inline]
     pub fn apply(&self, kind: u16, record: &mut RecordBuffer, pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
         let entry = Entry { kind, flags: 0, txn: self.who.id(), prev: self.who.last_lsn() };
+        let undo_bytes = undo_bytes(record.body().len());
         let lsn = self.drive(&entry, Logged::Buffer(record), pages);
+        self.who.count_undo(self.managers, undo_bytes);
         failpoint("change: pages changed, record not in the slot");
         self.who.logged(lsn);
         failpoint("change: record in the slot, append noted");
@@ -120,6 +127,9 @@ impl<'a> Change<'a> {
         let mut section = session.section();
         failpoint("change: section open, nothing logged");
         let (lsn, body) = logged.log(managers, session, entry);
+        if planted("txn: the note is cleared before the pages change") {
+            session.clear_append();
+        }
         failpoint("change: logged, no page changed");
         for (role, page) in pages.iter_mut().enumerate() {
             let mut page = page.page_mut(&mut section);

@@ -17,8 +17,8 @@
 use std::collections::BTreeMap;
 
 use libtp_log::{Lsn, TxnId};
-use libtp_process::SessionId;
-use rio::{failpoint, planted, Word};
+use libtp_process::{leaves_roles, SessionId};
+use rio::{failpoint, planted, Region, Word};
 
 use crate::log_records::{Checkpoint, CheckpointEntry, CHECKPOINT};
 use crate::slot::State;
@@ -37,12 +37,16 @@ pub struct Checkpointed {
 
 /// The checkpointer's role. Given back when dropped.
 struct Role<'m> {
+    region: &'m Region,
     word: &'m Word<SessionId>,
     me: SessionId,
 }
 
 impl Drop for Role<'_> {
     fn drop(&mut self) {
+        if leaves_roles(self.region) {
+            return;
+        }
         // Refused means that we were taken for dead: the role is another's.
         let _ = self.word.compare_exchange(self.me, SessionId::NONE);
     }
@@ -57,13 +61,14 @@ impl Managers {
         let role = &self.txns.header.checkpointer;
         let me = who.session().id();
         let holder = role.load();
-        if holder != SessionId::NONE && self.processes.is_alive(holder) {
+        let is_held = holder != SessionId::NONE;
+        if is_held && (self.processes.is_alive(holder) || planted("txn: a dead checkpointer is waited for")) {
             return Ok(None);
         }
         if role.compare_exchange(holder, me).is_err() {
             return Ok(None);
         }
-        let _role = Role { word: role, me };
+        let _role = Role { region: &self.region, word: role, me };
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
         who.session().leave_if_broken();
         failpoint("checkpoint: has the role");

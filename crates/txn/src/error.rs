@@ -39,6 +39,12 @@ pub enum Error {
         /// What does not fit.
         what: String,
     },
+    /// The shared memory is not what it should be.
+    #[error("the shared memory is broken: {what}; it is made anew from the log")]
+    Broken {
+        /// What is wrong.
+        what: String,
+    },
     /// An access method met something it cannot undo.
     #[error("the change logged at LSN {lsn} cannot be undone: {what}")]
     Undo {

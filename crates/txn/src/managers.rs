@@ -6,7 +6,7 @@ use libtp_buffer::BufferManager;
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, LogManager, Lsn};
 use libtp_process::{ProcessManager, SessionId};
-use rio::{failpoint, Region, RootSlot};
+use rio::{failpoint, Extent, Region, RootSlot};
 
 use crate::record_table::{RecordTable, RecordType};
 use crate::slot::{TxnHeader, TxnInfo, TxnSlot, TxnTable};
@@ -136,6 +136,11 @@ impl Managers {
         let mut words = control.read()?;
         let changed = change(&mut words);
         failpoint("control: about to be written");
+        // Looked at last: we may have been stopped for so long that the memory was made anew meanwhile.
+        if control.read()?.incarnation() != self.log.incarnation() {
+            let what = "the log has begun another incarnation in other memory".to_string();
+            return Err(crate::Error::Broken { what });
+        }
         let written = control.write(&words);
         if let Err(libtp_log::Error::Failed { .. }) = &written {
             // Nobody knows which of its slots is on the disk, and so what a restart would find.
@@ -163,6 +168,53 @@ impl Managers {
         let roles = [self.txns.header.checkpointer.load(), self.buffers.writer()];
         let all = roles.into_iter().chain(self.log.writers());
         all.filter(|&session| session != SessionId::NONE && self.processes.is_alive(session)).collect()
+    }
+
+    /// Checks what can be seen of a wild store without stopping anybody (PROTOCOLS F3): before a repair goes by it.
+    ///
+    /// # Errors
+    /// What is wrong, half a sentence.
+    pub fn check_structures(&self) -> std::result::Result<(), String> {
+        self.processes.check()?;
+        self.log.check_words()?;
+        self.locks.check_slabs()?;
+        self.buffers.check_slabs()?;
+        self.txns.slots.check()
+    }
+
+    /// What a latch guards, by where it lies, for people. Takes no latch.
+    pub fn latch_name(&self, place: u64) -> String {
+        if let Some(page) = self.buffers.page_at(place) {
+            let name = self.buffers.file_by_id(page.file()).map_or_else(|| page.file().to_string(), |info| info.name);
+            return format!("page {} of {name}", page.page());
+        }
+        let extents = self.extents();
+        let extent = extents.iter().find(|extent| extent.range.contains(&place));
+        match extent.map(|extent| (extent.name, place - extent.range.start)) {
+            Some(("log header", 0)) => "the log's tail".into(),
+            Some(("log header", _)) => "the log's ring".into(),
+            Some(("lock buckets", _)) => "a bucket of the lock table".into(),
+            Some(("lock header", _)) => "the lock table's free slots".into(),
+            Some(("page table buckets", _)) => "a bucket of the page table".into(),
+            Some(("page table header", _)) => "the growth of the page table".into(),
+            Some(("shelves", _)) => "a list of free frames".into(),
+            Some(("pool table", _)) => "the table of buffer pools".into(),
+            Some(("transaction header", _)) => "the table of transactions".into(),
+            Some((name, _)) => format!("the latch at {place} in the {name}"),
+            None => format!("the latch at {place}"),
+        }
+    }
+
+    /// Where the structures of all managers lie: for tests that damage them.
+    #[doc(hidden)]
+    pub fn extents(&self) -> Vec<Extent> {
+        let mut all = self.processes.extents();
+        all.extend(self.log.extents());
+        all.extend(self.locks.extents());
+        all.extend(self.buffers.extents());
+        all.push(Extent::of("transaction header", &self.txns.header));
+        all.extend(Extent::of_slab("transaction slab", "transactions", &self.txns.slots));
+        all
     }
 
     /// Every running transaction.

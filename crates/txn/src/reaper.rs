@@ -12,15 +12,17 @@
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
+use libtp_lock::LockerId;
 use libtp_log::{Lsn, TxnId};
 use libtp_process::{Broken, Corpse, Repairer, Session, SessionId};
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_held;
 use crate::slot::State;
-use crate::{Managers, Result, TxnSession};
+use crate::{Error, Managers, Result, TxnSession};
 
 /// What one round of repair did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,11 +44,21 @@ impl Repairer for Reaper {
         managers.or_broken(|| managers.repair_physically(waiting, dead));
     }
 
+    fn give_up(&self, why: &str) {
+        if let Some(managers) = self.0.upgrade() {
+            managers.give_up(why);
+        }
+    }
+
     fn repair_all(&self, by: &Session) {
         let Some(managers) = self.0.upgrade() else { return };
-        if let Err(error) = managers.reap_as(by) {
+        if let Err(error) = managers.reap_as(by, Instant::now()) {
             tracing::warn!(%error, "a dead session could not be repaired wholly; it is tried again");
         }
+    }
+
+    fn can_repair(&self) -> bool {
+        self.0.upgrade().is_none_or(|managers| !managers.log.is_poisoned())
     }
 }
 
@@ -61,14 +73,22 @@ impl Managers {
     /// # Errors
     /// A transaction could not be undone, or a record not be redone: what is left is tried again at the next call.
     pub fn reap(&self) -> Result<Reaped> {
+        self.reap_since(Instant::now())
+    }
+
+    /// As [`Managers::reap`], by who was told of the deaths at `learned`.
+    ///
+    /// # Errors
+    /// As [`Managers::reap`].
+    pub fn reap_since(&self, learned: Instant) -> Result<Reaped> {
         if self.processes.dead_sessions().is_empty() {
             return Ok(Reaped::default());
         }
         let by = self.processes.join()?;
-        self.reap_as(&by)
+        self.reap_as(&by, learned)
     }
 
-    fn reap_as(&self, by: &Session) -> Result<Reaped> {
+    fn reap_as(&self, by: &Session, learned: Instant) -> Result<Reaped> {
         let mut reaped = Reaped::default();
         if self.region.is_broken() {
             return Ok(reaped);
@@ -78,20 +98,55 @@ impl Managers {
             self.or_broken(|| self.repair_physically(by, session));
         }
         failpoint("repair: all physical repairs done");
+        if planted("txn: transactions of the dead are left") {
+            return Ok(reaped);
+        }
+        self.or_broken(|| {
+            self.check_owners();
+            Ok(())
+        });
         let mut failed = Ok(());
         for &session in &dead {
-            let Some(corpse) = self.processes.take_corpse(by, session) else { continue };
-            // An error is the disk's or the log's, and passes; a panic says that the region is not what it should be.
+            // An error of the disk passes; any other, and a panic, says that the region is not what it should be.
             self.or_broken(|| {
-                failed = self.repair_logically(by, corpse, &mut reaped);
-                Ok(())
+                let Some(corpse) = self.processes.take_corpse(by, session) else { return Ok(()) };
+                failed = self.repair_logically(by, corpse, learned, &mut reaped);
+                match &mut failed {
+                    Err(error) if !passes(error) => std::mem::replace(&mut failed, Ok(())),
+                    _ => Ok(()),
+                }
             });
         }
         failed.map(|()| reaped)
     }
 
+    /// Asserts that whatever has an owner has one that exists: who died is buried only when it owns nothing any more. What
+    /// a wild store has given to nobody would be kept for ever, with its locks.
+    fn check_owners(&self) {
+        let is_orphan = |owner: &dyn Fn() -> SessionId| {
+            let first = owner();
+            // Who left meanwhile owns nothing any more.
+            first != SessionId::NONE && !self.processes.exists(first) && owner() == first
+        };
+        for index in 1..=self.txns.slots.capacity() {
+            let slot = self.txns.slots.at(index);
+            assert!(!is_orphan(&|| slot.owner.load()), "transaction slot {index} belongs to no session");
+        }
+        // One of a transaction's slot is taken over after the slot: until then it bears the name of who had both.
+        let is_in_a_slot = |locker: LockerId| {
+            let mut slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
+            slots.any(|slot| slot.owner.load() != SessionId::NONE && slot.locker.load() == locker.0)
+        };
+        // Asked twice: it may have been taken over in between, and its slot be free by now.
+        let is_orphan =
+            |locker, owner: &dyn Fn() -> SessionId| is_orphan(owner) && !is_in_a_slot(locker) && is_orphan(owner);
+        if let Some(locker) = self.locks.find_locker(is_orphan) {
+            panic!("{locker} belongs to no session");
+        }
+    }
+
     /// Does a repair that nothing but a broken region can keep from its end; if it fails, the region is given up and made anew
-    /// from disk and log (PROTOCOLS D13).
+    /// from disk and log (PROTOCOLS D13), and the caller leaves it by unwinding.
     fn or_broken(&self, repair: impl FnOnce() -> Result<()>) {
         let why = match catch_unwind(AssertUnwindSafe(repair)) {
             Ok(Ok(())) => return,
@@ -102,36 +157,54 @@ impl Managers {
                 None => payload.downcast_ref::<&str>().map_or_else(String::new, |text| (*text).into()),
             },
         };
-        tracing::error!(
-            why,
-            "the shared memory does not stand the repair of a dead session; it is made anew from the log"
-        );
+        self.give_up(&format!("it does not stand the repair of a dead session: {why}"));
+        // A session that was used for it may still have noted what it was about to latch. Nobody needs it any more.
+        resume_unwind(Box::new(Broken));
+    }
+
+    /// Declares the region broken: it is given up and made anew from disk and log (PROTOCOLS D13).
+    pub fn give_up(&self, why: &str) {
+        if !self.region.is_broken() {
+            tracing::error!(why, "the shared memory is broken; it is made anew from the log");
+        }
         self.processes.declare_broken();
     }
 
     /// Puts back, redoes, and gives the latches of a dead session back. Takes no latch.
     pub(crate) fn repair_physically(&self, by: &Session, dead: SessionId) -> Result<()> {
+        self.check_structures().map_err(|what| Error::Broken { what })?;
         let Some(corpse) = self.processes.take_corpse(by, dead) else { return Ok(()) };
         failpoint("repair: begins");
+        if planted("txn: latches are given back before the roll-back") {
+            corpse.let_go();
+            rio::planted::linger();
+        }
         corpse.roll_back();
         failpoint("repair: rolled back, not redone");
-        self.redo_noted(&corpse)?;
+        if planted("txn: latches are given back before the redo") {
+            corpse.let_go();
+        }
+        self.redo_noted(by, &corpse)?;
         failpoint("repair: redone, latches held");
         corpse.let_go();
         Ok(())
     }
 
     /// Redoes the record a dead session had appended but not finished, and makes it its transaction's last (PROTOCOLS D3).
-    fn redo_noted(&self, corpse: &Corpse<'_>) -> Result<()> {
+    fn redo_noted(&self, by: &Session, corpse: &Corpse<'_>) -> Result<()> {
         let Some(noted) = corpse.noted_append().filter(|noted| noted.lsn < self.log.tail().raw()) else {
             return Ok(());
         };
         let lsn = Lsn::new(noted.lsn);
         let record = self.log.read(lsn)?;
         failpoint("repair: noted record found, not redone");
-        redo_held(self, corpse.session(), &record.borrow())?;
+        if planted("txn: redone in the repairer's own name") {
+            redo_held(self, corpse.session(), by, &record.borrow())?;
+        } else if !planted("txn: the noted record is not redone") {
+            redo_held(self, corpse.session(), corpse.session(), &record.borrow())?;
+        }
         failpoint("repair: redone, not the last commit");
-        if record.header.kind() == COMMIT {
+        if record.header.kind() == COMMIT && !planted("txn: a dead one's commit is not the last") {
             self.txns.header.last_commit.fetch_max(lsn);
         }
         let id = TxnId::new(noted.txn);
@@ -142,15 +215,20 @@ impl Managers {
                 slot.first_lsn.init(lsn);
             }
             failpoint("repair: redone, not the transaction's last");
-            slot.last_lsn.fetch_max(lsn);
+            if !planted("txn: the noted record is not the last") {
+                slot.last_lsn.fetch_max(lsn);
+            }
         }
         Ok(())
     }
 
     /// Ends the transactions of a dead session, and frees its slot.
-    fn repair_logically(&self, by: &Session, corpse: Corpse<'_>, reaped: &mut Reaped) -> Result<()> {
+    fn repair_logically(&self, by: &Session, corpse: Corpse<'_>, learned: Instant, reaped: &mut Reaped) -> Result<()> {
         // It may have died since the round of physical repairs began.
         if !corpse.is_let_go() {
+            return Ok(());
+        }
+        if !planted("txn: hands are emptied last") && !self.buffers.repair_hand(by, &corpse) {
             return Ok(());
         }
         for index in 1..=self.txns.slots.capacity() {
@@ -168,10 +246,12 @@ impl Managers {
             ended?;
         }
         failpoint("repair: no transaction left, lockers are");
-        self.free_spare_lockers(by, corpse.id());
+        if !planted("txn: spare lockers stay") {
+            self.free_spare_lockers(by, corpse.id());
+        }
         if self.buffers.repair_frames(by, &corpse) {
             failpoint("repair: frames put right, not buried");
-            corpse.bury();
+            corpse.bury(learned);
             reaped.sessions += 1;
         }
         Ok(())
@@ -191,6 +271,20 @@ impl Managers {
         }
     }
 
+    /// The type of a transaction's last record. There is no other way to its end, so what its slot names must be a record of
+    /// its own.
+    fn last_kind(&self, txn: TxnId, last: Lsn) -> Result<u16> {
+        let broken = |what: String| Err(Error::Broken { what });
+        match self.log.read(last) {
+            Ok(record) if record.header.txn() == txn => Ok(record.header.kind()),
+            Ok(record) => {
+                broken(format!("{txn:?} has its last record at {last}, which is {:?}'s", record.header.txn()))
+            }
+            Err(error @ (libtp_log::Error::Io(_) | libtp_log::Error::Failed { .. })) => Err(error.into()),
+            Err(error) => broken(format!("{txn:?} has its last record at {last}: {error}")),
+        }
+    }
+
     /// Ends a transaction as its last record says (PROTOCOLS D6).
     fn end_for_the_dead(&self, who: &TxnSession, reaped: &mut Reaped) -> Result<()> {
         if who.state() == State::Idle {
@@ -202,10 +296,10 @@ impl Managers {
             return Ok(());
         }
         let last = who.last_lsn();
-        let kind = if last == Lsn::NONE { None } else { Some(self.log.read(last)?.header.kind()) };
+        let kind = if last == Lsn::NONE { None } else { Some(self.last_kind(who.id(), last)?) };
         match kind {
-            Some(COMMIT | ABORT_END) => {
-                if kind == Some(COMMIT) {
+            Some(COMMIT | ABORT_END) if !planted("txn: who had committed is aborted") => {
+                if kind == Some(COMMIT) && !planted("txn: a dead one's commit is not the last") {
                     self.txns.header.last_commit.fetch_max(last);
                 }
                 failpoint("repair: committed, locks held");
@@ -213,6 +307,10 @@ impl Managers {
                 failpoint("repair: committed, locks fallen");
                 who.end(self);
                 reaped.finished += 1;
+            }
+            _ if planted("txn: who had not committed is finished") => {
+                self.locks.unlock_all(who.session(), who.locker());
+                who.end(self);
             }
             _ => {
                 failpoint("repair: about to abort");
@@ -223,4 +321,10 @@ impl Managers {
         }
         Ok(())
     }
+}
+
+/// Whether an error may be another one at the next try: the disk's, and the want of room. A region that was found broken is
+/// so for ever.
+fn passes(error: &Error) -> bool {
+    !matches!(error, Error::Broken { .. })
 }

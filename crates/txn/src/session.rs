@@ -8,8 +8,9 @@ use std::cell::{Cell, RefCell};
 use libtp_lock::LockerId;
 use libtp_log::{Lsn, RecordBuffer, TxnId};
 use libtp_process::{Rank, Session, SessionId};
-use rio::{failpoint, Held};
+use rio::{failpoint, planted, Held};
 
+use crate::log_records::COMMIT;
 use crate::slot::{State, TxnSlot, ID_BLOCK, UNDO_STEP};
 use crate::{Managers, Result};
 
@@ -52,6 +53,7 @@ impl Managers {
         let session = self.processes.join()?;
         failpoint("txn: session without a locker");
         let locker = self.locks.new_locker(&session)?;
+        session.set_owing(true);
         failpoint("txn: locker without a slot");
         let index = self.take_slot(&session, locker)?;
         failpoint("txn: joined");
@@ -65,9 +67,11 @@ impl Managers {
         let slot = self.txns.slots.at(index);
         let locker = LockerId(slot.locker.get());
         // One store (PROTOCOLS D5): if we die from here on, the transaction is simply ours.
-        if slot.owner.compare_exchange(dead, session.id()).is_err() {
+        let is_adopted = !planted("txn: transactions are not adopted");
+        if is_adopted && slot.owner.compare_exchange(dead, session.id()).is_err() {
             return Ok(None);
         }
+        session.set_owing(true);
         failpoint("repair: slot adopted, locker not");
         self.locks.adopt_locker(&session, locker);
         failpoint("repair: slot and locker adopted");
@@ -112,6 +116,7 @@ impl Managers {
         // Last: if we die before it, the locker is a dead session's and no slot's.
         failpoint("txn: slot free, locker not");
         self.locks.free_locker(&session, locker);
+        session.set_owing(false);
     }
 
     fn take_slot(&self, session: &Session, locker: LockerId) -> Result<u32> {
@@ -134,10 +139,10 @@ impl Managers {
         let mut section = session.section();
         header.free.set(&mut section, slot.next_free.get());
         failpoint("txn: slot off the list, nobody's");
-        slot.owner.set(&mut section, session.id());
-        // With the owner: whoever takes the slot over finds the locker that goes with it.
-        failpoint("txn: slot taken, without its locker");
+        // Before the owner: whoever sees that the slot has one finds the locker that goes with it.
         slot.locker.set(&mut section, locker.0);
+        failpoint("txn: slot taken, without its owner");
+        slot.owner.set(&mut section, session.id());
         section.close();
         failpoint("txn: slot taken");
         Ok(index)
@@ -181,6 +186,24 @@ impl TxnSession {
     #[inline]
     pub fn commit_record(&self) -> Lsn {
         self.commit_record.get()
+    }
+
+    /// As [`TxnSession::commit_record`], for a transaction whose commit panicked, so that its session is dead: its fate is
+    /// decided by its last record (PROTOCOLS D6), whoever ends it.
+    ///
+    /// # Errors
+    /// The record cannot be read: nobody knows.
+    pub fn commit_record_of_dead(&self, managers: &Managers) -> Result<Lsn> {
+        let (lsn, txn) = self.session.last_noted();
+        // Its slot may be another's by now, so it is asked for nothing.
+        let is_own = txn != 0 && txn + 1 == self.id_next.get();
+        if self.commit_record() != Lsn::NONE || !is_own || lsn >= managers.log.tail().raw() {
+            return Ok(self.commit_record());
+        }
+        // Who died before it published may have been overtaken by another's record there.
+        let record = managers.log.read(Lsn::new(lsn))?;
+        let decides = record.header.kind() == COMMIT && record.header.txn() == TxnId::new(txn);
+        Ok(if decides { Lsn::new(lsn) } else { Lsn::NONE })
     }
 
     #[inline]
@@ -267,6 +290,7 @@ impl TxnSession {
     #[inline]
     pub fn begin(&self, managers: &Managers) -> TxnId {
         assert_eq!(self.state(), State::Idle, "a session runs one transaction at a time");
+        managers.locks.stand_aside(self.session(), self.locker);
         if self.id_next.get() == self.id_end.get() {
             let first = managers.txns.header.next_id.fetch_add(ID_BLOCK);
             self.id_next.set(first);
@@ -303,7 +327,7 @@ impl TxnSession {
         slot.state.publish(State::Running as u32);
     }
 
-    /// Sets log space aside for undoing `bytes` more, so that an abort never meets a full disk (PROTOCOLS D11). Counted in
+    /// Sets log space aside for undoing `bytes` more than what is counted, so that an abort never meets a full disk (PROTOCOLS D11). Counted in
     /// the log in large steps: small transactions never touch a shared word.
     #[inline]
     pub(crate) fn promise_undo(&self, managers: &Managers, bytes: u64) -> Result<()> {
@@ -314,11 +338,18 @@ impl TxnSession {
             failpoint("txn: room promised, not noted");
             slot.undo_counted.init(slot.undo_counted.get() + UNDO_STEP.max(bytes));
         }
+        Ok(())
+    }
+
+    /// Counts `bytes` as needed for undoing: what was reserved for and not logged needs nothing.
+    #[inline]
+    pub(crate) fn count_undo(&self, managers: &Managers, bytes: u64) {
+        let slot = self.slot();
+        let total = slot.undo_bytes.get() + bytes;
         slot.undo_bytes.init(total);
         if managers.settings.count_log_bytes {
             managers.locks.set_log_bytes(self.locker, total);
         }
-        Ok(())
     }
 
     /// Notes a record of the running transaction, just published at `lsn`.

@@ -58,7 +58,7 @@ impl Scene {
         let ask = self.locks.ask(session, self.lockers[locker], name, mode);
         let place = self.locks.table.next_slot(session, ask.slot).unwrap();
         let latched = self.locks.table.latch(session, ask.mixed);
-        self.locks.table.revoke(session, latched.bucket, name, ask.mixed, &mut Vec::new());
+        self.locks.table.revoke(session, latched.bucket, name, ask.mixed, &mut crate::object::Granted::new());
         let queue = self.locks.table.find(latched.bucket, ask.name, ask.mixed).ok().unwrap();
         self.locks.enqueue(&ask, queue, place);
         self.locks.begin_wait(&ask, place);
@@ -136,6 +136,17 @@ fn stopped_while_taking_slots_that_others_gave_back() {
         (0..32).for_each(|hash| scene.lock(survivor, 0, hash, X));
     };
     kill_everywhere(true, before, |scene, victim| scene.lock(victim, 0, 50, X));
+}
+
+#[test]
+fn stopped_while_overtaking_one_that_sleeps() {
+    let before = |scene: &Scene, survivor: &Session| {
+        scene.lock(survivor, 3, 1, X);
+        scene.wait_for(survivor, 1, 1, X);
+        scene.wait_for(survivor, 2, 1, S);
+        scene.locks.unlock_all(survivor, scene.lockers[3]);
+    };
+    kill_everywhere(true, before, |scene, victim| scene.lock(victim, 0, 1, X));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::thread::scope;
 use std::time::{Duration, Instant};
 
 use libtp_lock::{Error, LockName, Mode, Settings, Wait};
-use libtp_process::{Latch, Rank};
+use libtp_process::{Latch, Rank, Repairer, Session, SessionId};
 
 use crate::{record, until, Scene, Story};
 use Mode::{IS, IX, S, SIX, U, X};
@@ -336,4 +336,30 @@ fn a_lock_request_says_in_words_what_to_do() {
     holder.lock(record(255), X);
     let error = other.locks.try_lock(&other.session, other.locker, record(255), S).unwrap_err().to_string();
     assert!(error.contains("record 0xff of database 1") && error.contains("mode S"), "{error}");
+}
+
+/// Repairs nobody, and never will.
+struct Failed;
+
+impl Repairer for Failed {
+    fn free_latches(&self, _: &Session, _: SessionId) {}
+    fn repair_all(&self, _: &Session) {}
+    fn give_up(&self, _: &str) {}
+    fn can_repair(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_lock_of_one_who_is_dead_for_good_is_not_waited_for_for_ever() {
+    let scene = Scene::new(Settings::default());
+    let (dead, waiter) = (scene.actor(0), scene.actor(1));
+    waiter.session.processes().set_repairer(Box::new(Failed));
+    dead.lock(record(1), X);
+    dead.session.mark_dead();
+    let refused = waiter.locks.lock(&waiter.session, waiter.locker, record(1), S, Wait::Forever);
+    assert!(matches!(refused, Err(Error::HeldForGood { .. })), "{refused:?}");
+    assert_eq!(waiter.locks.count(waiter.locker), 0, "it waits no more");
+    // Nobody gives back what it held.
+    std::mem::forget(dead);
 }

@@ -152,6 +152,8 @@ fn a_leader_that_panics_lets_the_next_one_lead() {
         panic!("in the disk's code");
     }));
     assert!(caught.is_err());
+    // The role goes with the session, which is dead: whoever caught the panic says so (PROTOCOLS D10).
+    rig.one.session.mark_dead();
     rig.two.log.force(&rig.two.session, lsn).unwrap();
 }
 

@@ -117,7 +117,7 @@ impl Waiter<AtomicU64> for Model {
         }
     }
 
-    fn thaw(&self, _word: &AtomicU64) {
+    fn thaw(&self, _word: &AtomicU64) -> bool {
         unreachable!("nobody freezes in the model");
     }
 

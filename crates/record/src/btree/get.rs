@@ -152,10 +152,10 @@ impl<'a> Access<'a> {
         self.check_btree()?;
         self.check_key(key)?;
         let granularity = self.enter(purpose)?;
-        let _visit = self.pages.visit();
         loop {
             // Each time: the lock that was waited for has used up what was reserved.
             self.reserve_lock()?;
+            let visit = self.pages.visit();
             let leaf = match search::leaf_now(&self.pages, key) {
                 Some(leaf) => leaf,
                 None => search::shared(&self.pages, key, 0)?,
@@ -170,6 +170,7 @@ impl<'a> Access<'a> {
             if let Some(name) = self.lock_on(granularity, key, number) {
                 if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
                     drop(leaf);
+                    drop(visit);
                     self.lock(name, purpose.mode())?;
                     continue;
                 }

@@ -136,14 +136,22 @@ pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>
     Ok(if found { node.fits_change(slot, incoming.bytes) } else { incoming.bytes <= node.free_bytes() })
 }
 
-/// Whether a leaf holds nothing but ghosts: then whoever passes tries to clean it.
+/// Whether a leaf holds nothing but ghosts, or nothing at all because something stood in the way when it was to be
+/// unlinked: then whoever passes tries to clean it.
 #[inline]
-pub(crate) fn is_dead(node: &Node<'_>) -> bool {
-    let is_ghost = |slot| node.record(slot).is_some_and(|record| record.is_ghost());
-    node.count() != 0 && is_ghost(0) && (1..node.count()).all(is_ghost)
+pub(crate) fn is_to_be_cleaned(access: &Access<'_>, number: u32, lsn: Lsn, node: &Node<'_>) -> bool {
+    if node.count() == 0 {
+        return node.left().is_some() && !access.database.is_staying(number, lsn);
+    }
+    is_dead(node)
 }
 
-/// Cleans a leaf that holds nothing but ghosts, and unlinks it if nothing is left. What cannot be done now is left.
+fn is_dead(node: &Node<'_>) -> bool {
+    let is_ghost = |slot| node.record(slot).is_some_and(|record| record.is_ghost());
+    (0..node.count()).all(is_ghost)
+}
+
+/// Cleans a leaf that holds nothing but ghosts, or nothing, and unlinks it if nothing is left. What cannot be done now is left.
 pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<()> {
     let pages = &access.pages;
     let own = first_own_lsn(access);
@@ -156,8 +164,7 @@ pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Resu
         if !is_dead(&node) || node.is_deleted() || is_page_locked(access, number) {
             return Ok(());
         }
-        reclaim(access, &mut leaf, own)?;
-        node_of(pages, number, &leaf)?.count() == 0
+        node.count() == 0 || (reclaim(access, &mut leaf, own)? && node_of(pages, number, &leaf)?.count() == 0)
     };
     if is_empty {
         unlink::unlink(access, number)?;

@@ -21,6 +21,7 @@ use crate::btree::node::{Node, Record};
 use crate::btree::search::{self, node_of};
 use crate::btree::split;
 use crate::btree::split_plan::Incoming;
+use crate::btree::unlink;
 use crate::database::Granularity;
 use crate::key_hash::key_hash;
 use crate::lock_names;
@@ -66,6 +67,11 @@ impl Outcome<'_> {
 /// Log space is reserved as if the old record had so many bytes, or as many as the new one; if it has more, again.
 const LIKELY_BYTES: usize = 128;
 
+/// So many pages to the right stay in memory at once while the next key is looked for.
+const KEPT_MAX: usize = 32;
+/// After so many pages the next key is not looked for any more.
+const READS_MAX: usize = 1000;
+
 /// A change of one record, and what was found out about it.
 struct Wanted<'w, 'a> {
     key: &'w [u8],
@@ -76,6 +82,8 @@ struct Wanted<'w, 'a> {
     body_bytes: usize,
     /// Pages to the right that must stay in memory.
     kept: Vec<Pin<'a>>,
+    /// How many there were in all.
+    reads: usize,
 }
 
 /// What an attempt at a leaf came to: done, or what is missing, to be had without latches.
@@ -96,6 +104,13 @@ enum Attempt {
     WriteFirst(Option<ChainRef>),
     /// Chains that earlier transactions replaced must go first.
     DropFirst,
+}
+
+impl Attempt {
+    /// Whether what is missing is another's lock: then the visit of the tree ends first ([`Pages::visit`]).
+    fn waits(&self) -> bool {
+        matches!(self, Attempt::Lock(..) | Attempt::WaitForGap(_))
+    }
 }
 
 /// The key above a place.
@@ -142,16 +157,17 @@ impl<'a> Access<'a> {
         if granularity == Some(Granularity::Record) {
             self.lock(lock_names::record(self.database.id(), key_hash(key)), Mode::X)?;
         }
-        let _visit = self.pages.visit();
-        let mut wanted = Wanted { key, outcome, policy, granularity, body_bytes: 0, kept: Vec::new() };
+        let mut wanted = Wanted { key, outcome, policy, granularity, body_bytes: 0, kept: Vec::new(), reads: 0 };
         self.reserve_for(&mut wanted, LIKELY_BYTES.max(outcome.bytes()))?;
         for _ in 0..ROUNDS_MAX {
+            let visit = self.pages.visit();
             let mut leaf = search::leaf_exclusive(&self.pages, key)?;
             let attempt = self.attempt(&mut leaf, &wanted)?;
             if let Attempt::Done(changed) = attempt {
                 return Ok(changed);
             }
             drop(leaf);
+            let _visit = (!attempt.waits()).then_some(visit);
             self.prepare(&mut wanted, attempt)?;
         }
         Err(self.pages.corrupt(search::ROOT, "a record found no place"))
@@ -171,7 +187,7 @@ impl<'a> Access<'a> {
             Attempt::Reserve(old_bytes) => self.reserve_for(wanted, old_bytes)?,
             Attempt::Lock(name, mode) => self.lock(name, mode)?,
             Attempt::WaitForGap(name) => self.wait_for_gap(name)?,
-            Attempt::Read(page) => wanted.kept.push(self.pages.pin(page)?),
+            Attempt::Read(page) => self.keep(wanted, page)?,
             Attempt::WriteFirst(older) => {
                 if let Outcome::Value(value) = wanted.outcome {
                     wanted.outcome = Outcome::Chain(long_value::write(self, value, older)?);
@@ -179,6 +195,34 @@ impl<'a> Access<'a> {
                 }
             }
             Attempt::DropFirst => long_value::drop_replaced(self, wanted.key, || true)?,
+        }
+        Ok(())
+    }
+
+    /// Keeps a page to the right in memory, and those behind it as far as they are empty. If that are very many, the first of
+    /// them are let go again, after a try to take them out of the tree: they stay in memory for the moment that it takes. If
+    /// they do not, the whole database is locked, and no gap matters.
+    fn keep(&self, wanted: &mut Wanted<'_, 'a>, first: u32) -> Result<()> {
+        if wanted.reads > READS_MAX {
+            wanted.kept.clear();
+            self.lock_database(Mode::X)?;
+            wanted.granularity = self.enter(Purpose::Write)?;
+            return Ok(());
+        }
+        if wanted.kept.len() >= KEPT_MAX {
+            unlink::free_unlinked(self, None)?;
+            for empty in wanted.kept.drain(..KEPT_MAX / 2) {
+                unlink::unlink(self, empty.id().page().raw())?;
+            }
+        }
+        let mut next = Some(first);
+        while let Some(number) = next.filter(|_| wanted.kept.len() < KEPT_MAX) {
+            let pin = self.pages.pin(number)?;
+            let node = pin.shared(rank(0));
+            let node = node_of(&self.pages, number, &node)?;
+            next = if node.count() == 0 { node.right() } else { None };
+            wanted.kept.push(pin);
+            wanted.reads += 1;
         }
         Ok(())
     }
@@ -326,10 +370,12 @@ impl<'a> Access<'a> {
         }
         let mut right = node.right();
         while let Some(number) = right {
-            let Some(pin) = wanted.kept.iter().find(|pin| pin.id().page().raw() == number) else {
-                return Ok(NextKey::Read(number));
+            let kept = wanted.kept.iter().find(|pin| pin.id().page().raw() == number).map(|pin| pin.shared(rank(0)));
+            let page = match kept {
+                None if wanted.kept.len() >= KEPT_MAX / 2 => self.pages.shared_now(number, 0),
+                kept => kept,
             };
-            let page = pin.shared(rank(0));
+            let Some(page) = page else { return Ok(NextKey::Read(number)) };
             let node = node_of(&self.pages, number, &page)?;
             if node.count() != 0 {
                 return Ok(NextKey::Hash(hash_of(node.key(0))));

@@ -74,7 +74,10 @@ fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, ol
         pages.reserve_common(page_bytes, page_bytes + 64)?;
         pages.reserve_own(page_bytes, 64)?;
         let candidate = pages.candidate(false)?;
-        let Some(mut new) = pages.allocate(&candidate)? else { continue };
+        let Some(mut new) = pages.allocate(&candidate)? else {
+            candidate.wait();
+            continue;
+        };
         let record = WritePiece {
             page: pages.id(new.number).raw().into(),
             free_head: new.free_head.into(),

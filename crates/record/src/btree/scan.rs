@@ -27,6 +27,8 @@ use crate::page::overflow::ChainRef;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
+/// So often a step goes its whole way again; then it goes on from the last ghost that it has passed.
+const WHOLE_WAYS: u32 = 16;
 /// Leaves one step of a cursor tries to clean.
 const CLEAN_MAX: usize = 8;
 
@@ -98,6 +100,9 @@ pub struct BtreeCursor<'a> {
     granularity: Option<Option<Granularity>>,
     /// Leaves that were tried to be cleaned in this step.
     cleaned: Vec<u32>,
+    /// The last ghost that this step has passed, if it has: everything up to there is locked, so if the way has to be gone
+    /// again it begins there. Else a step over very many ghosts would go back to its beginning at each.
+    passed: Option<Vec<u8>>,
 }
 
 /// A key and its value.
@@ -126,6 +131,7 @@ impl<'a> BtreeCursor<'a> {
             value: Vec::new(),
             granularity: None,
             cleaned: Vec::new(),
+            passed: None,
         }
     }
 
@@ -250,9 +256,10 @@ impl<'a> BtreeCursor<'a> {
             self.access.lock(lock_names::end_gap(self.access.database.id()), Mode::S)?;
         }
         self.cleaned.clear();
-        for _ in 0..ROUNDS_MAX {
+        self.passed = None;
+        for round in 0..ROUNDS_MAX {
             self.access.reserve_lock()?;
-            let _visit = self.access.pages.visit();
+            let visit = self.access.pages.visit();
             let attempt = match towards {
                 Towards::AtOrAbove | Towards::Above => self.forward(towards, granularity)?,
                 Towards::Below | Towards::Last => self.backward(towards, granularity)?,
@@ -266,23 +273,38 @@ impl<'a> BtreeCursor<'a> {
                     return Ok(false);
                 }
                 Attempt::Lock(name, mode) => {
+                    drop(visit);
                     self.access.lock(name, mode)?;
-                    // Whoever was in the way here was so, perhaps, wherever it had been.
+                    // Whoever was in the way here was so, perhaps, wherever it had been: what could not be cleaned then can
+                    // be now.
                     self.cleaned.clear();
+                    self.passed = None;
                     continue;
                 }
                 Attempt::Clean(leaf, left) => {
                     self.cleaned.push(leaf);
                     // A service to those who come after: if it fails, the cursor goes on over the ghosts.
                     let _ = ghosts::clean(&self.access, leaf, left);
+                    self.go_back(round);
                     continue;
                 }
-                Attempt::Again => continue,
+                Attempt::Again => {
+                    self.go_back(round);
+                    continue;
+                }
             }
             self.standing = Standing::OnRecord;
             return Ok(true);
         }
         Err(self.access.pages.corrupt(search::ROOT, "a cursor found no way on"))
+    }
+
+    /// The step's way has to be gone again.
+    fn go_back(&mut self, round: u32) {
+        if round < WHOLE_WAYS {
+            // What could not be cleaned the last time can perhaps be now.
+            self.passed = None;
+        }
     }
 
     /// The page of the record it stands on, if that has not changed since.
@@ -294,12 +316,17 @@ impl<'a> BtreeCursor<'a> {
 
     fn forward(&mut self, towards: Towards, granularity: Option<Granularity>) -> Result<Attempt> {
         let pages = self.access.pages;
-        let (mut leaf, mut slot) = match self.remembered()? {
+        let remembered = if self.passed.is_some() { None } else { self.remembered()? };
+        let (mut leaf, mut slot) = match remembered {
             Some((leaf, slot)) => (leaf, slot + 1),
             None => {
-                let leaf = search::shared(&pages, &self.key, 0)?;
-                let (slot, found) = node_of(&pages, leaf.id().page().raw(), &leaf)?.find(&self.key);
-                (leaf, slot + usize::from(found && towards == Towards::Above))
+                let (from, is_passed) = match &self.passed {
+                    Some(ghost) => (ghost, true),
+                    None => (&self.key, towards == Towards::Above),
+                };
+                let leaf = search::shared(&pages, from, 0)?;
+                let (slot, found) = node_of(&pages, leaf.id().page().raw(), &leaf)?.find(from);
+                (leaf, slot + usize::from(found && is_passed))
             }
         };
         let mut crossed = false;
@@ -310,7 +337,8 @@ impl<'a> BtreeCursor<'a> {
                 self.position = None;
                 return Ok(Attempt::Again);
             }
-            if slot == 0 && self.may_clean(number) && ghosts::is_dead(&node) {
+            if slot == 0 && self.may_clean(number) && ghosts::is_to_be_cleaned(&self.access, number, leaf.lsn(), &node)
+            {
                 return Ok(Attempt::Clean(number, node.left()));
             }
             if let Some(missing) = self.lock_page(number, granularity)? {
@@ -323,6 +351,9 @@ impl<'a> BtreeCursor<'a> {
                 if let Some(arrived) = self.arrive(&leaf, &node, slot)? {
                     return Ok(arrived);
                 }
+                let ghost = self.passed.get_or_insert_default();
+                ghost.clear();
+                node.key(slot).append_to(ghost);
                 slot += 1;
             }
             let Some(right) = node.right() else { return self.lock_end(granularity, crossed) };

@@ -14,7 +14,7 @@ use crate::btree::node::Node;
 use crate::btree::post;
 use crate::btree::search::{node_of, ROOT};
 use crate::btree::split_plan::{plan, Incoming, SplitPlan};
-use crate::pages::{rank, Pages, ROUNDS_MAX};
+use crate::pages::{loose_rank, rank, wait_for_new, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 
 /// Whether the page has room by now, or is not the place any more: then there is nothing to do but to search again.
@@ -70,7 +70,11 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
         }
         let plan = plan_for(pages, number, &node, incoming)?;
         let mut neighbour = right_pin.as_ref().map(|pin| pin.exclusive(rank(level)));
-        let Some(mut new) = pages.allocate(&candidate)? else { continue };
+        let Some(mut new) = pages.allocate(&candidate)? else {
+            drop((neighbour, page));
+            candidate.wait();
+            continue;
+        };
         if level == 0 && !takes_page_lock(pages, number, new.number) {
             continue;
         }
@@ -134,8 +138,14 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
             return Ok(());
         }
         let plan = plan_for(pages, ROOT, &node, incoming)?;
-        let mut left = left_pin.exclusive(crate::pages::loose_rank());
-        let mut right = right_pin.exclusive(crate::pages::loose_rank());
+        // Not waited for, as in `Pages::allocate`.
+        let new = (left_pin.try_exclusive(loose_rank()), right_pin.try_exclusive(loose_rank()));
+        let (Some(mut left), Some(mut right)) = new else {
+            drop((new, root));
+            wait_for_new(&left_pin);
+            wait_for_new(&right_pin);
+            continue;
+        };
         let mut meta = meta_pin.exclusive(libtp_process::Rank::META);
         let meta_then = pages.meta_of(&meta)?;
         if meta_then.page_count.get() != count {

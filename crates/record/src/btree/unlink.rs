@@ -9,7 +9,8 @@
 //! A leaf that is the first child of its parent has no neighbour to its left under that parent and stays, empty. Pages
 //! above the leaves stay.
 //!
-//! All of this is a service of whoever comes past, and never more than tried.
+//! All of this is a service of whoever comes past, and never more than tried: what stood in the way of one, such as a
+//! neighbour whose own neighbour was unlinked a moment ago, does not stand in the way of the next who passes the empty leaf.
 
 use libtp_log::Lsn;
 use rio::failpoint;
@@ -19,7 +20,7 @@ use crate::access::Access;
 use crate::btree::log_records::{FreeUnlinked, Unlink, FREE_UNLINKED, UNLINK};
 use crate::btree::node::Node;
 use crate::btree::rebuild::Frame;
-use crate::btree::search::{node_of, number_of};
+use crate::btree::search::{self, node_of, number_of};
 use crate::database::{Granularity, Unlinked};
 use crate::free_pages::META_PAGE;
 use crate::lock_names;
@@ -30,17 +31,21 @@ use crate::Result;
 /// Unlinks a leaf if it is empty and nothing stands in the way; whether it did.
 pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     let pages = &access.pages;
-    let (left, right) = {
+    let (left, right, lsn) = {
         let page = pages.shared(gone, 0)?;
         let Some(node) = Node::over(&page).filter(is_removable) else { return Ok(false) };
         let Some(left) = node.left() else { return Ok(false) };
-        (left, node.right())
+        (left, node.right(), page.lsn())
     };
     let separator = {
         let page = pages.shared(left, 0)?;
         let Some(node) = Node::over(&page).filter(|node| can_take_over(node, gone)) else { return Ok(false) };
         node.high().unwrap_or_default().to_vec()
     };
+    if is_first_child(access, gone, &separator)? {
+        access.database.note_staying(gone, lsn);
+        return Ok(false);
+    }
     pages.reserve_common(2 * access.database.page_bytes(), access.database.page_bytes())?;
     let parent_number = number_of(pages, &separator, 1)?;
     let (left_pin, gone_pin, parent_pin) = (pages.pin(left)?, pages.pin(gone)?, pages.pin(parent_number)?);
@@ -91,6 +96,13 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     failpoint("unlink: unlinked, not remembered");
     remember(access, left, gone, lsn);
     Ok(true)
+}
+
+/// Whether a leaf is the first under its parent. Then it remains so: its left neighbour's splits are posted elsewhere.
+fn is_first_child(access: &Access<'_>, leaf: u32, separator: &[u8]) -> Result<bool> {
+    let parent = search::shared(&access.pages, separator, 1)?;
+    let node = node_of(&access.pages, parent.id().page().raw(), &parent)?;
+    Ok(node.level() == 1 && node.child_slot(separator) == 0 && node.child(0) == Some(leaf))
 }
 
 /// Whether a leaf holds nothing and leads to nothing unfinished.

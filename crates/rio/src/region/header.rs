@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::{Link, Word};
 
@@ -202,6 +203,19 @@ fn init_pair(words: &[Word<u64>; 2], values: [u64; 2]) {
 
 /// The number the kernel drew when the machine was started, or zeros where it gives none.
 pub fn boot_id() -> [u64; 2] {
+    // Once read it stays: a process that can open no file any more knows it all the same.
+    static KNOWN: OnceLock<[u64; 2]> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return *known;
+    }
+    let read = read_boot_id();
+    if read == [0; 2] {
+        return read;
+    }
+    *KNOWN.get_or_init(|| read)
+}
+
+fn read_boot_id() -> [u64; 2] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let half = |range: std::ops::Range<usize>| {

@@ -4,21 +4,23 @@
 //! covers, with one fence, and they are before the log's number is raised, which is the commit. Lines get to memory in any
 //! order, so a record that is there in part, or of an earlier sequence, is none.
 
-use super::{bytes_of, header, no_room, Undo, CHECKED, PLACE_MASK};
+use super::{bytes_of, header, no_room, Form, Undo, CHECKED, PLACE_MASK};
 use crate::bytes::copy_image;
 use crate::{planted, Word, WriteBack};
 
 impl Undo {
-    /// Says whether the records to come have checksums. The log is empty.
+    /// Says that the records to come are of whatever length and place, and have checksums where that is needed. The log is
+    /// empty.
     ///
     /// If we die here: it is empty whatever is said of it.
     pub fn settle(&self) {
-        let (checked, wanted) = (&self.region.at(self.log).checked, u64::from(self.write_back != WriteBack::None));
-        if checked.get() != wanted {
+        let wanted = if self.write_back == WriteBack::None { Form::Bytes } else { Form::Checked };
+        let form = &self.region.at(self.log).form;
+        if form.get() != wanted as u64 {
             self.cut(0);
             self.write_back_word(&self.words[0]);
-            checked.publish(wanted);
-            self.write_back_word(checked);
+            form.publish(wanted as u64);
+            self.write_back_word(form);
         }
     }
 

@@ -59,16 +59,16 @@ pub(crate) fn redo_record(managers: &Managers, who: &TxnSession, record: &Record
 }
 
 /// Redoes one record on those of its pages that are older and that `dead` has latched, in its name and under its latches
-/// (PROTOCOLS D4). The latches stay.
-pub(crate) fn redo_held(managers: &Managers, dead: &Session, record: &RecordRef<'_>) -> Result<u64> {
+/// (PROTOCOLS D4). The latches stay. `name` is whose undo log is used: the dead one's.
+pub(crate) fn redo_held(managers: &Managers, dead: &Session, name: &Session, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
     for (role, page) in (record_type.pages)(body).iter() {
         // One that it does not hold was finished before: latches are given back after the note is cleared.
         let Some(mut page) = managers.buffers.held_by(dead, page) else { continue };
-        dead.ensure_undo(2 * page.len() as u64 + 4096)?;
+        name.ensure_undo(2 * page.len() as u64 + 4096)?;
         let change = PageChange { record_type, role, lsn: record.lsn, body };
-        let done = redo_change(dead, &mut page, &change);
+        let done = redo_change(name, &mut page, &change);
         // Given back with all others, last.
         std::mem::forget(page);
         redone += u64::from(done?);

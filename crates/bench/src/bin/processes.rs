@@ -1,0 +1,265 @@
+//! TPC-B by 1 to 64 processes: the paper's figures 7, 8 and 9, group commit beside Berkeley DB, and deadlocks:
+//! `cargo xtask bench processes`.
+//!
+//! Each point is a bank of its own, made anew, worked on by so many processes, and audited. All series of a table take
+//! turns at one number of processes before the next, and the whole is done in rounds; the median of the rounds is shown,
+//! and what share it is of the series' best. Processes are this program again, with `client` as its first word.
+#![forbid(unsafe_code)]
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use libtp_bench::{
+    engine_libtp::Libtp, open_engine, run_processes, serve_client, Durability, Engine, EngineKind, Error, Granularity,
+    OpenSettings, Report, Result, RunSettings, Scale,
+};
+
+/// What is measured at every number of processes.
+#[derive(Clone, Copy)]
+struct Series {
+    name: &'static str,
+    is_bdb: bool,
+    durability: Durability,
+    granularity: Granularity,
+    reads_first: bool,
+    read_only: bool,
+    reversed_one_in: u32,
+    /// None: as many as asked for, a million by default.
+    accounts: Option<u32>,
+    branches: u32,
+}
+
+/// Full TPC-B on the small bank, no sync.
+const SMALL: Series = Series {
+    name: "record locks",
+    is_bdb: false,
+    durability: Durability::Relaxed,
+    granularity: Granularity::Record,
+    reads_first: false,
+    read_only: false,
+    reversed_one_in: 0,
+    accounts: Some(1000),
+    branches: 10,
+};
+/// The same on the large bank, and durable.
+const DURABLE: Series = Series { name: "libtp", durability: Durability::Sync, accounts: None, ..SMALL };
+/// As the paper's programs locked: pages, shared first and then traded for exclusive.
+const PAPER: Series =
+    Series { name: "page locks, read first", granularity: Granularity::Page, reads_first: true, ..SMALL };
+
+/// Word on the command line, title, series.
+#[rustfmt::skip]
+const TABLES: [(&str, &str, &[Series]); 4] = [
+    ("figure8", "Figure 8: small bank, no sync", &[
+        Series { name: "read only", read_only: true, ..SMALL },
+        SMALL,
+        Series { name: "page locks", granularity: Granularity::Page, ..SMALL },
+        PAPER,
+    ]),
+    ("figure9", "Figure 9: aborts of 1,000, as the paper locked", &[
+        Series { name: "small bank", ..PAPER },
+        Series { name: "large bank", durability: Durability::Sync, accounts: None, ..PAPER },
+    ]),
+    ("sync", "Figure 7 and group commit: large bank, sync", &[DURABLE, Series { name: "bdb", is_bdb: true, ..DURABLE }]),
+    ("deadlocks", "Deadlocks: 4 branches, no sync", &[
+        Series { name: "none in reverse", branches: 4, ..SMALL },
+        Series { name: "one of 16 in reverse", branches: 4, reversed_one_in: 16, ..SMALL },
+        Series { name: "all read first", branches: 4, reads_first: true, ..SMALL },
+    ]),
+];
+
+struct Arguments {
+    tables: Vec<String>,
+    processes: Vec<u32>,
+    accounts: u32,
+    seconds: f64,
+    rounds: u32,
+    json: bool,
+    directory: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match words.split_first() {
+        Some((first, rest)) if first == "client" => client(rest).map(|()| true),
+        _ => match parse(&words) {
+            Some(arguments) => run(&arguments),
+            None => {
+                let tables = TABLES.map(|(word, ..)| word).join("|");
+                eprintln!("usage: processes [{tables}]... [--processes 1,2,4,8,16,64] [--accounts N] [--seconds S]");
+                eprintln!("                 [--rounds R] [--env DIR] [--json]");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(words: &[String]) -> Option<Arguments> {
+    let directory = std::env::temp_dir().join(format!("libtp-processes-{}", std::process::id()));
+    let processes = vec![1, 2, 4, 8, 16, 64];
+    let mut arguments = Arguments {
+        tables: Vec::new(),
+        processes,
+        accounts: 1_000_000,
+        seconds: 3.0,
+        rounds: 3,
+        json: false,
+        directory,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--processes" => {
+                arguments.processes = words.next()?.split(',').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+            }
+            "--accounts" => arguments.accounts = words.next()?.parse().ok()?,
+            "--seconds" => arguments.seconds = words.next()?.parse().ok()?,
+            "--rounds" => arguments.rounds = words.next()?.parse().ok()?,
+            "--env" => arguments.directory = words.next()?.into(),
+            "--json" => arguments.json = true,
+            table if TABLES.iter().any(|(word, ..)| *word == table) => arguments.tables.push(table.to_string()),
+            _ => return None,
+        }
+    }
+    Some(arguments)
+}
+
+fn run(arguments: &Arguments) -> Result<bool> {
+    let mut good = true;
+    for (word, title, series) in TABLES {
+        if arguments.tables.is_empty() || arguments.tables.iter().any(|asked| asked == word) {
+            good &= table(arguments, word, title, series)?;
+        }
+    }
+    Ok(good)
+}
+
+/// Measures and shows one table; whether every bank added up.
+fn table(arguments: &Arguments, word: &str, title: &str, all: &[Series]) -> Result<bool> {
+    // By series, then by number of processes: a report for each round.
+    let mut reports: Vec<Vec<Vec<Report>>> = vec![vec![Vec::new(); arguments.processes.len()]; all.len()];
+    for round in 1..=arguments.rounds {
+        for (at, &processes) in arguments.processes.iter().enumerate() {
+            for (series, reports) in all.iter().zip(&mut reports) {
+                let report = point(arguments, *series, processes)?;
+                eprintln!(
+                    "{word}, round {round} of {}: {processes} processes, {}: {} a second, {} aborts of 1,000, audit {}",
+                    arguments.rounds, series.name, report.tps, report.aborts_per_1000, report.audit
+                );
+                reports[at].push(report);
+            }
+        }
+    }
+    for points in &mut reports {
+        points.iter_mut().for_each(|rounds| rounds.sort_by_key(|report| report.tps));
+    }
+    show(arguments, word, title, all, &reports);
+    Ok(reports.iter().flatten().flatten().all(Report::audit_is_ok))
+}
+
+fn show(arguments: &Arguments, word: &str, title: &str, all: &[Series], reports: &[Vec<Vec<Report>>]) {
+    if !arguments.json {
+        println!("\n{title}");
+        println!(
+            "{:<26} {:>9} {:>10} {:>8} {:>10} {:>10} {:>10}",
+            "", "processes", "a second", "of best", "p50 us", "p99 us", "aborts/1k"
+        );
+    }
+    for (series, points) in all.iter().zip(reports) {
+        let medians: Vec<&Report> = points.iter().map(|rounds| &rounds[rounds.len() / 2]).collect();
+        let best = medians.iter().map(|report| report.tps).max().unwrap_or(1).max(1);
+        for (report, rounds) in medians.iter().zip(points) {
+            #[allow(clippy::cast_precision_loss, reason = "rates are far below 2^53")]
+            let of_best = report.tps as f64 / best as f64;
+            if arguments.json {
+                let line = serde_json::json!({
+                    "table": word, "series": series.name, "processes": report.clients, "tps": report.tps,
+                    "of_best": of_best, "all_tps": rounds.iter().map(|report| report.tps).collect::<Vec<_>>(),
+                    "p50_us": report.p50_us, "p99_us": report.p99_us, "max_us": report.max_us,
+                    "aborts_per_1000": report.aborts_per_1000, "audit": report.audit,
+                });
+                println!("{line}");
+            } else {
+                println!(
+                    "{:<26} {:>9} {:>10} {of_best:>8.2} {:>10.1} {:>10.1} {:>10.3}",
+                    series.name, report.clients, report.tps, report.p50_us, report.p99_us, report.aborts_per_1000
+                );
+            }
+        }
+    }
+}
+
+/// One bank, made, worked on, audited, removed.
+fn point(arguments: &Arguments, series: Series, processes: u32) -> Result<Report> {
+    let directory = &arguments.directory;
+    let failed =
+        |what: &str, error: &std::io::Error| Error::Settings(format!("{} {what}: {error}", directory.display()));
+    std::fs::create_dir_all(directory).map_err(|error| failed("cannot be made", &error))?;
+    let scale =
+        Scale { branches: series.branches, ..Scale::with_accounts(series.accounts.unwrap_or(arguments.accounts)) };
+    let engine = series.open(directory, false)?;
+    engine.load(&scale, &mut |_| {})?;
+    let settings = RunSettings {
+        scale,
+        clients: processes,
+        read_only: series.read_only,
+        durability: series.durability,
+        warmup: Duration::from_millis(500),
+        measured: Duration::from_secs_f64(arguments.seconds),
+        ..RunSettings::default()
+    };
+    let program = std::env::current_exe()
+        .map_err(|error| Error::Settings(format!("this program's own file cannot be found: {error}")))?;
+    let mut again = |_| series.client(&program, directory);
+    let report = run_processes(engine.as_ref(), &settings, &mut again, &mut |_| {})?;
+    engine.close()?;
+    std::fs::remove_dir_all(directory).map_err(|error| failed("cannot be removed", &error))?;
+    Ok(report)
+}
+
+impl Series {
+    fn open(self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
+        if self.is_bdb {
+            return open_engine(EngineKind::Bdb, &OpenSettings { directory, durability: self.durability, join });
+        }
+        let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_, _, _| {})?;
+        Ok(Box::new(bank.reading_first(self.reads_first).reversing_one_in(self.reversed_one_in)))
+    }
+
+    /// This program again, as one client.
+    fn client(self, program: &Path, directory: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.arg("client").arg(directory).args([self.durability.name(), self.granularity.name()]);
+        command.arg(u32::from(self.is_bdb).to_string()).arg(u32::from(self.reads_first).to_string());
+        command.arg(self.reversed_one_in.to_string());
+        command
+    }
+}
+
+/// What a client process does: the words are those of [`Series::client`].
+fn client(words: &[String]) -> Result<()> {
+    let [directory, durability, granularity, is_bdb, reads_first, reversed] = words else {
+        return Err(Error::Settings("a client is started by this program only".to_string()));
+    };
+    let series = Series {
+        durability: durability.parse()?,
+        granularity: granularity.parse()?,
+        is_bdb: is_bdb == "1",
+        reads_first: reads_first == "1",
+        reversed_one_in: reversed.parse().unwrap_or(0),
+        ..SMALL
+    };
+    let engine = series.open(Path::new(directory), true)?;
+    serve_client(engine.as_ref(), &mut BufReader::new(std::io::stdin()), &mut std::io::stdout())?;
+    engine.close()
+}

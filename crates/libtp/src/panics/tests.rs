@@ -1,0 +1,108 @@
+//! Panics of the library and of programs' own functions. Panics at its failpoints: the suite `failpoints`, `panics`.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use super::{Panics, Rung, PLACES};
+use crate::{Db, Env};
+
+fn with_one_record() -> (tempfile::TempDir, Env, Db) {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let db = env.btree("stock").unwrap();
+    env.run(|txn| db.put(txn, b"apples", b"3")).unwrap();
+    (dir, env, db)
+}
+
+/// What the program's own function said when it panicked.
+fn own_panic(work: impl FnOnce() -> crate::Result<()>) -> &'static str {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_err().downcast_ref::<&str>().copied().unwrap()
+}
+
+#[test]
+fn a_panic_ends_a_session_first_then_the_region_then_it_is_the_callers() {
+    let panics = Panics::default();
+    assert_eq!(panics.climb(0, "index 7 of 3"), Rung::Session);
+    assert_eq!(panics.climb(0, "no such frame"), Rung::Session, "another place");
+    assert_eq!(panics.climb(0, "index 12 of 4"), Rung::Region, "the same place");
+    assert_eq!(panics.climb(1, "no such frame"), Rung::Session, "that did not end the life before");
+    assert_eq!(panics.climb(1, "index 9 of 5"), Rung::Caller);
+    assert_eq!(panics.climb(1, "index 9 of 5"), Rung::Caller);
+    assert_eq!(panics.climb(2, "index 9 of 5"), Rung::Session, "it did not end the life before");
+}
+
+#[test]
+fn panics_at_very_many_places_end_the_region() {
+    let panics = Panics::default();
+    let rungs: Vec<Rung> = ('a'..).take(PLACES + 1).map(|place| panics.climb(3, &place.to_string())).collect();
+    assert!(rungs[..PLACES].iter().all(|rung| *rung == Rung::Session));
+    assert_eq!(rungs[PLACES], Rung::Region);
+}
+
+#[test]
+fn the_panic_of_a_programs_own_function_goes_on_to_the_program_and_kills_nobody() {
+    let (_dir, env, db) = with_one_record();
+    let in_a_value = || env.run(|txn| db.get_with(txn, b"apples", |_| panic!("mine")).map(|_: Option<()>| ()));
+    let in_a_change = || env.run(|txn| db.update_with(txn, b"apples", |_| panic!("mine")).map(|_: Option<()>| ()));
+    let in_a_transaction = || {
+        env.run(|txn| {
+            db.put(txn, b"apples", b"4")?;
+            let mut cursor = db.cursor(txn);
+            cursor.next()?;
+            panic!("mine")
+        })
+    };
+    assert_eq!(own_panic(in_a_value), "mine");
+    assert_eq!(own_panic(in_a_change), "mine");
+    assert_eq!(own_panic(in_a_transaction), "mine");
+    assert_eq!(env.managers().processes.dead_sessions(), []);
+    assert_eq!(env.run(|txn| db.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]), "it was undone at once");
+    assert_eq!(env.repairs().rebuilds, 0);
+}
+
+#[test]
+fn the_panic_of_a_programs_own_function_is_its_own_in_broken_memory_too() {
+    let (_dir, env, db) = with_one_record();
+    let break_it = |_: &[u8]| -> () {
+        env.managers().processes.declare_broken();
+        panic!("mine")
+    };
+    assert_eq!(own_panic(|| env.run(|txn| db.get_with(txn, b"apples", break_it).map(|_| ()))), "mine");
+    let broken_before = || {
+        env.run(|txn| {
+            env.managers().processes.declare_broken();
+            db.get_with(txn, b"apples", |_| ()).ok();
+            panic!("mine")
+        })
+    };
+    assert_eq!(own_panic(broken_before), "mine");
+    assert_eq!(env.run(|txn| db.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn a_destructor_may_use_the_library_while_a_panic_is_under_way() {
+    let (_dir, env, db) = with_one_record();
+    struct Writes<'e>(&'e Env, &'e Db);
+    impl Drop for Writes<'_> {
+        fn drop(&mut self) {
+            self.0.run(|txn| (0..2000_u32).try_for_each(|key| self.1.put(txn, &key.to_be_bytes(), b"left"))).unwrap();
+            self.0.checkpoint().unwrap();
+        }
+    }
+    let panics = || {
+        let _writes = Writes(&env, &db);
+        panic!("mine")
+    };
+    assert_eq!(own_panic(panics), "mine");
+    assert_eq!(env.managers().processes.dead_sessions(), []);
+    let last = env.run(|txn| db.get(txn, &1999_u32.to_be_bytes())).unwrap();
+    assert_eq!(last.as_deref(), Some(&b"left"[..]));
+    // The environment itself may be what goes.
+    let dir = tempfile::tempdir().unwrap();
+    let goes = || {
+        let gone = Env::open(dir.path()).unwrap();
+        gone.btree("stock").and_then(|stock| gone.run(|txn| stock.put(txn, b"pears", b"7"))).unwrap();
+        panic!("mine")
+    };
+    assert_eq!(own_panic(goes), "mine");
+    assert_eq!(Env::open(dir.path()).unwrap().opened().how, crate::How::Clean);
+}

@@ -1,0 +1,114 @@
+//! Making the shared memory anew under those who work in it (PROTOCOLS D13): at the door, by whoever comes first.
+//!
+//! It is waited until nobody who lives writes to a file any more; the good part of the old region's log goes to the files;
+//! then all is as after a crash, beginning with the log.
+//!
+//! If we die here: the next to come through the door does it again. What the log's files have got already they have.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtp_io::File;
+use libtp_log::Control;
+use libtp_process::SessionId;
+use libtp_txn::Managers;
+use rio::{failpoint, planted, Region};
+
+use crate::attach::{How, Opened, Opening, Watcher, MOMENT, PATIENCE};
+use crate::keep::{self, Keep};
+use crate::platform::Found;
+use crate::Result;
+
+/// How long to wait for a living session that a broken region says writes to a file, if its process is not stopped: a wild
+/// store may have hit what says so.
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Opening<'_> {
+    /// Whether nobody finds any more what we have left, and still have mapped, and nothing has become of it since: its log was
+    /// not all on disk.
+    pub(crate) fn is_last_life(&self, found: &Found, left: &Managers, control: &Control) -> bool {
+        matches!(found, Found::None | Found::Unusable(_)) && left.log.is_of_life(control)
+    }
+
+    /// The region was found broken (PROTOCOLS D13). Others may still be in it: nobody may write to a file any more when the
+    /// new one is made.
+    pub(crate) fn rebuild(
+        &self,
+        broken: &Region,
+        control: &Control,
+        file: &dyn File,
+        watch: Watcher<'_>,
+    ) -> Result<(Arc<Managers>, Opened)> {
+        failpoint("rebuild: begins");
+        let rebuilds = self.wait_for_writers(broken, control).unwrap_or(0);
+        failpoint("rebuild: nobody writes, ring not rescued");
+        tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is made anew from the log");
+        let directory = &self.platform.log_directory;
+        // Read anew: who was writing may have taken a checkpoint.
+        let control = &self.control_file.read()?;
+        let rescue = || match self.left.filter(|left| left.log.is_of_life(control)) {
+            Some(left) => left.log.rescue(directory, control),
+            None => libtp_log::rescue_ring(broken, directory, control),
+        };
+        // What it reads was checked before; a panic all the same says that nothing of it can be trusted.
+        let is_lost = planted("libtp: the log of broken memory is not kept");
+        let rescued = if is_lost { Ok(None) } else { catch_unwind(AssertUnwindSafe(rescue)).unwrap_or(Ok(None)) };
+        let keep = self.keep.filter(|_| !planted("libtp: what to keep of broken memory is not asked"));
+        let rescued = match (rescued, keep) {
+            // PROTOCOLS F1: a backup was restored under it, and the user has decided.
+            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
+                return self.restart(file, How::Restarted, rebuilds + 1, watch);
+            }
+            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
+                keep::put_behind(broken, self.platform, &self.control_file)?;
+                return self.restart(file, How::Restarted, rebuilds + 1, watch);
+            }
+            (rescued, _) => rescued?,
+        };
+        match rescued {
+            Some(rescued) if rescued.to < rescued.tail => {
+                tracing::error!(from = %rescued.to, to = %rescued.tail, "commits that were not yet on disk are lost with the broken memory");
+            }
+            Some(_) => {}
+            None => tracing::error!(
+                "the broken memory holds no log that could be trusted: what was not yet on disk is lost"
+            ),
+        }
+        failpoint("rebuild: ring rescued, log not restarted");
+        self.restart(file, How::Restarted, rebuilds + 1, watch)
+    }
+
+    /// Waits until no living session is about to write to a file. Returns how often the environment was made anew before;
+    /// none where the region does not even show that.
+    fn wait_for_writers(&self, broken: &Region, control: &Control) -> Option<u64> {
+        let look = AssertUnwindSafe(|| {
+            let managers = self.attach(broken, control).ok()?;
+            // Whoever had not seen the region broken before this has done what it was about to do.
+            managers.processes.declare_broken();
+            let (mut said, begun) = (false, Instant::now());
+            loop {
+                let writers = managers.writers();
+                if writers.is_empty() || planted("libtp: memory is made anew while somebody writes") {
+                    return Some(managers.processes.rebuild_count());
+                }
+                let is_running = |writer: &&SessionId| !managers.processes.is_stopped(**writer);
+                if begun.elapsed() > LAST_PATIENCE && writers.iter().all(|writer| is_running(&writer)) {
+                    tracing::error!(?writers, "the shared memory says that these sessions still write to files, which it has said for very long: it is not believed");
+                    return Some(managers.processes.rebuild_count());
+                }
+                if !said && begun.elapsed() > PATIENCE {
+                    said = true;
+                    tracing::warn!(?writers, "the shared memory is to be made anew, and these sessions are still writing to files; if their processes are stopped, continue or kill them");
+                }
+                std::thread::sleep(MOMENT);
+            }
+        });
+        let looked = catch_unwind(look).unwrap_or(None);
+        if looked.is_none() {
+            // Its tables do not even say who works in it. Whoever is at a write has that long to end it; nobody begins another.
+            std::thread::sleep(PATIENCE);
+        }
+        looked
+    }
+}

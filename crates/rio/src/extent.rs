@@ -1,0 +1,28 @@
+//! Where the managers' structures lie in a region: for tests that damage them.
+
+use std::ops::Range;
+
+use crate::{Held, Shared, Slab};
+
+/// A part of a region with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// What lies there.
+    pub name: &'static str,
+    /// Where.
+    pub range: Range<u64>,
+}
+
+impl Extent {
+    /// Where a single thing lies.
+    pub fn of<T: Shared>(name: &'static str, thing: &Held<T>) -> Extent {
+        let start = thing.region().offset_of(&**thing).raw();
+        Extent { name, range: start..start + size_of::<T>() as u64 }
+    }
+
+    /// Where a slab's shared part lies, and where its slots, chunk by chunk.
+    pub fn of_slab<T: Shared>(header: &'static str, slots: &'static str, slab: &Slab<T>) -> Vec<Extent> {
+        let names = std::iter::once(header).chain(std::iter::repeat(slots));
+        names.zip(slab.extents()).map(|(name, range)| Extent { name, range }).collect()
+    }
+}

@@ -1,0 +1,124 @@
+//! What is looked at when everybody has left but one who looked on: whether the shared memory is at rest, with nothing of the
+//! dead in it; and what the log says, by a copy of the files, which is what a crash at this moment would leave.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use libtp::{Database, Db, Env, How, Recno, Result, Txn};
+
+use crate::bank::Bank;
+
+/// Every record of every database.
+pub type Contents = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
+
+/// Of those who died nothing is left: no latch, no pin, no lock, no frame in a hand, no page that nobody can write. The
+/// caller is the only one attached.
+#[track_caller]
+pub fn at_rest(env: &Env, what: &str) {
+    let managers = env.managers();
+    let dead = managers.processes.dead_sessions();
+    assert!(dead.is_empty(), "{what}: still dead: {dead:?}");
+    let running = env.transactions();
+    assert!(running.is_empty(), "{what}: transactions of nobody: {running:?}");
+    let census = managers.locks.check().unwrap_or_else(|broken| panic!("{what}: the lock table: {broken}"));
+    assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks of nobody: {census:?}");
+    let sessions = managers.processes.sessions().len() as u64;
+    assert!(census.lockers <= sessions, "{what}: lockers of nobody, beside {sessions} sessions: {census:?}");
+    // First: a task of a dead one is taken over by who has it next.
+    assert!(env.checkpoint().unwrap(), "{what}: somebody else takes a checkpoint");
+    assert_eq!(managers.buffers.dirty_count(), 0, "{what}: pages that nobody can write");
+    managers.buffers.check_at_rest();
+}
+
+/// Opens the environment and finds it whole: the bank's journal holds what is in `acknowledged`, balances agree, every page
+/// fits its neighbours, nothing aborted is there.
+#[track_caller]
+pub fn whole(directory: &Path, acknowledged: &std::collections::BTreeSet<(u64, u64)>, what: &str) -> (How, Contents) {
+    let env = Env::open(directory).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let journal = Bank::open(&env).unwrap().audit().unwrap_or_else(|why| panic!("{what}: {why}"));
+    let lost: Vec<_> = acknowledged.difference(&journal).collect();
+    assert!(lost.is_empty(), "{what}: {} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
+    for name in env.databases().unwrap() {
+        let verified = env.verify(&name).unwrap();
+        assert!(verified.findings.is_empty(), "{what}: {name}: {:?}", verified.findings);
+    }
+    let contents = contents(&env).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let undone = contents.get("long").into_iter().flatten().find(|(key, _)| key.starts_with(b"long/abort/"));
+    assert!(undone.is_none(), "{what}: a part of a transaction that was aborted is there");
+    (env.opened().how, contents)
+}
+
+/// What the survivors saw is what the log says.
+#[track_caller]
+pub fn same(seen: &Contents, replayed: &Contents, what: &str) {
+    assert!(seen.keys().eq(replayed.keys()), "{what}: other databases: {:?}, {:?}", seen.keys(), replayed.keys());
+    for ((name, seen), replayed) in seen.iter().zip(replayed.values()) {
+        let first = seen.iter().zip(replayed).find(|(one, other)| one != other);
+        let keys = first.map(|((one, _), (other, _))| format!("{:?} {:?}", text(one), text(other)));
+        let (saw, logged) = (seen.len(), replayed.len());
+        assert!(
+            seen == replayed,
+            "{what}: {name}: {saw} records were seen, {logged} are in the log, apart at {keys:?}"
+        );
+    }
+}
+
+fn text(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).into_owned()
+}
+
+/// Read in pieces: nobody works, and a transaction that locks very many records takes its time.
+const PIECE: usize = 1000;
+
+fn contents(env: &Env) -> Result<Contents> {
+    env.databases()?.into_iter().map(|name| Ok((name.clone(), records(env, &name)?))).collect()
+}
+
+fn records(env: &Env, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let database = env.database(name)?;
+    let mut records: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    loop {
+        let last = records.last().map(|(key, _)| key.clone());
+        let piece = env.run(|txn| match &database {
+            Database::Btree(tree) => keys_after(tree, txn, last.as_deref()),
+            Database::Recno(numbers) => numbers_after(numbers, txn, last.as_deref()),
+        })?;
+        if piece.is_empty() {
+            return Ok(records);
+        }
+        records.extend(piece);
+    }
+}
+
+fn keys_after(tree: &Db, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let (mut cursor, mut piece) = (tree.cursor(txn), Vec::new());
+    let mut pair = cursor.seek(last.unwrap_or_default())?;
+    while let Some((key, value)) = pair.filter(|_| piece.len() < PIECE) {
+        if last != Some(&key) {
+            piece.push((key, value));
+        }
+        pair = cursor.next()?;
+    }
+    Ok(piece)
+}
+
+fn numbers_after(numbers: &Recno, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let last = last.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    let (mut cursor, mut piece) = (numbers.cursor(txn), Vec::new());
+    let mut record = cursor.seek(last + 1)?;
+    while let Some((number, bytes)) = record.filter(|_| piece.len() < PIECE) {
+        piece.push((number.to_be_bytes().to_vec(), bytes));
+        record = cursor.next()?;
+    }
+    Ok(piece)
+}
+
+/// Copies the files of an environment nobody works in. The copy makes memory of its own, beside it.
+pub fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(std::result::Result::unwrap) {
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}

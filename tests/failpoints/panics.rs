@@ -1,0 +1,113 @@
+//! A thread panics inside the library (PROTOCOLS D10): that is the death of its session and of nothing else. Its process goes
+//! on with the same handle, so do the others, and the memory stays.
+//!
+//! What comes again: `crates/libtp/src/panics.rs`.
+
+use std::sync::Arc;
+
+use libtp_sim::Random;
+use libtp_tests::failpoints::{Failpoint, Scene, FAILPOINTS};
+use libtp_tests::sizes;
+
+use crate::child::{Role, PANICKED};
+use crate::scenes::{self, ANY_TIME, PATIENCE};
+use crate::town::Town;
+use crate::watchdog;
+
+/// A thread of a victim panics at the failpoint; whether it did. The victim is as well as the others afterwards.
+pub fn dies_of_a_panic(town: &mut Town, point: &str, random: &mut Random) -> bool {
+    let what = format!("after a panic at {point:?}");
+    let managers = Arc::clone(town.observe().managers());
+    let mut victim = town.launch(&Role::Victim(point.into()), "");
+    // Opening has an answer of its own.
+    assert!(victim.acknowledges_more_than(0, watchdog()), "process {} does not begin", victim.number);
+    victim.arm(&format!("{point}@{}!panic", scenes::any_hit(random)));
+    let mut is_hit = victim.panics_within(PATIENCE, 1);
+    if !is_hit {
+        victim.arm(&format!("{point}@1!panic"));
+        is_hit = victim.panics_within(ANY_TIME, 1);
+    }
+    town.go_on(&what);
+    let count = victim.told.len() + 2;
+    assert!(victim.acknowledges_more_than(count, watchdog()), "process {} does not go on {what}", victim.number);
+    victim.order("stop");
+    assert!(victim.ends_within(watchdog()), "process {} does not leave {what}", victim.number);
+    assert!(victim.death().is_none(), "process {} died {what}", victim.number);
+    town.mourn(&mut victim, point);
+    town.all_are_buried(&what);
+    town.go_on(&what);
+    assert!(!managers.region.is_broken(), "the memory was given up {what}");
+    drop(managers);
+    town.audit(&what);
+    is_hit
+}
+
+/// Panics in one environment: then its journal is long, and another begins.
+const PANICS_OF_ONE: usize = 40;
+
+#[test]
+fn whoever_panics_wherever_only_its_session_dies() {
+    let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
+    let most = usize::try_from(sizes::number("LIBTP_TEST_PANICS", 12)).unwrap();
+    let seed = sizes::first_seed();
+    let mut random = Random::new(seed);
+    let is_chosen = |it: &&Failpoint| match &chosen {
+        Some(name) => it.name == name,
+        None => it.scene == Scene::Work,
+    };
+    let mut points: Vec<&Failpoint> = FAILPOINTS.iter().filter(is_chosen).collect();
+    random.shuffle(&mut points);
+    points.truncate(most);
+    let (mut hit, mut town): (usize, Option<Town>) = (0, None);
+    for point in &points {
+        println!("panics at {:?}", point.name);
+        let here = town.get_or_insert_with(|| scenes::settled(seed));
+        hit += usize::from(dies_of_a_panic(here, point.name, &mut random));
+        if here.deaths.len() >= PANICS_OF_ONE {
+            town.take().expect("it is there").close(&format!("seed {seed}, about {:?}", point.name));
+        }
+    }
+    if let Some(town) = town {
+        town.close(&format!("seed {seed}"));
+    }
+    println!("figures: {hit} panics at {} failpoints, 0 lost, 0 stuck, 0 rebuilds", points.len());
+    assert!(4 * hit >= 3 * points.len(), "only {hit} of {} failpoints were come to", points.len());
+}
+
+/// Where the panics of the next test are: in every transaction that changes something.
+const OFTEN: &str = "commit: committing, nothing logged";
+
+#[test]
+fn a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_know() {
+    let mut town = scenes::settled(sizes::first_seed());
+    // Not one that opens the environment a second time: each handle counts its own.
+    let mut victim = town.launch(&Role::Survivor, "");
+    assert!(victim.acknowledges_more_than(0, watchdog()), "the victim does not begin");
+    let panics = format!("{OFTEN}@1!panic");
+    for (count, is_end) in [(1, false), (2, true)] {
+        let managers = Arc::clone(town.observe().managers());
+        victim.arm(&panics);
+        assert!(victim.panics_within(watchdog(), count), "nobody commits");
+        let what = format!("after panic {count} at {OFTEN:?}");
+        let more = victim.told.len() + 3;
+        assert!(victim.acknowledges_more_than(more, watchdog()), "the victim does not go on {what}");
+        town.go_on(&what);
+        assert_eq!(managers.region.is_broken(), is_end, "{what}");
+        drop(managers);
+        if is_end {
+            town.means_a_rebuild();
+        }
+        // This process, too, goes on in the memory there is now.
+        town.audit(&what);
+    }
+    victim.arm(&panics);
+    let failed = victim.fails_within(watchdog());
+    assert!(failed.as_ref().is_some_and(|what| what.starts_with(PANICKED)), "{failed:?}");
+    victim.kill();
+    let what = "after the third panic";
+    assert!(!town.observe().managers().region.is_broken(), "the memory was given up {what}");
+    town.mourn(&mut victim, OFTEN);
+    town.all_are_buried(what);
+    town.go_on(what);
+    town.close(what);
+}

@@ -1,0 +1,62 @@
+//! Deaths of those who make the shared memory anew (PROTOCOLS D13): the next one does it.
+
+use std::time::{Duration, Instant};
+
+use libtp_tests::failpoints::Failpoint;
+
+use crate::child::Role;
+use crate::crew::Member;
+use crate::scenes::Figures;
+use crate::town::Town;
+
+/// The memory is found broken so often, for one of those who are to die to be the one that makes it anew.
+const TRIES: u32 = 5;
+/// So long they have for it.
+const PATIENCE: Duration = Duration::from_millis(1000);
+
+/// The memory is found broken; two of three survivors die at the failpoint if they come to it, and the others make it anew.
+pub fn dies_rebuilding(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
+    (0..TRIES).any(|_| dies_once(town, point, figures))
+}
+
+fn dies_once(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
+    for one in &mut town.crew[..2] {
+        one.arm(&format!("{}@1", point.name));
+    }
+    town.means_a_rebuild();
+    town.observe().managers().processes.declare_broken();
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE && !town.crew[..2].iter_mut().any(Member::has_ended) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for one in &mut town.crew[..2] {
+        if !one.has_ended() {
+            one.arm("none");
+        }
+    }
+    let (mut ended, mut left) = (Vec::new(), Vec::new());
+    for mut one in std::mem::take(&mut town.crew) {
+        let list = if one.has_ended() { &mut ended } else { &mut left };
+        list.push(one);
+    }
+    town.crew = left;
+    let what = format!("after a death at {:?}, while the memory was made anew", point.name);
+    town.go_on(&what);
+    let idler = town.crew.pop();
+    while town.crew.len() < 2 {
+        let member = town.launch(&Role::Survivor, "");
+        town.crew.push(member);
+    }
+    town.crew.extend(idler);
+    // Nobody buries them: they are gone with the memory they died in.
+    let mut deaths = 0;
+    for dead in &mut ended {
+        deaths += u64::from(dead.death().is_some());
+        town.mourn(dead, point.name);
+    }
+    figures.deaths += deaths;
+    let what = format!("with newcomers, {what}");
+    town.go_on(&what);
+    town.audit(&what);
+    deaths > 0
+}

@@ -1,0 +1,95 @@
+//! The yardstick of deaths: every planted bug in what happens after a death is noticed within a few seeds, and the same
+//! scenes without a bug pass.
+//!
+//! Each bug runs in a process of its own, which has it from the variable `LIBTP_PLANTED`, as have the processes it starts:
+//! it may be stuck for ever. `LIBTP_TEST_BUG` tries one bug alone.
+
+use std::collections::BTreeSet;
+
+use libtp_sim::Random;
+use libtp_tests::failpoints::{Failpoint, Scene as Place};
+use libtp_tests::planted_deaths::{Judge, PlantedDeath, Scene, PLANTED_DEATHS};
+use libtp_tests::{sizes, trial};
+
+use crate::panics;
+use crate::scenes::{self, Figures};
+use crate::town::Town;
+
+/// Each bug is noticed within so many seeds.
+const SEEDS: u64 = 10;
+/// How often a seed plays the scenes of its bug.
+const ROUNDS: u64 = 4;
+/// The test that plays the scenes of one bug.
+const ENTRY: &str = "yardstick::one_bug_in_a_process_of_its_own";
+
+fn scenes_of(bug: &PlantedDeath) -> &'static [Scene] {
+    match bug.judge {
+        Judge::Scenes(scenes) => scenes,
+        Judge::Case(_) | Judge::OwnCase(_) => &[],
+    }
+}
+
+#[test]
+fn every_planted_bug_is_noticed_when_somebody_dies() {
+    let bugs: Vec<&PlantedDeath> = PLANTED_DEATHS.iter().filter(|bug| !matches!(bug.judge, Judge::Case(_))).collect();
+    trial::all_noticed(&bugs, ENTRY);
+}
+
+/// Without a bug: every scene that a bug is noticed by. `LIBTP_TEST_FAILPOINT` plays those of one failpoint.
+#[test]
+fn the_same_scenes_without_a_bug_pass() {
+    let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
+    let is_chosen = |scene: &&Scene| chosen.as_deref().is_none_or(|name| scene.point() == name);
+    let scenes: BTreeSet<Scene> = PLANTED_DEATHS.iter().flat_map(scenes_of).filter(is_chosen).copied().collect();
+    let (first, seeds) = (sizes::first_seed(), sizes::number("LIBTP_TEST_SEEDS", 1));
+    for seed in first..first + seeds {
+        let mut random = Random::new(seed);
+        let mut scenes: Vec<Scene> = scenes.iter().copied().collect();
+        random.shuffle(&mut scenes);
+        play(seed, &scenes, &mut random);
+    }
+}
+
+/// The process of one bug.
+#[test]
+fn one_bug_in_a_process_of_its_own() {
+    let Some(planted) = trial::planted() else { return };
+    let bug = PLANTED_DEATHS.iter().find(|bug| bug.name == planted).expect("it is on the list");
+    let first = sizes::first_seed();
+    for seed in first..first + SEEDS {
+        trial::begin_seed(seed - first + 1);
+        let mut random = Random::new(seed);
+        let scenes: Vec<Scene> = (0..ROUNDS).flat_map(|_| scenes_of(bug)).copied().collect();
+        play(seed, &scenes, &mut random);
+    }
+}
+
+fn play(seed: u64, scenes: &[Scene], random: &mut Random) {
+    let mut figures = Figures::default();
+    let mut town: Option<Town> = None;
+    for scene in scenes {
+        if let Scene::Young(point) = *scene {
+            scenes::dies_young(seed, &Failpoint { name: point, scene: Place::Young }, random, &mut figures);
+            continue;
+        }
+        let here = town.get_or_insert_with(|| scenes::settled(seed));
+        let at = |name| Failpoint { name, scene: Place::Work };
+        match *scene {
+            Scene::At(point) => scenes::dies_at_work(here, &at(point), random, &mut figures),
+            Scene::Repairing(before, point) => {
+                scenes::dies_repairing(here, &at(point), Some(before), random, &mut figures)
+            }
+            Scene::Standing(point) => {
+                scenes::stands_still(here, point, random);
+                // What it did to the files must not be forgotten behind a checkpoint.
+                town.take().expect("it is there").close(&format!("seed {seed}, {point:?}"));
+                true
+            }
+            Scene::Panicking(point) => panics::dies_of_a_panic(here, point, random),
+            Scene::Young(_) => unreachable!("it has an environment of its own"),
+        };
+    }
+    if let Some(town) = town {
+        town.close(&format!("seed {seed}"));
+    }
+}

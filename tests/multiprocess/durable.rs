@@ -1,0 +1,29 @@
+//! What is read of one who died after its commit record was logged is as durable as its reader asked for (PROTOCOLS L4, D6).
+
+use libtp::{Env, How};
+
+use crate::crew::Member;
+
+/// So long nobody writes the log for the sake of relaxed commits.
+const SETTINGS: &str = "relaxed_millis = 600000\n";
+
+#[test]
+fn what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("libtp.toml"), SETTINGS).unwrap();
+    let (mut victim, mut reader) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    reader.ask("put key before");
+    victim.ask("arm commit: logged, not the last commit");
+    victim.order("put-relaxed key after");
+    victim.wait();
+    assert_eq!(reader.ask("get key"), "after", "its last record decides");
+    let region = reader.ask("region");
+    reader.kill();
+    reader.wait();
+    std::fs::remove_file(region).unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Restarted);
+    let table = env.btree("table").unwrap();
+    let found = env.run(|txn| table.get(txn, b"key")).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"after"[..]), "it was read by a transaction that asked for the disk");
+}

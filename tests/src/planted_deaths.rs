@@ -1,0 +1,156 @@
+//! The yardstick of deaths: bugs that a test build can switch on in what happens when a process dies, each at a real place,
+//! each to be noticed by a death among others that go on, or by a case of the suite `multiprocess`.
+//!
+//! In the order of the rules they break (PROTOCOLS D1 to D13, L3, L4).
+
+/// How somebody comes to a failpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scene {
+    /// A victim dies there, at work beside three survivors.
+    At(&'static str),
+    /// The same in an environment that is new.
+    Young(&'static str),
+    /// A victim dies at the first, and who repairs it at the second.
+    Repairing(&'static str, &'static str),
+    /// A victim stands still there while the others make the memory anew, and goes on afterwards.
+    Standing(&'static str),
+    /// A victim's thread panics there.
+    Panicking(&'static str),
+}
+
+impl Scene {
+    /// The failpoint that it is about.
+    pub fn point(self) -> &'static str {
+        match self {
+            Scene::At(point) | Scene::Young(point) | Scene::Standing(point) | Scene::Panicking(point) => point,
+            Scene::Repairing(_, point) => point,
+        }
+    }
+}
+
+/// Who is to notice a bug.
+#[derive(Clone, Copy, Debug)]
+pub enum Judge {
+    /// One of these scenes, by the suite `failpoints`.
+    Scenes(&'static [Scene]),
+    /// This case of the suite `multiprocess`.
+    Case(&'static str),
+    /// This case of the suite `failpoints`.
+    OwnCase(&'static str),
+}
+
+/// A bug and who is to notice it.
+#[derive(Clone, Copy, Debug)]
+pub struct PlantedDeath {
+    /// The site's name.
+    pub name: &'static str,
+    /// Who notices it.
+    pub judge: Judge,
+    /// It shows only when others come in between at the right moment, or in a scene that is not steady enough to say that
+    /// nothing else was noticed: it is tried and reported if there is time for it, and need not be noticed every time.
+    pub is_seldom: bool,
+}
+
+impl PlantedDeath {
+    /// The case that is to notice it, if it is one.
+    pub fn case(&self) -> Option<&'static str> {
+        match self.judge {
+            Judge::Case(case) | Judge::OwnCase(case) => Some(case),
+            Judge::Scenes(_) => None,
+        }
+    }
+}
+
+const fn by(name: &'static str, scenes: &'static [Scene]) -> PlantedDeath {
+    PlantedDeath { name, judge: Judge::Scenes(scenes), is_seldom: false }
+}
+
+const fn seldom_by(name: &'static str, scenes: &'static [Scene]) -> PlantedDeath {
+    PlantedDeath { name, judge: Judge::Scenes(scenes), is_seldom: true }
+}
+
+const fn by_case(name: &'static str, case: &'static str) -> PlantedDeath {
+    PlantedDeath { name, judge: Judge::Case(case), is_seldom: false }
+}
+
+use Scene::{At, Panicking, Repairing, Standing, Young};
+
+/// All of them.
+#[rustfmt::skip]
+pub const PLANTED_DEATHS: &[PlantedDeath] = &[
+    // D1, D2
+    by("rio: areas change without before-images", &[At("change: page changed, LSN old")]),
+    seldom_by("rio: closing cuts the outer section's images", &[At("rio: a section has closed"), At("change: page changed, LSN old")]),
+    by("process: the dead are not rolled back", &[At("change: page changed, LSN old")]),
+    seldom_by("lock: the latch falls before the section closes", &[At("lock: released, section open")]),
+    by("txn: latches are given back before the roll-back", &[At("change: page changed, LSN old")]),
+    // D3
+    by("log: appends are not noted", &[At("change: logged, no page changed")]),
+    by("process: noted appends are not looked at", &[At("change: logged, no page changed")]),
+    by("txn: the note is cleared before the pages change", &[At("change: logged, no page changed")]),
+    by("txn: the noted record is not the last", &[At("change: pages changed, record not in the slot")]),
+    // D4
+    by("txn: the noted record is not redone", &[At("change: logged, no page changed")]),
+    by("txn: latches are given back before the redo", &[At("change: logged, no page changed")]),
+    by("txn: redone in the repairer's own name", &[Repairing("change: logged, no page changed", "redo: changed, LSN old")]),
+    // D5
+    by("process: latches of the dead stay", &[At("change: logged, no page changed")]),
+    seldom_by("process: two repair one session", &[At("change: logged, no page changed")]),
+    seldom_by("process: the right to repair is free before the slot", &[At("change: logged, no page changed")]),
+    by("txn: transactions of the dead are left", &[At("change: append cleared, pages latched")]),
+    by("txn: transactions are not adopted", &[Repairing("change: append cleared, pages latched", "change: compensated, record not in the slot")]),
+    by("txn: spare lockers stay", &[At("txn: locker without a slot")]),
+    by("lock: the dead wait on", &[At("lock: waits")]),
+    by("lock: a dead one's task is waited for", &[At("lock: victim chosen, not told"), At("lock: still the splitter")]),
+    by("log: a dead leader is waited for", &[At("log: written, not synced")]),
+    by("log: a dead preparer is waited for", &[At("log: recycles"), Young("log: prepares a segment")]),
+    by("buffer: a dead writer is waited for", &[At("buffer: became the writer")]),
+    by("buffer: a dead grower is waited for", &[Young("buffer: makes its pool grow")]),
+    by("txn: a dead checkpointer is waited for", &[At("checkpoint: has the role")]),
+    by("buffer: a dead writer's claims stay", &[At("buffer: claimed, latched, not copied")]),
+    by("buffer: the dead keep what is in hand", &[At("buffer: evicted, in hand"), At("buffer: frame in the table, loading")]),
+    by("buffer: a page half read stays in the table", &[At("buffer: frame in the table, loading")]),
+    seldom_by("txn: hands are emptied last", &[At("buffer: frame in the table, loading")]),
+    seldom_by("buffer: a page half read is taken for whole", &[At("buffer: frame in the table, loading")]),
+    // D6
+    by("txn: who had committed is aborted", &[At("commit: locks released, not over")]),
+    by("txn: who had not committed is finished", &[At("change: append cleared, pages latched")]),
+    // D7
+    // Whoever waits long for a latch that nobody explains counts its holders, too.
+    seldom_by("process: shared holders are not recounted", &[At("latch: shared taken, not noted as held")]),
+    seldom_by("process: who wants a latch holds it", &[At("latch: shared taken, not noted as held")]),
+    seldom_by("process: counts without freezing", &[At("latch: shared taken, not noted as held")]),
+    by("buffer: the dead keep their pins", &[At("pin: counted, not noted as held")]),
+    // D8
+    by("process: sleeps until woken", &[At("lock: between granting and waking"), At("log: leader no more, nobody woken")]),
+    by("process: waits for a latch until woken", &[At("latch: free, nobody woken"), At("latch: shared let go, nobody woken")]),
+    // D9
+    PlantedDeath {
+        name: "libtp: a panic that comes again is the first",
+        judge: Judge::OwnCase("panics::a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_know"),
+        is_seldom: false,
+    },
+    by_case("process: the seat alone says who is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
+    by_case("process: the child of a fork is its parent", "forks::a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was"),
+    by_case("process: who is stopped is dead", "stopped::a_process_that_stands_still_is_waited_for_and_never_taken_for_dead"),
+    // D10
+    by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),
+    by("process: a panic frees latches above an open section", &[Panicking("change: page changed, LSN old")]),
+    by("process: a panic gives roles back", &[Panicking("buffer: page claimed, still dirty")]),
+    by("libtp: a panic is the end of the region", &[Panicking("commit: committing, nothing logged")]),
+    by("libtp: who panics has not committed", &[Panicking("commit: logged, not the last commit")]),
+    // D13
+    seldom_by("libtp: memory is made anew while somebody writes", &[Standing("log: leads a flush")]),
+    by_case("libtp: the log of broken memory is not kept", "rebuild::when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles"),
+    seldom_by("log: flushes in a broken region", &[Standing("log: about to lead")]),
+    seldom_by("log: makes segments in a broken region", &[Standing("log: about to be the one who prepares")]),
+    seldom_by("buffer: writes pages in a broken region", &[Standing("buffer: about to become the writer")]),
+    by("libtp: a caught commit counts as lost", &[Standing("commit: waits for the disk")]),
+    by("libtp: a caught commit counts as kept", &[Standing("change: logged, no page changed")]),
+    // L4
+    by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),
+    // F1
+    by_case("libtp: a copy is the same environment", "copies::a_copy_of_a_live_environment_is_another_one"),
+    by_case("libtp: what to keep of broken memory is not asked", "copies::memory_that_was_found_broken_under_a_backup_is_the_users_to_decide_about_too"),
+    by_case("log: memory and files are not compared", "copies::a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide"),
+];

@@ -1,0 +1,119 @@
+//! Trying planted bugs, each in a process of its own, and what was noticed of each.
+//!
+//! The process is this test program again, in a test whose panic, crash or endlessness is the notice.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::planted_deaths::PlantedDeath;
+use crate::sizes;
+use crate::threads::on_threads;
+
+/// The longest one bug may take; a bug that hangs is a bug that is noticed.
+const LIMIT: Duration = Duration::from_secs(90);
+/// Most of them wait most of the time.
+const THREADS: usize = 4;
+/// So often a case is tried in which the right moment is to be met.
+const CASE_TRIES: u32 = 5;
+/// Survivors that are stuck are stuck for so many seconds.
+const WATCHDOG: &str = "3";
+
+/// The bug that is planted in this process, if it was started to try one.
+pub fn planted() -> Option<String> {
+    sizes::chosen("LIBTP_PLANTED")
+}
+
+/// Said by the process of a bug, so that it is known when it was noticed.
+pub fn begin_seed(number: u64) {
+    println!("TRIES seed {number}");
+}
+
+/// Tries each bug in the test `entry`, or in the case that it names, and says what was noticed. Those that show seldom are tried
+/// if there is time for them.
+///
+/// # Panics
+/// When one of them was not noticed.
+pub fn all_noticed(bugs: &[&PlantedDeath], entry: &str) {
+    let chosen: Option<String> = sizes::chosen("LIBTP_TEST_BUG");
+    let has_time = sizes::number("LIBTP_TEST_SELDOM", 0) != 0;
+    let is_tried = |bug: &&&PlantedDeath| match &chosen {
+        Some(name) => name == bug.name,
+        None => has_time || !bug.is_seldom,
+    };
+    let bugs: Vec<_> = bugs.iter().filter(is_tried).collect();
+    let tried = on_threads(THREADS, &bugs, |bug| {
+        // A case has no seeds, so it is tried again.
+        let tries = if bug.case().is_some() { CASE_TRIES } else { 1 };
+        let noticed = (0..tries).find_map(|_| try_one(bug.name, bug.case().unwrap_or(entry)));
+        let not = if bug.is_seldom { "not noticed this time" } else { "NOT NOTICED" };
+        println!("{}: {}", bug.name, noticed.as_deref().unwrap_or(not));
+        (*bug, noticed)
+    });
+    let noticed: Vec<&str> = tried.iter().filter_map(|(_, noticed)| noticed.as_deref()).collect();
+    let at_first = noticed.iter().filter(|text| text.starts_with("seed 1:")).count();
+    println!(
+        "figures: {} of {} planted bugs noticed, {at_first} of them at the first seed; {} of those not noticed show seldom",
+        noticed.len(),
+        tried.len(),
+        tried.iter().filter(|(bug, noticed)| noticed.is_none() && bug.is_seldom).count()
+    );
+    let escaped = tried.iter().filter(|(bug, noticed)| noticed.is_none() && !bug.is_seldom);
+    let escaped: Vec<&str> = escaped.map(|(bug, _)| bug.name).collect();
+    assert!(escaped.is_empty(), "nobody noticed {escaped:?}");
+}
+
+/// Runs one test with the bug planted; what it noticed.
+fn try_one(bug: &str, test: &str) -> Option<String> {
+    let program = std::env::current_exe().expect("a running test has a program file");
+    let start = Instant::now();
+    let mut child = Command::new(program)
+        .args(["--exact", test, "--nocapture"])
+        .env("LIBTP_PLANTED", bug)
+        .env("LIBTP_TEST_WATCHDOG", WATCHDOG)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the test's program can be started again");
+    // Read beside it: a pipe that is full would stop it.
+    let said = read(child.stdout.take());
+    let complained = read(child.stderr.take());
+    let mut has_ended = false;
+    while start.elapsed() < LIMIT && !has_ended {
+        std::thread::sleep(Duration::from_millis(20));
+        has_ended = child.try_wait().expect("the child is ours").is_some();
+    }
+    if !has_ended {
+        child.kill().expect("the child is ours");
+    }
+    let status = child.wait().expect("the child is ours");
+    if !has_ended {
+        // Its own children end when it does not listen any more; those that are stuck keep the pipes.
+        return Some(format!("seed 1: it never ended ({} s)", LIMIT.as_secs()));
+    }
+    let (said, complained) = (said.join().unwrap_or_default(), complained.join().unwrap_or_default());
+    if status.success() {
+        return None;
+    }
+    let seed = said.lines().rev().find_map(|line| line.strip_prefix("TRIES ")).unwrap_or("seed 1").to_owned();
+    // The last panic of a thread is the test's own: what it heard from others came before.
+    let mut lines = complained.lines();
+    let mut why = String::new();
+    while let Some(line) = lines.next() {
+        if line.starts_with("thread '") && line.contains("panicked at") {
+            why = lines.next().unwrap_or_default().chars().take(240).collect();
+        }
+    }
+    Some(format!("{seed}: {}", if why.is_empty() { status.to_string() } else { why }))
+}
+
+fn read(from: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut from) = from {
+            // What was read until it failed is all there is.
+            let _ = from.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
