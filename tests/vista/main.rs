@@ -7,6 +7,7 @@
 //! | `traced` | after each of them the segment is recovered as if the machine had stopped there |
 //! | `business` | what they do with a segment, and how it is judged |
 //! | `typed` | the same with typed memory |
+//! | `wild` | stores to anywhere, with the guard and without |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
@@ -16,3 +17,4 @@ mod killed;
 mod trace;
 mod traced;
 mod typed;
+mod wild;

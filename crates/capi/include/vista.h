@@ -26,6 +26,11 @@ int vista_init(void);
  * 0 takes one that is there as it is. Takes back what was unfinished. */
 vista *vista_map(const char *path, size_t bytes);
 
+/* As vista_map, and a store to what no transaction has declared ends the process, after a line on standard error that names
+ * the segment. Costs microseconds a range, or nanoseconds where the processor has protection keys: then only the thread that
+ * maps the segment, and those it starts later, may load from it. */
+vista *vista_map_guarded(const char *path, size_t bytes);
+
 /* Aborts the transaction, if one goes on, and ends the use of the segment: it is safe on its disk, if it has one. */
 int vista_unmap(vista *segment);
 

@@ -7,8 +7,9 @@
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void, CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use ::vista::{Segment, Txn};
+use ::vista::{Guard, Options, Segment, Txn};
 
 thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
@@ -90,22 +91,39 @@ pub extern "C" fn vista_init() -> c_int {
     0
 }
 
-/// See `vista.h`.
-///
 /// # Safety
-/// `path` is a text that ends in a zero.
-#[no_mangle]
-pub unsafe extern "C" fn vista_map(path: *const c_char, bytes: usize) -> *mut Mapped {
+/// `path` is null or a text that ends in a zero.
+unsafe fn map(path: *const c_char, options: &Options) -> *mut Mapped {
     let map = || -> Outcome<*mut Mapped> {
         if path.is_null() {
             return Err("the path is NULL".into());
         }
         // SAFETY: the caller's promise.
         let path = unsafe { CStr::from_ptr(path) };
-        let segment = Segment::open(OsStr::from_bytes(path.to_bytes()), bytes as u64)?;
+        let segment = options.open(Path::new(OsStr::from_bytes(path.to_bytes())))?;
         Ok(Box::into_raw(Box::new(Mapped { segment, is_in_transaction: false })))
     };
     answer(map(), std::ptr::null_mut())
+}
+
+/// See `vista.h`.
+///
+/// # Safety
+/// `path` is a text that ends in a zero.
+#[no_mangle]
+pub unsafe extern "C" fn vista_map(path: *const c_char, bytes: usize) -> *mut Mapped {
+    // SAFETY: the caller's promise.
+    unsafe { map(path, &Options::new(bytes as u64)) }
+}
+
+/// See `vista.h`.
+///
+/// # Safety
+/// `path` is a text that ends in a zero.
+#[no_mangle]
+pub unsafe extern "C" fn vista_map_guarded(path: *const c_char, bytes: usize) -> *mut Mapped {
+    // SAFETY: the caller's promise.
+    unsafe { map(path, &Options::new(bytes as u64).guard(Guard::On)) }
 }
 
 /// See `vista.h`.

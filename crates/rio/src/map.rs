@@ -145,6 +145,23 @@ impl Mapping {
         Ok(())
     }
 
+    /// Gives a part of the mapping, whole pages that may be stored to, a protection key.
+    ///
+    /// # Errors
+    /// As [`Mapping::protect`].
+    pub(crate) fn set_key(&self, part: Range<usize>, key: u32) -> std::io::Result<()> {
+        if part.end > self.bytes {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        let place = self.base.as_ptr().wrapping_add(part.start);
+        let flags = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: as in `protect`.
+        match unsafe { libc::syscall(libc::SYS_pkey_mprotect, place, part.len(), flags, key) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
     /// The first address.
     #[inline]
     pub fn base(&self) -> NonNull<u8> {

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
-use crate::Mapping;
+use crate::{Mapping, Region};
 
 /// What stores into a region survive, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +27,13 @@ impl std::fmt::Display for Survives {
             Survives::System => "a crash of the operating system",
             Survives::Power => "the loss of power",
         })
+    }
+}
+
+impl Region {
+    /// What stores into it survive, as far as can be found out: an operator may know more ([`Keeping`](crate::Keeping)).
+    pub fn survives(&self) -> Survives {
+        Survives::of(self.file())
     }
 }
 
@@ -57,4 +64,17 @@ fn persistence_domain(file: &File) -> Option<String> {
     let text =
         places.iter().find_map(|place| std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{place}")).ok());
     Some(text?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_the_page_cache_survives_processes_and_no_more() {
+        let region = Region::anonymous(1 << 20).unwrap();
+        assert_eq!(region.survives(), Survives::Process);
+        assert!(!Survives::needs_write_back(region.file()));
+        assert!(Survives::Process < Survives::System && Survives::System < Survives::Power);
+    }
 }

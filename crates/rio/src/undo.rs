@@ -25,6 +25,8 @@ mod audit;
 mod checked;
 mod room;
 
+use audit::Form;
+
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 const BYTES_MASK: u64 = (1 << 23) - 1;
@@ -47,18 +49,6 @@ crate::shared! {
         /// Zero, kept for later.
         pub spare: [Word<u64>; 4],
     } size 64
-}
-
-/// What the records of a log may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub(crate) enum Form {
-    /// Images of whole words, and of words of four bytes.
-    Words = 0,
-    /// Images of whatever length and place.
-    Bytes = 1,
-    /// As `Bytes`, each with a checksum.
-    Checked = 2,
 }
 
 /// A session's handle to its undo log. One thread uses it at a time.
@@ -251,15 +241,6 @@ impl Undo {
             } else if !self.save_quickly(place, part) {
                 no_room();
             }
-        }
-    }
-
-    fn form(&self) -> Form {
-        match self.region.at(self.log).form.load() {
-            0 => Form::Words,
-            1 => Form::Bytes,
-            2 => Form::Checked,
-            other => panic!("an undo log has the form {other}, which no session gave it"),
         }
     }
 

@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 
 use crate::map::Protection;
-use crate::{Error, Mapping, Region, Result};
+use crate::{Error, Key, Mapping, Region, Result};
 
 /// The program's mapping of a region. Places in it are counted as in the region.
 pub struct View {
@@ -21,6 +21,8 @@ pub struct View {
     refused: (u64, u64),
     /// Where what is shown ends.
     end: u64,
+    /// The protection key of what is shown, if it has one.
+    key: Option<Key>,
 }
 
 impl Region {
@@ -38,6 +40,7 @@ impl Region {
             hidden: Vec::new(),
             refused: (0, 0),
             end: u64::MAX,
+            key: None,
         };
         view.hide(0, from)?;
         Ok(view)
@@ -110,6 +113,31 @@ impl View {
         self.protect(from, to, if is_writable { Protection::Write } else { Protection::Read })
     }
 
+    /// Gives all that is shown a protection key, for good: from now on it is the key that says what a thread may do, and each
+    /// look lets this thread load.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses.
+    pub fn set_key(&mut self, key: Key) -> Result<()> {
+        let mut from = 0;
+        for &(start, end) in self.hidden.iter().chain(std::iter::once(&(self.mapping.bytes() as u64, u64::MAX))) {
+            let range = usize::try_from(from).unwrap_or(usize::MAX)..usize::try_from(start).unwrap_or(usize::MAX);
+            let done = if range.is_empty() { Ok(()) } else { self.mapping.set_key(range, key.number()) };
+            let path = self.region.path();
+            done.map_err(|source| Error::System { path: path.to_path_buf(), call: "giving a key", source })?;
+            from = end;
+        }
+        self.key = Some(key);
+        // No quick answer: the thread has to be looked after, too.
+        self.shown.1 = 0;
+        Ok(())
+    }
+
+    /// The protection key of what is shown, if it has one.
+    pub fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
     fn protect(&self, from: u64, to: u64, protection: Protection) -> Result<()> {
         let (from, to) = (usize::try_from(from), usize::try_from(to));
         let range = from.unwrap_or(usize::MAX)..to.unwrap_or(usize::MAX);
@@ -133,6 +161,9 @@ impl View {
     /// Whether all from `at` to `end` is shown.
     #[inline(never)]
     pub fn is_shown(&self, at: u64, end: u64) -> bool {
+        if let Some(key) = &self.key {
+            key.allow_reading();
+        }
         let mut hidden = self.hidden.iter().chain(std::iter::once(&self.refused));
         at <= end && end <= self.region.size().min(self.end) && hidden.all(|&(from, to)| end <= from || at >= to)
     }

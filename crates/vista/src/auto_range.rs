@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::segment::UNIT;
-use crate::{Error, Result, Segment, Txn};
+use crate::{Error, Guard, Result, Segment, Txn};
 use rio::Watch;
 
 /// A transaction whose ranges are found by themselves. The faults of its segment are watched until it is dropped, so nobody
@@ -43,6 +43,7 @@ impl Segment {
         let _watch = watch.map_err(|source| Error::System { path, call: "catching the faults", source })?;
         let txn = AutoTxn { segment: self, _watch };
         txn.segment.set_flat_writable(false)?;
+        txn.segment.open_range(0, 0)?;
         Ok(txn)
     }
 }
@@ -50,8 +51,8 @@ impl Segment {
 impl Drop for AutoTxn<'_> {
     fn drop(&mut self) {
         self.segment.take_back();
-        let is_writable = self.segment.set_flat_writable(true);
-        is_writable.expect("pages of this process's own mapping can be made writable");
+        let is_done = self.segment.set_flat_writable(self.segment.guard() != Guard::Pages);
+        is_done.expect("pages of this process's own mapping are as they were");
     }
 }
 

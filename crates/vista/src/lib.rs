@@ -37,6 +37,7 @@ mod about;
 mod auto_range;
 mod checkpoint;
 mod error;
+mod guard;
 mod heap;
 mod map;
 mod options;
@@ -49,6 +50,7 @@ mod vector;
 mod verify;
 
 pub use error::{Error, Result};
+pub use guard::Guard;
 pub use map::Map;
 pub use options::Options;
 pub use rio::Survives;

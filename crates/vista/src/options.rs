@@ -2,6 +2,8 @@
 
 use rio::Survives;
 
+use crate::Guard;
+
 /// How a segment is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -10,12 +12,14 @@ pub struct Options {
     pub(crate) anywhere: bool,
     pub(crate) declared: Option<Survives>,
     pub(crate) write_back: Option<bool>,
+    pub(crate) guard: Guard,
 }
 
 impl Options {
     /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
     pub fn new(bytes: u64) -> Options {
-        Options { bytes, reserve: 256 << 30, anywhere: false, declared: None, write_back: None }
+        let (declared, write_back, guard) = (None, None, Guard::Off);
+        Options { bytes, reserve: 256 << 30, anywhere: false, declared, write_back, guard }
     }
 
     /// The address space a new segment may grow into, in bytes. It costs nothing; 256 GiB if it is not said.
@@ -41,5 +45,12 @@ impl Options {
     #[must_use]
     pub fn write_back(self, is_wanted: bool) -> Options {
         Options { write_back: Some(is_wanted), ..self }
+    }
+
+    /// Whether stores outside of declared ranges are stopped, and how; they are not if it is not said. Costs microseconds
+    /// a range, or nanoseconds where the processor has protection keys.
+    #[must_use]
+    pub fn guard(self, guard: Guard) -> Options {
+        Options { guard, ..self }
     }
 }

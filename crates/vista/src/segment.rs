@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::guard::Guarded;
 pub(crate) use crate::heap::UNIT;
 use crate::heap::{Heap, HeapHeader};
 use crate::{Error, Options, Result};
@@ -85,6 +86,7 @@ impl Options {
         let undo = Undo::open(&region, undo);
         let heap = Heap::open(&region, heap).ok_or_else(|| damaged("its heap lies outside"))?;
         let mut segment = Segment {
+            guarded: None,
             view,
             undo,
             heap,
@@ -99,6 +101,7 @@ impl Options {
             kept,
         };
         segment.rolled_back = segment.recover()?;
+        segment.guarded = self.guard.begin(&segment.region, &mut segment.view)?;
         Ok(segment)
     }
 }
@@ -110,6 +113,8 @@ impl ExclusiveHold for Owner {}
 
 /// A segment that this process has mapped, and nobody else has.
 pub struct Segment {
+    /// Nobody may store to what no transaction has declared.
+    pub(crate) guarded: Option<Box<Guarded>>,
     pub(crate) view: View,
     pub(crate) undo: Undo,
     pub(crate) heap: Heap,
@@ -178,11 +183,12 @@ impl Segment {
         place - self.from
     }
 
-    /// Makes room in the undo log for the `bytes` at `at`, if there are such bytes.
+    /// Makes room in the undo log for the `bytes` at `at`, if there are such bytes, and lets them be stored to.
     #[cold]
-    pub(crate) fn enlarge_undo(&mut self, at: u64, bytes: usize) -> Result<()> {
+    pub(crate) fn prepare_range(&mut self, at: u64, bytes: usize) -> Result<()> {
         self.get(at, bytes)?;
-        self.reserve_undo(bytes)
+        self.reserve_undo(bytes)?;
+        self.open_range(at, bytes)
     }
 
     /// Makes room in the undo log for `bytes` of old bytes.

@@ -31,6 +31,7 @@ impl Segment {
     pub(crate) fn take_back(&mut self) {
         self.freed.clear();
         self.undo.roll_back();
+        self.close_ranges();
     }
 }
 
@@ -42,8 +43,8 @@ impl Txn<'_> {
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let segment = &mut *self.segment;
-        if !segment.undo.has_room(bytes) {
-            segment.enlarge_undo(at, bytes)?;
+        if !segment.undo.has_room(bytes) || segment.guarded.is_some() {
+            segment.prepare_range(at, bytes)?;
         }
         match segment.view.look(at.wrapping_add(segment.from), bytes) {
             Some(shown) => Ok(shown.range(&mut segment.owner, &segment.undo)),
@@ -99,6 +100,9 @@ impl Txn<'_> {
             self.segment.release_all()?;
         }
         self.segment.undo.discard();
+        if self.segment.guarded.is_some() {
+            self.segment.close_ranges();
+        }
         // Nothing is left to be taken back.
         std::mem::forget(self);
         Ok(())

@@ -2,9 +2,30 @@
 //!
 //! A wild store may have hit the log. What it says would then be stored over what is good.
 
-use super::{bytes_of, words_of, Form, Undo, CHECKED, PLACE_MASK};
+use super::{bytes_of, words_of, Undo, CHECKED, PLACE_MASK};
+
+/// What the records of a log may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Form {
+    /// Images of whole words, and of words of four bytes.
+    Words = 0,
+    /// Images of whatever length and place.
+    Bytes = 1,
+    /// As `Bytes`, each with a checksum.
+    Checked = 2,
+}
 
 impl Undo {
+    pub(super) fn form(&self) -> Form {
+        match self.region.at(self.log).form.load() {
+            0 => Form::Words,
+            1 => Form::Bytes,
+            2 => Form::Checked,
+            other => panic!("an undo log has the form {other}, which no session gave it"),
+        }
+    }
+
     /// Asserts that there are only whole images of places inside the region, in the form that the log says it has, and a
     /// zero behind them.
     pub(super) fn check(&self) {

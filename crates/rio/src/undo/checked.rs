@@ -4,7 +4,8 @@
 //! covers, with one fence, and they are before the log's number is raised, which is the commit. Lines get to memory in any
 //! order, so a record that is there in part, or of an earlier sequence, is none.
 
-use super::{bytes_of, header, no_room, Form, Undo, CHECKED, PLACE_MASK};
+use super::audit::Form;
+use super::{bytes_of, header, no_room, Undo, CHECKED, PLACE_MASK};
 use crate::bytes::copy_image;
 use crate::{planted, Word, WriteBack};
 
