@@ -18,11 +18,11 @@ const PIECE: usize = 1 << 20;
 
 impl Kept {
     /// Copies the region as it is now to the file at `path`, in the place of what was there, and makes it safe on its disk.
-    /// Opened, the copy is as this is, and what is unfinished in it is rolled back there.
+    /// Opened, the copy is as this is, with these parts as they are now.
     ///
     /// # Errors
     /// `Unusable` if `path` leads to the region itself; `System` if the disk refuses. It leads to what it led to before.
-    pub fn copy_to(&self, path: &Path) -> Result<()> {
+    pub fn copy_to(&self, path: &Path, sealed: &[(u64, u64)]) -> Result<()> {
         let own = self.region().file().metadata().map_err(|source| system(self.region().path(), "stat", source))?;
         if std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
             return Err(unusable(
@@ -30,7 +30,7 @@ impl Kept {
                 "a checkpoint lies in a file of its own, and this is what it is to be of".into(),
             ));
         }
-        put(self.region(), self.region().size(), path, |_| Ok(()))
+        put(self.region(), self.region().seal_of(sealed), path, |_| Ok(()))
     }
 }
 
@@ -56,7 +56,7 @@ impl Keeping {
         }
         let mut aside = path.as_os_str().to_owned();
         aside.push(".torn");
-        put(&region, region.size(), path, |path| {
+        put(&region, header.seal.get(), path, |path| {
             let _ = std::fs::remove_file(&aside);
             std::fs::hard_link(path, &aside)
         })
@@ -67,12 +67,12 @@ fn access_to(path: &Path) -> Result<Access> {
     Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))
 }
 
-/// Puts a copy of the region's first `bytes` bytes to `path`; `before` is done when it is about to get its name.
-fn put(region: &Region, bytes: u64, path: &Path, before: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
+/// Puts a copy of the region with that seal to `path`; `before` is done when it is about to get its name.
+fn put(region: &Region, seal: u64, path: &Path, before: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
     let passing = passing_name(path);
     // A process of this number died here.
     let _ = std::fs::remove_file(&passing);
-    let made = make(region, bytes, &passing, path);
+    let made = make(region, seal, &passing, path);
     let named = made.and_then(|()| {
         let named = before(path).and_then(|()| std::fs::rename(&passing, path));
         named.map_err(|source| system(path, "naming", source))
@@ -83,14 +83,15 @@ fn put(region: &Region, bytes: u64, path: &Path, before: impl FnOnce(&Path) -> s
     named.and_then(|()| sync_directory(path))
 }
 
-fn make(region: &Region, bytes: u64, passing: &Path, path: &Path) -> Result<()> {
+fn make(region: &Region, seal: u64, passing: &Path, path: &Path) -> Result<()> {
     let file = access_to(path)?.create(passing)?;
     let copied = match rustix::fs::ioctl_ficlone(&file, region.file()) {
         Ok(()) => Ok(()),
-        Err(_) => copy(region.file(), &file, bytes),
+        Err(_) => copy(region.file(), &file, region.size()),
     };
     copied.map_err(|source| system(path, "copying", source))?;
     let copy = Region::map(file, passing, 0)?;
+    copy.header().seal.publish(seal);
     copy.header().clean.publish(1);
     copy.sync()
 }

@@ -20,6 +20,8 @@ use crate::{Access, Error, Identity, Region, Result, Survives, WriteBack};
 pub struct Kept {
     region: Region,
     survives: Survives,
+    /// Of when it was left in good order; zero if it was not.
+    pub(crate) seal: u64,
     /// The process that has it: a child of a fork has a copy of this, and not the region.
     process: u32,
 }
@@ -81,7 +83,9 @@ impl Keeping {
         let needed =
             self.write_back.unwrap_or_else(|| self.declared.is_none() && Survives::needs_write_back(region.file()));
         region.set_write_back(WriteBack::best().filter(|_| needed).unwrap_or_default());
-        Ok(Some(Kept { region, survives, process: std::process::id() }))
+        let header = region.header();
+        let seal = if header.clean.get() == 0 { 0 } else { header.seal.get() };
+        Ok(Some(Kept { region, survives, seal, process: std::process::id() }))
     }
 
     fn make<E: From<Error>>(
@@ -151,15 +155,18 @@ impl Kept {
     }
 
     /// Makes everything that was stored safe on the disk behind the file, if there is one, and says that it was left in
-    /// good order.
+    /// good order, with these parts as they are now.
     ///
     /// # Errors
     /// `System` if it could not be written: what was stored is there until the machine goes down.
-    pub fn leave(&self) -> Result<()> {
+    pub fn leave(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
         if !self.is_ours() {
             return Ok(());
         }
+        // Somebody may have cut the file off: what is to be read has to be there.
+        self.region.check_sizes()?;
         self.region.sync()?;
+        self.region.header().seal.publish(self.region.seal_of(&sealed()));
         self.region.header().clean.publish(1);
         self.region.sync()
     }

@@ -44,6 +44,7 @@ pub mod planted;
 mod region;
 #[doc(hidden)]
 pub mod schedule;
+mod seal;
 mod section;
 mod shared;
 mod slab;

@@ -20,6 +20,7 @@ use crate::{failpoint, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
 mod attended;
 mod header;
+mod hole;
 mod unattended;
 
 pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES};

@@ -128,7 +128,7 @@ impl Undo {
     /// # Panics
     /// If the log cannot have been written by a session: nothing was put back then.
     pub fn roll_back(&self) -> usize {
-        self.check();
+        self.audit().unwrap_or_else(|what| panic!("{what}"));
         let count = self.roll_back_from(0);
         self.depth.set(0);
         self.broken.set(false);
@@ -247,7 +247,7 @@ impl Undo {
     /// Where the log's records begin, from word `start` on.
     fn records(&self, start: usize) -> Vec<usize> {
         let (mut records, mut at) = (Vec::new(), start);
-        let is_checked = self.form() == Form::Checked;
+        let is_checked = self.form() == Some(Form::Checked);
         while let Some(header) = self.words.get(at).map(Word::load).filter(|&header| header != 0) {
             let next = at + 1 + words_of(header);
             // Where lines get to memory in any order, what is there may be anything.

@@ -68,8 +68,11 @@ impl View {
     /// If they are not.
     pub fn set_shown(&mut self, bytes: u64, next: u64) {
         let end = self.shown.0 + bytes;
+        self.refused = (0, 0);
         assert!(self.is_shown(self.shown.0, end), "they lie in the region, and are not hidden");
-        (self.shown.1, self.refused) = (bytes, (end, next));
+        self.refused = (end, next);
+        // Where there is a key each look has to look after the thread, too.
+        self.shown.1 = if self.key.is_none() { bytes } else { 0 };
     }
 
     /// Says where what is shown ends.

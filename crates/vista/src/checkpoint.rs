@@ -14,7 +14,7 @@ impl Segment {
     pub fn checkpoint(&mut self, path: impl AsRef<Path>) -> Result<()> {
         // A transaction that somebody forgot is not to be found there.
         self.begin().abort();
-        Ok(self.kept.copy_to(path.as_ref())?)
+        Ok(self.kept.copy_to(path.as_ref(), &self.metadata())?)
     }
 }
 

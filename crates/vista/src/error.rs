@@ -49,6 +49,16 @@ pub enum Error {
         /// What was asked for.
         wanted: u64,
     },
+    /// The flat part can become no longer.
+    #[error("the segment {path} was made to have at most {most} bytes in its flat part and cannot have {wanted}. Nothing was changed; take more from its heap, or make a larger one (`Options::grows_to`)")]
+    NoRoom {
+        /// The segment's file.
+        path: PathBuf,
+        /// What was asked for.
+        wanted: u64,
+        /// How long it can become.
+        most: u64,
+    },
     /// The addresses at which the segment lies are taken in this process.
     #[error("the segment {path} lies at address {address:#x}, where something else is in this process: {source}. Nothing was changed. If nothing in it is a pointer, open it anywhere")]
     AddressTaken {

@@ -13,19 +13,26 @@ pub struct Options {
     pub(crate) declared: Option<Survives>,
     pub(crate) write_back: Option<bool>,
     pub(crate) guard: Guard,
+    pub(crate) grows_to: u64,
 }
 
 impl Options {
     /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
     pub fn new(bytes: u64) -> Options {
         let (declared, write_back, guard) = (None, None, Guard::Off);
-        Options { bytes, reserve: 256 << 30, anywhere: false, declared, write_back, guard }
+        Options { bytes, reserve: 256 << 30, anywhere: false, declared, write_back, guard, grows_to: 0 }
     }
 
     /// The address space a new segment may grow into, in bytes. It costs nothing; 256 GiB if it is not said.
     #[must_use]
     pub fn reserve(self, bytes: u64) -> Options {
         Options { reserve: bytes, ..self }
+    }
+
+    /// How long the flat part of a new segment can become ([`Segment::grow`](crate::Segment::grow)); the heap grows by itself.
+    #[must_use]
+    pub fn grows_to(self, bytes: u64) -> Options {
+        Options { grows_to: bytes, ..self }
     }
 
     /// The segment need not lie at its own address: nothing in it is a pointer.

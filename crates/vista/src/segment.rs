@@ -43,8 +43,10 @@ rio::shared! {
         pub undo: Link<UndoLog>,
         /// The heap.
         pub heap: Link<HeapHeader>,
+        /// How long the flat part can become.
+        pub bytes_max: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 11],
+        pub spare: [Word<u64>; 10],
     } size 128
 }
 
@@ -59,7 +61,7 @@ impl Options {
     /// `OtherSize`, `AddressTaken`, `Damaged`; `Memory` if another has it, if it may be torn, or if the file cannot be made,
     /// is no segment, or has no room.
     pub fn open(&self, path: &Path) -> Result<Segment> {
-        let kept = self.keeping().open(path, |region| build(region, self.bytes))?;
+        let kept = self.keeping().open(path, |region| build(region, self.bytes, self.grows_to.max(self.bytes)))?;
         let region = kept.region().clone();
         let path = path.to_path_buf();
         let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
@@ -74,13 +76,12 @@ impl Options {
             return Err(Error::OtherSize { path, found: bytes, wanted: self.bytes });
         }
         let address = usize::try_from(header.address.get()).map_err(|_| damaged("its address is none"))?;
-        let mut view = region.view((!self.anywhere).then_some(address), from).map_err(|source| match source {
+        let view = region.view((!self.anywhere).then_some(address), from).map_err(|source| match source {
             source @ rio::Error::System { .. } if !self.anywhere => {
                 Error::AddressTaken { path: path.clone(), address: address as u64, source }
             }
             source => source.into(),
         })?;
-        view.set_shown(bytes, (from + bytes).next_multiple_of(UNIT));
         let undo = header.undo.load().ok_or_else(|| damaged("it has no undo log"))?;
         let heap = header.heap.load().ok_or_else(|| damaged("it has no heap"))?;
         let undo = Undo::open(&region, undo);
@@ -100,6 +101,7 @@ impl Options {
             region,
             kept,
         };
+        segment.show_flat();
         segment.rolled_back = segment.recover()?;
         segment.guarded = self.guard.begin(&segment.region, &mut segment.view)?;
         Ok(segment)
@@ -162,7 +164,13 @@ impl Segment {
     /// # Errors
     /// `Memory` if it could not be written: what was stored is there until the machine goes down.
     pub fn close(self) -> Result<()> {
-        Ok(self.kept.leave()?)
+        Ok(self.kept.leave(|| self.metadata())?)
+    }
+
+    /// Shows the program the flat part, and nothing of the room that it has to grow.
+    pub(crate) fn show_flat(&mut self) {
+        let most = self.bytes.max(self.header.bytes_max.get());
+        self.view.set_shown(self.bytes, (self.from + most).next_multiple_of(UNIT));
     }
 
     pub(crate) fn region(&self) -> &Region {
@@ -204,14 +212,18 @@ impl Segment {
         self.hide_metadata()
     }
 
-    /// Hides from the program what is vista's, where it is not the segment's front.
+    /// Where what is vista's lies: from, to. The segment's front, and units behind it.
+    pub(crate) fn metadata(&self) -> Vec<(u64, u64)> {
+        let grown = std::iter::once(self.undo.area_range()).chain(self.heap.tables());
+        let units = grown.map(|(at, bytes)| (at & !(UNIT - 1), (at + bytes).next_multiple_of(UNIT)));
+        // What lies in the front goes with it.
+        std::iter::once((0, self.from)).chain(units.filter(|(from, _)| *from >= self.from)).collect()
+    }
+
+    /// Hides from the program what is vista's.
     pub(crate) fn hide_metadata(&mut self) -> Result<()> {
-        let (undo, undo_bytes) = self.undo.area_range();
-        let all = std::iter::once((undo, undo_bytes)).chain(self.heap.tables());
-        // What lies in the front is hidden with it.
-        for (at, bytes) in all.filter(|(at, _)| *at >= self.from) {
-            let from = at & !(UNIT - 1);
-            self.view.hide(from, (at + bytes).next_multiple_of(UNIT) - from)?;
+        for (from, to) in self.metadata() {
+            self.view.hide(from, to - from)?;
         }
         self.view.set_end(self.heap.end().max(self.from + self.bytes));
         Ok(())
@@ -226,16 +238,18 @@ pub(crate) fn own_units<T>(region: &Region, take: impl FnOnce() -> Result<T>) ->
     Ok(taken)
 }
 
-fn build(region: &Region, bytes: u64) -> Result<()> {
+fn build(region: &Region, bytes: u64, bytes_max: u64) -> Result<()> {
     let header = region.allocate::<SegmentHeader>(1)?;
     let undo = Undo::create(region, UNDO_BYTES)?;
     let heap = Heap::create(region)?;
     let flat: Offset<Bytes> = region.allocate_bytes(bytes, UNIT)?;
+    region.leave_hole(bytes_max - bytes)?;
     region.allocate_bytes(0, UNIT)?;
     let made = region.at(header);
     made.address.init(free_address(region)?);
     made.from.init(flat.raw());
     made.bytes.init(bytes);
+    made.bytes_max.init(bytes_max);
     made.undo.init(Some(undo));
     made.heap.init(Some(heap));
     region.set_root(RootSlot::Environment, header);
@@ -262,6 +276,6 @@ fn free_address(region: &Region) -> Result<u64> {
 impl Drop for Segment {
     fn drop(&mut self) {
         // Who wants to know calls `close`.
-        let _ = self.kept.leave();
+        let _ = self.kept.leave(|| self.metadata());
     }
 }

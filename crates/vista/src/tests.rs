@@ -245,3 +245,31 @@ fn a_forgotten_transaction_is_taken_back_by_the_next() {
     segment.begin().end().unwrap();
     assert_eq!(segment.bytes()[..10], [0; 10]);
 }
+
+#[test]
+fn the_flat_part_grows_into_its_room_and_stays_so() {
+    let place = Place::new("grows");
+    let options = Options::new(1000).grows_to(3 << 20);
+    let mut segment = options.open(&place.0).unwrap();
+    let mut txn = segment.begin();
+    txn.set_range(0, 1000).unwrap().fill(1);
+    let block = txn.malloc(1 << 20).unwrap();
+    txn.set_range(block, 1 << 20).unwrap().fill(2);
+    txn.end().unwrap();
+    assert!(matches!(segment.begin().set_range(1000, 1), Err(Error::OutOfRange { .. })));
+    let refused = segment.grow((3 << 20) + 1).unwrap_err();
+    assert!(matches!(refused, Error::NoRoom { most: 3_145_728, .. }), "{refused}");
+    segment.grow(2 << 20).unwrap();
+    assert!(segment.bytes()[1000..].iter().all(|&byte| byte == 0));
+    let mut txn = segment.begin();
+    txn.set_range(0, 2 << 20).unwrap().fill(3);
+    assert!(matches!(txn.set_range((2 << 20) - 5, 6), Err(Error::OutOfRange { .. })));
+    std::mem::forget(txn);
+    segment.grow(3 << 20).unwrap();
+    drop(segment);
+    let segment = place.open(0);
+    assert_eq!((segment.bytes().len(), segment.bytes_max()), (3 << 20, 3 << 20));
+    assert!(segment.bytes().iter().enumerate().all(|(at, &byte)| byte == u8::from(at < 1000)));
+    assert!(segment.get(block, 1 << 20).unwrap().iter().all(|&byte| byte == 2));
+    segment.verify().unwrap();
+}

@@ -200,4 +200,34 @@ mod tests {
         drop(segment);
         std::fs::remove_file(&file).unwrap();
     }
+
+    #[test]
+    fn what_changed_while_nobody_had_it_is_noticed_at_open() {
+        let file = std::env::temp_dir().join(format!("vista-seal-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let mut segment = Segment::open(&file, 100).unwrap();
+        let mut txn = segment.begin();
+        // The table and the undo log grow, and are left in several places.
+        let all: Vec<u64> = (0..40).map(|_| txn.malloc(1 << 20).unwrap()).collect();
+        all.iter().for_each(|at| txn.set_range(*at, 1 << 20).unwrap().fill(7));
+        txn.end().unwrap();
+        segment.close().unwrap();
+        let segment = Segment::open(&file, 100).unwrap();
+        let (table, undo) = (segment.heap.tables(), segment.undo.area_range());
+        assert!(segment.metadata().len() >= 3 && undo.0 > segment.from);
+        segment.close().unwrap();
+        let places = table.iter().flat_map(|(at, bytes)| [*at, at + bytes - 8]).chain([undo.0 + 16, 4096]);
+        for place in places {
+            use std::os::unix::fs::FileExt;
+            let on_disk = std::fs::OpenOptions::new().read(true).write(true).open(&file).unwrap();
+            let mut byte = [0];
+            on_disk.read_exact_at(&mut byte, place).unwrap();
+            on_disk.write_all_at(&[byte[0] ^ 4], place).unwrap();
+            let refused = Segment::open(&file, 100);
+            assert!(refused.is_err(), "a byte at {place} has changed: {refused:?}");
+            on_disk.write_all_at(&byte, place).unwrap();
+        }
+        drop(Segment::open(&file, 100).unwrap());
+        std::fs::remove_file(&file).unwrap();
+    }
 }

@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["libtp-record", "libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"],
     ),
     ("libtp-bench", &["libtp"]),
-    ("libtp-cli", &["libtp", "libtp-bench"]),
+    ("libtp-cli", &["libtp", "libtp-bench", "vista"]),
     ("libtp-capi", &["vista"]),
     ("libtp-sim", &["libtp-io"]),
     // Log and processes by themselves: where a log ends must be chosen to the byte.

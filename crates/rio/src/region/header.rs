@@ -51,8 +51,10 @@ crate::shared! {
         pub directory_bytes: Word<u64>,
         /// Where the environment's directory was when somebody last attached.
         pub directory: [Word<u64>; 448],
+        /// Checksum of what a library keeps in a kept region, of when it was left in good order; 0: there is none.
+        pub seal: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 30],
+        pub spare: [Word<u64>; 29],
     } size 4096
 }
 

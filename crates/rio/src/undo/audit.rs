@@ -17,19 +17,22 @@ pub(crate) enum Form {
 }
 
 impl Undo {
-    pub(super) fn form(&self) -> Form {
+    pub(super) fn form(&self) -> Option<Form> {
         match self.region.at(self.log).form.load() {
-            0 => Form::Words,
-            1 => Form::Bytes,
-            2 => Form::Checked,
-            other => panic!("an undo log has the form {other}, which no session gave it"),
+            0 => Some(Form::Words),
+            1 => Some(Form::Bytes),
+            2 => Some(Form::Checked),
+            _ => None,
         }
     }
 
-    /// Asserts that there are only whole images of places inside the region, in the form that the log says it has, and a
-    /// zero behind them.
-    pub(super) fn check(&self) {
-        let form = self.form();
+    /// Whether there are only whole images of places inside the region, in the form that the log says it has, and a zero
+    /// behind them.
+    ///
+    /// # Errors
+    /// What is wrong, a sentence without its full stop.
+    pub fn audit(&self) -> Result<(), String> {
+        let form = self.form().ok_or("an undo log has a form that no session gave it")?;
         let mut end = 0;
         for record in self.records(0) {
             let header = self.words[record].load();
@@ -39,12 +42,15 @@ impl Undo {
                 Form::Bytes | Form::Checked => (bytes != 0, 1),
             };
             let is_form = (header & CHECKED != 0) == (form == Form::Checked);
-            assert!(
-                is_possible && is_form && place != 0 && self.region.place(place, bytes, align).is_some(),
-                "an undo log has an image of {bytes} bytes at {place}, which no session saved"
-            );
+            if !is_possible || !is_form || place == 0 || self.region.place(place, bytes, align).is_none() {
+                return Err(format!("an undo log has an image of {bytes} bytes at {place}, which no session saved"));
+            }
             end = record + 1 + words_of(header);
         }
-        assert!(end < self.words.len(), "an undo log has no end");
+        if end < self.words.len() {
+            Ok(())
+        } else {
+            Err("an undo log has no end".into())
+        }
     }
 }
