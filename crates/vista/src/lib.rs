@@ -14,7 +14,7 @@
 //! | `vista_abort_transaction` | [`Txn::abort`], or dropping the transaction |
 //! | `vista_malloc`, `vista_free` | [`Txn::malloc`], [`Txn::free`] |
 //!
-//! Beyond the paper there is typed memory: [`Ptr`], [`Txn::write`], [`Vector`], [`Map`].
+//! Beyond the paper there is typed memory: [`Ptr`], [`Txn::write`], [`Vector`], [`Map`], [`HashMap`].
 //!
 //! vista knows of no environment, no log and no pages.
 //!
@@ -39,6 +39,7 @@ mod checkpoint;
 mod error;
 mod grow;
 mod guard;
+mod hash_map;
 mod heap;
 mod map;
 mod options;
@@ -52,6 +53,7 @@ mod verify;
 
 pub use error::{Error, Result};
 pub use guard::Guard;
+pub use hash_map::HashMap;
 pub use map::Map;
 pub use options::Options;
 pub use rio::Survives;

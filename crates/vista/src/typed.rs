@@ -200,6 +200,13 @@ impl Txn<'_> {
         self.free(at)
     }
 
+    /// Declares that the transaction may change the bytes of so many values in a row, and returns those.
+    pub(crate) fn write_row<T: Persist>(&mut self, first: Ptr<T>, count: u64) -> Result<&mut [u8]> {
+        let at = first.at(self.segment);
+        let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
+        self.set_range(at, bytes)
+    }
+
     /// Room for `count` values in a row, with whatever is there.
     pub(crate) fn create_row<T: Persist>(&mut self, count: u64) -> Result<Ptr<T>> {
         const { assert!(align_of::<T>() <= 16, "the heap's blocks begin at multiples of 16") };

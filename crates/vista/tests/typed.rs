@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use vista::{Error, Map, Ptr, Segment, Vector};
+use vista::{Error, HashMap, Map, Ptr, Segment, Vector};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 type Names = Map<[u8; 6], u64>;
+/// The same pairs.
+type Hashed = HashMap<[u8; 6], u64>;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -15,6 +17,7 @@ struct Root {
     numbers: Vector<u32>,
     names: Names,
     list: Ptr<Link>,
+    hashed: Hashed,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -53,6 +56,9 @@ fn check(segment: &Segment, model: &Model) {
     names.for_each(segment, |key, value| pairs.push((*key, *value))).unwrap();
     assert_eq!(pairs, model.names.clone().into_iter().collect::<Vec<_>>());
     assert_eq!(names.len(segment).unwrap(), pairs.len() as u64);
+    let (hashed, mut pairs) = (hashed(segment), BTreeMap::new());
+    hashed.for_each(segment, |key, value| assert_eq!(pairs.insert(*key, *value), None)).unwrap();
+    assert_eq!((&pairs, hashed.len(segment).unwrap()), (&model.names, model.names.len() as u64));
     let (mut link, mut list) = (root.look(segment).unwrap().list, Vec::new());
     while !link.is_none() {
         let value = link.look(segment).unwrap();
@@ -69,6 +75,10 @@ fn places(segment: &Segment) -> (Ptr<Vector<u32>>, Ptr<Names>) {
     (root.part(|root| &root.numbers, segment).unwrap(), root.part(|root| &root.names, segment).unwrap())
 }
 
+fn hashed(segment: &Segment) -> Ptr<Hashed> {
+    segment.root::<Root>().part(|root| &root.hashed, segment).unwrap()
+}
+
 #[test]
 fn what_lies_in_a_segment_is_what_a_program_would_have_in_its_own_memory() {
     let directory = tempfile::tempdir().unwrap();
@@ -77,7 +87,7 @@ fn what_lies_in_a_segment_is_what_a_program_would_have_in_its_own_memory() {
     let mut segment = Segment::open(&file, 4096).unwrap();
     for round in 0..1500 {
         let before = model.clone();
-        let (numbers, names) = places(&segment);
+        let ((numbers, names), hashed) = (places(&segment), hashed(&segment));
         let mut txn = segment.begin();
         for _ in 0..=draw.below(5) {
             let key = [0, 0, 0, 0, 0, u8::try_from(draw.below(200)).unwrap()];
@@ -90,9 +100,14 @@ fn what_lies_in_a_segment_is_what_a_program_would_have_in_its_own_memory() {
                 2 => assert_eq!(numbers.pop(&mut txn).unwrap(), model.numbers.pop()),
                 3..=5 => {
                     let is_new = names.insert(&mut txn, key, round).unwrap();
+                    assert_eq!(hashed.insert(&mut txn, key, round).unwrap(), is_new);
                     assert_eq!(is_new, model.names.insert(key, round).is_none());
                 }
-                6 => assert_eq!(names.remove(&mut txn, &key).unwrap(), model.names.remove(&key).is_some()),
+                6 => {
+                    let is_there = model.names.remove(&key).is_some();
+                    assert_eq!(names.remove(&mut txn, &key).unwrap(), is_there);
+                    assert_eq!(hashed.remove(&mut txn, &key).unwrap(), is_there);
+                }
                 _ => {
                     let next = txn.root::<Root>().look(&txn).unwrap().list;
                     let link = txn.create(Link { next, value: round }).unwrap();
@@ -103,6 +118,7 @@ fn what_lies_in_a_segment_is_what_a_program_would_have_in_its_own_memory() {
             let first = names.first(&txn, Some(&key)).unwrap().map(|(key, value)| (*key, *value));
             assert_eq!(first, model.names.range(key..).next().map(|(key, value)| (*key, *value)));
             assert_eq!(names.get(&txn, &key).unwrap(), model.names.get(&key));
+            assert_eq!(hashed.get(&txn, &key).unwrap(), model.names.get(&key));
         }
         match draw.below(4) {
             0 => {
