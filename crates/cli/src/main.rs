@@ -28,6 +28,7 @@ mod command_sessions;
 mod command_stat;
 mod command_txns;
 mod command_verify;
+mod command_vista;
 mod demo_audit;
 mod demo_business;
 mod demo_crew;
@@ -100,6 +101,8 @@ enum Verb {
     Recover(command_recover::Arguments),
     /// Read every page and check that it is whole and fits its neighbours.
     Verify(command_verify::Arguments),
+    /// Look into a segment of recoverable memory.
+    Vista(command_vista::Arguments),
     #[command(hide = true, name = "demo-worker")]
     DemoWorker(demo_worker::Arguments),
     #[command(hide = true, name = "bench-client")]
@@ -138,6 +141,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),
         Verb::Recover(arguments) => command_recover::run(&arguments, output),
         Verb::Verify(arguments) => command_verify::run(&arguments, output),
+        Verb::Vista(arguments) => command_vista::run(&arguments, output),
         Verb::DemoWorker(arguments) => demo_worker::run(&arguments),
         Verb::BenchClient(arguments) => command_bench::run_client(&arguments),
     }

@@ -10,9 +10,9 @@
 //! in any program is safe.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 
-use crate::{Offset, Region, Section};
+use crate::{Offset, Region, Section, Shown, Undo, Word};
 
 /// The type of untyped bytes: `Offset<Bytes>` names where an area begins.
 pub struct Bytes(());
@@ -128,10 +128,103 @@ impl Region {
         self.slice_of_words(Offset::from_raw(at).expect("a before-image has a place"), bytes)
     }
 
+    /// As [`Region::undo_words`], where the image is not made of whole words.
+    pub(crate) fn undo_bytes(&self, at: u64, bytes: usize) -> &[AtomicU8] {
+        let place = self.place(at, bytes, 1).expect("a before-image lies in its region");
+        // SAFETY: in bounds; atomics tolerate any other atomic access, and who rolls back holds what guards the bytes.
+        unsafe { std::slice::from_raw_parts(place.cast::<AtomicU8>(), bytes) }
+    }
+
     #[inline]
     fn area(&self, at: Offset<Bytes>, bytes: usize) -> *mut u8 {
         self.place(at.raw(), bytes, 8).expect("the area lies in the region")
     }
+}
+
+impl<'v> Shown<'v> {
+    /// The bytes, for as long as the hold is borrowed.
+    #[inline(always)]
+    pub fn bytes<'g>(self, _hold: &'g impl SharedHold) -> &'g [u8]
+    where
+        'v: 'g,
+    {
+        // SAFETY: in bounds of the file and the mapping, and readable, as whoever made `self` has seen; the mapping lives
+        // as long as its view; the hold excludes writers, by the argument at the top of this file.
+        unsafe { std::slice::from_raw_parts(self.place, self.bytes) }
+    }
+
+    /// The bytes, to be stored to without a before-image: new memory, or memory whose pages fault at the first store.
+    #[inline(always)]
+    pub fn unsaved<'g>(self, _hold: &'g mut impl ExclusiveHold) -> &'g mut [u8]
+    where
+        'v: 'g,
+    {
+        // SAFETY: as in `bytes`; the exclusive hold, mutably borrowed, excludes readers and writers everywhere.
+        unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) }
+    }
+
+    /// Permission to store to the bytes, whose before-image is saved first.
+    ///
+    /// # Panics
+    /// If the undo log has no room for it.
+    #[inline(always)]
+    pub fn range<'g>(self, _hold: &'g mut impl ExclusiveHold, undo: &Undo) -> &'g mut [u8]
+    where
+        'v: 'g,
+    {
+        // SAFETY: as in `bytes`; the exclusive hold, mutably borrowed, excludes readers and writers everywhere.
+        let area = unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) };
+        undo.save_bytes(self.at, area);
+        area
+    }
+}
+
+/// Copies a before-image into the undo log of whoever calls.
+#[inline(always)]
+pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
+    if let ([word], Some((eight, []))) = (words, image.split_first_chunk::<8>()) {
+        word.init(u64::from_ne_bytes(*eight));
+        return;
+    }
+    copy_long_image(words, image);
+}
+
+#[inline(never)]
+fn copy_long_image(words: &[Word<u64>], image: &[u8]) {
+    assert!(image.len() <= size_of_val(words), "the words have room for the image");
+    let (from, to) = (image.as_ptr(), words.as_ptr().cast_mut().cast::<u8>());
+    let done = copy_lines(from, to, image.len());
+    // SAFETY: in bounds (just checked) of words that are atomics, so they may be stored to through a shared reference;
+    // an undo log is written by the one thread that has it, and read by others when it is dead; an image is never a part
+    // of the log it is saved in, so the two do not overlap.
+    unsafe { std::ptr::copy_nonoverlapping(from.wrapping_add(done), to.wrapping_add(done), image.len() - done) };
+}
+
+/// Copies whole lines of 64 bytes, how many bytes: the system's `memcpy` of 2 KiB and more is one instruction, which is
+/// slow where the source is not in the cache, and an image's source is not.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn copy_lines(from: *const u8, to: *mut u8, bytes: usize) -> usize {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
+    let lines = bytes / 64 * 64;
+    for at in (0..lines).step_by(64) {
+        let (from, to) = (from.wrapping_add(at).cast::<__m128i>(), to.wrapping_add(at).cast::<__m128i>());
+        let load = |nth: usize| {
+            // SAFETY: the caller's bounds and reasons (`copy_long_image`); SSE2 is part of x86-64.
+            unsafe { _mm_loadu_si128(from.wrapping_add(nth)) }
+        };
+        for (nth, quarter) in [load(0), load(1), load(2), load(3)].into_iter().enumerate() {
+            let to = to.wrapping_add(nth);
+            // SAFETY: as above.
+            unsafe { _mm_storeu_si128(to, quarter) };
+        }
+    }
+    lines
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn copy_lines(_: *const u8, _: *mut u8, _: usize) -> usize {
+    0
 }
 
 /// Bytes that may be changed, a declared range at a time: the declaration returns the permission to store.

@@ -54,6 +54,18 @@ pub enum Error {
         /// The widest that is right.
         allowed: u32,
     },
+    /// Another process, or another handle of this one, has it.
+    #[error("{path} is open in another process, or by another handle of this one: one at a time may have it. Nothing was changed; close it there")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It was in use when the machine went down, and the memory behind it does not survive that.
+    #[error("{path} was in use when the machine went down, and its file does not keep what was stored: it may be torn and was not opened. Nothing was changed; restore it from a checkpoint")]
+    Torn {
+        /// The file.
+        path: PathBuf,
+    },
     /// A system call failed.
     #[error("{call} of the region {path} failed: {source}")]
     System {

@@ -29,9 +29,14 @@
 
 mod access;
 mod bytes;
+mod checkpoint;
 mod error;
 mod extent;
 pub mod failpoint;
+mod flush;
+mod guard;
+mod kept;
+mod keys;
 mod layout;
 mod map;
 mod offset;
@@ -39,10 +44,13 @@ pub mod planted;
 mod region;
 #[doc(hidden)]
 pub mod schedule;
+mod seal;
 mod section;
 mod shared;
 mod slab;
+mod survives;
 mod undo;
+mod view;
 mod word;
 
 pub use access::Access;
@@ -51,6 +59,10 @@ pub use error::{Error, Result};
 #[doc(hidden)]
 pub use extent::Extent;
 pub use failpoint::failpoint;
+pub use flush::WriteBack;
+pub use guard::{OnFault, Watch};
+pub use kept::{Keeping, Kept};
+pub use keys::{Key, Right};
 pub use layout::LayoutHash;
 pub use map::Mapping;
 pub use offset::{Held, HeldSlice, Offset};
@@ -59,7 +71,9 @@ pub use region::{boot_id, remove_region, Identity, Region, RegionHeader, RootSlo
 pub use section::Section;
 pub use shared::Shared;
 pub use slab::{Slab, SlabHeader};
+pub use survives::Survives;
 pub use undo::{Undo, UndoLog};
+pub use view::{Shown, View};
 pub use word::{Atom, Bits, Link, Word};
 
 /// The layout of the types that are rio's own.

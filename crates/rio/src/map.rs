@@ -4,9 +4,10 @@
 //! filesystem is an error of a call and never a SIGBUS (DESIGN 4).
 
 use std::fs::File;
+use std::ops::Range;
 use std::ptr::NonNull;
 
-use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
+use rustix::mm::{mmap, mmap_anonymous, mprotect, msync, munmap, MapFlags, MprotectFlags, MsyncFlags, ProtFlags};
 
 /// Bytes of a huge page, and so what a mapping's address is a multiple of.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
@@ -14,11 +15,24 @@ pub(crate) const HUGE_BYTES: usize = 2 << 20;
 /// No processor we run on has larger pages, other than huge ones.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
-/// One shared mapping of a file, `bytes` long, at whatever address the kernel chose.
+/// What may be done in a part of a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// Nothing: any access faults.
+    None,
+    /// Reading: a store faults.
+    Read,
+    /// Everything.
+    Write,
+}
+
+/// One shared mapping of a file, `bytes` long. Before and behind it are guard pages: addresses that fault.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// The mapping and its guard pages: where the range begins, and its bytes.
+    range: (NonNull<u8>, usize),
 }
 
 // SAFETY: the mapping is an address range valid in the whole process until `drop`; `Mapping` itself offers no access to
@@ -28,36 +42,70 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` of `file` shared and writable. The file may be shorter: the rest may be touched only
-    /// after the file has grown.
+    /// Maps the first `bytes` of `file` shared and writable, at an address the kernel chooses. The file may be shorter:
+    /// the rest may be touched only after the file has grown.
     ///
     /// # Errors
     /// The error of `mmap`.
     pub fn new(file: &File, bytes: usize) -> std::io::Result<Mapping> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES_MAX);
-        let wanted = bytes.checked_add(HUGE_BYTES).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        let wanted = bytes.checked_add(2 * HUGE_BYTES).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let (nothing, lazy) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nobody may touch the range yet.
         let range = unsafe { mmap_anonymous(std::ptr::null_mut(), wanted, nothing, lazy) }?.cast::<u8>();
         // Where a huge page of the file can be one of the mapping.
-        let front = range.addr().next_multiple_of(HUGE_BYTES) - range.addr();
-        let base = range.wrapping_add(front);
+        let front = (range.addr() + 1).next_multiple_of(HUGE_BYTES) - range.addr();
+        Mapping::inside(file, (range, wanted), front, bytes)
+    }
+
+    /// As [`Mapping::new`], at `address`: things in it may then point to each other, in every process that maps it there.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if something else is there; `InvalidInput` if no mapping can be there; the error of `mmap`.
+    pub fn at(file: &File, bytes: usize, address: usize) -> std::io::Result<Mapping> {
+        let bytes = bytes.next_multiple_of(PAGE_BYTES_MAX);
+        let from = address.checked_sub(PAGE_BYTES_MAX).filter(|_| address % PAGE_BYTES_MAX == 0);
+        let from = std::ptr::without_provenance_mut(from.ok_or(std::io::ErrorKind::InvalidInput)?);
+        let wanted = bytes.checked_add(2 * PAGE_BYTES_MAX).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        let lazy = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping; nobody may touch the range yet.
+        let range = unsafe { mmap_anonymous(from, wanted, ProtFlags::empty(), lazy) }?.cast::<u8>();
+        Mapping::inside(file, (range, wanted), PAGE_BYTES_MAX, bytes)
+    }
+
+    /// Whether the file can be mapped so that stores are as safe as its metadata (DAX): the error says why not.
+    pub(crate) fn is_synchronous(file: &File) -> std::io::Result<()> {
+        let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+        // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nobody touches it.
+        let place = unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES_MAX, ProtFlags::READ, flags, file, 0) }?;
+        // SAFETY: the mapping just made.
+        unsafe { munmap(place, PAGE_BYTES_MAX) }?;
+        Ok(())
+    }
+
+    /// Writes what was stored to the disk behind the file, if there is one.
+    pub(crate) fn sync(&self, bytes: usize) -> std::io::Result<()> {
+        // SAFETY: a part of this mapping; it changes nothing that a program can see.
+        unsafe { msync(self.base.as_ptr().cast(), bytes.min(self.bytes), MsyncFlags::SYNC) }?;
+        Ok(())
+    }
+
+    /// Maps the file into a range that was reserved, `front` bytes behind its beginning.
+    fn inside(file: &File, range: (*mut u8, usize), front: usize, bytes: usize) -> std::io::Result<Mapping> {
+        let base = range.0.wrapping_add(front);
         // SAFETY: MAP_FIXED replaces `bytes` of the range just reserved, which nobody uses; the file outlives the call.
         let mapped = unsafe {
             let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
             mmap(base.cast(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)
         };
-        // What is not needed is given back: before and behind the mapping, or all of it.
-        let rest = [(range, front), (base.wrapping_add(bytes), wanted - front - bytes)];
-        let all = [(range, wanted), (range, 0)];
-        for (from, bytes) in if mapped.is_ok() { rest } else { all } {
-            if bytes > 0 {
-                // SAFETY: part of the range reserved above, which is not the mapping, and which nobody uses.
-                unsafe { munmap(from.cast(), bytes) }?;
-            }
+        let parts = (NonNull::new(range.0), NonNull::new(base));
+        if let (Ok(_), (Some(start), Some(base))) = (&mapped, parts) {
+            return Ok(Mapping { base, bytes, range: (start, range.1) });
         }
-        let base = NonNull::new(mapped?.cast::<u8>()).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { base, bytes })
+        // SAFETY: the range reserved above, which nobody uses.
+        unsafe { munmap(range.0.cast(), range.1) }?;
+        mapped?;
+        Err(std::io::ErrorKind::OutOfMemory.into())
     }
 
     /// Asks the kernel to put a part of the file, which has blocks all over, into huge pages now: one entry of the
@@ -78,6 +126,42 @@ impl Mapping {
         }
     }
 
+    /// Says what may be done in a part of the mapping: whole pages.
+    ///
+    /// # Errors
+    /// The error of `mprotect`; `InvalidInput` if the part is not one of the mapping.
+    pub(crate) fn protect(&self, part: Range<usize>, protection: Protection) -> std::io::Result<()> {
+        if part.end > self.bytes {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        let flags = match protection {
+            Protection::None => MprotectFlags::empty(),
+            Protection::Read => MprotectFlags::READ,
+            Protection::Write => MprotectFlags::READ | MprotectFlags::WRITE,
+        };
+        let place = self.base.as_ptr().wrapping_add(part.start);
+        // SAFETY: a part of this mapping. Taking rights away makes no access wrong that was right: it faults instead.
+        unsafe { mprotect(place.cast(), part.len(), flags) }?;
+        Ok(())
+    }
+
+    /// Gives a part of the mapping, whole pages that may be stored to, a protection key.
+    ///
+    /// # Errors
+    /// As [`Mapping::protect`].
+    pub(crate) fn set_key(&self, part: Range<usize>, key: u32) -> std::io::Result<()> {
+        if part.end > self.bytes {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        let place = self.base.as_ptr().wrapping_add(part.start);
+        let flags = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: as in `protect`.
+        match unsafe { libc::syscall(libc::SYS_pkey_mprotect, place, part.len(), flags, key) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
     /// The first address.
     #[inline]
     pub fn base(&self) -> NonNull<u8> {
@@ -93,9 +177,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `base` and `bytes` are what `mmap` returned, and every reference into the mapping borrows from a
-        // `Region` that owns this value, so none is left.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        // SAFETY: `range` is what was reserved for this mapping, and every reference into the mapping borrows from a
+        // `Region` or a `View` that owns this value, so none is left.
+        let unmapped = unsafe { munmap(self.range.0.as_ptr().cast(), self.range.1) };
         debug_assert!(unmapped.is_ok(), "munmap of a mapping this process made");
     }
 }

@@ -14,11 +14,13 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{fallocate, FallocateFlags};
 
+use crate::flush::WriteBack;
 use crate::map::HUGE_BYTES;
 use crate::{failpoint, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
 mod attended;
 mod header;
+mod hole;
 mod unattended;
 
 pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES};
@@ -37,6 +39,8 @@ struct Inner {
     path: PathBuf,
     /// The file's size as last seen here: saves a look at the shared header on every dereference.
     size_known: AtomicU64,
+    /// Whether cache lines are written back, and how.
+    write_back: OnceLock<WriteBack>,
     /// Whose it is, once that was said or checked.
     identity: OnceLock<Identity>,
 }
@@ -133,6 +137,21 @@ impl Region {
         Region::map(file, &self.0.path, self.0.mapping.bytes() as u64)
     }
 
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.0.file
+    }
+
+    /// Another mapping of the file, as long as this one.
+    pub(crate) fn map_file(&self, address: Option<usize>) -> Result<Mapping> {
+        let bytes = self.0.mapping.bytes();
+        let made = match address {
+            Some(address) => Mapping::at(&self.0.file, bytes, address),
+            None => Mapping::new(&self.0.file, bytes),
+        };
+        made.map_err(|source| system(&self.0.path, "mapping", source))
+    }
+
     /// As [`Region::map_again`], with the checks of [`Region::attach`].
     ///
     /// # Errors
@@ -160,7 +179,7 @@ impl Region {
         Ok(region)
     }
 
-    fn map(file: File, path: &Path, reserve: u64) -> Result<Region> {
+    pub(crate) fn map(file: File, path: &Path, reserve: u64) -> Result<Region> {
         let size = file.metadata().map_err(|source| system(path, "stat", source))?.len();
         if size < HEADER_BYTES {
             return Err(unusable(path, format!("it has {size} bytes, less than its header's {HEADER_BYTES}")));
@@ -170,7 +189,8 @@ impl Region {
         let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let size = size.min(mapping.bytes() as u64);
         let size_known = AtomicU64::new(size);
-        let inner = Inner { mapping, file, path: path.to_path_buf(), size_known, identity: OnceLock::new() };
+        let (path, identity, write_back) = (path.to_path_buf(), OnceLock::new(), OnceLock::new());
+        let inner = Inner { mapping, file, path, size_known, identity, write_back };
         Ok(Region(Arc::new(inner)))
     }
 
@@ -188,12 +208,14 @@ impl Region {
 
     /// Checks that this build made the region, in this file and since the machine was started, and that it is whole.
     fn check_maker(&self, layout: u64) -> Result<()> {
+        let own = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
+        self.header().check_maker(layout, own.ino()).map_err(|what| unusable(&self.0.path, what))?;
+        self.check_sizes()
+    }
+
+    pub(crate) fn check_sizes(&self) -> Result<()> {
         let refuse = |what: String| Err(unusable(&self.0.path, what));
         let header = self.header();
-        let own = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
-        if let Err(what) = header.check_maker(layout, own.ino()) {
-            return refuse(what);
-        }
         if header.ready.load() == 0 {
             return refuse("its creation was not finished".into());
         }
@@ -243,6 +265,54 @@ impl Region {
     /// Bytes handed out.
     pub fn used(&self) -> u64 {
         self.header().used.load()
+    }
+
+    /// Says how cache lines are written back where the memory outlives them. Once, before anything is stored.
+    pub(crate) fn set_write_back(&self, how: WriteBack) {
+        self.0.write_back.get_or_init(|| how);
+    }
+
+    /// How cache lines are written back where the memory outlives them.
+    pub fn write_back(&self) -> WriteBack {
+        self.0.write_back.get().copied().unwrap_or_default()
+    }
+
+    /// Has a part of the region on its way from the cache to memory, if need be.
+    ///
+    /// # Panics
+    /// If it is not a part of the region.
+    pub(crate) fn write_back_part(&self, at: u64, bytes: usize) {
+        let place = self.place(at, bytes, 1).expect("what is written back lies in the region");
+        self.write_back().write_back(place, bytes);
+    }
+
+    /// Has everything before `end` in memory, and the file's blocks on the disk, if need be: after what is not undone was
+    /// changed, such as how much is handed out.
+    ///
+    /// # Errors
+    /// `System` if the disk refuses.
+    pub fn make_safe(&self, end: u64) -> Result<()> {
+        if self.write_back() == WriteBack::None {
+            return Ok(());
+        }
+        self.write_back_part(0, usize::try_from(end).unwrap_or(usize::MAX));
+        self.write_back().fence();
+        self.0.file.sync_all().map_err(|source| system(&self.0.path, "syncing", source))
+    }
+
+    /// Writes what was stored to the disk behind the file, if there is one; and the file's length and blocks.
+    ///
+    /// # Errors
+    /// `System` if the disk refuses.
+    pub fn sync(&self) -> Result<()> {
+        let bytes = usize::try_from(self.size()).unwrap_or(usize::MAX);
+        let written = self.0.mapping.sync(bytes).and_then(|()| self.0.file.sync_all());
+        written.map_err(|source| system(&self.0.path, "syncing", source))
+    }
+
+    /// Bytes of address space: the region grows no further.
+    pub fn reserved(&self) -> u64 {
+        self.0.mapping.bytes() as u64
     }
 
     /// Whether it has memory up to `end`, as is known of its file: whatever its header says now.
@@ -440,10 +510,10 @@ fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()> {
     }
 }
 
-fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
+pub(crate) fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
     Error::System { path: path.to_path_buf(), call, source }
 }
 
-fn unusable(path: &Path, what: String) -> Error {
+pub(crate) fn unusable(path: &Path, what: String) -> Error {
     Error::Unusable { path: path.to_path_buf(), what }
 }

@@ -7,6 +7,37 @@
 use crate::Undo;
 use crate::{failpoint, planted};
 
+impl Undo {
+    /// Opens a section. If another is open it becomes a nested top action of it (PROTOCOLS D2).
+    #[inline]
+    pub fn section(&self) -> Section<'_> {
+        self.depth.set(self.depth.get() + 1);
+        Section::open(self, self.top.get(), self.depth.get())
+    }
+
+    /// Whether a section is open.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.depth.get() != 0
+    }
+
+    /// Whether a section was dropped without being closed: the session is to be treated as dead (PROTOCOLS D10).
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self, depth: u32) {
+        self.depth.set(depth - 1);
+    }
+
+    #[cold]
+    pub(crate) fn mark_broken(&self) {
+        self.broken.set(true);
+    }
+}
+
 /// An open section. See the module's text.
 #[must_use = "a section that is dropped without `close` makes the session dead"]
 pub struct Section<'u> {
@@ -30,6 +61,14 @@ impl<'u> Section<'u> {
         let start = if planted("rio: closing cuts the outer section's images") { 0 } else { self.start };
         self.undo.cut(start);
         failpoint("rio: a section has closed");
+        self.undo.leave(self.depth);
+    }
+
+    /// Ends the section and leaves its before-images to what it is a part of: they go when that goes, or are put back with
+    /// it.
+    #[inline]
+    pub fn join_outer(mut self) {
+        self.open = false;
         self.undo.leave(self.depth);
     }
 

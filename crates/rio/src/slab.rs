@@ -107,6 +107,12 @@ impl<T: Shared> Slab<T> {
         None
     }
 
+    /// Where the chunks lie, and their bytes.
+    pub fn parts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let links = self.header.chunks.iter().zip(0..self.header.chunk_count.load());
+        links.filter_map(|(link, nth)| Some((link.load()?.raw(), (size_of::<T>() as u64) << (nth + self.base_shift))))
+    }
+
     /// Checks what the slab says of itself: a wild store there would send every process astray.
     ///
     /// # Errors
@@ -139,10 +145,7 @@ impl<T: Shared> Slab<T> {
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Range<u64>> {
         let header = self.header.region().offset_of(&*self.header).raw();
-        let chunks = (0..self.header.chunk_count.load()).filter_map(|chunk| {
-            let start = self.header.chunks[chunk as usize].load()?.raw();
-            Some(start..start + (size_of::<T>() as u64) * (1 << (chunk + self.base_shift)))
-        });
+        let chunks = self.parts().map(|(start, bytes)| start..start + bytes);
         std::iter::once(header..header + size_of::<SlabHeader>() as u64).chain(chunks).collect()
     }
 

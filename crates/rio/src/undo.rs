@@ -7,16 +7,33 @@
 //! other, then a zero word. The store of a record's first word publishes it, last; one store of zero discards all from
 //! there on. The log is a stack (PROTOCOLS D2): an inner section starts at the outer's end and cuts back to it.
 //!
+//! Where the processor's cache does not outlive what the memory does, a record ends in a checksum over itself and the log's
+//! sequence number, and has its highest bit set; it is written back before the stores it covers, they are before the
+//! number is raised, and that is then the commit. The log says of itself whether that is so. A record that is there in part, or of an earlier sequence, is none.
+//!
 //! If we die here: whoever repairs us reads from the start to the zero word and applies the images last to first.
 //! Applying them twice is the same as once.
 
 use std::cell::Cell;
-use std::sync::atomic::{compiler_fence, AtomicU64, Ordering};
+use std::sync::atomic::{compiler_fence, AtomicU64, AtomicU8, Ordering};
 
-use crate::{failpoint, planted, Bytes, HeldSlice, Link, Offset, Region, Result, Section, Word};
+use crate::bytes::copy_image;
+use crate::flush::WriteBack;
+use crate::{failpoint, planted, Bytes, HeldSlice, Link, Offset, Region, Result, Word};
+
+mod audit;
+mod checked;
+mod room;
+
+use audit::Form;
 
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+const BYTES_MASK: u64 = (1 << 23) - 1;
+/// A record ends in a checksum.
+const CHECKED: u64 = 1 << 63;
+/// The longest before-image of one record; longer ones are several.
+const RECORD_BYTES_MAX: usize = 4 << 20;
 
 crate::shared! {
     /// Where a session's undo log lies.
@@ -25,8 +42,12 @@ crate::shared! {
         pub words: Word<u64>,
         /// The area.
         pub area: Link<Word<u64>>,
+        /// Raised to commit where the memory outlives the cache.
+        pub sequence: Word<u64>,
+        /// What its records may be: one of [`Form`]'s numbers.
+        pub form: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 6],
+        pub spare: [Word<u64>; 4],
     } size 64
 }
 
@@ -35,9 +56,12 @@ pub struct Undo {
     region: Region,
     log: Offset<UndoLog>,
     words: HeldSlice<Word<u64>>,
-    top: Cell<usize>,
-    depth: Cell<u32>,
-    broken: Cell<bool>,
+    pub(crate) top: Cell<usize>,
+    pub(crate) depth: Cell<u32>,
+    pub(crate) broken: Cell<bool>,
+    write_back: WriteBack,
+    /// What is saved in one record without a checksum has at most so many bytes.
+    quick_bytes: usize,
 }
 
 impl Undo {
@@ -66,6 +90,8 @@ impl Undo {
             top: Cell::new(0),
             depth: Cell::new(0),
             broken: Cell::new(false),
+            write_back: region.write_back(),
+            quick_bytes: if region.write_back() == WriteBack::None { RECORD_BYTES_MAX } else { 0 },
         }
     }
 
@@ -76,49 +102,19 @@ impl Undo {
         region.hold_slice(area, count)
     }
 
-    /// Opens a section. If another is open it becomes a nested top action of it (PROTOCOLS D2).
+    /// Discards every image: what was changed since the log was empty stands. One store.
     #[inline]
-    pub fn section(&self) -> Section<'_> {
-        self.depth.set(self.depth.get() + 1);
-        Section::open(self, self.top.get(), self.depth.get())
-    }
-
-    /// Whether a section is open.
-    #[inline]
-    pub fn is_open(&self) -> bool {
-        self.depth.get() != 0
-    }
-
-    /// Whether a section was dropped without being closed: the session is to be treated as dead (PROTOCOLS D10).
-    #[inline]
-    pub fn is_broken(&self) -> bool {
-        self.broken.get()
-    }
-
-    /// Makes room for `bytes` of before-images and their headers. Called before the first latch (PROTOCOLS D11).
-    ///
-    /// # Errors
-    /// The region cannot grow; the log is as it was.
-    ///
-    /// # Panics
-    /// If a section is open.
-    pub fn ensure(&mut self, bytes: u64) -> Result<()> {
-        assert!(!self.is_open(), "an undo log grows only between sections");
-        let words = bytes / 8 + 16;
-        if words <= self.words.len() as u64 {
-            return Ok(());
+    pub fn discard(&self) {
+        if self.quick_bytes == 0 {
+            return self.commit_checked();
         }
-        let words = words.next_power_of_two();
-        let area = self.region.allocate::<Word<u64>>(words)?;
-        let header = self.region.at(self.log);
-        // If we die here: the log is empty, so an old length with a new, larger area or the reverse order never
-        // loses an image; the area goes first because a survivor that reads the old, smaller length stays inside it.
-        failpoint("rio: undo log made larger, not yet used");
-        header.area.publish(Some(area));
-        failpoint("rio: undo log moved, its length not yet");
-        header.words.publish(words);
-        self.words = Undo::area(&self.region, self.log);
-        Ok(())
+        self.cut(0);
+    }
+
+    /// Whether nothing was saved by this handle since it last discarded or put back.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.top.get() == 0
     }
 
     /// Whether there is anything to put back: a session died in a section, or is in one.
@@ -132,45 +128,24 @@ impl Undo {
     /// # Panics
     /// If the log cannot have been written by a session: nothing was put back then.
     pub fn roll_back(&self) -> usize {
-        self.check();
+        self.audit().unwrap_or_else(|what| panic!("{what}"));
         let count = self.roll_back_from(0);
         self.depth.set(0);
         self.broken.set(false);
         count
     }
 
-    /// Asserts that there are only whole images of places inside the region, and a zero behind them.
-    fn check(&self) {
-        let mut at = 0;
-        while let Some(header) = self.words.get(at).map(|word| word.load()).filter(|&header| header != 0) {
-            let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
-            let is_whole = bytes == 4 || (bytes != 0 && bytes % 8 == 0);
-            assert!(
-                is_whole && place != 0 && self.region.place(place, bytes, bytes.min(8)).is_some(),
-                "an undo log has an image of {bytes} bytes at {place}, which no session saved"
-            );
-            at += 1 + words_of(header);
-        }
-        assert!(at < self.words.len(), "an undo log has no end");
-    }
-
     /// Rolls back what was saved from word `start` on.
     pub(crate) fn roll_back_from(&self, start: usize) -> usize {
-        let mut records = Vec::new();
-        let mut at = start;
-        while at < self.words.len() {
-            let header = self.words[at].load();
-            if header == 0 {
-                break;
-            }
-            records.push(at);
-            at += 1 + words_of(header);
-        }
+        let records = self.records(start);
         for &record in records.iter().rev() {
             failpoint("rio: between two before-images put back");
             self.apply(record);
         }
         failpoint("rio: rolled back, undo log not yet empty");
+        if start == 0 && self.write_back != WriteBack::None {
+            self.commit_checked();
+        }
         self.cut(start);
         records.len()
     }
@@ -178,16 +153,24 @@ impl Undo {
     fn apply(&self, record: usize) {
         let header = self.words[record].load();
         let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
-        let images = &self.words[record + 1..record + 1 + words_of(header)];
-        if bytes == 4 {
+        let images = &self.words[record + 1..=record + bytes.div_ceil(8)];
+        if bytes == 4 && place % 4 == 0 {
             let word = self.region.at(Offset::<Word<u32>>::from_raw(place).expect("a before-image has a place"));
             let image = images[0].get() & u64::from(u32::MAX);
             word.init(u32::try_from(image).expect("masked to 32 bits"));
             return;
         }
-        for (target, image) in self.region.undo_words(place, bytes).iter().zip(images) {
-            // Relaxed: the latch that guards the bytes is given back, with release, after the roll-back.
-            AtomicU64::store(target, image.get(), Ordering::Relaxed);
+        if (place | bytes as u64) % 8 == 0 {
+            for (target, image) in self.region.undo_words(place, bytes).iter().zip(images) {
+                // Relaxed: the latch that guards the bytes is given back, with release, after the roll-back.
+                AtomicU64::store(target, image.get(), Ordering::Relaxed);
+            }
+            return;
+        }
+        let image = images.iter().flat_map(|word| word.get().to_ne_bytes());
+        for (target, old) in self.region.undo_bytes(place, bytes).iter().zip(image) {
+            // Relaxed: as above.
+            AtomicU8::store(target, old, Ordering::Relaxed);
         }
     }
 
@@ -200,61 +183,98 @@ impl Undo {
         self.top.set(start);
     }
 
-    #[inline]
-    pub(crate) fn leave(&self, depth: u32) {
-        self.depth.set(depth - 1);
-    }
-
-    #[cold]
-    pub(crate) fn mark_broken(&self) {
-        self.broken.set(true);
-    }
-
     /// Saves the old value of one word of `bytes` (4 or 8) at the address `address`.
     #[inline]
     pub(crate) fn save_word(&self, address: usize, bytes: usize, old: u64) {
         let place = self.region.offset_of_address(address);
+        if self.write_back != WriteBack::None {
+            return self.save_checked(place, &old.to_ne_bytes()[..bytes]);
+        }
         let at = self.top.get();
         let words = &self.words[at..at + 3];
         words[1].init(old);
         words[2].init(0);
-        self.finish(at, header(place, bytes), 2);
+        self.finish(&words[0], header(place, bytes), at + 2);
     }
 
-    /// Saves the old bytes of an area; whole words.
-    #[inline]
+    /// Saves old bytes of whatever length and place.
+    ///
+    /// # Panics
+    /// If the log has no room: see [`Undo::has_room`] and [`Undo::ensure`] (PROTOCOLS D11).
+    #[inline(always)]
     pub(crate) fn save_bytes(&self, place: u64, old: &[u8]) {
-        if old.is_empty() || planted("rio: areas change without before-images") {
+        if planted("rio: areas change without before-images") {
             return;
         }
-        let at = self.top.get();
-        let count = old.len() / 8;
-        let words = &self.words[at..at + count + 2];
-        let mut rest = old;
-        let mut images = words[1..].iter();
-        while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
-            let Some(image) = images.next() else { break };
-            image.init(u64::from_ne_bytes(*eight));
-            rest = behind;
+        if !self.save_quickly(place, old) {
+            self.save_parts(place, old);
         }
-        words[count + 1].init(0);
-        self.finish(at, header(place, old.len()), 1 + count);
+    }
+
+    /// Saves what is one record without a checksum, if there is room for it. Of all that Vista does this is what counts: the
+    /// fewer instructions and stores it takes, the more transactions the processor has under way at once.
+    #[inline(always)]
+    pub(crate) fn save_quickly(&self, place: u64, old: &[u8]) -> bool {
+        let (at, count) = (self.top.get(), old.len().div_ceil(8));
+        // Also nothing at all, which is a record, too.
+        if old.len().wrapping_sub(1) >= self.quick_bytes {
+            return false;
+        }
+        let Some([first, image @ .., last]) = self.words.get(at..at + count + 2) else { return false };
+        if planted("undo: a record is published before its image") {
+            first.init(header(place, old.len()));
+        }
+        copy_image(image, old);
+        // Mostly it is there: a look costs less than a store.
+        if last.get() != 0 && !planted("undo: no zero behind the last record") {
+            last.init(0);
+        }
+        self.finish(first, header(place, old.len()), at + count + 1);
+        true
+    }
+
+    #[inline(never)]
+    fn save_parts(&self, place: u64, old: &[u8]) {
+        for (part, place) in old.chunks(RECORD_BYTES_MAX).zip((place..).step_by(RECORD_BYTES_MAX)) {
+            if self.write_back != WriteBack::None {
+                self.save_checked(place, part);
+            } else if !self.save_quickly(place, part) {
+                no_room();
+            }
+        }
+    }
+
+    /// Where the log's records begin, from word `start` on.
+    fn records(&self, start: usize) -> Vec<usize> {
+        let (mut records, mut at) = (Vec::new(), start);
+        let is_checked = self.form() == Some(Form::Checked);
+        while let Some(header) = self.words.get(at).map(Word::load).filter(|&header| header != 0) {
+            let next = at + 1 + words_of(header);
+            // Where lines get to memory in any order, what is there may be anything.
+            if is_checked && !self.is_whole(header, self.words.get(at + 1..next).unwrap_or_default()) {
+                break;
+            }
+            records.push(at);
+            at = next;
+        }
+        records
     }
 
     /// Publishes a record: its image and the zero behind it are stored, now the first word.
-    #[inline]
-    fn finish(&self, at: usize, header: u64, words: usize) {
+    #[inline(always)]
+    fn finish(&self, first: &Word<u64>, header: u64, top: usize) {
         compiler_fence(Ordering::SeqCst);
-        self.words[at].init(header);
+        first.init(header);
         // The store this image protects comes after; the compiler must not lift it above the header.
         compiler_fence(Ordering::SeqCst);
-        self.top.set(at + words);
+        self.top.set(top);
     }
+}
 
-    /// Bytes of before-images the log can take, headers included.
-    pub fn capacity(&self) -> u64 {
-        self.words.len() as u64 * 8
-    }
+#[cold]
+#[inline(never)]
+fn no_room() -> ! {
+    panic!("whoever stores has seen to it that the undo log has room for what was there")
 }
 
 #[inline]
@@ -265,12 +285,12 @@ fn header(place: u64, bytes: usize) -> u64 {
 
 #[inline]
 fn bytes_of(header: u64) -> usize {
-    usize::try_from(header >> PLACE_BITS).expect("24 bits fit usize")
+    usize::try_from(header >> PLACE_BITS & BYTES_MASK).expect("23 bits fit usize")
 }
 
 #[inline]
 fn words_of(header: u64) -> usize {
-    bytes_of(header).div_ceil(8)
+    bytes_of(header).div_ceil(8) + usize::from(header & CHECKED != 0)
 }
 
 const _: () = assert!(size_of::<Offset<Bytes>>() == 8);

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 /// `libtp` may name every manager; what stands above it sees only what it re-exports.
 const ARROWS: &[(&str, &[&str])] = &[
     ("rio", &[]),
+    ("vista", &["rio"]),
     ("libtp-io", &[]),
     ("libtp-process", &["rio"]),
     ("libtp-lock", &["libtp-process", "rio"]),
@@ -22,10 +23,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["libtp-record", "libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"],
     ),
     ("libtp-bench", &["libtp"]),
-    ("libtp-cli", &["libtp", "libtp-bench"]),
+    ("libtp-cli", &["libtp", "libtp-bench", "vista"]),
+    ("libtp-capi", &["vista"]),
     ("libtp-sim", &["libtp-io"]),
     // Log and processes by themselves: where a log ends must be chosen to the byte.
-    ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "rio"]),
+    ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "rio", "vista"]),
     ("xtask", &[]),
 ];
 

@@ -51,8 +51,10 @@ crate::shared! {
         pub directory_bytes: Word<u64>,
         /// Where the environment's directory was when somebody last attached.
         pub directory: [Word<u64>; 448],
+        /// Checksum of what a library keeps in a kept region, of when it was left in good order; 0: there is none.
+        pub seal: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 30],
+        pub spare: [Word<u64>; 29],
     } size 4096
 }
 
@@ -110,6 +112,26 @@ impl RegionHeader {
         self.own_inode.init(own_inode);
         self.size.init(size);
         self.used.init(HEADER_BYTES);
+    }
+
+    /// Half a sentence, if it is no region, or one in which something else lies.
+    pub(crate) fn check_kind(&self, layout: u64) -> Result<(), String> {
+        same(&[
+            ("magic", self.magic.get(), MAGIC),
+            ("header version", self.version.get(), VERSION),
+            ("layout (something else, or another version, made it)", self.layout.get(), layout),
+        ])
+    }
+
+    /// Whether it was made, or last begun to be used, since the machine was started.
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        let now = boot_id();
+        [self.boot[0].get(), self.boot[1].get()] == now && now != [0; 2]
+    }
+
+    /// Says that it is used since the machine was started.
+    pub(crate) fn set_boot(&self) {
+        init_pair(&self.boot, boot_id());
     }
 
     /// Half a sentence, if it was not made by this build, in the file with that inode, since the machine was started.

@@ -1,0 +1,80 @@
+//! A program in C with `vista.h`: compiled with every warning, run, and ended in the middle of a transaction.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The library as C links it: beside this test, where cargo has built both.
+fn library() -> PathBuf {
+    let here = std::env::current_exe().unwrap();
+    let built = |folder: &Path| folder.join("libtp.a");
+    here.ancestors()
+        .skip(1)
+        .take(2)
+        .map(built)
+        .find(|library| library.exists())
+        .expect("cargo builds the static library")
+}
+
+fn compile(to: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let status = Command::new(compiler)
+        .args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-I"])
+        .arg(source.join("include"))
+        .arg(source.join("examples/list.c"))
+        .arg(library())
+        .args(["-lpthread", "-ldl", "-lm", "-o"])
+        .arg(to)
+        .status();
+    assert!(status.expect("a C compiler is installed").success(), "the example does not compile");
+}
+
+fn run(program: &Path, file: &Path, what: &[&str]) -> Output {
+    Command::new(program).arg(file).args(what).output().unwrap()
+}
+
+#[test]
+fn a_program_in_c_keeps_what_it_ended_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let (program, file) = (directory.path().join("list"), directory.path().join("segment"));
+    compile(&program);
+    let says = |what: &[&str]| {
+        let output = run(&program, &file, what);
+        assert!(output.status.success(), "{what:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(says(&["show"]), "0 of 0, sum 0\n");
+    assert_eq!(says(&["add", "3"]), "3 of 3, sum 6\n");
+    assert_eq!(says(&["undo"]), "3 of 3, sum 6\n");
+    assert_eq!(run(&program, &file, &["die", "2"]).status.code(), Some(9));
+    assert_eq!(says(&["show"]), "4 of 4, sum 10\n", "the first of the two stands, the second is taken back");
+    assert_eq!(says(&["drop"]), "3 of 3, sum 6\n");
+    let refused = says(&["wrong"]);
+    for part in [
+        "vista_set_range: no transaction goes on",
+        "vista_end_transaction: no transaction goes on",
+        "a transaction goes on already",
+        "has no 4 bytes at",
+        "has no 4097 bytes at 0",
+        "nothing allocated begins at",
+        "the segment is NULL",
+        "3 of 3, sum 6",
+    ] {
+        assert!(refused.contains(part), "{part:?} is missing in:\n{refused}");
+    }
+}
+
+#[test]
+fn a_segment_that_another_has_is_refused_in_a_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let (program, file) = (directory.path().join("list"), directory.path().join("segment"));
+    compile(&program);
+    let segment = vista::Segment::open(&file, 4096).unwrap();
+    let refused = run(&program, &file, &["show"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(told.contains("is open in another process"), "{told}");
+    drop(segment);
+    assert!(run(&program, &file, &["show"]).status.success());
+}

@@ -1,0 +1,95 @@
+//! Writing cache lines back to memory, where memory outlives the processor's cache.
+//!
+//! Paper: a departure from Rio, whose memory and cache went through a crash together. On memory that keeps its contents over
+//! a reset or the loss of power what is still in the cache is gone, so the undo log is written back before the stores it
+//! covers, and the stores before the log is emptied. Which instruction does it is chosen when the program runs.
+
+use std::sync::OnceLock;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// How cache lines are written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WriteBack {
+    /// Not at all: the memory and the cache go through a crash together.
+    #[default]
+    None,
+    /// By `clwb`, which leaves the line in the cache.
+    Clwb,
+    /// By `clflushopt`, after which it has to be read again.
+    Clflushopt,
+    /// By `clflush`, one line after the other.
+    Clflush,
+}
+
+impl WriteBack {
+    /// The best this processor has; none if it has nothing.
+    pub fn best() -> Option<WriteBack> {
+        static BEST: OnceLock<Option<WriteBack>> = OnceLock::new();
+        *BEST.get_or_init(find)
+    }
+
+    /// Writes the lines of `bytes` bytes from `place` on back: they are on their way after this, and there after the next
+    /// [`WriteBack::fence`]. The bytes are mapped.
+    #[inline]
+    pub(crate) fn write_back(self, place: *const u8, bytes: usize) {
+        let first = place.map_addr(|address| address & !(LINE - 1));
+        for at in (0..place.addr() - first.addr() + bytes).step_by(LINE) {
+            self.line(first.wrapping_add(at));
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    fn line(self, place: *const u8) {
+        use std::arch::asm;
+        match self {
+            WriteBack::None => {}
+            // SAFETY: writes a line back that the caller has mapped; the processor has the instruction (`find`); no register
+            // or flag changes, and memory keeps what it has.
+            WriteBack::Clwb => unsafe { asm!("clwb [{}]", in(reg) place, options(nostack, preserves_flags)) },
+            // SAFETY: as above.
+            WriteBack::Clflushopt => unsafe {
+                asm!("clflushopt [{}]", in(reg) place, options(nostack, preserves_flags))
+            },
+            // SAFETY: as above; it is part of x86-64.
+            WriteBack::Clflush => unsafe { asm!("clflush [{}]", in(reg) place, options(nostack, preserves_flags)) },
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn line(self, _: *const u8) {}
+
+    /// What was written back before this is there before anything that is stored after it.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(crate) fn fence(self) {
+        // SAFETY: a fence reads and writes nothing; SSE is part of x86-64.
+        unsafe { std::arch::x86_64::_mm_sfence() };
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn fence(self) {}
+}
+
+// Later versions of the language find asking the processor safe.
+#[allow(unused_unsafe)]
+#[cfg(target_arch = "x86_64")]
+fn find() -> Option<WriteBack> {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    // SAFETY: every x86-64 has the instruction.
+    let leaves = unsafe { __cpuid(0) }.eax;
+    // SAFETY: as above; the leaf is there.
+    let features = if leaves >= 7 { unsafe { __cpuid_count(7, 0) }.ebx } else { 0 };
+    Some(match (features >> 24 & 1, features >> 23 & 1) {
+        (1, _) => WriteBack::Clwb,
+        (_, 1) => WriteBack::Clflushopt,
+        _ => WriteBack::Clflush,
+    })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn find() -> Option<WriteBack> {
+    None
+}

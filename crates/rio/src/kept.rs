@@ -1,0 +1,212 @@
+//! A region that is kept: its own only truth from one run to the next, and had by one process at a time.
+//!
+//! An environment's region can be made again from the log, so a doubtful one is thrown away. A kept one cannot: it may be a
+//! copy, it may be of another boot, and what its memory survives decides whether it is believed. Its file is complete as
+//! soon as it has its name, blocks and directory entry on the disk before anything is stored in it, since they would
+//! otherwise lie in ordinary memory for a while and be lost in a crash that the stores survive.
+//!
+//! If we die here: a file under a passing name is left, which the next process of that number removes.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{flock, FlockOperation};
+
+use crate::region::{system, unusable};
+use crate::{Access, Error, Identity, Region, Result, Survives, WriteBack};
+
+/// A region that this process has and nobody else.
+pub struct Kept {
+    region: Region,
+    survives: Survives,
+    /// Of when it was left in good order; zero if it was not.
+    pub(crate) seal: u64,
+    /// The process that has it: a child of a fork has a copy of this, and not the region.
+    process: u32,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // Not left to the closing, which a child of a fork would put off. Closing it does the same, nearly always.
+            let _ = flock(self.region.file(), FlockOperation::Unlock);
+        }
+    }
+}
+
+/// What is wanted of a kept region.
+#[derive(Clone, Debug)]
+pub struct Keeping {
+    /// What lies in it: another number is refused.
+    pub layout: u64,
+    /// The address space it may grow into, in bytes.
+    pub reserve: u64,
+    /// What the operator says its memory survives, where that is more than can be found out.
+    pub declared: Option<Survives>,
+    /// Whether cache lines are written back, if that is not to be found out.
+    pub write_back: Option<bool>,
+}
+
+impl Keeping {
+    /// Opens the region in the file at `path`; where there is none `build` makes what lies in it.
+    ///
+    /// # Errors
+    /// `InUse` if another handle has it; `Torn` if it was in use when the machine went down and its memory does not survive
+    /// that; as [`Region::create`] and [`Region::attach`]; what `build` returns.
+    pub fn open<E: From<Error>>(
+        &self,
+        path: &Path,
+        build: impl FnOnce(&Region) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Kept, E> {
+        let kept = match self.take(path)? {
+            Some(kept) => kept,
+            None => {
+                self.make(path, build)?;
+                let nobody = || system(path, "opening", std::io::ErrorKind::NotFound.into());
+                self.take(path)?.ok_or_else(nobody)?
+            }
+        };
+        kept.check(self.layout)?;
+        kept.begin()?;
+        Ok(kept)
+    }
+
+    /// Takes the file for this handle, by the lock that says of any region that it is used; none if there is no such file.
+    /// Nothing of it is checked.
+    pub(crate) fn take(&self, path: &Path) -> Result<Option<Kept>> {
+        let access =
+            Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
+        let Some(file) = lock(path, &access)? else { return Ok(None) };
+        let region = Region::map(file, path, self.reserve)?;
+        let survives = Survives::of(region.file()).max(self.declared.unwrap_or(Survives::Process));
+        let needed =
+            self.write_back.unwrap_or_else(|| self.declared.is_none() && Survives::needs_write_back(region.file()));
+        region.set_write_back(WriteBack::best().filter(|_| needed).unwrap_or_default());
+        let header = region.header();
+        let seal = if header.clean.get() == 0 { 0 } else { header.seal.get() };
+        Ok(Some(Kept { region, survives, seal, process: std::process::id() }))
+    }
+
+    fn make<E: From<Error>>(
+        &self,
+        path: &Path,
+        build: impl FnOnce(&Region) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let passing = passing_name(path);
+        // A process of this number died here.
+        let _ = std::fs::remove_file(&passing);
+        let identity = Identity { layout: self.layout, ..Identity::default() };
+        let access =
+            Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
+        let region = Region::create(&passing, &identity, self.reserve, &access)?;
+        let made = build(&region).and_then(|()| {
+            region.set_ready();
+            region.header().clean.publish(1);
+            region.sync()?;
+            match std::fs::hard_link(&passing, path) {
+                // Somebody else has made one: that one it is.
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    Err(system(path, "naming", error).into())
+                }
+                _ => Ok(()),
+            }
+        });
+        drop(region);
+        let _ = std::fs::remove_file(&passing);
+        made.and_then(|()| Ok(sync_directory(path)?))
+    }
+}
+
+impl Kept {
+    /// The region.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// What the memory survives.
+    pub fn survives(&self) -> Survives {
+        self.survives
+    }
+
+    fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    pub(crate) fn check(&self, layout: u64) -> Result<()> {
+        let header = self.region.header();
+        header.check_kind(layout).map_err(|what| unusable(self.region.path(), what))?;
+        self.region.check_sizes()?;
+        if !header.is_of_this_boot() && header.clean.get() == 0 && self.survives < Survives::System {
+            return Err(Error::Torn { path: self.region.path().to_path_buf() });
+        }
+        Ok(())
+    }
+
+    /// Says that it is in use, before anything is stored.
+    fn begin(&self) -> Result<()> {
+        let header = self.region.header();
+        header.clean.publish(0);
+        header.set_boot();
+        if self.survives < Survives::System {
+            self.region.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was stored safe on the disk behind the file, if there is one, and says that it was left in
+    /// good order, with these parts as they are now.
+    ///
+    /// # Errors
+    /// `System` if it could not be written: what was stored is there until the machine goes down.
+    pub fn leave(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
+        if !self.is_ours() {
+            return Ok(());
+        }
+        // Somebody may have cut the file off: what is to be read has to be there.
+        self.region.check_sizes()?;
+        self.region.sync()?;
+        self.region.header().seal.publish(self.region.seal_of(&sealed()));
+        self.region.header().clean.publish(1);
+        self.region.sync()
+    }
+}
+
+/// The directory of a file.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A name beside `path`, for what shall have that name when it is whole.
+pub(crate) fn passing_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".new-{}", std::process::id()));
+    PathBuf::from(name)
+}
+
+pub(crate) fn sync_directory(path: &Path) -> Result<()> {
+    let synced = File::open(directory_of(path)).and_then(|directory| directory.sync_all());
+    synced.map_err(|source| system(path, "making the name safe", source))
+}
+
+fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
+    loop {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(system(path, "looking for it", source)),
+            Ok(_) => {}
+        }
+        let file = access.open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::InUse { path: path.to_path_buf() }),
+            Err(errno) => return Err(system(path, "locking", errno.into())),
+        }
+        let locked = file.metadata().map_err(|source| system(path, "stat", source))?;
+        // It may have been replaced by its checkpoint while we came.
+        if std::fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino()))
+        {
+            return Ok(Some(file));
+        }
+    }
+}

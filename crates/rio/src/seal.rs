@@ -1,0 +1,40 @@
+//! A seal: a checksum over what a library keeps for itself in a kept region, made when that is left in good order and looked at
+//! when it is opened next.
+//!
+//! Paper: a departure. It finds what a disk or a wild store has changed while nobody had the region. What changes while it is
+//! used is not sealed: no transaction pays for it.
+
+use crate::region::unusable;
+use crate::{Kept, Offset, Region, Result, Word, HEADER_BYTES};
+
+impl Region {
+    /// The checksum of some parts, each of whole words, the region's own header left out; never zero.
+    pub(crate) fn seal_of(&self, parts: &[(u64, u64)]) -> u64 {
+        let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let mut sum = 1;
+        for &(from, to) in parts {
+            let (from, to) = (from.max(HEADER_BYTES), to.min(self.used()));
+            let words = usize::try_from(to.saturating_sub(from) / 8).unwrap_or(0);
+            let Some(start) = Offset::<Word<u64>>::from_raw(from).filter(|_| words != 0) else { continue };
+            sum = self.slice(start, words).iter().fold(mix(sum, from), |sum, word| mix(sum, word.get()));
+        }
+        sum.max(1)
+    }
+}
+
+impl Kept {
+    /// Compares the parts with the seal of when the region was left, if it was left in good order.
+    ///
+    /// # Errors
+    /// `Unusable` if they do not agree.
+    pub fn check_seal(&self, parts: &[(u64, u64)]) -> Result<()> {
+        match self.seal {
+            0 => Ok(()),
+            seal if seal == self.region().seal_of(parts) => Ok(()),
+            _ => Err(unusable(
+                self.region().path(),
+                "its tables are not as they were when it was left: the disk or a wild store has changed them. Restore it from a checkpoint".into(),
+            )),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Whether what lies in an undo log can have been written by a session: looked at before anything of it is put back.
+//!
+//! A wild store may have hit the log. What it says would then be stored over what is good.
+
+use super::{bytes_of, words_of, Undo, CHECKED, PLACE_MASK};
+
+/// What the records of a log may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Form {
+    /// Images of whole words, and of words of four bytes.
+    Words = 0,
+    /// Images of whatever length and place.
+    Bytes = 1,
+    /// As `Bytes`, each with a checksum.
+    Checked = 2,
+}
+
+impl Undo {
+    pub(super) fn form(&self) -> Option<Form> {
+        match self.region.at(self.log).form.load() {
+            0 => Some(Form::Words),
+            1 => Some(Form::Bytes),
+            2 => Some(Form::Checked),
+            _ => None,
+        }
+    }
+
+    /// Whether there are only whole images of places inside the region, in the form that the log says it has, and a zero
+    /// behind them.
+    ///
+    /// # Errors
+    /// What is wrong, a sentence without its full stop.
+    pub fn audit(&self) -> Result<(), String> {
+        let form = self.form().ok_or("an undo log has a form that no session gave it")?;
+        let mut end = 0;
+        for record in self.records(0) {
+            let header = self.words[record].load();
+            let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
+            let (is_possible, align) = match form {
+                Form::Words => (bytes == 4 || (bytes != 0 && bytes % 8 == 0), bytes.min(8)),
+                Form::Bytes | Form::Checked => (bytes != 0, 1),
+            };
+            let is_form = (header & CHECKED != 0) == (form == Form::Checked);
+            if !is_possible || !is_form || place == 0 || self.region.place(place, bytes, align).is_none() {
+                return Err(format!("an undo log has an image of {bytes} bytes at {place}, which no session saved"));
+            }
+            end = record + 1 + words_of(header);
+        }
+        if end < self.words.len() {
+            Ok(())
+        } else {
+            Err("an undo log has no end".into())
+        }
+    }
+}

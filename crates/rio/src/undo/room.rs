@@ -1,0 +1,55 @@
+//! How much an undo log takes, and how it grows.
+//!
+//! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger one takes its place, also
+//! while sections are open.
+
+use super::{Undo, RECORD_BYTES_MAX};
+use crate::{failpoint, Result, Word};
+
+impl Undo {
+    /// Makes room for `bytes` of before-images and their headers. Called before the first latch (PROTOCOLS D11).
+    ///
+    /// # Errors
+    /// The region cannot grow; the log is as it was.
+    pub fn ensure(&mut self, bytes: u64) -> Result<()> {
+        let words = bytes / 8 + 16;
+        if words <= self.words.len() as u64 {
+            return Ok(());
+        }
+        let words = words.next_power_of_two();
+        let area = self.region.allocate::<Word<u64>>(words)?;
+        // What an open section has saved goes with it, the zero behind the last record too.
+        let new = self.region.slice(area, self.top.get() + 1);
+        for (to, from) in new.iter().zip(self.words.iter()) {
+            to.init(from.get());
+        }
+        let header = self.region.at(self.log);
+        // If we die here: the records are in both areas, and fit the smaller length, so an old length with the new area
+        // loses no image; the area goes first because a survivor that reads the old, smaller length stays inside it.
+        failpoint("rio: undo log made larger, not yet used");
+        header.area.publish(Some(area));
+        failpoint("rio: undo log moved, its length not yet");
+        header.words.publish(words);
+        self.words = Undo::area(&self.region, self.log);
+        Ok(())
+    }
+
+    /// Whether the log has room for one image of `bytes`.
+    #[inline(always)]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        // The headers of its parts and their checksums, and the zero.
+        let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX * 2 + 3;
+        self.words.get(self.top.get()..).is_some_and(|rest| rest.len() >= words)
+    }
+
+    /// Where the log's area lies, and how long it is in bytes.
+    pub fn area_range(&self) -> (u64, u64) {
+        let area = self.region.at(self.log).area.load().expect("an undo log was created before it is opened");
+        (area.raw(), self.capacity())
+    }
+
+    /// Bytes of before-images the log can take, headers included.
+    pub fn capacity(&self) -> u64 {
+        self.words.len() as u64 * 8
+    }
+}

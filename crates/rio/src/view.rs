@@ -1,0 +1,187 @@
+//! A view: a region's file mapped once more, for the program that stores to it.
+//!
+//! Paper: Rio Vista, section 4, figure 4: metadata lie in a range of addresses of their own, so that a pointer that runs
+//! off the user's data does not reach them. Here the library works through the [`Region`]'s mapping, at an address that
+//! nobody else knows; the program has the view, in which what is the library's is hidden: it faults.
+
+use std::marker::PhantomData;
+
+use crate::map::Protection;
+use crate::{Error, Key, Mapping, Region, Result};
+
+/// The program's mapping of a region. Places in it are counted as in the region.
+pub struct View {
+    mapping: Mapping,
+    region: Region,
+    /// What is shown without asking further: where it begins, and its bytes.
+    shown: (u64, u64),
+    /// What is hidden: from, to; in order.
+    hidden: Vec<(u64, u64)>,
+    /// What is refused and does not fault: from, to.
+    refused: (u64, u64),
+    /// Where what is shown ends.
+    end: u64,
+    /// The protection key of what is shown, if it has one.
+    key: Option<Key>,
+}
+
+impl Region {
+    /// Maps the region's file once more: at `address`, or where the kernel likes. Everything before `from` is hidden;
+    /// `from` is a multiple of 64 KiB.
+    ///
+    /// # Errors
+    /// `System` if something else is at `address`, or the kernel refuses.
+    pub fn view(&self, address: Option<usize>, from: u64) -> Result<View> {
+        let mapping = self.map_file(address)?;
+        let mut view = View {
+            mapping,
+            region: self.clone(),
+            shown: (from, 0),
+            hidden: Vec::new(),
+            refused: (0, 0),
+            end: u64::MAX,
+            key: None,
+        };
+        view.hide(0, from)?;
+        Ok(view)
+    }
+}
+
+impl View {
+    /// The address of place zero, which is hidden itself.
+    #[inline]
+    pub fn address(&self) -> usize {
+        self.mapping.base().as_ptr().addr()
+    }
+
+    /// The place that the program sees at `address`.
+    #[inline]
+    pub fn place_of(&self, address: usize) -> Option<u64> {
+        let place = address.wrapping_sub(self.address());
+        (place < self.mapping.bytes()).then_some(place as u64)
+    }
+
+    /// Says that the first `bytes` behind what is hidden first are shown and stay so, the quick answer for most looks;
+    /// and nothing behind them up to `next`.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub fn set_shown(&mut self, bytes: u64, next: u64) {
+        let end = self.shown.0 + bytes;
+        self.refused = (0, 0);
+        assert!(self.is_shown(self.shown.0, end), "they lie in the region, and are not hidden");
+        self.refused = (end, next);
+        // Where there is a key each look has to look after the thread, too.
+        self.shown.1 = if self.key.is_none() { bytes } else { 0 };
+    }
+
+    /// Says where what is shown ends.
+    pub fn set_end(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Hides `bytes` from `from` on: whole pages. What is hidden stays so.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses.
+    pub fn hide(&mut self, from: u64, bytes: u64) -> Result<()> {
+        if self.hidden.contains(&(from, from + bytes)) {
+            return Ok(());
+        }
+        self.protect(from, from + bytes, Protection::None)?;
+        self.hidden.push((from, from + bytes));
+        self.hidden.sort_unstable();
+        Ok(())
+    }
+
+    /// Whether a store outside of a transaction faults: all that is shown becomes readable only, or writable.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses.
+    pub fn set_writable(&self, is_writable: bool) -> Result<()> {
+        let protection = if is_writable { Protection::Write } else { Protection::Read };
+        let mut from = 0;
+        for &(start, end) in &self.hidden {
+            self.protect(from, start, protection)?;
+            from = end;
+        }
+        self.protect(from, self.mapping.bytes() as u64, protection)
+    }
+
+    /// As [`View::set_writable`], for whole pages from `from` to `to`, none of them hidden.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses.
+    pub fn set_writable_part(&self, from: u64, to: u64, is_writable: bool) -> Result<()> {
+        self.protect(from, to, if is_writable { Protection::Write } else { Protection::Read })
+    }
+
+    /// Gives all that is shown a protection key, for good: from now on it is the key that says what a thread may do, and each
+    /// look lets this thread load.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses.
+    pub fn set_key(&mut self, key: Key) -> Result<()> {
+        let mut from = 0;
+        for &(start, end) in self.hidden.iter().chain(std::iter::once(&(self.mapping.bytes() as u64, u64::MAX))) {
+            let range = usize::try_from(from).unwrap_or(usize::MAX)..usize::try_from(start).unwrap_or(usize::MAX);
+            let done = if range.is_empty() { Ok(()) } else { self.mapping.set_key(range, key.number()) };
+            let path = self.region.path();
+            done.map_err(|source| Error::System { path: path.to_path_buf(), call: "giving a key", source })?;
+            from = end;
+        }
+        self.key = Some(key);
+        // No quick answer: the thread has to be looked after, too.
+        self.shown.1 = 0;
+        Ok(())
+    }
+
+    /// The protection key of what is shown, if it has one.
+    pub fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
+    fn protect(&self, from: u64, to: u64, protection: Protection) -> Result<()> {
+        let (from, to) = (usize::try_from(from), usize::try_from(to));
+        let range = from.unwrap_or(usize::MAX)..to.unwrap_or(usize::MAX);
+        let done = if range.is_empty() { Ok(()) } else { self.mapping.protect(range, protection) };
+        let path = self.region.path();
+        done.map_err(|source| Error::System { path: path.to_path_buf(), call: "changing the protection", source })
+    }
+
+    /// `bytes` at `at`, if the program may see all of them.
+    #[inline(always)]
+    pub fn look(&self, at: u64, bytes: usize) -> Option<Shown<'_>> {
+        let end = at.wrapping_sub(self.shown.0).checked_add(bytes as u64);
+        let is_shown = end.is_some_and(|end| end <= self.shown.1);
+        if is_shown || self.is_shown(at, at.saturating_add(bytes as u64)) {
+            let place = self.mapping.base().as_ptr().wrapping_add(usize::try_from(at).ok()?);
+            return Some(Shown { place, at, bytes, view: PhantomData });
+        }
+        None
+    }
+
+    /// Whether all from `at` to `end` is shown.
+    #[inline(never)]
+    pub fn is_shown(&self, at: u64, end: u64) -> bool {
+        if let Some(key) = &self.key {
+            key.allow_reading();
+        }
+        let mut hidden = self.hidden.iter().chain(std::iter::once(&self.refused));
+        at <= end && end <= self.region.size().min(self.end) && hidden.all(|&(from, to)| end <= from || at >= to)
+    }
+}
+
+/// Some bytes of a view, which the program may see.
+pub struct Shown<'v> {
+    pub(crate) place: *mut u8,
+    pub(crate) at: u64,
+    pub(crate) bytes: usize,
+    view: PhantomData<&'v View>,
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View({:?} at {:#x})", self.region, self.address())
+    }
+}

@@ -1,0 +1,44 @@
+//! What a segment says of itself.
+
+use std::path::Path;
+
+use crate::{Error, Segment};
+use rio::Survives;
+
+impl Segment {
+    /// What the memory survives.
+    pub fn survives(&self) -> Survives {
+        self.kept.survives()
+    }
+
+    /// Whether it was torn, and is as its checkpoint was.
+    pub fn is_restored(&self) -> bool {
+        self.is_restored
+    }
+
+    /// How many ranges of an unfinished transaction were put back when it was opened.
+    pub fn rolled_back(&self) -> usize {
+        self.rolled_back
+    }
+
+    /// The address of the flat part: the same in every process, unless it was opened anywhere.
+    pub fn address(&self) -> usize {
+        self.view.address() + usize::try_from(self.from).expect("it is mapped")
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.region().path()
+    }
+
+    #[cold]
+    pub(crate) fn out_of_range(&self, at: u64, bytes: usize) -> Error {
+        Error::OutOfRange { path: self.path().to_path_buf(), at, bytes: bytes as u64, size: self.bytes }
+    }
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Segment({}, {} bytes at {:#x})", self.path().display(), self.bytes, self.header.address.get())
+    }
+}

@@ -1,0 +1,93 @@
+//! Automatic ranges: a page is saved when the first store to it faults.
+//!
+//! Paper: Rio Vista, section 4: "an option to automatically generate the range of modifications on a page granularity by
+//! using the virtual memory system; however this is much slower". The flat part is made readable only; the handler of the
+//! fault saves the page in the undo log, makes it writable, and the store is done again.
+//!
+//! The `unsafe` is the handler: what it is given, and the segment it finds by the address.
+#![allow(unsafe_code)]
+
+use crate::segment::UNIT;
+use crate::{Error, Guard, Result, Segment, Txn};
+use rio::Watch;
+
+/// A transaction whose ranges are found by themselves. The faults of its segment are watched until it is dropped, so nobody
+/// else is ever given one, who might forget it.
+struct AutoTxn<'s> {
+    segment: &'s mut Segment,
+    _watch: Watch,
+}
+
+impl Segment {
+    /// Does `work` in a transaction that may store anywhere in the flat part: its ranges are found by themselves, a page at
+    /// a time. Slow: microseconds a page. If the work returns an error, everything is taken back.
+    ///
+    /// If a page cannot be saved because the file cannot grow the process ends, as if killed in the transaction.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses, or 64 such transactions of this process go on; else what `work` returns.
+    pub fn automatically<R, E: From<Error>>(&mut self, work: impl FnOnce(&mut [u8]) -> Result<R, E>) -> Result<R, E> {
+        let txn = self.begin_automatic()?;
+        let done = work(txn.segment.flat_unsaved())?;
+        txn.segment.undo.discard();
+        Ok(done)
+    }
+
+    fn begin_automatic(&mut self) -> Result<AutoTxn<'_>> {
+        let flat = self.address()..self.address() + usize::try_from(self.flat_end() - self.from).expect("it is mapped");
+        let whose = std::ptr::from_mut(self).cast();
+        // SAFETY: until the watch is dropped the segment is borrowed by the transaction. The one that stores has only the
+        // flat part's bytes, and is at the store that faulted, which has not happened yet.
+        let watch = unsafe { Watch::begin(flat, whose, on_fault) };
+        let path = self.path().to_path_buf();
+        let _watch = watch.map_err(|source| Error::System { path, call: "catching the faults", source })?;
+        let txn = AutoTxn { segment: self, _watch };
+        txn.segment.set_flat_writable(false)?;
+        txn.segment.open_range(0, 0)?;
+        Ok(txn)
+    }
+}
+
+impl Drop for AutoTxn<'_> {
+    fn drop(&mut self) {
+        self.segment.take_back();
+        let is_done = self.segment.set_flat_writable(self.segment.guard() != Guard::Pages);
+        is_done.expect("pages of this process's own mapping are as they were");
+    }
+}
+
+unsafe fn on_fault(whose: *mut (), address: usize) {
+    // SAFETY: the segment that was given to `Watch::begin`, which nobody else uses now.
+    let segment = unsafe { &mut *whose.cast::<Segment>() };
+    if segment.save_page(address - segment.address()).is_err() {
+        std::process::abort();
+    }
+}
+
+impl Segment {
+    /// Saves the page at `at` of the flat part and makes it writable.
+    fn save_page(&mut self, at: usize) -> Result<()> {
+        let page = rustix::param::page_size();
+        let (at, from) = ((at / page * page) as u64, self.from);
+        let bytes = usize::try_from(self.bytes().len() as u64 - at).map_or(page, |left| left.min(page));
+        let mut txn = std::mem::ManuallyDrop::new(Txn { segment: self });
+        txn.set_range(at, bytes)?;
+        self.view.set_writable_part(from + at, from + at + page as u64, true)?;
+        Ok(())
+    }
+
+    fn set_flat_writable(&self, is_writable: bool) -> Result<()> {
+        Ok(self.view.set_writable_part(self.from, self.flat_end(), is_writable)?)
+    }
+
+    /// Behind the last unit of the flat part.
+    fn flat_end(&self) -> u64 {
+        self.from + (self.bytes().len() as u64).next_multiple_of(UNIT)
+    }
+
+    fn flat_unsaved(&mut self) -> &mut [u8] {
+        let bytes = self.bytes().len();
+        let flat = self.view.look(self.from, bytes).expect("a segment shows its flat part");
+        flat.unsaved(&mut self.owner)
+    }
+}

@@ -1,0 +1,93 @@
+//! What can go wrong with a segment, in sentences that say what was kept and what to do.
+
+use std::path::PathBuf;
+
+/// A call on a segment was refused. Nothing was changed by it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The memory behind the segment could not be made, opened or enlarged.
+    #[error(transparent)]
+    Memory(#[from] rio::Error),
+    /// The segment has no such bytes.
+    #[error("the segment {path} has no {bytes} bytes at {at} that may be changed: it has {size} bytes, and memory that was allocated. Nothing was changed")]
+    OutOfRange {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where the range begins.
+        at: u64,
+        /// Its length.
+        bytes: u64,
+        /// The length of the segment's flat part.
+        size: u64,
+    },
+    /// What was to be freed is not allocated, or does not begin there.
+    #[error("nothing allocated begins at {at} of the segment {path}: it was not freed, and the transaction may go on")]
+    NotAllocated {
+        /// The segment's file.
+        path: PathBuf,
+        /// What was to be freed.
+        at: u64,
+    },
+    /// A value of the type cannot lie there.
+    #[error("a value that begins at a multiple of {align} cannot lie at {at} of the segment {path}: the pointer is of another type or segment, or damaged. Nothing was changed")]
+    Misplaced {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where it points to.
+        at: u64,
+        /// What the position has to be a multiple of.
+        align: usize,
+    },
+    /// The segment is smaller than it was asked to be.
+    #[error("the segment {path} was made with {found} bytes and cannot be opened with {wanted}: open it with 0, which takes it as it is")]
+    OtherSize {
+        /// The segment's file.
+        path: PathBuf,
+        /// The length of its flat part.
+        found: u64,
+        /// What was asked for.
+        wanted: u64,
+    },
+    /// The flat part can become no longer.
+    #[error("the segment {path} was made to have at most {most} bytes in its flat part and cannot have {wanted}. Nothing was changed; take more from its heap, or make a larger one (`Options::grows_to`)")]
+    NoRoom {
+        /// The segment's file.
+        path: PathBuf,
+        /// What was asked for.
+        wanted: u64,
+        /// How long it can become.
+        most: u64,
+    },
+    /// The addresses at which the segment lies are taken in this process.
+    #[error("the segment {path} lies at address {address:#x}, where something else is in this process: {source}. Nothing was changed. If nothing in it is a pointer, open it anywhere")]
+    AddressTaken {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where it lies.
+        address: u64,
+        /// What the kernel said.
+        source: rio::Error,
+    },
+    /// The segment's own structures are damaged.
+    #[error("the segment {path} is damaged: {what}. Nothing was changed; restore it from its last checkpoint")]
+    Damaged {
+        /// The segment's file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// A system call failed.
+    #[error("{call} of the segment {path} failed: {source}")]
+    System {
+        /// The segment's file.
+        path: PathBuf,
+        /// The call.
+        call: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// The result of calls on a segment.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,118 @@
+//! The guard: what no transaction has declared cannot be stored to.
+//!
+//! Paper: Rio Vista, section 3: "Rio protects the file cache from wild stores by the virtual memory protection of the machine".
+//! Here it is a setting, since it costs more than everything else that a transaction does: pages are readable only, and
+//! writable while a transaction has a range in them; or, where the processor has protection keys, the thread may store while
+//! a transaction of it has declared anything.
+//!
+//! A store that the guard stops ends the process like any that faults, after a line that says where it was to go.
+
+use rio::{Key, Region, Right, View, Watch};
+
+use crate::{Error, Result, Segment};
+
+/// Whether stores outside of declared ranges are stopped, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Guard {
+    /// They are not.
+    #[default]
+    Off,
+    /// By keys where the processor has them, else by pages.
+    On,
+    /// By pages: only those that a range of the transaction lies in may be stored to.
+    Pages,
+    /// By a protection key: between a transaction's first declaration and its end its thread may store anywhere in the
+    /// segment, other threads nowhere; and a thread may load only after it has itself got bytes of the segment.
+    Keys,
+}
+
+/// The guard of a segment that has one.
+pub(crate) struct Guarded {
+    /// The pages that may be stored to: from, to.
+    open: Vec<(u64, u64)>,
+    _watch: Watch,
+}
+
+impl Guard {
+    /// What it is here, where it is to be found out.
+    pub(crate) fn chosen(self, has_keys: bool) -> Guard {
+        match (self, has_keys) {
+            (Guard::On, true) => Guard::Keys,
+            (Guard::On, false) => Guard::Pages,
+            (said, _) => said,
+        }
+    }
+
+    /// Has the view guarded.
+    pub(crate) fn begin(self, region: &Region, view: &mut View) -> Result<Option<Box<Guarded>>> {
+        let refused = |source| {
+            let path = region.path().to_path_buf();
+            Error::System { path, call: "guarding by protection keys or by faults", source }
+        };
+        match self.chosen(Key::is_possible()) {
+            Guard::Off => return Ok(None),
+            Guard::Keys => view.set_key(Key::take().map_err(refused)?)?,
+            Guard::Pages | Guard::On => view.set_writable(false)?,
+        }
+        let (from, name) = (view.address(), format!("the segment {}", region.path().display()));
+        let bytes = usize::try_from(region.reserved()).unwrap_or(usize::MAX);
+        let watch = Watch::refuse(from..from.saturating_add(bytes), &name).map_err(refused)?;
+        Ok(Some(Box::new(Guarded { open: Vec::new(), _watch: watch })))
+    }
+}
+
+impl Segment {
+    /// Whether stores outside of declared ranges are stopped, and how.
+    pub fn guard(&self) -> Guard {
+        match (&self.guarded, self.view.key()) {
+            (None, _) => Guard::Off,
+            (Some(_), None) => Guard::Pages,
+            (Some(_), Some(_)) => Guard::Keys,
+        }
+    }
+
+    /// Lets the transaction store into a range.
+    pub(crate) fn open_range(&mut self, at: u64, bytes: usize) -> Result<()> {
+        let Some(guarded) = &mut self.guarded else { return Ok(()) };
+        if let Some(key) = self.view.key() {
+            key.allow(Right::Write);
+            return Ok(());
+        }
+        let page = rustix::param::page_size() as u64;
+        let from = (at + self.from) / page * page;
+        let to = (at + self.from + bytes as u64).next_multiple_of(page);
+        // The last few: a range mostly lies where the one before did.
+        if bytes == 0 || guarded.open.iter().rev().take(8).any(|open| open.0 <= from && to <= open.1) {
+            return Ok(());
+        }
+        self.view.set_writable_part(from, to, true)?;
+        guarded.open.push((from, to));
+        Ok(())
+    }
+
+    /// The transaction is over: nobody may store.
+    #[cold]
+    pub(crate) fn close_ranges(&mut self) {
+        let Some(guarded) = &mut self.guarded else { return };
+        if let Some(key) = self.view.key() {
+            key.allow(Right::Read);
+        }
+        for (from, to) in guarded.open.drain(..) {
+            let is_closed = self.view.set_writable_part(from, to, false);
+            is_closed.expect("pages of this process's own mapping can be made readable only, as they were");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Guard;
+
+    #[test]
+    fn keys_are_chosen_where_the_processor_has_them() {
+        assert_eq!([true, false].map(|has| Guard::On.chosen(has)), [Guard::Keys, Guard::Pages]);
+        for said in [Guard::Off, Guard::Pages, Guard::Keys] {
+            assert_eq!([true, false].map(|has| said.chosen(has)), [said, said]);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A hash map in a segment: linear hashing, a bucket at a time, so that no insertion ever moves everything.
+//!
+//! A bucket is a list of nodes; the rows of buckets double in length: row 0 has 8, row `n` has `8 << (n - 1)`, and none is ever
+//! moved. When there are more pairs than buckets the next bucket is split: those of its nodes that belong to the new last bucket
+//! go there. A node is the link to the next, and behind it the key and the value, each at a multiple of 16.
+
+use std::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Memory, Persist, Ptr, Result, Txn};
+
+const ROWS: usize = 40;
+const FIRST_ROW: u64 = 8;
+
+/// A node's link to the next of its bucket.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Node {
+    next: Ptr<Node>,
+}
+
+/// A hash map. Zeros are an empty one. It is used through a [`Ptr`] to it; a copy of this would be a second owner of the same
+/// pairs. Keys are the same if their bytes are.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct HashMap<K, V> {
+    header: Header,
+    of: PhantomData<fn() -> (K, V)>,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Header {
+    count: u64,
+    buckets: u64,
+    rows: [Slot; ROWS],
+}
+
+impl<K, V> Default for HashMap<K, V> {
+    fn default() -> HashMap<K, V> {
+        HashMap { header: Header { count: 0, buckets: 0, rows: [Ptr::NONE; ROWS] }, of: PhantomData }
+    }
+}
+
+/// Where a link lies.
+type Slot = Ptr<Ptr<Node>>;
+
+const NODE_BYTES: u64 = 16;
+
+fn key_of<K: Persist>(node: Ptr<Node>) -> Ptr<K> {
+    node.behind(NODE_BYTES)
+}
+
+fn value_of<K: Persist, V: Persist>(node: Ptr<Node>) -> Ptr<V> {
+    node.behind(NODE_BYTES + (size_of::<K>() as u64).next_multiple_of(16))
+}
+
+/// The same in every run: it says where a pair lies.
+fn hash(key: &[u8]) -> u64 {
+    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let words = key.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    let sum = words.fold(key.len() as u64, mix);
+    let sum = (sum ^ sum >> 32).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    sum ^ sum >> 29
+}
+
+/// The bucket of a hash, where there are so many.
+fn bucket_of(hash: u64, buckets: u64) -> u64 {
+    let all = buckets.next_power_of_two();
+    let bucket = hash & (all - 1);
+    if bucket < buckets {
+        bucket
+    } else {
+        bucket & (all / 2 - 1)
+    }
+}
+
+/// Which row a bucket lies in, and where in it.
+fn row_of(bucket: u64) -> (usize, u64) {
+    if bucket < FIRST_ROW {
+        return (0, bucket);
+    }
+    let row = (bucket / FIRST_ROW).ilog2();
+    (row as usize + 1, bucket - (FIRST_ROW << row))
+}
+
+impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
+    /// How many pairs there are.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`], here and below.
+    pub fn len(self, memory: &impl Memory) -> Result<u64> {
+        Ok(self.header().look(memory)?.count)
+    }
+
+    /// Whether there is none.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn is_empty(self, memory: &impl Memory) -> Result<bool> {
+        Ok(self.len(memory)? == 0)
+    }
+
+    fn header(self) -> Ptr<Header> {
+        self.behind(0)
+    }
+
+    /// Where the link to a bucket's first node lies; there is such a bucket.
+    fn bucket(self, memory: &impl Memory, bucket: u64) -> Result<Slot> {
+        let (row, nth) = row_of(bucket);
+        // A damaged header may say anything; a pointer to none is refused by who looks at it.
+        let first = self.header().look(memory)?.rows.get(row).copied().unwrap_or(Ptr::NONE);
+        Ok(if first.is_none() { first } else { first.nth(nth) })
+    }
+
+    /// Where the link to the key's node lies, and the node.
+    fn find(self, memory: &impl Memory, key: &K) -> Result<Option<(Slot, Ptr<Node>)>> {
+        let buckets = self.header().look(memory)?.buckets;
+        if buckets == 0 {
+            return Ok(None);
+        }
+        let mut link = self.bucket(memory, bucket_of(hash(key.as_bytes()), buckets))?;
+        loop {
+            let node = *link.look(memory)?;
+            if node.is_none() {
+                return Ok(None);
+            }
+            if key_of::<K>(node).look(memory)?.as_bytes() == key.as_bytes() {
+                return Ok(Some((link, node)));
+            }
+            link = node.behind(0);
+        }
+    }
+
+    /// Where the value of a key lies.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn place(self, memory: &impl Memory, key: &K) -> Result<Option<Ptr<V>>> {
+        Ok(self.find(memory, key)?.map(|(_, node)| value_of::<K, V>(node)))
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn get<'m>(self, memory: &'m impl Memory, key: &K) -> Result<Option<&'m V>> {
+        self.place(memory, key)?.map(|place| place.look(memory)).transpose()
+    }
+
+    /// Calls `each` with the pairs, in no order that means anything.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn for_each(self, memory: &impl Memory, mut each: impl FnMut(&K, &V)) -> Result<()> {
+        for bucket in 0..self.header().look(memory)?.buckets {
+            let mut node = *self.bucket(memory, bucket)?.look(memory)?;
+            while !node.is_none() {
+                each(key_of::<K>(node).look(memory)?, value_of::<K, V>(node).look(memory)?);
+                node = node.look(memory)?.next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a value for a key. Whether the key is new.
+    ///
+    /// # Errors
+    /// As [`Txn::malloc`]; the transaction is to be aborted then, or the map has one bucket more and is else as it was.
+    pub fn insert(self, txn: &mut Txn<'_>, key: K, value: V) -> Result<bool> {
+        if let Some(place) = self.place(txn, &key)? {
+            *txn.write(place)? = value;
+            return Ok(false);
+        }
+        let header = self.header().look(txn)?;
+        if header.count >= header.buckets {
+            self.split(txn)?;
+        }
+        let buckets = self.header().look(txn)?.buckets;
+        let link = self.bucket(txn, bucket_of(hash(key.as_bytes()), buckets))?;
+        let bytes = NODE_BYTES + (size_of::<K>() as u64).next_multiple_of(16) + size_of::<V>() as u64;
+        let node: Ptr<Node> = txn.create_row::<[u8; 16]>(bytes.div_ceil(16))?.behind(0);
+        *txn.write(node)? = Node { next: *link.look(txn)? };
+        *txn.write(key_of(node))? = key;
+        *txn.write(value_of::<K, V>(node))? = value;
+        *txn.write(link)? = node;
+        txn.write(self.header())?.count += 1;
+        Ok(true)
+    }
+
+    /// Adds a bucket, or the first eight.
+    fn split(self, txn: &mut Txn<'_>) -> Result<()> {
+        let buckets = self.header().look(txn)?.buckets;
+        let (row, nth) = row_of(buckets);
+        if nth == 0 {
+            let length = if row == 0 { FIRST_ROW } else { FIRST_ROW << (row - 1) };
+            let made = txn.create_row::<Ptr<Node>>(length)?;
+            txn.write_row(made, length)?.fill(0);
+            txn.write(self.header())?.rows[row] = made;
+        }
+        if buckets == 0 {
+            txn.write(self.header())?.buckets = FIRST_ROW;
+            return Ok(());
+        }
+        // The one whose nodes may belong to the new one.
+        let mut link = self.bucket(txn, bucket_of(buckets, buckets))?;
+        let (mut moved, all) = (Ptr::NONE, buckets + 1);
+        loop {
+            let node = *link.look(txn)?;
+            if node.is_none() {
+                break;
+            }
+            if bucket_of(hash(key_of::<K>(node).look(txn)?.as_bytes()), all) == buckets {
+                *txn.write(link)? = node.look(txn)?.next;
+                *txn.write(node)? = Node { next: moved };
+                moved = node;
+            } else {
+                link = node.behind(0);
+            }
+        }
+        txn.write(self.header())?.buckets = all;
+        let new = self.bucket(txn, buckets)?;
+        *txn.write(new)? = moved;
+        Ok(())
+    }
+
+    /// Removes a key. Whether it was there.
+    ///
+    /// # Errors
+    /// As [`Txn::free`].
+    pub fn remove(self, txn: &mut Txn<'_>, key: &K) -> Result<bool> {
+        let Some((link, node)) = self.find(txn, key)? else { return Ok(false) };
+        *txn.write(link)? = node.look(txn)?.next;
+        txn.delete(node)?;
+        txn.write(self.header())?.count -= 1;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_lie_in_rows_that_double() {
+        assert_eq!([0, 7, 8, 15, 16, 31, 32].map(row_of), [(0, 0), (0, 7), (1, 0), (1, 7), (2, 0), (2, 15), (3, 0)]);
+    }
+
+    #[test]
+    fn a_hash_belongs_to_its_bucket_or_to_the_one_that_is_split_off_it() {
+        for buckets in 8..200 {
+            for hash in (0..1000).map(|nth: u64| nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+                let (before, after) = (bucket_of(hash, buckets), bucket_of(hash, buckets + 1));
+                assert!(before == after || (after == buckets && before == bucket_of(buckets, buckets)));
+            }
+        }
+    }
+}

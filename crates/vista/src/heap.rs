@@ -1,0 +1,373 @@
+//! The persistent heap: malloc and free, undone by abort, recovered after a crash.
+//!
+//! Paper: Rio Vista, section 4. Departure: the paper logs the calls; here the heap's words are changed in the transaction
+//! and saved in its undo log like anything else, so abort and recovery need nothing of their own. What a transaction
+//! frees goes back when it ends.
+//!
+//! The file is cut into units of 64 KiB. The table has an entry for each, far from the program's data: a unit holds blocks
+//! of one size, with a bit for each that is taken, or it begins a run of units that is one large block, or a free run.
+//! Free runs are listed by the logarithm of their length, and joined with their neighbours. Behind everything lies the
+//! *fresh* part, which has never been used.
+
+use rio::{Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
+
+use crate::segment::own_units;
+use crate::{Result, Segment};
+
+/// Bytes of a unit.
+pub(crate) const UNIT: u64 = 64 << 10;
+/// The longest block that shares a unit with others.
+const SMALL_MAX: u64 = 32 << 10;
+/// Old bytes that one call saves at most, generously.
+const UNDO_OF_A_CALL: usize = 4096;
+/// Entries of the table's first part.
+const FIRST_ENTRIES: u32 = 128;
+
+/// What a unit is: nothing of the heap's, or the inside of a run; else one of these, or `SMALL` and the class.
+pub(crate) const FREE: u64 = 1;
+pub(crate) const FREE_TAIL: u64 = 2;
+pub(crate) const LARGE: u64 = 3;
+pub(crate) const SMALL: u64 = 4;
+
+rio::shared! {
+    /// The heap's own words.
+    pub struct HeapHeader {
+        /// The table of units.
+        pub table: Link<SlabHeader>,
+        /// The units that were never used: from, to.
+        pub fresh: [Word<u64>; 2],
+        /// Free runs, by the logarithm of their length.
+        pub runs: [Word<u64>; 24],
+        /// Units with room, by class.
+        pub partial: [Word<u64>; 40],
+        /// Zero, kept for later.
+        pub spare: [Word<u64>; 5],
+    } size 576
+}
+
+rio::shared! {
+    /// What the table says of a unit.
+    pub struct Unit {
+        /// What it is.
+        pub kind: Word<u64>,
+        /// Blocks that are taken; of a run, its units.
+        pub count: Word<u64>,
+        /// The next in its list.
+        pub next: Word<u64>,
+        /// The one before it in its list.
+        pub previous: Word<u64>,
+        /// Where a free block may be: a hint, in words of `taken`.
+        pub hint: Word<u64>,
+        /// Zero, kept for later.
+        pub spare: [Word<u64>; 3],
+        /// A bit for each block.
+        pub taken: [Word<u64>; 64],
+    } size 576
+}
+
+/// A handle to a segment's heap.
+pub(crate) struct Heap {
+    pub(crate) header: Held<HeapHeader>,
+    table: Slab<Unit>,
+}
+
+impl Heap {
+    pub(crate) fn create(region: &Region) -> Result<Offset<HeapHeader>> {
+        let header = region.allocate::<HeapHeader>(1)?;
+        let table = Slab::<Unit>::init(region, FIRST_ENTRIES)?;
+        Slab::<Unit>::attach(region, table).grow()?;
+        region.at(header).table.init(Some(table));
+        Ok(header)
+    }
+
+    pub(crate) fn open(region: &Region, header: Offset<HeapHeader>) -> Option<Heap> {
+        region.try_at(header)?;
+        let header = region.hold(header);
+        let table = header.table.load()?;
+        Some(Heap { table: Slab::attach(region, table), header })
+    }
+
+    /// Where the table's parts lie, and their bytes.
+    pub(crate) fn tables(&self) -> Vec<(u64, u64)> {
+        self.table.parts().collect()
+    }
+
+    pub(crate) fn unit(&self, unit: u64) -> Option<&Unit> {
+        let number = u32::try_from(unit).ok().filter(|&it| it != 0 && it <= self.table.capacity())?;
+        Some(self.table.at(number))
+    }
+
+    fn known(&self, unit: u64) -> &Unit {
+        self.unit(unit).expect("the heap lists units of its table only")
+    }
+
+    fn push(&self, section: &mut Section<'_>, head: &Word<u64>, unit: u64) {
+        let (entry, next) = (self.known(unit), head.get());
+        entry.next.set(section, next);
+        entry.previous.set(section, 0);
+        if next != 0 {
+            self.known(next).previous.set(section, unit);
+        }
+        head.set(section, unit);
+    }
+
+    fn remove(&self, section: &mut Section<'_>, head: &Word<u64>, unit: u64) {
+        let entry = self.known(unit);
+        let (next, previous) = (entry.next.get(), entry.previous.get());
+        if previous == 0 {
+            head.set(section, next);
+        } else {
+            self.known(previous).next.set(section, next);
+        }
+        if next != 0 {
+            self.known(next).previous.set(section, previous);
+        }
+    }
+
+    /// So many units of a free run, if there is one.
+    fn find_run(&self, section: &mut Section<'_>, units: u64) -> Option<u64> {
+        for list in &self.header.runs[log2(units)..] {
+            let mut run = list.get();
+            while run != 0 {
+                let (found, next) = (self.known(run).count.get(), self.known(run).next.get());
+                if found >= units {
+                    self.unlist_run(section, run, found);
+                    if found > units {
+                        self.mark_free(section, run + units, found - units);
+                    }
+                    return Some(run);
+                }
+                run = next;
+            }
+        }
+        None
+    }
+
+    fn take_fresh(&self, section: &mut Section<'_>, units: u64) -> u64 {
+        let run = self.header.fresh[0].get();
+        self.header.fresh[0].set(section, run + units);
+        run
+    }
+
+    /// Says what the units are from now on.
+    fn begin_run(&self, section: &mut Section<'_>, run: u64, units: u64, kind: u64) {
+        let entry = self.known(run);
+        entry.kind.set(section, kind);
+        entry.count.set(section, if kind == LARGE { units } else { 0 });
+        if kind >= SMALL {
+            self.push(section, &self.header.partial[usize::try_from(kind - SMALL).expect("a class")], run);
+        }
+    }
+
+    /// Makes a run free, with the free runs before and behind it.
+    fn give_run(&self, section: &mut Section<'_>, mut run: u64, mut units: u64) {
+        // It may be the inside of a run from now on.
+        self.known(run).kind.set(section, 0);
+        let before = self.unit(run - 1).map_or(0, |tail| match tail.kind.get() {
+            FREE_TAIL | FREE => tail.count.get(),
+            _ => 0,
+        });
+        if before != 0 {
+            run -= before;
+            units += before;
+            self.unlist_run(section, run, before);
+        }
+        let behind = self.unit(run + units).filter(|next| next.kind.get() == FREE).map_or(0, |next| next.count.get());
+        if behind != 0 {
+            self.unlist_run(section, run + units, behind);
+            units += behind;
+        }
+        self.mark_free(section, run, units);
+    }
+
+    /// A free run is one no more: its ends say nothing.
+    fn unlist_run(&self, section: &mut Section<'_>, run: u64, units: u64) {
+        self.remove(section, &self.header.runs[log2(units)], run);
+        for unit in [run, run + units - 1] {
+            self.known(unit).kind.set(section, 0);
+        }
+    }
+
+    fn mark_free(&self, section: &mut Section<'_>, run: u64, units: u64) {
+        for (unit, kind) in [(run + units - 1, FREE_TAIL), (run, FREE)] {
+            self.known(unit).kind.set(section, kind);
+            self.known(unit).count.set(section, units);
+        }
+        self.push(section, &self.header.runs[log2(units)], run);
+    }
+
+    fn take_block(&self, section: &mut Section<'_>, unit: u64, class: usize) -> u64 {
+        let entry = self.known(unit);
+        let blocks = UNIT / bytes_of(class);
+        let words = blocks.div_ceil(64);
+        let first = entry.hint.get() % words;
+        let word = (first..words).chain(0..first).find(|&word| free_bit(entry, word, blocks).is_some());
+        let word = word.expect("a unit on its class's list has room");
+        let bit = free_bit(entry, word, blocks).expect("just seen");
+        let taken = &entry.taken[usize::try_from(word).expect("one of 64")];
+        taken.set(section, taken.get() | 1 << bit);
+        entry.hint.init(word);
+        entry.count.set(section, entry.count.get() + 1);
+        if entry.count.get() == blocks {
+            self.remove(section, &self.header.partial[class], unit);
+        }
+        unit * UNIT + (word * 64 + bit) * bytes_of(class)
+    }
+
+    fn give_block(&self, section: &mut Section<'_>, unit: u64, class: usize, block: u64) {
+        let (entry, list) = (self.known(unit), &self.header.partial[class]);
+        let taken = &entry.taken[usize::try_from(block / 64).expect("one of 64")];
+        taken.set(section, taken.get() & !(1 << (block % 64)));
+        let count = entry.count.get();
+        entry.count.set(section, count - 1);
+        if count == UNIT / bytes_of(class) {
+            self.push(section, list, unit);
+        }
+        // The last unit of a class stays: the next block of the class is wanted soon.
+        if count == 1 && (entry.next.get() != 0 || entry.previous.get() != 0) {
+            self.remove(section, list, unit);
+            self.give_run(section, unit, 1);
+        }
+    }
+
+    /// The place behind the last unit that was ever used.
+    pub(crate) fn end(&self) -> u64 {
+        self.header.fresh[0].get() * UNIT
+    }
+
+    /// The class and number, or none and the units, of the block that begins at `place`.
+    fn block_at(&self, place: u64) -> Option<(Option<(usize, u64)>, u64)> {
+        let entry = self.unit(place / UNIT)?;
+        let within = place % UNIT;
+        match entry.kind.get() {
+            LARGE if within == 0 => Some((None, entry.count.get() * UNIT)),
+            kind if kind >= SMALL => {
+                let class = usize::try_from(kind - SMALL).ok()?;
+                let (block, bytes) = (within / bytes_of(class), bytes_of(class));
+                let word = entry.taken.get(usize::try_from(block / 64).ok()?)?.get();
+                (within % bytes == 0 && word >> (block % 64) & 1 == 1).then_some((Some((class, block)), bytes))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Segment {
+    /// Takes a block of at least `bytes`; its place.
+    pub(crate) fn allocate(&mut self, bytes: u64) -> Result<u64> {
+        self.reserve_undo(UNDO_OF_A_CALL)?;
+        if bytes > SMALL_MAX {
+            return Ok(self.take_run(bytes.div_ceil(UNIT), LARGE)? * UNIT);
+        }
+        let class = class_of(bytes);
+        let unit = match self.heap.header.partial[class].get() {
+            0 => self.take_run(1, SMALL + class as u64)?,
+            unit => unit,
+        };
+        let mut section = self.undo.section();
+        let place = self.heap.take_block(&mut section, unit, class);
+        section.join_outer();
+        Ok(place)
+    }
+
+    /// Gives back everything that the transaction has freed.
+    #[cold]
+    pub(crate) fn release_all(&mut self) -> Result<()> {
+        let from = self.at_to_place();
+        std::mem::take(&mut self.freed).into_iter().try_for_each(|at| self.release(at + from))
+    }
+
+    fn release(&mut self, place: u64) -> Result<()> {
+        self.reserve_undo(UNDO_OF_A_CALL)?;
+        let mut section = self.undo.section();
+        match self.heap.block_at(place) {
+            Some((Some((class, block)), _)) => self.heap.give_block(&mut section, place / UNIT, class, block),
+            Some((None, bytes)) => self.heap.give_run(&mut section, place / UNIT, bytes / UNIT),
+            None => {}
+        }
+        section.join_outer();
+        Ok(())
+    }
+
+    /// The length of the block that begins at `place`.
+    pub(crate) fn allocated_bytes(&self, place: u64) -> Option<u64> {
+        self.heap.block_at(place).map(|(_, bytes)| bytes)
+    }
+
+    /// Takes `units` units in a row, of a free run or fresh ones.
+    fn take_run(&mut self, units: u64, kind: u64) -> Result<u64> {
+        let mut section = self.undo.section();
+        let mut found = self.heap.find_run(&mut section, units);
+        if found.is_none() {
+            section.join_outer();
+            self.add_fresh(units)?;
+            self.view.set_end((self.heap.header.fresh[0].get() + units) * UNIT);
+            section = self.undo.section();
+            found = Some(self.heap.take_fresh(&mut section, units));
+        }
+        let run = found.expect("fresh units are there");
+        self.heap.begin_run(&mut section, run, units, kind);
+        section.join_outer();
+        Ok(run)
+    }
+
+    /// Sees to it that there are that many fresh units. They stay so if the transaction aborts.
+    fn add_fresh(&mut self, units: u64) -> Result<()> {
+        let region = self.region().clone();
+        while u64::from(self.heap.table.capacity()) < region.used() / UNIT + units + 2 {
+            own_units(&region, || Ok(self.heap.table.grow()?))?;
+            self.hide_metadata()?;
+        }
+        let [from, to] = &self.heap.header.fresh;
+        let missing = units.saturating_sub(to.get() - from.get());
+        if missing == 0 {
+            return Ok(());
+        }
+        let added = region.allocate_bytes(missing * UNIT, UNIT)?.raw() / UNIT;
+        if added == to.get() {
+            to.publish(added + missing);
+            return Ok(region.make_safe(self.from)?);
+        }
+        // Something of vista's lies between: what was left there is a free run, and all is new.
+        let have = to.get() - from.get();
+        region.allocate_bytes(have * UNIT, UNIT)?;
+        let mut section = self.undo.section();
+        if have != 0 {
+            self.heap.give_run(&mut section, from.get(), have);
+        }
+        from.set(&mut section, added);
+        to.set(&mut section, added + units);
+        section.join_outer();
+        Ok(region.make_safe(self.from)?)
+    }
+}
+
+fn free_bit(entry: &Unit, word: u64, blocks: u64) -> Option<u64> {
+    let taken = entry.taken[usize::try_from(word).ok()?].get();
+    let bit = u64::from(taken.trailing_ones());
+    (bit < 64 && word * 64 + bit < blocks).then_some(bit)
+}
+
+/// Sixteen bytes apart up to 128, then four to each doubling.
+fn class_of(bytes: u64) -> usize {
+    let bytes = bytes.max(1).next_multiple_of(16);
+    if bytes <= 128 {
+        return usize::try_from(bytes / 16 - 1).expect("below eight");
+    }
+    let shift = (bytes - 1).ilog2();
+    let quarter = (bytes - 1 - (1 << shift)) >> (shift - 2);
+    usize::try_from(8 + u64::from(shift - 7) * 4 + quarter).expect("below forty")
+}
+
+pub(crate) fn bytes_of(class: usize) -> u64 {
+    let class = class as u64;
+    if class < 8 {
+        return (class + 1) * 16;
+    }
+    let shift = 7 + (class - 8) / 4;
+    (1 << shift) + (((class - 8) % 4 + 1) << (shift - 2))
+}
+
+pub(crate) fn log2(units: u64) -> usize {
+    (units.ilog2() as usize).min(23)
+}

@@ -1,0 +1,194 @@
+//! An ordered map in a segment: a skip list.
+//!
+//! A node has a tower of links, whose height comes from the key's bytes, so that the same keys make the same list in every
+//! run. Behind the tower lie the key and the value, each at a multiple of 16.
+
+use std::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Memory, Persist, Ptr, Result, Txn};
+
+const LEVELS: usize = 10;
+
+/// The links of a node, the lowest first.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Tower {
+    next: [Ptr<Tower>; LEVELS],
+}
+
+/// An ordered map. Zeros are an empty one. It is used through a [`Ptr`] to it; a copy of this would be a second owner of the
+/// same pairs.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Map<K, V> {
+    header: Header,
+    of: PhantomData<fn() -> (K, V)>,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Header {
+    first: Tower,
+    count: u64,
+}
+
+impl<K, V> Default for Map<K, V> {
+    fn default() -> Map<K, V> {
+        Map { header: Header { count: 0, first: Tower { next: [Ptr::NONE; LEVELS] } }, of: PhantomData }
+    }
+}
+
+const TOWER_BYTES: u64 = (size_of::<Tower>() as u64).next_multiple_of(16);
+
+fn key_of<K: Persist>(node: Ptr<Tower>) -> Ptr<K> {
+    node.behind(TOWER_BYTES)
+}
+
+fn value_of<K: Persist, V: Persist>(node: Ptr<Tower>) -> Ptr<V> {
+    node.behind(TOWER_BYTES + (size_of::<K>() as u64).next_multiple_of(16))
+}
+
+/// A quarter as many nodes on each level as on the one below it.
+fn height(key: &[u8]) -> usize {
+    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3).rotate_left(23)
+    });
+    let hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash.leading_zeros() as usize / 2 + 1).min(LEVELS)
+}
+
+impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
+    /// How many pairs there are.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`], here and below.
+    pub fn len(self, memory: &impl Memory) -> Result<u64> {
+        Ok(self.header().look(memory)?.count)
+    }
+
+    /// Whether there is none.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn is_empty(self, memory: &impl Memory) -> Result<bool> {
+        Ok(self.len(memory)? == 0)
+    }
+
+    fn header(self) -> Ptr<Header> {
+        self.behind(0)
+    }
+
+    /// The map's own tower.
+    fn head(self) -> Ptr<Tower> {
+        self.behind(std::mem::offset_of!(Header, first) as u64)
+    }
+
+    /// On each level the last node before the key.
+    fn before(self, memory: &impl Memory, key: &K) -> Result<[Ptr<Tower>; LEVELS]> {
+        let (mut before, mut node) = ([self.head(); LEVELS], self.head());
+        for level in (0..LEVELS).rev() {
+            loop {
+                let next = node.look(memory)?.next[level];
+                if next.is_none() || key_of::<K>(next).look(memory)? >= key {
+                    break;
+                }
+                node = next;
+            }
+            before[level] = node;
+        }
+        Ok(before)
+    }
+
+    fn find(self, memory: &impl Memory, key: &K) -> Result<Option<Ptr<Tower>>> {
+        let node = self.before(memory, key)?[0].look(memory)?.next[0];
+        Ok((!node.is_none() && key_of::<K>(node).look(memory)? == key).then_some(node))
+    }
+
+    /// Where the value of a key lies.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn place(self, memory: &impl Memory, key: &K) -> Result<Option<Ptr<V>>> {
+        Ok(self.find(memory, key)?.map(value_of::<K, V>))
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn get<'m>(self, memory: &'m impl Memory, key: &K) -> Result<Option<&'m V>> {
+        self.place(memory, key)?.map(|place| place.look(memory)).transpose()
+    }
+
+    /// The first pair whose key is not below `from`, if that is said.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn first<'m>(self, memory: &'m impl Memory, from: Option<&K>) -> Result<Option<(&'m K, &'m V)>> {
+        let before = from.map_or(Ok(self.head()), |from| self.before(memory, from).map(|before| before[0]))?;
+        let node = before.look(memory)?.next[0];
+        if node.is_none() {
+            return Ok(None);
+        }
+        Ok(Some((key_of::<K>(node).look(memory)?, value_of::<K, V>(node).look(memory)?)))
+    }
+
+    /// Calls `each` with the pairs in order.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn for_each(self, memory: &impl Memory, mut each: impl FnMut(&K, &V)) -> Result<()> {
+        let mut node = self.head().look(memory)?.next[0];
+        while !node.is_none() {
+            each(key_of::<K>(node).look(memory)?, value_of::<K, V>(node).look(memory)?);
+            node = node.look(memory)?.next[0];
+        }
+        Ok(())
+    }
+
+    /// Stores a value for a key. Whether the key is new.
+    ///
+    /// # Errors
+    /// As [`Txn::malloc`]; the map is as it was then.
+    pub fn insert(self, txn: &mut Txn<'_>, key: K, value: V) -> Result<bool> {
+        if let Some(place) = self.place(txn, &key)? {
+            *txn.write(place)? = value;
+            return Ok(false);
+        }
+        let before = self.before(txn, &key)?;
+        let bytes = TOWER_BYTES + (size_of::<K>() as u64).next_multiple_of(16) + size_of::<V>() as u64;
+        let node: Ptr<Tower> = txn.create_row::<[u8; 16]>(bytes.div_ceil(16))?.behind(0);
+        let mut tower = Tower { next: [Ptr::NONE; LEVELS] };
+        let height = height(key.as_bytes());
+        for (level, before) in before.iter().enumerate().take(height) {
+            tower.next[level] = before.look(txn)?.next[level];
+        }
+        *txn.write(node)? = tower;
+        *txn.write(key_of(node))? = key;
+        *txn.write(value_of::<K, V>(node))? = value;
+        for (level, before) in before.iter().enumerate().take(height) {
+            txn.write(*before)?.next[level] = node;
+        }
+        txn.write(self.header())?.count += 1;
+        Ok(true)
+    }
+
+    /// Removes a key. Whether it was there.
+    ///
+    /// # Errors
+    /// As [`Txn::free`].
+    pub fn remove(self, txn: &mut Txn<'_>, key: &K) -> Result<bool> {
+        let Some(node) = self.find(txn, key)? else { return Ok(false) };
+        let tower = *node.look(txn)?;
+        for (level, before) in self.before(txn, key)?.into_iter().enumerate() {
+            if before.look(txn)?.next[level] == node {
+                txn.write(before)?.next[level] = tower.next[level];
+            }
+        }
+        txn.delete(node)?;
+        txn.write(self.header())?.count -= 1;
+        Ok(true)
+    }
+}

@@ -1,0 +1,63 @@
+//! How a segment is opened, where the defaults will not do.
+
+use rio::Survives;
+
+use crate::Guard;
+
+/// How a segment is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) bytes: u64,
+    pub(crate) reserve: u64,
+    pub(crate) anywhere: bool,
+    pub(crate) declared: Option<Survives>,
+    pub(crate) write_back: Option<bool>,
+    pub(crate) guard: Guard,
+    pub(crate) grows_to: u64,
+}
+
+impl Options {
+    /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
+    pub fn new(bytes: u64) -> Options {
+        let (declared, write_back, guard) = (None, None, Guard::Off);
+        Options { bytes, reserve: 256 << 30, anywhere: false, declared, write_back, guard, grows_to: 0 }
+    }
+
+    /// The address space a new segment may grow into, in bytes. It costs nothing; 256 GiB if it is not said.
+    #[must_use]
+    pub fn reserve(self, bytes: u64) -> Options {
+        Options { reserve: bytes, ..self }
+    }
+
+    /// How long the flat part of a new segment can become ([`Segment::grow`](crate::Segment::grow)); the heap grows by itself.
+    #[must_use]
+    pub fn grows_to(self, bytes: u64) -> Options {
+        Options { grows_to: bytes, ..self }
+    }
+
+    /// The segment need not lie at its own address: nothing in it is a pointer.
+    #[must_use]
+    pub fn anywhere(self) -> Options {
+        Options { anywhere: true, ..self }
+    }
+
+    /// What the memory behind the file survives, on the operator's word, where that is more than can be found out: with
+    /// power that does not fail, and an operating system that does not crash or leaves memory as it is.
+    #[must_use]
+    pub fn survives(self, what: Survives) -> Options {
+        Options { declared: Some(what), ..self }
+    }
+
+    /// Whether what is stored is written back from the processor's cache: found out if it is not said.
+    #[must_use]
+    pub fn write_back(self, is_wanted: bool) -> Options {
+        Options { write_back: Some(is_wanted), ..self }
+    }
+
+    /// Whether stores outside of declared ranges are stopped, and how; they are not if it is not said. Costs microseconds
+    /// a range, or nanoseconds where the processor has protection keys.
+    #[must_use]
+    pub fn guard(self, guard: Guard) -> Options {
+        Options { guard, ..self }
+    }
+}

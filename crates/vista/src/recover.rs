@@ -1,0 +1,19 @@
+//! Recovery: at map, what was unfinished is rolled back.
+//!
+//! Paper: Rio Vista, section 4: "fewer than 20 lines". It is the abort of whoever died, and idempotent: dying in it leaves
+//! the same log, or an empty one.
+
+use crate::{Error, Result, Segment};
+
+impl Segment {
+    /// Puts back what an unfinished transaction changed; how many ranges.
+    pub(crate) fn recover(&mut self) -> Result<usize> {
+        self.kept.check_seal(&self.metadata())?;
+        let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };
+        self.undo.audit().map_err(damaged)?;
+        let ranges = if self.undo.has_images() { self.undo.roll_back() } else { 0 };
+        self.undo.settle();
+        self.hide_metadata()?;
+        Ok(ranges)
+    }
+}

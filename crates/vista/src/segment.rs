@@ -1,0 +1,281 @@
+//! A segment: a file of surviving memory with its undo log, mapped for the program.
+//!
+//! Paper: Rio Vista, section 4, figures 3 and 4. The file is one [`rio::Region`]. Its front holds what is vista's; behind it
+//! lies the flat part, as long as was asked for, and behind that what the heap hands out, with more of vista's metadata
+//! in between. The library works through one mapping; the program has a second, at the same address in every process that
+//! opens the segment, in which the metadata are hidden.
+//!
+//! Positions in a segment count from the beginning of the flat part; *places* count from the beginning of the file.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::guard::Guarded;
+pub(crate) use crate::heap::UNIT;
+use crate::heap::{Heap, HeapHeader};
+use crate::{Error, Options, Result};
+use rio::{
+    Bytes, ExclusiveHold, Held, Keeping, Kept, LayoutHash, Link, Offset, Region, RootSlot, SharedHold, Undo, UndoLog,
+    View, Word,
+};
+
+/// The version of everything that a segment holds, and how it is laid out.
+const LAYOUT: u64 = LayoutHash::new()
+    .text("vista 1")
+    .number(rio::LAYOUT)
+    .number(rio::layout![SegmentHeader, crate::heap::HeapHeader, crate::heap::Unit])
+    .get();
+/// The undo log of a new segment: most transactions fit, and it stays in the processor's cache.
+const UNDO_BYTES: u64 = 48 << 10;
+/// Addresses for segments: between what programs and what the kernel's own choices use.
+const ADDRESSES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
+
+rio::shared! {
+    /// What the front of a segment says of it.
+    pub struct SegmentHeader {
+        /// The address of place zero in the program's mapping.
+        pub address: Word<u64>,
+        /// The place where the flat part begins.
+        pub from: Word<u64>,
+        /// The length of the flat part in bytes.
+        pub bytes: Word<u64>,
+        /// The undo log.
+        pub undo: Link<UndoLog>,
+        /// The heap.
+        pub heap: Link<HeapHeader>,
+        /// How long the flat part can become.
+        pub bytes_max: Word<u64>,
+        /// Zero, kept for later.
+        pub spare: [Word<u64>; 10],
+    } size 128
+}
+
+impl Options {
+    pub(crate) fn keeping(&self) -> Keeping {
+        Keeping { layout: LAYOUT, reserve: self.reserve, declared: self.declared, write_back: self.write_back }
+    }
+
+    /// Opens the segment in the file at `path`, which is made if it is not there, and rolls back what was unfinished.
+    ///
+    /// # Errors
+    /// `OtherSize`, `AddressTaken`, `Damaged`; `Memory` if another has it, if it may be torn, or if the file cannot be made,
+    /// is no segment, or has no room.
+    pub fn open(&self, path: &Path) -> Result<Segment> {
+        let kept = self.keeping().open(path, |region| build(region, self.bytes, self.grows_to.max(self.bytes)))?;
+        let region = kept.region().clone();
+        let path = path.to_path_buf();
+        let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
+        let header = region.root::<SegmentHeader>(RootSlot::Environment).ok_or_else(|| damaged("it has no header"))?;
+        region.try_at(header).ok_or_else(|| damaged("its header lies outside"))?;
+        let header = region.hold(header);
+        let (from, bytes) = (header.from.get(), header.bytes.get());
+        if from % UNIT != 0 || from.checked_add(bytes).is_none_or(|end| end > region.size()) {
+            return Err(damaged("its flat part lies outside"));
+        }
+        if self.bytes != 0 && self.bytes != bytes {
+            return Err(Error::OtherSize { path, found: bytes, wanted: self.bytes });
+        }
+        let address = usize::try_from(header.address.get()).map_err(|_| damaged("its address is none"))?;
+        let view = region.view((!self.anywhere).then_some(address), from).map_err(|source| match source {
+            source @ rio::Error::System { .. } if !self.anywhere => {
+                Error::AddressTaken { path: path.clone(), address: address as u64, source }
+            }
+            source => source.into(),
+        })?;
+        let undo = header.undo.load().ok_or_else(|| damaged("it has no undo log"))?;
+        let heap = header.heap.load().ok_or_else(|| damaged("it has no heap"))?;
+        let undo = Undo::open(&region, undo);
+        let heap = Heap::open(&region, heap).ok_or_else(|| damaged("its heap lies outside"))?;
+        let mut segment = Segment {
+            guarded: None,
+            view,
+            undo,
+            heap,
+            rolled_back: 0,
+            is_restored: false,
+            owner: Owner(()),
+            freed: BTreeSet::new(),
+            from,
+            bytes,
+            header,
+            region,
+            kept,
+        };
+        segment.show_flat();
+        segment.rolled_back = segment.recover()?;
+        segment.guarded = self.guard.begin(&segment.region, &mut segment.view)?;
+        Ok(segment)
+    }
+}
+
+/// Proof of having the segment: one handle at a time does, so who borrows it has the bytes to himself.
+pub(crate) struct Owner(());
+impl SharedHold for Owner {}
+impl ExclusiveHold for Owner {}
+
+/// A segment that this process has mapped, and nobody else has.
+pub struct Segment {
+    /// Nobody may store to what no transaction has declared.
+    pub(crate) guarded: Option<Box<Guarded>>,
+    pub(crate) view: View,
+    pub(crate) undo: Undo,
+    pub(crate) heap: Heap,
+    pub(crate) owner: Owner,
+    /// What the transaction has freed: it goes back to the heap when it ends, until then the bytes may have to come back.
+    pub(crate) freed: BTreeSet<u64>,
+    pub(crate) from: u64,
+    pub(crate) bytes: u64,
+    pub(crate) rolled_back: usize,
+    pub(crate) is_restored: bool,
+    pub(crate) header: Held<SegmentHeader>,
+    region: Region,
+    /// Given back last, by being dropped.
+    pub(crate) kept: Kept,
+}
+
+impl Segment {
+    /// Opens the segment at `path` with a flat part of `bytes` bytes, zeros at first (the paper's `vista_map`).
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>, bytes: u64) -> Result<Segment> {
+        Options::new(bytes).open(path.as_ref())
+    }
+
+    /// The flat part.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        let bytes = usize::try_from(self.bytes).expect("it is mapped");
+        self.get(0, bytes).expect("a segment shows its flat part")
+    }
+
+    /// `bytes` bytes from `at` on, of the flat part or of what was allocated.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
+        let shown = self.view.look(at.wrapping_add(self.from), bytes);
+        shown.map(|shown| shown.bytes(&self.owner)).ok_or_else(|| self.out_of_range(at, bytes))
+    }
+
+    /// Ends the use of the segment: everything is safe on the disk behind the file, if there is one.
+    ///
+    /// # Errors
+    /// `Memory` if it could not be written: what was stored is there until the machine goes down.
+    pub fn close(self) -> Result<()> {
+        Ok(self.kept.leave(|| self.metadata())?)
+    }
+
+    /// Shows the program the flat part, and nothing of the room that it has to grow.
+    pub(crate) fn show_flat(&mut self) {
+        let most = self.bytes.max(self.header.bytes_max.get());
+        self.view.set_shown(self.bytes, (self.from + most).next_multiple_of(UNIT));
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    #[inline]
+    pub(crate) fn place_at(&self, at: u64) -> Option<u64> {
+        at.checked_add(self.from)
+    }
+
+    /// What is added to a position to have its place.
+    pub(crate) fn at_to_place(&self) -> u64 {
+        self.from
+    }
+
+    pub(crate) fn at_of(&self, place: u64) -> u64 {
+        place - self.from
+    }
+
+    /// Makes room in the undo log for the `bytes` at `at`, if there are such bytes, and lets them be stored to.
+    #[cold]
+    pub(crate) fn prepare_range(&mut self, at: u64, bytes: usize) -> Result<()> {
+        self.get(at, bytes)?;
+        self.reserve_undo(bytes)?;
+        self.open_range(at, bytes)
+    }
+
+    /// Makes room in the undo log for `bytes` of old bytes.
+    pub(crate) fn reserve_undo(&mut self, bytes: usize) -> Result<()> {
+        if self.undo.has_room(bytes) {
+            return Ok(());
+        }
+        // A header for each part of a long range, the zero word, and a word that is not full.
+        let total = self.undo.capacity() + bytes as u64 + (bytes as u64 >> 20) + 64;
+        let region = self.region.clone();
+        own_units(&region, || Ok(self.undo.ensure(total)?))?;
+        region.make_safe(self.from)?;
+        self.hide_metadata()
+    }
+
+    /// Where what is vista's lies: from, to. The segment's front, and units behind it.
+    pub(crate) fn metadata(&self) -> Vec<(u64, u64)> {
+        let grown = std::iter::once(self.undo.area_range()).chain(self.heap.tables());
+        let units = grown.map(|(at, bytes)| (at & !(UNIT - 1), (at + bytes).next_multiple_of(UNIT)));
+        // What lies in the front goes with it.
+        std::iter::once((0, self.from)).chain(units.filter(|(from, _)| *from >= self.from)).collect()
+    }
+
+    /// Hides from the program what is vista's.
+    pub(crate) fn hide_metadata(&mut self) -> Result<()> {
+        for (from, to) in self.metadata() {
+            self.view.hide(from, to - from)?;
+        }
+        self.view.set_end(self.heap.end().max(self.from + self.bytes));
+        Ok(())
+    }
+}
+
+/// Lets `take` allocate, so that what it takes shares no unit with anything else.
+pub(crate) fn own_units<T>(region: &Region, take: impl FnOnce() -> Result<T>) -> Result<T> {
+    region.allocate_bytes(0, UNIT)?;
+    let taken = take()?;
+    region.allocate_bytes(0, UNIT)?;
+    Ok(taken)
+}
+
+fn build(region: &Region, bytes: u64, bytes_max: u64) -> Result<()> {
+    let header = region.allocate::<SegmentHeader>(1)?;
+    let undo = Undo::create(region, UNDO_BYTES)?;
+    let heap = Heap::create(region)?;
+    let flat: Offset<Bytes> = region.allocate_bytes(bytes, UNIT)?;
+    region.leave_hole(bytes_max - bytes)?;
+    region.allocate_bytes(0, UNIT)?;
+    let made = region.at(header);
+    made.address.init(free_address(region)?);
+    made.from.init(flat.raw());
+    made.bytes.init(bytes);
+    made.bytes_max.init(bytes_max);
+    made.undo.init(Some(undo));
+    made.heap.init(Some(heap));
+    region.set_root(RootSlot::Environment, header);
+    Ok(())
+}
+
+/// An address at which the segment can lie here, and, since it is drawn, presumably elsewhere.
+fn free_address(region: &Region) -> Result<u64> {
+    let slot = region.reserved().next_power_of_two().max(1 << 32);
+    let slots = (ADDRESSES.end - ADDRESSES.start) / slot;
+    let mut drawn = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), region.path());
+    loop {
+        let address = ADDRESSES.start + drawn % slots * slot;
+        match region.view(usize::try_from(address).ok(), 0) {
+            Ok(_) => return Ok(address),
+            Err(rio::Error::System { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+                drawn = drawn.wrapping_add(1);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // Who wants to know calls `close`.
+        let _ = self.kept.leave(|| self.metadata());
+    }
+}

@@ -1,0 +1,275 @@
+//! Transactions on segments in files, and what is there when they are mapped again.
+
+use std::path::PathBuf;
+
+use crate::{Error, Options, Segment};
+
+/// A file of its own, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("vista-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Place(path)
+    }
+
+    fn open(&self, bytes: u64) -> Segment {
+        Segment::open(&self.0, bytes).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn what_was_ended_is_there_and_what_was_not_is_not() {
+    let place = Place::new("ended");
+    let address = {
+        let mut segment = place.open(1 << 20);
+        let mut txn = segment.begin();
+        txn.set_range(3, 5).unwrap().copy_from_slice(b"hello");
+        txn.end().unwrap();
+        let mut txn = segment.begin();
+        txn.set_range(0, 100).unwrap().fill(7);
+        txn.set_range(4, 1000).unwrap().fill(8);
+        assert_eq!(txn.bytes()[4], 8);
+        txn.abort();
+        assert_eq!(segment.bytes()[..10], *b"\0\0\0hello\0\0");
+        let mut txn = segment.begin();
+        txn.set_range(3, 900_000).unwrap().fill(9);
+        // As if killed: nothing is taken back here.
+        std::mem::forget(txn);
+        segment.address()
+    };
+    let segment = place.open(1 << 20);
+    assert_eq!(segment.address(), address);
+    assert_eq!(segment.bytes()[..10], *b"\0\0\0hello\0\0");
+    assert!(segment.bytes()[10..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn ranges_of_any_length_at_any_place_come_back() {
+    let place = Place::new("odd");
+    let mut segment = place.open(100);
+    for bytes in 0..20 {
+        for at in 0..20 {
+            let mut txn = segment.begin();
+            txn.set_range(at, bytes).unwrap().fill(7);
+            txn.abort();
+            assert_eq!(segment.bytes(), [0; 100], "{bytes} bytes at {at}");
+        }
+    }
+}
+
+#[test]
+fn malloc_and_free_are_undone() {
+    let place = Place::new("heap");
+    let mut segment = place.open(4096);
+    let mut txn = segment.begin();
+    let kept = txn.malloc(100).unwrap();
+    txn.set_range(kept, 100).unwrap().fill(1);
+    txn.end().unwrap();
+
+    let mut txn = segment.begin();
+    let other = txn.malloc(100).unwrap();
+    assert_ne!(kept, other);
+    txn.free(kept).unwrap();
+    assert!(matches!(txn.free(kept), Err(Error::NotAllocated { .. })), "freed twice");
+    assert!(matches!(txn.free(kept + 16), Err(Error::NotAllocated { .. })), "not where it begins");
+    assert!(matches!(txn.free(0), Err(Error::NotAllocated { .. })), "not the heap's");
+    txn.abort();
+
+    let mut txn = segment.begin();
+    assert_eq!(txn.malloc(100).unwrap(), other, "an abort gives back what was taken");
+    assert_eq!(txn.get(kept, 100).unwrap(), [1; 100]);
+    txn.free(kept).unwrap();
+    assert_ne!(txn.malloc(100).unwrap(), kept, "what is freed may have to come back");
+    txn.end().unwrap();
+
+    let mut txn = segment.begin();
+    assert_eq!(txn.malloc(100).unwrap(), kept);
+    txn.end().unwrap();
+}
+
+#[test]
+fn a_heap_of_all_sizes_keeps_what_is_in_it() {
+    let place = Place::new("sizes");
+    let mut segment = place.open(100);
+    let mut have: Vec<(u64, usize, u8)> = Vec::new();
+    let mut seed = 1_u64;
+    for round in 0..2000_u64 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let draw = |from: u32, below: u64| (seed >> from) % below;
+        let is_kept = draw(40, 4) != 0;
+        let before = have.clone();
+        let mut txn = segment.begin();
+        for nth in 0..draw(20, 4) {
+            let bytes = usize::try_from(1 + (seed >> 8 >> nth) % (1 << (3 + (seed >> 33 >> nth) % 15))).unwrap();
+            let at = txn.malloc(bytes as u64).unwrap();
+            let fill = u8::try_from(round % 251).unwrap();
+            txn.set_range(at, bytes).unwrap().fill(fill);
+            have.push((at, bytes, fill));
+        }
+        while have.len() > 60 {
+            let (at, ..) = have.swap_remove(usize::try_from(draw(12, have.len() as u64)).unwrap());
+            txn.free(at).unwrap();
+        }
+        if is_kept {
+            txn.end().unwrap();
+        } else {
+            txn.abort();
+            have = before;
+        }
+        if round % 100 == 0 {
+            drop(segment);
+            segment = place.open(0);
+        }
+        for (at, bytes, fill) in &have {
+            assert!(segment.get(*at, *bytes).unwrap().iter().all(|byte| byte == fill), "round {round}: {at} {bytes}");
+        }
+    }
+    let mut ranges: Vec<(u64, u64)> = have.iter().map(|&(at, bytes, _)| (at, at + bytes as u64)).collect();
+    ranges.sort_unstable();
+    assert!(ranges.windows(2).all(|two| two[0].1 <= two[1].0), "blocks overlap");
+    let size = segment.region().size();
+    assert!(size < 64 << 20, "the file has {size} bytes: what was freed is not used again");
+}
+
+#[test]
+fn a_transaction_may_be_larger_than_its_log_was() {
+    let place = Place::new("large");
+    let mut segment = place.open(40 << 20);
+    let mut txn = segment.begin();
+    txn.set_range(0, 8).unwrap().fill(1);
+    txn.set_range(1 << 20, 30 << 20).unwrap().fill(2);
+    txn.set_range(0, 40 << 20).unwrap().fill(3);
+    txn.abort();
+    assert!(segment.bytes().iter().all(|&byte| byte == 0));
+    let at = {
+        let mut txn = segment.begin();
+        let at = txn.malloc(1 << 20).unwrap();
+        txn.end().unwrap();
+        at
+    };
+    // The log lies before it, and is hidden.
+    assert!(matches!(segment.get(at - 4096, 10), Err(Error::OutOfRange { .. })));
+}
+
+#[test]
+fn bad_input_is_refused_by_name() {
+    let place = Place::new("bad");
+    let mut segment = place.open(1000);
+    let twice = Segment::open(&place.0, 1000).unwrap_err();
+    assert!(matches!(twice, Error::Memory(rio::Error::InUse { .. })), "{twice}");
+    let mut txn = segment.begin();
+    for (at, bytes) in [(1000, 1), (0, 1001), (u64::MAX, 1), (u64::MAX - 4, 8), (1 << 40, 8), (1 << 20, 8)] {
+        let refused = txn.set_range(at, bytes).unwrap_err();
+        assert!(matches!(refused, Error::OutOfRange { .. }), "{refused}");
+    }
+    txn.end().unwrap();
+    drop(segment);
+    let other = Segment::open(&place.0, 2000).unwrap_err();
+    assert!(matches!(other, Error::OtherSize { found: 1000, wanted: 2000, .. }), "{other}");
+    let first = place.open(0);
+    let copy = Place::new("bad-copy");
+    std::fs::copy(&place.0, &copy.0).unwrap();
+    let taken = Segment::open(&copy.0, 0).unwrap_err();
+    assert!(matches!(taken, Error::AddressTaken { .. }), "{taken}");
+    let beside = Options::new(0).anywhere().open(&copy.0).unwrap();
+    assert_ne!(beside.address(), first.address());
+    std::fs::write(&copy.0, b"short").unwrap();
+    drop(beside);
+    let short = Segment::open(&copy.0, 0).unwrap_err();
+    assert!(matches!(short, Error::Memory(rio::Error::Unusable { .. })), "{short}");
+}
+
+#[test]
+fn ranges_are_found_by_themselves() {
+    let place = Place::new("auto");
+    let bytes = 3 << 20;
+    let mut segment = place.open(bytes);
+    let stored = |bytes: &mut [u8]| -> crate::Result<()> {
+        bytes[5] = 1;
+        bytes[2 << 20] = 2;
+        Ok(())
+    };
+    segment.automatically(stored).unwrap();
+    let taken_back = segment.automatically(|bytes| {
+        bytes.fill(9);
+        Err::<(), _>(Error::Damaged { path: "any".into(), what: "as planned".into() })
+    });
+    assert!(matches!(taken_back, Err(Error::Damaged { .. })));
+    let expected = |at: usize| match at {
+        5 => 1,
+        0x20_0000 => 2,
+        _ => 0,
+    };
+    assert!(segment.bytes().iter().enumerate().all(|(at, &byte)| byte == expected(at)));
+    // Two at once, and declared ranges afterwards as before.
+    let other = Place::new("auto-other");
+    let mut beside = other.open(1000);
+    let both = segment.automatically(|bytes| {
+        bytes[70_000] = 4;
+        beside.automatically(|others| {
+            others[999] = bytes[70_000];
+            bytes[5] = 0;
+            Ok::<(), Error>(())
+        })
+    });
+    both.unwrap();
+    assert_eq!((segment.bytes()[5], segment.bytes()[70_000], beside.bytes()[999]), (0, 4, 4));
+    let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        segment.automatically(|bytes| -> crate::Result<()> {
+            bytes[0] = 3;
+            panic!("as planned")
+        })
+    }));
+    assert!(panics.is_err());
+    let mut txn = segment.begin();
+    txn.set_range(10, 10).unwrap().fill(1);
+    txn.end().unwrap();
+    assert_eq!(segment.bytes()[..11], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn a_forgotten_transaction_is_taken_back_by_the_next() {
+    let place = Place::new("forgotten");
+    let mut segment = place.open(1000);
+    let mut txn = segment.begin();
+    txn.set_range(0, 10).unwrap().fill(1);
+    std::mem::forget(txn);
+    segment.begin().end().unwrap();
+    assert_eq!(segment.bytes()[..10], [0; 10]);
+}
+
+#[test]
+fn the_flat_part_grows_into_its_room_and_stays_so() {
+    let place = Place::new("grows");
+    let options = Options::new(1000).grows_to(3 << 20);
+    let mut segment = options.open(&place.0).unwrap();
+    let mut txn = segment.begin();
+    txn.set_range(0, 1000).unwrap().fill(1);
+    let block = txn.malloc(1 << 20).unwrap();
+    txn.set_range(block, 1 << 20).unwrap().fill(2);
+    txn.end().unwrap();
+    assert!(matches!(segment.begin().set_range(1000, 1), Err(Error::OutOfRange { .. })));
+    let refused = segment.grow((3 << 20) + 1).unwrap_err();
+    assert!(matches!(refused, Error::NoRoom { most: 3_145_728, .. }), "{refused}");
+    segment.grow(2 << 20).unwrap();
+    assert!(segment.bytes()[1000..].iter().all(|&byte| byte == 0));
+    let mut txn = segment.begin();
+    txn.set_range(0, 2 << 20).unwrap().fill(3);
+    assert!(matches!(txn.set_range((2 << 20) - 5, 6), Err(Error::OutOfRange { .. })));
+    std::mem::forget(txn);
+    segment.grow(3 << 20).unwrap();
+    drop(segment);
+    let segment = place.open(0);
+    assert_eq!((segment.bytes().len(), segment.bytes_max()), (3 << 20, 3 << 20));
+    assert!(segment.bytes().iter().enumerate().all(|(at, &byte)| byte == u8::from(at < 1000)));
+    assert!(segment.get(block, 1 << 20).unwrap().iter().all(|&byte| byte == 2));
+    segment.verify().unwrap();
+}

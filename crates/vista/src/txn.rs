@@ -1,0 +1,119 @@
+//! A transaction on a segment: begin, set_range, end, abort.
+//!
+//! Paper: Rio Vista, section 4, figure 3. The declaration of a range returns the permission to store to it.
+//!
+//! If we die here: the undo log holds the old bytes of every range that could have been stored to, and whoever maps the
+//! segment next copies them back ([`recover`](crate::recover)). The log is emptied by one store, which is the commit.
+
+use crate::{Error, Result, Segment};
+
+/// A transaction. Dropped without [`Txn::end`], it is aborted.
+#[must_use = "a transaction that is dropped is aborted"]
+pub struct Txn<'s> {
+    pub(crate) segment: &'s mut Segment,
+}
+
+impl Segment {
+    /// Begins a transaction (the paper's `vista_begin_transaction`).
+    #[inline(always)]
+    pub fn begin(&mut self) -> Txn<'_> {
+        if !self.undo.is_empty() {
+            // Somebody forgot a transaction.
+            self.take_back();
+        }
+        Txn { segment: self }
+    }
+}
+
+impl Segment {
+    /// Puts back what the transaction changed, if one goes on.
+    #[cold]
+    pub(crate) fn take_back(&mut self) {
+        self.freed.clear();
+        self.undo.roll_back();
+        self.close_ranges();
+    }
+}
+
+impl Txn<'_> {
+    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them (`vista_set_range`).
+    ///
+    /// # Errors
+    /// `OutOfRange`; `Memory` if the undo log had to grow and could not.
+    #[inline(always)]
+    pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        let segment = &mut *self.segment;
+        if !segment.undo.has_room(bytes) || segment.guarded.is_some() {
+            segment.prepare_range(at, bytes)?;
+        }
+        match segment.view.look(at.wrapping_add(segment.from), bytes) {
+            Some(shown) => Ok(shown.range(&mut segment.owner, &segment.undo)),
+            None => Err(segment.out_of_range(at, bytes)),
+        }
+    }
+
+    /// The segment's flat part as it is now, the transaction's own changes included.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.segment.bytes()
+    }
+
+    /// `bytes` bytes from `at` on, as they are now.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
+        self.segment.get(at, bytes)
+    }
+
+    /// Allocates `bytes` bytes from the segment's heap and returns where they begin, a multiple of 16
+    /// (`vista_malloc`). They are not cleared. An abort gives them back.
+    ///
+    /// # Errors
+    /// `Memory` if the segment had to grow and could not.
+    pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
+        let place = self.segment.allocate(bytes)?;
+        Ok(self.segment.at_of(place))
+    }
+
+    /// Frees what was allocated at `at` (`vista_free`). It is there again after an abort, so it goes back to the heap when
+    /// the transaction ends.
+    ///
+    /// # Errors
+    /// `NotAllocated` if nothing allocated begins there, or it was freed already.
+    pub fn free(&mut self, at: u64) -> Result<()> {
+        let is_there = self.segment.place_at(at).is_some_and(|place| self.segment.allocated_bytes(place).is_some());
+        if !is_there || !self.segment.freed.insert(at) {
+            return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
+        }
+        Ok(())
+    }
+
+    /// Ends the transaction: what it stored stands (`vista_end_transaction`). One store.
+    ///
+    /// # Errors
+    /// `Memory` if something was freed and the undo log had to grow for it and could not: then it is aborted.
+    #[inline(always)]
+    pub fn end(self) -> Result<()> {
+        if !self.segment.freed.is_empty() {
+            self.segment.release_all()?;
+        }
+        self.segment.undo.discard();
+        if self.segment.guarded.is_some() {
+            self.segment.close_ranges();
+        }
+        // Nothing is left to be taken back.
+        std::mem::forget(self);
+        Ok(())
+    }
+
+    /// Takes everything back (`vista_abort_transaction`).
+    pub fn abort(self) {}
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        self.segment.take_back();
+    }
+}

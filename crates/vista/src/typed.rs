@@ -1,0 +1,217 @@
+//! Typed memory: values in a segment, and pointers to them.
+//!
+//! Beyond the paper, whose programs are in C. A [`Ptr`] is a position with a type. What it points to is looked at through
+//! whoever has the segment, and [`Txn::write`] declares the range and returns the permission to store, as everything does.
+//!
+//! What may lie in a segment is said by `zerocopy`'s traits: any bytes are a value of the type, and a value has no bytes that
+//! mean nothing. So a damaged segment shows wrong values and nothing worse, and what means something to one process only
+//! (references, boxes, open files) does not compile.
+
+use std::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Error, Result, Segment, Txn};
+
+/// What may lie in a segment: numbers, arrays and structs of them, [`Ptr`]s, the collections of this crate.
+///
+/// ```
+/// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+/// #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// #[repr(C)]
+/// struct Account { balance: i64, history: vista::Ptr<vista::Vector<i64>> }
+/// fn may_persist<T: vista::Persist>() {}
+/// may_persist::<Account>();
+/// ```
+///
+/// What means something to one process only may not:
+/// ```compile_fail,E0277
+/// fn may_persist<T: vista::Persist>() {}
+/// may_persist::<&'static u64>();
+/// ```
+/// ```compile_fail,E0277
+/// fn may_persist<T: vista::Persist>() {}
+/// may_persist::<Box<u64>>();
+/// ```
+/// ```compile_fail,E0277
+/// fn may_persist<T: vista::Persist>() {}
+/// may_persist::<String>();
+/// ```
+/// ```compile_fail,E0277
+/// fn may_persist<T: vista::Persist>() {}
+/// may_persist::<std::os::fd::OwnedFd>();
+/// ```
+/// ```compile_fail,E0277
+/// fn may_persist<T: vista::Persist>() {}
+/// may_persist::<*const u64>();
+/// ```
+/// Nor what not every byte is a value of:
+/// ```compile_fail,E0277
+/// fn may_persist<T: vista::Persist>() {}
+/// may_persist::<bool>();
+/// ```
+pub trait Persist: FromBytes + IntoBytes + Immutable + KnownLayout + 'static {}
+impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + 'static> Persist for T {}
+
+/// A pointer to a value in a segment, or to none. Zeros are none.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Ptr<T> {
+    place: u64,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Ptr<T> {
+    fn clone(&self) -> Ptr<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Ptr<T> {}
+
+impl<T> PartialEq for Ptr<T> {
+    fn eq(&self, other: &Ptr<T>) -> bool {
+        self.place == other.place
+    }
+}
+
+impl<T> Eq for Ptr<T> {}
+
+impl<T> std::fmt::Debug for Ptr<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ptr({:#x})", self.place)
+    }
+}
+
+/// Who can look into a segment: the [`Segment`] itself, and its [`Txn`].
+pub trait Memory {
+    /// The segment.
+    fn segment(&self) -> &Segment;
+}
+
+impl Memory for Segment {
+    fn segment(&self) -> &Segment {
+        self
+    }
+}
+
+impl Memory for Txn<'_> {
+    fn segment(&self) -> &Segment {
+        self.segment
+    }
+}
+
+impl<T> Ptr<T> {
+    /// Points to nothing.
+    pub const NONE: Ptr<T> = Ptr { place: 0, of: PhantomData };
+
+    /// Whether it points to nothing.
+    pub fn is_none(self) -> bool {
+        self.place == 0
+    }
+
+    /// What lies `bytes` behind what this points to.
+    pub(crate) fn behind<U>(self, bytes: u64) -> Ptr<U> {
+        Ptr { place: self.place.saturating_add(bytes), of: PhantomData }
+    }
+}
+
+impl<T: Persist> Ptr<T> {
+    /// What it points to.
+    ///
+    /// # Errors
+    /// `OutOfRange` if nothing is there; `Misplaced` if a value of this type cannot lie there.
+    pub fn look(self, memory: &impl Memory) -> Result<&T> {
+        let segment = memory.segment();
+        let bytes = segment.get(self.at(segment), size_of::<T>())?;
+        T::ref_from_bytes(bytes).map_err(|_| self.misplaced(segment))
+    }
+
+    /// A pointer to a part of what it points to: `root.part(|root| &root.names, &segment)`.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    ///
+    /// # Panics
+    /// If what `of` returns is no part of it.
+    pub fn part<U: Persist>(self, of: impl FnOnce(&T) -> &U, memory: &impl Memory) -> Result<Ptr<U>> {
+        let whole = self.look(memory)?;
+        let from = std::ptr::from_ref(of(whole)).addr().wrapping_sub(std::ptr::from_ref(whole).addr());
+        let end = from.checked_add(size_of::<U>());
+        assert!(end.is_some_and(|end| end <= size_of::<T>()), "a part of a value lies in it");
+        Ok(self.behind(from as u64))
+    }
+
+    /// The `nth` of several values in a row, of which this is the first.
+    pub(crate) fn nth(self, nth: u64) -> Ptr<T> {
+        self.behind(nth.saturating_mul(size_of::<T>() as u64))
+    }
+
+    fn at(self, segment: &Segment) -> u64 {
+        self.place.wrapping_sub(segment.from)
+    }
+
+    #[cold]
+    fn misplaced(self, segment: &Segment) -> Error {
+        Error::Misplaced { path: segment.path().to_path_buf(), at: self.at(segment), align: align_of::<T>() }
+    }
+}
+
+impl Segment {
+    /// The value at the beginning of the flat part: where everything else is found from. Zeros at first.
+    pub fn root<T: Persist>(&self) -> Ptr<T> {
+        Ptr { place: self.from, of: PhantomData }
+    }
+}
+
+impl Txn<'_> {
+    /// As [`Segment::root`].
+    pub fn root<T: Persist>(&self) -> Ptr<T> {
+        self.segment.root()
+    }
+
+    /// Declares that the transaction may change the value, and returns it.
+    ///
+    /// # Errors
+    /// As [`Txn::set_range`] and [`Ptr::look`].
+    pub fn write<T: Persist>(&mut self, place: Ptr<T>) -> Result<&mut T> {
+        place.look(self)?;
+        let at = place.at(self.segment);
+        let range = self.set_range(at, size_of::<T>())?;
+        Ok(T::mut_from_bytes(range).unwrap_or_else(|_| unreachable!("it was looked at there")))
+    }
+
+    /// Puts a value into the heap.
+    ///
+    /// # Errors
+    /// As [`Txn::malloc`].
+    pub fn create<T: Persist>(&mut self, value: T) -> Result<Ptr<T>> {
+        let place = self.create_row(1)?;
+        *self.write(place)? = value;
+        Ok(place)
+    }
+
+    /// Frees what [`Txn::create`] has made; not what it points to.
+    ///
+    /// # Errors
+    /// As [`Txn::free`].
+    pub fn delete<T: Persist>(&mut self, place: Ptr<T>) -> Result<()> {
+        let at = place.at(self.segment);
+        self.free(at)
+    }
+
+    /// Declares that the transaction may change the bytes of so many values in a row, and returns those.
+    pub(crate) fn write_row<T: Persist>(&mut self, first: Ptr<T>, count: u64) -> Result<&mut [u8]> {
+        let at = first.at(self.segment);
+        let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
+        self.set_range(at, bytes)
+    }
+
+    /// Room for `count` values in a row, with whatever is there.
+    pub(crate) fn create_row<T: Persist>(&mut self, count: u64) -> Result<Ptr<T>> {
+        const { assert!(align_of::<T>() <= 16, "the heap's blocks begin at multiples of 16") };
+        let bytes = count.checked_mul(size_of::<T>() as u64);
+        let at = self.malloc(bytes.ok_or_else(|| self.segment.out_of_range(u64::MAX, usize::MAX))?)?;
+        Ok(Ptr { place: at + self.segment.from, of: PhantomData })
+    }
+}

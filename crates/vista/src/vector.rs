@@ -1,0 +1,120 @@
+//! A vector in a segment: values in a row, which moves when it grows.
+
+use std::marker::PhantomData;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Memory, Persist, Ptr, Result, Txn};
+
+/// A vector. Zeros are an empty one. It is used through a [`Ptr`] to it; a copy of this would be a second owner of the same
+/// values.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Vector<T> {
+    header: Header,
+    of: PhantomData<fn() -> T>,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Header {
+    count: u64,
+    capacity: u64,
+    items: Ptr<u8>,
+}
+
+impl<T> Default for Vector<T> {
+    fn default() -> Vector<T> {
+        Vector { header: Header { count: 0, capacity: 0, items: Ptr::NONE }, of: PhantomData }
+    }
+}
+
+impl<T: Persist> Ptr<Vector<T>> {
+    fn header(self) -> Ptr<Header> {
+        self.behind(0)
+    }
+
+    /// How many values there are.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`], here and below.
+    pub fn len(self, memory: &impl Memory) -> Result<u64> {
+        Ok(self.header().look(memory)?.count)
+    }
+
+    /// Whether there is none.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn is_empty(self, memory: &impl Memory) -> Result<bool> {
+        Ok(self.len(memory)? == 0)
+    }
+
+    /// Where the value with that index, from zero on, lies.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn place(self, memory: &impl Memory, index: u64) -> Result<Option<Ptr<T>>> {
+        let vector = self.header().look(memory)?;
+        Ok((index < vector.count).then(|| vector.items.behind::<T>(0).nth(index)))
+    }
+
+    /// The value with that index.
+    ///
+    /// # Errors
+    /// As [`Ptr::look`].
+    pub fn get(self, memory: &impl Memory, index: u64) -> Result<Option<&T>> {
+        self.place(memory, index)?.map(|place| place.look(memory)).transpose()
+    }
+
+    /// Appends a value.
+    ///
+    /// # Errors
+    /// As [`Txn::malloc`]; the vector is as it was then.
+    pub fn push(self, txn: &mut Txn<'_>, value: T) -> Result<()> {
+        let vector = self.header().look(txn)?;
+        let (count, capacity, mut items) = (vector.count, vector.capacity, vector.items.behind::<T>(0));
+        if count == capacity {
+            let larger = (capacity * 2).max(4);
+            let row = txn.create_row::<T>(larger)?;
+            for nth in 0..count {
+                let bytes = items.nth(nth).look(txn)?.as_bytes().to_vec();
+                txn.write(row.nth(nth))?.as_mut_bytes().copy_from_slice(&bytes);
+            }
+            if !items.is_none() {
+                txn.delete(items)?;
+            }
+            let vector = txn.write(self.header())?;
+            (vector.items, vector.capacity) = (row.behind(0), larger);
+            items = row;
+        }
+        *txn.write(items.nth(count))? = value;
+        txn.write(self.header())?.count = count + 1;
+        Ok(())
+    }
+
+    /// Takes the last value off.
+    ///
+    /// # Errors
+    /// As [`Txn::write`].
+    pub fn pop(self, txn: &mut Txn<'_>) -> Result<Option<T>> {
+        let Some(last) = self.len(txn)?.checked_sub(1) else { return Ok(None) };
+        let place = self.header().look(txn)?.items.behind::<T>(0).nth(last);
+        let value = T::read_from_bytes(place.look(txn)?.as_bytes()).unwrap_or_else(|_| unreachable!("it is as long"));
+        txn.write(self.header())?.count = last;
+        Ok(Some(value))
+    }
+
+    /// Frees the values; the vector is empty then.
+    ///
+    /// # Errors
+    /// As [`Txn::free`].
+    pub fn clear(self, txn: &mut Txn<'_>) -> Result<()> {
+        let items = self.header().look(txn)?.items;
+        if !items.is_none() {
+            txn.delete(items)?;
+        }
+        *txn.write(self)? = Vector::default();
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! Whether a segment's own structures are as they should be: its heap's table, read from one end to the other.
+//!
+//! Each unit is the beginning of something, or inside of it; what the lists hold is what the table says that they hold. The
+//! program's data are not looked at: what they mean nobody here knows.
+
+use std::collections::BTreeSet;
+
+use crate::heap::{bytes_of, log2, Heap, Unit, FREE, FREE_TAIL, LARGE, SMALL, UNIT};
+use crate::{Error, Result, Segment};
+
+/// What is in a segment's heap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Blocks that are taken.
+    pub blocks: u64,
+    /// Their bytes, rounded up as they are.
+    pub bytes: u64,
+    /// Bytes of the file that blocks could be in and none is.
+    pub free_bytes: u64,
+}
+
+type Found<T> = std::result::Result<T, String>;
+
+impl Segment {
+    /// Reads all of the heap's structures. What is found is that of now, an open transaction's changes included.
+    ///
+    /// # Errors
+    /// `Damaged`, with the first thing that is not as it should be.
+    pub fn verify(&self) -> Result<Usage> {
+        let checked = Checked::of(&self.heap, self.region().used() / UNIT).and_then(|checked| {
+            checked.lists(&self.heap)?;
+            Ok(checked.usage)
+        });
+        checked.map_err(|what| Error::Damaged { path: self.path().to_path_buf(), what })
+    }
+}
+
+/// What the table says, and so what the lists have to hold.
+#[derive(Default)]
+struct Checked {
+    usage: Usage,
+    runs: BTreeSet<(usize, u64)>,
+    partial: BTreeSet<(usize, u64)>,
+}
+
+impl Checked {
+    fn of(heap: &Heap, units: u64) -> Found<Checked> {
+        let mut checked = Checked::default();
+        let [from, to] = heap.header.fresh.each_ref().map(|word| word.get());
+        if from > to || to > units {
+            return Err(format!("the units that were never used are {from} to {to} of {units}"));
+        }
+        checked.usage.free_bytes = (to - from) * UNIT;
+        let mut at = 1;
+        while let Some(unit) = heap.unit(at).filter(|_| at < units) {
+            let length = checked.count(heap, at, unit)?;
+            let end = at.checked_add(length).filter(|end| *end <= units);
+            let end = end.ok_or_else(|| format!("the run of {length} units at {at} ends outside"))?;
+            let inside = (at + 1)..end;
+            let is_inside = |nth: u64| heap.unit(nth).is_some_and(|unit| nth == end - 1 || unit.kind.get() == 0);
+            if let Some(wrong) = inside.clone().find(|nth| !is_inside(*nth)) {
+                return Err(format!("unit {wrong} is said to begin something, inside of what begins at {at}"));
+            }
+            let last = heap.unit(end - 1).map_or(0, |unit| unit.kind.get());
+            let is_free = unit.kind.get() == FREE;
+            if length > 1 && last != if is_free { FREE_TAIL } else { 0 } {
+                return Err(format!("the last unit of the run at {at} does not say so"));
+            }
+            if is_free && heap.unit(end - 1).is_none_or(|tail| tail.count.get() != length) {
+                return Err(format!("the last unit of the free run at {at} has another length"));
+            }
+            at = end;
+        }
+        Ok(checked)
+    }
+
+    /// What a unit begins, in units.
+    fn count(&mut self, heap: &Heap, at: u64, unit: &Unit) -> Found<u64> {
+        let (kind, count) = (unit.kind.get(), unit.count.get());
+        match kind {
+            0 => Ok(1),
+            FREE | LARGE if count == 0 => Err(format!("the run at unit {at} has no units")),
+            FREE => {
+                self.runs.insert((log2(count), at));
+                self.usage.free_bytes += count.saturating_mul(UNIT);
+                Ok(count)
+            }
+            LARGE => {
+                self.usage.blocks += 1;
+                self.usage.bytes += count.saturating_mul(UNIT);
+                Ok(count)
+            }
+            FREE_TAIL => Err(format!("unit {at} ends a free run that nothing begins")),
+            kind => {
+                let class = usize::try_from(kind - SMALL).unwrap_or(usize::MAX);
+                if class >= heap.header.partial.len() {
+                    return Err(format!("unit {at} is of the unknown kind {kind}"));
+                }
+                let blocks = UNIT / bytes_of(class);
+                let taken: u64 = unit.taken.iter().map(|word| u64::from(word.get().count_ones())).sum();
+                let beyond = unit.taken.iter().zip(0_u64..).any(|(word, nth)| {
+                    let left = blocks.saturating_sub(nth * 64);
+                    left < 64 && word.get() >> left != 0
+                });
+                if taken != count || beyond {
+                    return Err(format!("{taken} blocks of unit {at} are taken, and it says {count} of {blocks}"));
+                }
+                if count < blocks {
+                    self.partial.insert((class, at));
+                }
+                self.usage.blocks += count;
+                self.usage.bytes += count * bytes_of(class);
+                self.usage.free_bytes += (blocks - count) * bytes_of(class);
+                Ok(1)
+            }
+        }
+    }
+
+    /// Whether the lists hold just what the table says, each linked both ways.
+    fn lists(&self, heap: &Heap) -> Found<()> {
+        let lists =
+            [("free runs", &heap.header.runs[..], &self.runs), ("units", &heap.header.partial[..], &self.partial)];
+        for (what, heads, expected) in lists {
+            let mut found = BTreeSet::new();
+            for (nth, head) in heads.iter().enumerate() {
+                let (mut before, mut at) = (0, head.get());
+                while at != 0 {
+                    let unit = heap.unit(at).ok_or_else(|| format!("list {nth} of {what} goes to unit {at}"))?;
+                    if unit.previous.get() != before || !found.insert((nth, at)) {
+                        return Err(format!("list {nth} of {what} is not linked back at unit {at}"));
+                    }
+                    (before, at) = (at, unit.next.get());
+                }
+            }
+            if let Some((nth, unit)) = found.symmetric_difference(expected).next() {
+                return Err(format!("list {nth} of {what} and the table do not agree about unit {unit}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heap_in_use_is_whole_and_any_changed_word_of_it_is_noticed() {
+        let file = std::env::temp_dir().join(format!("vista-verify-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let mut segment = Segment::open(&file, 100).unwrap();
+        assert_eq!(
+            segment.verify().unwrap(),
+            Usage { free_bytes: segment.verify().unwrap().free_bytes, ..Usage::default() }
+        );
+        let mut txn = segment.begin();
+        let all: Vec<u64> = (1..60).map(|nth| txn.malloc(nth * nth * 100).unwrap()).collect();
+        txn.end().unwrap();
+        let full = segment.verify().unwrap();
+        assert_eq!(full.blocks, 59);
+        let mut txn = segment.begin();
+        for at in all.iter().skip(1).step_by(3).chain(all.iter().skip(2).step_by(6)) {
+            txn.free(*at).unwrap();
+        }
+        txn.end().unwrap();
+        let usage = segment.verify().unwrap();
+        assert!(usage.blocks < full.blocks && usage.free_bytes > full.free_bytes, "{usage:?}");
+        let twice = segment.begin().free(all[58 - 58 % 3 - 2]);
+        assert!(matches!(twice, Err(Error::NotAllocated { .. })), "freed already, inside of a free run now");
+
+        let (mut changed, heap) = (0, &segment.heap);
+        let fields = |unit: u64| {
+            let unit = heap.unit(unit).unwrap();
+            let mut words = vec![&unit.kind];
+            // A large block that says that it is longer may end in units that nobody has.
+            if unit.kind.get() != 0 && unit.kind.get() != LARGE {
+                words.extend([&unit.count, &unit.taken[0]]);
+            }
+            if unit.kind.get() == FREE {
+                words.extend([&unit.next, &unit.previous]);
+            }
+            // What is free or large has no blocks, and an inner unit says nothing but that.
+            words.retain(|word| unit.kind.get() >= SMALL || !std::ptr::eq(*word, &unit.taken[0]));
+            words
+        };
+        for unit in 1..heap.end() / UNIT {
+            for word in fields(unit) {
+                let was = word.get();
+                for wrong in [was ^ 1, was ^ 1 << 40] {
+                    word.init(wrong);
+                    let found = segment.verify();
+                    assert!(found.is_err(), "unit {unit}: {was} became {wrong}: {found:?}");
+                    changed += 1;
+                }
+                word.init(was);
+            }
+        }
+        assert!(changed > 100, "{changed}");
+        assert_eq!(segment.verify().unwrap(), usage);
+        drop(segment);
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn what_changed_while_nobody_had_it_is_noticed_at_open() {
+        let file = std::env::temp_dir().join(format!("vista-seal-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let mut segment = Segment::open(&file, 100).unwrap();
+        let mut txn = segment.begin();
+        // The table and the undo log grow, and are left in several places.
+        let all: Vec<u64> = (0..40).map(|_| txn.malloc(1 << 20).unwrap()).collect();
+        all.iter().for_each(|at| txn.set_range(*at, 1 << 20).unwrap().fill(7));
+        txn.end().unwrap();
+        segment.close().unwrap();
+        let segment = Segment::open(&file, 100).unwrap();
+        let (table, undo) = (segment.heap.tables(), segment.undo.area_range());
+        assert!(segment.metadata().len() >= 3 && undo.0 > segment.from);
+        segment.close().unwrap();
+        let places = table.iter().flat_map(|(at, bytes)| [*at, at + bytes - 8]).chain([undo.0 + 16, 4096]);
+        for place in places {
+            use std::os::unix::fs::FileExt;
+            let on_disk = std::fs::OpenOptions::new().read(true).write(true).open(&file).unwrap();
+            let mut byte = [0];
+            on_disk.read_exact_at(&mut byte, place).unwrap();
+            on_disk.write_all_at(&[byte[0] ^ 4], place).unwrap();
+            let refused = Segment::open(&file, 100);
+            assert!(refused.is_err(), "a byte at {place} has changed: {refused:?}");
+            on_disk.write_all_at(&byte, place).unwrap();
+        }
+        drop(Segment::open(&file, 100).unwrap());
+        std::fs::remove_file(&file).unwrap();
+    }
+}

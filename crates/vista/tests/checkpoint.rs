@@ -1,0 +1,77 @@
+//! The machine goes down under a segment whose memory does not survive that: it is refused, or goes back to its checkpoint.
+//!
+//! A boot of another number is made by writing one into the file's header (docs/formats/region.md).
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use vista::{Error, Options, Segment, Survives};
+
+const BOOT: u64 = 32;
+
+fn set(segment: &mut Segment, value: u8) {
+    let mut txn = segment.begin();
+    txn.set_range(7, 5000).unwrap().fill(value);
+    txn.end().unwrap();
+}
+
+/// What is left of the segment's file when the machine goes down now.
+fn crashed(file: &Path, to: &Path) {
+    std::fs::copy(file, to).unwrap();
+    let copy = std::fs::OpenOptions::new().write(true).open(to).unwrap();
+    copy.write_all_at(&[0x5a; 16], BOOT).unwrap();
+}
+
+#[test]
+fn a_segment_that_may_be_torn_is_refused_or_goes_back_to_its_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let (file, checkpoint, left) = (at("segment"), at("checkpoint"), at("left"));
+    let options = Options::new(1 << 20).anywhere();
+    {
+        let mut segment = options.open(&file).unwrap();
+        set(&mut segment, 1);
+        segment.checkpoint(&checkpoint).unwrap();
+        set(&mut segment, 2);
+        // One that is under way is in no checkpoint.
+        segment.begin().set_range(0, 100).unwrap().fill(9);
+        segment.checkpoint(&checkpoint).unwrap();
+        set(&mut segment, 3);
+        assert_eq!(segment.bytes()[7], 3);
+        let itself = segment.checkpoint(&file).unwrap_err();
+        assert!(itself.to_string().contains("a file of its own"), "{itself}");
+        crashed(&file, &left);
+    }
+    let refused = options.open(&left).unwrap_err();
+    assert!(matches!(refused, Error::Memory(rio::Error::Torn { .. })), "{refused}");
+    assert!(refused.to_string().contains("restore it from a checkpoint"), "{refused}");
+    let missing = options.open_or_restore(&left, &at("nothing")).unwrap_err();
+    assert!(missing.to_string().contains("nothing"), "{missing}");
+    let other = options.open_or_restore(&left, &left).unwrap_err();
+    assert!(other.to_string().contains("it is no checkpoint"), "{other}");
+
+    let mut segment = options.open_or_restore(&left, &checkpoint).unwrap();
+    assert!(segment.is_restored());
+    assert_eq!((segment.bytes()[0], segment.bytes()[7], segment.bytes()[5006]), (0, 2, 2));
+    set(&mut segment, 4);
+    drop(segment);
+    assert!(at("left.torn").exists(), "what was torn is kept");
+    let segment = options.open_or_restore(&left, &checkpoint).unwrap();
+    assert_eq!((segment.is_restored(), segment.bytes()[7]), (false, 4), "a whole one is not replaced");
+}
+
+#[test]
+fn one_that_was_left_in_good_order_or_lies_in_memory_that_survives_is_opened_after_a_new_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let options = Options::new(1 << 20).anywhere();
+    let mut segment = options.open(&at("segment")).unwrap();
+    set(&mut segment, 1);
+    crashed(&at("segment"), &at("crashed"));
+    segment.close().unwrap();
+    crashed(&at("segment"), &at("left"));
+    assert_eq!(options.open(&at("left")).unwrap().bytes()[7], 1);
+    let surviving = options.survives(Survives::Power).open(&at("crashed")).unwrap();
+    assert_eq!((surviving.bytes()[7], surviving.survives()), (1, Survives::Power));
+}

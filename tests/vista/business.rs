@@ -1,0 +1,126 @@
+//! What the children do with a segment, and how it is judged: cells whose sum never changes, and a list of blocks from the
+//! heap, whose length and the sum of what is in it stand beside it.
+
+use vista::{Segment, Txn};
+
+/// Cells of eight bytes at the beginning of the segment.
+const CELLS: u64 = 512;
+/// Words behind the cells: transactions ended, the list's first block, its length, the sum of what is in it.
+const ENDED: u64 = CELLS * 8;
+const FIRST: u64 = ENDED + 8;
+const LENGTH: u64 = ENDED + 16;
+const SUM: u64 = ENDED + 24;
+/// What lies behind that is filled with whatever.
+const REST: u64 = ENDED + 4096;
+
+/// Numbers from a seed.
+pub struct Draw(pub u64);
+
+impl Draw {
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes[..8].try_into().unwrap())
+}
+
+fn get(txn: &Txn<'_>, at: u64) -> u64 {
+    word(txn.get(at, 8).unwrap())
+}
+
+fn set(txn: &mut Txn<'_>, at: u64, value: u64) {
+    txn.set_range(at, 8).unwrap().copy_from_slice(&value.to_ne_bytes());
+}
+
+/// One transaction, whose ranges have at most `longest` bytes; how many have ended, if it did.
+pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
+    let rest = segment.bytes().len() as u64 - REST;
+    let mut txn = segment.begin();
+    let ended = get(&txn, ENDED);
+    for _ in 0..=draw.below(8) {
+        let (from, to, amount) = (draw.below(CELLS) * 8, draw.below(CELLS) * 8, draw.below(1000));
+        let value = get(&txn, from).wrapping_sub(amount);
+        set(&mut txn, from, value);
+        let value = get(&txn, to).wrapping_add(amount);
+        set(&mut txn, to, value);
+    }
+    match draw.below(4) {
+        0 => push(&mut txn, draw, longest),
+        1 => pop(&mut txn),
+        2 => {
+            let at = draw.below(rest);
+            let length = usize::try_from(1 + draw.below((rest - at).min(longest))).unwrap();
+            let fill = u8::try_from(draw.below(256)).unwrap();
+            txn.set_range(REST + at, length).unwrap().fill(fill);
+        }
+        _ => {}
+    }
+    if draw.below(8) == 0 {
+        txn.abort();
+        return None;
+    }
+    set(&mut txn, ENDED, ended + 1);
+    txn.end().unwrap();
+    Some(ended + 1)
+}
+
+/// A block: the next one, its own length, and as many bytes of a value.
+fn push(txn: &mut Txn<'_>, draw: &mut Draw, longest: u64) {
+    let bytes = 32 + draw.below(longest);
+    let block = txn.malloc(bytes).unwrap();
+    let (first, length, sum) = (get(txn, FIRST), get(txn, LENGTH), get(txn, SUM));
+    set(txn, block, first);
+    set(txn, block + 8, bytes);
+    txn.set_range(block + 16, usize::try_from(bytes - 16).unwrap()).unwrap().fill(5);
+    set(txn, FIRST, block);
+    set(txn, LENGTH, length + 1);
+    set(txn, SUM, sum + bytes);
+}
+
+fn pop(txn: &mut Txn<'_>) {
+    let block = get(txn, FIRST);
+    if block == 0 {
+        return;
+    }
+    let (next, bytes) = (get(txn, block), get(txn, block + 8));
+    let (length, sum) = (get(txn, LENGTH), get(txn, SUM));
+    set(txn, FIRST, next);
+    set(txn, LENGTH, length - 1);
+    set(txn, SUM, sum - bytes);
+    txn.free(block).unwrap();
+}
+
+/// What was found: how many transactions ended, or what is torn.
+pub fn judge(segment: &Segment) -> Result<u64, String> {
+    segment.verify().map_err(|error| error.to_string())?;
+    let at = |at: u64| segment.get(at, 8).map(word).map_err(|error| error.to_string());
+    let mut total = 0_u64;
+    for cell in 0..CELLS {
+        total = total.wrapping_add(at(cell * 8)?);
+    }
+    if total != 0 {
+        return Err(format!("the cells' sum is {total:#x}"));
+    }
+    let (mut block, mut length, mut sum) = (at(FIRST)?, 0, 0);
+    while block != 0 {
+        let bytes = at(block + 8)?;
+        let body = usize::try_from(bytes.wrapping_sub(16)).unwrap();
+        let body = segment.get(block + 16, body).map_err(|error| error.to_string())?;
+        if body.iter().any(|&byte| byte != 5) {
+            return Err(format!("the block at {block} is not what was put there"));
+        }
+        (length, sum) = (length + 1, sum + bytes);
+        if length > at(LENGTH)? {
+            return Err("the list has no end".into());
+        }
+        block = at(block)?;
+    }
+    if (length, sum) != (at(LENGTH)?, at(SUM)?) {
+        return Err(format!("the list has {length} blocks of {sum} bytes, not {} of {}", at(LENGTH)?, at(SUM)?));
+    }
+    at(ENDED)
+}

@@ -1,0 +1,20 @@
+//! Recoverable memory under attack: killed at any moment, and crashed between any two stores.
+//!
+//! | file | what |
+//! |---|---|
+//! | `killed` | a process that changes a segment is killed again and again, at random moments |
+//! | `trace` | a child is stepped through its transactions, one instruction at a time; each store it does, each line it writes back and each fence is told |
+//! | `traced` | after each of them the segment is recovered as if the machine had stopped there |
+//! | `business` | what they do with a segment, and how it is judged |
+//! | `typed` | the same with typed memory |
+//! | `wild` | stores to anywhere, with the guard and without |
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
+#![deny(unsafe_code)]
+
+mod business;
+mod killed;
+mod trace;
+mod traced;
+mod typed;
+mod wild;

@@ -1,0 +1,182 @@
+//! A child stepped through its work one instruction at a time, with what each step did to a file that it maps.
+//!
+//! The `unsafe` is the mapping of that file here.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
+use nix::sys::ptrace;
+use nix::sys::signal::{raise, Signal};
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::{gettid, Pid};
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The file's bytes are others than before.
+    Store,
+    /// The line of 64 bytes at this offset of the file is on its way to memory.
+    WriteBack(usize),
+    /// What was on its way is there.
+    Fence,
+}
+
+/// In the child: from here on the parent steps this thread, whose number it finds beside the file.
+pub fn be_traced(path: &Path) {
+    ptrace::traceme().unwrap();
+    let passing = path.with_extension("passing");
+    std::fs::write(&passing, gettid().to_string()).unwrap();
+    std::fs::rename(passing, path.with_extension("thread")).unwrap();
+    raise(Signal::SIGSTOP).unwrap();
+}
+
+/// The thread of the child that is to be stepped, when it has stopped.
+fn stopped(child: &mut Child, path: &Path) -> Pid {
+    let told = path.with_extension("thread");
+    while !told.exists() {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "the child ended before it was stepped: {ended:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pid = Pid::from_raw(std::fs::read_to_string(told).unwrap().parse().unwrap());
+    let stopped = waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap();
+    assert!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "the child came to {stopped:?}");
+    // Should we be killed, it is not left behind.
+    ptrace::setoptions(pid, ptrace::Options::PTRACE_O_EXITKILL).unwrap();
+    pid
+}
+
+/// Runs the command, which calls [`be_traced`], to its end, and tells of each event with the file's bytes after it.
+/// Returns the number of steps, or what else the child came to.
+pub fn trace(command: &mut Command, path: &Path, mut told: impl FnMut(Event, &[u8])) -> Result<u64, String> {
+    // On one processor, where the two take turns: to wake another for each step takes many times as long as the step.
+    let here = Pid::from_raw(0);
+    let all = sched_getaffinity(here).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::count()).find(|&nth| all.is_set(nth).unwrap()).unwrap()).unwrap();
+    sched_setaffinity(here, &one).unwrap();
+    let steps = step_through(command, path, &mut told);
+    sched_setaffinity(here, &all).unwrap();
+    steps
+}
+
+fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, &[u8])) -> Result<u64, String> {
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let pid = stopped(&mut child, path);
+    let file = Mapped::new(path);
+    let ranges = ranges(pid, path);
+    let (mut before, mut steps) = (file.bytes().to_vec(), 0);
+    loop {
+        let event = instruction(pid).and_then(|event| event.of(pid, &ranges));
+        ptrace::step(pid, None).unwrap();
+        match waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap() {
+            WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
+            WaitStatus::Exited(..) => {
+                let ended = child.wait().unwrap();
+                return if ended.success() { Ok(steps) } else { Err(format!("the child came to {ended}")) };
+            }
+            other => panic!("the child came to {other:?}"),
+        }
+        steps += 1;
+        if let Some(event) = event {
+            told(event, file.bytes());
+        } else if file.bytes() != before {
+            file.bytes().clone_into(&mut before);
+            told(Event::Store, &before);
+        }
+    }
+}
+
+/// An instruction that writes back or fences.
+enum Instruction {
+    /// The register with the line's address.
+    WriteBack(u8),
+    Fence,
+}
+
+impl Instruction {
+    fn of(self, pid: Pid, ranges: &[(u64, u64, u64)]) -> Option<Event> {
+        let Instruction::WriteBack(register) = self else { return Some(Event::Fence) };
+        let regs = ptrace::getregs(pid).unwrap();
+        let all = [
+            regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi, regs.r8, regs.r9, regs.r10,
+            regs.r11, regs.r12, regs.r13, regs.r14, regs.r15,
+        ];
+        let address = all[usize::from(register)];
+        let (from, _, offset) = *ranges.iter().find(|(from, to, _)| (*from..*to).contains(&address))?;
+        Some(Event::WriteBack(usize::try_from((address - from + offset) & !63).unwrap()))
+    }
+}
+
+/// The next instruction, if it is one of ours.
+fn instruction(pid: Pid) -> Option<Instruction> {
+    let at = ptrace::getregs(pid).unwrap().rip;
+    let bytes = ptrace::read(pid, at as *mut libc::c_void).unwrap().to_ne_bytes();
+    let mut rest = bytes.iter().copied().peekable();
+    let is_new = rest.next_if_eq(&0x66).is_some();
+    let extended = u8::from(rest.next_if(|byte| byte & 0xf1 == 0x41).is_some()) * 8;
+    if (rest.next(), rest.next()) != (Some(0x0f), Some(0xae)) {
+        return None;
+    }
+    let form = rest.next()?;
+    if form == 0xf8 {
+        return Some(Instruction::Fence);
+    }
+    // clwb is 66 0f ae /6, clflushopt 66 0f ae /7, clflush 0f ae /7; all of one register here.
+    let (mode, operation, register) = (form >> 6, form >> 3 & 7, form & 7);
+    let is_write_back = operation == 7 || (operation == 6 && is_new);
+    (is_write_back && mode < 3).then_some(Instruction::WriteBack(register + extended))
+}
+
+/// Where the child has the file mapped: from, to, and the offset of the file there.
+fn ranges(pid: Pid, path: &Path) -> Vec<(u64, u64, u64)> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let ours = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
+    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    ours.map(|line| {
+        let mut fields = line.split_whitespace();
+        let (from, to) = fields.next().unwrap().split_once('-').unwrap();
+        (hex(from), hex(to), hex(fields.nth(1).unwrap()))
+    })
+    .collect()
+}
+
+/// The file grows no longer than this.
+const BYTES_MAX: usize = 16 << 20;
+
+/// A file, mapped to be looked at.
+struct Mapped {
+    file: File,
+    place: *mut libc::c_void,
+}
+
+impl Mapped {
+    fn new(path: &Path) -> Mapped {
+        let file = File::open(path).unwrap();
+        // SAFETY: a null hint without MAP_FIXED replaces no existing mapping.
+        let place =
+            unsafe { mmap(std::ptr::null_mut(), BYTES_MAX, ProtFlags::READ, MapFlags::SHARED, &file, 0) }.unwrap();
+        Mapped { file, place }
+    }
+
+    /// The bytes. The one process that changes them is stopped whenever we run.
+    fn bytes(&self) -> &[u8] {
+        let bytes = usize::try_from(self.file.metadata().unwrap().len()).unwrap();
+        assert!(bytes <= BYTES_MAX, "the file has grown to {bytes} bytes");
+        // SAFETY: the mapping just made, which lives as long as `self`; the file has these bytes and does not become
+        // shorter; who writes it is stopped.
+        unsafe { std::slice::from_raw_parts(self.place.cast::<u8>(), bytes) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, of which nothing is borrowed any more.
+        unsafe { munmap(self.place, BYTES_MAX) }.unwrap();
+    }
+}

@@ -1,0 +1,108 @@
+//! Wild stores into the program's mapping: with the guard on every one of them faults, and is told with the segment's name;
+//! with it off, those that would hit what is vista's fault, and the others are counted.
+//!
+//! Each store is done by a child of its own, which is a copy of a process that has the segment and, every other time, a
+//! transaction with a declared range.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::sizes;
+use vista::{Guard, Options};
+
+use crate::business::{self, Draw};
+
+const BYTES: u64 = 8 << 20;
+const CHILD: &str = "VISTA_TEST_WILD";
+/// Declared in every other transaction: no wild store goes to its pages.
+const DECLARED: std::ops::Range<usize> = 1 << 20..(1 << 20) + 100;
+
+/// A store that nothing allows.
+fn store(address: usize, value: u64) {
+    let place = std::ptr::with_exposed_provenance_mut::<u64>(address);
+    // SAFETY: none: it is the wild store that is tried. The child that does it ends right after it.
+    unsafe { place.write_unaligned(value) };
+}
+
+fn waited(pid: i32) -> ExitStatus {
+    let mut status = 0;
+    // SAFETY: waits for a child of this process; `status` is a valid place for the answer.
+    let done = unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(done, pid);
+    ExitStatus::from_raw(status)
+}
+
+/// Lets children store, and says how many ended at the store.
+fn store_wildly(path: &Path, guard: Guard) {
+    let mut segment = Options::new(BYTES).guard(guard).open(path).unwrap();
+    assert_eq!(segment.guard(), guard);
+    let (mut draw, mut faulted) = (Draw(sizes::first_seed()), 0);
+    for _ in 0..50 {
+        business::transact(&mut segment, &mut draw, 5000);
+    }
+    // All of the file, and a little behind its end.
+    let (first, last) = (segment.address() - (1 << 16), segment.address() + (10 << 20));
+    let declared = DECLARED.start - 4096..DECLARED.end + 4096;
+    let count = sizes::number("LIBTP_TEST_WILD", 2000);
+    for nth in 0..count {
+        let mut address = first + usize::try_from(draw.below((last - first) as u64)).unwrap();
+        if declared.contains(&(address.wrapping_sub(segment.address()))) {
+            address = segment.address();
+        }
+        let mut txn = segment.begin();
+        if nth % 2 == 0 {
+            txn.set_range(DECLARED.start as u64, 100).unwrap()[0] = 1;
+        }
+        match make_child(How::Fork) {
+            Side::Child => {
+                store(address, draw.0);
+                exit_now(0);
+            }
+            Side::Parent(pid) => faulted += u64::from(waited(pid).signal().is_some()),
+        }
+        txn.end().unwrap();
+    }
+    println!("\nfaulted: {faulted}");
+    let verified = segment.verify().is_ok();
+    println!("figures: guard {guard:?}: {count} wild stores, {faulted} faulted, verify finds {}", {
+        if verified {
+            "nothing"
+        } else {
+            "damage"
+        }
+    });
+    if guard == Guard::Pages {
+        assert_eq!(faulted, count, "every wild store faults");
+        business::judge(&segment).unwrap();
+    } else {
+        assert!(faulted < count, "a wild store into data is not seen where nobody guards it: the control");
+    }
+}
+
+#[test]
+fn no_wild_store_gets_past_the_guard() {
+    if let Ok(path) = std::env::var(CHILD) {
+        let guard = if path.ends_with("guarded") { Guard::Pages } else { Guard::Off };
+        return store_wildly(Path::new(&path), guard);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["guarded", "open"] {
+        let (path, told) = (directory.path().join(name), directory.path().join(format!("{name}.told")));
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "wild::no_wild_store_gets_past_the_guard", "--nocapture", "--test-threads=1"])
+            .env(CHILD, &path)
+            .stderr(File::create(&told).unwrap())
+            .output()
+            .unwrap();
+        let (said, told) = (String::from_utf8_lossy(&child.stdout), std::fs::read_to_string(&told).unwrap());
+        assert!(child.status.success(), "{said}{told}");
+        said.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));
+        let faulted = said.lines().find_map(|line| line.strip_prefix("faulted: ")).unwrap().parse::<usize>().unwrap();
+        let naming = told.lines().filter(|line| line.contains(path.to_str().unwrap())).count();
+        assert_eq!(naming, if name == "guarded" { faulted } else { 0 }, "each names the segment: {told}");
+    }
+}
