@@ -22,6 +22,7 @@
 //! | `containers` | processes that see other memory or other pids |
 //! | `strangers` | memory that another user planted |
 //! | `left` | what deleted and moved environments leave behind in shared memory |
+//! | `limits` | processes that may have less memory than others |
 //! | `durable` | what was read of one who died is as durable as its reader asked for |
 //! | `yardstick` | planted bugs, each to be noticed by one of these cases |
 // Test code outside of test functions: a panic is the report.
@@ -43,6 +44,7 @@ mod forked;
 mod forks;
 mod leaving;
 mod left;
+mod limits;
 mod missing;
 mod rebuild;
 mod stopped;

@@ -147,6 +147,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     seldom_by("buffer: writes pages in a broken region", &[Standing("buffer: about to become the writer")]),
     by("libtp: a caught commit counts as lost", &[Standing("commit: waits for the disk")]),
     by("libtp: a caught commit counts as kept", &[Standing("change: logged, no page changed")]),
+    // D14
+    by_case("rio: a region is mapped in part", "limits::who_may_map_less_memory_than_the_others_is_refused_and_they_go_on"),
     // L4
     by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),
     // F1

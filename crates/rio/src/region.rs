@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{fallocate, FallocateFlags};
 
 use crate::map::HUGE_BYTES;
-use crate::{failpoint, Access, Bytes, Error, Mapping, Offset, Result, Shared};
+use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
 mod attended;
 mod header;
@@ -35,6 +35,8 @@ struct Inner {
     mapping: Mapping,
     file: File,
     path: PathBuf,
+    /// The bytes of address space that were asked for: there may be a limit.
+    asked: u64,
     /// The file's size as last seen here: saves a look at the shared header on every dereference.
     size_known: AtomicU64,
     /// Whose it is, once that was said or checked.
@@ -155,7 +157,7 @@ impl Region {
         extend(&file, path, 0, GROW_STEP)?;
         let region = Region::map(file, path, reserve)?;
         let own = region.0.file.metadata().map_err(|source| system(path, "stat", source))?;
-        region.header().fill(identity, own.ino(), GROW_STEP);
+        region.header().fill(identity, own.ino(), GROW_STEP, region.0.mapping.bytes() as u64);
         region.remember(identity);
         Ok(region)
     }
@@ -168,9 +170,10 @@ impl Region {
         let wanted =
             usize::try_from(reserve.max(size)).map_err(|_| unusable(path, "it is larger than memory".into()))?;
         let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
+        let asked = (wanted as u64).max(mapping.bytes() as u64);
         let size = size.min(mapping.bytes() as u64);
         let size_known = AtomicU64::new(size);
-        let inner = Inner { mapping, file, path: path.to_path_buf(), size_known, identity: OnceLock::new() };
+        let inner = Inner { mapping, asked, file, path: path.to_path_buf(), size_known, identity: OnceLock::new() };
         Ok(Region(Arc::new(inner)))
     }
 
@@ -203,6 +206,19 @@ impl Region {
         let file = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?.len();
         if size > file || used > size || used < HEADER_BYTES {
             return refuse(format!("its sizes disagree: {used} used of {size}, file {file}"));
+        }
+        self.check_reserve(size)
+    }
+
+    /// Whoever has mapped less than the others would take for nonsense what lies where it does not see.
+    fn check_reserve(&self, size: u64) -> Result<()> {
+        let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
+        if reserve < size || reserve > self.0.asked {
+            let what = format!("it has {size} bytes and says that it may have {reserve}, but nobody maps so many");
+            return Err(unusable(&self.0.path, what));
+        }
+        if mapped < reserve && !planted("rio: a region is mapped in part") {
+            return Err(Error::Narrow { path: self.0.path.clone(), reserve, mapped });
         }
         Ok(())
     }
@@ -304,7 +320,7 @@ impl Region {
     /// Extends the file so that `end` bytes are there. Several processes may do it at once: extending is idempotent.
     fn grow(&self, size: u64, end: u64) -> Result<()> {
         let step = (size / 8).clamp(GROW_STEP, GROW_MAX);
-        let reserve = self.0.mapping.bytes() as u64;
+        let reserve = self.reserve();
         if end > reserve {
             return Err(self.reserve_error());
         }
@@ -347,7 +363,13 @@ impl Region {
     }
 
     fn reserve_error(&self) -> Error {
-        Error::Reserve { path: self.0.path.clone(), reserve: self.0.mapping.bytes() as u64 }
+        Error::Reserve { path: self.0.path.clone(), reserve: self.reserve() }
+    }
+
+    /// How large it may become: as far as everybody has mapped it.
+    fn reserve(&self) -> u64 {
+        // Never beyond what is mapped here, whatever a wild store has made of the header.
+        self.header().reserve.get().min(self.0.mapping.bytes() as u64)
     }
 
     /// The address of `bytes` at `offset`, if they lie inside the region and are aligned.
@@ -386,6 +408,10 @@ impl Region {
         let file = metadata.len();
         if used < HEADER_BYTES || used > size || size > file {
             return Err(format!("the region says that {used} of its {size} bytes are used, and its file has {file}"));
+        }
+        let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
+        if size > reserve || reserve > mapped {
+            return Err(format!("the region says that it may have {reserve} bytes, of which {mapped} are mapped here"));
         }
         let Some(identity) = self.0.identity.get() else { return Ok(()) };
         self.header().check_maker(identity.layout, metadata.ino())?;

@@ -51,8 +51,10 @@ crate::shared! {
         pub directory_bytes: Word<u64>,
         /// Where the environment's directory was when somebody last attached.
         pub directory: [Word<u64>; 448],
+        /// Bytes of address space that everybody has mapped, and so as much as it may ever become.
+        pub reserve: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 30],
+        pub spare: [Word<u64>; 29],
     } size 4096
 }
 
@@ -97,7 +99,7 @@ pub enum RootSlot {
 
 impl RegionHeader {
     /// Of a new region in a file with that inode, whose creation is not finished.
-    pub(super) fn fill(&self, identity: &Identity, own_inode: u64, size: u64) {
+    pub(super) fn fill(&self, identity: &Identity, own_inode: u64, size: u64, reserve: u64) {
         self.magic.init(MAGIC);
         self.version.init(VERSION);
         self.layout.init(identity.layout);
@@ -109,6 +111,7 @@ impl RegionHeader {
         self.control_device.init(identity.control_device);
         self.own_inode.init(own_inode);
         self.size.init(size);
+        self.reserve.init(reserve);
         self.used.init(HEADER_BYTES);
     }
 

@@ -1,0 +1,49 @@
+//! Processes with limits of their own: nobody else notices them.
+
+use crate::crew::Member;
+
+/// Starts a program that may have so many KiB of address space (`ulimit -v`).
+const LITTLE: [&str; 4] = ["sh", "-c", "ulimit -v 1500000; exec \"$@\"", "sh"];
+
+#[test]
+fn who_may_map_less_memory_than_the_others_is_refused_and_they_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    one.ask("transfers 100");
+    let refused = Member::launch_under(&LITTLE, directory.path(), 3, "record").opened();
+    assert!(refused.how.contains("RLIMIT_AS") && refused.how.contains("raise"), "{}", refused.how);
+    two.ask("transfers 100");
+    assert_eq!(one.ask("rebuilds"), "0");
+    for member in [&mut one, &mut two] {
+        member.kill();
+        member.wait();
+    }
+    // What the dead have left is not for it either, and stays for those who can.
+    let refused = Member::launch_under(&LITTLE, directory.path(), 3, "record").opened();
+    assert!(refused.how.contains("RLIMIT_AS"), "{}", refused.how);
+    let env = libtp::Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, libtp::How::Repaired);
+    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 200);
+}
+
+#[test]
+fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut small = Member::launch_under(&LITTLE, directory.path(), 1, "record").opened();
+    assert_eq!(small.how, "Created");
+    let (mut large, mut other) =
+        (Member::start(directory.path(), 2), Member::launch_under(&LITTLE, directory.path(), 3, "record").opened());
+    assert_eq!((large.how.as_str(), other.how.as_str()), ("Joined", "Joined"));
+    for member in [&mut large, &mut small, &mut other] {
+        member.ask("transfers 500");
+    }
+    large.kill();
+    large.wait();
+    assert_eq!(small.ask("put key value"), "put");
+    assert_eq!(other.ask("get key"), "value");
+    assert_eq!(small.ask("rebuilds"), "0");
+    small.leave();
+    other.leave();
+    let env = libtp::Env::open(directory.path()).unwrap();
+    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 1500);
+}
