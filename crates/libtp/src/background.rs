@@ -85,29 +85,20 @@ impl Stop {
 }
 
 impl Background {
-    pub(crate) fn start(inner: &Arc<Inner>, managers: &Arc<Managers>) -> Result<Background> {
-        let stop = Arc::new(Stop::new());
+    /// None yet.
+    pub(crate) fn new(inner: &Arc<Inner>) -> Background {
+        Background { stop: Arc::new(Stop::new()), env: Arc::downgrade(inner), threads: Vec::new() }
+    }
+
+    /// Starts them. After an error some run.
+    pub(crate) fn start(&mut self, inner: &Inner, managers: &Arc<Managers>) -> Result<()> {
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
-        let mut background = Background { stop, env: Arc::downgrade(inner), threads: Vec::new() };
-        let started = background
-            .spawn(managers, "libtp-log", flush_log)
-            .and_then(|()| {
-                let env = Weak::clone(&background.env);
-                background.spawn(managers, "libtp-reaper", move |managers, _, stop| bury_the_dead(managers, stop, &env))
-            })
-            .and_then(|()| {
-                let keep_house = move |managers: &Managers, who: &TxnSession, stop: &Stop| {
-                    keep_house(managers, who, stop, period);
-                };
-                background.spawn(managers, "libtp-pages", keep_house)
-            });
-        match started {
-            Ok(()) => Ok(background),
-            Err(error) => {
-                background.stop();
-                Err(error)
-            }
-        }
+        self.spawn(managers, "libtp-log", flush_log)?;
+        let env = Weak::clone(&self.env);
+        self.spawn(managers, "libtp-reaper", move |managers, _, stop| bury_the_dead(managers, stop, &env))?;
+        #[cfg(test)]
+        inner.refuse_thread()?;
+        self.spawn(managers, "libtp-pages", move |managers, who, stop| keep_house(managers, who, stop, period))
     }
 
     fn spawn(

@@ -52,6 +52,9 @@ pub(crate) struct Inner {
     pub(crate) durability: Durability,
     /// How long a lock is waited for.
     pub(crate) wait: libtp_lock::Wait,
+    /// How many threads the machine is yet to refuse.
+    #[cfg(test)]
+    pub(crate) threads_refused: std::sync::atomic::AtomicU32,
 }
 
 /// Opens environments with settings; see [`Env::builder`].
@@ -190,9 +193,17 @@ impl Builder {
             wait: wait_of(settings.lock_timeout()),
             platform,
             settings,
+            #[cfg(test)]
+            threads_refused: std::sync::atomic::AtomicU32::new(0),
         });
-        inner.first.start_background(&inner)?;
-        Ok(Env(inner))
+        match inner.first.start_background(&inner) {
+            // The next to use the environment begins the next life, with threads of its own.
+            Ok(()) | Err(Error::Rebuilt) => Ok(Env(inner)),
+            Err(error) => {
+                inner.first.stop_background();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -379,6 +390,18 @@ impl std::fmt::Debug for Env {
 impl Inner {
     pub(crate) fn databases(&self) -> MutexGuard<'_, HashMap<String, Arc<OpenDatabase>>> {
         lock(&self.databases)
+    }
+}
+
+#[cfg(test)]
+impl Inner {
+    /// The error of a machine that has no more threads, as often as that was asked for.
+    pub(crate) fn refuse_thread(&self) -> Result<()> {
+        use std::sync::atomic::Ordering::Relaxed;
+        match self.threads_refused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => Err(Error::Io("no more threads, for a test".into())),
+            Err(_) => Ok(()),
+        }
     }
 }
 

@@ -254,16 +254,15 @@ impl Life {
         }
     }
 
+    /// Starts its threads, if it is to have any. After an error some may run: they are to be stopped, or abandoned.
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
-        if !env.settings.no_background {
-            match self.guarded(|| Background::start(env, &self.managers)) {
-                Ok(background) => *lock(&self.background) = Some(background),
-                // The next to use the environment begins the next life, with threads of its own.
-                Err(Error::Rebuilt) => {}
-                Err(error) => return Err(error),
-            }
+        if env.settings.no_background {
+            return Ok(());
         }
-        Ok(())
+        let mut background = Background::new(env);
+        let started = self.guarded(|| background.start(env, &self.managers));
+        *lock(&self.background) = Some(background);
+        started
     }
 
     /// The handle goes.
@@ -294,9 +293,16 @@ impl Life {
         }
     }
 
-    fn stop_background(&self) {
+    pub(crate) fn stop_background(&self) {
         if let Some(background) = lock(&self.background).take() {
             background.stop();
+        }
+    }
+
+    /// As [`Life::stop_background`], without waiting: by who may be one of the threads, or keep one from its end.
+    fn abandon_background(&self) {
+        if let Some(background) = lock(&self.background).take() {
+            background.abandon();
         }
     }
 }
@@ -337,16 +343,28 @@ impl Inner {
         if !broken.managers.region.is_broken() {
             return Ok(broken);
         }
-        let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
-        // Only now: if that fails, they are the ones who try again.
-        if let Some(background) = lock(&broken.background).take() {
-            background.abandon();
-        }
-        let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
+        let life = loop {
+            let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
+            let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
+            match life.start_background(self) {
+                Ok(()) => break life,
+                Err(error) => {
+                    life.abandon_background();
+                    // A broken one is followed by the next. What is short now, memory for a thread say, may be there when the
+                    // threads of the broken life, or the next to call, try again.
+                    if !matches!(error, Error::Rebuilt) {
+                        return Err(error);
+                    }
+                }
+            }
+        };
         // Held until the life is the newest: a database opened meanwhile belongs to one of the two.
         let databases = self.databases();
         for open in databases.values() {
-            crate::database::take_along(&life, open)?;
+            if let Err(error) = crate::database::take_along(&life, open) {
+                life.abandon_background();
+                return Err(error);
+            }
         }
         failpoint("rebuild: attached, old seat kept");
         // Only now: until the region was made, nobody may take our sessions in the old one for dead.
@@ -354,7 +372,8 @@ impl Inner {
         failpoint("rebuild: old seat given back");
         let life: &Life = broken.next.get_or_init(|| Box::new(life));
         drop((databases, one));
-        life.start_background(self)?;
+        // Only now: until then they are the ones who try again.
+        broken.abandon_background();
         Ok(life)
     }
 
@@ -392,3 +411,6 @@ impl Inner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
