@@ -124,6 +124,12 @@ fn obey<'e>(
             work(env, number, durability)?;
             "stopped".into()
         }
+        (["become-another-program"], _) => {
+            use std::os::unix::process::CommandExt;
+            say("becomes");
+            let error = std::process::Command::new("sleep").arg("60").exec();
+            format!("failed: {error}")
+        }
         (["fork", how], _) => format!("forked {}", crate::fork::leave_a_child(*how == "raw")),
         (["read-own-files", count], _) => {
             for _ in 0..count.parse().unwrap_or(0) {

@@ -131,6 +131,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
         is_seldom: false,
     },
     by_case("process: the seat alone says who is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
+    by_case("process: who runs another program lives", "forked::who_becomes_another_program_is_dead_though_nobody_needs_what_it_held"),
     by_case("process: the child of a fork is its parent", "forks::a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was"),
     by_case("process: who is stopped is dead", "stopped::a_process_that_stands_still_is_waited_for_and_never_taken_for_dead"),
     // D10
