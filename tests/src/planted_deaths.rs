@@ -99,6 +99,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     seldom_by("process: the right to repair is free before the slot", &[At("change: logged, no page changed")]),
     by("txn: transactions of the dead are left", &[At("change: append cleared, pages latched")]),
     by("txn: transactions are not adopted", &[Repairing("change: append cleared, pages latched", "change: compensated, record not in the slot")]),
+    by_case("txn: no session is kept for repairs", "limits::who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session"),
     by("txn: spare lockers stay", &[At("txn: locker without a slot")]),
     by("lock: the dead wait on", &[At("lock: waits")]),
     by("lock: a dead one's task is waited for", &[At("lock: victim chosen, not told"), At("lock: still the splitter")]),

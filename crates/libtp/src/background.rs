@@ -95,7 +95,9 @@ impl Background {
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
         self.spawn(managers, "libtp-log", flush_log)?;
         let env = Weak::clone(&self.env);
-        self.spawn(managers, "libtp-reaper", move |managers, _, stop| bury_the_dead(managers, stop, &env))?;
+        let (reaped, stop) = (Arc::clone(managers), Arc::clone(&self.stop));
+        // Without a session of its own: it takes one of those that are kept for repairs.
+        self.start_thread("libtp-reaper", move || bury_the_dead(&reaped, &stop, &env))?;
         #[cfg(test)]
         inner.refuse_thread()?;
         self.spawn(managers, "libtp-pages", move |managers, who, stop| keep_house(managers, who, stop, period))
@@ -120,6 +122,10 @@ impl Background {
                 who = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
             }
         };
+        self.start_thread(name, run)
+    }
+
+    fn start_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
         let thread = std::thread::Builder::new().name(name.into()).spawn(run);
         self.threads.push(thread.map_err(|error| Error::Io(Box::new(error)))?);
         Ok(())

@@ -10,6 +10,7 @@ use rio::{failpoint, Extent, Region, RootSlot};
 
 use crate::record_table::{RecordTable, RecordType};
 use crate::slot::{TxnHeader, TxnInfo, TxnSlot, TxnTable};
+use crate::spares::Spares;
 use crate::{log_records, Result};
 
 /// Settings of the transaction manager.
@@ -47,6 +48,7 @@ pub struct Managers {
     pub settings: Settings,
     pub(crate) txns: TxnTable,
     control: Mutex<ControlFile>,
+    pub(crate) spares: Spares,
 }
 
 /// The managers below, to be bundled.
@@ -107,6 +109,7 @@ impl Managers {
             settings,
             txns,
             control: Mutex::new(control),
+            spares: Spares::default(),
         });
         managers.become_repairer();
         managers
