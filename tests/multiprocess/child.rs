@@ -111,6 +111,10 @@ fn obey<'e>(
             rio::failpoint::arm(&point.join(" "));
             "armed".into()
         }
+        (["checkpoint"], _) => {
+            env.checkpoint()?;
+            "taken".into()
+        }
         (["rebuilds"], _) => env.repairs().rebuilds.to_string(),
         (["transfers", count], _) => {
             let (bank, mut random) = (Bank::open(env)?, Random::new(number));

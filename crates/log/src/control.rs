@@ -226,21 +226,12 @@ impl ControlFile {
     }
 
     /// Waits until nobody else, in any process, changes what the file says: to be held from the read of what is changed to
-    /// the write. The kernel lets go of it when its holder dies. One open file counts as one holder: the threads of a process
-    /// keep each other out by themselves.
+    /// the write. The kernel lets go of it when its holder dies; but its holder may be stopped, so there is none after
+    /// `patience`. One open file counts as one holder: the threads of a process keep each other out by themselves.
     ///
     /// # Errors
     /// [`Error::Io`] where the filesystem has no locks.
-    pub fn changing(&self) -> Result<Changing<'_>> {
-        self.file.lock(CHANGING_BYTE, LockMode::Exclusive, true)?;
-        Ok(Changing { file: self })
-    }
-
-    /// The same for a restart, which may not wait for ever: whoever has it may be stopped. None after so long.
-    ///
-    /// # Errors
-    /// As [`ControlFile::changing`].
-    pub(crate) fn changing_within(&self, patience: Duration) -> Result<Option<Changing<'_>>> {
+    pub fn changing_within(&self, patience: Duration) -> Result<Option<Changing<'_>>> {
         let begun = Instant::now();
         while !self.file.lock(CHANGING_BYTE, LockMode::Exclusive, false)? {
             if begun.elapsed() >= patience {
