@@ -55,7 +55,7 @@ fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
 
 /// Lets the environment's memory grow no more, and takes all that is left of it.
 fn fill(env: &Env) -> u64 {
-    let region = &env.managers().region;
+    let region = env.managers().region.clone();
     let before = region.header().reserve.load();
     region.header().reserve.publish(region.size());
     for piece in [1 << 20, 64 << 10, 4096, 64] {
