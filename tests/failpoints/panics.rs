@@ -3,7 +3,6 @@
 //!
 //! What comes again: `crates/libtp/src/panics.rs`.
 
-
 use libtp_sim::Random;
 use libtp_tests::failpoints::{Failpoint, Scene, FAILPOINTS};
 use libtp_tests::sizes;

@@ -5,6 +5,7 @@
 //! | `child` | a process that a test starts: this very program, told what to do over a pipe |
 //! | `crew` | the test's end of the pipes |
 //! | `bank` | transfers whose sums tell whether a transaction was cut in two |
+//! | `barrier` | memory is declared broken at the very moment of a commit |
 //! | `together` | at work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
 //! | `forks` | children of a fork: they are told, and keep nobody alive |
@@ -30,6 +31,7 @@
 #![deny(unsafe_code)]
 
 mod bank;
+mod barrier;
 mod builds;
 mod child;
 mod containers;

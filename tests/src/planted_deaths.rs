@@ -143,6 +143,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("libtp: who panics has not committed", &[Panicking("commit: logged, not the last commit")]),
     // D13
     seldom_by("libtp: memory is made anew while somebody writes", &[Standing("log: leads a flush")]),
+    by_case("process: broken memory is declared without a barrier", "barrier::of_who_declares_memory_broken_and_who_commits_one_sees_the_other"),
     by_case("libtp: the log of broken memory is not kept", "rebuild::when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles"),
     seldom_by("log: flushes in a broken region", &[Standing("log: about to lead")]),
     seldom_by("log: makes segments in a broken region", &[Standing("log: about to be the one who prepares")]),
