@@ -6,6 +6,7 @@ mod every_io;
 mod failing_calls;
 mod log_ends;
 mod many_restarts;
+mod passing_errors;
 mod same_again;
 mod stale_log;
 mod stopped_writer;

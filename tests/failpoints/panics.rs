@@ -3,8 +3,6 @@
 //!
 //! What comes again: `crates/libtp/src/panics.rs`.
 
-use std::sync::Arc;
-
 use libtp_sim::Random;
 use libtp_tests::failpoints::{Failpoint, Scene, FAILPOINTS};
 use libtp_tests::sizes;
@@ -17,7 +15,7 @@ use crate::watchdog;
 /// A thread of a victim panics at the failpoint; whether it did. The victim is as well as the others afterwards.
 pub fn dies_of_a_panic(town: &mut Town, point: &str, random: &mut Random) -> bool {
     let what = format!("after a panic at {point:?}");
-    let managers = Arc::clone(town.observe().managers());
+    let managers = town.observe().managers();
     let mut victim = town.launch(&Role::Victim(point.into()), "");
     // Opening has an answer of its own.
     assert!(victim.acknowledges_more_than(0, watchdog()), "process {} does not begin", victim.number);
@@ -85,7 +83,7 @@ fn a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_kno
     assert!(victim.acknowledges_more_than(0, watchdog()), "the victim does not begin");
     let panics = format!("{OFTEN}@1!panic");
     for (count, is_end) in [(1, false), (2, true)] {
-        let managers = Arc::clone(town.observe().managers());
+        let managers = town.observe().managers();
         victim.arm(&panics);
         assert!(victim.panics_within(watchdog(), count), "nobody commits");
         let what = format!("after panic {count} at {OFTEN:?}");

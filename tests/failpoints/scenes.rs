@@ -207,7 +207,7 @@ fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> 
         figures.deaths += 1;
         // First the living: none of them waits for a burial.
         town.go_on(&format!("after a death at {:?}", death.point));
-        figures.repairs.push(town.bury(death, burial));
+        figures.repairs.extend(town.bury(death, burial));
     }
     death.is_some()
 }

@@ -1,8 +1,8 @@
 //! An environment and its survivors: what is expected of them when somebody dies, and in the end.
 
 use std::collections::BTreeSet;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -53,7 +53,17 @@ pub struct Town {
 }
 
 /// Somebody looks on while the dead are repaired.
-pub struct Burial(JoinHandle<Option<Duration>>);
+pub struct Burial(JoinHandle<Buried>);
+
+/// What came of it.
+enum Buried {
+    /// So long after the death nothing of the dead was left.
+    After(Duration),
+    /// The memory they died in was given up before.
+    GivenUp,
+    /// Somebody is dead still.
+    Not,
+}
 
 impl Town {
     /// A new environment without anybody.
@@ -151,7 +161,7 @@ impl Town {
             }
         };
         assert_eq!(sum, bank::MONEY, "money was made or lost {what}");
-        let managers = Arc::clone(env.managers());
+        let managers = env.managers();
         let who = managers.join().unwrap();
         let dead = managers.processes.dead_sessions().is_empty();
         let pages = managers.buffers.pinned_by_nobody(who.session());
@@ -175,25 +185,30 @@ impl Town {
 
     /// Looks on, beside all else, until nothing of the dead is left; how long that is after a death.
     pub fn watch_burial(&mut self, death: &Death) -> Burial {
-        let (managers, at) = (Arc::clone(self.observe().managers()), death.at);
+        let (managers, at) = (self.observe().managers(), death.at);
         let watch = move || {
             let start = Instant::now();
-            while !managers.processes.dead_sessions().is_empty() {
+            // In memory that is given up nobody buries anybody.
+            while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
                 if start.elapsed() >= GRAVE * watchdog() {
-                    return None;
+                    return Buried::Not;
                 }
                 std::thread::sleep(LOOK);
             }
+            if managers.region.is_broken() {
+                return Buried::GivenUp;
+            }
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-            Some(Duration::from_nanos(u64::try_from(now.saturating_sub(at)).unwrap_or(u64::MAX)))
+            Buried::After(Duration::from_nanos(u64::try_from(now.saturating_sub(at)).unwrap_or(u64::MAX)))
         };
-        Burial(std::thread::spawn(watch))
+        // The observer's memory may be found broken while it looks: then it unwinds.
+        Burial(std::thread::spawn(move || catch_unwind(AssertUnwindSafe(watch)).unwrap_or(Buried::GivenUp)))
     }
 
     /// Waits until nobody is dead any more.
     #[track_caller]
     pub fn all_are_buried(&mut self, what: &str) {
-        let managers = Arc::clone(self.observe().managers());
+        let managers = self.observe().managers();
         let start = Instant::now();
         while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
             if start.elapsed() >= GRAVE * watchdog() {
@@ -204,12 +219,17 @@ impl Town {
         }
     }
 
-    /// Waits for the end of a burial; how long after the death that was.
+    /// Waits for the end of a burial; how long after the death that was. None if the memory was to be made anew, and was.
     #[track_caller]
-    pub fn bury(&mut self, death: &Death, burial: Burial) -> Duration {
-        match burial.0.join().expect("who looks on does not panic") {
-            Some(time) => time,
-            None => self.despair(&format!("seed {}: nobody buries who died at {:?}", self.seed, death.point)),
+    pub fn bury(&mut self, death: &Death, burial: Burial) -> Option<Duration> {
+        let (seed, point) = (self.seed, &death.point);
+        match burial.0.join().expect("what it unwinds with is caught") {
+            Buried::After(time) => Some(time),
+            Buried::GivenUp if self.is_rebuild_meant => None,
+            Buried::GivenUp => self.despair(&format!(
+                "seed {seed}: the shared memory was given up before who died at {point:?} was buried"
+            )),
+            Buried::Not => self.despair(&format!("seed {seed}: nobody buries who died at {point:?}")),
         }
     }
 
@@ -254,7 +274,7 @@ impl Town {
 
 /// Who holds what.
 fn report(env: &Env) -> String {
-    let processes = &env.managers().processes;
+    let processes = env.managers().processes.clone();
     let sessions: Vec<String> = processes.sessions().iter().map(|one| format!("\n  {one:?}")).collect();
     let txns: Vec<String> = env.transactions().iter().map(|one| format!("\n  {one:?}")).collect();
     let locks: Vec<String> = env.locks().unwrap_or_default().iter().map(|one| format!("\n  {one:?}")).collect();

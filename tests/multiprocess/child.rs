@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use libtp::{Db, Durability, Env, Error, Granularity, Txn};
+use libtp::{Db, Durability, Env, Error, Granularity, Keep, Txn};
 use libtp_buffer::{PageId, PageNo};
 use libtp_process::Rank;
 use libtp_sim::Random;
@@ -20,6 +20,8 @@ pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
 pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
 /// Locks on records or on pages.
 pub const GRANULARITY: &str = "LIBTP_TEST_CHILD_GRANULARITY";
+/// What is right where memory and files disagree: `region`.
+pub const KEEP: &str = "LIBTP_TEST_CHILD_KEEP";
 /// The test that a child runs.
 pub const ENTRY: &str = "child::entry";
 /// The most processes that wait for each other in a circle here.
@@ -41,7 +43,11 @@ fn builder() -> libtp::Builder {
     let granularity = if pages { Granularity::Page } else { Granularity::Record };
     // One database for each process of a circle: on pages, records of one database meet.
     let names = std::iter::once("table".to_owned()).chain((0..CIRCLE_MAX).map(|number| format!("table{number}")));
-    names.fold(Env::builder(), |builder, name| builder.granularity(&name, granularity))
+    let builder = match std::env::var(KEEP).as_deref() {
+        Ok("region") => Env::builder().keep(Keep::Region),
+        _ => Env::builder(),
+    };
+    names.fold(builder, |builder, name| builder.granularity(&name, granularity))
 }
 
 fn serve(directory: &std::path::Path, number: u64) -> libtp::Result<()> {
@@ -111,6 +117,10 @@ fn obey<'e>(
             rio::failpoint::arm(&point.join(" "));
             "armed".into()
         }
+        (["checkpoint"], _) => {
+            env.checkpoint()?;
+            "taken".into()
+        }
         (["rebuilds"], _) => env.repairs().rebuilds.to_string(),
         (["transfers", count], _) => {
             let (bank, mut random) = (Bank::open(env)?, Random::new(number));
@@ -123,6 +133,12 @@ fn obey<'e>(
             let durability = if *durability == "sync" { Durability::Sync } else { Durability::Relaxed };
             work(env, number, durability)?;
             "stopped".into()
+        }
+        (["become-another-program"], _) => {
+            use std::os::unix::process::CommandExt;
+            say("becomes");
+            let error = std::process::Command::new("sleep").arg("60").exec();
+            format!("failed: {error}")
         }
         (["fork", how], _) => format!("forked {}", crate::fork::leave_a_child(*how == "raw")),
         (["read-own-files", count], _) => {

@@ -151,6 +151,38 @@ fn who_decides_for_the_memory_has_what_was_done_since() {
     }
 }
 
+/// Where whoever puts the memory's log behind that of the files dies, and then restarts from both.
+#[cfg(feature = "failpoints")]
+const DEATHS: [&str; 7] = [
+    "rescue: a piece written, not synced",
+    "rescue: a piece synced, its name not durable",
+    "control: slot written, not synced",
+    "restart: log's end found",
+    "restart: region made",
+    "restart: replayed",
+    "restart: left, region not ready",
+];
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_decides_for_the_memory_and_dies_over_it_may_decide_again() {
+    for (at, point) in DEATHS.into_iter().enumerate() {
+        let (of, how) = ALL[at % ALL.len()];
+        let (directory, _memory) = restored(of, how);
+        let (keep, death) = (format!("{}=region", crate::child::KEEP), format!("LIBTP_FAILPOINT={point}"));
+        let member = Member::launch_under(&["env", &keep, &death], directory.path(), 3, "record");
+        let heard = member.hear(std::time::Duration::from_secs(60));
+        assert_eq!(heard, Err(()), "{of:?} {how:?}: it does not come to {point:?}");
+        drop(member);
+        let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
+        assert_eq!(get(&env, "key").as_deref(), Some("later49"), "{of:?} {how:?}, after a death at {point:?}");
+        assert!(env.verify("table").unwrap().findings.is_empty());
+        drop(env);
+        let env = Env::open(directory.path()).unwrap();
+        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Clean, Some("later49")), "{point:?}");
+    }
+}
+
 #[test]
 fn memory_that_was_found_broken_under_a_backup_is_the_users_to_decide_about_too() {
     let restored = || {

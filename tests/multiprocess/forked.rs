@@ -1,7 +1,10 @@
 //! A child that was forked without an `exec` has everything its parent had open, locks of open file descriptions among it.
 //! It must not keep its dead parent alive (PROTOCOLS D9).
 
+use std::time::{Duration, Instant};
+
 use libtp::{Env, How};
+use libtp_tests::sizes;
 use rustix::process::{kill_process, Pid, Signal};
 
 use crate::crew::Member;
@@ -116,4 +119,22 @@ fn who_opens_and_closes_the_files_of_the_environment_stays_attached() {
     assert_eq!(curious.ask("commit"), "committed");
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"unfinished"[..]));
     curious.leave();
+}
+
+#[test]
+fn who_becomes_another_program_is_dead_though_nobody_needs_what_it_held() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut victim = Member::start(directory.path(), 1);
+    let env = Env::open(directory.path()).unwrap();
+    victim.ask("begin");
+    victim.ask("put key unfinished");
+    assert_eq!(env.transactions().len(), 1);
+    assert_eq!(victim.ask("become-another-program"), "becomes");
+    // Nobody waits for its lock: whoever watches must see it, though its pid goes on.
+    let (begun, patience) = (Instant::now(), Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20)));
+    while !env.transactions().is_empty() {
+        assert!(begun.elapsed() < patience, "its transaction is still there: {:?}", env.transactions());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(env.repairs().rebuilds, 0);
 }

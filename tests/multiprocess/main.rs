@@ -5,6 +5,7 @@
 //! | `child` | a process that a test starts: this very program, told what to do over a pipe |
 //! | `crew` | the test's end of the pipes |
 //! | `bank` | transfers whose sums tell whether a transaction was cut in two |
+//! | `barrier` | memory is declared broken at the very moment of a commit |
 //! | `together` | at work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
 //! | `forks` | children of a fork: they are told, and keep nobody alive |
@@ -22,6 +23,7 @@
 //! | `containers` | processes that see other memory or other pids |
 //! | `strangers` | memory that another user planted |
 //! | `left` | what deleted and moved environments leave behind in shared memory |
+//! | `limits` | processes that may have less memory than others |
 //! | `durable` | what was read of one who died is as durable as its reader asked for |
 //! | `yardstick` | planted bugs, each to be noticed by one of these cases |
 // Test code outside of test functions: a panic is the report.
@@ -29,6 +31,7 @@
 #![deny(unsafe_code)]
 
 mod bank;
+mod barrier;
 mod builds;
 mod child;
 mod containers;
@@ -43,6 +46,7 @@ mod forked;
 mod forks;
 mod leaving;
 mod left;
+mod limits;
 mod missing;
 mod rebuild;
 mod stopped;

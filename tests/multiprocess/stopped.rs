@@ -87,3 +87,34 @@ fn it_is_told_which_latches_a_stopped_process_holds_and_who_waits_for_them_since
     drop(env);
     [holder, waiter].into_iter().for_each(Member::leave);
 }
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_is_stopped_while_it_changes_the_control_file_keeps_nobody_waiting_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut holder = Member::start(directory.path(), 1);
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    holder.ask("arm control: file held!stop");
+    holder.order("checkpoint");
+    let begun = Instant::now();
+    let at_it = loop {
+        let sessions = env.sessions();
+        let stopped = sessions.into_iter().find(|one| one.life == Life::Stopped && one.roles.len() == 2);
+        if let Some(one) = stopped {
+            break one;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come to the failpoint: {:?}", env.sessions());
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert_eq!(at_it.roles, ["takes a checkpoint", "changes the control file"]);
+    // A new database needs a number out of that file.
+    let refused = env.btree("another").err().map(|error| error.to_string()).unwrap();
+    assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
+    assert!(refused.contains("kill"), "{refused}");
+    env.run(|txn| table.put(txn, b"key", b"meanwhile")).unwrap();
+    holder.resume();
+    assert_eq!(holder.answer(), "taken");
+    env.btree("another").unwrap();
+    holder.leave();
+}

@@ -99,6 +99,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     seldom_by("process: the right to repair is free before the slot", &[At("change: logged, no page changed")]),
     by("txn: transactions of the dead are left", &[At("change: append cleared, pages latched")]),
     by("txn: transactions are not adopted", &[Repairing("change: append cleared, pages latched", "change: compensated, record not in the slot")]),
+    by_case("txn: no session is kept for repairs", "limits::who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session"),
     by("txn: spare lockers stay", &[At("txn: locker without a slot")]),
     by("lock: the dead wait on", &[At("lock: waits")]),
     by("lock: a dead one's task is waited for", &[At("lock: victim chosen, not told"), At("lock: still the splitter")]),
@@ -131,6 +132,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
         is_seldom: false,
     },
     by_case("process: the seat alone says who is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
+    by_case("process: who runs another program lives", "forked::who_becomes_another_program_is_dead_though_nobody_needs_what_it_held"),
     by_case("process: the child of a fork is its parent", "forks::a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was"),
     by_case("process: who is stopped is dead", "stopped::a_process_that_stands_still_is_waited_for_and_never_taken_for_dead"),
     // D10
@@ -141,12 +143,15 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("libtp: who panics has not committed", &[Panicking("commit: logged, not the last commit")]),
     // D13
     seldom_by("libtp: memory is made anew while somebody writes", &[Standing("log: leads a flush")]),
+    by_case("process: broken memory is declared without a barrier", "barrier::of_who_declares_memory_broken_and_who_commits_one_sees_the_other"),
     by_case("libtp: the log of broken memory is not kept", "rebuild::when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles"),
     seldom_by("log: flushes in a broken region", &[Standing("log: about to lead")]),
     seldom_by("log: makes segments in a broken region", &[Standing("log: about to be the one who prepares")]),
     seldom_by("buffer: writes pages in a broken region", &[Standing("buffer: about to become the writer")]),
     by("libtp: a caught commit counts as lost", &[Standing("commit: waits for the disk")]),
     by("libtp: a caught commit counts as kept", &[Standing("change: logged, no page changed")]),
+    // D14
+    by_case("rio: a region is mapped in part", "limits::who_may_map_less_memory_than_the_others_is_refused_and_they_go_on"),
     // L4
     by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),
     // F1

@@ -190,6 +190,11 @@ impl BufferManager {
         self.pools.check()
     }
 
+    /// The largest pages there are in memory; zero if there are none.
+    pub fn largest_page_bytes(&self) -> u32 {
+        self.pools.shelves().iter().map(|(_, shelf)| shelf.page_bytes()).max().unwrap_or(0)
+    }
+
     /// Where its structures lie: for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {

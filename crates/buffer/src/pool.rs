@@ -60,8 +60,8 @@ rio::shared! {
     pub(crate) struct PoolSlot {
         /// Bytes of pages it may hold.
         pub(crate) budget_bytes: Word<u64>,
-        /// Bytes of pages it has.
-        pub(crate) bytes: Word<u64>,
+        /// Zero, kept for later.
+        pub(crate) spare_word: Word<u64>,
         /// Its policy.
         pub(crate) policy: Word<u32>,
         /// Zero, kept for later.
@@ -119,6 +119,14 @@ rio::shared! {
         /// Zero, kept for later.
         pub(crate) spare_words: [Word<u64>; 5],
     } size 128
+}
+
+impl PoolSlot {
+    /// Bytes of pages it has. Summed, not counted: a count would be behind when whoever makes it grow dies.
+    fn bytes(&self, region: &Region) -> u64 {
+        let shelves = self.shelves.iter().filter_map(|link| region.try_at(link.load()?));
+        shelves.map(|shelf| u64::from(shelf.frame_count.load()) << (shelf.page_shift.get() & 31)).sum()
+    }
 }
 
 /// Which shelf: the pool's number and log2 of the page size, as kept in a frame's slot.
@@ -322,7 +330,7 @@ impl Shelf {
             Bound::Budget => self.pool.budget_bytes.get(),
             Bound::Emergency => self.pool.budget_bytes.get().saturating_mul(2),
         };
-        let bytes = budget.saturating_sub(self.pool.bytes.load());
+        let bytes = budget.saturating_sub(self.pool.bytes(&self.region));
         let within = u32::try_from(bytes / u64::from(self.page_bytes())).unwrap_or(u32::MAX);
         wanted.min(within.max(FRAMES_MIN.saturating_sub(count)))
     }
@@ -370,9 +378,7 @@ impl Shelf {
         self.slot.frame_count.set(&mut section, count + adding);
         section.close();
         drop(list);
-        failpoint("buffer: new frames there, pool's bytes old");
-        self.pool.bytes.fetch_add(u64::from(adding) * page_bytes);
-        failpoint("buffer: pool counted, table not");
+        failpoint("buffer: new frames there, table's count old");
         table.add_frames(adding);
         adding
     }
@@ -584,7 +590,7 @@ impl Pools {
 
     /// Bytes of pages a pool has.
     pub(crate) fn bytes(&self, id: PoolId) -> u64 {
-        self.pool(id).slot.bytes.load()
+        self.pool(id).slot.bytes(&self.region)
     }
 
     /// Frees every latch and makes every free list anew. Nobody else is attached.

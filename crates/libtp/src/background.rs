@@ -85,29 +85,22 @@ impl Stop {
 }
 
 impl Background {
-    pub(crate) fn start(inner: &Arc<Inner>, managers: &Arc<Managers>) -> Result<Background> {
-        let stop = Arc::new(Stop::new());
+    /// None yet.
+    pub(crate) fn new(inner: &Arc<Inner>) -> Background {
+        Background { stop: Arc::new(Stop::new()), env: Arc::downgrade(inner), threads: Vec::new() }
+    }
+
+    /// Starts them. After an error some run.
+    pub(crate) fn start(&mut self, inner: &Inner, managers: &Arc<Managers>) -> Result<()> {
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
-        let mut background = Background { stop, env: Arc::downgrade(inner), threads: Vec::new() };
-        let started = background
-            .spawn(managers, "libtp-log", flush_log)
-            .and_then(|()| {
-                let env = Weak::clone(&background.env);
-                background.spawn(managers, "libtp-reaper", move |managers, _, stop| bury_the_dead(managers, stop, &env))
-            })
-            .and_then(|()| {
-                let keep_house = move |managers: &Managers, who: &TxnSession, stop: &Stop| {
-                    keep_house(managers, who, stop, period);
-                };
-                background.spawn(managers, "libtp-pages", keep_house)
-            });
-        match started {
-            Ok(()) => Ok(background),
-            Err(error) => {
-                background.stop();
-                Err(error)
-            }
-        }
+        self.spawn(managers, "libtp-log", flush_log)?;
+        let env = Weak::clone(&self.env);
+        let (reaped, stop) = (Arc::clone(managers), Arc::clone(&self.stop));
+        // Without a session of its own: it takes one of those that are kept for repairs.
+        self.start_thread("libtp-reaper", move || bury_the_dead(&reaped, &stop, &env))?;
+        #[cfg(test)]
+        inner.refuse_thread()?;
+        self.spawn(managers, "libtp-pages", move |managers, who, stop| keep_house(managers, who, stop, period))
     }
 
     fn spawn(
@@ -129,6 +122,10 @@ impl Background {
                 who = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
             }
         };
+        self.start_thread(name, run)
+    }
+
+    fn start_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
         let thread = std::thread::Builder::new().name(name.into()).spawn(run);
         self.threads.push(thread.map_err(|error| Error::Io(Box::new(error)))?);
         Ok(())

@@ -265,6 +265,8 @@ fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<Open
             let open =
                 open.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
             let granularity = agree_on_granularity(managers, &open, own.and_then(|own| own.granularity))?;
+            // Its pages may be larger than any before.
+            managers.keep_spares()?;
             Ok((managers.log.incarnation(), open.with_granularity(granularity)))
         })?;
         let mut databases = env.databases();
@@ -330,6 +332,7 @@ impl Database {
 
 /// The names of the environment's databases, sorted.
 pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
+    env.check_process()?;
     let mut names: Vec<String> = env.newest().managers.buffers.files().into_iter().map(|info| info.name).collect();
     names.sort();
     Ok(names)

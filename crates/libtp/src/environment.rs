@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use libtp_process::ForkMark;
 use libtp_record::Verified;
-use libtp_txn::{Managers, TxnSession};
+use libtp_txn::Managers;
 
 use crate::attach::{self, Opened, Platform};
 use crate::database::{wait_of, OpenDatabase};
 use crate::keep::Keep;
 use crate::left_memory::LeftMemory;
-use crate::life::Life;
+use crate::life::Present;
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::{run, CommitLsn};
 use crate::{Database, Db, Durability, Error, Recno, Result, Txn};
@@ -37,13 +38,15 @@ use crate::{Database, Db, Durability, Error, Recno, Result, Txn};
 #[derive(Clone)]
 pub struct Env(pub(crate) Arc<Inner>);
 
-/// Sessions that nobody uses. Boxed: a session is half a kilobyte, and moves into every transaction and out again.
-#[allow(clippy::vec_box)]
-pub(crate) type Sessions = Vec<Box<TxnSession>>;
-
 pub(crate) struct Inner {
-    /// What it has of the region it was opened with; the next lives follow from there.
-    pub(crate) first: Life,
+    /// What opening did.
+    opened: Opened,
+    /// Tells us from a child that fork makes of us.
+    pub(crate) mark: ForkMark,
+    /// The process that opened it.
+    pub(crate) pid: u32,
+    /// What it has of the region.
+    pub(crate) present: Present,
     /// Held by who begins a new life.
     pub(crate) renewing: Mutex<()>,
     databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
@@ -52,6 +55,9 @@ pub(crate) struct Inner {
     pub(crate) durability: Durability,
     /// How long a lock is waited for.
     pub(crate) wait: libtp_lock::Wait,
+    /// How many threads the machine is yet to refuse.
+    #[cfg(test)]
+    pub(crate) threads_refused: std::sync::atomic::AtomicU32,
 }
 
 /// Opens environments with settings; see [`Env::builder`].
@@ -183,16 +189,28 @@ impl Builder {
         let settings = self.settings.clone().over(platform.settings_file()?);
         let attached = attach::open(&platform, &settings, self.keep, watch)?;
         let inner = Arc::new(Inner {
-            first: Life::first(attached, &platform.path),
+            opened: attached.opened.clone(),
+            mark: attached.managers.processes.fork_mark(),
+            pid: attached.managers.processes.pid(),
+            present: Present::first(attached, &platform.path),
             renewing: Mutex::new(()),
             databases: Mutex::new(HashMap::new()),
             durability: settings.durability.unwrap_or_default(),
             wait: wait_of(settings.lock_timeout()),
             platform,
             settings,
+            #[cfg(test)]
+            threads_refused: std::sync::atomic::AtomicU32::new(0),
         });
-        inner.first.start_background(&inner)?;
-        Ok(Env(inner))
+        let first = inner.newest();
+        match first.start_background(&inner) {
+            // The next to use the environment begins the next life, with threads of its own.
+            Ok(()) | Err(Error::Rebuilt) => Ok(Env(inner)),
+            Err(error) => {
+                first.stop_background();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -213,7 +231,7 @@ impl Env {
 
     /// What opening did: nothing, a repair, or a restart from the log.
     pub fn opened(&self) -> &Opened {
-        &self.0.first.opened
+        &self.0.opened
     }
 
     /// Begins a transaction: the paper's `txn_begin`.
@@ -299,6 +317,9 @@ impl Env {
 
     /// Every running transaction.
     pub fn transactions(&self) -> Vec<libtp_txn::TxnInfo> {
+        if self.0.check_process().is_err() {
+            return Vec::new();
+        }
         let life = self.0.newest();
         life.guarded(|| Ok(life.managers.transactions())).unwrap_or_default()
     }
@@ -312,7 +333,7 @@ impl Env {
         if life.number() != commit.life {
             return self.0.outcome_of(commit.life, commit.committed.lsn);
         }
-        match life.wait_durable(commit.committed) {
+        match self.0.wait_durable(&life, commit.committed) {
             Err(Error::Rebuilt) => self.0.outcome_of(commit.life, commit.committed.lsn),
             waited => waited,
         }
@@ -360,13 +381,13 @@ impl Env {
     /// The files' handles must have been made useless before, or dropping the last clone of it would leave in good order.
     #[doc(hidden)]
     pub fn die(&self) {
-        self.0.newest().die();
+        self.0.die();
     }
 
     /// The managers below: the log, lock and buffer calls for programs with structures of their own (LIBTP 6).
     #[doc(hidden)]
-    pub fn managers(&self) -> &Arc<Managers> {
-        &self.0.newest().managers
+    pub fn managers(&self) -> Arc<Managers> {
+        Arc::clone(&self.0.newest().managers)
     }
 }
 
@@ -382,9 +403,24 @@ impl Inner {
     }
 }
 
+#[cfg(test)]
+impl Inner {
+    /// The error of a machine that has no more threads, as often as that was asked for.
+    pub(crate) fn refuse_thread(&self) -> Result<()> {
+        use std::sync::atomic::Ordering::Relaxed;
+        match self.threads_refused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => Err(Error::Io("no more threads, for a test".into())),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Err(error) = self.newest().end(self) {
+        if self.check_process().is_err() {
+            return self.present.forget_inherited();
+        }
+        if let Err(error) = self.end() {
             tracing::error!(%error, "closing the environment was not orderly; the next to open it restarts from the log");
         }
     }

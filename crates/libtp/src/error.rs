@@ -167,6 +167,7 @@ sorted!(libtp_txn::Error, error =>
     libtp_txn::Error::Buffer(buffer) => buffer.into(),
     libtp_txn::Error::Process(process) => process.into(),
     libtp_txn::Error::Region(region) => region.into(),
+    libtp_txn::Error::ControlHeld { .. } => other(error),
     _ => Error::Corrupt(error.to_string()),
 );
 sorted!(libtp_record::Error, error =>

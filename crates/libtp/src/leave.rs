@@ -7,8 +7,8 @@
 use libtp_txn::Managers;
 use rio::failpoint;
 
-use crate::environment::Sessions;
 use crate::judge::{Door, Judge};
+use crate::life::Sessions;
 use crate::platform::Platform;
 use crate::Result;
 
@@ -35,7 +35,7 @@ fn leave_through(door: &Door<'_>, managers: &Managers, platform: &Platform, sess
     }
     for session in sessions {
         failpoint("leave: a session leaves");
-        managers.leave(*session);
+        managers.leave(session.session);
     }
     if managers.log.is_poisoned() {
         return Ok(());

@@ -7,7 +7,8 @@
 //!
 //! Invariants
 //! 1. A transaction lives in the life in which it began.
-//! 2. Lives are never taken away while the handle is open: they form a chain, and its end is the present.
+//! 2. The handle holds the present life. One that has ended goes, with its mapping and its open files, when the last
+//!    transaction that began in it goes: each session holds the life it is of.
 //! 3. A commit that was answered is in the log that the next life begins with: the answer is given only by who did not see
 //!    the region broken *after* the commit record was published, and the tail is read after a barrier that comes after
 //!    the declaration.
@@ -21,16 +22,16 @@
 use std::any::Any;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libtp_log::Lsn;
 use libtp_process::{Broken, Call, ForkMark};
 use libtp_txn::{Committed, Managers, TxnSession};
 use rio::{failpoint, planted};
 
-use crate::attach::{self, Attached, Opened};
+use crate::attach::{self, Attached};
 use crate::background::Background;
-use crate::environment::{lock, Inner, Sessions};
+use crate::environment::{lock, Inner};
 use crate::judge::Judge;
 use crate::panics::{self, Panics, Rung};
 use crate::{Error, Result};
@@ -40,30 +41,57 @@ pub(crate) struct Life {
     /// Counted from zero.
     number: u64,
     pub(crate) managers: Arc<Managers>,
-    pub(crate) opened: Opened,
-    /// Sessions that nobody uses.
-    sessions: OwnLines<Mutex<Sessions>>,
     background: Mutex<Option<Background>>,
     judge: Arc<Judge>,
     /// Tells us from a child that fork makes of us.
     mark: ForkMark,
     /// The environment's directory, for messages.
     path: PathBuf,
-    next: OnceLock<Box<Life>>,
     /// Of all lives of the handle.
     panics: Arc<Panics>,
 }
 
-/// On cache lines of its own: every transaction writes it, and every call reads what would lie beside it.
-#[repr(align(128))]
-struct OwnLines<T>(T);
+/// A session, and the life that it is of.
+pub(crate) struct Seated {
+    // First, so that it goes first.
+    pub(crate) session: TxnSession,
+    pub(crate) life: Arc<Life>,
+}
 
-impl Life {
+/// Sessions that nobody uses. Boxed: a session is half a kilobyte, and moves into every transaction and out again.
+#[allow(clippy::vec_box)]
+pub(crate) type Sessions = Vec<Box<Seated>>;
+
+/// The life that a handle is in. On cache lines of its own: every transaction writes it.
+#[repr(align(128))]
+pub(crate) struct Present(Mutex<Now>);
+
+struct Now {
+    life: Arc<Life>,
+    /// Sessions of it that nobody uses.
+    idle: Sessions,
+    /// Where the log of each life began.
+    began: Vec<Lsn>,
+}
+
+impl Present {
     /// The first life of a handle.
-    pub(crate) fn first(attached: Attached, path: &Path) -> Life {
-        Life::new(0, attached, path, Arc::default())
+    pub(crate) fn first(attached: Attached, path: &Path) -> Present {
+        let life = Life::new(0, attached, path, Arc::default());
+        let began = vec![life.managers.log.began()];
+        Present(Mutex::new(Now { life: Arc::new(life), idle: Vec::new(), began }))
     }
 
+    /// In the child of a fork: the threads are the parent's, and so are the sessions, and the seat. There is nothing here to
+    /// stop, to wait for or to give back, and a thread of the parent may have held the lock.
+    pub(crate) fn forget_inherited(&mut self) {
+        let now = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        std::mem::forget(Arc::clone(&now.life));
+        now.idle.drain(..).for_each(std::mem::forget);
+    }
+}
+
+impl Life {
     fn new(number: u64, attached: Attached, path: &Path, panics: Arc<Panics>) -> Life {
         Life {
             number,
@@ -71,11 +99,8 @@ impl Life {
             mark: attached.managers.processes.fork_mark(),
             path: path.to_path_buf(),
             managers: attached.managers,
-            opened: attached.opened,
-            sessions: OwnLines(Mutex::new(Vec::new())),
             background: Mutex::new(None),
             judge: attached.judge,
-            next: OnceLock::new(),
         }
     }
 
@@ -85,15 +110,7 @@ impl Life {
         if self.mark.is_current() {
             return Ok(());
         }
-        Err(self.forked())
-    }
-
-    #[cold]
-    fn forked(&self) -> Error {
-        if ForkMark::none_since_fork() {
-            libtp_io::give_up_inherited();
-        }
-        Error::Forked { environment: self.path.clone(), pid: self.managers.processes.pid() }
+        Err(forked(&self.path, self.managers.processes.pid()))
     }
 
     /// Which life of its handle it is.
@@ -101,43 +118,17 @@ impl Life {
         self.number
     }
 
-    /// A session from the pool, or a new one.
-    #[inline]
-    pub(crate) fn take_session(&self) -> Result<Box<TxnSession>> {
-        self.check_process()?;
-        // The pool is free again before anyone joins, which may take long.
-        let pooled = lock(&self.sessions.0).pop();
-        match pooled {
-            Some(session) => Ok(session),
-            None => Ok(Box::new(self.managers.join()?)),
-        }
-    }
-
-    /// Back into the pool; one that died stays with the repair.
-    #[inline]
-    pub(crate) fn give_session(&self, who: Box<TxnSession>) {
-        if who.session().is_dead() || who.state() != libtp_txn::State::Idle {
-            return self.let_leave(who);
-        }
-        lock(&self.sessions.0).push(who);
-    }
-
     #[cold]
-    fn let_leave(&self, who: Box<TxnSession>) {
+    fn let_leave(&self, session: TxnSession) {
         if self.managers.region.is_broken() {
             // It goes with its region.
             return;
         }
         // What fails is the next call's to tell.
         let _ = self.guarded(|| {
-            self.managers.leave(*who);
+            self.managers.leave(session);
             Ok(())
         });
-    }
-
-    /// Marks the idle sessions dead, as a kill leaves them: for simulation.
-    pub(crate) fn die(&self) {
-        lock(&self.sessions.0).iter().for_each(|idle| idle.session().mark_dead());
     }
 
     /// Does something of this life with a session that it takes itself. What unwinds because the region is broken ends here, and
@@ -239,42 +230,20 @@ impl Life {
         }
     }
 
-    /// Waits until a commit of this life is on disk, with a session of its own; with another if that dies of a panic.
-    pub(crate) fn wait_durable(&self, committed: Committed) -> Result<()> {
-        loop {
-            let waited = self.guarded(|| {
-                let who = self.take_session()?;
-                let waited = who.wait_durable(&self.managers, committed);
-                self.give_session(who);
-                Ok(waited?)
-            });
-            if !matches!(waited, Err(Error::Panicked { .. })) {
-                return waited;
-            }
-        }
-    }
-
+    /// Starts its threads, if it is to have any. After an error some may run: they are to be stopped, or abandoned.
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
-        if !env.settings.no_background {
-            match self.guarded(|| Background::start(env, &self.managers)) {
-                Ok(background) => *lock(&self.background) = Some(background),
-                // The next to use the environment begins the next life, with threads of its own.
-                Err(Error::Rebuilt) => {}
-                Err(error) => return Err(error),
-            }
+        if env.settings.no_background {
+            return Ok(());
         }
-        Ok(())
+        let mut background = Background::new(env);
+        let started = self.guarded(|| background.start(env, &self.managers));
+        *lock(&self.background) = Some(background);
+        started
     }
 
     /// The handle goes.
-    pub(crate) fn end(&self, env: &Inner) -> Result<()> {
-        if self.check_process().is_err() {
-            // The threads are the parent's: there is nothing here to stop or to wait for. So are the sessions, and the seat.
-            std::mem::forget(lock(&self.background).take());
-            return Ok(());
-        }
+    fn end(&self, env: &Inner, sessions: Sessions) -> Result<()> {
         self.stop_background();
-        let sessions = std::mem::take(&mut *lock(&self.sessions.0));
         let call = Call::begin();
         let left = catch_unwind(AssertUnwindSafe(|| {
             crate::leave::leave(&self.managers, &self.judge, &env.platform, sessions)
@@ -294,78 +263,173 @@ impl Life {
         }
     }
 
-    fn stop_background(&self) {
+    pub(crate) fn stop_background(&self) {
         if let Some(background) = lock(&self.background).take() {
             background.stop();
+        }
+    }
+
+    /// As [`Life::stop_background`], without waiting: by who may be one of the threads, or keep one from its end.
+    fn abandon_background(&self) {
+        if let Some(background) = lock(&self.background).take() {
+            background.abandon();
         }
     }
 }
 
 impl Inner {
-    /// As [`Life::check_process`].
+    /// As [`Life::check_process`]: first of all, because a thread that a child does not have may hold the lock of what is
+    /// present.
+    #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
-        self.first.check_process()
+        if self.mark.is_current() {
+            return Ok(());
+        }
+        Err(forked(&self.platform.path, self.pid))
     }
 
-    /// The present life, if it is not broken.
-    #[inline]
-    pub(crate) fn newest(&self) -> &Life {
-        let mut life = &self.first;
-        while let Some(next) = life.next.get() {
-            life = next;
-        }
-        life
+    /// The present life; it may have been found broken. Not for the child of a fork.
+    pub(crate) fn newest(&self) -> Arc<Life> {
+        Arc::clone(&lock(&self.present.0).life)
     }
 
     /// The present life. If that is broken, the next.
-    #[inline]
-    pub(crate) fn life(self: &Arc<Inner>) -> Result<&Life> {
+    pub(crate) fn life(self: &Arc<Inner>) -> Result<Arc<Life>> {
+        self.check_process()?;
         let life = self.newest();
-        life.check_process()?;
         if life.managers.region.is_broken() {
             return self.next_life();
         }
         Ok(life)
     }
 
+    /// A session of the present life, from the pool or a new one.
+    ///
+    /// # Errors
+    /// `Rebuilt`, `Panicked`: to be tried again.
+    #[inline]
+    pub(crate) fn take_session(self: &Arc<Inner>) -> Result<Box<Seated>> {
+        self.check_process()?;
+        // The pool is free again before anyone joins, which may take long.
+        let pooled = lock(&self.present.0).idle.pop();
+        match pooled {
+            Some(pooled) if !pooled.life.managers.region.is_broken() => Ok(pooled),
+            _ => self.new_session(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_session(self: &Arc<Inner>) -> Result<Box<Seated>> {
+        let life = self.life()?;
+        let session = life.guarded(|| Ok(life.managers.join()?))?;
+        Ok(Box::new(Seated { life, session }))
+    }
+
+    /// Back into the pool, if it is of the present life; one that died stays with the repair.
+    #[inline]
+    pub(crate) fn give_session(&self, who: Box<Seated>) {
+        if who.session.session().is_dead() || who.session.state() != libtp_txn::State::Idle {
+            return who.let_leave();
+        }
+        let mut present = lock(&self.present.0);
+        if Arc::ptr_eq(&present.life, &who.life) {
+            present.idle.push(who);
+        }
+    }
+
+    /// Marks the idle sessions dead, as a kill leaves them: for simulation.
+    pub(crate) fn die(&self) {
+        lock(&self.present.0).idle.iter().for_each(|idle| idle.session.session().mark_dead());
+    }
+
+    /// The handle goes.
+    pub(crate) fn end(&self) -> Result<()> {
+        let (life, idle) = {
+            let mut present = lock(&self.present.0);
+            (Arc::clone(&present.life), std::mem::take(&mut present.idle))
+        };
+        life.end(self, idle)
+    }
+
+    /// Waits until a commit of the present life is on disk, with a session of its own; with another if that dies of a panic.
+    ///
+    /// # Errors
+    /// `Rebuilt` if that life ends before.
+    pub(crate) fn wait_durable(self: &Arc<Inner>, life: &Life, committed: Committed) -> Result<()> {
+        loop {
+            let waited = self.take_session().and_then(|who| {
+                if who.life.number != life.number {
+                    self.give_session(who);
+                    return Err(Error::Rebuilt);
+                }
+                let waited =
+                    life.guarded_by(&who.session, || Ok(who.session.wait_durable(&life.managers, committed)?));
+                self.give_session(who);
+                waited
+            });
+            if !matches!(waited, Err(Error::Panicked { .. })) {
+                return waited;
+            }
+        }
+    }
+
     /// Begins a new life, unless another thread has.
     #[cold]
     #[inline(never)]
-    fn next_life(self: &Arc<Inner>) -> Result<&Life> {
+    fn next_life(self: &Arc<Inner>) -> Result<Arc<Life>> {
         let one = lock(&self.renewing);
         let broken = self.newest();
         if !broken.managers.region.is_broken() {
             return Ok(broken);
         }
-        let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
-        // Only now: if that fails, they are the ones who try again.
-        if let Some(background) = lock(&broken.background).take() {
-            background.abandon();
-        }
-        let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
+        let life = loop {
+            let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
+            let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
+            match life.start_background(self) {
+                Ok(()) => break life,
+                Err(error) => {
+                    life.abandon_background();
+                    // A broken one is followed by the next. What is short now, memory for a thread say, may be there when the
+                    // threads of the broken life, or the next to call, try again.
+                    if !matches!(error, Error::Rebuilt) {
+                        return Err(error);
+                    }
+                }
+            }
+        };
         // Held until the life is the newest: a database opened meanwhile belongs to one of the two.
         let databases = self.databases();
         for open in databases.values() {
-            crate::database::take_along(&life, open)?;
+            if let Err(error) = crate::database::take_along(&life, open) {
+                life.abandon_background();
+                return Err(error);
+            }
         }
         failpoint("rebuild: attached, old seat kept");
         // Only now: until the region was made, nobody may take our sessions in the old one for dead.
         broken.judge.leave_seat();
         failpoint("rebuild: old seat given back");
-        let life: &Life = broken.next.get_or_init(|| Box::new(life));
+        let life = Arc::new(life);
+        let idle = {
+            let mut present = lock(&self.present.0);
+            present.began.push(life.managers.log.began());
+            present.life = Arc::clone(&life);
+            std::mem::take(&mut present.idle)
+        };
         drop((databases, one));
-        life.start_background(self)?;
+        // Only now: until then they are the ones who try again.
+        broken.abandon_background();
+        // What they say in broken memory is nobody's business, and what they meet there neither.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));
         Ok(life)
     }
 
     /// Whether the commit record at `lsn`, of a transaction of life `number`, is kept, if that life has ended.
     pub(crate) fn outcome_of(self: &Arc<Inner>, number: u64, lsn: Lsn) -> Result<()> {
         self.life()?;
-        let mut life = &self.first;
-        while life.number <= number {
-            life = life.next.get().ok_or(Error::Rebuilt)?;
-        }
-        let is_kept = lsn < life.managers.log.began() && !planted("libtp: a caught commit counts as lost");
+        let next = usize::try_from(number + 1).ok().and_then(|next| lock(&self.present.0).began.get(next).copied());
+        let is_kept = lsn < next.ok_or(Error::Rebuilt)? && !planted("libtp: a caught commit counts as lost");
         if is_kept || planted("libtp: a caught commit counts as kept") {
             Ok(())
         } else {
@@ -379,11 +443,10 @@ impl Inner {
         mut work: impl FnMut(&Managers, &TxnSession) -> Result<T>,
     ) -> Result<T> {
         loop {
-            let life = self.life()?;
-            let done = life.guarded(|| {
-                let who = life.take_session()?;
-                let done = work(&life.managers, &who);
-                life.give_session(who);
+            let done = self.take_session().and_then(|who| {
+                let life = Arc::clone(&who.life);
+                let done = life.guarded_by(&who.session, || work(&life.managers, &who.session));
+                self.give_session(who);
                 done
             });
             if !matches!(done, Err(Error::Rebuilt | Error::Panicked { .. })) {
@@ -392,3 +455,23 @@ impl Inner {
         }
     }
 }
+
+#[cold]
+fn forked(path: &Path, pid: u32) -> Error {
+    if ForkMark::none_since_fork() {
+        libtp_io::give_up_inherited();
+    }
+    Error::Forked { environment: path.to_path_buf(), pid }
+}
+
+impl Seated {
+    /// It goes, as far as its life lets it.
+    #[cold]
+    fn let_leave(self: Box<Seated>) {
+        let Seated { session, life } = *self;
+        life.let_leave(session);
+    }
+}
+
+#[cfg(test)]
+mod tests;

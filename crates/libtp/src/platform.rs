@@ -326,8 +326,8 @@ pub(crate) enum Found {
 fn may_pass(error: &rio::Error) -> bool {
     let source = match error {
         rio::Error::System { source, .. } => source,
-        // What it holds may be good: only its mode has to be put right.
-        rio::Error::TooWide { .. } => return true,
+        // What it holds may be good: only its mode has to be put right, or our limits.
+        rio::Error::TooWide { .. } | rio::Error::Narrow { .. } => return true,
         _ => return false,
     };
     // EMFILE and ENFILE have no kind of their own.

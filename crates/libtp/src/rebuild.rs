@@ -20,7 +20,7 @@ use crate::keep::{self, Keep};
 use crate::platform::Found;
 use crate::Result;
 
-/// How long to wait for a living session that a broken region says writes to a file, if its process is not stopped: a wild
+/// How long to wait for a living session that a broken region says writes to a file, if its process is seen to run: a wild
 /// store may have hit what says so.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -92,7 +92,7 @@ impl Opening<'_> {
                 if writers.is_empty() || planted("libtp: memory is made anew while somebody writes") {
                     return Some(managers.processes.rebuild_count());
                 }
-                let is_running = |writer: &&SessionId| !managers.processes.is_stopped(**writer);
+                let is_running = |writer: &&SessionId| managers.processes.is_seen_running(**writer);
                 if begun.elapsed() > LAST_PATIENCE && writers.iter().all(|writer| is_running(&writer)) {
                     tracing::error!(?writers, "the shared memory says that these sessions still write to files, which it has said for very long: it is not believed");
                     return Some(managers.processes.rebuild_count());

@@ -8,7 +8,7 @@ use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
 use crate::environment::Inner;
-use crate::life::Life;
+use crate::life::{Life, Seated};
 use crate::{Durability, Error, Result};
 
 /// A running transaction. Dropped without `commit` it is aborted.
@@ -34,27 +34,27 @@ use crate::{Durability, Error, Result};
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'e> {
     env: &'e Arc<Inner>,
-    life: &'e Life,
-    who: Option<Box<TxnSession>>,
+    who: Option<Box<Seated>>,
     durability: Durability,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
 
 impl<'e> Txn<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
-        let mut life = env.life()?;
         let who = loop {
-            let begun = life.guarded(|| {
-                let who = life.take_session()?;
-                who.begin(&life.managers);
+            let begun = env.take_session().and_then(|who| {
+                who.life.guarded_by(&who.session, || {
+                    who.session.begin(&who.life.managers);
+                    Ok(())
+                })?;
                 Ok(who)
             });
             match begun {
-                Err(Error::Rebuilt | Error::Panicked { .. }) => life = env.life()?,
+                Err(Error::Rebuilt | Error::Panicked { .. }) => {}
                 begun => break begun?,
             }
         };
-        Ok(Txn { env, life, who: Some(who), durability, not_sync: PhantomData })
+        Ok(Txn { env, who: Some(who), durability, not_sync: PhantomData })
     }
 
     /// The transaction's number, unique in the environment.
@@ -73,21 +73,24 @@ impl<'e> Txn<'e> {
     /// `Full` or `Failed` with the transaction aborted; or `Failed` when the commit is in shared memory but its way to
     /// the disk failed, as the error says.
     pub fn commit(self) -> Result<()> {
-        let (env, life, durability) = (self.env, self.life, self.durability);
+        let (env, durability) = (self.env, self.durability);
         let (who, committed) = self.finish()?;
+        let Seated { life, session } = &*who;
         let waited = match durability {
-            Durability::Sync => match life.guarded_by(&who, || Ok(who.wait_durable(&life.managers, committed)?)) {
+            Durability::Sync => match life.guarded_by(session, || Ok(session.wait_durable(&life.managers, committed)?))
+            {
                 // It is committed all the same; its session may have died on the way.
-                Err(Error::Panicked { .. }) => life.wait_durable(committed),
+                Err(Error::Panicked { .. }) => env.wait_durable(life, committed),
                 waited => waited,
             },
             Durability::Relaxed => Ok(()),
         };
-        life.give_session(who);
-        if life.managers.region.is_broken() {
-            return env.outcome_of(life.number(), committed.lsn);
+        let ended = life.managers.region.is_broken().then(|| life.number());
+        env.give_session(who);
+        match ended {
+            Some(number) => env.outcome_of(number, committed.lsn),
+            None => waited,
         }
-        waited
     }
 
     /// Keeps what the transaction did and does not wait for the disk, whatever its durability. Other transactions see
@@ -96,25 +99,30 @@ impl<'e> Txn<'e> {
     /// # Errors
     /// As [`Txn::commit`] before the commit record is written: the transaction is aborted.
     pub fn commit_async(self) -> Result<CommitLsn> {
-        let (env, life) = (self.env, self.life);
+        let env = self.env;
         let (who, committed) = self.finish()?;
-        life.give_session(who);
-        if life.managers.region.is_broken() {
-            env.outcome_of(life.number(), committed.lsn)?;
+        let (number, has_ended) = (who.life.number(), who.life.managers.region.is_broken());
+        env.give_session(who);
+        if has_ended {
+            env.outcome_of(number, committed.lsn)?;
         }
-        Ok(CommitLsn { life: life.number(), committed })
+        Ok(CommitLsn { life: number, committed })
     }
 
-    fn finish(mut self) -> Result<(Box<TxnSession>, Committed)> {
-        self.env.check_process()?;
+    fn finish(mut self) -> Result<(Box<Seated>, Committed)> {
         let who = self.who.take().expect("a transaction holds its session until it ends");
-        let managers = &self.life.managers;
-        let ended = self.life.guarded_by(&who, || Ok(who.commit_now(managers)?));
+        let Seated { life, session } = &*who;
+        if let Err(forked) = life.check_process() {
+            self.who = Some(who);
+            return Err(forked);
+        }
+        let managers = &life.managers;
+        let ended = life.guarded_by(session, || Ok(session.commit_now(managers)?));
         // What decides is whether the commit record had been written when the region broke, or the session died.
         let decided = match &ended {
-            Err(Error::Rebuilt) => who.commit_record(),
+            Err(Error::Rebuilt) => session.commit_record(),
             Err(Error::Panicked { .. }) if !planted("libtp: who panics has not committed") => {
-                who.commit_record_of_dead(managers)?
+                session.commit_record_of_dead(managers)?
             }
             _ => Lsn::NONE,
         };
@@ -139,15 +147,17 @@ impl<'e> Txn<'e> {
     }
 
     fn abort_in_place(&mut self) -> Result<()> {
-        self.env.check_process()?;
+        if let Some(who) = &self.who {
+            who.life.check_process()?;
+        }
         let Some(who) = self.who.take() else { return Ok(()) };
-        let life = self.life;
+        let Seated { life, session } = &*who;
         if life.managers.region.is_broken() {
             // It goes with its region.
             return Ok(());
         }
-        let aborted = life.guarded_by(&who, || Ok(who.abort(&life.managers)?));
-        life.give_session(who);
+        let aborted = life.guarded_by(session, || Ok(session.abort(&life.managers)?));
+        self.env.give_session(who);
         match aborted {
             // With its region, or with its session.
             Err(Error::Rebuilt | Error::Panicked { .. }) => Ok(()),
@@ -162,19 +172,24 @@ impl<'e> Txn<'e> {
     }
 
     #[inline]
-    pub(crate) fn session(&self) -> &TxnSession {
+    fn seated(&self) -> &Seated {
         self.who.as_ref().expect("a transaction holds its session until it ends")
+    }
+
+    #[inline]
+    pub(crate) fn session(&self) -> &TxnSession {
+        &self.seated().session
     }
 
     /// Does something of this transaction.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.life.guarded_by(self.session(), work)
+        self.life().guarded_by(self.session(), work)
     }
 
     #[inline]
-    pub(crate) fn life(&self) -> &'e Life {
-        self.life
+    pub(crate) fn life(&self) -> &Life {
+        &self.seated().life
     }
 
     #[inline]
@@ -186,8 +201,8 @@ impl<'e> Txn<'e> {
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
         if let Some(who) = &self.who {
-            let inherited = self.env.check_process().is_err();
-            if inherited || who.session().is_dead() || who.state() == State::Idle {
+            let inherited = who.life.check_process().is_err();
+            if inherited || who.session.session().is_dead() || who.session.state() == State::Idle {
                 return;
             }
             if let Err(error) = self.abort_in_place() {

@@ -98,6 +98,9 @@ impl Env {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sessions(&self) -> Vec<SessionState> {
+        if self.0.check_process().is_err() {
+            return Vec::new();
+        }
         let life = self.0.newest();
         // Of a broken region there is nothing to say.
         life.guarded(|| Ok(states(&life.managers))).unwrap_or_default()
@@ -121,11 +124,17 @@ impl Env {
 
     /// How long the repairs of dead sessions took since the shared memory was made.
     pub fn repair_times(&self) -> RepairTimes {
+        if self.0.check_process().is_err() {
+            return RepairTimes::default();
+        }
         self.0.newest().managers.processes.repair_times()
     }
 
     /// What was repaired in the shared memory since it was made.
     pub fn repairs(&self) -> Repairs {
+        if self.0.check_process().is_err() {
+            return Repairs::default();
+        }
         let processes = &self.0.newest().managers.processes;
         Repairs { sessions_repaired: processes.repaired_count(), rebuilds: processes.rebuild_count() }
     }

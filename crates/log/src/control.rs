@@ -226,21 +226,12 @@ impl ControlFile {
     }
 
     /// Waits until nobody else, in any process, changes what the file says: to be held from the read of what is changed to
-    /// the write. The kernel lets go of it when its holder dies. One open file counts as one holder: the threads of a process
-    /// keep each other out by themselves.
+    /// the write. The kernel lets go of it when its holder dies; but its holder may be stopped, so there is none after
+    /// `patience`. One open file counts as one holder: the threads of a process keep each other out by themselves.
     ///
     /// # Errors
     /// [`Error::Io`] where the filesystem has no locks.
-    pub fn changing(&self) -> Result<Changing<'_>> {
-        self.file.lock(CHANGING_BYTE, LockMode::Exclusive, true)?;
-        Ok(Changing { file: self })
-    }
-
-    /// The same for a restart, which may not wait for ever: whoever has it may be stopped. None after so long.
-    ///
-    /// # Errors
-    /// As [`ControlFile::changing`].
-    pub(crate) fn changing_within(&self, patience: Duration) -> Result<Option<Changing<'_>>> {
+    pub fn changing_within(&self, patience: Duration) -> Result<Option<Changing<'_>>> {
         let begun = Instant::now();
         while !self.file.lock(CHANGING_BYTE, LockMode::Exclusive, false)? {
             if begun.elapsed() >= patience {
@@ -294,7 +285,8 @@ impl ControlFile {
         Ok(control)
     }
 
-    /// Writes `control` over the older slot and syncs it.
+    /// Writes `control` over the older slot and syncs it. What the newer one says is synced first: whoever wrote that may have
+    /// died before its sync, and then the older one is all that a power cut leaves.
     ///
     /// # Errors
     /// [`Error::Unusable`] when neither slot is good, [`Error::Full`], [`Error::Io`]: what the file said before is in
@@ -305,6 +297,8 @@ impl ControlFile {
         let next = sequence + 1;
         // Slots 1 and 2 were made with sequence 1 and 2: odd numbers in block 1, even ones in block 2.
         let block = if next % 2 == 1 { 1 } else { 2 };
+        let failed = |error: libtp_io::Error| Error::Failed { cause: error.to_string() };
+        self.file.sync().map_err(failed)?;
         failpoint("control: slot chosen");
         let full = |error| Error::from_disk("the control file", error);
         self.file.write_at(&control.to_slot(next), block * BLOCK_BYTES).map_err(full)?;
@@ -312,7 +306,7 @@ impl ControlFile {
         if planted("control: not synced") {
             return Ok(());
         }
-        self.file.sync().map_err(|error| Error::Failed { cause: error.to_string() })
+        self.file.sync().map_err(failed)
     }
 
     fn check_front(&self) -> Result<[u8; 16]> {

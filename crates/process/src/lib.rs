@@ -48,7 +48,7 @@ mod watch;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 
-use rio::{Extent, Held, Offset, Region, RootSlot, Slab};
+use rio::{planted, Extent, Held, Offset, Region, RootSlot, Slab};
 
 use attachment::{Attachments, ProcessSlot, FIRST_PROCESSES};
 use repair_times::RepairCounts;
@@ -234,7 +234,9 @@ impl ProcessManager {
     /// returns, whatever a session did without having seen that is visible here.
     pub fn declare_broken(&self) {
         self.0.region.mark_broken();
-        os::barrier_everywhere();
+        if !planted("process: broken memory is declared without a barrier") {
+            os::barrier_everywhere();
+        }
     }
 
     /// The region holds what no session can have left there: a wild store. Leaves it by unwinding, as everyone else will
@@ -330,6 +332,25 @@ impl ProcessManager {
         let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
         let identity = attachment.and_then(|id| self.0.attachments.identity(id));
         identity.is_some_and(|identity| self.0.attachments.process().sees_stopped(identity))
+    }
+
+    /// Whether the session's process can be seen to run. If not, it may be stopped, or paused with its container, and goes on
+    /// some day with what it was at; nobody may count on it that it has done that long ago.
+    pub fn is_seen_running(&self, session: SessionId) -> bool {
+        let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
+        let identity = attachment.and_then(|id| self.0.attachments.identity(id));
+        identity.is_some_and(|identity| self.0.attachments.process().sees_running(identity))
+    }
+
+    /// A session and its process, for people.
+    pub fn describe(&self, session: SessionId) -> String {
+        let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
+        let pid = attachment.and_then(|id| self.0.attachments.identity(id)).map_or(0, |identity| identity.pid);
+        let stopped = if self.is_stopped(session) { ", which is stopped," } else { "" };
+        match pid {
+            0 => session.to_string(),
+            pid => format!("{session} of process {pid}{stopped}"),
+        }
     }
 
     /// Who holds the latch at `place` alone at this moment, for the tools.

@@ -78,6 +78,12 @@ impl Process {
         self.shares_pids_with(other) && process_is_stopped(other.pid)
     }
 
+    /// Whether the other can be seen to run: not stopped, not frozen with its container, not in the middle of a system call that
+    /// no signal ends. Of whom nothing can be seen from here it is not known.
+    pub(crate) fn sees_running(&self, other: Identity) -> bool {
+        self.shares_pids_with(other) && process_is_running(other.pid)
+    }
+
     /// Whether the other's pid means the same here.
     pub(crate) fn shares_pids_with(&self, other: Identity) -> bool {
         other.pid != 0 && other.pid_namespace != 0 && other.pid_namespace == self.identity.pid_namespace
@@ -110,6 +116,20 @@ fn process_is_stopped(pid: u32) -> bool {
     stat.ok().and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_stopped)
 }
 
+fn process_is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.ok().and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_running) && !process_is_frozen(pid)
+}
+
+/// Whether a control group of the second kind (cgroups(7)) that it is in stands still. In one of the first kind it waits for
+/// the disk, as far as the kernel tells.
+fn process_is_frozen(pid: u32) -> bool {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::")) else { return false };
+    let events = std::fs::read_to_string(format!("/sys/fs/cgroup{group}/cgroup.events"));
+    events.is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
+}
+
 /// Asks without /proc, which may hide other users' processes or not be there at all.
 fn pid_exists(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
@@ -120,6 +140,8 @@ fn pid_exists(pid: u32) -> bool {
 struct Stat {
     has_ended: bool,
     is_stopped: bool,
+    /// It runs, or waits for something that may come.
+    is_running: bool,
     start_time: u64,
 }
 
@@ -131,7 +153,8 @@ impl Stat {
         let threads: i64 = fields.get(17)?.parse().ok()?;
         let has_ended = matches!(*fields.first()?, "X" | "x") || (fields.first() == Some(&"Z") && threads <= 1);
         let is_stopped = matches!(*fields.first()?, "T" | "t");
-        Some(Stat { has_ended, is_stopped, start_time: fields.get(19)?.parse().ok()? })
+        let is_running = matches!(*fields.first()?, "R" | "S");
+        Some(Stat { has_ended, is_stopped, is_running, start_time: fields.get(19)?.parse().ok()? })
     }
 }
 
@@ -139,7 +162,7 @@ impl Stat {
 mod tests {
     use std::process::{Command, Stdio};
 
-    use super::{process_is_stopped, process_runs, Identity, Process, Stat};
+    use super::{process_is_running, process_is_stopped, process_runs, Identity, Process, Stat};
 
     #[test]
     fn a_process_lives_until_it_is_killed_even_if_nobody_has_waited_for_it() {
@@ -163,12 +186,13 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts");
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is ours");
-        assert!(process_runs(child.id(), 0));
+        assert!(process_runs(child.id(), 0) && process_is_running(std::process::id()));
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while !process_is_stopped(child.id()) {
             assert!(std::time::Instant::now() < deadline, "it was stopped");
             std::thread::yield_now();
         }
+        assert!(!process_is_running(child.id()));
         child.kill().expect("it is ours");
         child.wait().expect("it was killed");
     }
@@ -195,5 +219,8 @@ mod tests {
         assert!(!this.has_ended(Identity { pid_namespace: 0, ..gone }), "of an unknown namespace");
         let shifted = Identity { start_time: own.start_time + 1, time_namespace: own.time_namespace + 1, ..own };
         assert!(!this.has_ended(shifted), "its start time is told in another clock");
+        assert!(this.sees_running(own));
+        let elsewhere = Identity { pid_namespace: own.pid_namespace + 1, ..own };
+        assert!(!this.sees_running(elsewhere), "in another container: it may be paused with it");
     }
 }

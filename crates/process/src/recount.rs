@@ -19,7 +19,7 @@ use crate::{Latch, ProcessManager, SessionId};
 /// How long to wait for one who is about to say whether it is counted.
 const MOMENT: Duration = Duration::from_micros(20);
 
-/// Whoever runs has long said by then; who is stopped says it when it goes on.
+/// Whoever runs has long said by then; who is stopped, or paused with its container, says it when it goes on.
 const UNSURE_ROUNDS: u32 = 1 << 17;
 
 impl ProcessManager {
@@ -110,7 +110,7 @@ impl ProcessManager {
                 None => std::thread::sleep(MOMENT),
             }
             round += 1;
-            if round % UNSURE_ROUNDS == 0 && !self.unsure_is_stopped(place) {
+            if round % UNSURE_ROUNDS == 0 && !self.unsure_may_stand_still(place) {
                 self.give_up(&format!("a session has been about to hold the latch at {place} for very long"));
             }
         };
@@ -132,13 +132,14 @@ impl ProcessManager {
         latch_word::wake_sleepers(word, READERS | WRITERS, waiter);
     }
 
-    /// Whether one of those who are about to say whether they hold the latch stands still.
-    fn unsure_is_stopped(&self, place: u64) -> bool {
+    /// Whether one of those who are about to say whether they hold the latch may stand still.
+    fn unsure_may_stand_still(&self, place: u64) -> bool {
         let unsure = |slot: &crate::slot::SessionSlot| {
             slot.notes.iter().map(|note| note.load()).any(|note| note.is_about(place) && note.is_unsure())
         };
         let id = |index: u32, slot: &crate::slot::SessionSlot| SessionId::new(index, slot.status.load().generation());
-        self.slots().filter(|(_, slot)| unsure(slot)).any(|(index, slot)| self.is_stopped(id(index, slot)))
+        let mut living = self.slots().filter(|(_, slot)| unsure(slot) && self.tenant_lives(slot));
+        living.any(|(index, slot)| !self.is_seen_running(id(index, slot)))
     }
 
     /// How many living sessions hold the latch at `place` shared; none while one of them is about to change that.

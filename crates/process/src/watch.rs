@@ -3,14 +3,19 @@
 //! A survivor that needs what a dead session held finds out by itself (PROTOCOLS D8, D9). The watch is for what nobody
 //! waits for yet. For each other process whose pid means the same here it keeps a descriptor that the kernel makes
 //! readable when the last thread of the process has ended; those of other pid namespaces, and all where the kernel has no
-//! such descriptors, are asked after at each timeout. So are newcomers.
+//! such descriptors, are asked after at each timeout. Newcomers are asked after once their descriptor is there: it may be
+//! that of another process with the same pid.
+//!
+//! Not every death is the end of a process: one that becomes another program (`exec`) keeps its pid and its start time, and
+//! loses its memory and its seat. Of that the descriptor says nothing, so now and then everybody is asked after.
 //!
 //! If we die here: nothing is lost but the watch; it changes no shared memory.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rio::planted;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 
@@ -19,10 +24,15 @@ use crate::liveness::Identity;
 use crate::os::timespec;
 use crate::ProcessManager;
 
+/// How often everybody is asked after: that is a system call or two for each.
+const ROLL_CALL: Duration = Duration::from_secs(1);
+
 /// Watches all other attached processes.
 pub struct DeathWatch {
     processes: ProcessManager,
     watched: Vec<Watched>,
+    /// When everybody was last asked after.
+    called: Instant,
     waker: Waker,
 }
 
@@ -34,6 +44,8 @@ struct Watched {
     id: AttachmentId,
     /// None where the kernel cannot be asked so, and of one that is dead.
     descriptor: Option<OwnedFd>,
+    /// Nobody has looked yet whether it lives.
+    is_new: bool,
     /// Its death was told.
     told: bool,
 }
@@ -52,7 +64,8 @@ impl DeathWatch {
     /// Begins to watch everyone who is attached now.
     pub fn new(processes: &ProcessManager) -> DeathWatch {
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new);
-        let mut watch = DeathWatch { processes: processes.clone(), watched: Vec::new(), waker: Waker(waker) };
+        let called = Instant::now();
+        let mut watch = DeathWatch { processes: processes.clone(), watched: Vec::new(), called, waker: Waker(waker) };
         watch.look_around();
         watch
     }
@@ -130,20 +143,25 @@ impl DeathWatch {
             }
             let foreign = !attachments.process().shares_pids_with(identity);
             let descriptor = if foreign { None } else { descriptor_of(identity.pid) };
-            self.watched.push(Watched { id, descriptor, told: false });
+            self.watched.push(Watched { id, descriptor, is_new: true, told: false });
         }
     }
 
     /// Whether some died that were not told of yet. A descriptor taken too late, of another process with the same pid, does
     /// no harm: the start time is looked at here, after it was taken.
-    /// Asked are those of whom the kernel says so, and those of whom it says nothing by itself: to ask is a system call or two
-    /// for each.
+    /// Asked are those of whom the kernel says so, those of whom it says nothing by itself, and now and then all: to ask is a
+    /// system call or two for each.
     fn tell_new_deaths(&mut self, ended: &[AttachmentId]) -> bool {
         let attachments = &self.processes.0.attachments;
+        let calls_all = self.called.elapsed() >= ROLL_CALL && !planted("process: who runs another program lives");
+        if calls_all {
+            self.called = Instant::now();
+        }
         let mut some = false;
-        let doubtful = |watched: &&mut Watched| watched.descriptor.is_none() || ended.contains(&watched.id);
-        for watched in self.watched.iter_mut().filter(|watched| !watched.told).filter(doubtful) {
-            if !attachments.lives(watched.id) {
+        for watched in self.watched.iter_mut().filter(|watched| !watched.told) {
+            let is_new = std::mem::replace(&mut watched.is_new, false);
+            let is_doubtful = calls_all || is_new || watched.descriptor.is_none() || ended.contains(&watched.id);
+            if is_doubtful && !attachments.lives(watched.id) {
                 (watched.told, watched.descriptor) = (true, None);
                 some = true;
             }

@@ -276,7 +276,7 @@ pub fn open(
     let full_name = file_name(name);
     if !directory.exists(&full_name)? {
         let Some(method) = settings.create else { return Ok(None) };
-        make(managers, directory, name, method, settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT))?;
+        make(managers, who, directory, name, method, settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT))?;
     }
     let (id, header) = read_header(&*directory.open(&full_name, OpenMode::Existing)?, name)?;
     let mut found = found(name, id, &header)?;
@@ -319,7 +319,14 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Makes the file under another name, holding that file's lock, and gives it its name; another may have done so
 /// meanwhile.
-fn make(managers: &Managers, directory: &dyn Directory, name: &str, method: Method, page_bytes: u32) -> Result<()> {
+fn make(
+    managers: &Managers,
+    who: &TxnSession,
+    directory: &dyn Directory,
+    name: &str,
+    method: Method,
+    page_bytes: u32,
+) -> Result<()> {
     if !is_page_size(page_bytes) {
         return Err(unsuitable(name, format!("pages have 4, 8, 16, 32 or 64 KiB, not {page_bytes} bytes")));
     }
@@ -330,7 +337,7 @@ fn make(managers: &Managers, directory: &dyn Directory, name: &str, method: Meth
     let file = directory.open(&new_name, OpenMode::Create)?;
     failpoint("create: other name there");
     file.lock(LOCK_BYTE, LockMode::Exclusive, true)?;
-    let made = make_locked(managers, directory, name, &*file, (page_bytes, method));
+    let made = make_locked(managers, who, directory, name, &*file, (page_bytes, method));
     failpoint("create: made, still locked");
     file.unlock(LOCK_BYTE)?;
     made
@@ -338,6 +345,7 @@ fn make(managers: &Managers, directory: &dyn Directory, name: &str, method: Meth
 
 fn make_locked(
     managers: &Managers,
+    who: &TxnSession,
     directory: &dyn Directory,
     name: &str,
     file: &dyn File,
@@ -352,7 +360,7 @@ fn make_locked(
             Err(error) => Err(error.into()),
         };
     }
-    let id = FileId::new(managers.next_file_id()?);
+    let id = FileId::new(managers.next_file_id(who.session())?);
     failpoint("create: has a number");
     let header = FileHeader::new(environment_id(managers), page_bytes, method);
     // Somebody may have died here before, with larger pages.

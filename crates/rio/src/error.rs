@@ -15,12 +15,22 @@ pub enum Error {
         bytes: u64,
     },
     /// The region's address range is used up.
-    #[error("the region {path} has reached the {reserve} bytes of address space reserved for it; nothing was changed")]
+    #[error("the region {path} has reached the {reserve} bytes of address space reserved for it; nothing was changed. Where whoever made it may map little (RLIMIT_AS, `ulimit -v`), that is little for all")]
     Reserve {
         /// The region's file.
         path: PathBuf,
         /// The bytes reserved at map time.
         reserve: u64,
+    },
+    /// This process may not map as much address space as the others, so it would not see what they add to the region.
+    #[error("the region {path} is made for {reserve} bytes of address space, and this process may map no more than {mapped} of them: nothing was changed. Its address space is limited (RLIMIT_AS, `ulimit -v`): raise that limit, or let it be the first to open when nobody else uses the region and it was closed in good order, which makes a smaller one for all")]
+    Narrow {
+        /// The region's file.
+        path: PathBuf,
+        /// The bytes everybody else has mapped.
+        reserve: u64,
+        /// The bytes that could be mapped here.
+        mapped: u64,
     },
     /// The file is not a region this process may use.
     #[error("the region {path} cannot be used: {what}")]

@@ -16,7 +16,7 @@ use rustix::fs::{fallocate, FallocateFlags};
 
 use crate::flush::WriteBack;
 use crate::map::HUGE_BYTES;
-use crate::{failpoint, Access, Bytes, Error, Mapping, Offset, Result, Shared};
+use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
 mod attended;
 mod header;
@@ -37,6 +37,8 @@ struct Inner {
     mapping: Mapping,
     file: File,
     path: PathBuf,
+    /// The bytes of address space that were asked for: there may be a limit.
+    asked: u64,
     /// The file's size as last seen here: saves a look at the shared header on every dereference.
     size_known: AtomicU64,
     /// Whether cache lines are written back, and how.
@@ -174,7 +176,7 @@ impl Region {
         extend(&file, path, 0, GROW_STEP)?;
         let region = Region::map(file, path, reserve)?;
         let own = region.0.file.metadata().map_err(|source| system(path, "stat", source))?;
-        region.header().fill(identity, own.ino(), GROW_STEP);
+        region.header().fill(identity, own.ino(), GROW_STEP, region.0.mapping.bytes() as u64);
         region.remember(identity);
         Ok(region)
     }
@@ -187,10 +189,11 @@ impl Region {
         let wanted =
             usize::try_from(reserve.max(size)).map_err(|_| unusable(path, "it is larger than memory".into()))?;
         let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
+        let asked = (wanted as u64).max(mapping.bytes() as u64);
         let size = size.min(mapping.bytes() as u64);
         let size_known = AtomicU64::new(size);
         let (path, identity, write_back) = (path.to_path_buf(), OnceLock::new(), OnceLock::new());
-        let inner = Inner { mapping, file, path, size_known, identity, write_back };
+        let inner = Inner { mapping, asked, file, path, size_known, identity, write_back };
         Ok(Region(Arc::new(inner)))
     }
 
@@ -225,6 +228,19 @@ impl Region {
         let file = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?.len();
         if size > file || used > size || used < HEADER_BYTES {
             return refuse(format!("its sizes disagree: {used} used of {size}, file {file}"));
+        }
+        self.check_reserve(size)
+    }
+
+    /// Whoever has mapped less than the others would take for nonsense what lies where it does not see.
+    fn check_reserve(&self, size: u64) -> Result<()> {
+        let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
+        if reserve < size || reserve > self.0.asked {
+            let what = format!("it has {size} bytes and says that it may have {reserve}, but nobody maps so many");
+            return Err(unusable(&self.0.path, what));
+        }
+        if mapped < reserve && !planted("rio: a region is mapped in part") {
+            return Err(Error::Narrow { path: self.0.path.clone(), reserve, mapped });
         }
         Ok(())
     }
@@ -374,7 +390,7 @@ impl Region {
     /// Extends the file so that `end` bytes are there. Several processes may do it at once: extending is idempotent.
     fn grow(&self, size: u64, end: u64) -> Result<()> {
         let step = (size / 8).clamp(GROW_STEP, GROW_MAX);
-        let reserve = self.0.mapping.bytes() as u64;
+        let reserve = self.reserve();
         if end > reserve {
             return Err(self.reserve_error());
         }
@@ -417,7 +433,13 @@ impl Region {
     }
 
     fn reserve_error(&self) -> Error {
-        Error::Reserve { path: self.0.path.clone(), reserve: self.0.mapping.bytes() as u64 }
+        Error::Reserve { path: self.0.path.clone(), reserve: self.reserve() }
+    }
+
+    /// How large it may become: as far as everybody has mapped it.
+    fn reserve(&self) -> u64 {
+        // Never beyond what is mapped here, whatever a wild store has made of the header.
+        self.header().reserve.get().min(self.0.mapping.bytes() as u64)
     }
 
     /// The address of `bytes` at `offset`, if they lie inside the region and are aligned.
@@ -456,6 +478,10 @@ impl Region {
         let file = metadata.len();
         if used < HEADER_BYTES || used > size || size > file {
             return Err(format!("the region says that {used} of its {size} bytes are used, and its file has {file}"));
+        }
+        let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
+        if size > reserve || reserve > mapped {
+            return Err(format!("the region says that it may have {reserve} bytes, of which {mapped} are mapped here"));
         }
         let Some(identity) = self.0.identity.get() else { return Ok(()) };
         self.header().check_maker(identity.layout, metadata.ino())?;

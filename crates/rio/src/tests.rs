@@ -200,6 +200,26 @@ fn the_address_range_running_out_is_an_error() {
 }
 
 #[test]
+fn a_region_grows_no_further_than_everybody_has_mapped_it() {
+    let path = scratch("reserve");
+    let identity = Identity::default();
+    let small = Region::create(&path, &identity, 1 << 20, &Access::own()).expect("created");
+    small.set_ready();
+    let large = Region::attach(&path, &identity, 1 << 30, &Access::own()).expect("it sees all that is there");
+    assert!(
+        matches!(large.allocate_bytes(2 << 20, 8), Err(Error::Reserve { reserve: 0x10_0000, .. })),
+        "the other would not see it"
+    );
+    let last = large.allocate_bytes(1 << 19, 8).expect("both have mapped so much");
+    assert!(small.reaches(last.raw() + (1 << 19)));
+    assert!(
+        matches!(Region::attach(&path, &identity, 1 << 19, &Access::own()), Err(Error::Unusable { .. })),
+        "made for more than it asks for"
+    );
+    std::fs::remove_file(path).expect("removed");
+}
+
+#[test]
 fn bytes_copied_in_come_out_through_the_other_mapping() {
     let (here, there) = twice();
     let at = here.allocate_bytes(4096, 64).expect("room");

@@ -35,11 +35,11 @@ pub struct Checkpointed {
     pub keep_from: Lsn,
 }
 
-/// The checkpointer's role. Given back when dropped.
-struct Role<'m> {
-    region: &'m Region,
-    word: &'m Word<SessionId>,
-    me: SessionId,
+/// A role that one session has at a time. Given back when dropped.
+pub(crate) struct Role<'m> {
+    pub(crate) region: &'m Region,
+    pub(crate) word: &'m Word<SessionId>,
+    pub(crate) me: SessionId,
 }
 
 impl Drop for Role<'_> {
@@ -92,7 +92,7 @@ impl Managers {
         failpoint("close: checkpoint taken, log not forced");
         self.log.force(who.session(), self.log.tail().minus(8))?;
         failpoint("close: log forced, control file not clean");
-        self.write_control(done.lsn, done.redo_point, done.keep_from, true)
+        self.write_control(who.session(), done.lsn, done.redo_point, done.keep_from, true)
     }
 
     fn checkpoint_in_role(&self, who: &TxnSession) -> Result<Checkpointed> {
@@ -123,7 +123,7 @@ impl Managers {
         self.log.force(session, lsn)?;
         let keep_from = redo_point.min(oldest);
         failpoint("checkpoint: forced, control file old");
-        self.write_control(lsn, redo_point, keep_from, false)?;
+        self.write_control(session, lsn, redo_point, keep_from, false)?;
         failpoint("checkpoint: control file written, region old");
         self.txns.header.checkpoint_lsn.publish(lsn);
         self.txns.header.checkpoints.fetch_add(1);

@@ -39,6 +39,14 @@ pub enum Error {
         /// What does not fit.
         what: String,
     },
+    /// Another session has kept the control file for longer than any change of it takes.
+    #[error("the control file could not be changed: {holder} has been changing it for more than {seconds} s; nothing was changed. If that process is stopped, continue or kill it, and try again (`tp sessions` shows it)")]
+    ControlHeld {
+        /// Who, for people.
+        holder: String,
+        /// For how long it was waited for.
+        seconds: u64,
+    },
     /// The shared memory is not what it should be.
     #[error("the shared memory is broken: {what}; it is made anew from the log")]
     Broken {

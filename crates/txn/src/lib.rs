@@ -22,6 +22,7 @@ mod repair;
 mod roles;
 mod session;
 pub mod slot;
+mod spares;
 
 pub use change::Change;
 pub use checkpoint::Checkpointed;

@@ -1,16 +1,22 @@
 //! The managers of one environment, as one process sees them: the bundle everything above is handed.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use libtp_buffer::BufferManager;
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, LogManager, Lsn};
-use libtp_process::{ProcessManager, SessionId};
+use libtp_process::{ProcessManager, Session, SessionId};
 use rio::{failpoint, Extent, Region, RootSlot};
 
+use crate::checkpoint::Role;
 use crate::record_table::{RecordTable, RecordType};
 use crate::slot::{TxnHeader, TxnInfo, TxnSlot, TxnTable};
+use crate::spares::Spares;
 use crate::{log_records, Result};
+
+/// So long whoever changes the control file is waited for: far longer than two syncs take.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Settings of the transaction manager.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +53,7 @@ pub struct Managers {
     pub settings: Settings,
     pub(crate) txns: TxnTable,
     control: Mutex<ControlFile>,
+    pub(crate) spares: Spares,
 }
 
 /// The managers below, to be bundled.
@@ -107,6 +114,7 @@ impl Managers {
             settings,
             txns,
             control: Mutex::new(control),
+            spares: Spares::default(),
         });
         managers.become_repairer();
         managers
@@ -116,8 +124,15 @@ impl Managers {
     ///
     /// # Errors
     /// It cannot be written or synced: what it said before stays in force.
-    pub fn write_control(&self, checkpoint: Lsn, redo_point: Lsn, keep_from: Lsn, clean: bool) -> Result<()> {
-        self.change_control(|words| {
+    pub(crate) fn write_control(
+        &self,
+        by: &Session,
+        checkpoint: Lsn,
+        redo_point: Lsn,
+        keep_from: Lsn,
+        clean: bool,
+    ) -> Result<()> {
+        self.change_control(by, |words| {
             words.checkpoint = checkpoint;
             words.redo_point = redo_point;
             words.oldest = keep_from;
@@ -128,10 +143,19 @@ impl Managers {
     }
 
     /// Changes what the control file says. Nobody else does so between its read and its write, in this process or another:
-    /// a checkpoint and a new database's number would otherwise take each other back.
-    fn change_control<T>(&self, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
+    /// a checkpoint and a new database's number would otherwise take each other back. Whoever is at it may be stopped, and is
+    /// then waited for no longer than that.
+    fn change_control<T>(&self, by: &Session, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        let _changing = control.changing()?;
+        let changer = &self.txns.header.changer;
+        let Some(_changing) = control.changing_within(CONTROL_PATIENCE)? else {
+            let holder = Some(changer.load()).filter(|&holder| self.processes.is_alive(holder));
+            let what = holder.map_or_else(|| "another process".into(), |holder| self.processes.describe(holder));
+            return Err(crate::Error::ControlHeld { holder: what, seconds: CONTROL_PATIENCE.as_secs() });
+        };
+        // For people alone: what keeps others out is the kernel's lock. It may name one who has died.
+        changer.publish(by.id());
+        let _changer = Role { region: &self.region, word: changer, me: by.id() };
         failpoint("control: file held");
         let mut words = control.read()?;
         let changed = change(&mut words);
@@ -154,9 +178,9 @@ impl Managers {
     /// Hands out the next database file's number, once and for all.
     ///
     /// # Errors
-    /// The control file cannot be written.
-    pub fn next_file_id(&self) -> Result<u32> {
-        self.change_control(|words| {
+    /// The control file cannot be written; `ControlHeld`.
+    pub fn next_file_id(&self, by: &Session) -> Result<u32> {
+        self.change_control(by, |words| {
             let id = words.next_file_id;
             words.next_file_id = id + 1;
             id

@@ -12,10 +12,10 @@
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libtp_lock::LockerId;
-use libtp_log::{Lsn, TxnId};
+use libtp_log::{Lsn, Record, TxnId};
 use libtp_process::{Broken, Corpse, Repairer, Session, SessionId};
 use rio::{failpoint, planted};
 
@@ -23,6 +23,11 @@ use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_held;
 use crate::slot::State;
 use crate::{Error, Managers, Result, TxnSession};
+
+/// How often the record that a dead session had noted is read, and how long in between: whoever waits for the dead one's
+/// latches waits as long.
+const NOTED_TRIES: u32 = 10;
+const NOTED_MOMENT: Duration = Duration::from_millis(2);
 
 /// What one round of repair did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,8 +89,12 @@ impl Managers {
         if self.processes.dead_sessions().is_empty() {
             return Ok(Reaped::default());
         }
-        let by = self.processes.join()?;
-        self.reap_as(&by, learned)
+        let by = self.take_spare()?;
+        let reaped = self.reap_as(&by, learned);
+        self.give_spare(by);
+        // Those that died of a repair are replaced, or it is tried again.
+        let _ = self.keep_spares();
+        reaped
     }
 
     fn reap_as(&self, by: &Session, learned: Instant) -> Result<Reaped> {
@@ -105,19 +114,22 @@ impl Managers {
             self.check_owners();
             Ok(())
         });
-        let mut failed = Ok(());
+        let mut first = Ok(());
         for &session in &dead {
             // An error of the disk passes; any other, and a panic, says that the region is not what it should be.
             self.or_broken(|| {
                 let Some(corpse) = self.processes.take_corpse(by, session) else { return Ok(()) };
-                failed = self.repair_logically(by, corpse, learned, &mut reaped);
-                match &mut failed {
-                    Err(error) if !passes(error) => std::mem::replace(&mut failed, Ok(())),
-                    _ => Ok(()),
+                match self.repair_logically(by, corpse, learned, &mut reaped) {
+                    Err(error) if passes(&error) => {
+                        // Told, whatever becomes of the others.
+                        first = std::mem::replace(&mut first, Ok(())).and(Err(error));
+                        Ok(())
+                    }
+                    done => done,
                 }
             });
         }
-        failed.map(|()| reaped)
+        first.map(|()| reaped)
     }
 
     /// Asserts that whatever has an owner has one that exists: who died is buried only when it owns nothing any more. What
@@ -196,7 +208,7 @@ impl Managers {
             return Ok(());
         };
         let lsn = Lsn::new(noted.lsn);
-        let record = self.log.read(lsn)?;
+        let record = self.read_noted(lsn)?;
         failpoint("repair: noted record found, not redone");
         if planted("txn: redone in the repairer's own name") {
             redo_held(self, corpse.session(), by, &record.borrow())?;
@@ -222,6 +234,22 @@ impl Managers {
         Ok(())
     }
 
+    /// Reads the record that a dead session had noted. It is nearly always in memory; where it is not, an error of the disk may
+    /// pass. If it does not, the caller gives the region up, and making the next one tells the error to whoever waits: better
+    /// than a latch that nobody gives back.
+    fn read_noted(&self, lsn: Lsn) -> Result<Record> {
+        let mut tries = 1..NOTED_TRIES;
+        loop {
+            match self.log.read(lsn) {
+                Err(libtp_log::Error::Io(error)) if tries.next().is_some() => {
+                    tracing::warn!(%error, %lsn, "the record that a dead session had noted cannot be read; it is tried again");
+                    std::thread::sleep(NOTED_MOMENT);
+                }
+                read => return Ok(read?),
+            }
+        }
+    }
+
     /// Ends the transactions of a dead session, and frees its slot.
     fn repair_logically(&self, by: &Session, corpse: Corpse<'_>, learned: Instant, reaped: &mut Reaped) -> Result<()> {
         // It may have died since the round of physical repairs began.
@@ -242,7 +270,7 @@ impl Managers {
                 who.session().mark_dead();
             }
             failpoint("repair: ended, slot not free");
-            self.leave(who);
+            self.give_spare(self.leave_slot(who));
             ended?;
         }
         failpoint("repair: no transaction left, lockers are");

@@ -7,9 +7,10 @@ use crate::Managers;
 impl Managers {
     /// Every task that somebody has at this moment.
     pub fn roles(&self) -> Vec<(&'static str, SessionId)> {
-        let checkpointer = [("takes a checkpoint", self.txns.header.checkpointer.load())];
-        let all =
-            checkpointer.into_iter().chain(self.log.roles()).chain(self.buffers.roles()).chain(self.locks.roles());
+        let header = &self.txns.header;
+        let own =
+            [("takes a checkpoint", header.checkpointer.load()), ("changes the control file", header.changer.load())];
+        let all = own.into_iter().chain(self.log.roles()).chain(self.buffers.roles()).chain(self.locks.roles());
         all.filter(|(_, session)| *session != SessionId::NONE).collect()
     }
 }

@@ -62,13 +62,14 @@ impl Managers {
 
     /// Joins with the slot and the locker, and so the transaction, of a dead session: none if another took them.
     pub(crate) fn join_for(&self, index: u32, dead: SessionId) -> Result<Option<TxnSession>> {
-        let session = self.processes.join()?;
+        let session = self.take_spare()?;
         failpoint("repair: has a session for a dead one's slot");
         let slot = self.txns.slots.at(index);
         let locker = LockerId(slot.locker.get());
         // One store (PROTOCOLS D5): if we die from here on, the transaction is simply ours.
         let is_adopted = !planted("txn: transactions are not adopted");
         if is_adopted && slot.owner.compare_exchange(dead, session.id()).is_err() {
+            self.give_spare(session);
             return Ok(None);
         }
         session.set_owing(true);
@@ -95,11 +96,16 @@ impl Managers {
 
     /// Ends a session: its slot and locker may be used by others.
     pub fn leave(&self, who: TxnSession) {
+        drop(self.leave_slot(who));
+    }
+
+    /// As [`Managers::leave`], and returns what is left: the process manager's session, or a dead one.
+    pub(crate) fn leave_slot(&self, who: TxnSession) -> Session {
         let TxnSession { session, slot, index, locker, .. } = who;
         if session.is_dead() || State::from_word(slot.state.get()) != State::Idle {
             // It died in a section or in mid-transaction: what it holds is the repair's to give back.
             session.mark_dead();
-            return;
+            return session;
         }
         failpoint("txn: about to leave");
         let header = &self.txns.header;
@@ -117,6 +123,7 @@ impl Managers {
         failpoint("txn: slot free, locker not");
         self.locks.free_locker(&session, locker);
         session.set_owing(false);
+        session
     }
 
     fn take_slot(&self, session: &Session, locker: LockerId) -> Result<u32> {

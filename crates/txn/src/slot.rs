@@ -85,8 +85,10 @@ rio::shared! {
         pub checkpoint_lsn: Word<Lsn>,
         /// The last checkpoint when the region was made, or where the log began.
         pub restart_lsn: Word<Lsn>,
+        /// The session that changes the control file, for the tools; zero if none does.
+        pub changer: Word<SessionId>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 2],
+        pub spare: Word<u64>,
         /// The next identifier to hand out, in blocks. On a cache line of its own.
         pub next_id: Word<u64>,
         /// Checkpoints taken.

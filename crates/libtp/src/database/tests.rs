@@ -10,7 +10,8 @@ fn a_database_number_is_given_out_once_whoever_asks() {
     let first = Env::open(dir.path()).unwrap();
     let ask = || {
         let env = Env::open(dir.path()).unwrap();
-        (0..200).map(|_| env.managers().next_file_id().unwrap()).collect::<Vec<u32>>()
+        let by = env.managers().processes.join().unwrap();
+        (0..200).map(|_| env.managers().next_file_id(&by).unwrap()).collect::<Vec<u32>>()
     };
     let numbers: Vec<u32> = std::thread::scope(|scope| {
         let askers = [(); 4].map(|()| scope.spawn(ask));

@@ -1,6 +1,7 @@
 //! The control file under torn writes, foreign files and strange versions.
 
 use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_sim::{LossMode, SimDisk};
 
 use super::*;
 
@@ -113,4 +114,37 @@ fn every_flipped_bit_of_the_first_block_is_noticed() {
         flip(&file, byte);
     }
     file.read().unwrap();
+}
+
+#[test]
+fn a_slot_that_its_writer_did_not_live_to_sync_is_not_all_that_a_power_cut_leaves() {
+    let disk = SimDisk::new(3);
+    let view = disk.process_view();
+    let file = ControlFile::new(view.directory().open(CONTROL_NAME, OpenMode::Create).unwrap(), "bank/control");
+    file.create(&some_control()).unwrap();
+    view.directory().sync().unwrap();
+    // Lists so long that a slot is more than the sector a disk writes whole.
+    let with = |number: u64| Control {
+        unresolved: (0..200).map(|each| TxnId::new(number + each)).collect(),
+        ..some_control()
+    };
+    for round in 0..4 {
+        // Killed between the write and the sync.
+        let next = file.newest().unwrap().0 + 1;
+        let block = if next % 2 == 1 { 1 } else { 2 };
+        file.file.write_at(&with(1000 * round).to_slot(next), block * BLOCK_BYTES).unwrap();
+        let from = disk.io_index();
+        file.write(&with(1000 * round + 500)).unwrap();
+        let mut walk = disk.crash_images();
+        for position in from..=disk.io_index() {
+            walk.advance_to(position);
+            for (mode, seed) in LossMode::ALL.into_iter().flat_map(|mode| (0..8).map(move |seed| (mode, seed))) {
+                let image = walk.image(mode, seed);
+                let view = image.process_view();
+                let found = view.directory().open(CONTROL_NAME, OpenMode::Existing).unwrap();
+                let read = ControlFile::new(found, "bank/control").read();
+                assert!(read.is_ok(), "cut at change {position} ({mode:?}, seed {seed}): {}", read.unwrap_err());
+            }
+        }
+    }
 }

@@ -53,8 +53,10 @@ crate::shared! {
         pub directory: [Word<u64>; 448],
         /// Checksum of what a library keeps in a kept region, of when it was left in good order; 0: there is none.
         pub seal: Word<u64>,
+        /// Bytes of address space that everybody has mapped, and so as much as it may ever become.
+        pub reserve: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 29],
+        pub spare: [Word<u64>; 28],
     } size 4096
 }
 
@@ -99,7 +101,7 @@ pub enum RootSlot {
 
 impl RegionHeader {
     /// Of a new region in a file with that inode, whose creation is not finished.
-    pub(super) fn fill(&self, identity: &Identity, own_inode: u64, size: u64) {
+    pub(super) fn fill(&self, identity: &Identity, own_inode: u64, size: u64, reserve: u64) {
         self.magic.init(MAGIC);
         self.version.init(VERSION);
         self.layout.init(identity.layout);
@@ -111,6 +113,7 @@ impl RegionHeader {
         self.control_device.init(identity.control_device);
         self.own_inode.init(own_inode);
         self.size.init(size);
+        self.reserve.init(reserve);
         self.used.init(HEADER_BYTES);
     }
 

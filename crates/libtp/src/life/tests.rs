@@ -1,0 +1,80 @@
+//! What becomes of a handle when its memory is made anew. With processes: the suite `multiprocess`, `rebuild`.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::{Durability, Env};
+
+/// Waits until something is so; the watchdog of a test.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_life_whose_threads_cannot_be_started_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let stock = env.btree("stock").unwrap();
+    env.0.threads_refused.store(3, Ordering::Relaxed);
+    env.managers().processes.declare_broken();
+    // Nobody calls: the threads of the broken life do it.
+    until("nobody begins the next life", || {
+        env.0.threads_refused.load(Ordering::Relaxed) == 0 && !env.managers().region.is_broken()
+    });
+    env.run_with(Durability::Relaxed, |txn| stock.put(txn, b"apples", b"3")).unwrap();
+    until("nobody writes the log of the new life", || env.managers().log.is_all_durable());
+    assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn who_calls_while_no_thread_can_be_started_is_told_and_may_try_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let stock = env.btree("stock").unwrap();
+    env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
+    env.0.threads_refused.store(u32::MAX, Ordering::Relaxed);
+    env.managers().processes.declare_broken();
+    let told = env.run(|txn| stock.get(txn, b"apples")).unwrap_err().to_string();
+    assert!(told.contains("no more threads"), "{told}");
+    env.0.threads_refused.store(0, Ordering::Relaxed);
+    assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+/// How many times this process has the environment's memory mapped, and how many descriptors it has open.
+fn burden(env: &Env) -> (usize, usize) {
+    let region = env.stats().unwrap().region;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let own = std::fs::canonicalize(env.path()).unwrap();
+    let links =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    let is_ours = |link: &std::path::PathBuf| link.starts_with(&own) || link.to_string_lossy().starts_with(&region);
+    // The mapping is one range or several, where a part of it is in huge pages.
+    let inodes: std::collections::BTreeSet<&str> =
+        maps.lines().filter(|line| line.contains(&region)).filter_map(|line| line.split_whitespace().nth(4)).collect();
+    (inodes.len(), links.filter(is_ours).count())
+}
+
+#[test]
+fn memory_that_was_given_up_goes_with_the_last_transaction_that_began_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let stock = env.btree("stock").unwrap();
+    env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
+    let (mapped, descriptors) = burden(&env);
+    assert_eq!(mapped, 1);
+    let old = env.begin().unwrap();
+    for round in 0..5_u8 {
+        env.managers().processes.declare_broken();
+        env.run(|txn| stock.put(txn, b"pears", &[round])).unwrap();
+    }
+    // All in between are gone; of the first there is what began in it.
+    until("memory of before stays mapped", || burden(&env).0 == 2);
+    drop(old);
+    until("the first memory stays mapped", || burden(&env).0 == 1);
+    until("files of before stay open", || burden(&env).1 <= descriptors);
+    assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}

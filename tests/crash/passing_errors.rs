@@ -1,0 +1,80 @@
+//! The disk fails once while the dead are repaired. That is no reason to give the memory up, and it is told.
+
+use std::path::PathBuf;
+
+use libtp::{Db, Durability, Env, Memory, Platform, Settings, SharedMemory};
+use libtp_io::Operation;
+use libtp_sim::{Calls, Fault, Repeat, SimDisk, SimProcess};
+
+/// More than stays in memory of a log that is on the disk.
+const LOG_BYTES: usize = 4 << 20;
+
+/// An environment on what a process sees of a simulated disk, without threads.
+fn open(view: &SimProcess) -> (Env, Db) {
+    let directory = view.directory();
+    let log_directory = directory.subdirectory("log").expect("a directory for the log");
+    let memory = Memory::Shared(SharedMemory::new());
+    let platform = Platform { path: PathBuf::from("sim:"), directory, log_directory, memory };
+    let settings = Settings { no_background: true, ..Settings::default() };
+    let env = Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {}).expect("an environment");
+    let stock = env.btree("stock").expect("a database");
+    (env, stock)
+}
+
+/// Logs so much that what was logged before is on the disk alone.
+fn log_much(env: &Env, stock: &Db) {
+    let value = vec![7; 64 << 10];
+    for _ in 0..LOG_BYTES / value.len() {
+        env.run_with(Durability::Sync, |txn| stock.put(txn, b"much", &value)).expect("a value is stored");
+    }
+}
+
+fn fail_one_read(disk: &SimDisk) {
+    disk.fail_call(Calls::On(Operation::Read, "log".into()), 0, Fault::Eio, Repeat::Once);
+}
+
+#[test]
+fn a_noted_record_that_cannot_be_read_once_is_read_again() {
+    let disk = SimDisk::new(1);
+    let view = disk.process_view();
+    let (env, stock) = open(&view);
+    let txn = env.begin().unwrap();
+    stock.put(&txn, b"apples", b"3").unwrap();
+    let noted = env.transactions()[0].last_lsn;
+    txn.commit().unwrap();
+    log_much(&env, &stock);
+    // One that was stopped for long before it could clear its note, and died.
+    let dead = env.managers().processes.join().unwrap();
+    dead.note_append(noted.raw(), 0);
+    dead.mark_dead();
+    fail_one_read(&disk);
+    assert_eq!(env.managers().reap().unwrap().sessions, 1);
+    assert!(disk.first_strike().is_some(), "the record was still in memory: nothing was shown");
+    assert!(!env.managers().region.is_broken());
+    assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn an_error_in_one_repair_is_told_though_the_next_one_succeeds() {
+    let disk = SimDisk::new(2);
+    let view = disk.process_view();
+    let (env, stock) = open(&view);
+    for key in [b"one", b"two"] {
+        env.run(|txn| stock.put(txn, key, b"before")).unwrap();
+    }
+    let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+    stock.put(&one, b"one", b"unfinished").unwrap();
+    stock.put(&two, b"two", b"unfinished").unwrap();
+    log_much(&env, &stock);
+    one.die();
+    two.die();
+    fail_one_read(&disk);
+    assert!(env.managers().reap().is_err(), "one of the two could not be undone");
+    assert_eq!(env.transactions().len(), 1, "the other was");
+    env.managers().reap().unwrap();
+    assert_eq!(env.transactions(), []);
+    assert!(!env.managers().region.is_broken());
+    for key in [b"one", b"two"] {
+        assert_eq!(env.run(|txn| stock.get(txn, key)).unwrap().as_deref(), Some(&b"before"[..]));
+    }
+}

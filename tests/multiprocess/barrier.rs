@@ -1,0 +1,70 @@
+//! Who declares memory broken and who publishes a commit record do so at the same time (PROTOCOLS D13): one of them must see
+//! the other. Else the commit is answered, and is not in the log that the next memory begins with.
+//!
+//! Each stores one word and then loads the other's. A processor may let its load go before its store, so the one who
+//! declares lets a barrier pass on all processors; the one who commits has none, for that is what is done all the time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use libtp_process::{ProcessManager, Settings};
+use libtp_sim::Random;
+use libtp_tests::sizes;
+use rio::{Region, Word};
+
+/// Said by the one who commits: it has not seen that memory is broken, or it has.
+const UNSEEN: u64 = 1;
+const SEEN: u64 = 2;
+
+fn wait_until(ready: impl Fn() -> bool) {
+    let mut looks = 0_u32;
+    while !ready() {
+        looks += 1;
+        if looks % 1024 == 0 {
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn of_who_declares_memory_broken_and_who_commits_one_sees_the_other() {
+    let region = Region::anonymous(1 << 20).unwrap();
+    ProcessManager::init(&region).unwrap();
+    let processes = ProcessManager::attach(&region, &Settings::default()).unwrap();
+    let tail = region.hold(region.allocate::<Word<u64>>(1).unwrap());
+    let (round, said, over) = (AtomicU64::new(0), AtomicU64::new(0), u64::MAX);
+    let (mut random, mut count) = (Random::new(sizes::first_seed()), 0_u64);
+    let run = Duration::from_millis(sizes::number("LIBTP_TEST_BARRIER_MILLIS", 1500));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for mine in 1.. {
+                wait_until(|| round.load(Ordering::Acquire) >= mine);
+                if round.load(Ordering::Acquire) == over {
+                    return;
+                }
+                tail.publish(1);
+                let is_broken = region.is_broken();
+                said.store(if is_broken { SEEN } else { UNSEEN }, Ordering::Release);
+            }
+        });
+        let (begun, mut failure) = (Instant::now(), None);
+        while begun.elapsed() < run && failure.is_none() {
+            tail.publish(0);
+            region.header().panic.publish(0);
+            said.store(0, Ordering::Release);
+            count += 1;
+            round.store(count, Ordering::Release);
+            (0..random.below(100)).for_each(|_| std::hint::spin_loop());
+            processes.declare_broken();
+            let found = tail.load();
+            wait_until(|| said.load(Ordering::Acquire) != 0);
+            if found == 0 && said.load(Ordering::Acquire) == UNSEEN {
+                failure = Some(count);
+            }
+        }
+        round.store(over, Ordering::Release);
+        assert_eq!(failure, None, "in that round neither saw the other: an answered commit would be lost");
+    });
+    println!("figures: memory declared broken {count} times while a commit was published: each time one saw the other");
+}

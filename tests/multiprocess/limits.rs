@@ -1,0 +1,92 @@
+//! Limits of memory: a process that may have less than the others, and memory that cannot grow.
+
+use std::time::{Duration, Instant};
+
+use libtp::Env;
+use libtp_tests::sizes;
+
+use crate::crew::Member;
+
+/// Starts a program that may have so many KiB of address space (`ulimit -v`).
+const LITTLE: [&str; 4] = ["sh", "-c", "ulimit -v 1500000; exec \"$@\"", "sh"];
+
+#[test]
+fn who_may_map_less_memory_than_the_others_is_refused_and_they_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    one.ask("transfers 100");
+    let refused = Member::launch_under(&LITTLE, directory.path(), 3, "record").opened();
+    assert!(refused.how.contains("RLIMIT_AS") && refused.how.contains("raise"), "{}", refused.how);
+    two.ask("transfers 100");
+    assert_eq!(one.ask("rebuilds"), "0");
+    for member in [&mut one, &mut two] {
+        member.kill();
+        member.wait();
+    }
+    // What the dead have left is not for it either, and stays for those who can.
+    let refused = Member::launch_under(&LITTLE, directory.path(), 3, "record").opened();
+    assert!(refused.how.contains("RLIMIT_AS"), "{}", refused.how);
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, libtp::How::Repaired);
+    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 200);
+}
+
+#[test]
+fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut small = Member::launch_under(&LITTLE, directory.path(), 1, "record").opened();
+    assert_eq!(small.how, "Created");
+    let (mut large, mut other) =
+        (Member::start(directory.path(), 2), Member::launch_under(&LITTLE, directory.path(), 3, "record").opened());
+    assert_eq!((large.how.as_str(), other.how.as_str()), ("Joined", "Joined"));
+    for member in [&mut large, &mut small, &mut other] {
+        member.ask("transfers 500");
+    }
+    large.kill();
+    large.wait();
+    assert_eq!(small.ask("put key value"), "put");
+    assert_eq!(other.ask("get key"), "value");
+    assert_eq!(small.ask("rebuilds"), "0");
+    small.leave();
+    other.leave();
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 1500);
+}
+
+/// Lets the environment's memory grow no more, and takes all that is left of it.
+fn fill(env: &Env) -> u64 {
+    let region = env.managers().region.clone();
+    let before = region.header().reserve.load();
+    region.header().reserve.publish(region.size());
+    for piece in [1 << 20, 64 << 10, 4096, 64] {
+        while region.allocate_bytes(piece, 64).is_ok() {}
+    }
+    before
+}
+
+#[test]
+fn who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut victim = Member::start(directory.path(), 1);
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"key", b"before")).unwrap();
+    victim.ask("begin");
+    victim.ask("put key unfinished");
+    let reserve = fill(&env);
+    let all: Vec<_> = std::iter::from_fn(|| env.managers().processes.join().ok()).collect();
+    assert!(env.managers().processes.join().is_err(), "there is room for one more");
+    victim.kill();
+    let (begun, patience) = (Instant::now(), Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20)));
+    while !env.transactions().is_empty() {
+        assert!(begun.elapsed() < patience, "nobody ends its transaction: {:?}", env.transactions());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    env.run(|txn| table.put(txn, b"key", b"after")).unwrap();
+    assert_eq!(env.repairs().rebuilds, 0);
+    drop(all);
+    env.managers().region.header().reserve.publish(reserve);
+    let mut other = Member::start(directory.path(), 2);
+    assert_eq!(other.ask("get key"), "after");
+    other.leave();
+}
