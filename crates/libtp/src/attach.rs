@@ -460,7 +460,7 @@ impl Opening<'_> {
             Victim::FewestLocks => libtp_lock::Victim::FewestLocks,
             Victim::FewestLogBytes => libtp_lock::Victim::FewestLogBytes,
         };
-        locks.seats = self.settings.seats;
+        locks.lanes = self.settings.lanes;
         locks
     }
 }

@@ -98,7 +98,7 @@ pub struct Settings {
     pub victim: Option<Victim>,
     /// So many transactions run at a time where they sleep for each other's locks, 64 at most; as many as there are processors
     /// if unset.
-    pub seats: Option<u32>,
+    pub lanes: Option<u32>,
     /// Where the shared memory lies: a directory; `/dev/shm` if unset.
     pub region_directory: Option<PathBuf>,
     /// No thread of ours runs in this process; someone calls `Env::background_step`, or another process does the work.
@@ -137,7 +137,7 @@ impl Settings {
             lock_timeout_millis: self.lock_timeout_millis.or(under.lock_timeout_millis),
             deadlock_period_millis: self.deadlock_period_millis.or(under.deadlock_period_millis),
             victim: self.victim.or(under.victim),
-            seats: self.seats.or(under.seats),
+            lanes: self.lanes.or(under.lanes),
             region_directory: self.region_directory.or(under.region_directory),
             no_background: self.no_background || under.no_background,
             database,

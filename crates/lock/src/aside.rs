@@ -1,9 +1,9 @@
-//! Before a transaction begins: who gave way in a deadlock stands aside, and where it is crowded a seat is needed.
+//! Before a transaction begins: who gave way in a deadlock stands aside, and where it is crowded a lane is needed.
 //!
 //! Who gave way would come back for the same locks at once, read beside the one it gave way to, and meet it in the next
 //! deadlock. So its next transaction begins later, twice as late as the last time if that was not long ago; that of the one it
 //! gave way to does not: one of them is to go on. It waits where it holds nothing: nobody waits for it, and no commit is told
-//! late. For seats see `seats.rs`.
+//! late. For lanes see `lanes.rs`.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl LockManager {
             stand_aside(session, slot);
         }
         if slot.crowded_until.get() != 0 {
-            self.sit_down(session, locker, slot);
+            self.take_lane(session, locker, slot);
         }
     }
 }

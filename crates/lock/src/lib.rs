@@ -39,6 +39,7 @@ mod doubt;
 mod dump;
 mod error;
 mod kept;
+mod lanes;
 mod locker;
 mod mode;
 mod object;
@@ -48,7 +49,6 @@ mod repair;
 mod repair_one;
 mod request;
 mod roles;
-mod seats;
 mod settings;
 mod slots;
 mod table;
@@ -62,7 +62,7 @@ use rio::{bits, failpoint, Extent, HeldSlice, Region, RootSlot, Slab};
 
 use libtp_process::{ProcessManager, Session};
 
-use seats::{Seat, SEATS};
+use lanes::{Lane, LANES};
 use table::{Bucket, LockHeader, Table, FIRST_BUCKETS};
 
 pub use check::{Broken, Census};
@@ -91,23 +91,23 @@ impl std::fmt::Display for LockerId {
 /// One process's handle to the lock manager.
 pub struct LockManager {
     table: Table,
-    /// Seats for transactions where it is crowded, one for each processor.
-    seats: HeldSlice<Seat>,
-    seat_count: u32,
+    /// Lanes for transactions where it is crowded, one for each processor.
+    lanes: HeldSlice<Lane>,
+    lane_count: u32,
     settings: Settings,
     processes: ProcessManager,
 }
 
 impl LockManager {
     /// The layout of all that it shares.
-    pub const LAYOUT: u64 = rio::layout![LockHeader, Bucket, Seat, request::Request, locker::LockerSlot];
+    pub const LAYOUT: u64 = rio::layout![LockHeader, Bucket, Lane, request::Request, locker::LockerSlot];
 
     /// Bytes a new lock table takes. It grows with the number of locks held at once.
     pub fn size() -> u64 {
         let slots = u64::from(slots::FIRST_REQUESTS) * size_of::<request::Request>() as u64
             + u64::from(slots::FIRST_LOCKERS) * size_of::<locker::LockerSlot>() as u64
             + u64::from(FIRST_BUCKETS) * size_of::<Bucket>() as u64
-            + u64::from(SEATS) * size_of::<Seat>() as u64;
+            + u64::from(LANES) * size_of::<Lane>() as u64;
         slots + (size_of::<LockHeader>() + 3 * size_of::<rio::SlabHeader>()) as u64
     }
 
@@ -117,7 +117,7 @@ impl LockManager {
     /// `Full` if the region cannot grow.
     pub fn init(region: &Region) -> Result<()> {
         let header = region.allocate::<LockHeader>(1).map_err(Error::Full)?;
-        let seats = region.allocate::<Seat>(u64::from(SEATS)).map_err(Error::Full)?;
+        let lanes = region.allocate::<Lane>(u64::from(LANES)).map_err(Error::Full)?;
         let buckets = Slab::<Bucket>::init(region, FIRST_BUCKETS).map_err(Error::Full)?;
         let requests = Slab::<request::Request>::init(region, slots::FIRST_REQUESTS).map_err(Error::Full)?;
         let lockers = Slab::<locker::LockerSlot>::init(region, slots::FIRST_LOCKERS).map_err(Error::Full)?;
@@ -126,7 +126,7 @@ impl LockManager {
         words.buckets.init(Some(buckets));
         words.requests.init(Some(requests));
         words.lockers.init(Some(lockers));
-        words.seats.init(Some(seats));
+        words.lanes.init(Some(lanes));
         words.bucket_count.init(FIRST_BUCKETS);
         region.set_root(RootSlot::Lock, header);
         Ok(())
@@ -143,10 +143,10 @@ impl LockManager {
         let buckets = header.buckets.load().ok_or_else(none)?;
         let requests = header.requests.load().ok_or_else(none)?;
         let lockers = header.lockers.load().ok_or_else(none)?;
-        let seats = region.hold_slice(header.seats.load().ok_or_else(none)?, SEATS as usize);
+        let lanes = region.hold_slice(header.lanes.load().ok_or_else(none)?, LANES as usize);
         let processors =
-            || std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(SEATS));
-        let seat_count = settings.seats.unwrap_or_else(processors).clamp(1, SEATS);
+            || std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(LANES));
+        let lane_count = settings.lanes.unwrap_or_else(processors).clamp(1, LANES);
         let table = Table {
             region: region.clone(),
             buckets: Slab::attach(region, buckets),
@@ -155,7 +155,7 @@ impl LockManager {
             owed: AtomicU32::new(0),
             header,
         };
-        Ok(LockManager { table, seats, seat_count, settings, processes: processes.clone() })
+        Ok(LockManager { table, lanes, lane_count, settings, processes: processes.clone() })
     }
 
     /// Checks what can be seen of a wild store in the lock manager's slabs, while others work (PROTOCOLS F3).
@@ -190,7 +190,7 @@ impl LockManager {
         slot.birth.init(0);
         slot.log_bytes.init(0);
         slot.crowded_until.init(0);
-        slot.wants_seat.publish(0);
+        slot.wants_lane.publish(0);
         Ok(LockerId(number))
     }
 

@@ -75,12 +75,12 @@ shared! {
         pub(crate) aside_due: Word<u32>,
         /// How often the pause was doubled.
         pub(crate) aside_doublings: Word<u32>,
-        /// Until when its transactions begin on a seat, in microseconds since 1970, or zero (`seats.rs`).
+        /// Until when its transactions begin in a lane, in microseconds since 1970, or zero (`lanes.rs`).
         pub(crate) crowded_until: Word<u64>,
-        /// The seat it had last.
-        pub(crate) seat: Word<u32>,
+        /// The lane it had last.
+        pub(crate) lane: Word<u32>,
         /// Non-zero while it waits for one.
-        pub(crate) wants_seat: Word<u32>,
+        pub(crate) wants_lane: Word<u32>,
     } size 192
 }
 

@@ -11,7 +11,7 @@ pub struct Settings {
     /// Who gives way.
     pub victim: Victim,
     /// So many transactions at a time where it is crowded; as many as there are processors if unset, 64 at most.
-    pub seats: Option<u32>,
+    pub lanes: Option<u32>,
 }
 
 /// When deadlocks are searched for.

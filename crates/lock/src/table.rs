@@ -21,10 +21,10 @@ use rio::{failpoint, planted, shared, Held, Link, Region, Slab, SlabHeader, Word
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
 
 use crate::change::Change;
+use crate::lanes::Lane;
 use crate::locker::LockerSlot;
 use crate::object::{LockName, Queue};
 use crate::request::{Place, Request};
-use crate::seats::Seat;
 
 /// Chains of a bucket.
 pub(crate) const CHAINS: usize = 8;
@@ -53,8 +53,8 @@ shared! {
         pub(crate) requests: Link<SlabHeader>,
         /// The slab of lockers.
         pub(crate) lockers: Link<SlabHeader>,
-        /// The seats.
-        pub(crate) seats: Link<Seat>,
+        /// The lanes.
+        pub(crate) lanes: Link<Lane>,
         /// How many buckets there are: a hint, see above.
         pub(crate) bucket_count: Word<u32>,
         /// Zero, kept for later.

@@ -1,4 +1,4 @@
-//! Seats: where it is crowded, only as many transactions at a time as there are processors.
+//! Lanes: where it is crowded, only as many transactions at a time as there are processors.
 //!
 //! Departure from LIBTP, which lets in whoever comes. Where more processes run than there are processors, each loses its
 //! processor in the middle of a transaction, with locks held; the others run into those and sleep, with locks held too, and
@@ -6,15 +6,15 @@
 //! Dice and Kogan, "Avoiding scalability collapse by restricting concurrency" (2019).
 //!
 //! Nobody is in charge, because whoever is may die. To sleep for a lock means that it may be crowded, and then the session's
-//! next transactions begin on a seat, of which there is one for each processor. Who has one keeps it for a turn of some
+//! next transactions begin in a lane, of which there is one for each processor. Who has one keeps it for a turn of some
 //! thousands of transactions, and then wakes the next that waits for one, and waits itself. When it has slept neither for a
-//! lock nor for a seat for a while, it runs without.
+//! lock nor for a lane for a while, it runs without.
 //!
-//! A seat is advice: nothing goes wrong if two sit on it or nobody does. So a seat is one word, taken by a swap; whose turn
+//! A lane is advice: nothing goes wrong if two are in it or nobody is. So a lane is one word, taken by a swap; whose turn
 //! is over may be displaced by anybody, as may who holds no lock at the moment, because it may have gone away to think; and
 //! nobody waits longer than [`PATIENCE`]. It waits where it holds nothing: nobody waits for it, and no commit is told late.
 //!
-//! If we die here: the seat is free when our turn is over.
+//! If we die here: the lane is free when our turn is over.
 
 use std::time::Duration;
 
@@ -25,22 +25,22 @@ use crate::detector::now_micros;
 use crate::locker::LockerSlot;
 use crate::{LockManager, LockerId};
 
-/// Seats there are room for. Machines with more processors have that many.
-pub(crate) const SEATS: u32 = 64;
+/// Lanes there are room for. Machines with more processors have that many.
+pub(crate) const LANES: u32 = 64;
 /// How long a turn is, in microseconds: longer than what it costs to wake another, shorter than a process's time slice.
 const TURN: u64 = 2_000;
 /// How long who waits for one sleeps before it looks for one that nobody handed on, because its holder died or thinks.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
-/// Who has slept neither for a lock nor for a seat for so long needs none, in microseconds.
+/// Who has slept neither for a lock nor for a lane for so long needs none, in microseconds.
 const FORGOTTEN_AFTER: u64 = 250_000;
 /// Who has waited so long begins without.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// So many lockers are asked whether they wait, when a seat is handed on.
+/// So many lockers are asked whether they wait, when a lane is handed on.
 const ASKED_MAX: u32 = 1024;
 
 shared! {
-    /// A seat: a cache line.
-    pub(crate) struct Seat {
+    /// A lane: a cache line.
+    pub(crate) struct Lane {
         /// Whose it is, and until when.
         pub(crate) taken: Word<Taken>,
         /// Zero, kept for later.
@@ -63,7 +63,7 @@ impl Taken {
         Taken(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
     }
 
-    /// Whose it is. Lockers with longer numbers, beyond sixteen million, need no seats.
+    /// Whose it is. Lockers with longer numbers, beyond sixteen million, need no lanes.
     fn locker(self) -> u32 {
         u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
     }
@@ -84,7 +84,7 @@ impl LockerSlot {
 
 impl LockManager {
     /// To be called when the locker's session has slept for something else than a lock, as for the disk: what keeps so many
-    /// from running is not the number of processors, so its next transaction needs no seat.
+    /// from running is not the number of processors, so its next transaction needs no lane.
     #[inline]
     pub fn forget_crowd(&self, locker: LockerId) {
         let slot = self.table.locker(locker.0);
@@ -93,40 +93,40 @@ impl LockManager {
         }
     }
 
-    /// Takes a seat for the locker's next transaction, if it needs one.
+    /// Takes a lane for the locker's next transaction, if it needs one.
     #[inline(never)]
-    pub(crate) fn sit_down(&self, session: &Session, locker: LockerId, slot: &LockerSlot) {
+    pub(crate) fn take_lane(&self, session: &Session, locker: LockerId, slot: &LockerSlot) {
         let now = now_micros();
         let left = slot.crowded_until.get().wrapping_sub(now);
         if left == 0 || left > FORGOTTEN_AFTER || u64::from(locker.0) >> LOCKER_BITS != 0 {
             slot.crowded_until.init(0);
             return;
         }
-        let had = self.seat(slot.seat.get());
+        let had = self.lane(slot.lane.get());
         let seen = had.taken.load();
         if seen.locker() != locker.0 {
-            return self.wait_for_seat(session, locker, slot, now);
+            return self.wait_for_lane(session, locker, slot, now);
         }
         if seen.is_over(now) {
             self.hand_on(locker, now);
             if had.taken.load() != seen {
-                return self.wait_for_seat(session, locker, slot, now);
+                return self.wait_for_lane(session, locker, slot, now);
             }
-            // Nobody waits. If another displaces us at this moment, both sit on it for a turn.
+            // Nobody waits. If another displaces us at this moment, both are in it for a turn.
             _ = had.taken.compare_exchange(seen, Taken::new(locker.0, now));
         }
     }
 
-    /// Waits until it has a seat, or has waited long enough.
-    fn wait_for_seat(&self, session: &Session, locker: LockerId, slot: &LockerSlot, started: u64) {
+    /// Waits until it has a lane, or has waited long enough.
+    fn wait_for_lane(&self, session: &Session, locker: LockerId, slot: &LockerSlot, started: u64) {
         let (mut now, mut bound) = (started, Duration::from_micros(TURN));
         slot.session.publish(session.id());
         while u128::from(now.abs_diff(started)) < PATIENCE.as_micros() {
             let ticket = session.prepare_sleep();
-            slot.wants_seat.publish(1);
-            failpoint("lock: wants a seat");
-            if let Some(seat) = self.find_seat(locker, now, now == started) {
-                slot.seat.init(seat);
+            slot.wants_lane.publish(1);
+            failpoint("lock: wants a lane");
+            if let Some(lane) = self.find_lane(locker, now, now == started) {
+                slot.lane.init(lane);
                 break;
             }
             session.sleep_long(ticket, bound);
@@ -134,15 +134,15 @@ impl LockManager {
             now = now_micros();
             slot.note_crowded(now);
         }
-        slot.wants_seat.publish(0);
+        slot.wants_lane.publish(0);
     }
 
-    /// The seat it was given, or else takes one that nobody needs. Of those whose turn is not over, only one that has just
+    /// The lane it was given, or else takes one that nobody needs. Of those whose turn is not over, only one that has just
     /// come displaces who holds no lock: so those who run one transaction after another are not displaced all the time.
-    fn find_seat(&self, locker: LockerId, now: u64, is_new: bool) -> Option<u32> {
+    fn find_lane(&self, locker: LockerId, now: u64, is_new: bool) -> Option<u32> {
         let find = |is_free: &dyn Fn(Taken) -> bool| {
-            (0..self.seat_count).find(|&number| {
-                let taken = &self.seat(number).taken;
+            (0..self.lane_count).find(|&number| {
+                let taken = &self.lane(number).taken;
                 let seen = taken.load();
                 is_free(seen) && taken.compare_exchange(seen, Taken::new(locker.0, now)).is_ok()
             })
@@ -152,39 +152,39 @@ impl LockManager {
             .or_else(|| find(&|taken| is_new && self.is_away(taken.locker())))
     }
 
-    /// Whether the locker that has a seat holds nothing, and was not given the seat a moment ago.
+    /// Whether the locker that has a lane holds nothing, and was not given the lane a moment ago.
     fn is_away(&self, locker: u32) -> bool {
         if locker == 0 || locker > self.table.lockers.capacity() {
             return true;
         }
         let slot = self.table.locker(locker);
-        slot.filter.load() == 0 && slot.wants_seat.load() == 0
+        slot.filter.load() == 0 && slot.wants_lane.load() == 0
     }
 
-    /// Gives each seat of a turn that is over to another that waits, in the order of their numbers from `locker` on, so that
+    /// Gives each lane of a turn that is over to another that waits, in the order of their numbers from `locker` on, so that
     /// each has its turn; and wakes it.
     fn hand_on(&self, locker: LockerId, now: u64) {
         let used = self.table.header.locker_used.load().min(self.table.lockers.capacity());
         let others = (locker.0 + 1..=used).chain(1..locker.0).take(ASKED_MAX as usize);
         let mut waiting = others.filter(|&other| {
             let slot = self.table.locker(other);
-            slot.wants_seat.load() != 0 && slot.in_use.load() != 0
+            slot.wants_lane.load() != 0 && slot.in_use.load() != 0
         });
-        for number in 0..self.seat_count {
-            let taken = &self.seat(number).taken;
+        for number in 0..self.lane_count {
+            let taken = &self.lane(number).taken;
             let seen = taken.load();
             if seen.is_over(now) {
                 let Some(next) = waiting.next() else { return };
                 if taken.compare_exchange(seen, Taken::new(next, now)).is_ok() {
-                    failpoint("lock: seat handed on, nobody woken");
+                    failpoint("lock: lane handed on, nobody woken");
                     self.processes.wake(self.table.locker(next).session.load());
                 }
             }
         }
     }
 
-    fn seat(&self, number: u32) -> &Seat {
-        &self.seats[(number % SEATS) as usize]
+    fn lane(&self, number: u32) -> &Lane {
+        &self.lanes[(number % LANES) as usize]
     }
 }
 
@@ -206,12 +206,12 @@ mod tests {
     }
 
     impl Scene {
-        fn new(seats: u32) -> Scene {
+        fn new(lanes: u32) -> Scene {
             let region = Region::anonymous(1 << 26).unwrap();
             ProcessManager::init(&region).unwrap();
             LockManager::init(&region).unwrap();
             let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
-            let settings = Settings { seats: Some(seats), ..Settings::default() };
+            let settings = Settings { lanes: Some(lanes), ..Settings::default() };
             let locks = LockManager::attach(&region, &processes, settings).unwrap();
             let session = processes.join().unwrap();
             let lockers = std::array::from_fn(|_| locks.new_locker(&session).unwrap());
@@ -224,22 +224,22 @@ mod tests {
         }
 
         fn find(&self, locker: usize, now: u64, is_new: bool) -> Option<u32> {
-            self.locks.find_seat(self.lockers[locker], now, is_new)
+            self.locks.find_lane(self.lockers[locker], now, is_new)
         }
 
         fn wants(&self, locker: usize) {
             let slot = self.locks.table.locker(self.lockers[locker].0);
             slot.session.publish(self.session.id());
-            slot.wants_seat.publish(1);
+            slot.wants_lane.publish(1);
         }
 
-        fn holder(&self, seat: u32) -> u32 {
-            self.locks.seat(seat).taken.load().locker()
+        fn holder(&self, lane: u32) -> u32 {
+            self.locks.lane(lane).taken.load().locker()
         }
     }
 
     #[test]
-    fn who_has_a_seat_keeps_it_for_a_turn_while_it_holds_locks() {
+    fn who_has_a_lane_keeps_it_for_a_turn_while_it_holds_locks() {
         let scene = Scene::new(1);
         scene.hold(0);
         assert_eq!(scene.find(0, NOW, true), Some(0));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn seats_are_handed_on_by_turns() {
+    fn lanes_are_handed_on_by_turns() {
         let scene = Scene::new(2);
         let number = |locker: usize| scene.lockers[locker].0;
         assert_eq!(scene.find(0, NOW, true), Some(0));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_seat_for_ever() {
+    fn nobody_waits_for_a_lane_for_ever() {
         let scene = Scene::new(1);
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         scene.hold(0);
@@ -327,10 +327,10 @@ mod tests {
                 locks.stand_aside(&session, waiter);
             });
             while !waits.is_finished() {
-                locks.seat(0).taken.publish(Taken::new(holder.0, crate::detector::now_micros()));
+                locks.lane(0).taken.publish(Taken::new(holder.0, crate::detector::now_micros()));
             }
         });
         assert_eq!(scene.holder(0), holder.0, "it went on without");
-        assert_eq!(slot.wants_seat.load(), 0);
+        assert_eq!(slot.wants_lane.load(), 0);
     }
 }
