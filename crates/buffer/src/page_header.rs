@@ -156,8 +156,8 @@ pub fn seal(page: &mut [u8]) {
 
 /// Returns whether the page was never written.
 pub fn is_zero(page: &[u8]) -> bool {
-    // The first header word decides nearly always; only what could be zero is read to its end.
-    page.iter().all(|&byte| byte == 0)
+    // Each byte is as the one before it: compared as a whole, many times faster than one by one.
+    page.first().is_none_or(|&first| first == 0 && page[1..] == page[..page.len() - 1])
 }
 
 /// Checks that `page`, as read from the disk, is the page `id`, or was never written.
@@ -166,9 +166,14 @@ pub fn is_zero(page: &[u8]) -> bool {
 /// [`Damage::Checksum`] and [`Damage::Misplaced`].
 pub fn check(page: &[u8], id: PageId) -> Result<(), Damage> {
     let header = PageHeader::of(page);
-    let (stored, computed) = (header.checksum.get(), checksum(page));
+    let stored = header.checksum.get();
+    // The first word decides nearly always; only what could be zero is read to its end.
+    if stored == 0 && is_zero(page) {
+        return Ok(());
+    }
+    let computed = checksum(page);
     if stored != computed {
-        return if is_zero(page) { Ok(()) } else { Err(Damage::Checksum { stored, computed }) };
+        return Err(Damage::Checksum { stored, computed });
     }
     belongs(page, id)
 }
