@@ -1,5 +1,8 @@
 //! The disk fails once while the dead are repaired. That is no reason to give the memory up, and it is told.
 
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
+
 use std::path::PathBuf;
 
 use libtp::{Db, Durability, Env, Memory, Platform, Settings, SharedMemory};

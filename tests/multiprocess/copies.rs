@@ -74,7 +74,8 @@ const ALL: [(Of, Restored); 4] = [
 /// looks for what is left may remove the memory.
 fn apart() -> (TempDir, TempDir) {
     let (directory, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let settings = format!("region_directory = \"{}\"\n", memory.path().display());
+    // Segments so small that a few hundred commits are in several.
+    let settings = format!("region_directory = \"{}\"\nlog_segment_first = \"16KiB\"\n", memory.path().display());
     std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
     (directory, memory)
 }
@@ -89,6 +90,11 @@ fn put_instead(backup: &TempDir, directory: &TempDir) {
 /// An environment whose processes died and left their memory, with files of an earlier time in its place; and where its
 /// memory lies.
 fn restored(of: Of, how: Restored) -> (TempDir, TempDir) {
+    restored_after(50, of, how)
+}
+
+/// The same, after so many commits that the backup has not.
+fn restored_after(commits: u32, of: Of, how: Restored) -> (TempDir, TempDir) {
     let ((directory, memory), backup) = (apart(), tempfile::tempdir().unwrap());
     let mut one = Member::start(directory.path(), 1);
     one.ask("put key backup");
@@ -100,7 +106,7 @@ fn restored(of: Of, how: Restored) -> (TempDir, TempDir) {
             one = Member::start(directory.path(), 2);
         }
     }
-    for number in 0..50 {
+    for number in 0..commits {
         one.ask(&format!("put key later{number}"));
     }
     one.kill();
@@ -168,18 +174,18 @@ const DEATHS: [&str; 7] = [
 fn who_decides_for_the_memory_and_dies_over_it_may_decide_again() {
     for (at, point) in DEATHS.into_iter().enumerate() {
         let (of, how) = ALL[at % ALL.len()];
-        let (directory, _memory) = restored(of, how);
+        let (directory, _memory) = restored_after(300, of, how);
         let (keep, death) = (format!("{}=region", crate::child::KEEP), format!("LIBTP_FAILPOINT={point}"));
         let member = Member::launch_under(&["env", &keep, &death], directory.path(), 3, "record");
         let heard = member.hear(std::time::Duration::from_secs(60));
         assert_eq!(heard, Err(()), "{of:?} {how:?}: it does not come to {point:?}");
         drop(member);
         let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
-        assert_eq!(get(&env, "key").as_deref(), Some("later49"), "{of:?} {how:?}, after a death at {point:?}");
+        assert_eq!(get(&env, "key").as_deref(), Some("later299"), "{of:?} {how:?}, after a death at {point:?}");
         assert!(env.verify("table").unwrap().findings.is_empty());
         drop(env);
         let env = Env::open(directory.path()).unwrap();
-        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Clean, Some("later49")), "{point:?}");
+        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Clean, Some("later299")), "{point:?}");
     }
 }
 

@@ -118,3 +118,23 @@ fn who_is_stopped_while_it_changes_the_control_file_keeps_nobody_waiting_for_eve
     env.btree("another").unwrap();
     holder.leave();
 }
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_is_stopped_as_it_has_just_left_has_nothing_to_be_repaired() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut leaver = Member::start(directory.path(), 1);
+    let env = Env::open(directory.path()).unwrap();
+    let pid = env.sessions().iter().map(|one| one.pid).find(|&pid| pid != std::process::id()).unwrap();
+    leaver.ask("arm leave: risen, door held!stop");
+    leaver.order("leave");
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    while !stat().contains(") T ") {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Its seat is free. Whoever is still in it is dead to all others, who then give the place to the next.
+    let sessions: Vec<_> = env.sessions().into_iter().filter(|one| one.pid == pid).collect();
+    leaver.resume();
+    assert_eq!(leaver.answer(), "left");
+    assert!(sessions.is_empty(), "{sessions:?}");
+}

@@ -178,6 +178,68 @@ fn die(env: &Env, tree: &Db, random: &mut Random) {
     txn.die();
 }
 
+/// Adds one to the first account: what all want.
+fn increase(env: &Env, tree: &Db, is_upgrade: bool) {
+    env.run(|txn| {
+        // Who reads first holds a lock that it then wants more of, also when it was overtaken for the first.
+        let found = if is_upgrade { tree.get(txn, &account(0))? } else { tree.get_for_update(txn, &account(0))? };
+        tree.put(txn, &account(0), &(balance(&found.unwrap()) + 1).to_le_bytes())
+    })
+    .unwrap();
+}
+
+/// One record that all want, so that each lock given back is granted to one that sleeps: two that run take it from there at
+/// once, others trade what they read for more, and some of those who have overtaken die with it.
+fn one_hot_record(mut random: Random) {
+    let (_world, handles) = bank(&mut random);
+    let worker = |at: usize| {
+        let ((env, tree), mut random) = (handles[at % 2].clone(), Random::new(random.next_u64()));
+        let is_upgrader = at >= 2;
+        spawn(move || (0..3).for_each(|_| increase(&env, &tree, is_upgrader && random.coin())))
+    };
+    let workers: Vec<_> = (0..4).map(worker).collect();
+    let mortal = |at: usize| {
+        let ((env, tree), mut random) = (handles[at].clone(), Random::new(random.next_u64()));
+        spawn(move || {
+            for _ in 0..2 {
+                let txn = env.begin().unwrap();
+                let taken = tree.get_for_update(&txn, &account(0));
+                if taken.is_ok() && random.coin() {
+                    // Refused only as a deadlock's victim.
+                    let _ = tree.put(&txn, &account(0), &0_u64.to_le_bytes());
+                }
+                txn.die();
+            }
+        })
+    };
+    let mortals: Vec<_> = (0..2).map(mortal).collect();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let keeper = {
+        let (env, is_over) = (handles[0].0.clone(), Arc::clone(&is_over));
+        spawn(move || {
+            while !is_over.load(Ordering::SeqCst) {
+                env.managers().reap().unwrap();
+                shuttle::thread::yield_now();
+            }
+        })
+    };
+    workers.into_iter().chain(mortals).for_each(|task| task.join().unwrap());
+    is_over.store(true, Ordering::SeqCst);
+    keeper.join().unwrap();
+    let (env, tree) = &handles[0];
+    env.managers().reap().unwrap();
+    let found = env.run(|txn| tree.get(txn, &account(0))).unwrap().unwrap();
+    assert_eq!(balance(&found), BALANCE + 4 * 3, "an increase was lost, or one of the dead was kept");
+    let locks = env.locks().unwrap();
+    assert!(locks.is_empty(), "locks are left: {locks:?}");
+    assert!(env.managers().processes.dead_sessions().is_empty(), "somebody dead was not buried");
+}
+
+#[test]
+fn whoever_is_overtaken_has_its_turn_also_when_those_who_overtake_die() {
+    explore("overtaking", one_hot_record);
+}
+
 /// Two die, two work on, and two look for the dead at the same time.
 fn death_among_others(mut random: Random) {
     let (_world, handles) = bank(&mut random);

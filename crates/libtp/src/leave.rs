@@ -5,7 +5,7 @@
 //! If we die here: everyone died, and the next to open repairs or restarts.
 
 use libtp_txn::Managers;
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::judge::{Door, Judge};
 use crate::life::Sessions;
@@ -22,6 +22,9 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     }
     failpoint("leave: at the door");
     let left = leave_through(&door, managers, platform, sessions);
+    if !planted("libtp: sessions for repairs outlive the seat") {
+        managers.drop_spares();
+    }
     failpoint("leave: left, still seated");
     door.rise()?;
     failpoint("leave: risen, door held");

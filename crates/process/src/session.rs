@@ -432,6 +432,11 @@ impl Drop for Session {
         if self.is_stand_in || !self.processes.0.attachments.process().is_current() {
             return;
         }
+        let status = self.slot.status.load();
+        if status.generation() != self.id.generation() {
+            // It was taken for dead and buried: the slot is another's.
+            return;
+        }
         let holds_nothing = self.notes_used.get() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
         let clean = holds_nothing && !self.owing.get() && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
         // Whoever unwinds may be in the middle of anything.

@@ -39,6 +39,12 @@ impl Managers {
         Ok(())
     }
 
+    /// They leave: before this process gives its seat back, or others would take them for dead.
+    pub fn drop_spares(&self) {
+        let all = std::mem::take(&mut *self.spares.list());
+        drop(all);
+    }
+
     /// A session for a repair. To be given back.
     pub(crate) fn take_spare(&self) -> Result<Session> {
         let spare = self.spares.list().pop();
