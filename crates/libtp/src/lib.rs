@@ -37,6 +37,7 @@ mod keep;
 mod leave;
 mod left_memory;
 mod life;
+mod open_here;
 mod panics;
 mod platform;
 mod rebuild;

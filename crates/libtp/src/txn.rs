@@ -9,6 +9,7 @@ use rio::planted;
 
 use crate::environment::Inner;
 use crate::life::{Life, Seated};
+use crate::open_here::OpenHere;
 use crate::{Durability, Error, Result};
 
 /// A running transaction. Dropped without `commit` it is aborted.
@@ -36,14 +37,19 @@ pub struct Txn<'e> {
     env: &'e Arc<Inner>,
     who: Option<Box<Seated>>,
     durability: Durability,
+    _open: OpenHere,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
 
 impl<'e> Txn<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
+        let open = OpenHere::new();
         let who = loop {
             let begun = env.take_session().and_then(|who| {
                 who.life.guarded_by(&who.session, || {
+                    if open.is_only_one() {
+                        who.session.wait_for_turn(&who.life.managers);
+                    }
                     who.session.begin(&who.life.managers);
                     Ok(())
                 })?;
@@ -54,7 +60,7 @@ impl<'e> Txn<'e> {
                 begun => break begun?,
             }
         };
-        Ok(Txn { env, who: Some(who), durability, not_sync: PhantomData })
+        Ok(Txn { env, who: Some(who), durability, _open: open, not_sync: PhantomData })
     }
 
     /// The transaction's number, unique in the environment.

@@ -31,6 +31,10 @@ pub(crate) const LANES: u32 = 64;
 const TURN: u64 = 2_000;
 /// How long who waits for one sleeps before it looks for one that nobody handed on, because its holder died or thinks.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
+/// Who has waited for one and not looked for so long is stopped, and is given none, in microseconds.
+const STOPPED_AFTER: u64 = 100_000;
+/// A turn that ends later than that was given before the clock was set, in microseconds.
+const CLOCK_SET: u64 = 1_000_000;
 /// Who has slept neither for a lock nor for a lane for so long needs none, in microseconds.
 const FORGOTTEN_AFTER: u64 = 250_000;
 /// Who has waited so long begins without.
@@ -68,10 +72,10 @@ impl Taken {
         u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
     }
 
-    /// Whether the turn is over. A clock that was set ends it.
+    /// Whether the turn is over. It may have begun after `now` was read. A clock that was set ends it.
     fn is_over(self, now: u64) -> bool {
         let left = self.0.wrapping_sub(now) & TIME;
-        left == 0 || left > TURN
+        left == 0 || left > CLOCK_SET
     }
 }
 
@@ -80,6 +84,17 @@ impl LockerSlot {
     pub(crate) fn note_crowded(&self, now: u64) {
         self.crowded_until.init(now + FORGOTTEN_AFTER);
     }
+}
+
+/// A moment as who waits for a lane notes it: a millisecond or so, and never zero.
+fn seen_at(now: u64) -> u32 {
+    u32::try_from(now >> 10 & u64::from(u32::MAX)).unwrap_or(0) | 1
+}
+
+/// Whether who noted `seen` waits for a lane and has looked for one lately.
+fn has_looked(seen: u32, now: u64) -> bool {
+    let ago = u64::from(seen_at(now).wrapping_sub(seen)) << 10;
+    seen != 0 && (ago < STOPPED_AFTER || ago > u64::from(u32::MAX) << 9)
 }
 
 impl LockManager {
@@ -123,7 +138,7 @@ impl LockManager {
         slot.session.publish(session.id());
         while u128::from(now.abs_diff(started)) < PATIENCE.as_micros() {
             let ticket = session.prepare_sleep();
-            slot.wants_lane.publish(1);
+            slot.wants_lane.publish(seen_at(now));
             failpoint("lock: wants a lane");
             if let Some(lane) = self.find_lane(locker, now, now == started) {
                 slot.lane.init(lane);
@@ -147,8 +162,9 @@ impl LockManager {
                 is_free(seen) && taken.compare_exchange(seen, Taken::new(locker.0, now)).is_ok()
             })
         };
-        find(&|taken| taken.locker() == locker.0)
-            .or_else(|| find(&|taken| taken.is_over(now)))
+        // Who handed it on may know of more lanes than we do.
+        let own = (0..LANES).find(|&number| self.lane(number).taken.load().locker() == locker.0);
+        own.or_else(|| find(&|taken| taken.is_over(now)))
             .or_else(|| find(&|taken| is_new && self.is_away(taken.locker())))
     }
 
@@ -168,7 +184,7 @@ impl LockManager {
         let others = (locker.0 + 1..=used).chain(1..locker.0).take(ASKED_MAX as usize);
         let mut waiting = others.filter(|&other| {
             let slot = self.table.locker(other);
-            slot.wants_lane.load() != 0 && slot.in_use.load() != 0
+            slot.in_use.load() != 0 && has_looked(slot.wants_lane.load(), now)
         });
         for number in 0..self.lane_count {
             let taken = &self.lane(number).taken;
@@ -183,6 +199,7 @@ impl LockManager {
         }
     }
 
+    #[inline]
     fn lane(&self, number: u32) -> &Lane {
         &self.lanes[(number % LANES) as usize]
     }
@@ -190,10 +207,13 @@ impl LockManager {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use libtp_process::{ProcessManager, Session};
     use rio::Region;
 
-    use super::{Taken, FORGOTTEN_AFTER, TURN};
+    use super::{seen_at, Taken, CLOCK_SET, FORGOTTEN_AFTER, PATIENCE, STOPPED_AFTER, TURN};
+    use crate::detector::now_micros;
     use crate::{LockManager, LockName, LockerId, Mode, Settings, Wait};
 
     const NAME: LockName = LockName { space: 1, kind: 3, hash: 7 };
@@ -230,7 +250,7 @@ mod tests {
         fn wants(&self, locker: usize) {
             let slot = self.locks.table.locker(self.lockers[locker].0);
             slot.session.publish(self.session.id());
-            slot.wants_lane.publish(1);
+            slot.wants_lane.publish(seen_at(NOW));
         }
 
         fn holder(&self, lane: u32) -> u32 {
@@ -245,8 +265,8 @@ mod tests {
         assert_eq!(scene.find(0, NOW, true), Some(0));
         assert_eq!(scene.find(1, NOW, true), None, "it is taken");
         assert_eq!(scene.find(0, NOW + 1, true), Some(0), "its own");
-        assert_eq!(scene.find(1, NOW + TURN, false), None, "the turn began anew");
-        assert_eq!(scene.find(1, NOW + 1 + TURN, false), Some(0), "the turn is over");
+        assert_eq!(scene.find(1, NOW + TURN - 1, false), None, "its turn is not over");
+        assert_eq!(scene.find(1, NOW + TURN, false), Some(0));
     }
 
     #[test]
@@ -284,11 +304,36 @@ mod tests {
     }
 
     #[test]
+    fn who_is_stopped_while_it_waits_is_given_no_lane_and_keeps_nobody_from_one() {
+        let scene = Scene::new(1);
+        assert_eq!(scene.find(0, NOW, true), Some(0));
+        scene.wants(1);
+        scene.locks.hand_on(scene.lockers[0], NOW + TURN);
+        assert_eq!(scene.holder(0), scene.lockers[1].0, "it has looked lately");
+        scene.wants(2);
+        let later = NOW + STOPPED_AFTER + TURN;
+        scene.locks.table.locker(scene.lockers[2].0).wants_lane.publish(seen_at(later));
+        scene.locks.hand_on(scene.lockers[0], later);
+        assert_eq!(scene.holder(0), scene.lockers[2].0, "the next but one has not for long");
+    }
+
+    #[test]
+    fn who_knows_of_more_lanes_hands_them_to_those_who_know_of_fewer() {
+        let scene = Scene::new(1);
+        let elsewhere = scene.locks.lane(9);
+        elsewhere.taken.publish(Taken::new(scene.lockers[1].0, NOW));
+        scene.hold(0);
+        assert_eq!(scene.find(0, NOW, true), Some(0));
+        assert_eq!(scene.find(1, NOW, false), Some(9));
+    }
+
+    #[test]
     fn a_turn_ends_when_the_clock_is_set() {
         let taken = Taken::new(7, NOW);
         assert_eq!(taken.locker(), 7);
         assert!(!taken.is_over(NOW) && !taken.is_over(NOW + TURN - 1), "over the end of the time's bits, too");
-        assert!(taken.is_over(NOW + TURN) && taken.is_over(NOW - 1) && taken.is_over(NOW - (1 << 30)));
+        assert!(!taken.is_over(NOW - 1), "it began a moment after the clock was read");
+        assert!(taken.is_over(NOW + TURN) && taken.is_over(NOW - CLOCK_SET) && taken.is_over(NOW - (1 << 30)));
     }
 
     #[test]
@@ -305,7 +350,7 @@ mod tests {
         assert_eq!(scene.holder(0), waiter.0);
         locks.forget_crowd(waiter);
         assert_eq!(slot.crowded_until.get(), 0);
-        slot.note_crowded(crate::detector::now_micros() - FORGOTTEN_AFTER);
+        slot.note_crowded(now_micros() - FORGOTTEN_AFTER);
         locks.stand_aside(&scene.session, waiter);
         assert_eq!(slot.crowded_until.get(), 0, "long ago");
     }
@@ -315,22 +360,14 @@ mod tests {
         let scene = Scene::new(1);
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         scene.hold(0);
-        // A turn that ends later than the patience does.
-        let far = crate::detector::now_micros();
-        let keep = || scene.find(0, crate::detector::now_micros(), true);
-        assert!(keep().is_some());
         let slot = locks.table.locker(waiter.0);
-        slot.note_crowded(far);
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| {
-                let session = locks.processes.join().unwrap();
-                locks.stand_aside(&session, waiter);
-            });
-            while !waits.is_finished() {
-                locks.lane(0).taken.publish(Taken::new(holder.0, crate::detector::now_micros()));
-            }
-        });
-        assert_eq!(scene.holder(0), holder.0, "it went on without");
+        // A turn that ends long after the patience does.
+        locks.lane(0).taken.publish(Taken::new(holder.0, now_micros() + CLOCK_SET - TURN));
+        slot.note_crowded(now_micros());
+        let started = Instant::now();
+        locks.stand_aside(&scene.session, waiter);
+        let waited = started.elapsed();
+        assert!(waited >= PATIENCE, "it began after {waited:?}: it did not wait");
         assert_eq!(slot.wants_lane.load(), 0);
     }
 }

@@ -79,7 +79,7 @@ shared! {
         pub(crate) crowded_until: Word<u64>,
         /// The lane it had last.
         pub(crate) lane: Word<u32>,
-        /// Non-zero while it waits for one.
+        /// When it last looked for one, in its own unit; zero if it does not wait for one.
         pub(crate) wants_lane: Word<u32>,
     } size 192
 }

@@ -290,6 +290,13 @@ impl TxnSession {
         &self.slot
     }
 
+    /// Waits, where it is crowded, until this session may begin its next transaction. To be called while nothing is held that
+    /// others wait for.
+    #[inline]
+    pub fn wait_for_turn(&self, managers: &Managers) {
+        managers.locks.stand_aside(self.session(), self.locker);
+    }
+
     /// Begins a transaction: the paper's `txn_begin`. Nothing is logged until it changes something.
     ///
     /// # Panics
@@ -297,7 +304,6 @@ impl TxnSession {
     #[inline]
     pub fn begin(&self, managers: &Managers) -> TxnId {
         assert_eq!(self.state(), State::Idle, "a session runs one transaction at a time");
-        managers.locks.stand_aside(self.session(), self.locker);
         if self.id_next.get() == self.id_end.get() {
             let first = managers.txns.header.next_id.fetch_add(ID_BLOCK);
             self.id_next.set(first);
