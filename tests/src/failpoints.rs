@@ -292,7 +292,6 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("lock: released, latch held"),
     work("lock: between granting and waking"),
     work("lock: wants a lane"),
-    work("lock: lane handed on, nobody woken"),
     work("lock: remove the only one"),
     work("lock: remove head, next is half a head"),
     work("lock: remove head, chain leads to the old one"),

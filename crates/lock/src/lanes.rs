@@ -192,7 +192,6 @@ impl LockManager {
             if seen.is_over(now) {
                 let Some(next) = waiting.next() else { return };
                 if taken.compare_exchange(seen, Taken::new(next, now)).is_ok() {
-                    failpoint("lock: lane handed on, nobody woken");
                     self.processes.wake(self.table.locker(next).session.load());
                 }
             }
