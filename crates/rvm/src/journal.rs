@@ -104,12 +104,9 @@ impl Journal {
         Ok(())
     }
 
-    /// As [`Journal::truncate`], if the log is nearly full, or there is something left of the last time it was used.
-    pub(crate) fn make_room(&mut self, segment: &Segment) -> Result<()> {
-        if self.log.is_nearly_full() {
-            return self.truncate(segment);
-        }
-        Ok(())
+    /// Whether the log may have no room for a transaction.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.log.is_nearly_full()
     }
 
     /// Whether a truncation would change anything.

@@ -57,9 +57,9 @@ impl Rvm {
     /// # Errors
     /// `Disk`, `Poisoned`.
     pub fn begin(&mut self) -> Result<Txn<'_>> {
-        // What a forgotten transaction has stored is not to come to the database.
-        self.segment.begin().abort();
-        self.journal.make_room(&self.segment)?;
+        if self.journal.is_nearly_full() {
+            self.truncate()?;
+        }
         Ok(Txn { inner: self.segment.begin(), journal: &mut self.journal })
     }
 
@@ -76,6 +76,7 @@ impl Rvm {
     /// # Errors
     /// As [`Rvm::flush`].
     pub fn truncate(&mut self) -> Result<()> {
+        // What a forgotten transaction has stored is not to come to the database.
         self.segment.begin().abort();
         self.journal.truncate(&self.segment)
     }
