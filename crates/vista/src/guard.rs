@@ -90,9 +90,19 @@ impl Segment {
         Ok(())
     }
 
-    /// The transaction is over: nobody may store.
+    /// Ends a transaction that has freed something, or is guarded, or whose stores have to be written back.
+    #[inline(never)]
+    pub(crate) fn end_slowly(&mut self) -> Result<()> {
+        self.release_all()?;
+        self.undo.discard();
+        self.close_ranges();
+        Ok(())
+    }
+
+    /// The transaction is over: nobody may store, and the next one is quick if nobody guards it.
     #[cold]
     pub(crate) fn close_ranges(&mut self) {
+        self.undo.set_quick(self.guarded.is_none());
         let Some(guarded) = &mut self.guarded else { return };
         if let Some(key) = self.view.key() {
             key.allow(Right::Read);

@@ -65,9 +65,7 @@ impl Txn<'_> {
     /// # Errors
     /// As [`Txn::end`]; those of `redo`. Then it is aborted.
     pub fn end_with<R: Redo>(self, redo: &mut R) -> Result<(), R::Error> {
-        if !self.segment.freed.is_empty() {
-            self.segment.release_all()?;
-        }
+        self.segment.release_all()?;
         redo.commit(&Changes { segment: self.segment })?;
         Ok(self.end()?)
     }

@@ -244,6 +244,14 @@ fn a_forgotten_transaction_is_taken_back_by_the_next() {
     std::mem::forget(txn);
     segment.begin().end().unwrap();
     assert_eq!(segment.bytes()[..10], [0; 10]);
+    let mut txn = segment.begin();
+    let block = txn.malloc(100).unwrap();
+    txn.end().unwrap();
+    let mut txn = segment.begin();
+    txn.free(block).unwrap();
+    std::mem::forget(txn);
+    segment.begin().end().unwrap();
+    assert_eq!(segment.verify().unwrap().blocks, 1, "what a forgotten transaction has freed is there");
 }
 
 #[test]
