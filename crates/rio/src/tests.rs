@@ -229,3 +229,21 @@ fn bytes_copied_in_come_out_through_the_other_mapping() {
     there.copy_out(at.plus(8), &mut back);
     assert_eq!(back, bytes);
 }
+
+#[test]
+fn a_log_of_whole_words_with_an_odd_image_was_written_by_nobody() {
+    let (here, _) = twice();
+    let place = here.allocate::<Pair>(4).expect("room").raw();
+    let odd = |undo: &Undo| {
+        assert_eq!(undo.audit(), Ok(()), "empty");
+        undo.save_bytes(place + 3, &[1, 2, 3]);
+        undo.audit()
+    };
+    let session = Undo::open(&here, Undo::create(&here, 4096).expect("room"));
+    assert!(odd(&session).is_err_and(|what| what.contains("3 bytes")));
+    let segment = Undo::open(&here, Undo::create(&here, 4096).expect("room"));
+    segment.settle();
+    assert_eq!(odd(&segment), Ok(()));
+    segment.save_bytes(1 << 39, &[1]);
+    assert!(segment.audit().is_err(), "a place outside");
+}

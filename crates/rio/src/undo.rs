@@ -60,8 +60,8 @@ pub struct Undo {
     pub(crate) depth: Cell<u32>,
     pub(crate) broken: Cell<bool>,
     write_back: WriteBack,
-    /// What is saved in one record without a checksum has at most so many bytes.
-    quick_bytes: usize,
+    /// What is saved in one record without a checksum has at most so many bytes; none while somebody wants to be asked first.
+    quick_bytes: Cell<usize>,
 }
 
 impl Undo {
@@ -83,7 +83,7 @@ impl Undo {
     /// # Panics
     /// If nothing was created there.
     pub fn open(region: &Region, log: Offset<UndoLog>) -> Undo {
-        Undo {
+        let undo = Undo {
             region: region.clone(),
             log,
             words: Undo::area(region, log),
@@ -91,8 +91,10 @@ impl Undo {
             depth: Cell::new(0),
             broken: Cell::new(false),
             write_back: region.write_back(),
-            quick_bytes: if region.write_back() == WriteBack::None { RECORD_BYTES_MAX } else { 0 },
-        }
+            quick_bytes: Cell::new(0),
+        };
+        undo.set_quick(true);
+        undo
     }
 
     fn area(region: &Region, log: Offset<UndoLog>) -> HeldSlice<Word<u64>> {
@@ -105,7 +107,7 @@ impl Undo {
     /// Discards every image: what was changed since the log was empty stands. One store.
     #[inline]
     pub fn discard(&self) {
-        if self.quick_bytes == 0 {
+        if !self.is_quick() && self.write_back != WriteBack::None {
             return self.commit_checked();
         }
         self.cut(0);
@@ -215,12 +217,14 @@ impl Undo {
     /// fewer instructions and stores it takes, the more transactions the processor has under way at once.
     #[inline(always)]
     pub(crate) fn save_quickly(&self, place: u64, old: &[u8]) -> bool {
-        let (at, count) = (self.top.get(), old.len().div_ceil(8));
-        // Also nothing at all, which is a record, too.
-        if old.len().wrapping_sub(1) >= self.quick_bytes {
-            return false;
-        }
-        let Some([first, image @ .., last]) = self.words.get(at..at + count + 2) else { return false };
+        let Some(room) = self.quick_room(old.len()) else { return false };
+        self.save_in(room, place, old);
+        true
+    }
+
+    #[inline(always)]
+    fn save_in(&self, (at, words): (usize, &[Word<u64>]), place: u64, old: &[u8]) {
+        let [first, image @ .., last] = words else { no_room() };
         if planted("undo: a record is published before its image") {
             first.init(header(place, old.len()));
         }
@@ -229,8 +233,7 @@ impl Undo {
         if last.get() != 0 && !planted("undo: no zero behind the last record") {
             last.init(0);
         }
-        self.finish(first, header(place, old.len()), at + count + 1);
-        true
+        self.finish(first, header(place, old.len()), at + words.len() - 1);
     }
 
     #[inline(never)]
@@ -238,8 +241,8 @@ impl Undo {
         for (part, place) in old.chunks(RECORD_BYTES_MAX).zip((place..).step_by(RECORD_BYTES_MAX)) {
             if self.write_back != WriteBack::None {
                 self.save_checked(place, part);
-            } else if !self.save_quickly(place, part) {
-                no_room();
+            } else {
+                self.save_in(self.room(part.len()).unwrap_or_else(|| no_room()), place, part);
             }
         }
     }

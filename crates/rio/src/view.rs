@@ -149,12 +149,17 @@ impl View {
         done.map_err(|source| Error::System { path: path.to_path_buf(), call: "changing the protection", source })
     }
 
+    /// Whether all of them are shown without asking further ([`View::set_shown`]): then [`View::look`] is quick.
+    #[inline(always)]
+    pub fn is_quick(&self, at: u64, bytes: usize) -> bool {
+        let end = at.wrapping_sub(self.shown.0).checked_add(bytes as u64);
+        end.is_some_and(|end| end <= self.shown.1)
+    }
+
     /// `bytes` at `at`, if the program may see all of them.
     #[inline(always)]
     pub fn look(&self, at: u64, bytes: usize) -> Option<Shown<'_>> {
-        let end = at.wrapping_sub(self.shown.0).checked_add(bytes as u64);
-        let is_shown = end.is_some_and(|end| end <= self.shown.1);
-        if is_shown || self.is_shown(at, at.saturating_add(bytes as u64)) {
+        if self.is_quick(at, bytes) || self.is_shown(at, at.saturating_add(bytes as u64)) {
             let place = self.mapping.base().as_ptr().wrapping_add(usize::try_from(at).ok()?);
             return Some(Shown { place, at, bytes, view: PhantomData });
         }

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::segment::UNIT;
-use crate::{Error, Guard, Result, Segment, Txn};
+use crate::{Error, Result, Segment, Txn};
 use rio::Watch;
 
 /// A transaction whose ranges are found by themselves. The faults of its segment are watched until it is dropped, so nobody
@@ -42,8 +42,7 @@ impl Segment {
         let path = self.path().to_path_buf();
         let _watch = watch.map_err(|source| Error::System { path, call: "catching the faults", source })?;
         let txn = AutoTxn { segment: self, _watch };
-        txn.segment.set_flat_writable(false)?;
-        txn.segment.open_range(0, 0)?;
+        txn.segment.close_flat()?;
         Ok(txn)
     }
 }
@@ -51,8 +50,7 @@ impl Segment {
 impl Drop for AutoTxn<'_> {
     fn drop(&mut self) {
         self.segment.take_back();
-        let is_done = self.segment.set_flat_writable(self.segment.guard() != Guard::Pages);
-        is_done.expect("pages of this process's own mapping are as they were");
+        self.segment.leave_flat();
     }
 }
 
@@ -76,12 +74,8 @@ impl Segment {
         Ok(())
     }
 
-    fn set_flat_writable(&self, is_writable: bool) -> Result<()> {
-        Ok(self.view.set_writable_part(self.from, self.flat_end(), is_writable)?)
-    }
-
     /// Behind the last unit of the flat part.
-    fn flat_end(&self) -> u64 {
+    pub(crate) fn flat_end(&self) -> u64 {
         self.from + (self.bytes().len() as u64).next_multiple_of(UNIT)
     }
 

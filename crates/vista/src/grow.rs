@@ -27,6 +27,7 @@ impl Segment {
         if bytes > self.bytes_max() {
             return Err(Error::NoRoom { path: self.path().to_path_buf(), wanted: bytes, most: self.bytes_max() });
         }
+        self.open_flat()?;
         self.region().fill_hole(self.from, bytes.next_multiple_of(UNIT))?;
         self.header.bytes.publish(bytes);
         self.region().make_safe(self.from)?;

@@ -30,7 +30,11 @@ pub enum Guard {
 pub(crate) struct Guarded {
     /// The pages that may be stored to: from, to.
     open: Vec<(u64, u64)>,
-    _watch: Watch,
+    /// None if the flat part is only left closed, since a transaction whose ranges are found by themselves has closed it:
+    /// opening and closing all of it takes long, and the next may be like that, too.
+    watch: Option<Watch>,
+    /// Ranges are found by themselves now.
+    is_automatic: bool,
 }
 
 impl Guard {
@@ -57,7 +61,7 @@ impl Guard {
         let (from, name) = (view.address(), format!("the segment {}", region.path().display()));
         let bytes = usize::try_from(region.reserved()).unwrap_or(usize::MAX);
         let watch = Watch::refuse(from..from.saturating_add(bytes), &name).map_err(refused)?;
-        Ok(Some(Box::new(Guarded { open: Vec::new(), _watch: watch })))
+        Ok(Some(Box::new(Guarded { open: Vec::new(), watch: Some(watch), is_automatic: false })))
     }
 }
 
@@ -65,14 +69,15 @@ impl Segment {
     /// Whether stores outside of declared ranges are stopped, and how.
     pub fn guard(&self) -> Guard {
         match (&self.guarded, self.view.key()) {
-            (None, _) => Guard::Off,
-            (Some(_), None) => Guard::Pages,
-            (Some(_), Some(_)) => Guard::Keys,
+            (Some(guarded), None) if guarded.watch.is_some() => Guard::Pages,
+            (_, None) => Guard::Off,
+            (_, Some(_)) => Guard::Keys,
         }
     }
 
     /// Lets the transaction store into a range.
     pub(crate) fn open_range(&mut self, at: u64, bytes: usize) -> Result<()> {
+        self.open_flat()?;
         let Some(guarded) = &mut self.guarded else { return Ok(()) };
         if let Some(key) = self.view.key() {
             key.allow(Right::Write);
@@ -90,9 +95,56 @@ impl Segment {
         Ok(())
     }
 
-    /// The transaction is over: nobody may store.
+    /// Closes the flat part, so that each first store to a page of it faults.
+    pub(crate) fn close_flat(&mut self) -> Result<()> {
+        if self.view.key().is_some() {
+            self.view.set_writable_part(self.from, self.flat_end(), false)?;
+            return self.open_range(0, 0);
+        }
+        if self.guarded.is_none() {
+            self.view.set_writable_part(self.from, self.flat_end(), false)?;
+            self.undo.set_quick(false);
+        }
+        let new = || Box::new(Guarded { open: Vec::new(), watch: None, is_automatic: true });
+        self.guarded.get_or_insert_with(new).is_automatic = true;
+        Ok(())
+    }
+
+    /// Ranges are not found by themselves any more. The flat part stays closed for the next such transaction.
+    pub(crate) fn leave_flat(&mut self) {
+        if self.view.key().is_some() {
+            let is_open = self.view.set_writable_part(self.from, self.flat_end(), true);
+            is_open.expect("pages of this process's own mapping can be made writable, as they were");
+        }
+        if let Some(guarded) = &mut self.guarded {
+            guarded.is_automatic = false;
+        }
+    }
+
+    /// Opens the flat part, if it was only left closed.
+    pub(crate) fn open_flat(&mut self) -> Result<()> {
+        if self.guarded.as_ref().is_some_and(|guarded| guarded.watch.is_none() && !guarded.is_automatic) {
+            self.view.set_writable_part(self.from, self.flat_end(), true)?;
+            self.guarded = None;
+            // What was freed is not to be forgotten at the end.
+            self.undo.set_quick(self.freed.is_empty());
+        }
+        Ok(())
+    }
+
+    /// Ends a transaction that has freed something, or is guarded, or whose stores have to be written back.
+    #[inline(never)]
+    pub(crate) fn end_slowly(&mut self) -> Result<()> {
+        self.release_all()?;
+        self.undo.discard();
+        self.close_ranges();
+        Ok(())
+    }
+
+    /// The transaction is over: nobody may store, and the next one is quick if nobody guards it.
     #[cold]
     pub(crate) fn close_ranges(&mut self) {
+        self.undo.set_quick(self.guarded.is_none());
         let Some(guarded) = &mut self.guarded else { return };
         if let Some(key) = self.view.key() {
             key.allow(Right::Read);

@@ -39,28 +39,24 @@ mod checkpoint;
 mod error;
 mod grow;
 mod guard;
-mod hash_map;
 mod heap;
-mod map;
 mod options;
 mod recover;
+mod redo;
 mod segment;
 mod suspended;
 mod txn;
 mod typed;
-mod vector;
 mod verify;
 
 pub use error::{Error, Result};
 pub use guard::Guard;
-pub use hash_map::HashMap;
-pub use map::Map;
 pub use options::Options;
+pub use redo::{Changes, Redo};
 pub use rio::Survives;
 pub use segment::Segment;
 pub use txn::Txn;
-pub use typed::{Memory, Persist, Ptr};
-pub use vector::Vector;
+pub use typed::{HashMap, Map, Memory, Persist, Ptr, Vector};
 pub use verify::Usage;
 
 #[cfg(test)]

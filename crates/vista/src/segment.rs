@@ -104,6 +104,7 @@ impl Options {
         segment.show_flat();
         segment.rolled_back = segment.recover()?;
         segment.guarded = self.guard.begin(&segment.region, &mut segment.view)?;
+        segment.close_ranges();
         Ok(segment)
     }
 }

@@ -222,6 +222,24 @@ fn ranges_are_found_by_themselves() {
     });
     both.unwrap();
     assert_eq!((segment.bytes()[5], segment.bytes()[70_000], beside.bytes()[999]), (0, 4, 4));
+    // Closed still: the next declared range opens it, and the one that is found after that closes it again.
+    assert_eq!(segment.guard(), crate::Guard::Off);
+    let mut txn = segment.begin();
+    txn.set_range(5, 1).unwrap()[0] = 6;
+    txn.set_range(1 << 20, 1).unwrap()[0] = 6;
+    txn.abort();
+    let mut txn = segment.begin();
+    txn.set_range(2 << 20, 1).unwrap()[0] = 6;
+    txn.end().unwrap();
+    for round in 0..3 {
+        let taken_back = segment.automatically(|bytes| {
+            (bytes[6], bytes[1 << 20], bytes[(2 << 20) + 8]) = (round, round, round);
+            Err::<(), _>(Error::Damaged { path: "any".into(), what: "as planned".into() })
+        });
+        assert!(taken_back.is_err());
+        assert_eq!((segment.bytes()[6], segment.bytes()[1 << 20], segment.bytes()[(2 << 20) + 8]), (0, 0, 0));
+        assert_eq!((segment.bytes()[5], segment.bytes()[2 << 20]), (0, 6));
+    }
     let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         segment.automatically(|bytes| -> crate::Result<()> {
             bytes[0] = 3;
@@ -244,6 +262,14 @@ fn a_forgotten_transaction_is_taken_back_by_the_next() {
     std::mem::forget(txn);
     segment.begin().end().unwrap();
     assert_eq!(segment.bytes()[..10], [0; 10]);
+    let mut txn = segment.begin();
+    let block = txn.malloc(100).unwrap();
+    txn.end().unwrap();
+    let mut txn = segment.begin();
+    txn.free(block).unwrap();
+    std::mem::forget(txn);
+    segment.begin().end().unwrap();
+    assert_eq!(segment.verify().unwrap().blocks, 1, "what a forgotten transaction has freed is there");
 }
 
 #[test]
@@ -272,4 +298,31 @@ fn the_flat_part_grows_into_its_room_and_stays_so() {
     assert!(segment.bytes().iter().enumerate().all(|(at, &byte)| byte == u8::from(at < 1000)));
     assert!(segment.get(block, 1 << 20).unwrap().iter().all(|&byte| byte == 2));
     segment.verify().unwrap();
+}
+
+#[test]
+fn ranges_are_found_by_themselves_under_a_guard_too_and_what_is_freed_between_is_freed() {
+    let place = Place::new("auto-guard");
+    for guard in [crate::Guard::Pages, crate::Guard::Off] {
+        let mut segment = Options::new(1 << 20).guard(guard).open(&place.0).unwrap();
+        let mut txn = segment.begin();
+        let block = txn.malloc(100).unwrap();
+        txn.end().unwrap();
+        let store = |bytes: &mut [u8]| {
+            bytes[70_000] = 1;
+            Ok::<(), Error>(())
+        };
+        segment.automatically(store).unwrap();
+        let mut txn = segment.begin();
+        txn.free(block).unwrap();
+        txn.set_range(70_000, 1).unwrap()[0] = 2;
+        txn.end().unwrap();
+        assert_eq!((segment.bytes()[70_000], segment.verify().unwrap().blocks), (2, 0), "{guard:?}");
+        let taken_back = segment.automatically(|bytes| {
+            bytes.fill(9);
+            Err::<(), _>(Error::Damaged { path: "any".into(), what: "as planned".into() })
+        });
+        assert!(taken_back.is_err() && segment.guard() == guard);
+        assert_eq!((segment.bytes()[70_000], segment.bytes()[0]), (2, 0), "{guard:?}");
+    }
 }

@@ -17,15 +17,30 @@ impl Segment {
     /// Begins a transaction (the paper's `vista_begin_transaction`).
     #[inline(always)]
     pub fn begin(&mut self) -> Txn<'_> {
-        if !self.undo.is_empty() {
-            // Somebody forgot a transaction.
-            self.take_back();
+        if !self.undo.is_empty() || !self.undo.is_quick() {
+            self.take_back_forgotten();
         }
         Txn { segment: self }
     }
 }
 
 impl Segment {
+    #[inline(always)]
+    fn save_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        match self.view.look(at.wrapping_add(self.from), bytes) {
+            Some(shown) => Ok(shown.range(&mut self.owner, &self.undo)),
+            None => Err(self.out_of_range(at, bytes)),
+        }
+    }
+
+    #[inline(never)]
+    fn save_range_slowly(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        if !self.undo.has_quick_room(bytes) {
+            self.prepare_range(at, bytes)?;
+        }
+        self.save_range(at, bytes)
+    }
+
     /// Puts back what the transaction changed, if one goes on.
     #[cold]
     pub(crate) fn take_back(&mut self) {
@@ -43,13 +58,11 @@ impl Txn<'_> {
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let segment = &mut *self.segment;
-        if !segment.undo.has_room(bytes) || segment.guarded.is_some() {
-            segment.prepare_range(at, bytes)?;
+        // Both are asked here, so that the compiler knows the answers below, where nothing comes in between.
+        if segment.view.is_quick(at.wrapping_add(segment.from), bytes) && segment.undo.has_quick_room(bytes) {
+            return segment.save_range(at, bytes);
         }
-        match segment.view.look(at.wrapping_add(segment.from), bytes) {
-            Some(shown) => Ok(shown.range(&mut segment.owner, &segment.undo)),
-            None => Err(segment.out_of_range(at, bytes)),
-        }
+        segment.save_range_slowly(at, bytes)
     }
 
     /// The segment's flat part as it is now, the transaction's own changes included.
@@ -87,6 +100,8 @@ impl Txn<'_> {
         if !is_there || !self.segment.freed.insert(at) {
             return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
         }
+        // There is more to be done at the end.
+        self.segment.undo.set_quick(false);
         Ok(())
     }
 
@@ -96,12 +111,10 @@ impl Txn<'_> {
     /// `Memory` if something was freed and the undo log had to grow for it and could not: then it is aborted.
     #[inline(always)]
     pub fn end(self) -> Result<()> {
-        if !self.segment.freed.is_empty() {
-            self.segment.release_all()?;
-        }
-        self.segment.undo.discard();
-        if self.segment.guarded.is_some() {
-            self.segment.close_ranges();
+        if self.segment.undo.is_quick() {
+            self.segment.undo.discard();
+        } else {
+            self.segment.end_slowly()?;
         }
         // Nothing is left to be taken back.
         std::mem::forget(self);

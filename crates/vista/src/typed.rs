@@ -7,6 +7,14 @@
 //! mean nothing. So a damaged segment shows wrong values and nothing worse, and what means something to one process only
 //! (references, boxes, open files) does not compile.
 
+mod hash_map;
+mod map;
+mod vector;
+
+pub use hash_map::HashMap;
+pub use map::Map;
+pub use vector::Vector;
+
 use std::marker::PhantomData;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

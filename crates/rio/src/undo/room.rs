@@ -4,7 +4,7 @@
 //! while sections are open.
 
 use super::{Undo, RECORD_BYTES_MAX};
-use crate::{failpoint, Result, Word};
+use crate::{failpoint, Result, Word, WriteBack};
 
 impl Undo {
     /// Makes room for `bytes` of before-images and their headers. Called before the first latch (PROTOCOLS D11).
@@ -34,8 +34,41 @@ impl Undo {
         Ok(())
     }
 
-    /// Whether the log has room for one image of `bytes`.
+    /// Where an image is saved, if it is one record without a checksum, there is room, and nobody wants to be asked first.
     #[inline(always)]
+    pub(super) fn quick_room(&self, bytes: usize) -> Option<(usize, &[Word<u64>])> {
+        // Also nothing at all, which is a record, too.
+        if bytes.wrapping_sub(1) >= self.quick_bytes.get() {
+            return None;
+        }
+        self.room(bytes)
+    }
+
+    #[inline(always)]
+    pub(super) fn room(&self, bytes: usize) -> Option<(usize, &[Word<u64>])> {
+        let at = self.top.get();
+        Some((at, self.words.get(at..at + bytes.div_ceil(8) + 2)?))
+    }
+
+    /// Whether nobody has to be asked before an image of `bytes` is saved, and there is room for it.
+    #[inline(always)]
+    pub fn has_quick_room(&self, bytes: usize) -> bool {
+        self.quick_room(bytes).is_some()
+    }
+
+    /// Says whether images may be saved without asking ([`Undo::has_quick_room`]).
+    pub fn set_quick(&self, is_quick: bool) {
+        let is_quick = is_quick && self.write_back == WriteBack::None;
+        self.quick_bytes.set(if is_quick { RECORD_BYTES_MAX } else { 0 });
+    }
+
+    /// Whether images may be saved without asking.
+    #[inline(always)]
+    pub fn is_quick(&self) -> bool {
+        self.quick_bytes.get() != 0
+    }
+
+    /// Whether the log has room for one image of `bytes`.
     pub fn has_room(&self, bytes: usize) -> bool {
         // The headers of its parts and their checksums, and the zero.
         let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX * 2 + 3;
