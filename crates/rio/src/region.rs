@@ -19,11 +19,11 @@ use crate::map::HUGE_BYTES;
 use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
 mod attended;
+mod file;
 mod header;
-mod hole;
 mod unattended;
 
-pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES};
+pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES, SIZES};
 pub use unattended::{remove_region, Unattended};
 
 const GROW_STEP: u64 = 64 << 10;

@@ -4,8 +4,14 @@
 //! Paper: a departure. It finds what a disk or a wild store has changed while nobody had the region. What changes while it is
 //! used is not sealed: no transaction pays for it.
 
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{fallocate, FallocateFlags};
+
 use crate::region::unusable;
-use crate::{Kept, Offset, Region, Result, Word, HEADER_BYTES};
+use crate::{Kept, Offset, Region, RegionHeader, Result, Word, HEADER_BYTES};
 
 impl Region {
     /// The checksum of some parts, each of whole words, the region's own header left out; never zero.
@@ -37,4 +43,17 @@ impl Kept {
             )),
         }
     }
+}
+
+/// Makes a file to which the bytes of a kept region were copied one that can be opened: as long as the region says that it is,
+/// and left in good order, without a seal, as far as it says.
+///
+/// # Errors
+/// The system's, also if the file has no room.
+pub fn admit_copy(file: &File) -> std::io::Result<()> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, offset_of!(RegionHeader, size) as u64)?;
+    fallocate(file, FallocateFlags::empty(), 0, u64::from_ne_bytes(word))?;
+    file.write_all_at(&0_u64.to_ne_bytes(), offset_of!(RegionHeader, seal) as u64)?;
+    file.write_all_at(&1_u64.to_ne_bytes(), offset_of!(RegionHeader, clean) as u64)
 }

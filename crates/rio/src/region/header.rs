@@ -99,6 +99,9 @@ pub enum RootSlot {
     Spare = 15,
 }
 
+/// Where a region says how long it is and how much is handed out, and how many bytes that takes.
+pub const SIZES: (u64, u64) = (std::mem::offset_of!(RegionHeader, size) as u64, 16);
+
 impl RegionHeader {
     /// Of a new region in a file with that inode, whose creation is not finished.
     pub(super) fn fill(&self, identity: &Identity, own_inode: u64, size: u64, reserve: u64) {

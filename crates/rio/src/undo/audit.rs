@@ -53,4 +53,15 @@ impl Undo {
             Err("an undo log has no end".into())
         }
     }
+
+    /// Of what there are before-images: place and bytes, the oldest first.
+    pub fn saved(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let headers = self.records(0).into_iter().map(|record| self.words[record].get());
+        headers.map(|header| (header & PLACE_MASK, bytes_of(header) as u64))
+    }
+
+    /// Where the log says what it is, and how many bytes that takes.
+    pub fn header_place(&self) -> (u64, u64) {
+        (self.log.raw(), size_of::<super::UndoLog>() as u64)
+    }
 }

@@ -1,4 +1,6 @@
-//! Room in a region that has no blocks yet: places that are kept for something to grow into.
+//! What is done with a region's file: room that has no blocks yet, kept for something to grow into; and reading it.
+
+use std::os::unix::fs::FileExt;
 
 use super::{extend, system};
 use crate::{Region, Result};
@@ -18,6 +20,15 @@ impl Region {
         }
         self.header().used.publish(end);
         Ok(())
+    }
+
+    /// Reads from the file, which shows what is stored into the mapping.
+    ///
+    /// # Errors
+    /// `System` if it cannot be read, or ends before.
+    pub fn read_file(&self, from: u64, buffer: &mut [u8]) -> Result<()> {
+        let read = self.file().read_exact_at(buffer, from);
+        read.map_err(|source| system(self.path(), "reading", source))
     }
 
     /// Gives what lies from `from` on blocks, where it has none. What is there stays.

@@ -1,0 +1,46 @@
+//! What can go wrong, in sentences that say what was kept and what to do.
+
+/// A call on recoverable memory was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The segment in memory refused.
+    #[error(transparent)]
+    Segment(#[from] vista::Error),
+    /// The disk refused.
+    #[error(transparent)]
+    Disk(#[from] libtp_io::Error),
+    /// Another process, or another handle of this one, has it.
+    #[error("{log} is locked: another process has this memory open, or another handle of this one. Nothing was changed; close it there")]
+    InUse {
+        /// The log.
+        log: String,
+    },
+    /// The log or the database are not what this library has left there.
+    #[error("{file} is damaged: {what}. Nothing was changed; restore the directory from a backup")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// What was found.
+        what: String,
+    },
+    /// A transaction changes more than the log can take.
+    #[error("a transaction has {bytes} bytes for the log {log}, of which one may fill {most}: it was aborted. Open with a larger log (`Options::log_bytes`)")]
+    TooLarge {
+        /// The log.
+        log: String,
+        /// The record's length.
+        bytes: u64,
+        /// The longest there may be.
+        most: u64,
+    },
+    /// An earlier write or sync of the log has failed.
+    #[error("the log {log} could not be written or synced before, so nobody knows what of it is on the disk: nothing more is taken. Open it anew; what had been synced is there")]
+    Poisoned {
+        /// The log.
+        log: String,
+    },
+}
+
+/// The result of calls on recoverable memory.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,151 @@
+//! What is kept of each transaction, and where: the redo log, and the database behind it.
+//!
+//! If we die here: while the database is written, the log still has everything that is written there, and repeating it makes
+//! the same of whatever mixture is found.
+
+use std::sync::Arc;
+
+use libtp_io::{Directory, File, OpenMode};
+use vista::{Changes, Redo, Segment};
+
+use crate::lines::Lines;
+use crate::record;
+use crate::redo_log::RedoLog;
+use crate::{Error, Result};
+
+/// The database's name in its directory.
+pub(crate) const NAME: &str = "database";
+const PASSING: &str = "database.new";
+const PIECE: usize = 64 << 10;
+
+/// The log and the database of one segment.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    log: RedoLog,
+    database: Arc<dyn File>,
+    /// What the log covers, and the database does not have.
+    covered: Lines,
+    /// How much of the file was used when that was last logged.
+    used: u64,
+    /// Transactions that are written and synced together, and those that wait for that.
+    group: u32,
+    waiting: u32,
+}
+
+impl Journal {
+    /// Makes the database and the log of a new segment.
+    pub(crate) fn create(directory: &dyn Directory, segment: &Segment, log_bytes: u64, group: u32) -> Result<Journal> {
+        let log = RedoLog::create(directory, log_bytes)?;
+        let database = directory.open(PASSING, OpenMode::Create)?;
+        let used = segment.file_used();
+        database.set_len(0)?;
+        database.allocate(used)?;
+        let mut piece = vec![0; PIECE];
+        for at in (0..used).step_by(PIECE) {
+            let bytes = usize::try_from(used - at).map_or(PIECE, |left| left.min(PIECE));
+            segment.read_file(at, &mut piece[..bytes])?;
+            if piece[..bytes].iter().any(|byte| *byte != 0) {
+                database.write_at(&piece[..bytes], at)?;
+            }
+        }
+        database.sync()?;
+        // The log's name first: where there is a database there is a log.
+        directory.sync()?;
+        directory.rename(PASSING, NAME)?;
+        directory.sync()?;
+        Ok(Journal { log, database, covered: Lines::default(), used, group, waiting: 0 })
+    }
+
+    /// Opens what is there, and calls `store` with all bytes of the segment's file, the later ones last.
+    pub(crate) fn open(
+        directory: &dyn Directory,
+        group: u32,
+        store: &mut dyn FnMut(u64, &[u8]) -> vista::Result<()>,
+    ) -> Result<Journal> {
+        if !directory.exists(crate::redo_log::NAME)? {
+            let what = "its log is not there".into();
+            return Err(Error::Damaged { file: directory.describe(NAME), what });
+        }
+        let database = directory.open(NAME, OpenMode::Existing)?;
+        let mut covered = Lines::default();
+        let mut images = Vec::new();
+        let log = RedoLog::open(directory, |place, image| {
+            covered.add(place, image.len() as u64);
+            images.push((place, image.to_vec()));
+            Ok(())
+        })?;
+        let (mut piece, mut at) = (vec![0; PIECE], 0);
+        loop {
+            let bytes = database.read_at(&mut piece, at)?;
+            if bytes == 0 {
+                break;
+            }
+            store(at, &piece[..bytes])?;
+            at += bytes as u64;
+        }
+        for (place, image) in images {
+            store(place, &image)?;
+        }
+        Ok(Journal { log, database, covered, used: 0, group, waiting: 0 })
+    }
+
+    /// Writes to the database what the log covers, and begins the log anew. No transaction goes on.
+    pub(crate) fn truncate(&mut self, segment: &Segment) -> Result<()> {
+        self.flush()?;
+        let (database, covered) = (&self.database, &self.covered);
+        self.log.guarded(|_| {
+            for piece in covered.pieces() {
+                database.write_at(segment.file_part(piece.start, piece.end - piece.start), piece.start)?;
+            }
+            Ok(database.sync()?)
+        })?;
+        self.log.restart()?;
+        self.covered.clear();
+        Ok(())
+    }
+
+    /// Whether the log may have no room for a transaction.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.log.is_nearly_full()
+    }
+
+    /// Whether a truncation would change anything.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.covered.is_empty()
+    }
+
+    /// Writes and syncs what has ended.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.waiting = 0;
+        self.log.flush()
+    }
+}
+
+impl Redo for Journal {
+    type Error = Error;
+
+    fn commit(&mut self, changes: &Changes<'_>) -> Result<()> {
+        let (before, used, covered) = (self.log.pending_bytes(), changes.file_used(), &mut self.covered);
+        let has_grown = used != self.used;
+        self.log.append(|record| {
+            let mut put = |place: u64, image: &[u8]| {
+                covered.add(place, image.len() as u64);
+                record::put(record, place, image);
+            };
+            changes.for_each(&mut put);
+            if has_grown {
+                changes.for_each_header(&mut put);
+            }
+        })?;
+        self.waiting += 1;
+        if self.waiting >= self.group {
+            if let Err(error) = self.flush() {
+                // It is aborted; the others of its group stand in memory, and the log takes nothing more.
+                self.log.retract(before);
+                return Err(error);
+            }
+        }
+        self.used = used;
+        Ok(())
+    }
+}

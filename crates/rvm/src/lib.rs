@@ -1,0 +1,41 @@
+//! rvm: recoverable memory for people whose memory does not survive. The new bytes of each transaction go to a log on a disk.
+//!
+//! Paper: Rio Vista, section 2, after Satyanarayanan's RVM: the baseline that Vista is measured against, and the mode for
+//! plain disks: `Durability::Sync` of a segment. A transaction is vista's, with its undo log in memory; when it ends, the
+//! after-images of its ranges are written to a redo log and synced. When the log is full it is *truncated*: what it covers
+//! is written to the database, and it begins anew.
+//!
+//! A directory has two files ([`docs/formats/rvm.md`](../../../docs/formats/rvm.md)): `database`, the bytes of a segment's
+//! file as of the last truncation, and `log`. The segment itself lies in memory that dies with the process, a file in
+//! `/dev/shm` without a name; opening reads the database and repeats the log. On a directory in memory that survives this is
+//! the paper's RVM on Rio: the same system calls, which then reach no disk.
+//!
+//! The log is not the library's: that one's records are of an environment's transactions, read by all its processes; this
+//! one's are places and bytes, of one process, and end with the next truncation.
+//!
+//! # Example
+//! ```
+//! # let directory = std::env::temp_dir().join(format!("rvm-example-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory)?;
+//! let mut memory = rvm::Options::new(1 << 20).open(&directory)?;
+//! let mut txn = memory.begin()?;
+//! txn.set_range(0, 5)?.copy_from_slice(b"hello");
+//! txn.end()?;
+//! assert_eq!(&memory.segment().bytes()[..5], b"hello");
+//! memory.close()?;
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod journal;
+mod lines;
+mod memory;
+mod options;
+mod record;
+mod redo_log;
+
+pub use error::{Error, Result};
+pub use memory::{Rvm, Txn};
+pub use options::Options;

@@ -1,0 +1,85 @@
+//! Which lines of 64 bytes the log covers: what is written to the database when it is truncated.
+//!
+//! Lines and not pages, since a page may have what is vista's alone, such as its undo log.
+
+use std::ops::Range;
+
+const LINE: u64 = 64;
+
+/// A set of lines.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    words: Vec<u64>,
+}
+
+impl Lines {
+    /// Adds the lines that hold `bytes` bytes from `place` on.
+    pub(crate) fn add(&mut self, place: u64, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let (first, last) = (place / LINE, (place + bytes - 1) / LINE);
+        let (from, to) = (index(first / 64), index(last / 64));
+        if to >= self.words.len() {
+            self.words.resize(to + 1, 0);
+        }
+        for word in from..=to {
+            let low = if word == from { u64::MAX << (first % 64) } else { u64::MAX };
+            let high = if word == to { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+            self.words[word] |= low & high;
+        }
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// Takes all of them out.
+    pub(crate) fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// The places in a row, in order, in pieces that end with a word of lines: at most 4 KiB.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        (0_u64..).zip(&self.words).flat_map(|(nth, &word)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                let from = u64::from(left.trailing_zeros());
+                let count = u64::from((left.checked_shr(u32::try_from(from).ok()?)?).trailing_ones());
+                // The highest bit that is taken out may be the last there is.
+                left &= u64::MAX.checked_shl(u32::try_from(from + count).ok()?).unwrap_or(0);
+                Some((nth * 64 + from) * LINE..(nth * 64 + from + count) * LINE)
+            })
+        })
+    }
+}
+
+fn index(word: u64) -> usize {
+    usize::try_from(word).expect("what is in memory has an index")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_what_was_added() {
+        let mut lines = Lines::default();
+        assert!(lines.is_empty() && lines.pieces().next().is_none());
+        let mut model = std::collections::BTreeSet::new();
+        let mut state = 3_u64;
+        for _ in 0..200 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (place, bytes) = (state >> 33 & 0xffff, state >> 50 & 0x3ff);
+            lines.add(place, bytes);
+            model.extend((place..place + bytes).map(|byte| byte / LINE));
+        }
+        lines.add(4096, 4096);
+        model.extend(64..128);
+        let found: Vec<u64> = lines.pieces().flat_map(|piece| (piece.start / LINE)..(piece.end / LINE)).collect();
+        assert_eq!(found, model.into_iter().collect::<Vec<_>>());
+        lines.clear();
+        assert!(lines.is_empty());
+    }
+}

@@ -1,0 +1,200 @@
+//! The redo log: a file of fixed length, filled with zeros when it is made, so that writing to it changes nothing but bytes.
+//!
+//! It begins with two headers, written in turn, and then has records, one behind the other from the same place again after each
+//! truncation. What is there of an earlier generation is no record.
+//!
+//! If we die here: while records are written, the first that is not whole ends the log, unless a later one says that it had
+//! been synced; while a header is written, the other one stands, whose records the database has.
+
+use std::sync::Arc;
+
+use libtp_io::{Directory, File, LockMode, OpenMode};
+
+use crate::record::{self, Header};
+use crate::{Error, Result};
+
+/// The log's name in its directory.
+pub(crate) const NAME: &str = "log";
+const MAGIC: u64 = u64::from_le_bytes(*b"libtprvm");
+const VERSION: u64 = 1;
+/// Where the records begin.
+const FRONT: u64 = 4096;
+/// A header's place is its number times this: never two in one sector.
+const SLOT: u64 = 2048;
+const SLOT_BYTES: usize = 44;
+const PIECE: usize = 1 << 20;
+
+/// A log that this handle has locked.
+#[derive(Debug)]
+pub(crate) struct RedoLog {
+    file: Arc<dyn File>,
+    name: String,
+    capacity: u64,
+    generation: u64,
+    /// Where the next record goes in the file, behind those that are pending.
+    tail: u64,
+    next: u64,
+    synced: u64,
+    /// Records that are not written yet.
+    pending: Vec<u8>,
+    is_poisoned: bool,
+}
+
+impl RedoLog {
+    /// Makes a log in the place of whatever there is.
+    pub(crate) fn create(directory: &dyn Directory, capacity: u64) -> Result<RedoLog> {
+        let file = directory.open(NAME, OpenMode::Create)?;
+        let capacity = capacity.max(64 << 10).next_multiple_of(4096);
+        let mut log = RedoLog::lock(directory, file, capacity)?;
+        log.file.set_len(0)?;
+        log.file.allocate(capacity)?;
+        let zeros = vec![0; PIECE];
+        for at in (0..capacity).step_by(PIECE) {
+            let bytes = usize::try_from(capacity - at).map_or(PIECE, |left| left.min(PIECE));
+            log.file.write_at(&zeros[..bytes], at)?;
+        }
+        log.file.sync()?;
+        log.restart()?;
+        Ok(log)
+    }
+
+    /// Opens the log and calls `each` with the images of all its records, in order. It has to be restarted before anything is
+    /// appended.
+    pub(crate) fn open(directory: &dyn Directory, each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<RedoLog> {
+        let file = directory.open(NAME, OpenMode::Existing)?;
+        let mut log = RedoLog::lock(directory, file, 0)?;
+        let mut front = vec![0; usize::try_from(FRONT).expect("small")];
+        log.file.read_at(&mut front, 0)?;
+        let slots = [0, SLOT].map(|at| read_slot(&front[usize::try_from(at).expect("small")..]));
+        let Some([generation, capacity, next]) = slots.into_iter().flatten().max() else {
+            return Err(log.damaged("it has no header that is whole".into()));
+        };
+        if log.file.len()? < capacity || capacity < FRONT {
+            return Err(log.damaged(format!("it was made with {capacity} bytes and has {}", log.file.len()?)));
+        }
+        (log.generation, log.capacity, log.next) = (generation, capacity, next);
+        log.repeat(each)?;
+        Ok(log)
+    }
+
+    fn lock(directory: &dyn Directory, file: Arc<dyn File>, capacity: u64) -> Result<RedoLog> {
+        let name = directory.describe(NAME);
+        if !file.lock(0, LockMode::Exclusive, false)? {
+            return Err(Error::InUse { log: name });
+        }
+        let (generation, tail, next, synced) = (0, FRONT, 0, 0);
+        Ok(RedoLog { file, name, capacity, generation, tail, next, synced, pending: Vec::new(), is_poisoned: false })
+    }
+
+    fn damaged(&self, what: String) -> Error {
+        Error::Damaged { file: self.name.clone(), what }
+    }
+
+    fn repeat(&mut self, mut each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let mut bytes = vec![0; usize::try_from(self.capacity).unwrap_or(usize::MAX)];
+        self.file.read_at(&mut bytes, 0)?;
+        let mut at = usize::try_from(FRONT).expect("small");
+        while let Some((header, record)) =
+            record::read(&bytes, at, self.generation).filter(|it| it.0.sequence == self.next)
+        {
+            for (place, image) in record::images(record) {
+                each(place, image)?;
+            }
+            self.next += 1;
+            at += record.len();
+            self.tail += header.bytes;
+        }
+        // The first that is not whole was being written, unless a later one knows better.
+        let later = (at + 8..bytes.len()).step_by(8).find(|at| {
+            record::peek(&bytes, *at, self.generation).is_some_and(|header| header.synced > self.next)
+                && record::read(&bytes, *at, self.generation).is_some()
+        });
+        match later {
+            Some(later) => Err(self.damaged(format!(
+                "its record {} at {at} is not whole, and the one at {later} says that it was synced",
+                self.next
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins a new generation: what the log has had is in the database.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        debug_assert!(self.pending.is_empty(), "what was not written is not in the database");
+        let generation = self.generation + 1;
+        let words = [MAGIC, VERSION, generation, self.capacity, self.next];
+        let mut slot: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        slot.extend(crc32c::crc32c(&slot).to_le_bytes());
+        self.guarded(|log| Ok(log.file.write_at(&slot, generation % 2 * SLOT).and_then(|()| log.file.sync())?))?;
+        (self.generation, self.tail, self.synced) = (generation, FRONT, self.next);
+        Ok(())
+    }
+
+    /// Appends a record; [`RedoLog::flush`] has it safe.
+    pub(crate) fn append(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        self.check()?;
+        let before = self.pending.len();
+        let (generation, sequence, synced) = (self.generation, self.next, self.synced);
+        let bytes = record::append(&mut self.pending, Header { bytes: 0, generation, sequence, synced }, fill);
+        let most = (self.capacity - FRONT) / 2;
+        if bytes > most || self.tail + self.pending.len() as u64 > self.capacity {
+            self.pending.truncate(before);
+            return Err(Error::TooLarge { log: self.name.clone(), bytes, most });
+        }
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Takes the last record that was appended out again.
+    pub(crate) fn retract(&mut self, bytes: usize) {
+        self.pending.truncate(bytes);
+        self.next -= 1;
+    }
+
+    /// Bytes that are not written yet.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Writes and syncs what was appended.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.check()?;
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.guarded(|log| Ok(log.file.write_at(&log.pending, log.tail).and_then(|()| log.file.sync())?))?;
+        self.tail += self.pending.len() as u64;
+        self.pending.clear();
+        self.synced = self.next;
+        Ok(())
+    }
+
+    /// Whether there is no more room for the longest record.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.tail + self.pending.len() as u64 > FRONT + (self.capacity - FRONT) / 2
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.is_poisoned {
+            return Err(Error::Poisoned { log: self.name.clone() });
+        }
+        Ok(())
+    }
+
+    /// Does what leaves nobody knowing what is on the disk if it fails.
+    pub(crate) fn guarded<T>(&mut self, work: impl FnOnce(&RedoLog) -> Result<T>) -> Result<T> {
+        self.check()?;
+        let done = work(self);
+        self.is_poisoned = done.is_err();
+        done
+    }
+}
+
+/// Generation, capacity and first sequence number of a header that is whole.
+fn read_slot(bytes: &[u8]) -> Option<[u64; 3]> {
+    let (words, rest) = bytes.get(..SLOT_BYTES)?.split_at(SLOT_BYTES - 4);
+    let sum = u32::from_le_bytes(*rest.first_chunk()?);
+    let word = |nth: usize| words.get(nth * 8..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
+    let is_whole = crc32c::crc32c(words) == sum && word(0)? == MAGIC && word(1)? == VERSION;
+    is_whole.then_some([word(2)?, word(3)?, word(4)?])
+}

@@ -1,0 +1,83 @@
+//! Recoverable memory on a real directory: what was ended is there, what was not is not, and what is wrong is said.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+use std::os::unix::fs::FileExt;
+
+use rvm::{Error, Options};
+
+#[test]
+fn what_was_ended_is_there_and_what_was_not_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::of(vista::Options::new(1 << 20).reserve(1 << 30)).log_bytes(256 << 10);
+    let mut memory = options.open(directory.path()).unwrap();
+    let address = memory.segment().address();
+    assert!(matches!(options.open(directory.path()), Err(Error::InUse { .. } | Error::Segment(_))));
+    let mut blocks = Vec::new();
+    for round in 0..500_u64 {
+        let mut txn = memory.begin().unwrap();
+        txn.set_range(round * 100, 100).unwrap().fill(u8::try_from(round % 250).unwrap() + 1);
+        blocks.push(txn.malloc(3000).unwrap());
+        let last = *blocks.last().unwrap();
+        txn.set_range(last, 3000).unwrap().fill(7);
+        if round % 3 == 0 {
+            txn.free(blocks.remove(0)).unwrap();
+        }
+        txn.end().unwrap();
+    }
+    let mut txn = memory.begin().unwrap();
+    txn.set_range(0, 100_000).unwrap().fill(9);
+    // As if killed: neither this nor the log is taken care of.
+    std::mem::forget(txn);
+    let expected = |bytes: &[u8]| {
+        bytes[..50_000].iter().enumerate().all(|(at, byte)| usize::from(*byte) == at / 100 % 250 + 1)
+            && bytes[50_000..].iter().all(|byte| *byte == 0)
+    };
+    drop(memory);
+    let memory = options.open(directory.path()).unwrap();
+    assert_eq!(memory.segment().address(), address, "pointers stand");
+    assert!(expected(memory.segment().bytes()));
+    assert!(blocks.iter().all(|at| memory.segment().get(*at, 3000).unwrap().iter().all(|byte| *byte == 7)));
+    memory.segment().verify().unwrap();
+    memory.close().unwrap();
+    let memory = Options::new(0).open(directory.path()).unwrap();
+    assert!(expected(memory.segment().bytes()));
+}
+
+#[test]
+fn a_transaction_that_the_log_cannot_take_is_aborted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut memory =
+        Options::of(vista::Options::new(1 << 20).anywhere()).log_bytes(64 << 10).open(directory.path()).unwrap();
+    let mut txn = memory.begin().unwrap();
+    txn.set_range(0, 100_000).unwrap().fill(1);
+    let refused = txn.end().unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
+    assert!(memory.segment().bytes().iter().all(|byte| *byte == 0));
+    let mut txn = memory.begin().unwrap();
+    txn.set_range(0, 1000).unwrap().fill(1);
+    txn.end().unwrap();
+}
+
+#[test]
+fn a_log_that_was_damaged_is_said_to_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::of(vista::Options::new(8192).anywhere());
+    let mut memory = options.open(directory.path()).unwrap();
+    for round in 0..20 {
+        let mut txn = memory.begin().unwrap();
+        txn.set_range(round, 1).unwrap()[0] = 1;
+        txn.end().unwrap();
+    }
+    drop(memory);
+    let log = std::fs::OpenOptions::new().read(true).write(true).open(directory.path().join("log")).unwrap();
+    let mut byte = [0];
+    log.read_exact_at(&mut byte, 4096 + 300).unwrap();
+    log.write_all_at(&[byte[0] ^ 1], 4096 + 300).unwrap();
+    let refused = options.open(directory.path()).unwrap_err();
+    assert!(matches!(refused, Error::Damaged { .. }) && refused.to_string().contains("log"), "{refused}");
+    log.write_all_at(&byte, 4096 + 300).unwrap();
+    assert_eq!(options.open(directory.path()).unwrap().segment().bytes()[..21], [[1; 20].as_slice(), &[0]].concat());
+    std::fs::remove_file(directory.path().join("log")).unwrap();
+    let refused = options.open(directory.path()).unwrap_err();
+    assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+}

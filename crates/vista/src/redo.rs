@@ -1,0 +1,124 @@
+//! The door for redo logging: what a transaction has changed, told to somebody before it ends.
+//!
+//! Paper: Rio Vista, section 2 and figure 2: in recoverable virtual memory the new bytes of each declared range go to a log.
+//! Vista itself needs none. Who keeps one implements [`Redo`], and ends transactions by [`Txn::end_with`].
+//!
+//! Places count from the beginning of the file, as everywhere below a segment: what a transaction changes is in part vista's own.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::{Error, Options, Result, Segment, Txn};
+use rio::{Bytes, Offset};
+
+/// Who keeps what transactions have stored.
+pub trait Redo {
+    /// What goes wrong.
+    type Error: From<Error>;
+
+    /// Takes the changes of a transaction that is about to end. If this fails it is aborted.
+    ///
+    /// # Errors
+    /// Whatever keeps the changes from being kept.
+    fn commit(&mut self, changes: &Changes<'_>) -> Result<(), Self::Error>;
+}
+
+/// What a transaction has changed.
+pub struct Changes<'s> {
+    segment: &'s Segment,
+}
+
+impl Changes<'_> {
+    /// Calls `each` with the place and the bytes, as they are now, of everything that was declared, widened to whole words.
+    pub fn for_each(&self, mut each: impl FnMut(u64, &[u8])) {
+        for (place, bytes) in self.segment.undo.saved() {
+            let (from, to) = (place & !7, (place + bytes).next_multiple_of(8));
+            each(from, self.segment.file_part(from, to - from));
+        }
+    }
+
+    /// How much of the file is used. When it has grown since a transaction was told, there is more to be told:
+    /// [`Changes::for_each_header`].
+    pub fn file_used(&self) -> u64 {
+        self.segment.region().used()
+    }
+
+    /// Calls `each` with what changes when the file grows, which is no transaction's doing.
+    pub fn for_each_header(&self, mut each: impl FnMut(u64, &[u8])) {
+        let segment = self.segment;
+        let mut parts = vec![rio::SIZES, segment.undo.header_place()];
+        let of_header = (segment.region().offset_of(&*segment.header).raw(), size_of_val(&*segment.header) as u64);
+        parts.push(of_header);
+        let heap = &*segment.heap.header;
+        parts.push((segment.region().offset_of(heap).raw(), size_of_val(heap) as u64));
+        parts.extend(heap.table.load().map(|table| (table.raw(), size_of::<rio::SlabHeader>() as u64)));
+        for (place, bytes) in parts {
+            each(place, segment.file_part(place, bytes));
+        }
+    }
+}
+
+impl Txn<'_> {
+    /// Ends the transaction when `redo` has taken what it changed.
+    ///
+    /// # Errors
+    /// As [`Txn::end`]; those of `redo`. Then it is aborted.
+    pub fn end_with<R: Redo>(self, redo: &mut R) -> Result<(), R::Error> {
+        if !self.segment.freed.is_empty() {
+            self.segment.release_all()?;
+        }
+        redo.commit(&Changes { segment: self.segment })?;
+        Ok(self.end()?)
+    }
+}
+
+impl Segment {
+    /// How many bytes of the file are used.
+    pub fn file_used(&self) -> u64 {
+        self.region().used()
+    }
+
+    /// Copies what the file has from `place` on, vista's own included.
+    ///
+    /// # Errors
+    /// `Memory` if it has not so much, or cannot be read.
+    pub fn read_file(&self, place: u64, buffer: &mut [u8]) -> Result<()> {
+        Ok(self.region().read_file(place, buffer)?)
+    }
+
+    /// What the file has from `place` on, vista's own included; whole words, and not the first.
+    ///
+    /// # Panics
+    /// If it is not a part of the file.
+    pub fn file_part(&self, place: u64, bytes: u64) -> &[u8] {
+        let bytes = usize::try_from(bytes).expect("a part of the file is mapped");
+        let at = Offset::<Bytes>::from_raw(place).expect("what is asked for lies behind the first word");
+        self.region().bytes(at, bytes, &self.owner)
+    }
+}
+
+impl Options {
+    /// Opens a segment in memory of its own, whose bytes `fill` stores, each part at its place in the file: they are what an
+    /// earlier one's file had. The file at `path` is new, and its name is gone again at once.
+    ///
+    /// # Errors
+    /// As [`Options::open`]; `System` if the file cannot be made or has no room; those of `fill`.
+    pub fn open_copy<E: From<Error>>(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<(), E>,
+    ) -> Result<Segment, E> {
+        let system = |source| Error::System { path: path.to_path_buf(), call: "making the memory", source };
+        let made = (|| {
+            let file: File =
+                OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(system)?;
+            fill(&mut |place, bytes| file.write_all_at(bytes, place).map_err(system))?;
+            rio::admit_copy(&file).map_err(system)?;
+            drop(file);
+            Ok(self.open(path)?)
+        })();
+        let _ = std::fs::remove_file(path);
+        made
+    }
+}
