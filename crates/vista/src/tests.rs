@@ -273,3 +273,27 @@ fn the_flat_part_grows_into_its_room_and_stays_so() {
     assert!(segment.get(block, 1 << 20).unwrap().iter().all(|&byte| byte == 2));
     segment.verify().unwrap();
 }
+
+#[test]
+fn what_was_forgotten_is_in_no_later_transaction() {
+    let place = Place::new("forgotten-in-part");
+    let mut segment = place.open(4096);
+    let mut txn = segment.begin();
+    let kept = txn.malloc(100).unwrap();
+    txn.end().unwrap();
+
+    let mut txn = segment.begin();
+    txn.free(kept).unwrap();
+    std::mem::forget(txn);
+    segment.begin().end().unwrap();
+    assert_eq!(segment.verify().unwrap().blocks, 1, "it was freed in the one that was forgotten");
+
+    let mut txn = segment.begin();
+    txn.set_range(0, 10).unwrap().fill(1);
+    txn.free(kept).unwrap();
+    std::mem::forget(txn);
+    segment.automatically(|bytes| Ok::<_, Error>(bytes[100] = 2)).unwrap();
+    assert_eq!((segment.bytes()[0], segment.bytes()[100]), (0, 2));
+    segment.begin().end().unwrap();
+    assert_eq!(segment.verify().unwrap().blocks, 1);
+}

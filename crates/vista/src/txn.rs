@@ -17,7 +17,7 @@ impl Segment {
     /// Begins a transaction (the paper's `vista_begin_transaction`).
     #[inline(always)]
     pub fn begin(&mut self) -> Txn<'_> {
-        if !self.undo.is_empty() {
+        if !self.undo.is_empty() || !self.freed.is_empty() {
             // Somebody forgot a transaction.
             self.take_back();
         }

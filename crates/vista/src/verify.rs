@@ -223,8 +223,13 @@ mod tests {
             let mut byte = [0];
             on_disk.read_exact_at(&mut byte, place).unwrap();
             on_disk.write_all_at(&[byte[0] ^ 4], place).unwrap();
-            let refused = Segment::open(&file, 100);
-            assert!(refused.is_err(), "a byte at {place} has changed: {refused:?}");
+            for time in ["once", "twice"] {
+                let refused = Segment::open(&file, 100).unwrap_err().to_string();
+                // A word of the front may be wrong in a way that is seen before the seal is.
+                let is_named =
+                    refused.contains("are not as they were") || (place == 4096 && refused.contains("segment"));
+                assert!(is_named, "a byte at {place} has changed, opened {time}: {refused}");
+            }
             on_disk.write_all_at(&byte, place).unwrap();
         }
         drop(Segment::open(&file, 100).unwrap());
