@@ -402,6 +402,15 @@ impl Region {
         }
     }
 
+    /// Whether `bytes` more can be handed out, as far as the address space goes: asked before what is to be of use with them.
+    ///
+    /// # Errors
+    /// `Reserve`.
+    pub fn check_room(&self, bytes: u64) -> Result<()> {
+        let is_there = self.used().checked_add(bytes).is_some_and(|end| end <= self.reserve());
+        is_there.then_some(()).ok_or_else(|| self.reserve_error())
+    }
+
     /// Extends the file so that `end` bytes are there. Several processes may do it at once: extending is idempotent.
     fn grow(&self, size: u64, end: u64) -> Result<()> {
         let step = (size / 8).clamp(GROW_STEP, GROW_MAX);
