@@ -47,7 +47,7 @@ impl Keeping {
             other => return other,
         }
         let access = access_to(checkpoint)?;
-        let region = Region::map(access.open(checkpoint)?, checkpoint, 0)?;
+        let region = self.map(access.open(checkpoint)?, checkpoint)?;
         let header = region.header();
         header.check_kind(self.layout).map_err(|what| unusable(checkpoint, what))?;
         region.check_sizes()?;

@@ -5,8 +5,8 @@
 //! a fault that nobody waits for, or that is not to be done again, goes to who caught the signal before.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// Ranges of one process that can be watched at once.
 const SLOTS: usize = 64;
@@ -20,13 +20,15 @@ struct Slot {
     told: AtomicPtr<()>,
     whose: AtomicPtr<()>,
     name: [AtomicU8; NAME_BYTES],
+    /// Somebody is being told: one at a time.
+    busy: AtomicBool,
 }
 
 static ACTIVE: [Slot; SLOTS] = [const {
     let nobody = std::ptr::null_mut();
     let (from, to) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let name = [const { AtomicU8::new(0) }; NAME_BYTES];
-    Slot { from, to, told: AtomicPtr::new(nobody), whose: AtomicPtr::new(nobody), name }
+    Slot { from, to, told: AtomicPtr::new(nobody), whose: AtomicPtr::new(nobody), name, busy: AtomicBool::new(false) }
 }; SLOTS];
 
 /// Who caught the signal before us.
@@ -42,7 +44,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Has `told` called with `whose` at each fault in the range, by the thread that stores.
+    /// Has `told` called with `whose` at each fault in the range, by the thread that stores; never twice at once.
     ///
     /// # Errors
     /// The kernel's, or `QuotaExceeded` if 64 ranges are watched.
@@ -104,7 +106,9 @@ impl std::fmt::Debug for Slot {
 }
 
 fn catch_faults() -> std::io::Result<()> {
-    if BEFORE.get().is_some() {
+    static IS_CAUGHT: Mutex<bool> = Mutex::new(false);
+    let mut is_caught = IS_CAUGHT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if *is_caught {
         return Ok(());
     }
     // SAFETY: zeros are a valid `sigaction`: no flags, an empty mask.
@@ -117,9 +121,10 @@ fn catch_faults() -> std::io::Result<()> {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
     // SAFETY: a valid `sigaction`, whose handler has the form that SA_SIGINFO asks for.
     match unsafe { libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
+        0 => *is_caught = true,
+        _ => return Err(std::io::Error::last_os_error()),
     }
+    Ok(())
 }
 
 extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, context: *const libc::c_void) {
@@ -137,8 +142,13 @@ extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, context: *cons
     }
     // SAFETY: the slot has an end, so `begin` stored an `OnFault` before it.
     let told = unsafe { std::mem::transmute::<*mut (), OnFault>(told) };
-    // SAFETY: whoever called `begin` has promised that this may be done now.
+    // Several threads may store to the range. Only what may be done in a handler: no lock that sleeps.
+    while slot.busy.swap(true, Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+    // SAFETY: whoever called `begin` has promised that this may be done now; nobody else does it.
     unsafe { told(slot.whose.load(Ordering::Relaxed), address) };
+    slot.busy.store(false, Ordering::Release);
 }
 
 /// Gives the fault to who caught the signal before us.

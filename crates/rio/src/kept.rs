@@ -8,13 +8,14 @@
 //! If we die here: a file under a passing name is left, which the next process of that number removes.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{flock, FlockOperation};
 
-use crate::region::{system, unusable};
-use crate::{Access, Error, Identity, Region, Result, Survives, WriteBack};
+use crate::region::{system, unusable, BYTES_MAX};
+use crate::{Access, Error, Identity, Region, RegionHeader, Result, Survives, WriteBack, HEADER_BYTES};
 
 /// A region that this process has and nobody else.
 pub struct Kept {
@@ -24,6 +25,8 @@ pub struct Kept {
     pub(crate) seal: u64,
     /// The process that has it: a child of a fork has a copy of this, and not the region.
     process: u32,
+    /// Whether it says of itself that it is in use: else nothing in it was changed.
+    has_begun: bool,
 }
 
 impl Drop for Kept {
@@ -49,7 +52,8 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// Opens the region in the file at `path`; where there is none `build` makes what lies in it.
+    /// Opens the region in the file at `path`; where there is none `build` makes what lies in it. Nothing is to be stored in it
+    /// before [`Kept::begin`].
     ///
     /// # Errors
     /// `InUse` if another handle has it; `Torn` if it was in use when the machine went down and its memory does not survive
@@ -68,7 +72,6 @@ impl Keeping {
             }
         };
         kept.check(self.layout)?;
-        kept.begin()?;
         Ok(kept)
     }
 
@@ -78,14 +81,32 @@ impl Keeping {
         let access =
             Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
         let Some(file) = lock(path, &access)? else { return Ok(None) };
-        let region = Region::map(file, path, self.reserve)?;
-        let survives = Survives::of(region.file()).max(self.declared.unwrap_or(Survives::Process));
-        let needed =
-            self.write_back.unwrap_or_else(|| self.declared.is_none() && Survives::needs_write_back(region.file()));
-        region.set_write_back(WriteBack::best().filter(|_| needed).unwrap_or_default());
+        let region = self.map(file, path)?;
+        let (found, is_needed) = (Survives::of(region.file()), Survives::needs_write_back(region.file()));
+        let (survives, how) = self.survives(found, is_needed, WriteBack::best());
+        region.set_write_back(how);
         let header = region.header();
         let seal = if header.clean.get() == 0 { 0 } else { header.seal.get() };
-        Ok(Some(Kept { region, survives, seal, process: std::process::id() }))
+        Ok(Some(Kept { region, survives, seal, process: std::process::id(), has_begun: false }))
+    }
+
+    /// Maps a region that is there: as much as it says that it may become.
+    pub(crate) fn map(&self, file: File, path: &Path) -> Result<Region> {
+        let mut said = [0; 8];
+        // One that is too short is refused by the mapping, and what was not to be believed by the look at its sizes.
+        let is_said = file.read_exact_at(&mut said, offset_of!(RegionHeader, reserve) as u64).is_ok();
+        let said = Some(u64::from_ne_bytes(said)).filter(|said| is_said && (HEADER_BYTES..=BYTES_MAX).contains(said));
+        Region::map(file, path, said.unwrap_or(self.reserve))
+    }
+
+    /// What memory survives of which this was found, and how its cache lines are written back.
+    fn survives(&self, found: Survives, is_needed: bool, best: Option<WriteBack>) -> (Survives, WriteBack) {
+        // Without an instruction for it, what is in the cache may be lost in any crash but that of a process.
+        let found = if is_needed && best.is_none() { Survives::Process } else { found };
+        let declared = self.declared.unwrap_or(found);
+        // Only who knows of more than was found out knows that the cache survives, too.
+        let is_wanted = self.write_back.unwrap_or(is_needed && declared <= found);
+        (found.max(declared), best.filter(|_| is_wanted).unwrap_or_default())
     }
 
     fn make<E: From<Error>>(
@@ -129,7 +150,8 @@ impl Kept {
         self.survives
     }
 
-    fn is_ours(&self) -> bool {
+    /// Whether this process has it: a child of a fork has a copy of this, and not the region.
+    pub fn is_ours(&self) -> bool {
         self.process == std::process::id()
     }
 
@@ -143,30 +165,39 @@ impl Kept {
         Ok(())
     }
 
-    /// Says that it is in use, before anything is stored.
-    fn begin(&self) -> Result<()> {
+    /// Says that it is in use: once all of it was looked at, and before anything is stored.
+    ///
+    /// # Errors
+    /// `System` if the disk refuses.
+    pub fn begin(&mut self) -> Result<()> {
         let header = self.region.header();
         header.clean.publish(0);
         header.set_boot();
         if self.survives < Survives::System {
             self.region.sync()?;
+        } else {
+            // Memory that survives has it when it has left the cache; a file of ordinary storage, once it is written.
+            self.region.sync_header()?;
         }
+        self.has_begun = true;
         Ok(())
     }
 
     /// Makes everything that was stored safe on the disk behind the file, if there is one, and says that it was left in
-    /// good order, with these parts as they are now.
+    /// good order, with these parts as they are now. One that was refused before [`Kept::begin`] stays as it was.
     ///
     /// # Errors
     /// `System` if it could not be written: what was stored is there until the machine goes down.
     pub fn leave(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
-        if !self.is_ours() {
+        if !self.is_ours() || !self.has_begun {
             return Ok(());
         }
         // Somebody may have cut the file off: what is to be read has to be there.
         self.region.check_sizes()?;
         self.region.sync()?;
         self.region.header().seal.publish(self.region.seal_of(&sealed()));
+        // The two lie in lines of their own, which get to memory in any order.
+        self.region.sync_header()?;
         self.region.header().clean.publish(1);
         self.region.sync()
     }
@@ -208,5 +239,27 @@ fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
         {
             return Ok(Some(file));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_lines_are_written_back_unless_somebody_knows_of_more_than_was_found() {
+        use Survives::{Power, Process, System};
+        let keeping = |declared| Keeping { layout: 0, reserve: 0, declared, write_back: None };
+        let (how, none) = (WriteBack::Clflush, WriteBack::None);
+        // Power is found of memory that keeps its contents if they are written back.
+        for less in [None, Some(Process), Some(System), Some(Power)] {
+            assert_eq!(keeping(less).survives(Power, true, Some(how)), (Power, how), "{less:?}");
+        }
+        assert_eq!(keeping(Some(Power)).survives(System, true, Some(how)), (Power, none), "an operator knows more");
+        assert_eq!(keeping(None).survives(Process, false, Some(how)), (Process, none));
+        assert_eq!(keeping(None).survives(Power, true, None), (Process, none), "no instruction for it");
+        assert_eq!(keeping(Some(System)).survives(Power, true, None), (System, none));
+        let asked = Keeping { write_back: Some(true), ..keeping(None) };
+        assert_eq!(asked.survives(Process, false, Some(how)), (Process, how));
     }
 }

@@ -28,6 +28,8 @@ pub use unattended::{remove_region, Unattended};
 
 const GROW_STEP: u64 = 64 << 10;
 const GROW_MAX: u64 = 16 << 20;
+/// What a region has at most: an undo log's record has 40 bits for a place.
+pub(crate) const BYTES_MAX: u64 = 1 << 40;
 
 /// One process's mapping of a region. Cloning it is cheap and shares the mapping.
 #[derive(Clone)]
@@ -186,8 +188,11 @@ impl Region {
         if size < HEADER_BYTES {
             return Err(unusable(path, format!("it has {size} bytes, less than its header's {HEADER_BYTES}")));
         }
-        let wanted =
-            usize::try_from(reserve.max(size)).map_err(|_| unusable(path, "it is larger than memory".into()))?;
+        let wanted = usize::try_from(reserve.min(BYTES_MAX).max(size))
+            .map_err(|_| unusable(path, "it is larger than memory".into()))?;
+        if size > BYTES_MAX {
+            return Err(unusable(path, format!("it has {size} bytes, and a region at most {BYTES_MAX}")));
+        }
         let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let asked = (wanted as u64).max(mapping.bytes() as u64);
         let size = size.min(mapping.bytes() as u64);
@@ -326,6 +331,16 @@ impl Region {
         written.map_err(|source| system(&self.0.path, "syncing", source))
     }
 
+    /// Has the header in memory, and on the disk behind the file, if there is one.
+    ///
+    /// # Errors
+    /// `System` if the disk refuses.
+    pub(crate) fn sync_header(&self) -> Result<()> {
+        self.write_back_part(0, 4096);
+        self.write_back().fence();
+        self.0.mapping.sync(4096).map_err(|source| system(&self.0.path, "syncing", source))
+    }
+
     /// Bytes of address space: the region grows no further.
     pub fn reserved(&self) -> u64 {
         self.0.mapping.bytes() as u64
@@ -385,6 +400,15 @@ impl Region {
                 return Ok(Offset::from_raw(start).expect("the header lies before it"));
             }
         }
+    }
+
+    /// Whether `bytes` more can be handed out, as far as the address space goes: asked before what is to be of use with them.
+    ///
+    /// # Errors
+    /// `Reserve`.
+    pub fn check_room(&self, bytes: u64) -> Result<()> {
+        let is_there = self.used().checked_add(bytes).is_some_and(|end| end <= self.reserve());
+        is_there.then_some(()).ok_or_else(|| self.reserve_error())
     }
 
     /// Extends the file so that `end` bytes are there. Several processes may do it at once: extending is idempotent.

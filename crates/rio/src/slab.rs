@@ -55,6 +55,12 @@ impl<T: Shared> Slab<T> {
         Slab { header, base_shift, first: OnceLock::new() }
     }
 
+    /// As [`Slab::attach`], or none if it lies outside, or its slots do.
+    pub fn try_attach(region: &Region, header: Offset<SlabHeader>) -> Option<Slab<T>> {
+        region.try_at(header)?;
+        Some(Slab::attach(region, header)).filter(|slab| slab.check().is_ok())
+    }
+
     /// The slot with that number, one-based.
     ///
     /// # Panics
@@ -120,7 +126,7 @@ impl<T: Shared> Slab<T> {
     pub fn check(&self) -> std::result::Result<(), String> {
         let header = &*self.header;
         let (count, shift) = (header.chunk_count.load(), header.base_shift.load());
-        if shift != self.base_shift || count as usize > CHUNKS || count + shift > 31 {
+        if shift != self.base_shift || count as usize > CHUNKS || count.saturating_add(shift) > 31 {
             return Err(format!("a slab says that it has {count} chunks, the first of 2^{shift} slots"));
         }
         for chunk in 0..count {

@@ -182,6 +182,8 @@ impl Undo {
         // A kill stops between two instructions, so the compiler must not move the section's stores below this one.
         compiler_fence(Ordering::SeqCst);
         self.words[start].publish(0);
+        // Nor those of what comes next above it.
+        compiler_fence(Ordering::SeqCst);
         self.top.set(start);
     }
 

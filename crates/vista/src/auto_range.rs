@@ -34,6 +34,8 @@ impl Segment {
     }
 
     fn begin_automatic(&mut self) -> Result<AutoTxn<'_>> {
+        // What somebody forgot is not to be ended with it.
+        self.take_back();
         let flat = self.address()..self.address() + usize::try_from(self.flat_end() - self.from).expect("it is mapped");
         let whose = std::ptr::from_mut(self).cast();
         // SAFETY: until the watch is dropped the segment is borrowed by the transaction. The one that stores has only the

@@ -84,7 +84,7 @@ impl Heap {
         region.try_at(header)?;
         let header = region.hold(header);
         let table = header.table.load()?;
-        Some(Heap { table: Slab::attach(region, table), header })
+        Some(Heap { table: Slab::try_attach(region, table)?, header })
     }
 
     /// Where the table's parts lie, and their bytes.
@@ -314,6 +314,7 @@ impl Segment {
     /// Sees to it that there are that many fresh units. They stay so if the transaction aborts.
     fn add_fresh(&mut self, units: u64) -> Result<()> {
         let region = self.region().clone();
+        region.check_room(units.saturating_mul(UNIT))?;
         while u64::from(self.heap.table.capacity()) < region.used() / UNIT + units + 2 {
             own_units(&region, || Ok(self.heap.table.grow()?))?;
             self.hide_metadata()?;

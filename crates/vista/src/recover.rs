@@ -11,6 +11,8 @@ impl Segment {
         self.kept.check_seal(&self.metadata())?;
         let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };
         self.undo.audit().map_err(damaged)?;
+        // Everything was looked at, and from now on it changes.
+        self.kept.begin()?;
         let ranges = if self.undo.has_images() { self.undo.roll_back() } else { 0 };
         self.undo.settle();
         self.hide_metadata()?;

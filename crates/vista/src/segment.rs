@@ -69,7 +69,8 @@ impl Options {
         region.try_at(header).ok_or_else(|| damaged("its header lies outside"))?;
         let header = region.hold(header);
         let (from, bytes) = (header.from.get(), header.bytes.get());
-        if from % UNIT != 0 || from.checked_add(bytes).is_none_or(|end| end > region.size()) {
+        let most = bytes.max(header.bytes_max.get());
+        if from % UNIT != 0 || from.checked_add(most).is_none_or(|end| end > region.size()) {
             return Err(damaged("its flat part lies outside"));
         }
         if self.bytes != 0 && self.bytes != bytes {
@@ -82,10 +83,10 @@ impl Options {
             }
             source => source.into(),
         })?;
-        let undo = header.undo.load().ok_or_else(|| damaged("it has no undo log"))?;
-        let heap = header.heap.load().ok_or_else(|| damaged("it has no heap"))?;
-        let undo = Undo::open(&region, undo);
-        let heap = Heap::open(&region, heap).ok_or_else(|| damaged("its heap lies outside"))?;
+        let undo = header.undo.load().and_then(|undo| Undo::try_open(&region, undo));
+        let heap = header.heap.load().and_then(|heap| Heap::open(&region, heap));
+        let undo = undo.ok_or_else(|| damaged("its undo log lies outside"))?;
+        let heap = heap.ok_or_else(|| damaged("its heap lies outside"))?;
         let mut segment = Segment {
             guarded: None,
             view,
@@ -206,7 +207,7 @@ impl Segment {
             return Ok(());
         }
         // A header for each part of a long range, the zero word, and a word that is not full.
-        let total = self.undo.capacity() + bytes as u64 + (bytes as u64 >> 20) + 64;
+        let total = self.undo.capacity() + bytes as u64 + (bytes as u64 >> 18) + 64;
         let region = self.region.clone();
         own_units(&region, || Ok(self.undo.ensure(total)?))?;
         region.make_safe(self.from)?;

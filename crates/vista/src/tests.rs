@@ -326,3 +326,58 @@ fn ranges_are_found_by_themselves_under_a_guard_too_and_what_is_freed_between_is
         assert_eq!((segment.bytes()[70_000], segment.bytes()[0]), (2, 0), "{guard:?}");
     }
 }
+
+#[test]
+fn what_was_forgotten_is_in_no_later_transaction() {
+    let place = Place::new("forgotten-in-part");
+    let mut segment = place.open(4096);
+    let mut txn = segment.begin();
+    let kept = txn.malloc(100).unwrap();
+    txn.end().unwrap();
+
+    let mut txn = segment.begin();
+    txn.free(kept).unwrap();
+    std::mem::forget(txn);
+    segment.begin().end().unwrap();
+    assert_eq!(segment.verify().unwrap().blocks, 1, "it was freed in the one that was forgotten");
+
+    let mut txn = segment.begin();
+    txn.set_range(0, 10).unwrap().fill(1);
+    txn.free(kept).unwrap();
+    std::mem::forget(txn);
+    let stored = segment.automatically(|bytes| Ok::<_, Error>(std::mem::replace(&mut bytes[100], 2)));
+    assert_eq!(stored.unwrap(), 0);
+    assert_eq!((segment.bytes()[0], segment.bytes()[100]), (0, 2));
+    segment.begin().end().unwrap();
+    assert_eq!(segment.verify().unwrap().blocks, 1);
+}
+
+#[test]
+fn several_threads_may_store_into_the_bytes_of_an_automatic_transaction() {
+    let place = Place::new("threads");
+    let mut segment = place.open(2 << 20);
+    for round in 0..10 {
+        let aborted = segment.automatically(|bytes| {
+            std::thread::scope(|scope| {
+                for part in bytes.chunks_mut(1 << 19) {
+                    scope.spawn(move || part.iter_mut().step_by(100).for_each(|byte| *byte = 1));
+                }
+            });
+            Err::<(), _>(Error::Memory(rio::Error::InUse { path: PathBuf::new() }))
+        });
+        aborted.unwrap_err();
+        assert!(segment.bytes().iter().all(|&byte| byte == 0), "round {round}");
+    }
+}
+
+#[test]
+fn what_can_never_be_there_is_refused_before_anything_is_taken() {
+    let place = Place::new("too-much");
+    let mut segment = Options::new(4096).reserve(1 << 30).open(&place.0).unwrap();
+    let bytes = std::fs::metadata(&place.0).unwrap().len();
+    for much in [2 << 30, 1 << 40, u64::MAX] {
+        assert!(segment.begin().malloc(much).is_err(), "{much}");
+    }
+    assert_eq!(std::fs::metadata(&place.0).unwrap().len(), bytes);
+    segment.begin().malloc(100).unwrap();
+}

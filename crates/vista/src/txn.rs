@@ -44,9 +44,12 @@ impl Segment {
     /// Puts back what the transaction changed, if one goes on.
     #[cold]
     pub(crate) fn take_back(&mut self) {
-        self.freed.clear();
-        self.undo.roll_back();
-        self.close_ranges();
+        // A child of a fork has no transaction.
+        if self.kept.is_ours() {
+            self.freed.clear();
+            self.undo.roll_back();
+            self.close_ranges();
+        }
     }
 }
 

@@ -223,11 +223,45 @@ mod tests {
             let mut byte = [0];
             on_disk.read_exact_at(&mut byte, place).unwrap();
             on_disk.write_all_at(&[byte[0] ^ 4], place).unwrap();
-            let refused = Segment::open(&file, 100);
-            assert!(refused.is_err(), "a byte at {place} has changed: {refused:?}");
+            for time in ["once", "twice"] {
+                let refused = Segment::open(&file, 100).unwrap_err().to_string();
+                // A word of the front may be wrong in a way that is seen before the seal is.
+                let is_named =
+                    refused.contains("are not as they were") || (place == 4096 && refused.contains("segment"));
+                assert!(is_named, "a byte at {place} has changed, opened {time}: {refused}");
+            }
             on_disk.write_all_at(&byte, place).unwrap();
         }
         drop(Segment::open(&file, 100).unwrap());
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn no_word_of_the_front_that_is_wrong_ends_the_process() {
+        use std::os::unix::fs::FileExt;
+        let file = std::env::temp_dir().join(format!("vista-front-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let mut segment = Segment::open(&file, 100).unwrap();
+        let mut txn = segment.begin();
+        let _ = txn.malloc(100).unwrap();
+        txn.end().unwrap();
+        let (undo, table) = (segment.undo.header_place().0, segment.heap.tables()[0].0);
+        let whole = segment.path().to_path_buf();
+        segment.close().unwrap();
+        let bytes = std::fs::read(&whole).unwrap();
+        // The header of the segment, of the undo log, of the heap, and of its table before its first entry.
+        let heads = (4096..4096 + 128).chain(undo..undo + 64).chain(table - 512..table + 64).step_by(8);
+        for place in heads {
+            for wrong in [u64::MAX, 8, 1 << 36] {
+                std::fs::write(&file, &bytes).unwrap();
+                let changed = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+                changed.write_all_at(&wrong.to_ne_bytes(), place).unwrap();
+                for time in ["once", "twice"] {
+                    let refused = Segment::open(&file, 100).unwrap_err().to_string();
+                    assert!(refused.contains("segment") || refused.contains("region"), "{time}: {refused}");
+                }
+            }
+        }
         std::fs::remove_file(&file).unwrap();
     }
 }

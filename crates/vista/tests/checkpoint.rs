@@ -75,3 +75,37 @@ fn one_that_was_left_in_good_order_or_lies_in_memory_that_survives_is_opened_aft
     let surviving = options.survives(Survives::Power).open(&at("crashed")).unwrap();
     assert_eq!((surviving.bytes()[7], surviving.survives()), (1, Survives::Power));
 }
+
+#[test]
+fn one_that_was_refused_is_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let options = Options::new(1 << 20).anywhere();
+    let mut segment = options.open(&at("segment")).unwrap();
+    set(&mut segment, 1);
+    segment.close().unwrap();
+    let before = std::fs::read(at("segment")).unwrap();
+    let refused = Options::new(1 << 19).anywhere().open(&at("segment")).unwrap_err();
+    assert!(matches!(refused, Error::OtherSize { .. }), "{refused}");
+    assert!(before == std::fs::read(at("segment")).unwrap(), "not a byte has changed");
+    crashed(&at("segment"), &at("left"));
+    assert_eq!(options.open(&at("left")).unwrap().bytes()[7], 1, "it was in good order, and still is");
+}
+
+#[test]
+fn one_that_may_become_larger_or_less_large_than_others_is_opened_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for reserve in [16 << 20, 512 << 30] {
+        let (file, checkpoint) = (at(&format!("of-{reserve}")), at(&format!("checkpoint-of-{reserve}")));
+        let options = Options::new(1 << 20).anywhere();
+        let mut segment = options.clone().reserve(reserve).open(&file).unwrap();
+        set(&mut segment, 1);
+        segment.checkpoint(&checkpoint).unwrap();
+        crashed(&file, &at("left"));
+        segment.close().unwrap();
+        assert_eq!(options.open(&file).unwrap().bytes()[7], 1);
+        assert!(options.open_or_restore(&at("left"), &checkpoint).unwrap().is_restored());
+        std::fs::remove_file(at("left")).unwrap();
+    }
+}

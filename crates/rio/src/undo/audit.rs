@@ -2,7 +2,8 @@
 //!
 //! A wild store may have hit the log. What it says would then be stored over what is good.
 
-use super::{bytes_of, words_of, Undo, CHECKED, PLACE_MASK};
+use super::{bytes_of, words_of, Undo, UndoLog, CHECKED, PLACE_MASK};
+use crate::{Offset, Region};
 
 /// What the records of a log may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,14 @@ impl Undo {
         } else {
             Err("an undo log has no end".into())
         }
+    }
+
+    /// As [`Undo::open`], or none if the log lies outside of the region, or the area that it says it has.
+    pub fn try_open(region: &Region, log: Offset<UndoLog>) -> Option<Undo> {
+        let header = region.try_at(log)?;
+        let bytes = usize::try_from(header.words.get().checked_mul(8).filter(|bytes| *bytes != 0)?).ok()?;
+        region.place(header.area.load()?.raw(), bytes, 8)?;
+        Some(Undo::open(region, log))
     }
 
     /// Of what there are before-images: place and bytes, the oldest first.
