@@ -83,8 +83,7 @@ impl Heap {
     pub(crate) fn open(region: &Region, header: Offset<HeapHeader>) -> Option<Heap> {
         region.try_at(header)?;
         let header = region.hold(header);
-        let table = header.table.load()?;
-        Some(Heap { table: Slab::try_attach(region, table)?, header })
+        Some(Heap { table: Slab::try_attach(region, header.table.load()?)?, header })
     }
 
     /// Where the table's parts lie, and their bytes.

@@ -84,9 +84,9 @@ impl Options {
             source => source.into(),
         })?;
         let undo = header.undo.load().and_then(|undo| Undo::try_open(&region, undo));
-        let heap = header.heap.load().and_then(|heap| Heap::open(&region, heap));
         let undo = undo.ok_or_else(|| damaged("its undo log lies outside"))?;
-        let heap = heap.ok_or_else(|| damaged("its heap lies outside"))?;
+        let heap =
+            header.heap.load().and_then(|heap| Heap::open(&region, heap)).ok_or_else(|| damaged("it has no heap"))?;
         let mut segment = Segment {
             guarded: None,
             view,
