@@ -212,9 +212,9 @@ impl BufferManager {
                 continue;
             };
             let pin = Pin::adopt(&self.region, session, slot, id, note);
-            if slot.state() == State::Loading {
+            if self.is_being_read(session, slot) {
                 wait_for_reader(session, slot);
-                if slot.state() == State::Loading && slot.page.load() == id {
+                if self.is_being_read(session, slot) && slot.page.load() == id {
                     // Its reader died: the frame leaves the table when that is repaired.
                     drop(pin);
                     doubts += u32::from(session.processes().dead_sessions().is_empty());
@@ -230,6 +230,16 @@ impl BufferManager {
             doubts += u32::from(slot.state() == State::Free);
         }
         session.processes().give_up(&format!("the frame of {id} is in the page table and holds no page"))
+    }
+
+    /// Whether the frame is still in the hand of who reads its page. Its state alone does not say so to who has no latch: it is
+    /// stored in the section in which the frame leaves that hand, and goes back if its reader dies in there.
+    fn is_being_read(&self, session: &Session, slot: &FrameSlot) -> bool {
+        // In this order: a latch that is free, or another's, says that its reader has closed that section or was repaired, and
+        // then the state is certain.
+        let place = self.region.offset_of(slot).raw();
+        let in_hand = slot.latch.owner().is_some_and(|owner| session.processes().has_in_hand(owner, place));
+        in_hand || slot.state() == State::Loading
     }
 
     /// Brings the page into a frame. `None` if another session was faster: then it is in the table.

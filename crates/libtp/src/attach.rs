@@ -151,8 +151,10 @@ fn open_as(
         std::thread::sleep(MOMENT);
     };
     failpoint("attach: attached");
-    if let Err(error) = catch_unwind(AssertUnwindSafe(|| managers.keep_spares())).unwrap_or(Ok(())) {
-        return Err(error.into());
+    if !settings.no_background {
+        if let Err(error) = catch_unwind(AssertUnwindSafe(|| managers.keep_spares())).unwrap_or(Ok(())) {
+            return Err(error.into());
+        }
     }
     Ok(Attached { managers, judge, opened })
 }

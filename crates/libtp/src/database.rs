@@ -266,7 +266,7 @@ fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<Open
                 open.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
             let granularity = agree_on_granularity(managers, &open, own.and_then(|own| own.granularity))?;
             // Its pages may be larger than any before.
-            managers.keep_spares()?;
+            managers.refill_spares()?;
             Ok((managers.log.incarnation(), open.with_granularity(granularity)))
         })?;
         let mut databases = env.databases();

@@ -229,12 +229,18 @@ impl Attachments {
             return true;
         }
         let Some(slot) = self.slot(id) else { return false };
-        if self.seats.as_ref().is_some_and(|seats| seats.is_free(id.raw())) {
+        if self.is_seat_free(id) {
             return false;
         }
         let has_ended = self.process.has_ended(slot.identity());
         // Whoever left meanwhile is as little there as one that died; a newcomer in its slot has another name.
         !has_ended && slot.tenant.load().id() == id
+    }
+
+    /// Whether the kernel says that the seat is free: cheaper to ask than [`Attachments::lives`], and all there is to be known of
+    /// a process whose end the kernel would tell.
+    pub(crate) fn is_seat_free(&self, id: AttachmentId) -> bool {
+        self.seats.as_ref().is_some_and(|seats| seats.is_free(id.raw()))
     }
 
     /// Whether the process that has that name is seen to have ended.

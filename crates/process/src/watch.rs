@@ -24,7 +24,7 @@ use crate::liveness::Identity;
 use crate::os::timespec;
 use crate::ProcessManager;
 
-/// How often everybody is asked after: that is a system call or two for each.
+/// How often everybody is asked after: that is a system call for each.
 const ROLL_CALL: Duration = Duration::from_secs(1);
 
 /// Watches all other attached processes.
@@ -149,8 +149,8 @@ impl DeathWatch {
 
     /// Whether some died that were not told of yet. A descriptor taken too late, of another process with the same pid, does
     /// no harm: the start time is looked at here, after it was taken.
-    /// Asked are those of whom the kernel says so, those of whom it says nothing by itself, and now and then all: to ask is a
-    /// system call or two for each.
+    /// Asked are those of whom the kernel says so, those of whom it says nothing by itself: to ask is a system call or two
+    /// for each. Now and then it is asked of all whether they have their seats.
     fn tell_new_deaths(&mut self, ended: &[AttachmentId]) -> bool {
         let attachments = &self.processes.0.attachments;
         let calls_all = self.called.elapsed() >= ROLL_CALL && !planted("process: who runs another program lives");
@@ -160,8 +160,9 @@ impl DeathWatch {
         let mut some = false;
         for watched in self.watched.iter_mut().filter(|watched| !watched.told) {
             let is_new = std::mem::replace(&mut watched.is_new, false);
-            let is_doubtful = calls_all || is_new || watched.descriptor.is_none() || ended.contains(&watched.id);
-            if is_doubtful && !attachments.lives(watched.id) {
+            let is_doubtful = is_new || watched.descriptor.is_none() || ended.contains(&watched.id);
+            let has_exec = || calls_all && attachments.is_seat_free(watched.id);
+            if (is_doubtful && !attachments.lives(watched.id)) || has_exec() {
                 (watched.told, watched.descriptor) = (true, None);
                 some = true;
             }

@@ -93,7 +93,7 @@ impl Managers {
         let reaped = self.reap_as(&by, learned);
         self.give_spare(by);
         // Those that died of a repair are replaced, or it is tried again.
-        let _ = self.keep_spares();
+        let _ = self.refill_spares();
         reaped
     }
 

@@ -4,6 +4,7 @@
 //!
 //! If we die here: they are idle sessions of ours like any other, and the repair of us gives their slots back.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libtp_process::Session;
@@ -18,16 +19,29 @@ const UNDO_BESIDE_PAGES: u64 = 4096;
 
 /// The sessions of one process that nobody uses but a repair.
 #[derive(Default)]
-pub(crate) struct Spares(Mutex<Vec<Session>>);
+pub(crate) struct Spares {
+    list: Mutex<Vec<Session>>,
+    /// There are to be some: who only looks around in the environment keeps none.
+    are_kept: AtomicBool,
+}
 
 impl Managers {
-    /// Sees to it that this process can repair the dead when memory is full. Called when it has attached, and again when
-    /// there may be larger pages.
+    /// Sees to it that this process can repair the dead when memory is full. Called when it has attached.
     ///
     /// # Errors
     /// The region cannot grow.
     pub fn keep_spares(&self) -> Result<()> {
-        if planted("txn: no session is kept for repairs") {
+        // Relaxed, everywhere: nothing is handed over by it.
+        self.spares.are_kept.store(!planted("txn: no session is kept for repairs"), Ordering::Relaxed);
+        self.refill_spares()
+    }
+
+    /// Again, when one has died or there may be larger pages. Changes nothing for who keeps none.
+    ///
+    /// # Errors
+    /// As [`Managers::keep_spares`].
+    pub fn refill_spares(&self) -> Result<()> {
+        if !self.spares.are_kept.load(Ordering::Relaxed) {
             return Ok(());
         }
         let missing = SPARES.saturating_sub(self.spares.list().len());
@@ -41,6 +55,7 @@ impl Managers {
 
     /// They leave: before this process gives its seat back, or others would take them for dead.
     pub fn drop_spares(&self) {
+        self.spares.are_kept.store(false, Ordering::Relaxed);
         let all = std::mem::take(&mut *self.spares.list());
         drop(all);
     }
@@ -54,7 +69,7 @@ impl Managers {
     /// Gives one back. One that died of what it met is for others to repair.
     pub(crate) fn give_spare(&self, spare: Session) {
         let mut list = self.spares.list();
-        if !spare.is_dead() && list.len() < SPARES && !planted("txn: no session is kept for repairs") {
+        if !spare.is_dead() && list.len() < SPARES && self.spares.are_kept.load(Ordering::Relaxed) {
             list.push(spare);
         }
     }
@@ -63,6 +78,6 @@ impl Managers {
 impl Spares {
     fn list(&self) -> MutexGuard<'_, Vec<Session>> {
         // A list is whole between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -125,3 +125,20 @@ fn a_process_that_died_adding_sessions_is_taken_over() {
     kernel.kill(2);
     drop(one.join().expect("the dead one's claim does not count"));
 }
+
+#[test]
+fn who_died_before_its_pid_was_given_to_another_is_told_as_dead() {
+    let (region, kernel) = new_region();
+    let (observer, victim) = (attach(&region, &kernel, 1), attach(&region, &kernel, 2));
+    let _session = victim.join().expect("room");
+    // A process that runs has its pid, and was started at another time. A child of the dead one still has the seat.
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
+    let slot = victim.0.attachments.slot(victim.0.attachments.own()).expect("it is attached");
+    slot.pid.publish(other.id().into());
+    slot.start_time.publish(1);
+    let mut watch = crate::DeathWatch::new(&observer);
+    let told = watch.wait(std::time::Duration::from_millis(1));
+    other.kill().expect("it is ours");
+    other.wait().expect("it was killed");
+    assert!(told, "the descriptor is the other's, which lives");
+}
