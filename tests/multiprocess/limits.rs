@@ -53,6 +53,26 @@ fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
     assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 1500);
 }
 
+#[test]
+fn memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut small = Member::launch_under(&LITTLE, directory.path(), 1, "record").opened();
+    let mut large = Member::start(directory.path(), 2);
+    let env = Env::open(directory.path()).unwrap();
+    for round in 1..=4 {
+        env.managers().processes.declare_broken();
+        // The first of them makes it anew.
+        let (first, second) = if round % 2 == 0 { (&mut small, &mut large) } else { (&mut large, &mut small) };
+        assert_eq!(first.ask("put key value"), "put");
+        assert_eq!(second.ask("get key"), "value");
+        assert_eq!(second.ask("rebuilds"), round.to_string());
+        env.checkpoint().unwrap();
+    }
+    drop(env);
+    small.leave();
+    large.leave();
+}
+
 /// Lets the environment's memory grow no more, and takes all that is left of it.
 fn fill(env: &Env) -> u64 {
     let region = env.managers().region.clone();

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::judge::{Door, Judge};
 use crate::keep::{self, Keep};
-use crate::platform::Found;
+use crate::platform::{reserve_after, Found};
 use crate::settings::{Replacement, Settings, Victim};
 use crate::{record_types, Error, Result};
 
@@ -90,6 +90,8 @@ pub(crate) struct Opening<'o> {
     /// see.
     pub(crate) left: Option<&'o Managers>,
     started: Instant,
+    /// How large a new region may become.
+    pub(crate) reserve: Cell<u64>,
     /// Joining those at work has panicked once.
     has_panicked: Cell<bool>,
 }
@@ -135,6 +137,7 @@ fn open_as(
         keep,
         left,
         started,
+        reserve: Cell::new(reserve_after(left.map(|left| &left.region))),
         has_panicked: Cell::new(false),
     };
     let (managers, opened) = loop {
@@ -363,7 +366,7 @@ impl Opening<'_> {
         let mended = libtp_record::restore_torn(self.platform.directory.as_ref(), &files)?;
         failpoint("restart: torn pages mended");
         let identity = self.identity(file, &control)?;
-        let region = self.platform.make_region(&identity)?;
+        let region = self.platform.make_region(&identity, self.reserve.get())?;
         failpoint("restart: region made");
         let log_settings = self.log_settings();
         ProcessManager::init(&region)?;

@@ -383,6 +383,8 @@ impl Inner {
         if !broken.managers.region.is_broken() {
             return Ok(broken);
         }
+        // Where that is limited, there would be none for the next.
+        broken.managers.region.give_up_growth();
         let life = loop {
             let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
             let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
