@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtp::Env;
+use libtp::{Env, Settings};
 use libtp_tests::sizes;
 
 use crate::crew::Member;
@@ -96,6 +96,11 @@ fn who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session() {
     let reserve = fill(&env);
     let all: Vec<_> = std::iter::from_fn(|| env.managers().processes.join().ok()).collect();
     assert!(env.managers().processes.join().is_err(), "there is room for one more");
+    // Who comes to look, and to make room, is let in.
+    let quiet = Settings { no_background: true, ..Settings::default() };
+    let operator = Env::builder().settings(quiet).open(directory.path()).unwrap();
+    assert_eq!(operator.transactions().len(), 1);
+    drop(operator);
     victim.kill();
     let (begun, patience) = (Instant::now(), Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20)));
     while !env.transactions().is_empty() {

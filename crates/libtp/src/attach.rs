@@ -154,10 +154,17 @@ fn open_as(
         std::thread::sleep(MOMENT);
     };
     failpoint("attach: attached");
-    if let Err(error) = catch_unwind(AssertUnwindSafe(|| managers.keep_spares())).unwrap_or(Ok(())) {
-        return Err(error.into());
-    }
+    // What panics here does so again at the first call, where it is answered.
+    let _ = catch_unwind(AssertUnwindSafe(|| keep_spares(&managers)));
     Ok(Attached { managers, judge, opened })
+}
+
+/// Sees to it that this process can repair the dead when memory is full. If it is full already, it does without: perhaps it comes
+/// to make room.
+pub(crate) fn keep_spares(managers: &Managers) {
+    if let Err(error) = managers.keep_spares() {
+        tracing::warn!(%error, "no sessions are kept for repairs: if memory stays full, this process may be unable to repair what the dead leave");
+    }
 }
 
 fn open_control(platform: &Platform) -> Result<Arc<dyn File>> {
