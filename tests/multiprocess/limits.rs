@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtp::Env;
+use libtp::{Env, Settings};
 use libtp_tests::sizes;
 
 use crate::crew::Member;
@@ -53,6 +53,26 @@ fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
     assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 1500);
 }
 
+#[test]
+fn memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut small = Member::launch_under(&LITTLE, directory.path(), 1, "record").opened();
+    let mut large = Member::start(directory.path(), 2);
+    let env = Env::open(directory.path()).unwrap();
+    for round in 1..=4 {
+        env.managers().processes.declare_broken();
+        // The first of them makes it anew.
+        let (first, second) = if round % 2 == 0 { (&mut small, &mut large) } else { (&mut large, &mut small) };
+        assert_eq!(first.ask("put key value"), "put");
+        assert_eq!(second.ask("get key"), "value");
+        assert_eq!(second.ask("rebuilds"), round.to_string());
+        env.checkpoint().unwrap();
+    }
+    drop(env);
+    small.leave();
+    large.leave();
+}
+
 /// Lets the environment's memory grow no more, and takes all that is left of it.
 fn fill(env: &Env) -> u64 {
     let region = env.managers().region.clone();
@@ -76,6 +96,11 @@ fn who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session() {
     let reserve = fill(&env);
     let all: Vec<_> = std::iter::from_fn(|| env.managers().processes.join().ok()).collect();
     assert!(env.managers().processes.join().is_err(), "there is room for one more");
+    // Who comes to look, and to make room, is let in.
+    let quiet = Settings { no_background: true, ..Settings::default() };
+    let operator = Env::builder().settings(quiet).open(directory.path()).unwrap();
+    assert_eq!(operator.transactions().len(), 1);
+    drop(operator);
     victim.kill();
     let (begun, patience) = (Instant::now(), Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20)));
     while !env.transactions().is_empty() {

@@ -157,6 +157,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("libtp: a caught commit counts as lost", &[Standing("commit: waits for the disk")]),
     by("libtp: a caught commit counts as kept", &[Standing("change: logged, no page changed")]),
     // D14
+    by_case("libtp: memory made anew is as large as its maker can map it", "limits::memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it"),
     by_case("rio: a region is mapped in part", "limits::who_may_map_less_memory_than_the_others_is_refused_and_they_go_on"),
     // L4
     by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),

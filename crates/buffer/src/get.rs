@@ -133,8 +133,7 @@ impl BufferManager {
         self.pin_from(session, id, Source::Disk)
     }
 
-    /// A frame for a page the caller makes new, in memory and staying there: zeros, if the page was not in memory.
-    /// Nothing is read from the disk.
+    /// A frame for a page the caller makes new, in memory and staying there: zeros, if it is neither in memory nor on the disk.
     ///
     /// # Errors
     /// As [`BufferManager::shared`], but never [`Error::Corrupt`].
@@ -261,11 +260,15 @@ impl BufferManager {
         let filled = match source {
             Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
             Source::Zeros => {
-                // Zeros, unless another has made the page meanwhile, has written it, and its frame was needed.
-                if self.read_page(&file, id, taken.slot, &mut taken.guard).is_err() {
-                    Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
+                // Zeros, unless another has made the page meanwhile, has written it, and its frame was needed. What cannot be read
+                // may be that page: nothing may be put in its place.
+                match self.read_page(&file, id, taken.slot, &mut taken.guard) {
+                    Err(Error::Corrupt { .. }) => {
+                        Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
+                        Ok(())
+                    }
+                    read => read,
                 }
-                Ok(())
             }
         };
         match filled {

@@ -152,6 +152,19 @@ fn a_full_disk_refuses_new_pages_and_takes_those_it_has() {
 }
 
 #[test]
+fn a_page_that_cannot_be_read_at_the_moment_is_not_taken_for_a_new_one() {
+    let disk = SimDisk::new(7);
+    let (world, session) = dirty_world(&disk);
+    world.buffers.write_all(&session).unwrap();
+    world.drop_pages(&session);
+    disk.fail_call(Calls::On(Operation::Read, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
+    let error = world.buffers.pin_new(&session, page_id(5)).map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::Io(_)), "{error}");
+    drop(world.buffers.pin_new(&session, page_id(5)).unwrap());
+    get_all(&world, &session, 0);
+}
+
+#[test]
 fn every_call_that_fails_once_loses_nothing() {
     let calls = {
         let disk = SimDisk::new(6);

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::judge::{Door, Judge};
 use crate::keep::{self, Keep};
-use crate::platform::Found;
+use crate::platform::{reserve_after, Found};
 use crate::settings::{Replacement, Settings, Victim};
 use crate::{record_types, Error, Result};
 
@@ -90,6 +90,8 @@ pub(crate) struct Opening<'o> {
     /// see.
     pub(crate) left: Option<&'o Managers>,
     started: Instant,
+    /// How large a new region may become.
+    pub(crate) reserve: Cell<u64>,
     /// Joining those at work has panicked once.
     has_panicked: Cell<bool>,
 }
@@ -135,6 +137,7 @@ fn open_as(
         keep,
         left,
         started,
+        reserve: Cell::new(reserve_after(left.map(|left| &left.region))),
         has_panicked: Cell::new(false),
     };
     let (managers, opened) = loop {
@@ -152,11 +155,17 @@ fn open_as(
     };
     failpoint("attach: attached");
     if !settings.no_background {
-        if let Err(error) = catch_unwind(AssertUnwindSafe(|| managers.keep_spares())).unwrap_or(Ok(())) {
-            return Err(error.into());
-        }
+        // What panics here does so again at the first call, where it is answered.
+        let _ = catch_unwind(AssertUnwindSafe(|| warn_of_no_spares(managers.keep_spares())));
     }
     Ok(Attached { managers, judge, opened })
+}
+
+/// A process that cannot repair the dead when memory is full does without: perhaps it comes to make room.
+pub(crate) fn warn_of_no_spares(kept: libtp_txn::Result<()>) {
+    if let Err(error) = kept {
+        tracing::warn!(%error, "no sessions are kept for repairs: if memory stays full, this process may be unable to repair what the dead leave");
+    }
 }
 
 fn open_control(platform: &Platform) -> Result<Arc<dyn File>> {
@@ -365,7 +374,7 @@ impl Opening<'_> {
         let mended = libtp_record::restore_torn(self.platform.directory.as_ref(), &files)?;
         failpoint("restart: torn pages mended");
         let identity = self.identity(file, &control)?;
-        let region = self.platform.make_region(&identity)?;
+        let region = self.platform.make_region(&identity, self.reserve.get())?;
         failpoint("restart: region made");
         let log_settings = self.log_settings();
         ProcessManager::init(&region)?;

@@ -8,6 +8,7 @@ use libtp_lock::Wait;
 use libtp_record::{Access, Method, OpenSettings};
 use libtp_txn::Managers;
 
+use crate::attach;
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::environment::Inner;
 use crate::life::Life;
@@ -266,7 +267,7 @@ fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<Open
                 open.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
             let granularity = agree_on_granularity(managers, &open, own.and_then(|own| own.granularity))?;
             // Its pages may be larger than any before.
-            managers.refill_spares()?;
+            attach::warn_of_no_spares(managers.refill_spares());
             Ok((managers.log.incarnation(), open.with_granularity(granularity)))
         })?;
         let mut databases = env.databases();

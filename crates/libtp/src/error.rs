@@ -12,6 +12,10 @@ pub enum Error {
     /// The shared memory was found damaged and was made anew from disk and log. This transaction was undone; run it again.
     #[error("the shared memory was found damaged and was made anew from the log; what was acknowledged is kept, this transaction was undone: run it again")]
     Rebuilt,
+    /// The shared memory was made anew while this transaction committed, and more than once before this process went on:
+    /// whether it is committed cannot be known any more. Look at the data before you run it again.
+    #[error("the shared memory was made anew from the log while this transaction committed, and again since: whether it was committed is not known any more. Look at the data before running it again")]
+    OutcomeUnknown,
     /// The library itself panicked in this call: a bug in it, or damaged memory. The session died of it, as of a kill, and was
     /// repaired: this transaction was undone, everybody else goes on. Run it again.
     #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, nobody else is touched: run it again")]

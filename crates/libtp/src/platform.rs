@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::CONTROL_NAME;
-use rio::{Access, Identity, Region};
+use rio::{planted, Access, Identity, Region};
 
 use crate::environment::lock;
 use crate::left_memory::{sweep, LeftMemory, PREFIX};
@@ -163,8 +163,9 @@ impl Platform {
         Ok(found)
     }
 
-    /// Makes a new region in the first home that has room; what was there of this environment is removed.
-    pub(crate) fn make_region(&self, identity: &Identity) -> Result<Region> {
+    /// Makes a new region in the first home that has room, that may have `reserve` bytes at most; what was there of this
+    /// environment is removed.
+    pub(crate) fn make_region(&self, identity: &Identity, reserve: u64) -> Result<Region> {
         match &self.memory {
             Memory::Shared(shared) => {
                 let region = Region::anonymous_as(identity, 1 << 30)?;
@@ -185,7 +186,7 @@ impl Platform {
                     if !own && !has_room(home) {
                         continue;
                     }
-                    match Region::create(&path, identity, RESERVE_BYTES, &access) {
+                    match Region::create(&path, identity, reserve, &access) {
                         Ok(region) => {
                             self.note_directory(&region);
                             self.only_region(homes, identity, &region);
@@ -308,6 +309,18 @@ impl Platform {
 fn name_of_any(identity: &Identity) -> String {
     let [high, low] = identity.environment;
     format!("{PREFIX}{high:016x}{low:016x}-")
+}
+
+/// How large a region may become that takes the place of `broken`, or of none: no larger than that, because among those who
+/// work in it may be one that can map no more.
+pub(crate) fn reserve_after(broken: Option<&Region>) -> u64 {
+    let reserve = broken.map_or(RESERVE_BYTES, |broken| broken.header().reserve.get());
+    // Halved as often as the one who made it had to: anything else is what a wild store has left.
+    if reserve.is_power_of_two() && !planted("libtp: memory made anew is as large as its maker can map it") {
+        reserve.min(RESERVE_BYTES)
+    } else {
+        RESERVE_BYTES
+    }
 }
 
 /// What was found where the region should be.

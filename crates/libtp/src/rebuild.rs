@@ -17,7 +17,7 @@ use rio::{failpoint, planted, Region};
 
 use crate::attach::{How, Opened, Opening, Watcher, MOMENT, PATIENCE};
 use crate::keep::{self, Keep};
-use crate::platform::Found;
+use crate::platform::{reserve_after, Found};
 use crate::Result;
 
 /// How long to wait for a living session that a broken region says writes to a file, if its process is seen to run: a wild
@@ -41,6 +41,8 @@ impl Opening<'_> {
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
         failpoint("rebuild: begins");
+        self.reserve.set(reserve_after(Some(broken)));
+        broken.give_up_growth();
         let rebuilds = self.wait_for_writers(broken, control).unwrap_or(0);
         failpoint("rebuild: nobody writes, ring not rescued");
         tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is made anew from the log");

@@ -21,6 +21,15 @@ pub struct Incarnation {
     pub start: Lsn,
 }
 
+/// Where an incarnation ended: what it has published from there on is in no log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LifeEnd {
+    /// There.
+    At(Lsn),
+    /// There or before: the one that came after it is forgotten.
+    AtMost(Lsn),
+}
+
 /// The incarnations whose records may still be in the log, oldest first. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnations(Vec<Incarnation>);
@@ -53,6 +62,14 @@ impl Incarnations {
     pub fn at(&self, lsn: Lsn) -> u64 {
         let later = self.0.iter().rev().find(|life| life.start <= lsn);
         later.unwrap_or(&self.0[0]).number
+    }
+
+    /// Where the incarnation `number` ended; none if there is no later one.
+    pub fn end_of(&self, number: u64) -> Option<LifeEnd> {
+        let next = self.0.iter().position(|life| life.number > number)?;
+        let start = self.0[next].start;
+        let is_next = next > 0 || self.0[next].number == number + 1;
+        Some(if is_next { LifeEnd::At(start) } else { LifeEnd::AtMost(start) })
     }
 
     /// The first LSN after `lsn` at which another number is used.
@@ -104,6 +121,22 @@ mod tests {
         assert_eq!([8, 799, 800, 1599, 1600, 99_999].map(|at| lives.at(Lsn::new(at))), [1, 1, 2, 2, 3, 3]);
         assert_eq!(lives.next_change(Lsn::new(799)), Lsn::new(800));
         assert_eq!(lives.next_change(Lsn::new(800)), Lsn::new(1600));
+    }
+
+    #[test]
+    fn a_life_ends_where_the_next_begins_whoever_has_attached_to_that() {
+        let mut lives = Incarnations::first();
+        for start in [800, 1600, 2400] {
+            lives.begin(Lsn::new(start)).unwrap();
+        }
+        assert_eq!(lives.end_of(1), Some(LifeEnd::At(Lsn::new(800))));
+        assert_eq!(lives.end_of(2), Some(LifeEnd::At(Lsn::new(1600))));
+        assert_eq!(lives.end_of(4), None);
+        lives.forget_below(Lsn::new(1700));
+        assert_eq!(lives.end_of(1), Some(LifeEnd::AtMost(Lsn::new(1600))), "which may have begun long before");
+        assert_eq!(lives.end_of(2), Some(LifeEnd::At(Lsn::new(1600))));
+        lives.begin(Lsn::new(2400)).unwrap();
+        assert_eq!(lives.end_of(3), Some(LifeEnd::At(Lsn::new(2400))), "one without records is in nobody's way");
     }
 
     #[test]

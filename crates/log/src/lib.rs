@@ -82,7 +82,7 @@ pub use control::{Changing, Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, C
 pub use error::{Error, Result};
 pub use flush::FlushedTo;
 pub use group_commit::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
-pub use incarnation::{Incarnation, Incarnations, INCARNATIONS_MAX};
+pub use incarnation::{Incarnation, Incarnations, LifeEnd, INCARNATIONS_MAX};
 pub use lsn::Lsn;
 pub use record::{
     record_bytes, Record, RecordHeader, RecordRef, TxnId, BODY_BYTES_MAX, KIND_FILLER, KIND_FLUSH_MARK,
@@ -243,6 +243,11 @@ impl LogManager {
     /// Flushes in this region's life.
     pub fn flushes(&self) -> u64 {
         self.header.flush_count.load()
+    }
+
+    /// Where an incarnation ended that came before this one.
+    pub fn end_of_life(&self, number: u64) -> Option<LifeEnd> {
+        self.files.incarnations().end_of(number)
     }
 
     /// The log's incarnation.

@@ -116,9 +116,22 @@ fn process_is_stopped(pid: u32) -> bool {
     stat.ok().and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_stopped)
 }
 
+/// Whether all threads of a process of that pid are seen to run. The process's own line is that of its first thread alone: it
+/// says nothing of the one that may be writing to a file, and a zombie's others may well run.
 fn process_is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.ok().and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_running) && !process_is_frozen(pid)
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    let stats = threads.filter_map(Result::ok).filter_map(|thread| {
+        // It may have ended since.
+        std::fs::read_to_string(thread.path().join("stat")).ok()
+    });
+    all_run(stats) && !process_is_frozen(pid)
+}
+
+/// Whether these lines of a process's threads say that all run that have not ended, and that there is one.
+fn all_run(stats: impl Iterator<Item = String>) -> bool {
+    let living = stats.map(|stat| Stat::parse(&stat)).filter(|stat| !stat.as_ref().is_some_and(|stat| stat.is_over));
+    let mut running = living.map(|stat| stat.is_some_and(|stat| stat.is_running)).peekable();
+    running.peek().is_some() && running.all(|is_running| is_running)
 }
 
 /// Whether a control group of the second kind (cgroups(7)) that it is in stands still. In one of the first kind it waits for
@@ -139,6 +152,8 @@ fn pid_exists(pid: u32) -> bool {
 /// What `/proc/PID/stat` says of a process.
 struct Stat {
     has_ended: bool,
+    /// As the line of one thread: it has ended.
+    is_over: bool,
     is_stopped: bool,
     /// It runs, or waits for something that may come.
     is_running: bool,
@@ -151,10 +166,11 @@ impl Stat {
         let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
         // Fields 3 (state), 20 (threads) and 22 (start time) of proc(5). A zombie with other threads still runs.
         let threads: i64 = fields.get(17)?.parse().ok()?;
-        let has_ended = matches!(*fields.first()?, "X" | "x") || (fields.first() == Some(&"Z") && threads <= 1);
+        let is_over = matches!(*fields.first()?, "X" | "x" | "Z");
+        let has_ended = is_over && (fields.first() != Some(&"Z") || threads <= 1);
         let is_stopped = matches!(*fields.first()?, "T" | "t");
         let is_running = matches!(*fields.first()?, "R" | "S");
-        Some(Stat { has_ended, is_stopped, is_running, start_time: fields.get(19)?.parse().ok()? })
+        Some(Stat { has_ended, is_over, is_stopped, is_running, start_time: fields.get(19)?.parse().ok()? })
     }
 }
 
@@ -162,7 +178,7 @@ impl Stat {
 mod tests {
     use std::process::{Command, Stdio};
 
-    use super::{process_is_running, process_is_stopped, process_runs, Identity, Process, Stat};
+    use super::{all_run, process_is_running, process_is_stopped, process_runs, Identity, Process, Stat};
 
     #[test]
     fn a_process_lives_until_it_is_killed_even_if_nobody_has_waited_for_it() {
@@ -186,7 +202,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts");
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is ours");
-        assert!(process_runs(child.id(), 0) && process_is_running(std::process::id()));
+        assert!(process_runs(child.id(), 0));
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
         while !process_is_stopped(child.id()) {
             assert!(std::time::Instant::now() < deadline, "it was stopped");
@@ -195,6 +211,18 @@ mod tests {
         assert!(!process_is_running(child.id()));
         child.kill().expect("it is ours");
         child.wait().expect("it was killed");
+    }
+
+    #[test]
+    fn who_has_one_thread_that_no_signal_ends_is_not_seen_to_run_whatever_the_first_does() {
+        let runs = |states: &[&str]| {
+            let line = |state: &&str| format!("7 (a) {state} 1 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 4711 1 1 1");
+            all_run(states.iter().map(line))
+        };
+        assert!(runs(&["S", "R", "S"]));
+        assert!(!runs(&["S", "D"]) && !runs(&["R", "T"]) && !runs(&["t", "R"]) && !runs(&["S", "?"]));
+        assert!(runs(&["Z", "S"]), "its first thread has ended, and it has another");
+        assert!(!runs(&["Z"]) && !runs(&[]), "nobody is seen");
     }
 
     #[test]
@@ -219,7 +247,12 @@ mod tests {
         assert!(!this.has_ended(Identity { pid_namespace: 0, ..gone }), "of an unknown namespace");
         let shifted = Identity { start_time: own.start_time + 1, time_namespace: own.time_namespace + 1, ..own };
         assert!(!this.has_ended(shifted), "its start time is told in another clock");
-        assert!(this.sees_running(own));
+        // A thread of another test may be starting a program at the moment, and no signal ends that call.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while !this.sees_running(own) {
+            assert!(std::time::Instant::now() < deadline, "we run");
+            std::thread::yield_now();
+        }
         let elsewhere = Identity { pid_namespace: own.pid_namespace + 1, ..own };
         assert!(!this.sees_running(elsewhere), "in another container: it may be paused with it");
     }

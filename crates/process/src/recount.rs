@@ -20,7 +20,10 @@ use crate::{Latch, ProcessManager, SessionId};
 const MOMENT: Duration = Duration::from_micros(20);
 
 /// Whoever runs has long said by then; who is stopped, or paused with its container, says it when it goes on.
-const UNSURE_ROUNDS: u32 = 1 << 17;
+const UNSURE_ROUNDS: u64 = 1 << 17;
+/// So often that long, and who is not seen at all, in another container say, is waited for no more: what it is said to be about
+/// may be what a wild store has left in its notes, and then it will never say. (If it is paused, all that is lost is the region.)
+const UNSEEN_TIMES: u64 = 8;
 
 impl ProcessManager {
     /// Stores how many living sessions hold the latch at `place` shared. `by` does it.
@@ -102,7 +105,7 @@ impl ProcessManager {
 
     /// Stores the number of holders into a frozen word, and unfreezes it.
     fn thaw(&self, place: u64, word: &AtomicU64, waiter: &impl Waiter<AtomicU64>) {
-        let mut round = 0_u32;
+        let mut round = 0_u64;
         let count = loop {
             match self.holders(place) {
                 Some(count) => break count,
@@ -110,7 +113,7 @@ impl ProcessManager {
                 None => std::thread::sleep(MOMENT),
             }
             round += 1;
-            if round % UNSURE_ROUNDS == 0 && !self.unsure_may_stand_still(place) {
+            if round % UNSURE_ROUNDS == 0 && !self.unsure_may_stand_still(place, round / UNSURE_ROUNDS) {
                 self.give_up(&format!("a session has been about to hold the latch at {place} for very long"));
             }
         };
@@ -132,14 +135,17 @@ impl ProcessManager {
         latch_word::wake_sleepers(word, READERS | WRITERS, waiter);
     }
 
-    /// Whether one of those who are about to say whether they hold the latch may stand still.
-    fn unsure_may_stand_still(&self, place: u64) -> bool {
+    /// Whether one of those who are about to say whether they hold the latch may stand still, after that many long waits.
+    fn unsure_may_stand_still(&self, place: u64, times: u64) -> bool {
         let unsure = |slot: &crate::slot::SessionSlot| {
             slot.notes.iter().map(|note| note.load()).any(|note| note.is_about(place) && note.is_unsure())
         };
         let id = |index: u32, slot: &crate::slot::SessionSlot| SessionId::new(index, slot.status.load().generation());
         let mut living = self.slots().filter(|(_, slot)| unsure(slot) && self.tenant_lives(slot));
-        living.any(|(index, slot)| !self.is_seen_running(id(index, slot)))
+        living.any(|(index, slot)| match id(index, slot) {
+            session if times < UNSEEN_TIMES => !self.is_seen_running(session),
+            session => self.is_stopped(session),
+        })
     }
 
     /// How many living sessions hold the latch at `place` shared; none while one of them is about to change that.

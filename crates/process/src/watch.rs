@@ -7,7 +7,7 @@
 //! that of another process with the same pid.
 //!
 //! Not every death is the end of a process: one that becomes another program (`exec`) keeps its pid and its start time, and
-//! loses its memory and its seat. Of that the descriptor says nothing, so now and then everybody is asked after.
+//! loses its memory and its seat. Of that the descriptor says nothing, so now and then they are asked after, some at a time.
 //!
 //! If we die here: nothing is lost but the watch; it changes no shared memory.
 
@@ -24,15 +24,19 @@ use crate::liveness::Identity;
 use crate::os::timespec;
 use crate::ProcessManager;
 
-/// How often everybody is asked after: that is a system call for each.
+/// How often some are asked after of whom the kernel will tell: that is a system call for each.
 const ROLL_CALL: Duration = Duration::from_secs(1);
+/// How many, one after the other. If each process asked after all, sixty of them would do little else.
+const CALLED: usize = 8;
 
 /// Watches all other attached processes.
 pub struct DeathWatch {
     processes: ProcessManager,
     watched: Vec<Watched>,
-    /// When everybody was last asked after.
+    /// When somebody was last asked after so.
     called: Instant,
+    /// Who is next, as a place in the list. Each process begins elsewhere.
+    next: usize,
     waker: Waker,
 }
 
@@ -65,7 +69,8 @@ impl DeathWatch {
     pub fn new(processes: &ProcessManager) -> DeathWatch {
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new);
         let called = Instant::now();
-        let mut watch = DeathWatch { processes: processes.clone(), watched: Vec::new(), called, waker: Waker(waker) };
+        let (processes, next) = (processes.clone(), std::process::id() as usize);
+        let mut watch = DeathWatch { processes, watched: Vec::new(), called, next, waker: Waker(waker) };
         watch.look_around();
         watch
     }
@@ -150,18 +155,20 @@ impl DeathWatch {
     /// Whether some died that were not told of yet. A descriptor taken too late, of another process with the same pid, does
     /// no harm: the start time is looked at here, after it was taken.
     /// Asked are those of whom the kernel says so, those of whom it says nothing by itself: to ask is a system call or two
-    /// for each. Now and then it is asked of all whether they have their seats.
+    /// for each. Now and then it is asked of some of the others whether they have their seats.
     fn tell_new_deaths(&mut self, ended: &[AttachmentId]) -> bool {
         let attachments = &self.processes.0.attachments;
-        let calls_all = self.called.elapsed() >= ROLL_CALL && !planted("process: who runs another program lives");
-        if calls_all {
-            self.called = Instant::now();
+        let calls = self.called.elapsed() >= ROLL_CALL && !planted("process: who runs another program lives");
+        let (count, first) = (self.watched.len(), self.next);
+        if calls {
+            (self.called, self.next) = (Instant::now(), first.wrapping_add(CALLED));
         }
         let mut some = false;
-        for watched in self.watched.iter_mut().filter(|watched| !watched.told) {
+        let all = self.watched.iter_mut().enumerate();
+        for (place, watched) in all.filter(|(_, watched)| !watched.told) {
             let is_new = std::mem::replace(&mut watched.is_new, false);
             let is_doubtful = is_new || watched.descriptor.is_none() || ended.contains(&watched.id);
-            let has_exec = || calls_all && attachments.is_seat_free(watched.id);
+            let has_exec = || calls && is_in_turn(place, first, count) && attachments.is_seat_free(watched.id);
             if (is_doubtful && !attachments.lives(watched.id)) || has_exec() {
                 (watched.told, watched.descriptor) = (true, None);
                 some = true;
@@ -192,8 +199,33 @@ impl Waker {
     }
 }
 
+/// Whether it is this one's turn of `count` when the next is `first`.
+fn is_in_turn(place: usize, first: usize, count: usize) -> bool {
+    (place + count - first % count) % count < CALLED
+}
+
 /// None where the kernel gives none, or when the process is gone, which the caller then sees.
 fn descriptor_of(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_in_turn, CALLED};
+
+    #[test]
+    fn everybody_has_a_turn_and_nobody_asks_after_more_than_a_few() {
+        for count in [1, 2, CALLED, CALLED + 1, 63] {
+            let mut asked = vec![0; count];
+            let turns = count.div_ceil(CALLED);
+            for turn in 0..turns {
+                let called = (0..count).filter(|&place| is_in_turn(place, 4711 + turn * CALLED, count));
+                let called: Vec<usize> = called.collect();
+                assert_eq!(called.len(), CALLED.min(count));
+                called.into_iter().for_each(|place| asked[place] += 1);
+            }
+            assert!(asked.iter().all(|&times| times >= 1), "{count}: {asked:?}");
+        }
+    }
 }

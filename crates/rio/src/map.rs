@@ -6,6 +6,8 @@
 use std::fs::File;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{mmap, mmap_anonymous, mprotect, msync, munmap, MapFlags, MprotectFlags, MsyncFlags, ProtFlags};
 
@@ -26,13 +28,19 @@ pub(crate) enum Protection {
     Write,
 }
 
-/// One shared mapping of a file, `bytes` long. Before and behind it are guard pages: addresses that fault.
+/// One shared mapping of a file, `bytes` long. Before and behind it are guard pages: addresses that fault. (Not behind one
+/// that was cut.)
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
-    bytes: usize,
+    /// It may become less.
+    bytes: AtomicUsize,
+    /// How much of a region's is touched, at most: what its file is known to have.
+    seen: AtomicUsize,
+    /// Held while one of these changes.
+    resizing: Mutex<()>,
     /// The mapping and its guard pages: where the range begins, and its bytes.
-    range: (NonNull<u8>, usize),
+    range: (NonNull<u8>, AtomicUsize),
 }
 
 // SAFETY: the mapping is an address range valid in the whole process until `drop`; `Mapping` itself offers no access to
@@ -86,7 +94,7 @@ impl Mapping {
     /// Writes what was stored to the disk behind the file, if there is one.
     pub(crate) fn sync(&self, bytes: usize) -> std::io::Result<()> {
         // SAFETY: a part of this mapping; it changes nothing that a program can see.
-        unsafe { msync(self.base.as_ptr().cast(), bytes.min(self.bytes), MsyncFlags::SYNC) }?;
+        unsafe { msync(self.base.as_ptr().cast(), bytes.min(self.bytes()), MsyncFlags::SYNC) }?;
         Ok(())
     }
 
@@ -100,7 +108,13 @@ impl Mapping {
         };
         let parts = (NonNull::new(range.0), NonNull::new(base));
         if let (Ok(_), (Some(start), Some(base))) = (&mapped, parts) {
-            return Ok(Mapping { base, bytes, range: (start, range.1) });
+            return Ok(Mapping {
+                base,
+                bytes: AtomicUsize::new(bytes),
+                seen: AtomicUsize::new(0),
+                resizing: Mutex::new(()),
+                range: (start, AtomicUsize::new(range.1)),
+            });
         }
         // SAFETY: the range reserved above, which nobody uses.
         unsafe { munmap(range.0.cast(), range.1) }?;
@@ -115,7 +129,7 @@ impl Mapping {
     /// The kernel's: `EINVAL` before Linux 6.1, or where the file's filesystem or its administrator does not have it;
     /// others where there is no such page to be had now. Nothing is different then.
     pub(crate) fn use_huge_pages(&self, from: usize, bytes: usize) -> std::io::Result<()> {
-        assert!(from % HUGE_BYTES == 0 && bytes % HUGE_BYTES == 0 && from + bytes <= self.bytes);
+        assert!(from % HUGE_BYTES == 0 && bytes % HUGE_BYTES == 0 && from + bytes <= self.bytes());
         let place = self.base.as_ptr().wrapping_add(from);
         // SAFETY: a part of this mapping; the advice changes how it is kept and nothing a program can see.
         let done = unsafe { libc::madvise(place.cast(), bytes, libc::MADV_COLLAPSE) };
@@ -131,7 +145,7 @@ impl Mapping {
     /// # Errors
     /// The error of `mprotect`; `InvalidInput` if the part is not one of the mapping.
     pub(crate) fn protect(&self, part: Range<usize>, protection: Protection) -> std::io::Result<()> {
-        if part.end > self.bytes {
+        if part.end > self.bytes() {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
         let flags = match protection {
@@ -150,7 +164,7 @@ impl Mapping {
     /// # Errors
     /// As [`Mapping::protect`].
     pub(crate) fn set_key(&self, part: Range<usize>, key: u32) -> std::io::Result<()> {
-        if part.end > self.bytes {
+        if part.end > self.bytes() {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
         let place = self.base.as_ptr().wrapping_add(part.start);
@@ -171,7 +185,43 @@ impl Mapping {
     /// The length of the mapping in bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        // Relaxed: it becomes less by `cut` alone, behind what is seen.
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How much of it may be touched, if [`Mapping::see`] says so.
+    #[inline]
+    pub(crate) fn seen(&self) -> usize {
+        // Relaxed: it only grows, so an old value is merely too small.
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    /// From now on so many bytes may be touched, if there are so many. Returns how many may.
+    pub(crate) fn see(&self, bytes: usize) -> usize {
+        let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = bytes.min(self.bytes());
+        self.seen.fetch_max(bytes, Ordering::Relaxed).max(bytes)
+    }
+
+    /// Gives back the address space behind what is seen: only for one of which nothing else is touched.
+    ///
+    /// # Errors
+    /// The error of `munmap`: nothing is different then.
+    pub(crate) fn cut(&self) -> std::io::Result<()> {
+        let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.seen().next_multiple_of(PAGE_BYTES_MAX);
+        if bytes >= self.bytes() {
+            return Ok(());
+        }
+        let (start, whole) = (self.range.0, self.range.1.load(Ordering::Relaxed));
+        let kept = self.base.addr().get() - start.addr().get() + bytes;
+        let rest = start.as_ptr().wrapping_add(kept).cast();
+        // SAFETY: the end of the range that was reserved for this mapping. Nobody touches what is not seen, and nobody comes to
+        // see more of it meanwhile, because of `resizing`, nor later, because there is no more.
+        unsafe { munmap(rest, whole - kept) }?;
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.range.1.store(kept, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -179,7 +229,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: `range` is what was reserved for this mapping, and every reference into the mapping borrows from a
         // `Region` or a `View` that owns this value, so none is left.
-        let unmapped = unsafe { munmap(self.range.0.as_ptr().cast(), self.range.1) };
+        let unmapped = unsafe { munmap(self.range.0.as_ptr().cast(), *self.range.1.get_mut()) };
         debug_assert!(unmapped.is_ok(), "munmap of a mapping this process made");
     }
 }

@@ -9,7 +9,6 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{fallocate, FallocateFlags};
@@ -36,13 +35,12 @@ pub(crate) const BYTES_MAX: u64 = 1 << 40;
 pub struct Region(Arc<Inner>);
 
 struct Inner {
+    /// What is seen of it is the file's size as last seen here: saves a look at the shared header on every dereference.
     mapping: Mapping,
     file: File,
     path: PathBuf,
     /// The bytes of address space that were asked for: there may be a limit.
     asked: u64,
-    /// The file's size as last seen here: saves a look at the shared header on every dereference.
-    size_known: AtomicU64,
     /// Whether cache lines are written back, and how.
     write_back: OnceLock<WriteBack>,
     /// Whose it is, once that was said or checked.
@@ -195,10 +193,9 @@ impl Region {
         }
         let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let asked = (wanted as u64).max(mapping.bytes() as u64);
-        let size = size.min(mapping.bytes() as u64);
-        let size_known = AtomicU64::new(size);
+        mapping.see(usize::try_from(size).unwrap_or(usize::MAX));
         let (path, identity, write_back) = (path.to_path_buf(), OnceLock::new(), OnceLock::new());
-        let inner = Inner { mapping, asked, file, path, size_known, identity, write_back };
+        let inner = Inner { mapping, asked, file, path, identity, write_back };
         Ok(Region(Arc::new(inner)))
     }
 
@@ -254,6 +251,17 @@ impl Region {
     /// leaves it at the next look. It is never taken back.
     pub fn mark_broken(&self) {
         self.header().panic.publish(1);
+    }
+
+    /// Gives back the address space that it has not grown into: it is given up, and where that is limited there would be none
+    /// for the region that follows. If it grows all the same, what is new cannot be seen here.
+    pub fn give_up_growth(&self) {
+        // All that there is stays to be seen, also of what was not looked at yet: its log is still wanted.
+        if let Ok(metadata) = self.0.file.metadata() {
+            self.0.mapping.see(usize::try_from(metadata.len()).unwrap_or(usize::MAX));
+            // If the kernel refuses, the next has less room, and says so.
+            let _ = self.0.mapping.cut();
+        }
     }
 
     /// Whether it was found broken.
@@ -471,8 +479,8 @@ impl Region {
     pub(crate) fn place(&self, offset: u64, bytes: usize, align: usize) -> Option<*mut u8> {
         let inner = &*self.0;
         let end = offset.checked_add(bytes as u64)?;
-        // Relaxed: the size only grows, so an old value is merely too small, and then the header is asked.
-        if end > inner.size_known.load(Ordering::Relaxed) && !self.size_reaches(end) {
+        // The size only grows, so an old value is merely too small, and then the header is asked.
+        if end > inner.mapping.seen() as u64 && !self.size_reaches(end) {
             return None;
         }
         // A mapping begins at a page, so what is aligned in the region is aligned in memory.
@@ -485,9 +493,8 @@ impl Region {
         // The file itself is asked too, once each time it has grown: behind its end memory is a signal, not a value, and a
         // wild store may have put anything into the header.
         let file = self.0.file.metadata().map_or(0, |metadata| metadata.len());
-        let size = self.header().size.load().min(self.0.mapping.bytes() as u64).min(file);
-        self.0.size_known.fetch_max(size, Ordering::Relaxed);
-        end <= size
+        let size = self.header().size.load().min(file);
+        end <= self.0.mapping.see(usize::try_from(size).unwrap_or(usize::MAX)) as u64
     }
 
     /// Checks what the header says, while others work: sizes, and that it is still the same region's.

@@ -1,7 +1,7 @@
 //! The managers of one environment, as one process sees them: the bundle everything above is handed.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant};
 
 use libtp_buffer::BufferManager;
 use libtp_lock::LockManager;
@@ -17,6 +17,8 @@ use crate::{log_records, Result};
 
 /// So long whoever changes the control file is waited for: far longer than two syncs take.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// So often it is looked whether another thread of this process still does.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Settings of the transaction manager.
 #[derive(Clone, Copy, Debug)]
@@ -146,12 +148,24 @@ impl Managers {
     /// a checkpoint and a new database's number would otherwise take each other back. Whoever is at it may be stopped, and is
     /// then waited for no longer than that.
     fn change_control<T>(&self, by: &Session, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
-        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         let changer = &self.txns.header.changer;
-        let Some(_changing) = control.changing_within(CONTROL_PATIENCE)? else {
+        let held = || {
             let holder = Some(changer.load()).filter(|&holder| self.processes.is_alive(holder));
             let what = holder.map_or_else(|| "another process".into(), |holder| self.processes.describe(holder));
-            return Err(crate::Error::ControlHeld { holder: what, seconds: CONTROL_PATIENCE.as_secs() });
+            crate::Error::ControlHeld { holder: what, seconds: CONTROL_PATIENCE.as_secs() }
+        };
+        // One time for both: else of several threads each would wait for all before it to give up.
+        let begun = Instant::now();
+        let control = loop {
+            match self.control.try_lock() {
+                Ok(control) => break control,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if begun.elapsed() >= CONTROL_PATIENCE => return Err(held()),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(MOMENT),
+            }
+        };
+        let Some(_changing) = control.changing_within(CONTROL_PATIENCE.saturating_sub(begun.elapsed()))? else {
+            return Err(held());
         };
         // For people alone: what keeps others out is the kernel's lock. It may name one who has died.
         changer.publish(by.id());

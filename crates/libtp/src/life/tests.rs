@@ -78,3 +78,25 @@ fn memory_that_was_given_up_goes_with_the_last_transaction_that_began_in_it() {
     until("files of before stay open", || burden(&env).1 <= descriptors);
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
+
+#[test]
+fn a_commit_is_kept_only_if_it_lies_before_the_first_life_that_followed_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = crate::Settings { no_background: true, ..crate::Settings::default() };
+    let stopped = Env::builder().settings(settings).open(dir.path()).unwrap();
+    let others = Env::open(dir.path()).unwrap();
+    let stock = others.btree("stock").unwrap();
+    let put = |round: u8| others.run(|txn| stock.put(txn, b"apples", &[round])).unwrap();
+    put(0);
+    let began: Vec<_> = (1..3)
+        .map(|round| {
+            others.managers().processes.declare_broken();
+            put(round);
+            others.managers().log.began()
+        })
+        .collect();
+    assert!(began[0] < began[1]);
+    // The first life that this handle finds is the second after its own.
+    assert!(matches!(stopped.0.outcome_of(0, began[0]), Err(crate::Error::Rebuilt)), "nobody has that record");
+    stopped.0.outcome_of(0, libtp_log::Lsn::new(began[0].raw() - 8)).unwrap();
+}

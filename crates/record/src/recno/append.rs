@@ -114,6 +114,10 @@ impl Access<'_> {
     /// Brings the page behind `tail` into memory. If that fails, whoever needs it meets the same and says so.
     #[cold]
     fn prepare_page(&self, tail: u32) {
+        if self.database.tail_hint() > tail {
+            // Somebody is there already.
+            return;
+        }
         if let Some(next) = tail.checked_add(1).filter(|&next| next != u32::MAX) {
             let pages = &self.pages;
             drop(pages.change.managers.buffers.pin_new(pages.session(), pages.id(next)));
