@@ -67,15 +67,20 @@ impl Taken {
         Taken(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
     }
 
+    /// The rest of the turn, of another.
+    fn given_to(self, locker: u32) -> Taken {
+        Taken(u64::from(locker) << TIME_BITS | self.0 & TIME)
+    }
+
     /// Whose it is. Lockers with longer numbers, beyond sixteen million, need no lanes.
     fn locker(self) -> u32 {
         u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
     }
 
-    /// Whether the turn is over. It may have begun after `now` was read. A clock that was set ends it.
+    /// Whether the turn is over, or nobody's. It may have begun after `now` was read. A clock that was set ends it.
     fn is_over(self, now: u64) -> bool {
         let left = self.0.wrapping_sub(now) & TIME;
-        left == 0 || left > CLOCK_SET
+        left == 0 || left > CLOCK_SET || self.locker() == 0
     }
 }
 
@@ -155,17 +160,18 @@ impl LockManager {
     /// The lane it was given, or else takes one that nobody needs. Of those whose turn is not over, only one that has just
     /// come displaces who holds no lock: so those who run one transaction after another are not displaced all the time.
     fn find_lane(&self, locker: LockerId, now: u64, is_new: bool) -> Option<u32> {
-        let find = |is_free: &dyn Fn(Taken) -> bool| {
+        let find = |take: &dyn Fn(Taken) -> Option<Taken>| {
             (0..self.lane_count).find(|&number| {
                 let taken = &self.lane(number).taken;
                 let seen = taken.load();
-                is_free(seen) && taken.compare_exchange(seen, Taken::new(locker.0, now)).is_ok()
+                take(seen).is_some_and(|ours| taken.compare_exchange(seen, ours).is_ok())
             })
         };
         // Who handed it on may know of more lanes than we do.
         let own = (0..LANES).find(|&number| self.lane(number).taken.load().locker() == locker.0);
-        own.or_else(|| find(&|taken| taken.is_over(now)))
-            .or_else(|| find(&|taken| is_new && self.is_away(taken.locker())))
+        own.or_else(|| find(&|seen| seen.is_over(now).then(|| Taken::new(locker.0, now))))
+            // For what is left of the turn: else those who displace each other would keep those who wait waiting.
+            .or_else(|| find(&|seen| (is_new && self.is_away(seen.locker())).then(|| seen.given_to(locker.0))))
     }
 
     /// Whether the locker that has a lane holds nothing, and was not given the lane a moment ago.
@@ -273,8 +279,9 @@ mod tests {
         let scene = Scene::new(1);
         assert_eq!(scene.find(0, NOW, true), Some(0));
         assert_eq!(scene.find(1, NOW, false), None);
-        assert_eq!(scene.find(1, NOW, true), Some(0), "it holds nothing");
+        assert_eq!(scene.find(1, NOW + TURN / 2, true), Some(0), "it holds nothing");
         scene.hold(1);
+        assert!(scene.locks.lane(0).taken.load().is_over(NOW + TURN), "it has what was left of the turn");
         assert_eq!(scene.find(2, NOW, true), None, "this one does");
     }
 
