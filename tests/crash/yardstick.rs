@@ -17,6 +17,7 @@ use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
 use libtp_tests::log_ends::{self, all_log_ends, judge_log_end};
 use libtp_tests::planted_bugs::{Catcher, PLANTED_BUGS};
 use libtp_tests::planted_deaths::PLANTED_DEATHS;
+use libtp_tests::planted_stores::PLANTED_STORES;
 use libtp_tests::sizes;
 use libtp_tests::stale_log::stale_records_stay_dead;
 use libtp_tests::stopped_writer::a_checkpoint_passes_no_page_in_flight;
@@ -82,9 +83,10 @@ fn every_site_in_the_sources_is_on_the_list() {
             }
         }
     }
-    let deaths = PLANTED_DEATHS.iter().map(|bug| bug.name);
-    let listed: BTreeSet<String> = PLANTED_BUGS.iter().map(|bug| bug.name).chain(deaths).map(str::to_owned).collect();
-    assert_eq!(listed.len(), PLANTED_BUGS.len() + PLANTED_DEATHS.len(), "a bug is listed twice");
+    let beside = PLANTED_DEATHS.iter().map(|bug| bug.name).chain(PLANTED_STORES.iter().map(|&(name, _)| name));
+    let listed: BTreeSet<String> = PLANTED_BUGS.iter().map(|bug| bug.name).chain(beside).map(str::to_owned).collect();
+    let count = PLANTED_BUGS.len() + PLANTED_DEATHS.len() + PLANTED_STORES.len();
+    assert_eq!(listed.len(), count, "a bug is listed twice");
     assert!(listed.len() >= 80, "the yardsticks have {} bugs", listed.len());
     assert_eq!(sites.difference(&listed).collect::<Vec<_>>(), Vec::<&String>::new(), "sites that are not on the list");
     assert_eq!(listed.difference(&sites).collect::<Vec<_>>(), Vec::<&String>::new(), "bugs without a site");

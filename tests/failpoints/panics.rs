@@ -34,7 +34,9 @@ pub fn dies_of_a_panic(town: &mut Town, point: &str, random: &mut Random) -> boo
     town.mourn(&mut victim, point);
     town.all_are_buried(&what);
     town.go_on(&what);
-    assert!(!managers.region.is_broken(), "the memory was given up {what}");
+    // If it came to the place at the moment at which that was asked for once more, it has panicked there twice.
+    let is_twice = victim.panics_within(PATIENCE / 10, 2);
+    assert!(is_twice || !managers.region.is_broken(), "the memory was given up {what}");
     drop(managers);
     town.audit(&what);
     is_hit

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use libtp_tests::planted_stores::PLANTED_STORES;
 use libtp_tests::sizes;
 use vista::{Options, Segment};
 
@@ -189,13 +190,7 @@ fn stopped_between_any_two_stores() {
 
 #[test]
 fn planted_bugs_are_noticed() {
-    let bugs = [
-        ("undo: a record is published before its image", false),
-        ("undo: no zero behind the last record", false),
-        ("undo: no fence behind a record", true),
-        ("undo: committed before the stores are in memory", true),
-    ];
-    for (bug, is_written_back) in bugs {
+    for (bug, is_written_back) in PLANTED_STORES {
         let noticed = (1..=5).find(|&seed| !run(is_written_back, 8, seed, Some(bug)).torn.is_empty());
         println!("  {bug}: noticed with seed {noticed:?}");
         assert!(noticed.is_some(), "nobody noticed {bug:?}");

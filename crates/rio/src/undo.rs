@@ -44,7 +44,7 @@ crate::shared! {
         pub area: Link<Word<u64>>,
         /// Raised to commit where the memory outlives the cache.
         pub sequence: Word<u64>,
-        /// What its records may be: one of [`Form`]'s numbers.
+        /// What its records may be: one of `Form`'s numbers.
         pub form: Word<u64>,
         /// Zero, kept for later.
         pub spare: [Word<u64>; 4],
