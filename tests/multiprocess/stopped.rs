@@ -29,6 +29,10 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         crew[victim].stop();
         told.extend(crew.iter_mut().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
+        // Whether somebody needs what it holds is left to chance: this asks.
+        let env = Env::open(directory.path()).unwrap();
+        assert_eq!(env.managers().processes.dead_sessions(), [], "who is stopped is taken for dead");
+        drop(env);
         let more: Vec<_> = crew.iter_mut().flat_map(Member::acknowledged_so_far).collect();
         meanwhile += more.len();
         told.extend(more);
