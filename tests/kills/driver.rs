@@ -239,8 +239,12 @@ impl<'d> Run<'d> {
         if env.opened().how == How::Restarted {
             return Err(format!("the shared memory was lost: {:?}", env.opened()));
         }
-        let rebuilt = |(_, told): &&(u64, Told)| told.opened.as_ref().is_some_and(|(_, found)| *found != incarnation);
-        if all.iter().any(|one| rebuilt(&one)) {
+        // Who is killed while it makes the memory leaves none: then the next one has an incarnation of its own. All who got as
+        // far as telling have the same.
+        let told_of = || all.iter().filter_map(|(_, told)| told.opened.as_ref().map(|(_, found)| *found));
+        let first = told_of().min().unwrap_or(incarnation);
+        let is_made_again = first > incarnation && all.iter().all(|(_, told)| told.opened.is_some());
+        if told_of().any(|found| found != first) || first < incarnation || is_made_again {
             let openers = all.iter().filter(|(_, told)| told.opened.as_ref().is_some_and(|(how, _)| how != "Joined"));
             let openers: Vec<String> =
                 openers.map(|(worker, told)| format!("worker {worker}: {:?}", told.opened)).collect();

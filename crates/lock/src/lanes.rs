@@ -7,14 +7,17 @@
 //!
 //! Nobody is in charge, because whoever is may die. To sleep for a lock means that it may be crowded, and then the session's
 //! next transactions begin in a lane, of which there is one for each processor. Who has one keeps it for a turn of some
-//! thousands of transactions, and then wakes the next that waits for one, and waits itself. When it has slept neither for a
-//! lock nor for a lane for a while, it runs without.
+//! thousands of transactions, and then hands it to the one that has waited longest, and waits itself. When it has slept
+//! neither for a lock nor for a lane for a while, it runs without.
 //!
-//! A lane is advice: nothing goes wrong if two are in it or nobody is. So a lane is one word, taken by a swap; whose turn
-//! is over may be displaced by anybody, as may who holds no lock at the moment, because it may have gone away to think; and
-//! nobody waits longer than [`PATIENCE`]. It waits where it holds nothing: nobody waits for it, and no commit is told late.
+//! A lane is advice: nothing goes wrong if two are in it or nobody is. So a lane is one word, taken by a swap. Whoever looks
+//! for one hands on those whose turn is over and those of who has gone away to think, to whose turn it is, which may be
+//! another; and nobody waits longer than [`PATIENCE`]. It waits where it holds nothing: nobody waits for it, and no commit is
+//! told late.
 //!
 //! If we die here: the lane is free when our turn is over.
+
+mod words;
 
 use std::time::Duration;
 
@@ -25,10 +28,15 @@ use crate::detector::now_micros;
 use crate::locker::LockerSlot;
 use crate::{LockManager, LockerId};
 
+use words::LOCKER_BITS;
+pub(crate) use words::{Begun, Taken, Wish};
+
 /// Lanes there are room for. Machines with more processors have that many.
 pub(crate) const LANES: u32 = 64;
 /// How long a turn is, in microseconds: longer than what it costs to wake another, shorter than a process's time slice.
 const TURN: u64 = 2_000;
+/// Who has a lane, holds no lock and has begun nothing for so long has gone away to think, in microseconds.
+const AWAY_AFTER: u64 = 100;
 /// How long who waits for one sleeps before it looks for one that nobody handed on, because its holder died or thinks.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// Who has waited for one and not looked for so long is stopped, and is given none, in microseconds.
@@ -37,9 +45,10 @@ const STOPPED_AFTER: u64 = 100_000;
 const CLOCK_SET: u64 = 1_000_000;
 /// Who has slept neither for a lock nor for a lane for so long needs none, in microseconds.
 const FORGOTTEN_AFTER: u64 = 250_000;
-/// Who has waited so long begins without.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// So many lockers are asked whether they wait, when a lane is handed on.
+/// Who has waited so long begins without, in microseconds: so many that a thousand processes on two processors are not as many.
+const PATIENCE: u64 = 1_000_000;
+/// So many lockers are asked whether they wait, when a lane is handed on, and who asks; those with higher numbers look
+/// for one by themselves.
 const ASKED_MAX: u32 = 1024;
 
 shared! {
@@ -52,54 +61,11 @@ shared! {
     } size 64
 }
 
-/// A locker and the end of its turn. Zero is nobody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken(u64);
-rio::bits!(Taken: u64);
-
-/// Bits of the time, in microseconds, which begins anew every twelve days; the rest are the locker's number.
-const TIME_BITS: u32 = 40;
-const LOCKER_BITS: u32 = u64::BITS - TIME_BITS;
-const TIME: u64 = (1 << TIME_BITS) - 1;
-
-impl Taken {
-    fn new(locker: u32, now: u64) -> Taken {
-        Taken(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
-    }
-
-    /// The rest of the turn, of another.
-    fn given_to(self, locker: u32) -> Taken {
-        Taken(u64::from(locker) << TIME_BITS | self.0 & TIME)
-    }
-
-    /// Whose it is. Lockers with longer numbers, beyond sixteen million, need no lanes.
-    fn locker(self) -> u32 {
-        u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
-    }
-
-    /// Whether the turn is over, or nobody's. It may have begun after `now` was read. A clock that was set ends it.
-    fn is_over(self, now: u64) -> bool {
-        let left = self.0.wrapping_sub(now) & TIME;
-        left == 0 || left > CLOCK_SET || self.locker() == 0
-    }
-}
-
 impl LockerSlot {
     /// It has slept for a lock, and it is `now`.
     pub(crate) fn note_crowded(&self, now: u64) {
         self.crowded_until.init(now + FORGOTTEN_AFTER);
     }
-}
-
-/// A moment as who waits for a lane notes it: a millisecond or so, and never zero.
-fn seen_at(now: u64) -> u32 {
-    u32::try_from(now >> 10 & u64::from(u32::MAX)).unwrap_or(0) | 1
-}
-
-/// Whether who noted `seen` waits for a lane and has looked for one lately.
-fn has_looked(seen: u32, now: u64) -> bool {
-    let ago = u64::from(seen_at(now).wrapping_sub(seen)) << 10;
-    seen != 0 && (ago < STOPPED_AFTER || ago > u64::from(u32::MAX) << 9)
 }
 
 impl LockManager {
@@ -122,7 +88,8 @@ impl LockManager {
             slot.crowded_until.init(0);
             return;
         }
-        let had = self.lane(slot.lane.get());
+        let lane = slot.lane.load().lane();
+        let had = self.lane(lane);
         let seen = had.taken.load();
         if seen.locker() != locker.0 {
             return self.wait_for_lane(session, locker, slot, now);
@@ -135,18 +102,19 @@ impl LockManager {
             // Nobody waits. If another displaces us at this moment, both are in it for a turn.
             _ = had.taken.compare_exchange(seen, Taken::new(locker.0, now));
         }
+        slot.lane.publish(Begun::new(lane, now));
     }
 
     /// Waits until it has a lane, or has waited long enough.
     fn wait_for_lane(&self, session: &Session, locker: LockerId, slot: &LockerSlot, started: u64) {
         let (mut now, mut bound) = (started, Duration::from_micros(TURN));
         slot.session.publish(session.id());
-        while u128::from(now.abs_diff(started)) < PATIENCE.as_micros() {
+        while now.abs_diff(started) < PATIENCE {
             let ticket = session.prepare_sleep();
-            slot.wants_lane.publish(seen_at(now));
+            slot.wants_lane.publish(Wish::new(started, now));
             failpoint("lock: wants a lane");
-            if let Some(lane) = self.find_lane(locker, now, now == started) {
-                slot.lane.init(lane);
+            if let Some(lane) = self.find_lane(locker, now) {
+                slot.lane.publish(Begun::new(lane, now));
                 break;
             }
             session.sleep_long(ticket, bound);
@@ -154,54 +122,66 @@ impl LockManager {
             now = now_micros();
             slot.note_crowded(now);
         }
-        slot.wants_lane.publish(0);
+        slot.wants_lane.publish(Wish::NONE);
     }
 
-    /// The lane it was given, or else takes one that nobody needs. Of those whose turn is not over, only one that has just
-    /// come displaces who holds no lock: so those who run one transaction after another are not displaced all the time.
-    fn find_lane(&self, locker: LockerId, now: u64, is_new: bool) -> Option<u32> {
-        let find = |take: &dyn Fn(Taken) -> Option<Taken>| {
-            (0..self.lane_count).find(|&number| {
-                let taken = &self.lane(number).taken;
-                let seen = taken.load();
-                take(seen).is_some_and(|ours| taken.compare_exchange(seen, ours).is_ok())
+    /// The lane it was given, whose turn begins now, after those that nobody needs were handed on.
+    fn find_lane(&self, locker: LockerId, now: u64) -> Option<u32> {
+        self.lane_of(locker.0)
+            .or_else(|| {
+                self.hand_on(locker, now);
+                self.lane_of(locker.0)
             })
-        };
-        // Who handed it on may know of more lanes than we do.
-        let own = (0..LANES).find(|&number| self.lane(number).taken.load().locker() == locker.0);
-        own.or_else(|| find(&|seen| seen.is_over(now).then(|| Taken::new(locker.0, now))))
-            // For what is left of the turn: else those who displace each other would keep those who wait waiting.
-            .or_else(|| find(&|seen| (is_new && self.is_away(seen.locker())).then(|| seen.given_to(locker.0))))
+            .inspect(|&number| {
+                let taken = &self.lane(number).taken;
+                let given = taken.load();
+                if given.locker() == locker.0 {
+                    // If it was displaced at this moment, both are in it for a turn.
+                    _ = taken.compare_exchange(given, Taken::new(locker.0, now));
+                }
+            })
     }
 
-    /// Whether the locker that has a lane holds nothing, and was not given the lane a moment ago.
-    fn is_away(&self, locker: u32) -> bool {
-        if locker == 0 || locker > self.table.lockers.capacity() {
+    /// The lane it has. Who handed it on may know of more lanes than we do.
+    fn lane_of(&self, locker: u32) -> Option<u32> {
+        (0..LANES).find(|&number| self.lane(number).taken.load().locker() == locker)
+    }
+
+    /// Whether the lane is nobody's, or the turn is over, or who has it has gone away.
+    fn is_unneeded(&self, taken: Taken, now: u64) -> bool {
+        if taken.is_over(now) || taken.locker() > self.table.lockers.capacity() {
             return true;
         }
-        let slot = self.table.locker(locker);
-        slot.filter.load() == 0 && slot.wants_lane.load() == 0
+        let slot = self.table.locker(taken.locker());
+        // Who waits was given it a moment ago and is not yet awake.
+        slot.filter.load() == 0 && slot.wants_lane.load() == Wish::NONE && slot.lane.load().is_long_ago(now)
     }
 
-    /// Gives each lane of a turn that is over to another that waits, in the order of their numbers from `locker` on, so that
-    /// each has its turn; and wakes it.
+    /// Gives each lane that is free to the one that has waited longest and has none, and wakes it, unless it is `locker`,
+    /// who asks.
     fn hand_on(&self, locker: LockerId, now: u64) {
-        let used = self.table.header.locker_used.load().min(self.table.lockers.capacity());
-        let others = (locker.0 + 1..=used).chain(1..locker.0).take(ASKED_MAX as usize);
-        let mut waiting = others.filter(|&other| {
-            let slot = self.table.locker(other);
-            slot.in_use.load() != 0 && has_looked(slot.wants_lane.load(), now)
-        });
         for number in 0..self.lane_count {
             let taken = &self.lane(number).taken;
             let seen = taken.load();
-            if seen.is_over(now) {
-                let Some(next) = waiting.next() else { return };
-                if taken.compare_exchange(seen, Taken::new(next, now)).is_ok() {
+            if self.is_unneeded(seen, now) {
+                let Some(next) = self.longest_waiting(locker, now) else { return };
+                if taken.compare_exchange(seen, Taken::new(next, now)).is_ok() && next != locker.0 {
                     self.processes.wake(self.table.locker(next).session.load());
                 }
             }
         }
+    }
+
+    /// Of those who wait for a lane and have not been given one, who has done so longest.
+    fn longest_waiting(&self, locker: LockerId, now: u64) -> Option<u32> {
+        let used = self.table.header.locker_used.load().min(self.table.lockers.capacity()).min(ASKED_MAX);
+        let waiting = (1..=used).chain([locker.0]).filter_map(|other| {
+            let slot = self.table.locker(other);
+            let wish = slot.wants_lane.load();
+            let waits = wish.has_looked(now) && slot.in_use.load() != 0 && self.lane_of(other).is_none();
+            waits.then(|| (wish.waited(now), other))
+        });
+        waiting.reduce(|longest, other| if other.0 > longest.0 { other } else { longest }).map(|(_, other)| other)
     }
 
     #[inline]
@@ -212,13 +192,14 @@ impl LockManager {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use libtp_process::{ProcessManager, Session};
     use rio::Region;
 
-    use super::{seen_at, Taken, CLOCK_SET, FORGOTTEN_AFTER, PATIENCE, STOPPED_AFTER, TURN};
+    use super::{Begun, Taken, Wish, AWAY_AFTER, CLOCK_SET, FORGOTTEN_AFTER, PATIENCE, STOPPED_AFTER, TURN};
     use crate::detector::now_micros;
+    use crate::locker::LockerSlot;
     use crate::{LockManager, LockName, LockerId, Mode, Settings, Wait};
 
     const NAME: LockName = LockName { space: 1, kind: 3, hash: 7 };
@@ -248,14 +229,21 @@ mod tests {
             self.locks.try_lock(&self.session, self.lockers[locker], own, Mode::X).unwrap();
         }
 
-        fn find(&self, locker: usize, now: u64, is_new: bool) -> Option<u32> {
-            self.locks.find_lane(self.lockers[locker], now, is_new)
+        fn slot(&self, locker: usize) -> &LockerSlot {
+            self.locks.table.locker(self.lockers[locker].0)
         }
 
-        fn wants(&self, locker: usize) {
-            let slot = self.locks.table.locker(self.lockers[locker].0);
-            slot.session.publish(self.session.id());
-            slot.wants_lane.publish(seen_at(NOW));
+        /// It has waited since then, and looks for a lane.
+        fn wants(&self, locker: usize, since: u64, now: u64) -> Option<u32> {
+            self.slot(locker).session.publish(self.session.id());
+            self.slot(locker).wants_lane.publish(Wish::new(since, now));
+            self.locks.find_lane(self.lockers[locker], now)
+        }
+
+        /// It has a lane and begins a transaction in it.
+        fn begins(&self, locker: usize, now: u64) {
+            self.slot(locker).wants_lane.publish(Wish::NONE);
+            self.slot(locker).lane.publish(Begun::new(0, now));
         }
 
         fn holder(&self, lane: u32) -> u32 {
@@ -263,64 +251,89 @@ mod tests {
         }
     }
 
+    const MS: u64 = 1024;
+
     #[test]
-    fn who_has_a_lane_keeps_it_for_a_turn_while_it_holds_locks() {
+    fn who_has_a_lane_keeps_it_for_a_turn() {
         let scene = Scene::new(1);
         scene.hold(0);
-        assert_eq!(scene.find(0, NOW, true), Some(0));
-        assert_eq!(scene.find(1, NOW, true), None, "it is taken");
-        assert_eq!(scene.find(0, NOW + 1, true), Some(0), "its own");
-        assert_eq!(scene.find(1, NOW + TURN - 1, false), None, "its turn is not over");
-        assert_eq!(scene.find(1, NOW + TURN, false), Some(0));
+        assert_eq!(scene.wants(0, NOW, NOW), Some(0));
+        scene.begins(0, NOW);
+        assert_eq!(scene.wants(1, NOW, NOW), None, "it is taken");
+        assert_eq!(scene.wants(1, NOW, NOW + TURN - 1), None, "its turn is not over");
+        assert_eq!(scene.wants(1, NOW, NOW + TURN), Some(0));
     }
 
     #[test]
-    fn only_who_has_just_come_displaces_one_that_is_away() {
+    fn who_has_gone_away_to_think_is_displaced() {
         let scene = Scene::new(1);
-        assert_eq!(scene.find(0, NOW, true), Some(0));
-        assert_eq!(scene.find(1, NOW, false), None);
-        assert_eq!(scene.find(1, NOW + TURN / 2, true), Some(0), "it holds nothing");
-        scene.hold(1);
-        assert!(scene.locks.lane(0).taken.load().is_over(NOW + TURN), "it has what was left of the turn");
-        assert_eq!(scene.find(2, NOW, true), None, "this one does");
+        assert_eq!(scene.wants(0, NOW, NOW), Some(0));
+        let later = NOW + 2 * AWAY_AFTER;
+        assert_eq!(scene.wants(1, NOW, later), None, "it was given the lane and is not yet awake");
+        scene.begins(0, NOW);
+        assert_eq!(scene.wants(1, NOW, NOW + AWAY_AFTER / 2), None, "it began a moment ago");
+        scene.hold(0);
+        assert_eq!(scene.wants(1, NOW, later), None, "it is at work");
+        scene.locks.unlock_all(&scene.session, scene.lockers[0]);
+        assert_eq!(scene.wants(1, NOW, later), Some(0));
     }
 
     #[test]
-    fn lanes_are_handed_on_by_turns() {
+    fn lanes_are_handed_to_those_who_have_waited_longest() {
         let scene = Scene::new(2);
         let number = |locker: usize| scene.lockers[locker].0;
-        assert_eq!(scene.find(0, NOW, true), Some(0));
-        scene.locks.hand_on(scene.lockers[0], NOW + TURN);
-        assert_eq!(scene.holder(0), number(0), "nobody waits");
-        scene.wants(2);
-        scene.locks.hand_on(scene.lockers[0], NOW + TURN - 1);
-        assert_eq!((scene.holder(0), scene.holder(1)), (number(0), number(2)), "the other was nobody's");
-        scene.wants(0);
-        scene.wants(1);
-        scene.locks.hand_on(scene.lockers[2], NOW + 3 * TURN);
-        assert_eq!(
-            (scene.holder(0), scene.holder(1)),
-            (number(0), number(1)),
-            "both turns are over, also one of the dead"
-        );
-        assert_eq!(scene.find(2, NOW + 3 * TURN, true), None, "given a moment ago, and not yet awake");
+        assert_eq!(scene.wants(1, NOW, NOW), Some(0));
+        scene.begins(1, NOW);
+        scene.locks.hand_on(scene.lockers[1], NOW + TURN);
+        assert_eq!(scene.holder(0), number(1), "nobody waits");
+        let now = NOW + TURN;
+        assert_eq!(scene.wants(0, now - 2 * MS, now), Some(0), "nobody else waits");
+        scene.slot(1).wants_lane.publish(Wish::new(now - 3 * MS, now));
+        scene.locks.hand_on(scene.lockers[2], now);
+        assert_eq!((scene.holder(0), scene.holder(1)), (number(0), number(1)), "the other lane was nobody's");
+        scene.slot(2).wants_lane.publish(Wish::new(now, now));
+        let now = now + TURN + 1;
+        scene.locks.hand_on(scene.lockers[2], now);
+        assert_eq!(scene.holder(0), number(2), "those who have not come yet have a lane each");
+        assert_eq!(scene.holder(1), number(0), "and who had the first waits longest of the rest");
         scene.locks.free_locker(&scene.session, scene.lockers[1]);
-        scene.locks.hand_on(scene.lockers[0], NOW + 5 * TURN);
-        assert_eq!((scene.holder(0), scene.holder(1)), (number(2), number(1)), "who has ended waits for nothing");
+        scene.locks.hand_on(scene.lockers[0], now + 2 * TURN);
+        assert!(scene.holder(0) != number(1) && scene.holder(1) != number(1), "who has ended waits for nothing");
+    }
+
+    #[test]
+    fn who_looks_hands_lanes_on_to_others() {
+        let scene = Scene::new(1);
+        scene.hold(0);
+        assert_eq!(scene.wants(0, NOW, NOW), Some(0));
+        scene.begins(0, NOW);
+        assert_eq!(scene.wants(1, NOW, NOW), None);
+        assert_eq!(scene.wants(2, NOW + 2 * MS, NOW + 3 * MS), None, "another has waited longer");
+        assert_eq!(scene.holder(0), scene.lockers[1].0);
+    }
+
+    #[test]
+    fn a_turn_begins_when_who_was_given_it_is_awake() {
+        let scene = Scene::new(1);
+        scene.slot(1).wants_lane.publish(Wish::new(NOW, NOW));
+        scene.locks.hand_on(scene.lockers[0], NOW);
+        assert_eq!(scene.wants(1, NOW, NOW + TURN - 1), Some(0));
+        assert!(!scene.locks.lane(0).taken.load().is_over(NOW + 2 * TURN - 2));
     }
 
     #[test]
     fn who_is_stopped_while_it_waits_is_given_no_lane_and_keeps_nobody_from_one() {
         let scene = Scene::new(1);
-        assert_eq!(scene.find(0, NOW, true), Some(0));
-        scene.wants(1);
+        assert_eq!(scene.wants(0, NOW, NOW), Some(0));
+        scene.begins(0, NOW);
+        scene.slot(1).wants_lane.publish(Wish::new(NOW, NOW));
         scene.locks.hand_on(scene.lockers[0], NOW + TURN);
         assert_eq!(scene.holder(0), scene.lockers[1].0, "it has looked lately");
-        scene.wants(2);
-        let later = NOW + STOPPED_AFTER + TURN;
-        scene.locks.table.locker(scene.lockers[2].0).wants_lane.publish(seen_at(later));
-        scene.locks.hand_on(scene.lockers[0], later);
-        assert_eq!(scene.holder(0), scene.lockers[2].0, "the next but one has not for long");
+        let later = NOW + STOPPED_AFTER + 2 * MS;
+        scene.slot(2).wants_lane.publish(Wish::new(later, later));
+        scene.slot(0).wants_lane.publish(Wish::new(NOW, NOW));
+        scene.locks.hand_on(scene.lockers[1], later);
+        assert_eq!(scene.holder(0), scene.lockers[2].0, "the first has not for long");
     }
 
     #[test]
@@ -328,18 +341,8 @@ mod tests {
         let scene = Scene::new(1);
         let elsewhere = scene.locks.lane(9);
         elsewhere.taken.publish(Taken::new(scene.lockers[1].0, NOW));
-        scene.hold(0);
-        assert_eq!(scene.find(0, NOW, true), Some(0));
-        assert_eq!(scene.find(1, NOW, false), Some(9));
-    }
-
-    #[test]
-    fn a_turn_ends_when_the_clock_is_set() {
-        let taken = Taken::new(7, NOW);
-        assert_eq!(taken.locker(), 7);
-        assert!(!taken.is_over(NOW) && !taken.is_over(NOW + TURN - 1), "over the end of the time's bits, too");
-        assert!(!taken.is_over(NOW - 1), "it began a moment after the clock was read");
-        assert!(taken.is_over(NOW + TURN) && taken.is_over(NOW - CLOCK_SET) && taken.is_over(NOW - (1 << 30)));
+        assert_eq!(scene.wants(0, NOW, NOW), Some(0));
+        assert_eq!(scene.wants(1, NOW, NOW), Some(9));
     }
 
     #[test]
@@ -373,7 +376,7 @@ mod tests {
         let started = Instant::now();
         locks.stand_aside(&scene.session, waiter);
         let waited = started.elapsed();
-        assert!(waited >= PATIENCE, "it began after {waited:?}: it did not wait");
-        assert_eq!(slot.wants_lane.load(), 0);
+        assert!(waited >= Duration::from_micros(PATIENCE), "it began after {waited:?}: it did not wait");
+        assert_eq!(slot.wants_lane.load(), Wish::NONE);
     }
 }

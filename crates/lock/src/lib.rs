@@ -62,7 +62,7 @@ use rio::{bits, failpoint, Extent, HeldSlice, Region, RootSlot, Slab};
 
 use libtp_process::{ProcessManager, Session};
 
-use lanes::{Lane, LANES};
+use lanes::{Lane, Wish, LANES};
 use table::{Bucket, LockHeader, Table, FIRST_BUCKETS};
 
 pub use check::{Broken, Census};
@@ -190,7 +190,7 @@ impl LockManager {
         slot.birth.init(0);
         slot.log_bytes.init(0);
         slot.crowded_until.init(0);
-        slot.wants_lane.publish(0);
+        slot.wants_lane.publish(Wish::NONE);
         Ok(LockerId(number))
     }
 

@@ -26,6 +26,7 @@ use rio::{shared, Word};
 use libtp_process::SessionId;
 
 use crate::change::Change;
+use crate::lanes::{Begun, Wish};
 use crate::request::{Place, Request};
 use crate::table::{goes_in_a_circle, Table};
 
@@ -77,10 +78,10 @@ shared! {
         pub(crate) aside_doublings: Word<u32>,
         /// Until when its transactions begin in a lane, in microseconds since 1970, or zero (`lanes.rs`).
         pub(crate) crowded_until: Word<u64>,
-        /// The lane it had last.
-        pub(crate) lane: Word<u32>,
-        /// When it last looked for one, in its own unit; zero if it does not wait for one.
-        pub(crate) wants_lane: Word<u32>,
+        /// The lane it had last, and when it last began a transaction in it.
+        pub(crate) lane: Word<Begun>,
+        /// Since when it waits for one, and when it last looked.
+        pub(crate) wants_lane: Word<Wish>,
     } size 192
 }
 

@@ -1,0 +1,131 @@
+//! The words of lanes and of those who wait for them. Times in them go round: each is compared with one that is not far away.
+
+use super::{AWAY_AFTER, CLOCK_SET, STOPPED_AFTER, TURN};
+
+/// Bits of the time, in microseconds, which begins anew every twelve days; the rest are the locker's number.
+const TIME_BITS: u32 = 40;
+pub(super) const LOCKER_BITS: u32 = u64::BITS - TIME_BITS;
+const TIME: u64 = (1 << TIME_BITS) - 1;
+
+/// A locker and the end of its turn. Zero is nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken(u64);
+rio::bits!(Taken: u64);
+
+impl Taken {
+    pub(super) fn new(locker: u32, now: u64) -> Taken {
+        Taken(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
+    }
+
+    /// Whose it is. Lockers with longer numbers, beyond sixteen million, need no lanes.
+    pub(super) fn locker(self) -> u32 {
+        u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
+    }
+
+    /// Whether the turn is over, or nobody's. It may have begun after `now` was read. A clock that was set ends it.
+    pub(super) fn is_over(self, now: u64) -> bool {
+        let left = self.0.wrapping_sub(now) & TIME;
+        left == 0 || left > CLOCK_SET || self.locker() == 0
+    }
+}
+
+/// What who waits for a lane notes: since when it waits, and when it last looked. Zero if it does not wait.
+///
+/// Both are moments of 16 bits, of two milliseconds or so: who is stopped for a minute is asked once too often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish(u32);
+rio::bits!(Wish: u32);
+
+impl Wish {
+    pub(crate) const NONE: Wish = Wish(0);
+    const MOMENTS: u32 = 0xffff;
+
+    pub(super) fn new(since: u64, now: u64) -> Wish {
+        Wish(Wish::moment(since) << 16 | Wish::moment(now))
+    }
+
+    /// Never zero.
+    fn moment(time: u64) -> u32 {
+        u32::try_from(time >> 10 & u64::from(Wish::MOMENTS)).unwrap_or(0) | 1
+    }
+
+    fn ago(moment: u32, now: u64) -> u64 {
+        let ago = Wish::moment(now).wrapping_sub(moment) & Wish::MOMENTS;
+        // Who noted it a moment after the clock was read has noted it just now.
+        if ago > Wish::MOMENTS / 2 {
+            0
+        } else {
+            u64::from(ago) << 10
+        }
+    }
+
+    /// Whether it waits for a lane and has looked for one lately.
+    pub(super) fn has_looked(self, now: u64) -> bool {
+        self != Wish::NONE && Wish::ago(self.0 & Wish::MOMENTS, now) < STOPPED_AFTER
+    }
+
+    /// How long it has waited.
+    pub(super) fn waited(self, now: u64) -> u64 {
+        Wish::ago(self.0 >> 16, now)
+    }
+}
+
+/// The lane one had last, and when it last began a transaction in it: eight bits, and a time in units of 32 microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begun(u32);
+rio::bits!(Begun: u32);
+
+impl Begun {
+    const LANE_BITS: u32 = 8;
+    const TIMES: u64 = u32::MAX as u64 >> Begun::LANE_BITS;
+
+    pub(super) fn new(lane: u32, now: u64) -> Begun {
+        Begun(u32::try_from(now >> 5 & Begun::TIMES).unwrap_or(0) << Begun::LANE_BITS | lane)
+    }
+
+    pub(super) fn lane(self) -> u32 {
+        self.0 & ((1 << Begun::LANE_BITS) - 1)
+    }
+
+    /// Whether that is so long ago that it has gone away, if it holds nothing. Not if it was a moment after `now`.
+    pub(super) fn is_long_ago(self, now: u64) -> bool {
+        let ago = (now >> 5).wrapping_sub(u64::from(self.0 >> Begun::LANE_BITS)) & Begun::TIMES;
+        ago > AWAY_AFTER >> 5 && ago <= Begun::TIMES / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AWAY_AFTER, CLOCK_SET, TURN};
+    use super::{Begun, Taken, Wish};
+
+    const NOW: u64 = (1 << 50) - 5;
+    const MS: u64 = 1024;
+
+    #[test]
+    fn moments_go_round() {
+        for now in [0, 5, (1 << 26) - 1, 1 << 26, (1 << 40) - 3] {
+            let later = |ms: u64| now + ms * MS;
+            let wish = Wish::new(now, later(7));
+            assert!(wish != Wish::NONE && wish.has_looked(later(7)) && wish.has_looked(later(90)));
+            assert!(
+                !wish.has_looked(later(300)) && wish.has_looked(later(5)),
+                "noted a moment after the clock was read"
+            );
+            assert!((198..=202).contains(&(wish.waited(later(200)) / MS)), "{}", wish.waited(later(200)));
+            let begun = Begun::new(63, now);
+            assert_eq!(begun.lane(), 63);
+            assert!(!begun.is_long_ago(now + AWAY_AFTER / 2) && begun.is_long_ago(now + 2 * AWAY_AFTER));
+            assert!(!begun.is_long_ago(now.saturating_sub(40)), "begun a moment after the clock was read");
+        }
+    }
+
+    #[test]
+    fn a_turn_ends_when_the_clock_is_set() {
+        let taken = Taken::new(7, NOW);
+        assert_eq!(taken.locker(), 7);
+        assert!(!taken.is_over(NOW) && !taken.is_over(NOW + TURN - 1), "over the end of the time's bits, too");
+        assert!(!taken.is_over(NOW - 1), "it began a moment after the clock was read");
+        assert!(taken.is_over(NOW + TURN) && taken.is_over(NOW - CLOCK_SET) && taken.is_over(NOW - (1 << 30)));
+    }
+}
