@@ -43,6 +43,13 @@ impl Member {
         Member::launch_under(&[], directory, number, "record")
     }
 
+    /// The same; it dies at the failpoint.
+    #[cfg(feature = "failpoints")]
+    pub fn launch_armed(directory: &Path, number: u64, point: &str) -> Member {
+        let armed = format!("LIBTP_FAILPOINT={point}");
+        Member::launch_under(&["env", &armed], directory, number, "record")
+    }
+
     /// The same, started by another program: `under` is that program and its arguments.
     pub fn launch_under(under: &[&str], directory: &Path, number: u64, granularity: &str) -> Member {
         let (answer, answers) = channel();

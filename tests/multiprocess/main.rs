@@ -25,6 +25,7 @@
 //! | `left` | what deleted and moved environments leave behind in shared memory |
 //! | `limits` | processes that may have less memory than others |
 //! | `durable` | what was read of one who died is as durable as its reader asked for |
+//! | `twice_alone` | all die, and so does who opens next |
 //! | `yardstick` | planted bugs, each to be noticed by one of these cases |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -53,6 +54,8 @@ mod stopped;
 mod strangers;
 mod survivors;
 mod together;
+#[cfg(feature = "failpoints")]
+mod twice_alone;
 mod users;
 mod wild;
 #[cfg(all(feature = "planted", feature = "failpoints"))]

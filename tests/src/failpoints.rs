@@ -401,6 +401,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     repair_after("change: logged, no page changed", "redo: section open"),
     repair_after("change: page changed, LSN old", "redo: changed, LSN old"),
     repair_after("change: pages changed, section open", "redo: changed, section open"),
+    alone("alone: appends that never came to be still noted"),
     alone("alone: redone, not the transaction's last"),
     alone("alone: adopted, not undone"),
     alone("alone: the transaction is ours alone, not undone"),

@@ -88,6 +88,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("log: appends are not noted", &[At("change: logged, no page changed")]),
     by("process: noted appends are not looked at", &[At("change: logged, no page changed")]),
     by("txn: the note is cleared before the pages change", &[At("change: logged, no page changed")]),
+    by_case("process: appends that never came to be stay noted", "twice_alone::who_dies_as_it_appends_is_undone_though_the_next_repair_dies_too"),
     by("txn: the noted record is not the last", &[At("change: pages changed, record not in the slot")]),
     // D4
     by("txn: the noted record is not redone", &[At("change: logged, no page changed")]),

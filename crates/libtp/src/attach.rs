@@ -333,7 +333,7 @@ impl Opening<'_> {
         if managers.log.is_poisoned() || managers.buffers.is_failed() {
             return Err("a sync had failed".into());
         }
-        let repair = managers.processes.repair_alone();
+        let mut repair = managers.processes.repair_alone();
         failpoint("alone: sections rolled back");
         managers.log.repair_alone()?;
         managers.log.check_against_files(control).map_err(|error| error.to_string())?;
@@ -343,10 +343,9 @@ impl Opening<'_> {
         managers.locks.repair_alone();
         failpoint("alone: locks repaired");
         managers.reset_alone();
-        let noted: Vec<(u64, u64)> = repair.appends().iter().map(|note| (note.lsn, note.txn)).collect();
         let who = managers.join().map_err(|error| error.to_string())?;
         failpoint("alone: joined");
-        let done = managers.repair_alone(&who, &noted).map_err(|error| error.to_string())?;
+        let done = managers.repair_alone(&who, &mut repair).map_err(|error| error.to_string())?;
         failpoint("alone: all transactions ended");
         managers.leave(who);
         failpoint("alone: slots not free");

@@ -1,16 +1,17 @@
 //! Repair when everyone is dead: the region is there, nobody is attached, and one process puts it in order (PROTOCOLS
 //! L6, D4).
 //!
-//! The order is that of D4. Opening the repair rolls back every open section; the caller then redoes, on every page
-//! that is older, the records whose append is noted; it resets every latch ([`Latch::reset_alone`]); and
+//! The order is that of D4. Opening the repair rolls back every open section; the caller resets every latch
+//! ([`Latch::reset_alone`]), has the notes of appends that never came to be forgotten
+//! ([`AloneRepair::forget_unpublished`]), and redoes, on every page that is older, the records whose append is noted;
 //! [`AloneRepair::finish`] frees the slots, last.
 //!
-//! If we die here: the slots are still taken, notes included, and the next to open does it all again: rolling back an
-//! empty undo log and redoing a record on a page that has it change nothing.
+//! If we die here: the slots are still taken, and so are the notes of what the log has; the next to open does it all
+//! again: rolling back an empty undo log and redoing a record on a page that has it change nothing.
 //!
 //! [`Latch::reset_alone`]: crate::Latch::reset_alone
 
-use rio::Undo;
+use rio::{failpoint, planted, Undo};
 
 use crate::slot::{SessionId, State};
 use crate::ProcessManager;
@@ -67,6 +68,17 @@ impl AloneRepair<'_> {
     /// The appends to be redone, if the log has them.
     pub fn appends(&self) -> &[NotedAppend] {
         &self.appends
+    }
+
+    /// Forgets the appends that the log, which ends at `tail`, does not have. To be called before anything is appended: the
+    /// next record will lie at that very place, and whoever repairs after our death would take it for the dead one's.
+    pub fn forget_unpublished(&mut self, tail: u64) {
+        failpoint("alone: appends that never came to be still noted");
+        let unpublished = self.appends.iter().filter(|note| note.lsn >= tail);
+        for note in unpublished.filter(|_| !planted("process: appends that never came to be stay noted")) {
+            self.processes.0.slots.at(note.session.index()).append_lsn.publish(0);
+        }
+        self.appends.retain(|note| note.lsn < tail);
     }
 
     /// How many sessions had died.

@@ -301,7 +301,7 @@ impl Managers {
 
     /// The type of a transaction's last record. There is no other way to its end, so what its slot names must be a record of
     /// its own.
-    fn last_kind(&self, txn: TxnId, last: Lsn) -> Result<u16> {
+    pub(crate) fn last_kind(&self, txn: TxnId, last: Lsn) -> Result<u16> {
         let broken = |what: String| Err(Error::Broken { what });
         match self.log.read(last) {
             Ok(record) if record.header.txn() == txn => Ok(record.header.kind()),

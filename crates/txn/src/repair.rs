@@ -1,18 +1,19 @@
 //! Repair when everyone is dead and the region is still there: nothing is replayed (PROTOCOLS L6).
 //!
 //! The open sections were rolled back by the process manager, latches and pins given back by their owners' managers.
-//! What is left, in this order: each record a dead session had appended but not finished is redone on the pages it names
-//! that are older (PROTOCOLS D3, D4); then each transaction ends as its last record says (PROTOCOLS D6).
+//! What is left, in this order: the notes of appends that never came to be are forgotten, because what we append lies where
+//! they say; each record a dead session had appended but not finished is redone on the pages it names that are older
+//! (PROTOCOLS D3, D4); then each transaction ends as its last record says (PROTOCOLS D6).
 //! If we die here: redo goes by page LSN and undo by compensations, so the next to open does the rest.
 
 use libtp_log::{Lsn, TxnId};
-use libtp_process::{Rank, SessionId};
+use libtp_process::{AloneRepair, Rank, SessionId};
 use rio::{failpoint, planted};
 
 use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_record;
 use crate::slot::{State, TxnSlot};
-use crate::{Managers, Result, TxnSession};
+use crate::{Error, Managers, Result, TxnSession};
 
 /// What repair did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,19 +33,25 @@ impl Managers {
         self.txns.header.checkpointer.publish(SessionId::NONE);
     }
 
-    /// Ends what the dead left unfinished. `noted` are the appends the dead sessions had noted, by LSN and transaction.
+    /// Ends what the dead left unfinished.
     ///
     /// # Errors
-    /// A page cannot be read or the log has failed: opening again starts over.
-    pub fn repair_alone(&self, who: &TxnSession, noted: &[(u64, u64)]) -> Result<Repaired> {
+    /// A page cannot be read or the log has failed: opening again starts over. `Broken` if the region says of a record that
+    /// it is another transaction's than the log does.
+    pub fn repair_alone(&self, who: &TxnSession, dead: &mut AloneRepair<'_>) -> Result<Repaired> {
         let mut repaired = Repaired::default();
-        let mut noted: Vec<(u64, u64)> = noted.to_vec();
+        dead.forget_unpublished(self.log.tail().raw());
+        let mut noted: Vec<(u64, u64)> = dead.appends().iter().map(|note| (note.lsn, note.txn)).collect();
         noted.sort_unstable();
-        for &(lsn, id) in noted.iter().filter(|(lsn, _)| *lsn < self.log.tail().raw()) {
-            let record = self.log.read(Lsn::new(lsn))?;
+        for (lsn, id) in noted.into_iter().map(|(lsn, id)| (Lsn::new(lsn), TxnId::new(id))) {
+            let record = self.log.read(lsn)?;
+            if record.header.txn() != id {
+                let what = format!("{id:?} noted its append at {lsn}, which is {:?}'s record", record.header.txn());
+                return Err(Error::Broken { what });
+            }
             repaired.redone += redo_record(self, who, &record.borrow())?;
             failpoint("alone: redone, not the transaction's last");
-            self.adopt_note(TxnId::new(id), Lsn::new(lsn));
+            self.adopt_note(id, lsn);
         }
         for index in 1..=self.txns.slots.capacity() {
             if index != who.slot_index() {
@@ -77,7 +84,7 @@ impl Managers {
             let named = || self.txns.running().filter(|(_, other)| other.id.get() == id);
             let first = slot.first_lsn.get();
             let last = named().map(|(_, other)| other.last_lsn.load()).fold(Lsn::NONE, Lsn::max);
-            let kind = self.log.read(last)?.header.kind();
+            let kind = self.last_kind(id, last)?;
             let is_over = kind == COMMIT || kind == ABORT_END;
             if is_over {
                 self.txns.header.last_commit.fetch_max(last);

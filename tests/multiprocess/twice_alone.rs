@@ -1,0 +1,39 @@
+//! All processes die, and then the one that opens the environment next, in the middle of its repair (PROTOCOLS D3, D6, L6).
+
+use libtp::{Env, How};
+
+use crate::crew::Member;
+
+#[test]
+fn who_dies_as_it_appends_is_undone_though_the_next_repair_dies_too() {
+    let directory = tempfile::tempdir().unwrap();
+    // The first has a slot before the second's, and so its transaction ends first in any repair.
+    let mut first = Member::start(directory.path(), 1);
+    let mut second = Member::start(directory.path(), 2);
+    for key in ["one", "two"] {
+        first.ask(&format!("put {key} before"));
+    }
+    first.ask("begin");
+    first.ask("put one after");
+    second.ask("begin");
+    second.ask("put two after");
+    second.ask("arm log: append noted, tail not published");
+    // Nobody repairs the second: the first stands still until it is killed.
+    first.stop();
+    second.order("put three after");
+    second.wait();
+    first.kill();
+    first.wait();
+    // Where the second was about to append now lies the first record of the repair of the first, and its repairer dies.
+    let mut repairer = Member::launch_armed(directory.path(), 3, "alone: ended, slot not idle");
+    repairer.wait();
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Repaired);
+    let table = env.btree("table").unwrap();
+    for (key, expected) in [("one", Some("before")), ("two", Some("before")), ("three", None)] {
+        let found = env.run(|txn| table.get(txn, key.as_bytes())).unwrap();
+        assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{key}: neither had committed");
+    }
+    let running = env.transactions();
+    assert!(running.is_empty(), "{running:?}");
+}
