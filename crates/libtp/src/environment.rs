@@ -327,16 +327,18 @@ impl Env {
     /// Waits until a commit made with [`Txn::commit_async`] is on disk.
     ///
     /// # Errors
-    /// `Failed` when writing to disk failed.
+    /// `OutcomeUnknown` with its cause when it could not be made sure of: writing to disk failed, say. `Rebuilt` when the memory
+    /// was made anew before, and it is lost.
     pub fn wait_durable(&self, commit: CommitLsn) -> Result<()> {
-        let life = self.0.life()?;
-        if life.number() != commit.life {
-            return self.0.outcome_of(commit.life, commit.committed.lsn);
+        self.0.check_process()?;
+        let life = self.0.newest();
+        if life.number() == commit.life {
+            match self.0.wait_durable(&life, commit.committed) {
+                Err(Error::Rebuilt) => {}
+                waited => return waited.map_err(Error::behind_a_commit),
+            }
         }
-        match self.0.wait_durable(&life, commit.committed) {
-            Err(Error::Rebuilt) => self.0.outcome_of(commit.life, commit.committed.lsn),
-            waited => waited,
-        }
+        self.0.outcome_of(commit.life, commit.committed.lsn)
     }
 
     /// Takes a checkpoint now. False if another session is taking one.

@@ -12,10 +12,13 @@ pub enum Error {
     /// The shared memory was found damaged and was made anew from disk and log. This transaction was undone; run it again.
     #[error("the shared memory was found damaged and was made anew from the log; what was acknowledged is kept, this transaction was undone: run it again")]
     Rebuilt,
-    /// The shared memory was made anew while this transaction committed, and more than once before this process went on:
-    /// whether it is committed cannot be known any more. Look at the data before you run it again.
-    #[error("the shared memory was made anew from the log while this transaction committed, and again since: whether it was committed is not known any more. Look at the data before running it again")]
-    OutcomeUnknown,
+    /// The transaction was at its end, and whether it is kept is not known: its commit record was written, but could not be
+    /// made sure of. Look at the data before you run it again.
+    #[error("the transaction was at its end, and whether it is kept is not known: {cause}. Look at the data before running it again")]
+    OutcomeUnknown {
+        /// What went wrong behind the commit record.
+        cause: String,
+    },
     /// The library itself panicked in this call: a bug in it, or damaged memory. The session died of it, as of a kill, and was
     /// repaired: this transaction was undone, everybody else goes on. Run it again.
     #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, nobody else is touched: run it again")]
@@ -102,6 +105,14 @@ impl Error {
     /// Whether the same transaction, run again from its beginning, may succeed without anyone doing anything.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Deadlock | Error::LockTimeout | Error::Rebuilt | Error::Panicked { .. })
+    }
+
+    /// What went wrong after a commit record was written says nothing of the transaction, whatever it says of itself.
+    pub(crate) fn behind_a_commit(self) -> Error {
+        match self {
+            known @ (Error::Forked { .. } | Error::OutcomeUnknown { .. }) => known,
+            other => Error::OutcomeUnknown { cause: other.to_string() },
+        }
     }
 }
 

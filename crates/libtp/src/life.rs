@@ -427,14 +427,23 @@ impl Inner {
         Ok(life)
     }
 
-    /// Whether the commit record at `lsn`, of a transaction of life `number`, is kept, if that life has ended.
+    /// Whether the commit record at `lsn`, of a transaction of life `number`, is kept, if that life has ended. None is kept in
+    /// any case: who has read nothing that was ever committed depends on nobody.
+    ///
+    /// # Errors
+    /// `Rebuilt` if it is not; `OutcomeUnknown`, also if there is no next life yet.
     pub(crate) fn outcome_of(self: &Arc<Inner>, number: u64, lsn: Lsn) -> Result<()> {
-        self.life()?;
+        if lsn == Lsn::NONE {
+            return Ok(());
+        }
+        self.life().map_err(Error::behind_a_commit)?;
         let end = usize::try_from(number).ok().and_then(|number| lock(&self.present.0).ends.get(number).copied()?);
         let outcome = match end {
             Some(LifeEnd::At(end)) if lsn < end => Ok(()),
             Some(LifeEnd::At(end) | LifeEnd::AtMost(end)) if lsn >= end => Err(Error::Rebuilt),
-            _ => Err(Error::OutcomeUnknown),
+            _ => Err(Error::OutcomeUnknown {
+                cause: "the shared memory was made anew from the log meanwhile, and again since".into(),
+            }),
         };
         match outcome {
             Ok(()) if planted("libtp: a caught commit counts as lost") => Err(Error::Rebuilt),

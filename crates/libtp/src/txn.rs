@@ -76,8 +76,8 @@ impl<'e> Txn<'e> {
     /// Keeps what the transaction did: the paper's `txn_commit`. Returns when it is as durable as the transaction asks.
     ///
     /// # Errors
-    /// `Full` or `Failed` with the transaction aborted; or `Failed` when the commit is in shared memory but its way to
-    /// the disk failed, as the error says.
+    /// `OutcomeUnknown` with its cause when the commit record was written, but not made sure of: its way to the disk failed,
+    /// say. Any other says that the transaction was aborted.
     pub fn commit(self) -> Result<()> {
         let (env, durability) = (self.env, self.durability);
         let (who, committed) = self.finish()?;
@@ -93,9 +93,12 @@ impl<'e> Txn<'e> {
         };
         let ended = life.managers.region.is_broken().then(|| life.number());
         env.give_session(who);
-        match ended {
-            Some(number) => env.outcome_of(number, committed.lsn),
-            None => waited,
+        let waited = waited.map_err(Error::behind_a_commit);
+        let Some(number) = ended else { return waited };
+        match env.outcome_of(number, committed.lsn) {
+            // What is on the disk is kept, be there a next life or not.
+            Err(Error::OutcomeUnknown { .. }) if durability == Durability::Sync && waited.is_ok() => Ok(()),
+            outcome => outcome,
         }
     }
 
@@ -103,7 +106,7 @@ impl<'e> Txn<'e> {
     /// it at once; [`crate::Env::wait_durable`] waits.
     ///
     /// # Errors
-    /// As [`Txn::commit`] before the commit record is written: the transaction is aborted.
+    /// As [`Txn::commit`].
     pub fn commit_async(self) -> Result<CommitLsn> {
         let env = self.env;
         let (who, committed) = self.finish()?;
@@ -128,7 +131,7 @@ impl<'e> Txn<'e> {
         let decided = match &ended {
             Err(Error::Rebuilt) => session.commit_record(),
             Err(Error::Panicked { .. }) if !planted("libtp: who panics has not committed") => {
-                session.commit_record_of_dead(managers)?
+                session.commit_record_of_dead(managers).map_err(|error| Error::from(error).behind_a_commit())?
             }
             _ => Lsn::NONE,
         };

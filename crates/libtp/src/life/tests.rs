@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::{Durability, Env};
+use crate::{Durability, Env, Error};
 
 /// Waits until something is so; the watchdog of a test.
 fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -42,6 +42,67 @@ fn who_calls_while_no_thread_can_be_started_is_told_and_may_try_again() {
     assert!(told.contains("no more threads"), "{told}");
     env.0.threads_refused.store(0, Ordering::Relaxed);
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+/// An environment whose memory is about to be found broken, and of which no next life can be made.
+fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let stock = env.btree("stock").unwrap();
+    env.0.threads_refused.store(u32::MAX, Ordering::Relaxed);
+    (dir, env, stock)
+}
+
+#[test]
+fn who_committed_is_never_told_that_nothing_was_changed_because_no_next_life_can_be_made() {
+    for durability in [Durability::Relaxed, Durability::Sync] {
+        let (_dir, env, stock) = without_a_next_life();
+        let txn = env.begin_with(durability).unwrap();
+        stock.put(&txn, b"apples", b"3").unwrap();
+        env.managers().region.mark_broken();
+        match txn.commit() {
+            Err(Error::OutcomeUnknown { cause }) => assert!(cause.contains("no more threads"), "{cause}"),
+            told => panic!("{durability:?}: {told:?}"),
+        }
+        env.0.threads_refused.store(0, Ordering::Relaxed);
+        let kept = env.run(|txn| stock.get(txn, b"apples")).unwrap();
+        assert_eq!(kept.as_deref(), Some(&b"3"[..]), "{durability:?}: its record lies before the end");
+    }
+}
+
+#[test]
+fn what_is_on_the_disk_is_kept_though_no_next_life_can_be_made() {
+    let (_dir, env, stock) = without_a_next_life();
+    env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
+    let reader = env.begin().unwrap();
+    assert_eq!(stock.get(&reader, b"apples").unwrap().as_deref(), Some(&b"3"[..]));
+    env.managers().region.mark_broken();
+    reader.commit().unwrap();
+}
+
+#[test]
+fn who_has_read_nothing_that_was_committed_has_nothing_to_lose() {
+    let (_dir, env, stock) = without_a_next_life();
+    let nothing = env.begin_with(Durability::Relaxed).unwrap();
+    assert_eq!(stock.get(&nothing, b"apples").unwrap(), None);
+    env.managers().region.mark_broken();
+    nothing.commit().unwrap();
+}
+
+#[test]
+fn a_commit_whose_way_to_the_disk_has_failed_is_not_known_to_be_kept_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = crate::Settings { no_background: true, ..crate::Settings::default() };
+    let env = Env::builder().settings(settings).open(dir.path()).unwrap();
+    let stock = env.btree("stock").unwrap();
+    let txn = env.begin().unwrap();
+    stock.put(&txn, b"apples", b"3").unwrap();
+    let committed = txn.commit_async().unwrap();
+    env.managers().log.poison();
+    match env.wait_durable(committed) {
+        Err(Error::OutcomeUnknown { cause }) => assert!(cause.contains("writing to disk failed"), "{cause}"),
+        told => panic!("{told:?}"),
+    }
 }
 
 /// How many times this process has the environment's memory mapped, and how many descriptors it has open.
@@ -97,6 +158,6 @@ fn a_commit_is_kept_only_if_it_lies_before_the_first_life_that_followed_its_own(
         .collect();
     assert!(began[0] < began[1]);
     // The first life that this handle finds is the second after its own.
-    assert!(matches!(stopped.0.outcome_of(0, began[0]), Err(crate::Error::Rebuilt)), "nobody has that record");
+    assert!(matches!(stopped.0.outcome_of(0, began[0]), Err(Error::Rebuilt)), "nobody has that record");
     stopped.0.outcome_of(0, libtp_log::Lsn::new(began[0].raw() - 8)).unwrap();
 }
