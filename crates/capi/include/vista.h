@@ -6,7 +6,7 @@
  * stored that did not end is taken back: by vista_abort_transaction, or by the next vista_map.
  *
  * A segment is used by one thread at a time, and mapped by one process. Calls that can fail return -1 or NULL and change
- * nothing; vista_error then says what was wrong.
+ * nothing, unless it is said otherwise; vista_error then says what was wrong.
  */
 #ifndef VISTA_H
 #define VISTA_H
@@ -31,10 +31,11 @@ vista *vista_map(const char *path, size_t bytes);
  * maps the segment, and those it starts later, may load from it. */
 vista *vista_map_guarded(const char *path, size_t bytes);
 
-/* Aborts the transaction, if one goes on, and ends the use of the segment: it is safe on its disk, if it has one. */
+/* Aborts the transaction, if one goes on, and ends the use of the segment: it is safe on its disk, if it has one. If this fails
+ * it may not be safe there; the segment is none any more in either case. */
 int vista_unmap(vista *segment);
 
-/* The flat part: where it begins, and its length in bytes. */
+/* The flat part: where it begins, and its length in bytes. Of what is no segment NULL and 0. */
 void *vista_address(const vista *segment);
 size_t vista_bytes(const vista *segment);
 

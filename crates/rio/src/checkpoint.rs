@@ -3,7 +3,7 @@
 //! Paper: a departure; Rio's memory survives. Here a region on ordinary storage may be torn when the machine has gone down.
 //! The copy shares the blocks of the file where the filesystem can do that.
 //!
-//! If we die here: a file under a passing name is left, which the next of that number removes; `path` leads to a whole file
+//! If we die here: a file under a passing name is left, which the next thread of that number removes; `path` leads to a whole file
 //! at any time.
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::kept::{directory_of, passing_name, sync_directory, Kept};
 use crate::region::{system, unusable};
-use crate::{Access, Error, Keeping, Region, Result};
+use crate::{Access, Error, Keeping, Region, Result, Survives, WriteBack};
 
 const PIECE: usize = 1 << 20;
 
@@ -70,7 +70,7 @@ fn access_to(path: &Path) -> Result<Access> {
 /// Puts a copy of the region with that seal to `path`; `before` is done when it is about to get its name.
 fn put(region: &Region, seal: u64, path: &Path, before: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
     let passing = passing_name(path);
-    // A process of this number died here.
+    // A thread of this number died here.
     let _ = std::fs::remove_file(&passing);
     let made = make(region, seal, &passing, path);
     let named = made.and_then(|()| {
@@ -85,25 +85,28 @@ fn put(region: &Region, seal: u64, path: &Path, before: impl FnOnce(&Path) -> st
 
 fn make(region: &Region, seal: u64, passing: &Path, path: &Path) -> Result<()> {
     let file = access_to(path)?.create(passing)?;
-    let copied = match rustix::fs::ioctl_ficlone(&file, region.file()) {
-        Ok(()) => Ok(()),
-        Err(_) => copy(region.file(), &file, region.size()),
-    };
-    copied.map_err(|source| system(path, "copying", source))?;
+    if rustix::fs::ioctl_ficlone(&file, region.file()).is_err() {
+        copy(region, &file).map_err(|source| system(path, "copying", source))?;
+    }
     let copy = Region::map(file, passing, 0)?;
+    if Survives::needs_write_back(copy.file()) {
+        copy.set_write_back(WriteBack::best().unwrap_or_default());
+    }
     copy.header().seal.publish(seal);
     copy.header().clean.publish(1);
     copy.sync()
 }
 
-fn copy(from: &File, to: &File, bytes: u64) -> std::io::Result<()> {
+/// Copies what is there. What is a hole, room that was left for something to grow, is one in the copy.
+fn copy(region: &Region, to: &File) -> std::io::Result<()> {
     let mut piece = vec![0; PIECE];
-    let mut at = 0;
-    while at < bytes {
-        let part = usize::try_from(bytes - at).map_or(PIECE, |left| left.min(PIECE));
-        from.read_exact_at(&mut piece[..part], at)?;
-        to.write_all_at(&piece[..part], at)?;
-        at += part as u64;
+    let parts = region.parts().map_err(std::io::Error::other)?;
+    for part in parts {
+        for at in (part.clone()).step_by(PIECE) {
+            let bytes = usize::try_from(part.end - at).map_or(PIECE, |left| left.min(PIECE));
+            region.file().read_exact_at(&mut piece[..bytes], at)?;
+            to.write_all_at(&piece[..bytes], at)?;
+        }
     }
-    Ok(())
+    to.set_len(region.size())
 }

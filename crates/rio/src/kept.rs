@@ -5,7 +5,7 @@
 //! soon as it has its name, blocks and directory entry on the disk before anything is stored in it, since they would
 //! otherwise lie in ordinary memory for a while and be lost in a crash that the stores survive.
 //!
-//! If we die here: a file under a passing name is left, which the next process of that number removes.
+//! If we die here: a file under a passing name is left, which the next thread of that number removes.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -82,9 +82,7 @@ impl Keeping {
             Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
         let Some(file) = lock(path, &access)? else { return Ok(None) };
         let region = self.map(file, path)?;
-        let (found, is_needed) = (Survives::of(region.file()), Survives::needs_write_back(region.file()));
-        let (survives, how) = self.survives(found, is_needed, WriteBack::best());
-        region.set_write_back(how);
+        let survives = self.prepare(&region);
         let header = region.header();
         let seal = if header.clean.get() == 0 { 0 } else { header.seal.get() };
         Ok(Some(Kept { region, survives, seal, process: std::process::id(), has_begun: false }))
@@ -97,6 +95,17 @@ impl Keeping {
         let is_said = file.read_exact_at(&mut said, offset_of!(RegionHeader, reserve) as u64).is_ok();
         let said = Some(u64::from_ne_bytes(said)).filter(|said| is_said && (HEADER_BYTES..=BYTES_MAX).contains(said));
         Region::map(file, path, said.unwrap_or(self.reserve))
+    }
+
+    /// Has the region kept as safe as its memory is; what that survives.
+    fn prepare(&self, region: &Region) -> Survives {
+        let (found, is_needed) = (Survives::of(region.file()), Survives::needs_write_back(region.file()));
+        let (survives, how) = self.survives(found, is_needed, WriteBack::best());
+        region.set_write_back(how);
+        if survives >= Survives::System || how != WriteBack::None {
+            region.set_filled();
+        }
+        survives
     }
 
     /// What memory survives of which this was found, and how its cache lines are written back.
@@ -115,13 +124,15 @@ impl Keeping {
         build: impl FnOnce(&Region) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let passing = passing_name(path);
-        // A process of this number died here.
+        // A thread of this number died here.
         let _ = std::fs::remove_file(&passing);
         let identity = Identity { layout: self.layout, ..Identity::default() };
         let access =
             Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
         let region = Region::create(&passing, &identity, self.reserve, &access)?;
-        let made = build(&region).and_then(|()| {
+        self.prepare(&region);
+        let filled = region.fill_rest().map_err(E::from);
+        let made = filled.and_then(|()| build(&region)).and_then(|()| {
             region.set_ready();
             region.header().clean.publish(1);
             region.sync()?;
@@ -211,7 +222,8 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
 /// A name beside `path`, for what shall have that name when it is whole.
 pub(crate) fn passing_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
+    // A thread's number, which is no other's, so that two of one process are not in each other's way.
+    name.push(format!(".new-{}", rustix::thread::gettid().as_raw_nonzero()));
     PathBuf::from(name)
 }
 

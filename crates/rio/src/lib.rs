@@ -30,6 +30,7 @@
 mod access;
 mod bytes;
 mod checkpoint;
+mod checksum;
 mod error;
 mod extent;
 pub mod failpoint;

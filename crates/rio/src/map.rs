@@ -28,7 +28,8 @@ pub(crate) enum Protection {
     Write,
 }
 
-/// One shared mapping of a file, `bytes` long. Before and behind it are guard pages: addresses that fault. (Not behind one
+/// One shared mapping of a file, `bytes` long; where the file can be mapped so, the blocks under a page are on its disk before
+/// the first store to it is done (`MAP_SYNC`). Before and behind it are guard pages: addresses that fault. (Not behind one
 /// that was cut.)
 #[derive(Debug)]
 pub struct Mapping {
@@ -101,9 +102,14 @@ impl Mapping {
     /// Maps the file into a range that was reserved, `front` bytes behind its beginning.
     fn inside(file: &File, range: (*mut u8, usize), front: usize, bytes: usize) -> std::io::Result<Mapping> {
         let base = range.0.wrapping_add(front);
+        // Asked beforehand: a refusal of what follows may have torn the hole into the range.
+        let kind = match Mapping::is_synchronous(file) {
+            Ok(()) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            Err(_) => MapFlags::SHARED,
+        };
         // SAFETY: MAP_FIXED replaces `bytes` of the range just reserved, which nobody uses; the file outlives the call.
         let mapped = unsafe {
-            let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
+            let flags = kind | MapFlags::NORESERVE | MapFlags::FIXED;
             mmap(base.cast(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)
         };
         let parts = (NonNull::new(range.0), NonNull::new(base));

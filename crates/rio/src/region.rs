@@ -13,14 +13,16 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{fallocate, FallocateFlags};
 
-use crate::flush::WriteBack;
 use crate::map::HUGE_BYTES;
 use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
 mod attended;
 mod file;
 mod header;
+mod safe;
 mod unattended;
+
+use safe::Safe;
 
 pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES, SIZES};
 pub use unattended::{remove_region, Unattended};
@@ -41,8 +43,8 @@ struct Inner {
     path: PathBuf,
     /// The bytes of address space that were asked for: there may be a limit.
     asked: u64,
-    /// Whether cache lines are written back, and how.
-    write_back: OnceLock<WriteBack>,
+    /// What is done so that a crash of the system which the stores survive leaves the rest, too.
+    safe: Safe,
     /// Whose it is, once that was said or checked.
     identity: OnceLock<Identity>,
 }
@@ -194,8 +196,8 @@ impl Region {
         let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let asked = (wanted as u64).max(mapping.bytes() as u64);
         mapping.see(usize::try_from(size).unwrap_or(usize::MAX));
-        let (path, identity, write_back) = (path.to_path_buf(), OnceLock::new(), OnceLock::new());
-        let inner = Inner { mapping, asked, file, path, identity, write_back };
+        let (path, identity, safe) = (path.to_path_buf(), OnceLock::new(), Safe::default());
+        let inner = Inner { mapping, asked, file, path, identity, safe };
         Ok(Region(Arc::new(inner)))
     }
 
@@ -296,59 +298,6 @@ impl Region {
         self.header().used.load()
     }
 
-    /// Says how cache lines are written back where the memory outlives them. Once, before anything is stored.
-    pub(crate) fn set_write_back(&self, how: WriteBack) {
-        self.0.write_back.get_or_init(|| how);
-    }
-
-    /// How cache lines are written back where the memory outlives them.
-    pub fn write_back(&self) -> WriteBack {
-        self.0.write_back.get().copied().unwrap_or_default()
-    }
-
-    /// Has a part of the region on its way from the cache to memory, if need be.
-    ///
-    /// # Panics
-    /// If it is not a part of the region.
-    pub(crate) fn write_back_part(&self, at: u64, bytes: usize) {
-        let place = self.place(at, bytes, 1).expect("what is written back lies in the region");
-        self.write_back().write_back(place, bytes);
-    }
-
-    /// Has everything before `end` in memory, and the file's blocks on the disk, if need be: after what is not undone was
-    /// changed, such as how much is handed out.
-    ///
-    /// # Errors
-    /// `System` if the disk refuses.
-    pub fn make_safe(&self, end: u64) -> Result<()> {
-        if self.write_back() == WriteBack::None {
-            return Ok(());
-        }
-        self.write_back_part(0, usize::try_from(end).unwrap_or(usize::MAX));
-        self.write_back().fence();
-        self.0.file.sync_all().map_err(|source| system(&self.0.path, "syncing", source))
-    }
-
-    /// Writes what was stored to the disk behind the file, if there is one; and the file's length and blocks.
-    ///
-    /// # Errors
-    /// `System` if the disk refuses.
-    pub fn sync(&self) -> Result<()> {
-        let bytes = usize::try_from(self.size()).unwrap_or(usize::MAX);
-        let written = self.0.mapping.sync(bytes).and_then(|()| self.0.file.sync_all());
-        written.map_err(|source| system(&self.0.path, "syncing", source))
-    }
-
-    /// Has the header in memory, and on the disk behind the file, if there is one.
-    ///
-    /// # Errors
-    /// `System` if the disk refuses.
-    pub(crate) fn sync_header(&self) -> Result<()> {
-        self.write_back_part(0, 4096);
-        self.write_back().fence();
-        self.0.mapping.sync(4096).map_err(|source| system(&self.0.path, "syncing", source))
-    }
-
     /// Bytes of address space: the region grows no further.
     pub fn reserved(&self) -> u64 {
         self.0.mapping.bytes() as u64
@@ -405,6 +354,8 @@ impl Region {
             // The last store of the change, read without a latch: never rolled back (PROTOCOLS D2).
             if header.used.compare_exchange(used, end).is_ok() {
                 failpoint("rio: memory taken, used by nobody");
+                // Whatever leads there is stored after this.
+                self.keep(SIZES);
                 return Ok(Offset::from_raw(start).expect("the header lies before it"));
             }
         }
@@ -421,24 +372,28 @@ impl Region {
 
     /// Extends the file so that `end` bytes are there. Several processes may do it at once: extending is idempotent.
     fn grow(&self, size: u64, end: u64) -> Result<()> {
+        let _alone = self.0.safe.alone();
+        if self.size() > size {
+            // Another thread was first.
+            return Ok(());
+        }
         let step = (size / 8).clamp(GROW_STEP, GROW_MAX);
         let reserve = self.reserve();
         if end > reserve {
             return Err(self.reserve_error());
         }
-        let target = (end.max(size + step)).next_multiple_of(GROW_STEP).min(reserve);
-        if let Err(error) = extend(&self.0.file, &self.0.path, size, target) {
+        let mut target = (end.max(size + step)).next_multiple_of(GROW_STEP).min(reserve);
+        if let Err(error) = self.make_blocks(size, target) {
             if !matches!(error, Error::Full { .. }) {
                 return Err(error);
             }
             // A filesystem too full for a whole step may still have room for what is needed now.
-            let target = end.next_multiple_of(4096).min(reserve);
-            extend(&self.0.file, &self.0.path, size, target)?;
-            self.header().size.fetch_max(target);
-            return Ok(());
+            target = end.next_multiple_of(4096).min(reserve);
+            self.make_blocks(size, target)?;
         }
         failpoint("rio: file larger, size not yet");
         self.header().size.fetch_max(target);
+        self.keep(SIZES);
         failpoint("rio: region larger");
         Ok(())
     }

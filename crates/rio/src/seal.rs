@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{fallocate, FallocateFlags};
 
+use crate::checksum::mix;
 use crate::region::unusable;
 use crate::{Kept, Offset, Region, RegionHeader, Result, Word, HEADER_BYTES};
 
 impl Region {
     /// The checksum of some parts, each of whole words, the region's own header left out; never zero.
     pub(crate) fn seal_of(&self, parts: &[(u64, u64)]) -> u64 {
-        let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         let mut sum = 1;
         for &(from, to) in parts {
             let (from, to) = (from.max(HEADER_BYTES), to.min(self.used()));

@@ -178,8 +178,12 @@ impl<T: Shared> Slab<T> {
         let chunk = region.allocate::<Word<u64>>(words)?;
         failpoint("rio: slab has memory for a chunk");
         self.header.chunks[count as usize].publish(Some(chunk));
+        let header = (region.offset_of(&*self.header).raw(), size_of::<SlabHeader>() as u64);
+        // The two lie in lines of their own, which get to memory in any order.
+        region.keep(header);
         failpoint("rio: slab knows the chunk, does not count it");
         self.header.chunk_count.publish(count + 1);
+        region.keep(header);
         Ok(first..self.capacity() + 1)
     }
 }

@@ -81,3 +81,31 @@ fn a_log_that_was_damaged_is_said_to_be() {
     let refused = options.open(directory.path()).unwrap_err();
     assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
 }
+
+#[test]
+fn what_was_written_behind_a_record_that_is_not_whole_does_not_come_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::of(vista::Options::new(8192).anywhere()).group(4);
+    options.open(directory.path()).unwrap().close().unwrap();
+    let set = |memory: &mut rvm::Rvm, at: u64, value: u8| {
+        let mut txn = memory.begin().unwrap();
+        txn.set_range(at, 8).unwrap().fill(value);
+        txn.end().unwrap();
+    };
+    let mut memory = options.open(directory.path()).unwrap();
+    (0..4).for_each(|nth| set(&mut memory, nth * 8, 1));
+    drop(memory);
+    // The machine went down while the four were written: the first is not whole, those behind it are.
+    let log = std::fs::OpenOptions::new().read(true).write(true).open(directory.path().join("log")).unwrap();
+    let mut byte = [0];
+    log.read_exact_at(&mut byte, 4096 + 100).unwrap();
+    log.write_all_at(&[byte[0] ^ 1], 4096 + 100).unwrap();
+    let mut memory = options.open(directory.path()).unwrap();
+    assert!(memory.segment().bytes().iter().all(|byte| *byte == 0));
+    // One that is as long as the one that was not whole.
+    set(&mut memory, 4000, 2);
+    drop(memory);
+    let memory = options.open(directory.path()).unwrap();
+    let bytes = memory.segment().bytes();
+    assert_eq!((&bytes[..32], &bytes[4000..4008]), (&[0; 32][..], &[2; 8][..]));
+}

@@ -22,7 +22,9 @@ impl Segment {
     /// Does `work` in a transaction that may store anywhere in the flat part: its ranges are found by themselves, a page at
     /// a time. Slow: microseconds a page. If the work returns an error, everything is taken back.
     ///
-    /// If a page cannot be saved because the file cannot grow the process ends, as if killed in the transaction.
+    /// If a page cannot be saved because the file cannot grow the process ends, as if killed in the transaction. What the kernel is
+    /// told to store there, by `read` into these bytes, finds no range: it answers `EFAULT`, unless something was stored before to
+    /// each of the pages.
     ///
     /// # Errors
     /// `System` if the kernel refuses, or 64 such transactions of this process go on; else what `work` returns.
@@ -68,12 +70,23 @@ impl Segment {
     /// Saves the page at `at` of the flat part and makes it writable.
     fn save_page(&mut self, at: usize) -> Result<()> {
         let page = rustix::param::page_size();
-        let (at, from) = ((at / page * page) as u64, self.from);
-        let bytes = usize::try_from(self.bytes().len() as u64 - at).map_or(page, |left| left.min(page));
+        let at = at / page * page;
+        if self.save_part(at, (at + page).min(self.bytes().len())).is_ok() {
+            return Ok(());
+        }
+        // Pages that lie apart are a mapping each, of which the kernel has so many for a process (vm.max_map_count). In one piece
+        // they take none, so all is closed, which lets the undo log grow, saved, and opened.
+        self.view.set_writable_part(self.from, self.flat_end(), false)?;
+        self.save_part(0, self.bytes().len())
+    }
+
+    fn save_part(&mut self, at: usize, end: usize) -> Result<()> {
+        let (from, to) = (self.from + at as u64, self.from + end as u64);
         let mut txn = std::mem::ManuallyDrop::new(Txn { segment: self });
-        txn.set_range(at, bytes)?;
-        self.view.set_writable_part(from + at, from + at + page as u64, true)?;
-        Ok(())
+        txn.set_range(at as u64, end - at)?;
+        self.view
+            .set_writable_part(from, to.next_multiple_of(rustix::param::page_size() as u64), true)
+            .map_err(Error::from)
     }
 
     /// Behind the last unit of the flat part.

@@ -28,10 +28,16 @@ impl Segment {
             return Err(Error::NoRoom { path: self.path().to_path_buf(), wanted: bytes, most: self.bytes_max() });
         }
         self.open_flat()?;
-        self.region().fill_hole(self.from, bytes.next_multiple_of(UNIT))?;
+        // What it has in its last unit has blocks already.
+        let end = self.bytes.next_multiple_of(UNIT);
+        if bytes > end {
+            self.region().fill_hole(self.from + end, bytes.next_multiple_of(UNIT) - end)?;
+        }
         self.header.bytes.publish(bytes);
-        self.region().make_safe(self.from)?;
+        self.region().keep_front(self.from);
         self.bytes = bytes;
+        // Where what is shown ends it may end now, where nothing is allocated.
+        self.hide_metadata()?;
         self.show_flat();
         Ok(())
     }

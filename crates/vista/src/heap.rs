@@ -11,7 +11,6 @@
 
 use rio::{Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
-use crate::segment::own_units;
 use crate::{Result, Segment};
 
 /// Bytes of a unit.
@@ -40,8 +39,10 @@ rio::shared! {
         pub runs: [Word<u64>; 24],
         /// Units with room, by class.
         pub partial: [Word<u64>; 40],
+        /// The units that were taken from the file last: from, to. What lies behind the fresh ones is still to be used.
+        pub taken: [Word<u64>; 2],
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 5],
+        pub spare: [Word<u64>; 3],
     } size 576
 }
 
@@ -68,7 +69,7 @@ rio::shared! {
 /// A handle to a segment's heap.
 pub(crate) struct Heap {
     pub(crate) header: Held<HeapHeader>,
-    table: Slab<Unit>,
+    pub(crate) table: Slab<Unit>,
 }
 
 impl Heap {
@@ -83,6 +84,9 @@ impl Heap {
     pub(crate) fn open(region: &Region, header: Offset<HeapHeader>) -> Option<Heap> {
         region.try_at(header)?;
         let header = region.hold(header);
+        // The file is made longer before anything says that it is the heap's.
+        let is_there = |unit: &Word<u64>| unit.get() <= region.used() / UNIT;
+        header.fresh.iter().chain(&header.taken).all(is_there).then_some(())?;
         Some(Heap { table: Slab::try_attach(region, header.table.load()?)?, header })
     }
 
@@ -159,7 +163,7 @@ impl Heap {
     }
 
     /// Makes a run free, with the free runs before and behind it.
-    fn give_run(&self, section: &mut Section<'_>, mut run: u64, mut units: u64) {
+    pub(crate) fn give_run(&self, section: &mut Section<'_>, mut run: u64, mut units: u64) {
         // It may be the inside of a run from now on.
         self.known(run).kind.set(section, 0);
         let before = self.unit(run - 1).map_or(0, |tail| match tail.kind.get() {
@@ -308,37 +312,6 @@ impl Segment {
         self.heap.begin_run(&mut section, run, units, kind);
         section.join_outer();
         Ok(run)
-    }
-
-    /// Sees to it that there are that many fresh units. They stay so if the transaction aborts.
-    fn add_fresh(&mut self, units: u64) -> Result<()> {
-        let region = self.region().clone();
-        region.check_room(units.saturating_mul(UNIT))?;
-        while u64::from(self.heap.table.capacity()) < region.used() / UNIT + units + 2 {
-            own_units(&region, || Ok(self.heap.table.grow()?))?;
-            self.hide_metadata()?;
-        }
-        let [from, to] = &self.heap.header.fresh;
-        let missing = units.saturating_sub(to.get() - from.get());
-        if missing == 0 {
-            return Ok(());
-        }
-        let added = region.allocate_bytes(missing * UNIT, UNIT)?.raw() / UNIT;
-        if added == to.get() {
-            to.publish(added + missing);
-            return Ok(region.make_safe(self.from)?);
-        }
-        // Something of vista's lies between: what was left there is a free run, and all is new.
-        let have = to.get() - from.get();
-        region.allocate_bytes(have * UNIT, UNIT)?;
-        let mut section = self.undo.section();
-        if have != 0 {
-            self.heap.give_run(&mut section, from.get(), have);
-        }
-        from.set(&mut section, added);
-        to.set(&mut section, added + units);
-        section.join_outer();
-        Ok(region.make_safe(self.from)?)
     }
 }
 

@@ -37,6 +37,7 @@ mod about;
 mod auto_range;
 mod checkpoint;
 mod error;
+mod fresh;
 mod grow;
 mod guard;
 mod heap;

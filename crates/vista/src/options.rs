@@ -20,11 +20,11 @@ impl Options {
     /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
     pub fn new(bytes: u64) -> Options {
         let (declared, write_back, guard) = (None, None, Guard::Off);
-        let reserve = bytes.saturating_mul(2).max(64 << 30);
+        let reserve = bytes.saturating_mul(2).max(16 << 30);
         Options { bytes, reserve, anywhere: false, declared, write_back, guard, grows_to: 0 }
     }
 
-    /// The address space a new segment may grow into, in bytes. 64 GiB, or twice the flat part, if it is not
+    /// The address space a new segment may grow into, in bytes. 16 GiB, or twice the flat part, if it is not
     /// said. It costs nothing, but the more it is the likelier do two segments lie at the same addresses.
     #[must_use]
     pub fn reserve(self, bytes: u64) -> Options {

@@ -28,7 +28,7 @@ const LAYOUT: u64 = LayoutHash::new()
 /// The undo log of a new segment: most transactions fit, and it stays in the processor's cache.
 const UNDO_BYTES: u64 = 48 << 10;
 /// Addresses for segments: between what programs and what the kernel's own choices use.
-const ADDRESSES: std::ops::Range<u64> = 0x1000_0000_0000..0x5000_0000_0000;
+const ADDRESSES: std::ops::Range<u64> = 0x0200_0000_0000..0x5400_0000_0000;
 
 rio::shared! {
     /// What the front of a segment says of it.
@@ -210,7 +210,7 @@ impl Segment {
         let total = self.undo.capacity() + bytes as u64 + (bytes as u64 >> 18) + 64;
         let region = self.region.clone();
         own_units(&region, || Ok(self.undo.ensure(total)?))?;
-        region.make_safe(self.from)?;
+        region.keep_front(self.from);
         self.hide_metadata()
     }
 

@@ -7,6 +7,7 @@
 //! mean nothing. So a damaged segment shows wrong values and nothing worse, and what means something to one process only
 //! (references, boxes, open files) does not compile.
 
+mod chain;
 mod hash_map;
 mod map;
 mod vector;

@@ -109,3 +109,23 @@ fn one_that_may_become_larger_or_less_large_than_others_is_opened_as_it_is() {
         std::fs::remove_file(at("left")).unwrap();
     }
 }
+
+#[test]
+fn the_room_that_a_segment_has_to_grow_is_no_part_of_its_checkpoint() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let options = Options::new(1 << 20).grows_to(512 << 20).anywhere();
+    let mut segment = options.open(&at("segment")).unwrap();
+    set(&mut segment, 3);
+    let mut txn = segment.begin();
+    let block = txn.malloc(100_000).unwrap();
+    txn.set_range(block, 100_000).unwrap().fill(4);
+    txn.end().unwrap();
+    segment.checkpoint(at("checkpoint")).unwrap();
+    drop(segment);
+    let blocks = std::fs::metadata(at("checkpoint")).unwrap().blocks();
+    assert!(blocks * 512 < 32 << 20, "{blocks} blocks");
+    let segment = options.open(&at("checkpoint")).unwrap();
+    assert_eq!((segment.bytes()[7], segment.get(block, 100_000).unwrap()), (3, &[4; 100_000][..]));
+}

@@ -1,8 +1,11 @@
 //! What is done with a region's file: room that has no blocks yet, kept for something to grow into; and reading it.
 
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::{extend, system};
+use rustix::fs::{seek, SeekFrom};
+
+use super::system;
 use crate::{Region, Result};
 
 impl Region {
@@ -31,11 +34,35 @@ impl Region {
         read.map_err(|source| system(self.path(), "reading", source))
     }
 
-    /// Gives what lies from `from` on blocks, where it has none. What is there stays.
+    /// Gives a part of what was left as a hole blocks: zeros, as it was.
     ///
     /// # Errors
     /// `Full` when the filesystem is full.
     pub fn fill_hole(&self, from: u64, bytes: u64) -> Result<()> {
-        extend(self.file(), self.path(), from, from + bytes)
+        let _alone = self.0.safe.alone();
+        self.make_blocks(from, from + bytes)
+    }
+
+    /// The parts of the region's file that are no holes, in order: what lies between them is zeros.
+    ///
+    /// # Errors
+    /// `System` if the file cannot be asked.
+    pub(crate) fn parts(&self) -> Result<Vec<Range<u64>>> {
+        let (mut parts, mut at, end) = (Vec::new(), 0, self.size());
+        while at < end {
+            let from = match seek(self.file(), SeekFrom::Data(at)) {
+                Ok(from) => from.min(end),
+                // Nothing but a hole is left.
+                Err(rustix::io::Errno::NXIO) => break,
+                // A filesystem that does not know: all of it may be data.
+                Err(rustix::io::Errno::INVAL) => at,
+                Err(errno) => return Err(system(self.path(), "looking for holes", errno.into())),
+            };
+            at = seek(self.file(), SeekFrom::Hole(from)).map_or(end, |hole| hole.min(end));
+            if from < at {
+                parts.push(from..at);
+            }
+        }
+        Ok(parts)
     }
 }

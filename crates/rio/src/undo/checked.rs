@@ -7,6 +7,7 @@
 use super::audit::Form;
 use super::{bytes_of, header, no_room, Undo, CHECKED, PLACE_MASK};
 use crate::bytes::copy_image;
+use crate::checksum::mix;
 use crate::{planted, Word, WriteBack};
 
 impl Undo {
@@ -20,6 +21,8 @@ impl Undo {
         if form.get() != wanted as u64 {
             self.cut(0);
             self.write_back_word(&self.words[0]);
+            // What was left behind the zero, when it had checksums before, is of an earlier sequence now.
+            self.raise_sequence();
             form.publish(wanted as u64);
             self.write_back_word(form);
         }
@@ -46,7 +49,6 @@ impl Undo {
     }
 
     fn checksum(&self, header: u64, image: &[Word<u64>]) -> u64 {
-        let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         let sequence = self.region.at(self.log).sequence.get();
         image.iter().fold(mix(mix(1, sequence), header), |sum, word| mix(sum, word.get()))
     }
@@ -62,10 +64,14 @@ impl Undo {
         if !planted("undo: committed before the stores are in memory") {
             self.write_back.fence();
         }
+        self.raise_sequence();
+        self.cut(0);
+    }
+
+    fn raise_sequence(&self) {
         let sequence = &self.region.at(self.log).sequence;
         sequence.publish(sequence.get() + 1);
         self.write_back_word(sequence);
-        self.cut(0);
     }
 
     fn write_back_word(&self, word: &Word<u64>) {
@@ -77,5 +83,40 @@ impl Undo {
     pub(super) fn is_whole(&self, header: u64, rest: &[Word<u64>]) -> bool {
         let sum = rest.split_last().filter(|_| header & CHECKED != 0);
         sum.is_some_and(|(sum, image)| sum.load() == self.checksum(header, image))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Region, Undo, WriteBack};
+
+    #[test]
+    fn what_was_left_of_an_earlier_use_with_checksums_is_no_record() {
+        let made = Region::anonymous(1 << 20).unwrap();
+        let (log, place) = (Undo::create(&made, 4096).unwrap(), made.allocate_bytes(4096, 4096).unwrap());
+        let used_by = |how: WriteBack| {
+            let region = made.map_again().unwrap();
+            region.set_write_back(how);
+            let undo = Undo::open(&region, log);
+            undo.roll_back();
+            undo.settle();
+            undo
+        };
+        let save = |undo: &Undo, at: u64| undo.save_bytes(place.raw() + at, &[7; 40]);
+        let first = used_by(WriteBack::Clflush);
+        save(&first, 0);
+        let one = first.top.get();
+        save(&first, 100);
+        let stale: Vec<u64> = first.words[one..first.top.get()].iter().map(crate::Word::get).collect();
+        // It dies, and the next does without checksums, and the one after that does not.
+        drop(used_by(WriteBack::None));
+        let last = used_by(WriteBack::Clflush);
+        save(&last, 0);
+        assert_eq!(last.top.get(), one, "the records are as long as the first's");
+        // The line with the zero is not in memory yet.
+        for (word, was) in last.words[one..].iter().zip(stale) {
+            word.init(was);
+        }
+        assert_eq!(last.records(0).len(), 1, "what was saved now is there, and nothing of before");
     }
 }

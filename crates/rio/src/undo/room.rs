@@ -23,6 +23,8 @@ impl Undo {
         for (to, from) in new.iter().zip(self.words.iter()) {
             to.init(from.get());
         }
+        // They are there before what leads to them is.
+        self.region.keep((area.raw(), size_of_val(new) as u64));
         let header = self.region.at(self.log);
         // If we die here: the records are in both areas, and fit the smaller length, so an old length with the new area
         // loses no image; the area goes first because a survivor that reads the old, smaller length stays inside it.

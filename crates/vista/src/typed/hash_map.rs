@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::chain::Links;
 use crate::{Memory, Persist, Ptr, Result, Txn};
 
 const ROWS: usize = 40;
@@ -110,6 +111,11 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         self.behind(0)
     }
 
+    /// How many links lead to its nodes.
+    fn links(self, memory: &impl Memory) -> Result<Links> {
+        Links::of(memory, self.len(memory)?, NODE_BYTES)
+    }
+
     /// Where the link to a bucket's first node lies; there is such a bucket.
     fn bucket(self, memory: &impl Memory, bucket: u64) -> Result<Slot> {
         let (row, nth) = row_of(bucket);
@@ -125,11 +131,13 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
             return Ok(None);
         }
         let mut link = self.bucket(memory, bucket_of(hash(key.as_bytes()), buckets))?;
+        let mut links = self.links(memory)?;
         loop {
             let node = *link.look(memory)?;
             if node.is_none() {
                 return Ok(None);
             }
+            links.follow(memory)?;
             if key_of::<K>(node).look(memory)?.as_bytes() == key.as_bytes() {
                 return Ok(Some((link, node)));
             }
@@ -156,11 +164,13 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
     /// Calls `each` with the pairs, in no order that means anything.
     ///
     /// # Errors
-    /// As [`Ptr::look`].
+    /// As [`Ptr::look`]; `Damaged` if there are more than it says.
     pub fn for_each(self, memory: &impl Memory, mut each: impl FnMut(&K, &V)) -> Result<()> {
+        let mut links = self.links(memory)?;
         for bucket in 0..self.header().look(memory)?.buckets {
             let mut node = *self.bucket(memory, bucket)?.look(memory)?;
             while !node.is_none() {
+                links.follow(memory)?;
                 each(key_of::<K>(node).look(memory)?, value_of::<K, V>(node).look(memory)?);
                 node = node.look(memory)?.next;
             }
@@ -210,11 +220,13 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         // The one whose nodes may belong to the new one.
         let mut link = self.bucket(txn, bucket_of(buckets, buckets))?;
         let (mut moved, all) = (Ptr::NONE, buckets + 1);
+        let mut links = self.links(txn)?;
         loop {
             let node = *link.look(txn)?;
             if node.is_none() {
                 break;
             }
+            links.follow(txn)?;
             if bucket_of(hash(key_of::<K>(node).look(txn)?.as_bytes()), all) == buckets {
                 *txn.write(link)? = node.look(txn)?.next;
                 *txn.write(node)? = Node { next: moved };
@@ -245,6 +257,35 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Error, Segment};
+
+    #[test]
+    fn a_chain_that_is_a_circle_is_damage_and_ends() {
+        let file = std::env::temp_dir().join(format!("vista-circle-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let mut segment = Segment::open(&file, 4096).unwrap();
+        let map: Ptr<HashMap<u64, u64>> = segment.root();
+        let mut txn = segment.begin();
+        for key in 0..50 {
+            map.insert(&mut txn, key, key).unwrap();
+        }
+        let (_, node) = map.find(&txn, &7).unwrap().unwrap();
+        *txn.write(node).unwrap() = Node { next: node };
+        txn.end().unwrap();
+        let is_damaged = |found: Result<()>| assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
+        is_damaged(map.for_each(&segment, |_, _| {}));
+        let others =
+            (1000..).filter(|key: &u64| bucket_of(hash(key.as_bytes()), 50) == bucket_of(hash(7_u64.as_bytes()), 50));
+        is_damaged(map.get(&segment, &others.into_iter().next().unwrap()).map(|_| ()));
+        let mut txn = segment.begin();
+        // Until the bucket of the circle is split.
+        is_damaged((100..200).try_for_each(|key| map.insert(&mut txn, key, key).map(|_| ())));
+        txn.write(map.header()).unwrap().count = u64::MAX;
+        is_damaged(map.for_each(&txn, |_, _| {}));
+        txn.abort();
+        drop(segment);
+        std::fs::remove_file(&file).unwrap();
+    }
 
     #[test]
     fn buckets_lie_in_rows_that_double() {

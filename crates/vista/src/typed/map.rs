@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::chain::Links;
 use crate::{Memory, Persist, Ptr, Result, Txn};
 
 const LEVELS: usize = 10;
@@ -80,6 +81,11 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         self.behind(0)
     }
 
+    /// How many links lead to its nodes on one level.
+    fn links(self, memory: &impl Memory) -> Result<Links> {
+        Links::of(memory, self.len(memory)?, TOWER_BYTES)
+    }
+
     /// The map's own tower.
     fn head(self) -> Ptr<Tower> {
         self.behind(std::mem::offset_of!(Header, first) as u64)
@@ -87,13 +93,15 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
 
     /// On each level the last node before the key.
     fn before(self, memory: &impl Memory, key: &K) -> Result<[Ptr<Tower>; LEVELS]> {
-        let (mut before, mut node) = ([self.head(); LEVELS], self.head());
+        let (mut before, mut node, mut links) = ([self.head(); LEVELS], self.head(), self.links(memory)?);
         for level in (0..LEVELS).rev() {
             loop {
                 let next = node.look(memory)?.next[level];
                 if next.is_none() || key_of::<K>(next).look(memory)? >= key {
                     break;
                 }
+                // The keys of a search only become larger, so that it comes to no node twice.
+                links.follow(memory)?;
                 node = next;
             }
             before[level] = node;
@@ -138,10 +146,11 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
     /// Calls `each` with the pairs in order.
     ///
     /// # Errors
-    /// As [`Ptr::look`].
+    /// As [`Ptr::look`]; `Damaged` if there are more than it says.
     pub fn for_each(self, memory: &impl Memory, mut each: impl FnMut(&K, &V)) -> Result<()> {
-        let mut node = self.head().look(memory)?.next[0];
+        let (mut node, mut links) = (self.head().look(memory)?.next[0], self.links(memory)?);
         while !node.is_none() {
+            links.follow(memory)?;
             each(key_of::<K>(node).look(memory)?, value_of::<K, V>(node).look(memory)?);
             node = node.look(memory)?.next[0];
         }
@@ -190,5 +199,36 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         txn.delete(node)?;
         txn.write(self.header())?.count -= 1;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, Segment};
+
+    #[test]
+    fn links_in_a_circle_are_damage_and_end() {
+        let file = std::env::temp_dir().join(format!("vista-ring-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let mut segment = Segment::open(&file, 4096).unwrap();
+        let map: Ptr<Map<u64, u64>> = segment.root();
+        let mut txn = segment.begin();
+        for key in 0..50 {
+            map.insert(&mut txn, key, key).unwrap();
+        }
+        let (first, last) = (map.find(&txn, &3).unwrap().unwrap(), map.find(&txn, &49).unwrap().unwrap());
+        let mut tower = *last.look(&txn).unwrap();
+        tower.next[0] = first;
+        *txn.write(last).unwrap() = tower;
+        txn.end().unwrap();
+        let is_damaged = |found: Result<()>| assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
+        is_damaged(map.for_each(&segment, |_, _| {}));
+        let mut txn = segment.begin();
+        let found = (50..60).find_map(|key| map.insert(&mut txn, key, key).err());
+        is_damaged(found.map_or(Ok(()), Err));
+        txn.abort();
+        drop(segment);
+        std::fs::remove_file(&file).unwrap();
     }
 }

@@ -1,0 +1,73 @@
+//! Units for the heap from the file, which grows by itself.
+//!
+//! Paper: a departure; a segment has a fixed size there. What is taken is noted before it is used and outside of any transaction, so
+//! what a transaction took that did not end, or died, is used by the next, and a heap that has no room on the disk loses none.
+//!
+//! If we die here: the file is larger, and what was taken is used first the next time; or, between the taking and the note, it is
+//! never used.
+
+use std::ops::Range;
+
+use crate::segment::{own_units, UNIT};
+use crate::{Result, Segment};
+
+impl Segment {
+    /// Sees to it that there are that many fresh units.
+    pub(crate) fn add_fresh(&mut self, units: u64) -> Result<()> {
+        let [from, to] = &self.heap.header.fresh;
+        let (from, to, have) = (from.get(), to.get(), to.get() - from.get());
+        if have >= units {
+            return Ok(());
+        }
+        let new = self.take_units(to, units - have, units)?;
+        if new.start == to {
+            // They stay fresh if the transaction aborts.
+            self.heap.header.fresh[1].publish(new.end);
+        } else {
+            // Something of vista's lies between: what was left there is a free run, and all is new.
+            let mut section = self.undo.section();
+            if have != 0 {
+                self.heap.give_run(&mut section, from, have);
+            }
+            let [from, to] = &self.heap.header.fresh;
+            from.set(&mut section, new.start);
+            to.set(&mut section, new.end);
+            section.join_outer();
+        }
+        self.region().keep_front(self.from);
+        Ok(())
+    }
+
+    /// Takes units that were never used: `more` if they can begin at `end`, the end of the fresh ones, else `all` somewhere behind.
+    /// The table has entries for them.
+    fn take_units(&mut self, end: u64, more: u64, all: u64) -> Result<Range<u64>> {
+        let region = self.region().clone();
+        region.check_room(all.saturating_mul(UNIT))?;
+        let taken = &self.heap.header.taken;
+        let missing = |from: u64| if from == end { more } else { all };
+        let mut left = taken[0].get().max(end)..taken[1].get();
+        if left.start.saturating_add(missing(left.start)) > left.end {
+            let next = region.used().div_ceil(UNIT);
+            // What is too short and cannot become longer is lost, if a transaction took it that did not end: at most as much as
+            // one wanted, each time that the table or the undo log has grown.
+            if left.is_empty() || left.end != next {
+                left = next..next;
+            }
+            let count = missing(left.start) - (left.end - left.start);
+            region.allocate_bytes(count * UNIT, UNIT)?;
+            left.end += count;
+            if taken[1].get() != next {
+                // No mixture of the two is to be believed.
+                taken[1].publish(0);
+                taken[0].publish(left.start);
+            }
+            taken[1].publish(left.end);
+            region.keep((region.offset_of(&taken[0]).raw(), 16));
+        }
+        while u64::from(self.heap.table.capacity()) < region.used() / UNIT + 2 {
+            own_units(&region, || Ok(self.heap.table.grow()?))?;
+            self.hide_metadata()?;
+        }
+        Ok(left)
+    }
+}
