@@ -186,6 +186,14 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
         word.init(u64::from_ne_bytes(*eight));
         return;
     }
+    assert!(image.len() <= size_of_val(words), "the words have room for the image");
+    let (from, to) = (image.as_ptr(), words.as_ptr().cast_mut().cast::<u8>());
+    // A few moves, where the length is known when this is compiled.
+    if image.len() <= 64 {
+        // SAFETY: as in `copy_long_image`.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, image.len()) };
+        return;
+    }
     copy_long_image(words, image);
 }
 

@@ -68,7 +68,7 @@ impl Undo {
         self.cut(0);
     }
 
-    fn write_back_word(&self, word: &Word<u64>) {
+    pub(super) fn write_back_word(&self, word: &Word<u64>) {
         self.write_back.write_back(std::ptr::from_ref(word).cast(), 8);
         self.write_back.fence();
     }
