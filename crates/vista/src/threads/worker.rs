@@ -129,7 +129,15 @@ impl<'t> Worker<'t> {
     }
 
     /// The transaction is over: others may have what it had.
+    #[inline(always)]
     pub(super) fn unlock(&mut self) {
+        if !self.taken.is_empty() {
+            self.unlock_taken();
+        }
+    }
+
+    #[inline(never)]
+    fn unlock_taken(&mut self) {
         self.taken.drain(..).for_each(|nth| self.threads.stripes.give(nth));
     }
 
