@@ -1,10 +1,25 @@
 //! The yardstick of recoverable memory: bugs that a test build can switch on in the order of the stores of the undo log, each to
 //! be noticed by `tests/vista` when a machine loses what was not written back.
 
-/// A bug, and whether it shows only where the memory outlives the cache.
-pub const PLANTED_STORES: [(&str, bool); 4] = [
-    ("undo: a record is published before its image", false),
-    ("undo: no zero behind the last record", false),
-    ("undo: no fence behind a record", true),
-    ("undo: committed before the stores are in memory", true),
+/// Who is to notice a bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticedBy {
+    /// A program that is stopped between any two stores.
+    Stops,
+    /// The same, where the memory outlives the cache.
+    LostLines,
+    /// The same, where two transactions go on at once.
+    Two,
+    /// Threads that change the same bytes.
+    Threads,
+}
+
+/// A bug, and who is to notice it.
+pub const PLANTED_STORES: [(&str, NoticedBy); 6] = [
+    ("undo: a record is published before its image", NoticedBy::Stops),
+    ("undo: no zero behind the last record", NoticedBy::Stops),
+    ("undo: no fence behind a record", NoticedBy::LostLines),
+    ("undo: committed before the stores are in memory", NoticedBy::LostLines),
+    ("undo: only the first log is rolled back", NoticedBy::Two),
+    ("threads: two have one lock", NoticedBy::Threads),
 ];

@@ -11,14 +11,16 @@ use libtp_tests::sizes;
 use vista::{Options, Segment};
 
 use crate::business::{self, Draw};
+use crate::several;
 use crate::typed;
 
 const BYTES: u64 = 256 << 10;
 /// Ranges and blocks have at most so many bytes.
 const LONGEST: u64 = 5000;
-/// The file says what is done: declared ranges and a list of blocks, or typed memory.
+/// The file says what is done: declared ranges and a list of blocks, or typed memory, or the first by several threads.
 const RANGES: &str = "ranges";
 const TYPED: &str = "typed";
+const SEVERAL: &str = "several";
 const CHILD: &str = "VISTA_TEST_CHILD";
 
 fn open(path: &Path, is_written_back: bool) -> Segment {
@@ -28,6 +30,17 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
 /// What the child does until it is killed.
 fn change(path: &Path, seed: u64) {
     let mut segment = open(path, seed % 4 == 0);
+    if path.ends_with(SEVERAL) {
+        let before = several::judge(&segment).unwrap();
+        let threads = segment.share_by(several::STRIPE).unwrap();
+        let told = |ended: u64| {
+            if ended % 64 == 0 {
+                println!("{}", before + ended);
+            }
+        };
+        several::change(&threads, seed, u64::MAX, LONGEST, &told);
+        return;
+    }
     let (mut draw, mut told) = (Draw(seed), std::io::stdout().lock());
     let is_typed = path.ends_with(TYPED);
     let mut transact = || match is_typed {
@@ -48,6 +61,7 @@ fn killed_at_any_moment() {
     }
     kill_again_and_again(RANGES, business::judge);
     kill_again_and_again(TYPED, typed::judge);
+    kill_again_and_again(SEVERAL, several::judge);
 }
 
 fn kill_again_and_again(name: &str, judge: fn(&Segment) -> Result<u64, String>) {

@@ -6,6 +6,7 @@
 //! | `trace` | a child is stepped through its transactions, one instruction at a time; each store it does, each line it writes back and each fence is told |
 //! | `traced` | after each of them the segment is recovered as if the machine had stopped there |
 //! | `business` | what they do with a segment, and how it is judged |
+//! | `several` | the same by several threads, which are in each other's way |
 //! | `typed` | the same with typed memory |
 //! | `wild` | stores to anywhere, with the guard and without |
 // Test code outside of test functions: a panic is the report.
@@ -14,6 +15,7 @@
 
 mod business;
 mod killed;
+mod several;
 mod trace;
 mod traced;
 mod typed;

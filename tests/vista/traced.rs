@@ -9,11 +9,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use libtp_tests::planted_stores::PLANTED_STORES;
+use libtp_tests::planted_stores::{NoticedBy, PLANTED_STORES};
 use libtp_tests::sizes;
 use vista::{Options, Segment};
 
 use crate::business::{judge, transact, Draw};
+use crate::several;
 use crate::trace::{be_traced, trace, Event};
 
 /// Bytes of the flat part: small, for it is compared after every step.
@@ -24,6 +25,8 @@ const LINE: usize = 64;
 const PATH: &str = "VISTA_TEST_TRACED";
 const WRITTEN_BACK: &str = "VISTA_TEST_WRITTEN_BACK";
 const TXNS: &str = "VISTA_TEST_TXNS";
+/// Two transactions go on at once.
+const TWO: &str = "VISTA_TEST_TWO";
 const BUG: &str = "VISTA_TEST_BUG";
 
 fn open(path: &Path, is_written_back: bool) -> Segment {
@@ -34,9 +37,20 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
 fn work(path: &Path) {
     let mut segment = open(path, sizes::number(WRITTEN_BACK, 0) == 1);
     let mut draw = Draw(sizes::first_seed());
+    if sizes::number(TWO, 0) == 1 {
+        let threads = segment.share_by(several::STRIPE).unwrap();
+        let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
+        work_traced(path, || several::interleaved(&mut workers, &mut draw, LONGEST));
+    }
+    work_traced(path, || {
+        transact(&mut segment, &mut draw, LONGEST);
+    });
+}
+
+fn work_traced(path: &Path, mut transact: impl FnMut()) -> ! {
     // The heap's first blocks, so that the file does not grow while it is looked at.
     for _ in 0..300 {
-        transact(&mut segment, &mut draw, LONGEST);
+        transact();
     }
     if let Some(bug) = sizes::chosen::<String>(BUG) {
         let bug: &'static str = bug.leak();
@@ -44,7 +58,7 @@ fn work(path: &Path) {
     }
     be_traced(path);
     for _ in 0..sizes::number(TXNS, 0) {
-        transact(&mut segment, &mut draw, LONGEST);
+        transact();
     }
     std::process::exit(0);
 }
@@ -60,6 +74,7 @@ struct Findings {
 /// A run of the child, and a judgement of each state.
 struct Run<'r> {
     directory: &'r Path,
+    is_two: bool,
     /// What the flat part was when so many transactions had ended.
     seen: BTreeMap<u64, Vec<u8>>,
     findings: Findings,
@@ -76,7 +91,7 @@ impl Run<'_> {
         std::fs::write(&copy, memory).unwrap();
         let opened = catch_unwind(|| open(&copy, false));
         let Ok(segment) = opened else { return self.findings.torn.push("it cannot be opened".into()) };
-        match judge(&segment) {
+        match if self.is_two { several::judge(&segment) } else { judge(&segment) } {
             Err(what) => self.findings.torn.push(what),
             Ok(ended) => {
                 let first = self.seen.entry(ended).or_insert_with(|| segment.bytes().to_vec());
@@ -129,7 +144,14 @@ impl Lines {
     }
 }
 
-fn run(is_written_back: bool, txns: u64, seed: u64, bug: Option<&str>) -> Findings {
+/// What is run: cache lines are written back; two transactions go on at once.
+#[derive(Clone, Copy)]
+struct How {
+    is_written_back: bool,
+    is_two: bool,
+}
+
+fn run(How { is_written_back, is_two }: How, txns: u64, seed: u64, bug: Option<&str>) -> Findings {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("segment");
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -138,11 +160,12 @@ fn run(is_written_back: bool, txns: u64, seed: u64, bug: Option<&str>) -> Findin
         .env(PATH, &path)
         .env(WRITTEN_BACK, u64::from(is_written_back).to_string())
         .env(TXNS, txns.to_string())
+        .env(TWO, u64::from(is_two).to_string())
         .env("LIBTP_TEST_SEED", seed.to_string());
     if let Some(bug) = bug {
         command.env(BUG, bug);
     }
-    let mut run = Run { directory: directory.path(), seen: BTreeMap::new(), findings: Findings::default() };
+    let mut run = Run { directory: directory.path(), is_two, seen: BTreeMap::new(), findings: Findings::default() };
     let mut lines: Option<Lines> = None;
     let steps = trace(&mut command, &path, |event, stored| {
         if !is_written_back {
@@ -174,9 +197,10 @@ fn stopped_between_any_two_stores() {
         work(Path::new(&path));
     }
     let (txns, start) = (sizes::number("LIBTP_TEST_TRACED", 20), Instant::now());
-    for is_written_back in [false, true] {
-        let found = run(is_written_back, txns, sizes::first_seed(), None);
-        let how = if is_written_back { "cache lines written back" } else { "no write-back" };
+    for (is_written_back, is_two) in [(false, false), (true, false), (false, true), (true, true)] {
+        let found = run(How { is_written_back, is_two }, txns, sizes::first_seed(), None);
+        let back = if is_written_back { "cache lines written back" } else { "no write-back" };
+        let how = format!("{back}, {}", if is_two { "two at once" } else { "one at a time" });
         assert!(found.torn.is_empty(), "{how}: {} states torn, first: {}", found.torn.len(), found.torn[0]);
         println!(
             "figures: {how}: {txns} transactions of {} instructions, stopped {} times, 0 torn, {} s",
@@ -190,8 +214,9 @@ fn stopped_between_any_two_stores() {
 
 #[test]
 fn planted_bugs_are_noticed() {
-    for (bug, is_written_back) in PLANTED_STORES {
-        let noticed = (1..=5).find(|&seed| !run(is_written_back, 8, seed, Some(bug)).torn.is_empty());
+    for (bug, noticed_by) in PLANTED_STORES.into_iter().filter(|(_, by)| *by != NoticedBy::Threads) {
+        let how = How { is_written_back: noticed_by == NoticedBy::LostLines, is_two: noticed_by == NoticedBy::Two };
+        let noticed = (1..=5).find(|&seed| !run(how, 8, seed, Some(bug)).torn.is_empty());
         println!("  {bug}: noticed with seed {noticed:?}");
         assert!(noticed.is_some(), "nobody noticed {bug:?}");
     }

@@ -1,6 +1,6 @@
 //! The papers' workloads, and the peers they are compared with.
 //!
-//! One workload so far, TPC-B (LIBTP §5.1), behind the [`Engine`] trait: an engine is a file
+//! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, those of recoverable memory in [`memory`]. An engine is a file
 //! `engine_*.rs` that says how it opens, loads, and carries out one transfer; the driver, the
 //! latencies and the audit are the same for all. LMDB and Berkeley DB are behind feature
 //! `peers`, because they need a C compiler and `libdb5.3-dev`.
@@ -36,6 +36,7 @@ pub mod engine_libtp;
 pub mod engine_lmdb;
 pub mod error;
 pub mod histogram;
+pub mod memory;
 pub mod processes;
 pub mod processors;
 pub mod report;
@@ -50,6 +51,7 @@ pub use engine::{Durability, Engine, Granularity, Outcome, Session};
 pub use engine_in_memory::{InMemory, MapKind};
 pub use error::{Error, Result};
 pub use histogram::Histogram;
+pub use memory::{run_memory, MemoryEngine, MemoryReport, MemorySettings, Workload};
 pub use processes::{run_processes, serve_client};
 pub use processors::line_transfer;
 pub use report::{ClientReport, ClientsAs, Report, RunSettings};

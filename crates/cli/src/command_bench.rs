@@ -1,4 +1,5 @@
-//! `tp bench tpcb`: TPC-B as the paper ran it, on libtp or on a peer, audited record by record.
+//! `tp bench tpcb`: TPC-B as the paper ran it, on libtp or on a peer, audited record by record. The benchmarks of recoverable
+//! memory: [`command_bench_memory`].
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use libtp_bench::{
 };
 
 use crate::bank::{self, BankDirectory};
+use crate::command_bench_memory;
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -29,6 +31,14 @@ pub struct Arguments {
 enum Workload {
     /// Three balances change and a history record is written (LIBTP 5.1).
     Tpcb(Tpcb),
+    /// So many bytes of recoverable memory change at a random place (Rio Vista 5.1).
+    Synthetic(command_bench_memory::Synthetic),
+    /// Two pointers in recoverable memory change places.
+    Swap(command_bench_memory::Swap),
+    /// TPC-B in recoverable memory, with an audit trail of 2 MB (Rio Vista 5.1).
+    DebitCredit(command_bench_memory::Arguments),
+    /// TPC-C's new-order, payment and delivery in recoverable memory (Rio Vista 5.1).
+    OrderEntry(command_bench_memory::Arguments),
 }
 
 #[derive(Args)]
@@ -110,7 +120,13 @@ pub struct ClientArguments {
 
 /// Loads the bank if it is not there, runs, audits, and reports; exit 1 if the audit disagrees.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
-    let Workload::Tpcb(tpcb) = &arguments.workload;
+    let tpcb = match &arguments.workload {
+        Workload::Tpcb(tpcb) => tpcb,
+        Workload::Synthetic(synthetic) => return synthetic.run(output),
+        Workload::Swap(swap) => return swap.run(output),
+        Workload::DebitCredit(memory) => return memory.run(libtp_bench::Workload::DebitCredit, output),
+        Workload::OrderEntry(memory) => return memory.run(libtp_bench::Workload::OrderEntry, output),
+    };
     tpcb.bank.check()?;
     let mut directory = BankDirectory::open(tpcb.env.as_deref(), "libtp-bench")?;
     if tpcb.env.is_none() {

@@ -12,6 +12,7 @@ mod acknowledgements;
 mod bank;
 mod clock;
 mod command_bench;
+mod command_bench_memory;
 mod command_checkpoint;
 mod command_deadlock;
 mod command_del;

@@ -186,6 +186,14 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
         word.init(u64::from_ne_bytes(*eight));
         return;
     }
+    assert!(image.len() <= size_of_val(words), "the words have room for the image");
+    let (from, to) = (image.as_ptr(), words.as_ptr().cast_mut().cast::<u8>());
+    // A few moves, where the length is known when this is compiled.
+    if image.len() <= 64 {
+        // SAFETY: as in `copy_long_image`.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, image.len()) };
+        return;
+    }
     copy_long_image(words, image);
 }
 
@@ -207,6 +215,12 @@ fn copy_long_image(words: &[Word<u64>], image: &[u8]) {
 fn copy_lines(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
     let lines = bytes / 64 * 64;
+    // The fewer moves, the more lines are on their way at once.
+    if lines >= 256 && std::arch::is_x86_feature_detected!("avx") {
+        // SAFETY: the processor has it; the caller's bounds and reasons (`copy_long_image`).
+        unsafe { copy_lines_by_halves(from, to, lines) };
+        return lines;
+    }
     for at in (0..lines).step_by(64) {
         let (from, to) = (from.wrapping_add(at).cast::<__m128i>(), to.wrapping_add(at).cast::<__m128i>());
         let load = |nth: usize| {
@@ -220,6 +234,27 @@ fn copy_lines(from: *const u8, to: *mut u8, bytes: usize) -> usize {
         }
     }
     lines
+}
+
+/// Copies whole lines.
+///
+/// # Safety
+/// The processor has AVX; both may be accessed for so many bytes, and do not overlap.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn copy_lines_by_halves(from: *const u8, to: *mut u8, bytes: usize) {
+    use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_storeu_si256};
+    for at in (0..bytes).step_by(64) {
+        let (from, to) = (from.wrapping_add(at).cast::<__m256i>(), to.wrapping_add(at).cast::<__m256i>());
+        // SAFETY: the caller's.
+        let first = unsafe { _mm256_loadu_si256(from) };
+        // SAFETY: the caller's.
+        let second = unsafe { _mm256_loadu_si256(from.wrapping_add(1)) };
+        // SAFETY: the caller's.
+        unsafe { _mm256_storeu_si256(to, first) };
+        // SAFETY: the caller's.
+        unsafe { _mm256_storeu_si256(to.wrapping_add(1), second) };
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]

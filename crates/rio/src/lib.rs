@@ -75,7 +75,7 @@ pub use shared::Shared;
 pub use slab::{Slab, SlabHeader};
 pub use survives::Survives;
 pub use undo::{Undo, UndoLog};
-pub use view::{Shown, View};
+pub use view::{Flat, Shown, View};
 pub use word::{Atom, Bits, Link, Word};
 
 /// The layout of the types that are rio's own.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 
 use crate::{Region, RegionHeader, Shared};
@@ -185,6 +185,13 @@ impl<T: Shared> HeldSlice<T> {
     #[inline]
     pub fn region(&self) -> &Region {
         &self.region
+    }
+}
+
+impl<T: Shared> HeldSlice<T> {
+    /// Some of them.
+    pub(crate) fn part(&self, range: Range<usize>) -> HeldSlice<T> {
+        HeldSlice { place: NonNull::from(&self[range]), region: self.region.clone() }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::flush::WriteBack;
 use crate::{failpoint, planted, Bytes, HeldSlice, Link, Offset, Region, Result, Word};
 
 mod audit;
+mod chain;
 mod checked;
 mod room;
 
@@ -46,22 +47,22 @@ crate::shared! {
         pub sequence: Word<u64>,
         /// What its records may be: one of `Form`'s numbers.
         pub form: Word<u64>,
-        /// Zero, kept for later.
+        /// The first is where the log behind this one lies; the others are zero, kept for later.
         pub spare: [Word<u64>; 4],
     } size 64
 }
 
 /// A session's handle to its undo log. One thread uses it at a time.
 pub struct Undo {
+    /// The log, if images may be saved without asking ([`Undo::set_quick`]), else nothing.
+    quick: HeldSlice<Word<u64>>,
+    pub(crate) top: Cell<usize>,
     region: Region,
     log: Offset<UndoLog>,
     words: HeldSlice<Word<u64>>,
-    pub(crate) top: Cell<usize>,
     pub(crate) depth: Cell<u32>,
     pub(crate) broken: Cell<bool>,
     write_back: WriteBack,
-    /// What is saved in one record without a checksum has at most so many bytes; none while somebody wants to be asked first.
-    quick_bytes: Cell<usize>,
 }
 
 impl Undo {
@@ -83,15 +84,16 @@ impl Undo {
     /// # Panics
     /// If nothing was created there.
     pub fn open(region: &Region, log: Offset<UndoLog>) -> Undo {
-        let undo = Undo {
+        let words = Undo::area(region, log);
+        let mut undo = Undo {
+            quick: words.part(0..0),
+            top: Cell::new(0),
             region: region.clone(),
             log,
-            words: Undo::area(region, log),
-            top: Cell::new(0),
+            words,
             depth: Cell::new(0),
             broken: Cell::new(false),
             write_back: region.write_back(),
-            quick_bytes: Cell::new(0),
         };
         undo.set_quick(true);
         undo
@@ -107,10 +109,11 @@ impl Undo {
     /// Discards every image: what was changed since the log was empty stands. One store.
     #[inline]
     pub fn discard(&self) {
-        if !self.is_quick() && self.write_back != WriteBack::None {
-            return self.commit_checked();
+        match self.discard_quickly() {
+            false if self.write_back != WriteBack::None => self.commit_checked(),
+            false => self.cut(0),
+            true => {}
         }
-        self.cut(0);
     }
 
     /// Whether nothing was saved by this handle since it last discarded or put back.
@@ -179,9 +182,14 @@ impl Undo {
     /// Discards everything from word `start` on: the commit of a section is this one store.
     #[inline]
     pub(crate) fn cut(&self, start: usize) {
+        self.cut_at(&self.words[start], start);
+    }
+
+    #[inline(always)]
+    fn cut_at(&self, word: &Word<u64>, start: usize) {
         // A kill stops between two instructions, so the compiler must not move the section's stores below this one.
         compiler_fence(Ordering::SeqCst);
-        self.words[start].publish(0);
+        word.publish(0);
         // Nor those of what comes next above it.
         compiler_fence(Ordering::SeqCst);
         self.top.set(start);
@@ -236,17 +244,6 @@ impl Undo {
             last.init(0);
         }
         self.finish(first, header(place, old.len()), at + words.len() - 1);
-    }
-
-    #[inline(never)]
-    fn save_parts(&self, place: u64, old: &[u8]) {
-        for (part, place) in old.chunks(RECORD_BYTES_MAX).zip((place..).step_by(RECORD_BYTES_MAX)) {
-            if self.write_back != WriteBack::None {
-                self.save_checked(place, part);
-            } else {
-                self.save_in(self.room(part.len()).unwrap_or_else(|| no_room()), place, part);
-            }
-        }
     }
 
     /// Where the log's records begin, from word `start` on.

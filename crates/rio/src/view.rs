@@ -5,16 +5,18 @@
 //! nobody else knows; the program has the view, in which what is the library's is hidden: it faults.
 
 use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::map::Protection;
 use crate::{Error, Key, Mapping, Region, Result};
 
 /// The program's mapping of a region. Places in it are counted as in the region.
 pub struct View {
-    mapping: Mapping,
+    /// What is shown without asking further.
+    flat: Flat,
+    mapping: Arc<Mapping>,
     region: Region,
-    /// What is shown without asking further: where it begins, and its bytes.
-    shown: (u64, u64),
     /// What is hidden: from, to; in order.
     hidden: Vec<(u64, u64)>,
     /// What is refused and does not fault: from, to.
@@ -25,6 +27,23 @@ pub struct View {
     key: Option<Key>,
 }
 
+/// What a view shows without asking further, and goes on showing: the quick answer for most looks. Positions count from where
+/// it begins.
+#[derive(Clone)]
+pub struct Flat {
+    base: NonNull<u8>,
+    /// The place of position zero.
+    from: u64,
+    bytes: u64,
+    /// Keeps the addresses.
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: an address in a mapping that it keeps, as a `Mapping` is; whoever touches what is there has a hold (`bytes.rs`).
+unsafe impl Send for Flat {}
+// SAFETY: as above.
+unsafe impl Sync for Flat {}
+
 impl Region {
     /// Maps the region's file once more: at `address`, or where the kernel likes. Everything before `from` is hidden;
     /// `from` is a multiple of 64 KiB.
@@ -32,11 +51,17 @@ impl Region {
     /// # Errors
     /// `System` if something else is at `address`, or the kernel refuses.
     pub fn view(&self, address: Option<usize>, from: u64) -> Result<View> {
-        let mapping = self.map_file(address)?;
+        let mapping = Arc::new(self.map_file(address)?);
+        let begin = mapping.base().as_ptr().wrapping_add(usize::try_from(from).unwrap_or(0));
         let mut view = View {
+            flat: Flat {
+                base: NonNull::new(begin).unwrap_or(mapping.base()),
+                from,
+                bytes: 0,
+                _mapping: mapping.clone(),
+            },
             mapping,
             region: self.clone(),
-            shown: (from, 0),
             hidden: Vec::new(),
             refused: (0, 0),
             end: u64::MAX,
@@ -67,12 +92,12 @@ impl View {
     /// # Panics
     /// If they are not.
     pub fn set_shown(&mut self, bytes: u64, next: u64) {
-        let end = self.shown.0 + bytes;
+        let end = self.flat.from + bytes;
         self.refused = (0, 0);
-        assert!(self.is_shown(self.shown.0, end), "they lie in the region, and are not hidden");
+        assert!(self.is_shown(self.flat.from, end), "they lie in the region, and are not hidden");
         self.refused = (end, next);
         // Where there is a key each look has to look after the thread, too.
-        self.shown.1 = if self.key.is_none() { bytes } else { 0 };
+        self.flat.bytes = if self.key.is_none() { bytes } else { 0 };
     }
 
     /// Says where what is shown ends.
@@ -132,7 +157,7 @@ impl View {
         }
         self.key = Some(key);
         // No quick answer: the thread has to be looked after, too.
-        self.shown.1 = 0;
+        self.flat.bytes = 0;
         Ok(())
     }
 
@@ -149,21 +174,23 @@ impl View {
         done.map_err(|source| Error::System { path: path.to_path_buf(), call: "changing the protection", source })
     }
 
-    /// Whether all of them are shown without asking further ([`View::set_shown`]): then [`View::look`] is quick.
+    /// What is shown without asking further ([`View::set_shown`]).
     #[inline(always)]
-    pub fn is_quick(&self, at: u64, bytes: usize) -> bool {
-        let end = at.wrapping_sub(self.shown.0).checked_add(bytes as u64);
-        end.is_some_and(|end| end <= self.shown.1)
+    pub fn flat(&self) -> &Flat {
+        &self.flat
     }
 
-    /// `bytes` at `at`, if the program may see all of them.
+    /// `bytes` at the position `at`, which counts from where what is hidden first ends, if the program may see all of them.
     #[inline(always)]
     pub fn look(&self, at: u64, bytes: usize) -> Option<Shown<'_>> {
-        if self.is_quick(at, bytes) || self.is_shown(at, at.saturating_add(bytes as u64)) {
-            let place = self.mapping.base().as_ptr().wrapping_add(usize::try_from(at).ok()?);
-            return Some(Shown { place, at, bytes, view: PhantomData });
-        }
-        None
+        self.flat.look(at, bytes).or_else(|| self.look_further(at, bytes))
+    }
+
+    #[inline(never)]
+    fn look_further(&self, at: u64, bytes: usize) -> Option<Shown<'_>> {
+        let place = self.flat.from.checked_add(at)?;
+        let is_shown = self.is_shown(place, place.saturating_add(bytes as u64));
+        is_shown.then(|| self.flat.shown(at, bytes))
     }
 
     /// Whether all from `at` to `end` is shown.
@@ -174,6 +201,36 @@ impl View {
         }
         let mut hidden = self.hidden.iter().chain(std::iter::once(&self.refused));
         at <= end && end <= self.region.size().min(self.end) && hidden.all(|&(from, to)| end <= from || at >= to)
+    }
+}
+
+impl Flat {
+    /// Whether it has all of them: then [`View::look`] is quick.
+    #[inline(always)]
+    pub fn has(&self, at: u64, bytes: usize) -> bool {
+        at.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes)
+    }
+
+    /// `bytes` at the position `at`, if it has all of them.
+    #[inline(always)]
+    pub fn look(&self, at: u64, bytes: usize) -> Option<Shown<'_>> {
+        self.has(at, bytes).then(|| self.shown(at, bytes))
+    }
+
+    /// As [`View::look`] of the view that it is of.
+    ///
+    /// # Panics
+    /// If it is of another one.
+    pub fn look_in(&self, view: &View, at: u64, bytes: usize) -> Option<Shown<'_>> {
+        assert!(self.base == view.flat.base && self.from == view.flat.from, "it is of this view");
+        view.look(at, bytes).map(|_| self.shown(at, bytes))
+    }
+
+    #[inline(always)]
+    fn shown(&self, at: u64, bytes: usize) -> Shown<'_> {
+        // What is mapped has positions far below 2^64.
+        let place = self.base.as_ptr().wrapping_add(usize::try_from(at).unwrap_or(usize::MAX));
+        Shown { place, at: self.from + at, bytes, view: PhantomData }
     }
 }
 

@@ -96,7 +96,7 @@ impl Segment {
 
     fn flat_unsaved(&mut self) -> &mut [u8] {
         let bytes = self.bytes().len();
-        let flat = self.view.look(self.from, bytes).expect("a segment shows its flat part");
+        let flat = self.view.look(0, bytes).expect("a segment shows its flat part");
         flat.unsaved(&mut self.owner)
     }
 }

@@ -69,6 +69,20 @@ pub enum Error {
         /// What the kernel said.
         source: rio::Error,
     },
+    /// Another thread has what was wanted.
+    #[error("another thread of this process has what lies at {at} of the segment {path}: abort the transaction and do it again (`Worker::run` does). Nothing was changed by this call")]
+    Contended {
+        /// The segment's file.
+        path: PathBuf,
+        /// What was wanted; 0 for the heap.
+        at: u64,
+    },
+    /// A guarded segment is for one thread.
+    #[error("the segment {path} is guarded against stores outside of transactions, and can be used by one thread only: open it without a guard. It was closed, and nothing was changed")]
+    Guarded {
+        /// The segment's file.
+        path: PathBuf,
+    },
     /// The segment's own structures are damaged.
     #[error("the segment {path} is damaged: {what}. Nothing was changed; restore it from its last checkpoint")]
     Damaged {

@@ -14,7 +14,8 @@
 //! | `vista_abort_transaction` | [`Txn::abort`], or dropping the transaction |
 //! | `vista_malloc`, `vista_free` | [`Txn::malloc`], [`Txn::free`] |
 //!
-//! Beyond the paper there is typed memory: [`Ptr`], [`Txn::write`], [`Vector`], [`Map`], [`HashMap`].
+//! Beyond the paper there is typed memory: [`Ptr`], [`Txn::write`], [`Vector`], [`Map`], [`HashMap`]; and several threads can
+//! change one segment: [`Segment::share`].
 //!
 //! vista knows of no environment, no log and no pages.
 //!
@@ -46,6 +47,7 @@ mod recover;
 mod redo;
 mod segment;
 mod suspended;
+mod threads;
 mod txn;
 mod typed;
 mod verify;
@@ -56,6 +58,7 @@ pub use options::Options;
 pub use redo::{Changes, Redo};
 pub use rio::Survives;
 pub use segment::Segment;
+pub use threads::{ThreadTxn, Threads, Worker};
 pub use txn::Txn;
 pub use typed::{HashMap, Map, Memory, Persist, Ptr, Vector};
 pub use verify::Usage;

@@ -10,11 +10,10 @@ impl Segment {
     pub(crate) fn recover(&mut self) -> Result<usize> {
         self.kept.check_seal(&self.metadata())?;
         let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };
-        self.undo.audit().map_err(damaged)?;
+        self.undo.audit_all().map_err(damaged)?;
         // Everything was looked at, and from now on it changes.
         self.kept.begin()?;
-        let ranges = if self.undo.has_images() { self.undo.roll_back() } else { 0 };
-        self.undo.settle();
+        let ranges = self.undo.recover_all();
         self.hide_metadata()?;
         Ok(ranges)
     }

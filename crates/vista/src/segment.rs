@@ -157,7 +157,7 @@ impl Segment {
     /// `OutOfRange`.
     #[inline]
     pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
-        let shown = self.view.look(at.wrapping_add(self.from), bytes);
+        let shown = self.view.look(at, bytes);
         shown.map(|shown| shown.bytes(&self.owner)).ok_or_else(|| self.out_of_range(at, bytes))
     }
 
@@ -216,7 +216,7 @@ impl Segment {
 
     /// Where what is vista's lies: from, to. The segment's front, and units behind it.
     pub(crate) fn metadata(&self) -> Vec<(u64, u64)> {
-        let grown = std::iter::once(self.undo.area_range()).chain(self.heap.tables());
+        let grown = self.undo.areas().into_iter().chain(self.heap.tables());
         let units = grown.map(|(at, bytes)| (at & !(UNIT - 1), (at + bytes).next_multiple_of(UNIT)));
         // What lies in the front goes with it.
         std::iter::once((0, self.from)).chain(units.filter(|(from, _)| *from >= self.from)).collect()

@@ -15,12 +15,4 @@ impl Segment {
     pub fn resume(&mut self) -> Txn<'_> {
         Txn { segment: self }
     }
-
-    /// Takes back a transaction that somebody forgot, also one that has only freed something.
-    #[inline(never)]
-    pub(crate) fn take_back_forgotten(&mut self) {
-        if !self.undo.is_empty() || !self.freed.is_empty() {
-            self.take_back();
-        }
-    }
 }

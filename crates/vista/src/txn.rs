@@ -17,8 +17,9 @@ impl Segment {
     /// Begins a transaction (the paper's `vista_begin_transaction`).
     #[inline(always)]
     pub fn begin(&mut self) -> Txn<'_> {
-        if !self.undo.is_empty() || !self.undo.is_quick() {
-            self.take_back_forgotten();
+        if !self.undo.is_empty() {
+            // Somebody forgot one.
+            self.take_back();
         }
         Txn { segment: self }
     }
@@ -27,7 +28,7 @@ impl Segment {
 impl Segment {
     #[inline(always)]
     fn save_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        match self.view.look(at.wrapping_add(self.from), bytes) {
+        match self.view.look(at, bytes) {
             Some(shown) => Ok(shown.range(&mut self.owner, &self.undo)),
             None => Err(self.out_of_range(at, bytes)),
         }
@@ -62,7 +63,7 @@ impl Txn<'_> {
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let segment = &mut *self.segment;
         // Both are asked here, so that the compiler knows the answers below, where nothing comes in between.
-        if segment.view.is_quick(at.wrapping_add(segment.from), bytes) && segment.undo.has_quick_room(bytes) {
+        if segment.view.flat().has(at, bytes) && segment.undo.has_quick_room(bytes) {
             return segment.save_range(at, bytes);
         }
         segment.save_range_slowly(at, bytes)
@@ -97,12 +98,15 @@ impl Txn<'_> {
     /// the transaction ends.
     ///
     /// # Errors
-    /// `NotAllocated` if nothing allocated begins there, or it was freed already.
+    /// `NotAllocated` if nothing allocated begins there, or it was freed already; `Memory` as [`Txn::set_range`].
     pub fn free(&mut self, at: u64) -> Result<()> {
         let is_there = self.segment.place_at(at).is_some_and(|place| self.segment.allocated_bytes(place).is_some());
-        if !is_there || !self.segment.freed.insert(at) {
+        if !is_there || self.segment.freed.contains(&at) {
             return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
         }
+        // By what it has saved one that somebody forgot is known, also if it has only freed.
+        self.set_range(at, 8)?;
+        self.segment.freed.insert(at);
         // There is more to be done at the end.
         self.segment.undo.set_quick(false);
         Ok(())
@@ -114,9 +118,7 @@ impl Txn<'_> {
     /// `Memory` if something was freed and the undo log had to grow for it and could not: then it is aborted.
     #[inline(always)]
     pub fn end(self) -> Result<()> {
-        if self.segment.undo.is_quick() {
-            self.segment.undo.discard();
-        } else {
+        if !self.segment.undo.discard_quickly() {
             self.segment.end_slowly()?;
         }
         // Nothing is left to be taken back.

@@ -74,7 +74,7 @@ impl Undo {
         self.write_back_word(sequence);
     }
 
-    fn write_back_word(&self, word: &Word<u64>) {
+    pub(super) fn write_back_word(&self, word: &Word<u64>) {
         self.write_back.write_back(std::ptr::from_ref(word).cast(), 8);
         self.write_back.fence();
     }

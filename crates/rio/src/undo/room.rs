@@ -1,9 +1,9 @@
-//! How much an undo log takes, and how it grows.
+//! How much an undo log takes, who has to be asked first, and how it grows.
 //!
 //! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger one takes its place, also
 //! while sections are open.
 
-use super::{Undo, RECORD_BYTES_MAX};
+use super::{no_room, Undo, RECORD_BYTES_MAX};
 use crate::{failpoint, Result, Word, WriteBack};
 
 impl Undo {
@@ -33,6 +33,9 @@ impl Undo {
         failpoint("rio: undo log moved, its length not yet");
         header.words.publish(words);
         self.words = Undo::area(&self.region, self.log);
+        if self.is_quick() {
+            self.quick = self.words.part(0..self.words.len());
+        }
         Ok(())
     }
 
@@ -40,16 +43,20 @@ impl Undo {
     #[inline(always)]
     pub(super) fn quick_room(&self, bytes: usize) -> Option<(usize, &[Word<u64>])> {
         // Also nothing at all, which is a record, too.
-        if bytes.wrapping_sub(1) >= self.quick_bytes.get() {
+        if bytes.wrapping_sub(1) >= RECORD_BYTES_MAX {
             return None;
         }
-        self.room(bytes)
+        Undo::room_in(&self.quick, self.top.get(), bytes)
     }
 
     #[inline(always)]
     pub(super) fn room(&self, bytes: usize) -> Option<(usize, &[Word<u64>])> {
-        let at = self.top.get();
-        Some((at, self.words.get(at..at + bytes.div_ceil(8) + 2)?))
+        Undo::room_in(&self.words, self.top.get(), bytes)
+    }
+
+    #[inline(always)]
+    fn room_in(words: &[Word<u64>], at: usize, bytes: usize) -> Option<(usize, &[Word<u64>])> {
+        Some((at, words.get(at..at.checked_add(bytes.div_ceil(8) + 2)?)?))
     }
 
     /// Whether nobody has to be asked before an image of `bytes` is saved, and there is room for it.
@@ -59,15 +66,37 @@ impl Undo {
     }
 
     /// Says whether images may be saved without asking ([`Undo::has_quick_room`]).
-    pub fn set_quick(&self, is_quick: bool) {
+    pub fn set_quick(&mut self, is_quick: bool) {
         let is_quick = is_quick && self.write_back == WriteBack::None;
-        self.quick_bytes.set(if is_quick { RECORD_BYTES_MAX } else { 0 });
+        if is_quick != self.is_quick() {
+            self.quick = self.words.part(0..if is_quick { self.words.len() } else { 0 });
+        }
     }
 
     /// Whether images may be saved without asking.
     #[inline(always)]
     pub fn is_quick(&self) -> bool {
-        self.quick_bytes.get() != 0
+        !self.quick.is_empty()
+    }
+
+    /// As [`Undo::discard`], if images are saved without asking: whether they are, and it was done.
+    #[inline(always)]
+    pub fn discard_quickly(&self) -> bool {
+        let Some(first) = self.quick.first() else { return false };
+        self.cut_at(first, 0);
+        true
+    }
+
+    /// Saves what is more than one record, or is to have checksums.
+    #[inline(never)]
+    pub(super) fn save_parts(&self, place: u64, old: &[u8]) {
+        for (part, place) in old.chunks(RECORD_BYTES_MAX).zip((place..).step_by(RECORD_BYTES_MAX)) {
+            if self.write_back != WriteBack::None {
+                self.save_checked(place, part);
+            } else {
+                self.save_in(self.room(part.len()).unwrap_or_else(|| no_room()), place, part);
+            }
+        }
     }
 
     /// Whether the log has room for one image of `bytes`.

@@ -1,0 +1,223 @@
+//! The benchmarks of recoverable memory (Rio Vista, section 5), each against the same work without transactions, in turns in
+//! one run.
+//!
+//! | file | what |
+//! |---|---|
+//! | `change` | what a workload asks of a memory: begin, declare a range, end |
+//! | `synthetic` | so many bytes at a random place of 50 MB; two pointers swapped |
+//! | `debit_credit` | TPC-B with an audit trail of 2 MB that begins anew |
+//! | `order_entry` | TPC-C's new-order, payment and delivery |
+//! | `rounds` | short rounds in turns, and what is made of them |
+
+mod change;
+mod debit_credit;
+mod order_entry;
+mod rounds;
+mod synthetic;
+
+pub use rounds::{Figures, MemoryReport};
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use vista::Segment;
+
+use crate::error::{Error, Result};
+use change::{Bare, Memory};
+use debit_credit::DebitCredit;
+use order_entry::OrderEntry;
+use rounds::{measure, measure_threads};
+use synthetic::{Swap, Synthetic};
+
+/// A benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// So many bytes change.
+    Synthetic {
+        /// How many.
+        bytes: u64,
+        /// Always at the same place, in the processor's cache, instead of a random one.
+        is_hot: bool,
+    },
+    /// Two pointers change places.
+    Swap {
+        /// Always the same two, in the processor's cache.
+        is_hot: bool,
+    },
+    /// Three balances, a record of an audit trail, and where that ends.
+    DebitCredit,
+    /// New orders, payments, deliveries.
+    OrderEntry,
+}
+
+/// What makes transactions of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryEngine {
+    /// This library's Vista.
+    Vista,
+    /// Redo logging, the log in a directory.
+    Rvm {
+        /// Transactions that are written and synced at once.
+        group: u32,
+    },
+    /// Nothing: the bare work against itself, which shows the noise.
+    None,
+}
+
+/// What is run, and where.
+#[derive(Clone, Debug)]
+pub struct MemorySettings {
+    /// The benchmark.
+    pub workload: Workload,
+    /// Who makes transactions of it.
+    pub engine: MemoryEngine,
+    /// Where the memory lies; its segments are made there and removed.
+    pub memory: PathBuf,
+    /// Where RVM keeps its log and its database.
+    pub directory: PathBuf,
+    /// Vista's stores are written back from the processor's cache, as where memory outlives it.
+    pub write_back: bool,
+    /// Threads, each with an undo log and a database of its own; one is compared with all.
+    pub threads: u32,
+    /// The threads lock stripes of the segment instead of keeping parts of it.
+    pub is_striped: bool,
+    /// How long it takes, about.
+    pub time: Duration,
+}
+
+/// A benchmark's transactions, on whatever memory.
+pub(crate) trait Work: Sync {
+    /// Bytes of memory that it needs.
+    const BYTES: u64;
+    /// Prepares the memory, in one transaction.
+    fn load(&self, memory: &mut [u8]);
+    /// Carries out the transactions of these numbers.
+    fn run<M: Memory>(&self, memory: &mut M, numbers: std::ops::Range<u64>) -> Result<()>;
+    /// Whether what is there adds up.
+    fn audit(&self, memory: &[u8]) -> std::result::Result<(), String>;
+}
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// `Settings` if they ask for nothing; `Engine` if the memory cannot be had.
+pub fn run_memory(settings: &MemorySettings) -> Result<MemoryReport> {
+    match settings.workload {
+        Workload::Synthetic { bytes: 8, is_hot } => run(settings, &Synthetic::<8>(is_hot)),
+        Workload::Synthetic { bytes: 64, is_hot } => run(settings, &Synthetic::<64>(is_hot)),
+        Workload::Synthetic { bytes: 1024, is_hot } => run(settings, &Synthetic::<1024>(is_hot)),
+        Workload::Synthetic { bytes: 4096, is_hot } => run(settings, &Synthetic::<4096>(is_hot)),
+        Workload::Synthetic { bytes: 65_536, is_hot } => run(settings, &Synthetic::<65_536>(is_hot)),
+        Workload::Synthetic { bytes: 1_048_576, is_hot } => run(settings, &Synthetic::<1_048_576>(is_hot)),
+        Workload::Synthetic { bytes, .. } => {
+            Err(Error::Settings(format!("{bytes} bytes: it can be 8, 64, 1024, 4096, 65536 or 1048576")))
+        }
+        Workload::Swap { is_hot } => run(settings, &Swap(is_hot)),
+        Workload::DebitCredit => run(settings, &DebitCredit),
+        Workload::OrderEntry => run(settings, &OrderEntry),
+    }
+}
+
+fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
+    if settings.threads > 1 || settings.is_striped {
+        return run_threads(settings, work);
+    }
+    let failed = |doing| move |why: vista::Error| Error::engine("vista", doing)(why);
+    let file = OwnFile::new(&settings.memory, "bare");
+    let mut bare = Segment::open(&file.0, W::BYTES).map_err(failed("making the memory"))?;
+    let mut txn = bare.begin();
+    // One transaction over all of it, which never ends: bare memory of the same kind.
+    let flat = txn.set_range(0, size(W::BYTES)).map_err(failed("making the memory"))?;
+    work.load(flat);
+    let mut bare = Bare(flat);
+    let spent = match settings.engine {
+        MemoryEngine::None => {
+            let file = OwnFile::new(&settings.memory, "none");
+            let mut other = Segment::open(&file.0, W::BYTES).map_err(failed("making the memory"))?;
+            let mut txn = other.begin();
+            let flat = txn.set_range(0, size(W::BYTES)).map_err(failed("making the memory"))?;
+            work.load(flat);
+            let mut other = Bare(flat);
+            let spent = measure(settings, work, &mut other, &mut bare)?;
+            spent.audited(work.audit(other.0))
+        }
+        MemoryEngine::Vista => {
+            let file = OwnFile::new(&settings.memory, "vista");
+            let options = vista::Options::new(W::BYTES).write_back(settings.write_back);
+            let mut segment = options.open(&file.0).map_err(failed("opening a segment"))?;
+            load(work, &mut segment).map_err(failed("loading"))?;
+            let spent = measure(settings, work, &mut segment, &mut bare)?;
+            spent.audited(work.audit(segment.bytes()))
+        }
+        MemoryEngine::Rvm { group } => {
+            let failed = |doing| move |why: rvm::Error| Error::engine("rvm", doing)(why);
+            let options = rvm::Options::new(W::BYTES).memory(&settings.memory).group(group);
+            // All of it is loaded in one transaction, which may fill half of the log.
+            let options = options.log_bytes(16 << 20);
+            let mut memory = options.open(&settings.directory).map_err(failed("opening"))?;
+            let mut image = vec![0; size(W::BYTES)];
+            work.load(&mut image);
+            for (piece, at) in image.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+                let mut txn = memory.begin().map_err(failed("loading"))?;
+                let range = txn.set_range(at, piece.len()).map_err(Error::engine("rvm", "loading"))?;
+                range.copy_from_slice(piece);
+                txn.end().map_err(failed("loading"))?;
+            }
+            memory.truncate().map_err(failed("loading"))?;
+            let spent = measure(settings, work, &mut memory, &mut bare)?;
+            memory.flush().map_err(failed("flushing"))?;
+            spent.audited(work.audit(memory.segment().bytes()))
+        }
+    };
+    Ok(spent.report(settings))
+}
+
+/// As `run`, with several threads of one segment: one of them alone, and all, in turns.
+fn run_threads<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
+    if settings.engine != MemoryEngine::Vista {
+        return Err(Error::Settings("several threads change one segment with vista only".into()));
+    }
+    let failed = |doing| move |why: vista::Error| Error::engine("vista", doing)(why);
+    let file = OwnFile::new(&settings.memory, "threads");
+    let part = W::BYTES.next_multiple_of(1 << 20);
+    let options = vista::Options::new(part * u64::from(settings.threads)).write_back(settings.write_back);
+    let mut segment = options.open(&file.0).map_err(failed("opening a segment"))?;
+    let mut txn = segment.begin();
+    for nth in 0..u64::from(settings.threads) {
+        work.load(txn.set_range(nth * part, size(W::BYTES)).map_err(failed("loading"))?);
+    }
+    txn.end().map_err(failed("loading"))?;
+    let threads = segment.share().map_err(failed("sharing"))?;
+    let spent = measure_threads(settings, work, &threads, part)?;
+    let segment = threads.into_segment();
+    let audits = segment.bytes().chunks(size(part)).map(|part| work.audit(&part[..size(W::BYTES)]));
+    Ok(spent.audited(audits.collect::<std::result::Result<Vec<()>, String>>().map(|_| ())).report(settings))
+}
+
+fn load<W: Work>(work: &W, segment: &mut Segment) -> vista::Result<()> {
+    let mut txn = segment.begin();
+    work.load(txn.set_range(0, size(W::BYTES))?);
+    txn.end()
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("it is mapped")
+}
+
+/// A file that nobody else has, gone when this is.
+struct OwnFile(PathBuf);
+
+impl OwnFile {
+    fn new(directory: &Path, name: &str) -> OwnFile {
+        OwnFile(directory.join(format!("tp-bench-{}-{name}", std::process::id())))
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! What a workload asks of a memory, and who can do it: Vista, RVM, one of several threads, and bare memory.
+
+use std::sync::atomic::{compiler_fence, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Memory that is changed in transactions.
+pub(crate) trait Memory {
+    /// A transaction.
+    type Txn<'m>: Change
+    where
+        Self: 'm;
+    /// Begins one.
+    fn begin(&mut self) -> Result<Self::Txn<'_>>;
+}
+
+/// A transaction.
+pub(crate) trait Change {
+    /// Declares a range, and gives it.
+    fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]>;
+    /// What is there now.
+    fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]>;
+    /// Ends it.
+    fn end(self) -> Result<()>;
+}
+
+/// Adds to a number of the memory.
+#[inline(always)]
+pub(crate) fn add(txn: &mut impl Change, at: u64, amount: i64) -> Result<i64> {
+    let place = txn.range::<8>(at)?;
+    let value = i64::from_ne_bytes(*place).wrapping_add(amount);
+    *place = value.to_ne_bytes();
+    Ok(value)
+}
+
+/// Memory without transactions.
+pub(crate) struct Bare<'m>(pub(crate) &'m mut [u8]);
+
+impl Memory for Bare<'_> {
+    type Txn<'m>
+        = Bare<'m>
+    where
+        Self: 'm;
+    #[inline(always)]
+    fn begin(&mut self) -> Result<Bare<'_>> {
+        Ok(Bare(self.0))
+    }
+}
+
+impl Change for Bare<'_> {
+    #[inline(always)]
+    fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
+        let range =
+            usize::try_from(at).ok().and_then(|at| self.0.get_mut(at..)).and_then(|rest| rest.first_chunk_mut());
+        range.ok_or_else(|| Error::Settings(format!("no range of {N} bytes at {at}")))
+    }
+
+    #[inline(always)]
+    fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]> {
+        self.range::<N>(at).copied()
+    }
+
+    #[inline(always)]
+    fn end(self) -> Result<()> {
+        // What a transaction stores has to be there when it ends, here too.
+        compiler_fence(Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn whole<const N: usize>(range: &mut [u8]) -> &mut [u8; N] {
+    range.try_into().expect("as long as it was declared")
+}
+
+#[inline(always)]
+fn copy<const N: usize>(range: &[u8]) -> [u8; N] {
+    range.try_into().expect("as long as it was asked for")
+}
+
+#[cold]
+fn refused<E: std::fmt::Display>(engine: &'static str, why: E) -> Error {
+    Error::engine(engine, "changing")(why)
+}
+
+impl Memory for vista::Segment {
+    type Txn<'m> = vista::Txn<'m>;
+    #[inline(always)]
+    fn begin(&mut self) -> Result<vista::Txn<'_>> {
+        Ok(vista::Segment::begin(self))
+    }
+}
+
+impl Change for vista::Txn<'_> {
+    #[inline(always)]
+    fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
+        self.set_range(at, N).map(whole).map_err(|why| refused("vista", why))
+    }
+
+    #[inline(always)]
+    fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]> {
+        self.get(at, N).map(copy).map_err(|why| refused("vista", why))
+    }
+
+    #[inline(always)]
+    fn end(self) -> Result<()> {
+        vista::Txn::end(self).map_err(|why| refused("vista", why))
+    }
+}
+
+impl Memory for rvm::Rvm {
+    type Txn<'m> = rvm::Txn<'m>;
+    fn begin(&mut self) -> Result<rvm::Txn<'_>> {
+        rvm::Rvm::begin(self).map_err(|why| refused("rvm", why))
+    }
+}
+
+impl Change for rvm::Txn<'_> {
+    fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
+        self.set_range(at, N).map(whole).map_err(|why| refused("rvm", why))
+    }
+
+    fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]> {
+        self.get(at, N).map(copy).map_err(|why| refused("rvm", why))
+    }
+
+    fn end(self) -> Result<()> {
+        rvm::Txn::end(self).map_err(|why| refused("rvm", why))
+    }
+}
+
+/// One of several threads, whose database begins at a place of its own.
+pub(crate) struct OfThread<'w, 't> {
+    pub(crate) worker: &'w mut vista::Worker<'t>,
+    pub(crate) from: u64,
+}
+
+pub(crate) struct ThreadChange<'w, 't> {
+    txn: vista::ThreadTxn<'w, 't>,
+    from: u64,
+}
+
+impl<'t> Memory for OfThread<'_, 't> {
+    type Txn<'m>
+        = ThreadChange<'m, 't>
+    where
+        Self: 'm;
+    #[inline(always)]
+    fn begin(&mut self) -> Result<ThreadChange<'_, 't>> {
+        Ok(ThreadChange { txn: self.worker.begin(), from: self.from })
+    }
+}
+
+impl Change for ThreadChange<'_, '_> {
+    #[inline(always)]
+    fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
+        self.txn.set_range(self.from + at, N).map(whole).map_err(|why| refused("vista", why))
+    }
+
+    #[inline(always)]
+    fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]> {
+        self.txn.get(self.from + at, N).map(copy).map_err(|why| refused("vista", why))
+    }
+
+    #[inline(always)]
+    fn end(self) -> Result<()> {
+        self.txn.end().map_err(|why| refused("vista", why))
+    }
+}

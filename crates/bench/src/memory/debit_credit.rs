@@ -1,0 +1,75 @@
+//! Debit-credit: TPC-B with its audit trail in a circular buffer of 2 MB (Rio Vista, section 5.1).
+//!
+//! A transaction adds an amount to an account, to a teller and to a branch, writes a record of it, and says where the trail
+//! goes on: five ranges. Records have the sizes that TPC-B asks for; the database is as large as the synthetic one.
+
+use std::ops::Range;
+
+use super::change::{add, Change, Memory};
+use super::synthetic::drawn;
+use super::{size, Work};
+use crate::error::Result;
+
+const BRANCHES: u64 = 5;
+const TELLERS: u64 = 10 * BRANCHES;
+const ACCOUNTS: u64 = 100_000 * BRANCHES;
+/// Bytes of a branch's, teller's and account's record; the balance comes first.
+const RECORD: u64 = 104;
+const TRAIL_RECORD: u64 = 50;
+const TRAIL_RECORDS: u64 = (2 << 20) / TRAIL_RECORD;
+
+/// Where the trail goes on.
+const NEXT: u64 = 0;
+const FIRST_BRANCH: u64 = 64;
+const FIRST_TELLER: u64 = FIRST_BRANCH + BRANCHES * RECORD;
+const FIRST_ACCOUNT: u64 = FIRST_TELLER + TELLERS * RECORD;
+const TRAIL: u64 = FIRST_ACCOUNT + ACCOUNTS * RECORD;
+
+pub(super) struct DebitCredit;
+
+impl Work for DebitCredit {
+    const BYTES: u64 = TRAIL + TRAIL_RECORDS * TRAIL_RECORD;
+
+    fn load(&self, memory: &mut [u8]) {
+        memory.fill(0);
+    }
+
+    fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
+        for nth in numbers {
+            let lot = drawn(nth);
+            let account = lot % ACCOUNTS;
+            // Of the account's own branch, mostly; where it matters little, always.
+            let teller = (lot >> 20) % TELLERS;
+            let branch = teller / (TELLERS / BRANCHES);
+            let amount = i64::try_from(lot >> 30 & 0xffff).unwrap_or(0) - 0x8000;
+            let mut txn = memory.begin()?;
+            let balance = add(&mut txn, FIRST_ACCOUNT + account * RECORD, amount)?;
+            add(&mut txn, FIRST_TELLER + teller * RECORD, amount)?;
+            add(&mut txn, FIRST_BRANCH + branch * RECORD, amount)?;
+            let next = txn.range::<8>(NEXT)?;
+            let place = u64::from_ne_bytes(*next);
+            *next = if place + 1 == TRAIL_RECORDS { 0 } else { place + 1 }.to_ne_bytes();
+            let record = txn.range::<50>(TRAIL + place * TRAIL_RECORD)?;
+            let numbers = [account, teller, branch, nth].map(u64::to_ne_bytes);
+            let fields = numbers.into_iter().chain([amount, balance].map(i64::to_ne_bytes));
+            for (field, value) in record.chunks_exact_mut(8).zip(fields) {
+                field.copy_from_slice(&value);
+            }
+            txn.end()?;
+        }
+        Ok(())
+    }
+
+    fn audit(&self, memory: &[u8]) -> std::result::Result<(), String> {
+        let sum = |first: u64, count: u64| -> i64 {
+            let balances = memory[size(first)..].chunks_exact(size(RECORD)).take(size(count));
+            balances.map(|record| i64::from_ne_bytes(*record.first_chunk().expect("a record is longer"))).sum()
+        };
+        let sums = [(FIRST_BRANCH, BRANCHES), (FIRST_TELLER, TELLERS), (FIRST_ACCOUNT, ACCOUNTS)];
+        let sums = sums.map(|(first, count)| sum(first, count));
+        if sums.iter().all(|sum| *sum == sums[0]) {
+            return Ok(());
+        }
+        Err(format!("branches, tellers and accounts have {sums:?}"))
+    }
+}

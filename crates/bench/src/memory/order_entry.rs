@@ -1,0 +1,185 @@
+//! Order-entry: TPC-C's new-order, payment and delivery, one after the other (Rio Vista, section 5.1), on one warehouse.
+//!
+//! Of 92 transactions 45 are new orders, 43 payments and 4 deliveries, as TPC-C mixes them without those that change
+//! nothing. About nineteen ranges a transaction. Names and addresses, which nobody changes, are left out; amounts are whole.
+
+use std::ops::Range;
+
+use super::change::{add, Change, Memory};
+use super::synthetic::drawn;
+use super::{size, Work};
+use crate::error::Result;
+
+const DISTRICTS: u64 = 10;
+const CUSTOMERS: u64 = 3000 * DISTRICTS;
+const ITEMS: u64 = 100_000;
+/// Orders of a district that are kept; the oldest make room.
+const ORDERS: u64 = 4096;
+const LINES: u64 = 15;
+const HISTORY: u64 = 1 << 15;
+
+/// The warehouse: its year's payments, and where the history goes on.
+const WAREHOUSE: u64 = 0;
+const HISTORY_NEXT: u64 = 8;
+/// A district: its year's payments, its next order, the first that was not delivered, how many orders there were.
+const DISTRICT: u64 = 64;
+const DISTRICT_BYTES: u64 = 96;
+/// A customer: balance, year's payments, payments, deliveries.
+const CUSTOMER: u64 = DISTRICT + DISTRICTS * DISTRICT_BYTES;
+const CUSTOMER_BYTES: u64 = 640;
+/// An item's price; nobody changes it.
+const ITEM: u64 = CUSTOMER + CUSTOMERS * CUSTOMER_BYTES;
+const ITEM_BYTES: u64 = 80;
+/// What is in stock: quantity, year's sales, orders.
+const STOCK: u64 = ITEM + ITEMS * ITEM_BYTES;
+const STOCK_BYTES: u64 = 304;
+/// An order: customer, date, carrier, lines.
+const ORDER: u64 = STOCK + ITEMS * STOCK_BYTES;
+const ORDER_BYTES: u64 = 32;
+/// A line of an order: item, quantity, amount, date of its delivery.
+const LINE: u64 = ORDER + DISTRICTS * ORDERS * ORDER_BYTES;
+const LINE_BYTES: u64 = 32;
+/// A payment: customer, district, date, amount.
+const PAYMENT: u64 = LINE + DISTRICTS * ORDERS * LINES * LINE_BYTES;
+const PAYMENT_BYTES: u64 = 32;
+
+pub(super) struct OrderEntry;
+
+fn words(values: [u64; 4]) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (field, value) in bytes.chunks_exact_mut(8).zip(values) {
+        field.copy_from_slice(&value.to_ne_bytes());
+    }
+    bytes
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(*bytes.first_chunk().expect("a record is longer than a word"))
+}
+
+#[inline(always)]
+fn amount(value: u64) -> i64 {
+    i64::try_from(value & 0xffff_ffff).unwrap_or(0)
+}
+
+fn order_of(district: u64, nth: u64) -> u64 {
+    ORDER + (district * ORDERS + nth % ORDERS) * ORDER_BYTES
+}
+
+fn line_of(district: u64, nth: u64, line: u64) -> u64 {
+    LINE + ((district * ORDERS + nth % ORDERS) * LINES + line) * LINE_BYTES
+}
+
+fn new_order<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
+    let district = lot % DISTRICTS;
+    let (customer, lines) = (district * 3000 + (lot >> 8) % 3000, 5 + (lot >> 24) % 11);
+    let place = DISTRICT + district * DISTRICT_BYTES;
+    let nth = amount_at(txn, place + 8)?;
+    add(txn, place + 8, 1)?;
+    *txn.range(order_of(district, nth))? = words([customer, date, 0, lines]);
+    for line in 0..lines {
+        let draw = drawn(lot.wrapping_add(line << 40 | line));
+        let (item, quantity) = (draw % ITEMS, 1 + (draw >> 20) % 10);
+        let price = amount_at(txn, ITEM + item * ITEM_BYTES)?;
+        let stock = txn.range::<24>(STOCK + item * STOCK_BYTES)?;
+        let (left, sold, orders) = (word(&stock[..8]), word(&stock[8..16]), word(&stock[16..]));
+        let left = if left >= quantity + 10 { left - quantity } else { left + 91 - quantity };
+        for (field, value) in stock.chunks_exact_mut(8).zip([left, sold + quantity, orders + 1]) {
+            field.copy_from_slice(&value.to_ne_bytes());
+        }
+        *txn.range(line_of(district, nth, line))? = words([item, quantity, price * quantity, 0]);
+    }
+    Ok(())
+}
+
+fn amount_at<C: Change>(txn: &mut C, at: u64) -> Result<u64> {
+    txn.look::<8>(at).map(u64::from_ne_bytes)
+}
+
+fn payment<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
+    let (district, paid) = (lot % DISTRICTS, 1 + (lot >> 30) % 5000);
+    let customer = district * 3000 + (lot >> 8) % 3000;
+    add(txn, WAREHOUSE, amount(paid))?;
+    add(txn, DISTRICT + district * DISTRICT_BYTES, amount(paid))?;
+    let record = txn.range::<24>(CUSTOMER + customer * CUSTOMER_BYTES)?;
+    let fields = [word(&record[..8]).wrapping_sub(paid), word(&record[8..16]) + paid, word(&record[16..]) + 1];
+    for (field, value) in record.chunks_exact_mut(8).zip(fields) {
+        field.copy_from_slice(&value.to_ne_bytes());
+    }
+    let next = txn.range::<8>(HISTORY_NEXT)?;
+    let place = u64::from_ne_bytes(*next);
+    *next = (place + 1).to_ne_bytes();
+    *txn.range(PAYMENT + place % HISTORY * PAYMENT_BYTES)? = words([customer, district, date, paid]);
+    Ok(())
+}
+
+fn delivery<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
+    for district in 0..DISTRICTS {
+        let place = DISTRICT + district * DISTRICT_BYTES;
+        let (next, oldest) = (amount_at(txn, place + 8)?, amount_at(txn, place + 16)?);
+        // What made room for newer ones is not to be found.
+        let nth = oldest.max(next.saturating_sub(ORDERS));
+        if nth == next {
+            continue;
+        }
+        *txn.range(place + 16)? = (nth + 1).to_ne_bytes();
+        let order = order_of(district, nth);
+        let (customer, lines) = (amount_at(txn, order)?, amount_at(txn, order + 24)?);
+        *txn.range(order + 16)? = (1 + lot % 10).to_ne_bytes();
+        let mut total = 0;
+        for line in 0..lines.min(LINES) {
+            let at = line_of(district, nth, line);
+            total += amount_at(txn, at + 16)?;
+            *txn.range(at + 24)? = date.to_ne_bytes();
+        }
+        let customer = CUSTOMER + customer % CUSTOMERS * CUSTOMER_BYTES;
+        add(txn, customer, amount(total))?;
+        add(txn, customer + 24, 1)?;
+    }
+    Ok(())
+}
+
+impl Work for OrderEntry {
+    const BYTES: u64 = PAYMENT + HISTORY * PAYMENT_BYTES;
+
+    fn load(&self, memory: &mut [u8]) {
+        memory.fill(0);
+        for (nth, record) in (0..).zip(memory[size(ITEM)..size(STOCK)].chunks_exact_mut(size(ITEM_BYTES))) {
+            record[..8].copy_from_slice(&(1 + drawn(nth) % 100).to_ne_bytes());
+        }
+        for record in memory[size(STOCK)..size(ORDER)].chunks_exact_mut(size(STOCK_BYTES)) {
+            record[..8].copy_from_slice(&50_u64.to_ne_bytes());
+        }
+    }
+
+    fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
+        for nth in numbers {
+            let lot = drawn(nth);
+            let mut txn = memory.begin()?;
+            match (lot >> 16) % 92 {
+                0..45 => new_order(&mut txn, lot, nth)?,
+                45..88 => payment(&mut txn, lot, nth)?,
+                _ => delivery(&mut txn, lot, nth)?,
+            }
+            txn.end()?;
+        }
+        Ok(())
+    }
+
+    fn audit(&self, memory: &[u8]) -> std::result::Result<(), String> {
+        let at = |at: u64| word(&memory[size(at)..]);
+        let sum = |first: u64, count: u64, bytes: u64| (0..count).map(|nth| at(first + nth * bytes)).sum::<u64>();
+        let paid =
+            [at(WAREHOUSE), sum(DISTRICT, DISTRICTS, DISTRICT_BYTES), sum(CUSTOMER + 8, CUSTOMERS, CUSTOMER_BYTES)];
+        let payments = [at(HISTORY_NEXT), sum(CUSTOMER + 16, CUSTOMERS, CUSTOMER_BYTES)];
+        // An order has five lines at least, and fifteen at most.
+        let (orders, lines) = (sum(DISTRICT + 8, DISTRICTS, DISTRICT_BYTES), sum(STOCK + 16, ITEMS, STOCK_BYTES));
+        let is_right = paid.iter().all(|sum| *sum == paid[0])
+            && payments[0] == payments[1]
+            && (5 * orders..=LINES * orders).contains(&lines);
+        match is_right {
+            true => Ok(()),
+            false => Err(format!("paid {paid:?}, payments {payments:?}, {orders} orders of {lines} lines")),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The synthetic benchmark: so many bytes change at a random place of 50 MB. And two pointers that change places.
+
+use std::hint::black_box;
+use std::ops::Range;
+
+use super::change::{Change, Memory};
+use super::{size, Work};
+use crate::error::Result;
+
+/// The paper's database.
+const DATABASE: u64 = 50 << 20;
+
+/// A number that looks drawn, from its own number alone: the next does not wait for this one.
+#[inline(always)]
+pub(super) fn drawn(nth: u64) -> u64 {
+    (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+}
+
+/// `N` bytes; whether always the same.
+pub(super) struct Synthetic<const N: usize>(pub(super) bool);
+
+impl<const N: usize> Work for Synthetic<N> {
+    const BYTES: u64 = DATABASE;
+
+    fn load(&self, memory: &mut [u8]) {
+        memory.fill(1);
+    }
+
+    fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
+        let image = vec![3_u8; N];
+        let image: &[u8; N] = black_box(image.as_slice().try_into().expect("as long"));
+        for nth in numbers {
+            let at = if self.0 { 4096 } else { drawn(nth) % (DATABASE / N as u64) * N as u64 };
+            let mut txn = memory.begin()?;
+            let range = txn.range::<N>(at)?;
+            if N == 8 {
+                range.copy_from_slice(&(nth | 1).to_ne_bytes());
+            } else {
+                *range = *image;
+            }
+            txn.end()?;
+        }
+        Ok(())
+    }
+
+    fn audit(&self, memory: &[u8]) -> std::result::Result<(), String> {
+        // Nothing but what was stored: whole words of it.
+        let is_stored = |piece: &[u8]| {
+            let first = piece[0];
+            N == 8 || ((first == 1 || first == 3) && piece.iter().all(|&byte| byte == first))
+        };
+        match memory.chunks_exact(N).all(is_stored) {
+            true => Ok(()),
+            false => Err("there is a piece that is not as it was stored".into()),
+        }
+    }
+}
+
+/// Two pointers change places; whether always the same two.
+pub(super) struct Swap(pub(super) bool);
+
+impl Work for Swap {
+    const BYTES: u64 = DATABASE;
+
+    fn load(&self, memory: &mut [u8]) {
+        for (pointer, nth) in memory.chunks_exact_mut(8).zip(0_u64..) {
+            pointer.copy_from_slice(&nth.to_ne_bytes());
+        }
+    }
+
+    fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
+        for nth in numbers {
+            let place = |nth: u64| drawn(nth) % (DATABASE / 8) * 8;
+            let (left, right) = if self.0 { (4096, 4160) } else { (place(2 * nth), place(2 * nth + 1)) };
+            let mut txn = memory.begin()?;
+            let (pointer, other) = (txn.look::<8>(left)?, txn.look::<8>(right)?);
+            *txn.range(left)? = other;
+            *txn.range(right)? = pointer;
+            txn.end()?;
+        }
+        Ok(())
+    }
+
+    fn audit(&self, memory: &[u8]) -> std::result::Result<(), String> {
+        let mut seen = vec![false; size(DATABASE / 8)];
+        for pointer in memory.chunks_exact(8) {
+            let pointer = u64::from_ne_bytes(pointer.try_into().expect("eight bytes"));
+            match usize::try_from(pointer).ok().and_then(|pointer| seen.get_mut(pointer)) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return Err(format!("the pointer {pointer} is there twice, or was never")),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! More logs behind one: a segment that several threads change has a log for each of them.
+//!
+//! Paper: a departure; Vista is for one thread. Each log leads to the next, by a word that was kept for it. What the
+//! transactions of two logs change at the same time never overlaps, so it is all the same which is rolled back first.
+//!
+//! If we die here: a log is linked when it is whole, and empty; one that is not linked is memory that nobody uses.
+
+use super::{Undo, UndoLog};
+use crate::{planted, Offset, Word};
+
+impl Undo {
+    /// Where it leads to.
+    fn next(&self) -> &Word<u64> {
+        &self.region.at(self.log).spare[0]
+    }
+
+    /// Makes one more log of `bytes`, linked behind this one, and empty.
+    ///
+    /// # Errors
+    /// The region cannot grow.
+    pub fn add_further(&self, bytes: u64) -> crate::Result<Undo> {
+        let further = Undo::open(&self.region, Undo::create(&self.region, bytes)?);
+        further.settle();
+        further.next().init(self.next().get());
+        self.region.write_back_part(further.log.raw(), size_of::<UndoLog>());
+        self.write_back.fence();
+        self.next().publish(further.log.raw());
+        self.write_back_word(self.next());
+        Ok(further)
+    }
+
+    /// Another handle to this log, which nobody uses now.
+    #[must_use]
+    pub fn again(&self) -> Undo {
+        Undo::open(&self.region, self.log)
+    }
+
+    /// The logs behind this one.
+    ///
+    /// # Errors
+    /// What is wrong with how they are linked, a sentence without its full stop.
+    pub fn further(&self) -> Result<Vec<Undo>, String> {
+        let mut logs: Vec<Undo> = Vec::new();
+        let mut next = self.next().load();
+        while let Some(log) = Offset::from_raw(next) {
+            if logs.iter().chain([self]).any(|known| known.log == log) {
+                return Err("the undo logs lead in a circle".into());
+            }
+            let log = Undo::try_open(&self.region, log).ok_or("one of the undo logs lies outside")?;
+            next = log.next().load();
+            logs.push(log);
+        }
+        Ok(logs)
+    }
+
+    /// As [`Undo::audit`], of this log and of those behind it.
+    ///
+    /// # Errors
+    /// As [`Undo::audit`].
+    pub fn audit_all(&self) -> Result<(), String> {
+        self.audit()?;
+        self.further()?.iter().try_for_each(Undo::audit)
+    }
+
+    /// Rolls back what is in this log and in those behind it, and settles what their records will be; how many images there
+    /// were. They were audited.
+    pub fn recover_all(&self) -> usize {
+        let further = self.further().unwrap_or_default();
+        let behind = further.iter().filter(|_| !planted("undo: only the first log is rolled back"));
+        let logs = std::iter::once(self).chain(behind);
+        let rolled_back = logs.map(|log| {
+            let images = if log.has_images() { log.roll_back() } else { 0 };
+            log.settle();
+            images
+        });
+        rolled_back.sum()
+    }
+
+    /// Where this log and those behind it lie: places and bytes.
+    pub fn areas(&self) -> Vec<(u64, u64)> {
+        let further = self.further().unwrap_or_default();
+        let behind = further.iter().flat_map(|log| [log.header_place(), log.area_range()]);
+        std::iter::once(self.area_range()).chain(behind).collect()
+    }
+}

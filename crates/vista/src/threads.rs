@@ -1,0 +1,180 @@
+//! Several threads change one segment, each in transactions of its own.
+//!
+//! Beyond the paper, whose Vista is for one thread. Each thread has a [`Worker`] with an undo log of its own in the segment, so
+//! a commit is still one store, and nobody waits for another's. Who may touch which bytes is said by locks, one for each
+//! *stripe* of the segment: a transaction has those of its ranges from their declaration to its end. A worker may also
+//! keep a part of the segment to itself: then its transactions there take no locks at all.
+//!
+//! The heap has one lock, had from the first `malloc` or `free` of a transaction to its end.
+//!
+//! No circle of transactions waits for ever: one that wants a stripe before those that it has waits a moment only, and is then
+//! refused with [`Error::Contended`]; it is to be aborted and done again ([`Worker::run`]).
+//!
+//! The locks are this process's and die with it. If we die here: each log holds the old bytes of what its transaction could
+//! have stored to, no two the same ones, and all of them are rolled back at map (`rio/undo/chain.rs`).
+//!
+//! # Example
+//! ```
+//! # let file = std::env::temp_dir().join(format!("vista-threads-{}", std::process::id()));
+//! # let _ = std::fs::remove_file(&file);
+//! let threads = vista::Segment::open(&file, 1 << 20)?.share()?;
+//! std::thread::scope(|scope| -> vista::Result<()> {
+//!     let workers = [threads.worker()?, threads.worker()?];
+//!     let adding = workers.map(|mut worker| {
+//!         scope.spawn(move || {
+//!             worker.run(|txn| {
+//!                 let count = txn.set_range(0, 1)?;
+//!                 count[0] += 1;
+//!                 Ok(())
+//!             })
+//!         })
+//!     });
+//!     adding.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
+//! })?;
+//! assert_eq!(threads.into_segment().bytes()[0], 2);
+//! # std::fs::remove_file(&file)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod stripes;
+mod txn;
+mod worker;
+
+pub use txn::ThreadTxn;
+pub use worker::Worker;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::segment::own_units;
+use crate::{Error, Guard, Result, Segment};
+use rio::{Flat, Shown, Undo};
+use stripes::Stripes;
+
+/// A thread's log at first: most transactions fit, and it stays in its processor's cache.
+const UNDO_BYTES: u64 = 16 << 10;
+
+/// A segment that several threads change.
+pub struct Threads {
+    /// What is looked at without asking the segment.
+    flat: Flat,
+    stripes: Stripes,
+    path: PathBuf,
+    /// The length of the flat part.
+    bytes: u64,
+    /// This process: a child of a fork has no transactions.
+    process: u32,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    segment: Segment,
+    /// Logs that no worker has.
+    logs: Vec<Undo>,
+    /// Workers so far.
+    workers: u32,
+}
+
+impl Segment {
+    /// Lets several threads change the segment, each by a [`Worker`]. A stripe has 4 KiB, or more if there would be many
+    /// thousands of them.
+    ///
+    /// # Errors
+    /// `Guarded`; `System` if the kernel refuses to open what was left closed; `Damaged`.
+    pub fn share(self) -> Result<Threads> {
+        self.share_by(0)
+    }
+
+    /// As [`Segment::share`]; a stripe has `stripe_bytes`, rounded up to a power of two.
+    ///
+    /// # Errors
+    /// As [`Segment::share`].
+    pub fn share_by(mut self, stripe_bytes: u64) -> Result<Threads> {
+        // Somebody may have forgotten a transaction.
+        self.begin().abort();
+        self.open_flat()?;
+        if self.guard() != Guard::Off {
+            return Err(Error::Guarded { path: self.path().to_path_buf() });
+        }
+        let logs = self.undo.further().map_err(|what| Error::Damaged { path: self.path().to_path_buf(), what })?;
+        Ok(Threads {
+            flat: self.view.flat().clone(),
+            stripes: Stripes::new(self.bytes, stripe_bytes),
+            path: self.path().to_path_buf(),
+            bytes: self.bytes,
+            process: std::process::id(),
+            inner: Mutex::new(Inner { segment: self, logs, workers: 0 }),
+        })
+    }
+}
+
+impl Threads {
+    /// One more worker, for one thread.
+    ///
+    /// # Errors
+    /// `Memory` if there is no room for its undo log.
+    pub fn worker(&self) -> Result<Worker<'_>> {
+        let mut inner = self.inner();
+        let undo = match inner.logs.pop() {
+            Some(undo) => undo,
+            None => inner.segment.one_more_log()?,
+        };
+        inner.workers += 1;
+        Ok(Worker::new(self, undo, inner.workers))
+    }
+
+    /// The segment, for one thread again. What a worker that was forgotten has left unfinished is taken back.
+    ///
+    /// # Panics
+    /// If the undo logs are damaged.
+    pub fn into_segment(self) -> Segment {
+        let inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = inner.segment.undo.further().unwrap_or_else(|what| panic!("{what}"));
+        for log in forgotten.iter().filter(|log| log.has_images()) {
+            log.roll_back();
+        }
+        inner.segment
+    }
+
+    /// The length of the flat part.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of a stripe.
+    pub fn stripe_bytes(&self) -> u64 {
+        self.stripes.bytes()
+    }
+
+    /// `bytes` bytes from `at` on, if there are any. Nobody touches them by this alone.
+    fn look(&self, at: u64, bytes: usize) -> Result<Shown<'_>> {
+        let shown = self.flat.look(at, bytes).or_else(|| self.flat.look_in(&self.inner().segment.view, at, bytes));
+        shown.ok_or_else(|| self.out_of_range(at, bytes as u64))
+    }
+
+    #[cold]
+    fn out_of_range(&self, at: u64, bytes: u64) -> Error {
+        Error::OutOfRange { path: self.path.clone(), at, bytes, size: self.bytes }
+    }
+
+    /// What panicked in a call has left nothing half done that its transaction's undo log does not know.
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Segment {
+    fn one_more_log(&mut self) -> Result<Undo> {
+        let region = self.region().clone();
+        let undo = own_units(&region, || Ok(self.undo.add_further(UNDO_BYTES)?))?;
+        region.make_safe(self.from)?;
+        self.hide_metadata()?;
+        Ok(undo)
+    }
+}
+
+impl std::fmt::Debug for Threads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Threads({}, stripes of {} bytes)", self.path.display(), self.stripes.bytes())
+    }
+}

@@ -1,0 +1,164 @@
+//! Stripes: locks on parts of a segment, for its threads.
+//!
+//! A lock is one word with its owner's number, so that an owner sees by one load that it has it. It is taken with acquire
+//! and given back with release, which orders what two owners do with the bytes.
+//!
+//! The flat part's stripes lie one behind the other; the heap's bytes share a fixed number of them. The last lock is that of
+//! the heap's own structures.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rio::planted;
+
+/// Stripes of the flat part, if nothing is said, at most.
+const STRIPES_MAX: u64 = 1 << 16;
+const STRIPE_BYTES: u64 = 4096;
+/// What the heap's bytes share.
+const OF_HEAP: u64 = 1024;
+/// Tries before the processor is left to others.
+const SPINS: u32 = 200;
+/// How long one waits who may be a part of a circle, and one who cannot.
+const PATIENCE: [Duration; 2] = [Duration::from_micros(200), Duration::from_secs(10)];
+/// The owner keeps it: nobody waits for it.
+const KEPT: u32 = 1 << 31;
+
+pub(super) struct Stripes {
+    shift: u32,
+    /// Of the flat part.
+    flat: u64,
+    locks: Box<[AtomicU32]>,
+}
+
+/// Which lock.
+pub(super) type Nth = usize;
+
+impl Stripes {
+    pub(super) fn new(bytes: u64, stripe_bytes: u64) -> Stripes {
+        let wanted = if stripe_bytes == 0 { STRIPE_BYTES.max(bytes / STRIPES_MAX) } else { stripe_bytes };
+        let shift = wanted.clamp(8, 1 << 40).next_power_of_two().ilog2();
+        let flat = (bytes >> shift) + 1;
+        let locks = (0..=flat + OF_HEAP).map(|_| AtomicU32::new(0)).collect();
+        Stripes { shift, flat, locks }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        1 << self.shift
+    }
+
+    /// The lock of the heap's structures.
+    pub(super) fn of_heap(&self) -> Nth {
+        self.locks.len() - 1
+    }
+
+    /// Whether the owner has the only stripe of a range of the flat part.
+    #[inline(always)]
+    pub(super) fn is_owned(&self, at: u64, bytes: usize, owner: u32) -> bool {
+        let (first, last) = (at >> self.shift, (at + bytes as u64 - 1) >> self.shift);
+        let lock = usize::try_from(first).ok().and_then(|nth| self.locks.get(nth));
+        first == last && lock.is_some_and(|lock| Stripes::owner_of(lock) == owner)
+    }
+
+    /// Whether the owner has it.
+    pub(super) fn has(&self, nth: Nth, owner: u32) -> bool {
+        Stripes::owner_of(&self.locks[nth]) == owner
+    }
+
+    #[inline(always)]
+    fn owner_of(lock: &AtomicU32) -> u32 {
+        // Relaxed: it is compared with the asker's own number, which the asker alone stores.
+        lock.load(Ordering::Relaxed) & !KEPT
+    }
+
+    /// The locks of a range, in order. Not of an empty one.
+    pub(super) fn of_range(&self, at: u64, bytes: u64) -> impl Iterator<Item = Nth> {
+        let (first, last) = (at >> self.shift, (at + bytes - 1) >> self.shift);
+        let flat = self.of_flat(first, last);
+        let mut of_heap: Vec<Nth> = Vec::new();
+        if last >= self.flat {
+            let from = first.max(self.flat);
+            // More than there are would be the same ones again.
+            of_heap.extend((from..=last.min(from + OF_HEAP - 1)).map(|stripe| self.of_heap_bytes(stripe)));
+            of_heap.sort_unstable();
+        }
+        flat.chain(of_heap)
+    }
+
+    fn of_flat(&self, first: u64, last: u64) -> RangeInclusive<Nth> {
+        let nth = |stripe: u64| usize::try_from(stripe).unwrap_or(usize::MAX);
+        // Empty if it begins behind the flat part.
+        nth(first)..=nth(last.min(self.flat - 1))
+    }
+
+    fn of_heap_bytes(&self, stripe: u64) -> Nth {
+        usize::try_from(self.flat + stripe % OF_HEAP).expect("there are as many locks")
+    }
+
+    /// Takes a lock that the owner has not, if it can be had in time.
+    pub(super) fn take(&self, nth: Nth, owner: u32, is_in_order: bool) -> bool {
+        let (lock, mut tries, mut start) = (&self.locks[nth], 0, None);
+        // Acquire: what its owner before has stored is seen. Relaxed where it fails: nothing is learned.
+        while let Err(found) = lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed) {
+            if planted("threads: two have one lock") {
+                return true;
+            }
+            tries += 1;
+            if found & KEPT != 0 {
+                return false;
+            }
+            if tries % SPINS != 0 {
+                std::hint::spin_loop();
+                continue;
+            }
+            if start.get_or_insert_with(Instant::now).elapsed() >= PATIENCE[usize::from(is_in_order)] {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    /// Has the owner keep a lock, which nobody has; whether it does.
+    pub(super) fn keep(&self, nth: Nth, owner: u32) -> bool {
+        // As in `take`.
+        self.locks[nth].compare_exchange(0, owner | KEPT, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives a lock back.
+    pub(super) fn give(&self, nth: Nth) {
+        // Release: the next owner sees what this one has stored.
+        self.locks[nth].store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stripes;
+
+    #[test]
+    fn each_range_has_its_locks_in_order() {
+        let stripes = Stripes::new(10 << 12, 4096);
+        let of = |at: u64, bytes: u64| stripes.of_range(at, bytes).collect::<Vec<_>>();
+        assert_eq!(of(0, 1), [0]);
+        assert_eq!(of(4095, 1), [0]);
+        assert_eq!(of(4095, 2), [0, 1]);
+        assert_eq!(of(0, 10 << 12), (0..10).collect::<Vec<_>>());
+        let heap = of(20 << 12, 3 << 12);
+        assert_eq!(heap.len(), 3);
+        assert!(heap.iter().all(|&nth| nth > 10 && nth < stripes.of_heap()), "{heap:?}");
+        let (all, more) = (of(1 << 30, 1024 << 12), of(1 << 30, 5000 << 12));
+        assert_eq!((all.len(), all), (1024, more), "each once");
+    }
+
+    #[test]
+    fn one_owner_at_a_time() {
+        let stripes = Stripes::new(1 << 20, 0);
+        assert!(stripes.take(3, 1, true) && stripes.is_owned(3 << 12, 8, 1) && !stripes.is_owned(3 << 12, 8, 2));
+        assert!(!stripes.take(3, 2, false), "not in time");
+        assert!(!stripes.is_owned((4 << 12) - 4, 8, 1), "of two stripes one");
+        stripes.give(3);
+        assert!(stripes.keep(3, 2) && stripes.has(3, 2) && !stripes.keep(3, 1));
+        assert!(!stripes.take(3, 1, true), "what is kept is not waited for");
+    }
+}

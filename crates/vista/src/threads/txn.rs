@@ -1,0 +1,129 @@
+//! A transaction of one of several threads: as [`Txn`](crate::Txn), and it locks what it touches.
+
+use super::Worker;
+use crate::{Error, Result};
+
+/// A transaction of one of several threads. Dropped without [`ThreadTxn::end`], it is aborted.
+#[must_use = "a transaction that is dropped is aborted"]
+pub struct ThreadTxn<'w, 't> {
+    pub(super) worker: &'w mut Worker<'t>,
+}
+
+impl Worker<'_> {
+    #[inline(always)]
+    fn save_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        match self.threads.flat.look(at, bytes) {
+            Some(shown) => Ok(shown.range(&mut self.hold, &self.undo)),
+            None => Err(self.threads.out_of_range(at, bytes as u64)),
+        }
+    }
+
+    #[inline(never)]
+    fn save_range_slowly(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.lock_range(at, bytes)?;
+        if !self.undo.has_room(bytes) {
+            self.with_segment(|segment| segment.reserve_undo(bytes))?;
+        }
+        let shown = self.threads.look(at, bytes)?;
+        Ok(shown.range(&mut self.hold, &self.undo))
+    }
+}
+
+impl ThreadTxn<'_, '_> {
+    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them. No other thread has them until
+    /// it ends.
+    ///
+    /// # Errors
+    /// `Contended`: abort it, and do it again; `OutOfRange`; `Memory` if the undo log had to grow and could not.
+    #[inline(always)]
+    pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        let worker = &mut *self.worker;
+        // All is asked here, so that the compiler knows the answers below, where nothing comes in between.
+        let threads = worker.threads;
+        if threads.flat.has(at, bytes)
+            && worker.undo.has_quick_room(bytes)
+            && threads.stripes.is_owned(at, bytes, worker.number)
+        {
+            return worker.save_range(at, bytes);
+        }
+        worker.save_range_slowly(at, bytes)
+    }
+
+    /// `bytes` bytes from `at` on, as they are now. No other thread has them until the transaction ends.
+    ///
+    /// # Errors
+    /// `Contended`: abort it, and do it again; `OutOfRange`.
+    pub fn get(&mut self, at: u64, bytes: usize) -> Result<&[u8]> {
+        let worker = &mut *self.worker;
+        worker.lock_range(at, bytes)?;
+        Ok(worker.threads.look(at, bytes)?.bytes(&worker.hold))
+    }
+
+    /// As [`Txn::malloc`](crate::Txn::malloc). No other thread allocates or frees until the transaction ends.
+    ///
+    /// # Errors
+    /// `Contended`: abort it, and do it again; `Memory` if the segment had to grow and could not.
+    pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
+        self.worker.lock_heap()?;
+        self.worker.with_segment(|segment| {
+            let place = segment.allocate(bytes)?;
+            Ok(segment.at_of(place))
+        })
+    }
+
+    /// As [`Txn::free`](crate::Txn::free).
+    ///
+    /// # Errors
+    /// `Contended`: abort it, and do it again; `NotAllocated`; `Memory`.
+    pub fn free(&mut self, at: u64) -> Result<()> {
+        self.worker.lock_heap()?;
+        let is_there = self
+            .worker
+            .with_segment(|segment| segment.place_at(at).is_some_and(|place| segment.allocated_bytes(place).is_some()));
+        if !is_there || self.worker.freed.contains(&at) {
+            return Err(Error::NotAllocated { path: self.worker.threads.path.clone(), at });
+        }
+        // Nobody else uses it now.
+        self.set_range(at, 8)?;
+        self.worker.freed.insert(at);
+        self.worker.undo.set_quick(false);
+        Ok(())
+    }
+
+    /// Ends the transaction: what it stored stands, and others may have what it had. One store.
+    ///
+    /// # Errors
+    /// `Memory` if something was freed and the undo log had to grow for it and could not: then it is aborted.
+    #[inline(always)]
+    pub fn end(self) -> Result<()> {
+        if !self.worker.undo.discard_quickly() {
+            self.worker.end_slowly()?;
+        }
+        self.worker.unlock();
+        // Nothing is left to be taken back.
+        std::mem::forget(self);
+        Ok(())
+    }
+
+    /// Takes everything back.
+    pub fn abort(self) {}
+}
+
+impl Worker<'_> {
+    /// Ends a transaction that has freed something, or whose stores have to be written back.
+    #[inline(never)]
+    fn end_slowly(&mut self) -> Result<()> {
+        if !self.freed.is_empty() {
+            self.with_segment(|segment| segment.release_all())?;
+        }
+        self.undo.discard();
+        self.undo.set_quick(true);
+        Ok(())
+    }
+}
+
+impl Drop for ThreadTxn<'_, '_> {
+    fn drop(&mut self) {
+        self.worker.take_back();
+    }
+}

@@ -1,0 +1,193 @@
+//! A worker: what a thread has to change a shared segment with.
+
+use std::collections::BTreeSet;
+
+use super::stripes::Nth;
+use super::{ThreadTxn, Threads};
+use crate::{Error, Result, Segment};
+use rio::{ExclusiveHold, SharedHold, Undo};
+
+/// Proof of having the stripes of a range: only the one that owns a worker has it, and only for ranges whose locks were looked
+/// at.
+pub(super) struct Hold(());
+impl SharedHold for Hold {}
+impl ExclusiveHold for Hold {}
+
+/// What one thread changes a segment with: its own undo log, and the parts of the segment that it has.
+pub struct Worker<'t> {
+    pub(super) threads: &'t Threads,
+    pub(super) undo: Undo,
+    pub(super) hold: Hold,
+    pub(super) number: u32,
+    /// The locks that go back when the transaction ends.
+    taken: Vec<Nth>,
+    highest: Nth,
+    /// The locks that go back with the worker.
+    kept: Vec<Nth>,
+    pub(super) freed: BTreeSet<u64>,
+}
+
+impl<'t> Worker<'t> {
+    pub(super) fn new(threads: &'t Threads, undo: Undo, number: u32) -> Worker<'t> {
+        let (taken, kept, freed) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Worker { threads, undo, hold: Hold(()), number, taken, highest: 0, kept, freed }
+    }
+
+    /// Begins a transaction.
+    #[inline(always)]
+    pub fn begin(&mut self) -> ThreadTxn<'_, 't> {
+        if !self.undo.is_empty() || !self.taken.is_empty() {
+            // Somebody forgot one.
+            self.take_back();
+        }
+        ThreadTxn { worker: self }
+    }
+
+    /// Does `work` in a transaction and ends it, again as long as others are in its way.
+    ///
+    /// # Errors
+    /// What `work` returns, other than `Contended`: everything is taken back. Those of [`ThreadTxn::end`].
+    pub fn run<R>(&mut self, mut work: impl FnMut(&mut ThreadTxn<'_, 't>) -> Result<R>) -> Result<R> {
+        loop {
+            let mut txn = self.begin();
+            match work(&mut txn) {
+                Ok(done) => return txn.end().map(|()| done),
+                Err(Error::Contended { .. }) => txn.abort(),
+                Err(other) => return Err(other),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Keeps a part of the flat part to this worker until it is dropped: whole stripes, which its transactions need not
+    /// lock any more, and others cannot.
+    ///
+    /// # Errors
+    /// `OutOfRange`; `Contended` if another has any of it: nothing is kept then.
+    pub fn keep(&mut self, at: u64, bytes: u64) -> Result<()> {
+        if bytes == 0 || at.checked_add(bytes).is_none_or(|end| end > self.threads.bytes) {
+            return Err(self.threads.out_of_range(at, bytes));
+        }
+        // What a forgotten transaction has is not to be in the way.
+        self.begin().abort();
+        let before = self.kept.len();
+        for nth in self.threads.stripes.of_range(at, bytes) {
+            if self.threads.stripes.has(nth, self.number) {
+                continue;
+            }
+            if !self.threads.stripes.keep(nth, self.number) {
+                self.kept.drain(before..).for_each(|nth| self.threads.stripes.give(nth));
+                return Err(self.contended(at));
+            }
+            self.kept.push(nth);
+        }
+        Ok(())
+    }
+
+    /// Takes the locks of a range, if there is one.
+    pub(super) fn lock_range(&mut self, at: u64, bytes: usize) -> Result<()> {
+        let threads = self.threads;
+        threads.look(at, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        threads.stripes.of_range(at, bytes as u64).try_for_each(|nth| self.lock(nth, at))
+    }
+
+    /// Takes the heap's lock.
+    pub(super) fn lock_heap(&mut self) -> Result<()> {
+        self.lock(self.threads.stripes.of_heap(), 0)
+    }
+
+    fn lock(&mut self, nth: Nth, at: u64) -> Result<()> {
+        let stripes = &self.threads.stripes;
+        if stripes.has(nth, self.number) {
+            return Ok(());
+        }
+        // Who waits only for what comes behind all that he has is never a part of a circle.
+        let is_in_order = self.taken.is_empty() || nth > self.highest;
+        if !stripes.take(nth, self.number, is_in_order) {
+            return Err(self.contended(at));
+        }
+        self.highest = if self.taken.is_empty() { nth } else { self.highest.max(nth) };
+        self.taken.push(nth);
+        Ok(())
+    }
+
+    #[cold]
+    fn contended(&self, at: u64) -> Error {
+        Error::Contended { path: self.threads.path.clone(), at }
+    }
+
+    /// Does something with the segment by this worker's undo log.
+    pub(super) fn with_segment<R>(&mut self, work: impl FnOnce(&mut Segment) -> R) -> R {
+        let threads = self.threads;
+        let mut inner = threads.inner();
+        let mut lent = Lent { worker: self, segment: &mut inner.segment };
+        lent.swap();
+        work(&mut *lent.segment)
+    }
+
+    /// The transaction is over: others may have what it had.
+    #[inline(always)]
+    pub(super) fn unlock(&mut self) {
+        if !self.taken.is_empty() {
+            self.unlock_taken();
+        }
+    }
+
+    #[inline(never)]
+    fn unlock_taken(&mut self) {
+        self.taken.drain(..).for_each(|nth| self.threads.stripes.give(nth));
+    }
+
+    /// Puts back what the transaction changed.
+    #[cold]
+    pub(super) fn take_back(&mut self) {
+        if std::process::id() == self.threads.process {
+            self.freed.clear();
+            self.undo.roll_back();
+            self.undo.set_quick(true);
+            self.unlock();
+        }
+    }
+}
+
+/// The segment with a worker's log in the place of its own, until it is dropped.
+struct Lent<'l, 't> {
+    worker: &'l mut Worker<'t>,
+    segment: &'l mut Segment,
+}
+
+impl Lent<'_, '_> {
+    fn swap(&mut self) {
+        std::mem::swap(&mut self.segment.undo, &mut self.worker.undo);
+        std::mem::swap(&mut self.segment.freed, &mut self.worker.freed);
+    }
+}
+
+impl Drop for Lent<'_, '_> {
+    fn drop(&mut self) {
+        self.swap();
+    }
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        if std::process::id() != self.threads.process {
+            return;
+        }
+        self.take_back();
+        self.kept.drain(..).for_each(|nth| self.threads.stripes.give(nth));
+        // The log is for the next worker.
+        let mut inner = self.threads.inner();
+        let log = self.undo.again();
+        inner.logs.push(log);
+    }
+}
+
+impl std::fmt::Debug for Worker<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Worker({} of {})", self.number, self.threads.path.display())
+    }
+}

@@ -1,0 +1,239 @@
+//! Several threads change one segment: each range has one owner at a time, each log is rolled back, nothing that somebody
+//! forgot is in the way of others or comes back later.
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+
+use vista::{Error, Guard, Options, Segment};
+
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> File {
+        let file = std::env::temp_dir().join(format!("vista-threads-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        File(file)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+const BYTES: u64 = 1 << 20;
+
+fn fill(worker: &mut vista::Worker<'_>, at: u64, bytes: usize, with: u8) {
+    let mut txn = worker.begin();
+    txn.set_range(at, bytes).unwrap().fill(with);
+    txn.end().unwrap();
+}
+
+#[test]
+fn what_two_threads_stored_is_there_and_an_abort_takes_back_its_own() {
+    let file = File::new("two");
+    let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
+    std::thread::scope(|scope| {
+        for nth in 0..2_u8 {
+            let threads = &threads;
+            scope.spawn(move || {
+                let mut worker = threads.worker().unwrap();
+                for round in 0..1000 {
+                    let mut txn = worker.begin();
+                    for line in 0..4 {
+                        let at = u64::from(nth) * 100_000 + line * 9000;
+                        txn.set_range(at, 100).unwrap().fill(nth + 1);
+                    }
+                    if round % 3 == 1 {
+                        txn.set_range(500_000 + u64::from(nth) * 100_000, 5000).unwrap().fill(9);
+                        txn.abort();
+                    } else {
+                        txn.end().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let segment = threads.into_segment();
+    for nth in 0..2_u8 {
+        let from = usize::from(nth) * 100_000;
+        assert!((0..4).all(|line| segment.bytes()[from + line * 9000..][..100].iter().all(|&byte| byte == nth + 1)));
+        assert!(segment.bytes()[500_000 + from..][..5000].iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn every_log_is_rolled_back_at_map() {
+    let file = File::new("logs");
+    for is_written_back in [false, true] {
+        let options = Options::new(BYTES).write_back(is_written_back);
+        let threads = options.open(&file.0).unwrap().share().unwrap();
+        let mut workers = [threads.worker().unwrap(), threads.worker().unwrap(), threads.worker().unwrap()];
+        for (worker, at) in workers.iter_mut().zip((0..).step_by(100_000)) {
+            fill(worker, at, 20_000, 1);
+            // Longer than the log is at first.
+            let mut txn = worker.begin();
+            txn.set_range(at, 20_000).unwrap().fill(2);
+            txn.set_range(at + 30_000, 8).unwrap().fill(3);
+            std::mem::forget(txn);
+        }
+        // As if this process had died now.
+        let copy = File::new("logs-copy");
+        std::fs::copy(&file.0, &copy.0).unwrap();
+        let segment = Options::new(BYTES).anywhere().open(&copy.0).unwrap();
+        assert!(segment.rolled_back() >= 6, "{} ranges", segment.rolled_back());
+        segment.verify().unwrap();
+        for at in [0, 100_000, 200_000] {
+            assert!(segment.bytes()[at..at + 20_000].iter().all(|&byte| byte == 1));
+            assert!(segment.bytes()[at + 30_000..][..8].iter().all(|&byte| byte == 0));
+        }
+        drop(segment);
+        let again = Options::new(BYTES).anywhere().open(&copy.0).unwrap();
+        assert_eq!(again.rolled_back(), 0);
+        // The logs are there for the next threads, and the file does not grow.
+        let (used, threads) = (again.file_used(), again.share().unwrap());
+        let mut workers = [threads.worker().unwrap(), threads.worker().unwrap(), threads.worker().unwrap()];
+        fill(&mut workers[2], 0, 8, 7);
+        drop(workers);
+        assert_eq!(threads.into_segment().file_used(), used);
+    }
+}
+
+#[test]
+fn a_forgotten_transaction_and_a_forgotten_worker_are_taken_back() {
+    let file = File::new("forgotten");
+    let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
+    let mut worker = threads.worker().unwrap();
+    let mut txn = worker.begin();
+    txn.set_range(0, 8).unwrap().fill(1);
+    std::mem::forget(txn);
+    // It ends nothing of what was forgotten.
+    fill(&mut worker, 8, 8, 2);
+    let mut other = threads.worker().unwrap();
+    // Nobody has it any more.
+    fill(&mut other, 16, 8, 3);
+    let mut txn = worker.begin();
+    txn.set_range(24, 8).unwrap().fill(4);
+    std::mem::forget(txn);
+    std::mem::forget(worker);
+    drop(other);
+    let mut segment = threads.into_segment();
+    assert_eq!(segment.bytes()[..32], [[0; 8], [2; 8], [3; 8], [0; 8]].concat());
+    let mut txn = segment.begin();
+    txn.set_range(24, 8).unwrap().fill(5);
+    txn.end().unwrap();
+    segment.close().unwrap();
+    // Nor does the forgotten one's log bring anything back.
+    assert_eq!(Segment::open(&file.0, BYTES).unwrap().bytes()[24..32], [5; 8]);
+}
+
+#[test]
+fn who_comes_late_is_told_and_what_is_kept_is_nobody_elses() {
+    let file = File::new("contended");
+    let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
+    let stripe = threads.stripe_bytes();
+    let (mut left, mut right) = (threads.worker().unwrap(), threads.worker().unwrap());
+    left.keep(0, 10 * stripe).unwrap();
+    left.keep(0, 10 * stripe).unwrap();
+    assert!(matches!(right.keep(9 * stripe, stripe), Err(Error::Contended { .. })));
+    assert!(matches!(right.keep(BYTES, 1), Err(Error::OutOfRange { .. })));
+    fill(&mut left, 9 * stripe, 8, 1);
+    let told = right.begin().set_range(9 * stripe, 8).map(|_| ()).unwrap_err();
+    assert!(matches!(told, Error::Contended { .. }), "{told}");
+    assert!(told.to_string().contains("contended") && told.to_string().contains("abort"), "{told}");
+    // Out of order nobody waits for long, in order not either if it is given back.
+    let mut first = left.begin();
+    first.set_range(20 * stripe, 8).unwrap();
+    let mut second = right.begin();
+    second.set_range(30 * stripe, 8).unwrap();
+    assert!(matches!(second.set_range(20 * stripe, 8), Err(Error::Contended { .. })));
+    assert!(matches!(second.get(20 * stripe + 1, 3), Err(Error::Contended { .. })));
+    first.end().unwrap();
+    second.set_range(20 * stripe, 8).unwrap().fill(8);
+    second.end().unwrap();
+    drop(left);
+    fill(&mut right, 9 * stripe, 8, 2);
+    drop(right);
+    let segment = threads.into_segment();
+    let at = |stripes: u64| segment.get(stripes * stripe, 1).unwrap()[0];
+    assert_eq!((at(9), at(20)), (2, 8));
+}
+
+#[test]
+fn the_heap_is_each_threads_in_turn() {
+    let file = File::new("heap");
+    let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
+    let kept: Vec<u64> = std::thread::scope(|scope| {
+        let work = |nth: u8| {
+            let mut worker = threads.worker().unwrap();
+            let mut blocks = Vec::new();
+            for round in 0..300_u64 {
+                let block = worker.run(|txn| {
+                    let block = txn.malloc(40 + round * 7 % 90_000)?;
+                    txn.set_range(block, 40)?.fill(nth);
+                    Ok(block)
+                });
+                blocks.push(block.unwrap());
+                if round % 2 == 1 {
+                    let block = blocks.swap_remove(usize::try_from(round * 31).unwrap() % blocks.len());
+                    worker.run(|txn| txn.free(block)).unwrap();
+                }
+                if round % 5 == 0 {
+                    let mut txn = worker.begin();
+                    let _ = txn.malloc(100).and_then(|_| txn.free(blocks[0]));
+                }
+            }
+            let mut txn = worker.begin();
+            for &block in &blocks {
+                while let Err(error) = txn.get(block, 40).map(|bytes| assert_eq!(bytes, [nth; 40])) {
+                    assert!(matches!(error, Error::Contended { .. }), "{error}");
+                }
+            }
+            txn.abort();
+            blocks
+        };
+        let threads: Vec<_> = (1..3).map(|nth| scope.spawn(move || work(nth))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let segment = threads.into_segment();
+    assert_eq!(segment.verify().unwrap().blocks, kept.len() as u64);
+    drop(segment);
+    assert_eq!(Segment::open(&file.0, BYTES).unwrap().verify().unwrap().blocks, kept.len() as u64);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let file = File::new("refused");
+    let guarded = Options::new(BYTES).guard(Guard::Pages).open(&file.0).unwrap();
+    assert!(matches!(guarded.share(), Err(Error::Guarded { .. })));
+    let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
+    let mut worker = threads.worker().unwrap();
+    let mut txn = worker.begin();
+    for (at, bytes) in [(BYTES, 1), (BYTES - 1, 2), (u64::MAX, 1), (u64::MAX - 7, 8), (1 << 50, 8), (0, usize::MAX)] {
+        assert!(matches!(txn.set_range(at, bytes), Err(Error::OutOfRange { .. })), "{at} {bytes}");
+        assert!(matches!(txn.get(at, bytes), Err(Error::OutOfRange { .. })), "{at} {bytes}");
+    }
+    assert!(txn.set_range(5, 0).unwrap().is_empty());
+    assert!(matches!(txn.free(64), Err(Error::NotAllocated { .. })));
+    let block = txn.malloc(10).unwrap();
+    txn.free(block).unwrap();
+    assert!(matches!(txn.free(block), Err(Error::NotAllocated { .. })));
+    txn.end().unwrap();
+}
+
+#[test]
+fn a_panic_gives_back_what_it_had() {
+    let file = File::new("panic");
+    let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
+    let mut worker = threads.worker().unwrap();
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut txn = worker.begin();
+        txn.set_range(0, 8).unwrap().fill(1);
+        panic!("in a transaction");
+    }));
+    assert!(died.is_err());
+    let mut other = threads.worker().unwrap();
+    assert_eq!(other.begin().get(0, 8).unwrap(), [0; 8]);
+    fill(&mut other, 0, 8, 2);
+}

@@ -1,0 +1,215 @@
+//! What several threads do with a segment, and how it is judged: cells whose sum never changes, and for each thread a list of
+//! blocks from the heap, whose length and the sum of what is in it stand beside it.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use vista::{Error, Segment, ThreadTxn, Threads, Worker};
+
+use crate::business::Draw;
+
+/// Threads that change the segment.
+pub const WORKERS: u64 = 2;
+/// Bytes of a stripe: small, so that they are in each other's way.
+pub const STRIPE: u64 = 64;
+const CELLS: u64 = 256;
+
+/// What is a thread's own: transactions ended, the list's first block, its length, the sum of what is in it.
+fn own(worker: u64) -> u64 {
+    (CELLS + worker * 32) * 8
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes[..8].try_into().unwrap())
+}
+
+type Done<T> = Result<T, Error>;
+
+fn get(txn: &mut ThreadTxn<'_, '_>, at: u64) -> Done<u64> {
+    txn.get(at, 8).map(word)
+}
+
+fn set(txn: &mut ThreadTxn<'_, '_>, at: u64, value: u64) -> Done<()> {
+    txn.set_range(at, 8)?.copy_from_slice(&value.to_ne_bytes());
+    Ok(())
+}
+
+fn transfer(txn: &mut ThreadTxn<'_, '_>, draw: &mut Draw, cells: &Range<u64>) -> Done<()> {
+    let cell = |draw: &mut Draw| (cells.start + draw.below(cells.end - cells.start)) * 8;
+    for _ in 0..=draw.below(4) {
+        let (from, to, amount) = (cell(draw), cell(draw), draw.below(1000));
+        let value = get(txn, from)?.wrapping_sub(amount);
+        set(txn, from, value)?;
+        let value = get(txn, to)?.wrapping_add(amount);
+        set(txn, to, value)?;
+    }
+    Ok(())
+}
+
+fn push_or_pop(txn: &mut ThreadTxn<'_, '_>, draw: &mut Draw, worker: u64, longest: u64) -> Done<()> {
+    let own = own(worker);
+    let [first, length, sum] = [get(txn, own + 8)?, get(txn, own + 16)?, get(txn, own + 24)?];
+    let (first, length, sum) = if draw.below(2) == 0 || first == 0 {
+        let bytes = 32 + draw.below(longest);
+        let block = txn.malloc(bytes)?;
+        set(txn, block, first)?;
+        set(txn, block + 8, bytes)?;
+        txn.set_range(block + 16, usize::try_from(bytes - 16).unwrap())?.fill(5);
+        (block, length + 1, sum + bytes)
+    } else {
+        let (next, bytes) = (get(txn, first)?, get(txn, first + 8)?);
+        txn.free(first)?;
+        (next, length - 1, sum - bytes)
+    };
+    for (at, value) in [(own + 8, first), (own + 16, length), (own + 24, sum)] {
+        set(txn, at, value)?;
+    }
+    Ok(())
+}
+
+fn count(txn: &mut ThreadTxn<'_, '_>, worker: u64) -> Done<()> {
+    let ended = get(txn, own(worker))?;
+    set(txn, own(worker), ended + 1)
+}
+
+/// One transaction of one of several threads that go on at once; whether it ended.
+fn transact(worker: &mut Worker<'_>, nth: u64, draw: &mut Draw, longest: u64) -> bool {
+    loop {
+        let mut txn = worker.begin();
+        let done = transfer(&mut txn, draw, &(0..CELLS))
+            .and_then(|()| if draw.below(3) == 0 { push_or_pop(&mut txn, draw, nth, longest) } else { Ok(()) })
+            .and_then(|()| count(&mut txn, nth));
+        match done {
+            Ok(()) if draw.below(8) == 0 => {
+                txn.abort();
+                return false;
+            }
+            Ok(()) => {
+                txn.end().unwrap();
+                return true;
+            }
+            Err(Error::Contended { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+/// Threads that change the segment, each so many times; `told` hears of each transaction that ended how many have.
+pub fn change(threads: &Threads, seed: u64, times: u64, longest: u64, told: &(dyn Fn(u64) + Sync)) {
+    let ended = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for nth in 0..WORKERS {
+            let ended = &ended;
+            scope.spawn(move || {
+                let (mut worker, mut draw) = (threads.worker().unwrap(), Draw(seed * WORKERS + nth));
+                for _ in 0..times {
+                    if transact(&mut worker, nth, &mut draw, longest) {
+                        told(ended.fetch_add(1, Ordering::SeqCst) + 1);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// A transaction of one worker that lies around one of another, on one thread: what each does is always the same.
+pub fn interleaved(workers: &mut [Worker<'_>; 2], draw: &mut Draw, longest: u64) {
+    let outer_nth = usize::try_from(draw.below(2)).unwrap();
+    let [first, second] = workers;
+    let (outer, inner) = if outer_nth == 0 { (first, second) } else { (second, first) };
+    let cells = |nth: u64| nth * CELLS / 2..(nth + 1) * CELLS / 2;
+    let (outer_nth, inner_nth) = (outer_nth as u64, 1 - outer_nth as u64);
+    let mut around = outer.begin();
+    transfer(&mut around, draw, &cells(outer_nth)).unwrap();
+    let mut within = inner.begin();
+    transfer(&mut within, draw, &cells(inner_nth)).unwrap();
+    if draw.below(2) == 0 {
+        push_or_pop(&mut within, draw, inner_nth, longest).unwrap();
+    }
+    count(&mut within, inner_nth).unwrap();
+    if draw.below(6) != 0 {
+        within.end().unwrap();
+    } else {
+        within.abort();
+    }
+    transfer(&mut around, draw, &cells(outer_nth)).unwrap();
+    if draw.below(2) == 0 {
+        push_or_pop(&mut around, draw, outer_nth, longest).unwrap();
+    }
+    count(&mut around, outer_nth).unwrap();
+    if draw.below(6) != 0 {
+        around.end().unwrap();
+    }
+}
+
+/// What was found: how many transactions ended, or what is torn.
+pub fn judge(segment: &Segment) -> Result<u64, String> {
+    segment.verify().map_err(|error| error.to_string())?;
+    let at = |at: u64| segment.get(at, 8).map(word).map_err(|error| error.to_string());
+    let mut total = 0_u64;
+    for cell in 0..CELLS {
+        total = total.wrapping_add(at(cell * 8)?);
+    }
+    if total != 0 {
+        return Err(format!("the cells' sum is {total:#x}"));
+    }
+    let mut ended = 0;
+    for worker in 0..WORKERS {
+        let own = own(worker);
+        let (mut block, mut length, mut sum) = (at(own + 8)?, 0, 0);
+        while block != 0 {
+            let bytes = at(block + 8)?;
+            let body = usize::try_from(bytes.wrapping_sub(16)).unwrap_or(usize::MAX);
+            let body = segment.get(block + 16, body).map_err(|error| error.to_string())?;
+            if body.iter().any(|&byte| byte != 5) {
+                return Err(format!("the block at {block} is not what was put there"));
+            }
+            (length, sum) = (length + 1, sum + bytes);
+            if length > at(own + 16)? {
+                return Err(format!("the list of {worker} has no end"));
+            }
+            block = at(block)?;
+        }
+        if (length, sum) != (at(own + 16)?, at(own + 24)?) {
+            return Err(format!("the list of {worker} has {length} blocks of {sum} bytes"));
+        }
+        ended += at(own)?;
+    }
+    Ok(ended)
+}
+
+#[test]
+fn threads_that_are_in_each_others_way_keep_every_sum() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = directory.path().join("segment");
+    let threads = Segment::open(&file, 64 << 10).unwrap().share_by(STRIPE).unwrap();
+    change(&threads, 1, 20_000, 3000, &|_| {});
+    let ended = judge(&threads.into_segment()).unwrap();
+    println!("figures: {WORKERS} threads ended {ended} transactions that were in each other's way, every sum is right");
+    // As another process would find it.
+    assert_eq!(judge(&Segment::open(&file, 64 << 10).unwrap()), Ok(ended));
+    assert!(ended > 30_000);
+    // A lock that is none is noticed. Here, since what is planted is planted in all of the process.
+    rio::planted::plant(Some("threads: two have one lock"));
+    let is_noticed = (0..50).any(|seed| !few_cells_keep_their_sum(&directory.path().join(seed.to_string()), seed));
+    rio::planted::plant(None);
+    assert!(is_noticed, "nobody noticed that two threads had one lock");
+}
+
+/// Without lists, which would lead anywhere if they broke.
+fn few_cells_keep_their_sum(file: &Path, seed: u64) -> bool {
+    let threads = Segment::open(file, 64 << 10).unwrap().share_by(STRIPE).unwrap();
+    std::thread::scope(|scope| {
+        for nth in 0..WORKERS {
+            let threads = &threads;
+            scope.spawn(move || {
+                let (mut worker, mut draw) = (threads.worker().unwrap(), Draw(seed * WORKERS + nth));
+                for _ in 0..5000 {
+                    worker.run(|txn| transfer(txn, &mut draw, &(0..8))).unwrap();
+                }
+            });
+        }
+    });
+    judge(&threads.into_segment()).is_ok()
+}
