@@ -167,7 +167,7 @@ impl Segment {
     fn one_more_log(&mut self) -> Result<Undo> {
         let region = self.region().clone();
         let undo = own_units(&region, || Ok(self.undo.add_further(UNDO_BYTES)?))?;
-        region.make_safe(self.from)?;
+        region.keep_front(self.from);
         self.hide_metadata()?;
         Ok(undo)
     }
