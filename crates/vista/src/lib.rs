@@ -40,6 +40,7 @@ mod error;
 mod grow;
 mod guard;
 mod heap;
+mod member;
 mod options;
 mod recover;
 mod redo;
@@ -51,6 +52,7 @@ mod verify;
 
 pub use error::{Error, Result};
 pub use guard::Guard;
+pub use member::{Decision, Judge, Member, Membership, Resumed};
 pub use options::Options;
 pub use redo::{Changes, Redo};
 pub use rio::Survives;

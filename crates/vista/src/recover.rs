@@ -13,7 +13,7 @@ impl Segment {
         self.undo.audit().map_err(damaged)?;
         // Everything was looked at, and from now on it changes.
         self.kept.begin()?;
-        let ranges = if self.undo.has_images() { self.undo.roll_back() } else { 0 };
+        let ranges = if self.undo.has_images() && self.decides() { self.undo.roll_back() } else { 0 };
         self.undo.settle();
         self.hide_metadata()?;
         Ok(ranges)

@@ -21,7 +21,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-record", &["libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"]),
     (
         "libtp",
-        &["libtp-record", "libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"],
+        &[
+            "libtp-record",
+            "libtp-txn",
+            "libtp-log",
+            "libtp-lock",
+            "libtp-buffer",
+            "libtp-process",
+            "libtp-io",
+            "vista",
+            "rio",
+        ],
     ),
     ("libtp-bench", &["libtp"]),
     ("libtp-cli", &["libtp", "libtp-bench", "vista"]),
