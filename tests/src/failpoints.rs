@@ -15,6 +15,11 @@ pub enum Scene {
     Alone,
     /// By who makes the shared memory anew under those who work in it.
     Rebuild,
+    /// By whose transaction is over records and memory: played by the suite `joint`.
+    Memory {
+        /// By who finds what another has left there.
+        repairs: bool,
+    },
 }
 
 /// A failpoint.
@@ -32,6 +37,14 @@ const fn work(name: &'static str) -> Failpoint {
 
 const fn young(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Young }
+}
+
+const fn memory(name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Memory { repairs: false } }
+}
+
+const fn memory_left(name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Memory { repairs: true } }
 }
 
 const fn alone(name: &'static str) -> Failpoint {
@@ -524,4 +537,27 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("leave: log durable"),
     alone("leave: the last one"),
     alone("leave: closed, region there"),
+    // Records and memory in one transaction.
+    memory("segment: has a number, not made"),
+    memory("segment: open, not said so"),
+    memory("join: segment locked"),
+    memory("join: segment noted"),
+    memory("join: nothing open, not begun"),
+    memory("join: begun"),
+    memory("joined: prepared, still running"),
+    memory("joined: committing, nothing logged"),
+    memory("joined: logged, not the last commit"),
+    memory("joined: record in the slot, append noted"),
+    memory("joined: logged, memory not told"),
+    memory("joined: one segment told"),
+    memory("joined: memory told, locks held"),
+    memory("joined: locks released, not over"),
+    memory("joined: memory alone, not told"),
+    memory("joined: memory alone told, locks held"),
+    memory_left("unresolved: entry without its commit record"),
+    memory_left("unresolved: entry made, section open"),
+    memory_left("join: outcome known, not followed"),
+    memory_left("join: segment settled, table not"),
+    memory_left("unresolved: entry free, section open"),
+    memory_left("unresolved: segment told, section open"),
 ];

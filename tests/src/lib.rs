@@ -20,6 +20,7 @@
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
 //! | `planted_deaths`, `trial` | the same for what happens after a death, and trying each in a process of its own |
+//! | `planted_joint` | the same for transactions over records and memory |
 //! | `planted_stores` | the same for the stores of recoverable memory |
 //! | `failpoints` | where a process of the tests dies, and how it comes there |
 #![deny(unsafe_code)]
@@ -36,6 +37,7 @@ pub mod log_ends;
 pub mod oracle;
 pub mod planted_bugs;
 pub mod planted_deaths;
+pub mod planted_joint;
 pub mod planted_stores;
 pub mod process;
 pub mod sizes;

@@ -31,6 +31,7 @@ impl LockNames {
     pub fn words(&self, name: LockName) -> String {
         match kind_name(name.kind) {
             "database" => format!("database {}", self.database(name)),
+            "segment" => format!("segment {}", name.space),
             kind => format!("{kind} {} of {}", name.hash, self.database(name)),
         }
     }
@@ -43,6 +44,7 @@ pub fn kind_name(kind: u32) -> &'static str {
         2 => "page",
         3 => "record",
         4 => "gap",
+        5 => "segment",
         _ => "other",
     }
 }

@@ -17,6 +17,7 @@ use crate::database::{wait_of, OpenDatabase};
 use crate::keep::Keep;
 use crate::left_memory::LeftMemory;
 use crate::life::Present;
+use crate::segment::{OpenSegments, Segment};
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::{run, CommitLsn};
 use crate::{Database, Db, Durability, Error, Recno, Result, Txn};
@@ -50,6 +51,7 @@ pub(crate) struct Inner {
     /// Held by who begins a new life.
     pub(crate) renewing: Mutex<()>,
     databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
+    pub(crate) segments: OpenSegments,
     pub(crate) platform: Platform,
     pub(crate) settings: Settings,
     pub(crate) durability: Durability,
@@ -195,6 +197,7 @@ impl Builder {
             present: Present::first(attached, &platform.path),
             renewing: Mutex::new(()),
             databases: Mutex::new(HashMap::new()),
+            segments: OpenSegments::default(),
             durability: settings.durability.unwrap_or_default(),
             wait: wait_of(settings.lock_timeout()),
             platform,
@@ -288,6 +291,23 @@ impl Env {
     /// `NoDatabase` when it is missing; else as [`Env::btree`].
     pub fn database(&self, name: &str) -> Result<Database> {
         Database::open(&self.0, name)
+    }
+
+    /// Opens a segment of recoverable memory of the environment, whose flat part has `bytes` bytes, and makes it if it is
+    /// missing. It is a file in the environment's directory.
+    ///
+    /// # Errors
+    /// `Memory` if it cannot be made or opened, or is another environment's, as the error says; `Segment`, `Full`, `Io`.
+    pub fn segment(&self, name: &str, bytes: u64) -> Result<Segment> {
+        Segment::named(&self.0, name, &vista::Options::new(bytes))
+    }
+
+    /// As [`Env::segment`], in the file at `path`, and as `options` say: memory that survives more lies elsewhere.
+    ///
+    /// # Errors
+    /// As [`Env::segment`].
+    pub fn segment_at(&self, path: impl AsRef<Path>, options: &vista::Options) -> Result<Segment> {
+        Segment::open(&self.0, path.as_ref(), options)
     }
 
     /// One round of background work, for who opened with `no_background`.

@@ -82,6 +82,17 @@ pub enum Error {
         /// What is wrong and what to do.
         what: String,
     },
+    /// A segment of memory cannot be opened or joined.
+    #[error("the segment {path}: {what}")]
+    Segment {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        what: String,
+    },
+    /// From recoverable memory.
+    #[error(transparent)]
+    Memory(Box<vista::Error>),
     /// A handle was used in a child that fork or clone made of the process that opened it.
     #[error("{environment} was opened by process {pid}, and this is a child of that: handles do not go through a fork. Nothing was changed; open the environment again in this process")]
     Forked {
@@ -130,6 +141,12 @@ macro_rules! sorted {
             }
         }
     };
+}
+
+impl From<vista::Error> for Error {
+    fn from(error: vista::Error) -> Error {
+        Error::Memory(Box::new(error))
+    }
 }
 
 fn full(what: &'static str, source: impl std::error::Error + Send + Sync + 'static) -> Error {
@@ -183,6 +200,7 @@ sorted!(libtp_txn::Error, error =>
     libtp_txn::Error::Process(process) => process.into(),
     libtp_txn::Error::Region(region) => region.into(),
     libtp_txn::Error::ControlHeld { .. } => other(error),
+    libtp_txn::Error::TooManySegments { .. } => full("a transaction", error),
     _ => Error::Corrupt(error.to_string()),
 );
 sorted!(libtp_record::Error, error =>

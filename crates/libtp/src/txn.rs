@@ -8,6 +8,7 @@ use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
 use crate::environment::Inner;
+use crate::joined::Parts;
 use crate::life::{Life, Seated};
 use crate::open_here::OpenHere;
 use crate::{Durability, Error, Result};
@@ -37,6 +38,7 @@ pub struct Txn<'e> {
     env: &'e Arc<Inner>,
     who: Option<Box<Seated>>,
     durability: Durability,
+    joined: Parts,
     _open: OpenHere,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
@@ -60,7 +62,7 @@ impl<'e> Txn<'e> {
                 begun => break begun?,
             }
         };
-        Ok(Txn { env, who: Some(who), durability, _open: open, not_sync: PhantomData })
+        Ok(Txn { env, who: Some(who), durability, joined: Parts::default(), _open: open, not_sync: PhantomData })
     }
 
     /// The transaction's number, unique in the environment.
@@ -80,7 +82,7 @@ impl<'e> Txn<'e> {
     /// say. Any other says that the transaction was aborted.
     pub fn commit(self) -> Result<()> {
         let (env, durability) = (self.env, self.durability);
-        let (who, committed) = self.finish()?;
+        let (who, committed) = self.finish(durability)?;
         let Seated { life, session } = &*who;
         let waited = match durability {
             Durability::Sync => match life.guarded_by(session, || Ok(session.wait_durable(&life.managers, committed)?))
@@ -109,7 +111,7 @@ impl<'e> Txn<'e> {
     /// As [`Txn::commit`].
     pub fn commit_async(self) -> Result<CommitLsn> {
         let env = self.env;
-        let (who, committed) = self.finish()?;
+        let (who, committed) = self.finish(Durability::Relaxed)?;
         let (number, has_ended) = (who.life.number(), who.life.managers.region.is_broken());
         env.give_session(who);
         if has_ended {
@@ -118,7 +120,7 @@ impl<'e> Txn<'e> {
         Ok(CommitLsn { life: number, committed })
     }
 
-    fn finish(mut self) -> Result<(Box<Seated>, Committed)> {
+    fn finish(mut self, durability: Durability) -> Result<(Box<Seated>, Committed)> {
         let who = self.who.take().expect("a transaction holds its session until it ends");
         let Seated { life, session } = &*who;
         if let Err(forked) = life.check_process() {
@@ -126,7 +128,7 @@ impl<'e> Txn<'e> {
             return Err(forked);
         }
         let managers = &life.managers;
-        let ended = life.guarded_by(session, || Ok(session.commit_now(managers)?));
+        let ended = life.guarded_by(session, || self.joined.commit(managers, session, durability));
         // What decides is whether the commit record had been written when the region broke, or the session died.
         let decided = match &ended {
             Err(Error::Rebuilt) => session.commit_record(),
@@ -138,6 +140,11 @@ impl<'e> Txn<'e> {
         match ended {
             Ok(committed) => Ok((who, committed)),
             Err(_) if decided != Lsn::NONE => Ok((who, Committed { lsn: decided })),
+            // Its memory outlives what the log can be made to: it is committed, and the error says how long that lasts.
+            Err(error) if session.state() == State::Idle => {
+                self.env.give_session(who);
+                Err(error)
+            }
             Err(error) => {
                 self.who = Some(who);
                 // Dropping `self` aborts.
@@ -161,6 +168,11 @@ impl<'e> Txn<'e> {
         }
         let Some(who) = self.who.take() else { return Ok(()) };
         let Seated { life, session } = &*who;
+        let is_doubtful = session.session().is_dead() || life.managers.region.is_broken();
+        match session.state() {
+            State::Running if !is_doubtful => self.joined.abort(),
+            _ => self.joined.leave_to_judge(),
+        }
         if life.managers.region.is_broken() {
             // It goes with its region.
             return Ok(());
@@ -199,6 +211,11 @@ impl<'e> Txn<'e> {
     #[inline]
     pub(crate) fn life(&self) -> &Life {
         &self.seated().life
+    }
+
+    #[inline]
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.joined
     }
 
     #[inline]

@@ -25,9 +25,9 @@ use crate::table::{goes_in_a_circle, Table, CIRCLE};
 
 /// Names an object: sixteen bytes that mean nothing to the lock manager.
 ///
-/// By convention `kind` is 1 for a database, 2 for a page, 3 for a record and 4 for the gap below it, `space` the
-/// database, and `hash` a page number or a hash of the key, fixed in the file format (PROTOCOLS K2). Two keys with the
-/// same hash share their lock, which costs concurrency and nothing else.
+/// By convention `kind` is 1 for a database, 2 for a page, 3 for a record, 4 for the gap below it and 5 for a segment of
+/// memory, `space` the database or segment, and `hash` a page number or a hash of the key, fixed in the file format
+/// (PROTOCOLS K2). Two keys with the same hash share their lock, which costs concurrency and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockName {
     /// Which database.
@@ -71,6 +71,7 @@ impl fmt::Display for LockName {
             2 => write!(f, "page {} of database {}", self.hash, self.space),
             3 => write!(f, "record {:#x} of database {}", self.hash, self.space),
             4 => write!(f, "gap {:#x} of database {}", self.hash, self.space),
+            5 => write!(f, "segment {}", self.space),
             kind => write!(f, "object {:#x} of kind {kind} in {}", self.hash, self.space),
         }
     }

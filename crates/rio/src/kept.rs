@@ -13,11 +13,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{flock, FlockOperation};
+use FlockOperation::NonBlockingLockExclusive as Exclusive;
 
 use crate::region::{system, unusable, BYTES_MAX};
 use crate::{Access, Error, Identity, Region, RegionHeader, Result, Survives, WriteBack, HEADER_BYTES};
 
-/// A region that this process has and nobody else.
+mod shared;
+
+/// A region that this process has and nobody else, unless all who have it share it.
 pub struct Kept {
     region: Region,
     survives: Survives,
@@ -27,6 +30,8 @@ pub struct Kept {
     process: u32,
     /// Whether it says of itself that it is in use: else nothing in it was changed.
     has_begun: bool,
+    /// Whether others may have it, too.
+    is_shared: bool,
 }
 
 impl Drop for Kept {
@@ -49,6 +54,8 @@ pub struct Keeping {
     pub declared: Option<Survives>,
     /// Whether cache lines are written back, if that is not to be found out.
     pub write_back: Option<bool>,
+    /// Whether several handles may have it at once, all of which say so; who of them stores is their own business.
+    pub is_shared: bool,
 }
 
 impl Keeping {
@@ -80,12 +87,20 @@ impl Keeping {
     pub(crate) fn take(&self, path: &Path) -> Result<Option<Kept>> {
         let access =
             Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
-        let Some(file) = lock(path, &access)? else { return Ok(None) };
+        let locked = if self.is_shared { shared::lock(path, &access)? } else { lock(path, &access, Exclusive)? };
+        let Some(file) = locked else { return Ok(None) };
         let region = self.map(file, path)?;
         let survives = self.prepare(&region);
         let header = region.header();
         let seal = if header.clean.get() == 0 { 0 } else { header.seal.get() };
-        Ok(Some(Kept { region, survives, seal, process: std::process::id(), has_begun: false }))
+        Ok(Some(Kept {
+            region,
+            survives,
+            seal,
+            process: std::process::id(),
+            has_begun: false,
+            is_shared: self.is_shared,
+        }))
     }
 
     /// Maps a region that is there: as much as it says that it may become.
@@ -191,6 +206,9 @@ impl Kept {
             self.region.sync_header()?;
         }
         self.has_begun = true;
+        if self.is_shared {
+            shared::let_others_in(&self.region)?;
+        }
         Ok(())
     }
 
@@ -200,7 +218,7 @@ impl Kept {
     /// # Errors
     /// `System` if it could not be written: what was stored is there until the machine goes down.
     pub fn leave(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
-        if !self.is_ours() || !self.has_begun {
+        if !self.is_ours() || !self.has_begun || (self.is_shared && !shared::is_last(&self.region)) {
             return Ok(());
         }
         // Somebody may have cut the file off: what is to be read has to be there.
@@ -232,7 +250,7 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     synced.map_err(|source| system(path, "making the name safe", source))
 }
 
-fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
+fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File>> {
     loop {
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -240,7 +258,7 @@ fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
             Ok(_) => {}
         }
         let file = access.open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&file, how) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::InUse { path: path.to_path_buf() }),
             Err(errno) => return Err(system(path, "locking", errno.into())),
@@ -261,7 +279,7 @@ mod tests {
     #[test]
     fn cache_lines_are_written_back_unless_somebody_knows_of_more_than_was_found() {
         use Survives::{Power, Process, System};
-        let keeping = |declared| Keeping { layout: 0, reserve: 0, declared, write_back: None };
+        let keeping = |declared| Keeping { layout: 0, reserve: 0, declared, write_back: None, is_shared: false };
         let (how, none) = (WriteBack::Clflush, WriteBack::None);
         // Power is found of memory that keeps its contents if they are written back.
         for less in [None, Some(Process), Some(System), Some(Power)] {

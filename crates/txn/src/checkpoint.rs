@@ -107,11 +107,16 @@ impl Managers {
         if planted("txn: checkpoint forgets who runs") {
             running.clear();
         }
+        // After the transactions: who is not among them any more has left what is open here.
+        let open = match planted("txn: checkpoint forgets the memory of who committed") {
+            true => Vec::new(),
+            false => self.open_outcomes(),
+        };
         let redo_point =
             self.buffers.dirty_minimum().filter(|_| !ignores_pages).map_or(begin_lsn, |dirty| dirty.min(begin_lsn));
         let next_id = self.txns.header.next_id.load();
         let oldest = running.iter().map(|entry| entry.first_lsn).min().unwrap_or(begin_lsn);
-        let body = Checkpoint { begin_lsn, redo_point, next_id, running }.encode();
+        let body = Checkpoint { begin_lsn, redo_point, next_id, running, open }.encode();
         let bytes = libtp_log::record_bytes(body.len());
         // On a full disk it takes of the room for undo: it is what sets log free.
         self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?;

@@ -47,6 +47,12 @@ pub enum Error {
         /// For how long it was waited for.
         seconds: u64,
     },
+    /// A transaction has joined as many segments of memory as it can.
+    #[error("a transaction can join at most {most} segments of memory, and has; nothing was changed by this call")]
+    TooManySegments {
+        /// How many.
+        most: usize,
+    },
     /// The shared memory is not what it should be.
     #[error("the shared memory is broken: {what}; it is made anew from the log")]
     Broken {

@@ -3,12 +3,15 @@
 use libtp_log::{Lsn, TxnId};
 
 use crate::record_table::{PageList, RecordType};
+use crate::unresolved::OpenOutcome;
 
-/// The transaction is committed from this record's LSN on. Body: empty.
+/// The transaction is committed from this record's LSN on. Body: the numbers of the segments of memory that it has joined,
+/// mostly none.
 pub const COMMIT: u16 = 16;
 /// The transaction's changes are all undone. Body: empty.
 pub const ABORT_END: u16 = 17;
-/// A checkpoint. Body: begin LSN, redo point, next identifier, count, then three words for each running transaction.
+/// A checkpoint. Body: begin LSN, redo point, next identifier, count, then three words for each running transaction, and for
+/// each segment of memory that may not know of a commit.
 pub const CHECKPOINT: u16 = 18;
 
 /// Header flag of a compensation record: its body begins with the LSN at which undo goes on.
@@ -36,17 +39,24 @@ pub struct Checkpoint {
     pub next_id: u64,
     /// Running transactions that had logged something.
     pub running: Vec<CheckpointEntry>,
+    /// Commits that a segment of memory may not know of.
+    pub open: Vec<OpenOutcome>,
 }
 
 impl Checkpoint {
-    /// The record's body: begin LSN, redo point, next identifier, count, then three words each.
+    /// The record's body: begin LSN, redo point, next identifier, count, then three words each; those of segments behind.
     pub fn encode(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(32 + 24 * self.running.len());
+        let mut body = Vec::with_capacity(32 + 24 * (self.running.len() + self.open.len()));
         for word in [self.begin_lsn.raw(), self.redo_point.raw(), self.next_id, self.running.len() as u64] {
             body.extend_from_slice(&word.to_le_bytes());
         }
         for entry in &self.running {
             for word in [entry.id.raw(), entry.first_lsn.raw(), entry.last_lsn.raw()] {
+                body.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        for open in &self.open {
+            for word in [u64::from(open.segment), open.txn.raw(), open.lsn.raw()] {
                 body.extend_from_slice(&word.to_le_bytes());
             }
         }
@@ -57,10 +67,17 @@ impl Checkpoint {
     pub fn decode(body: &[u8]) -> Option<Checkpoint> {
         let (words, rest) = body.as_chunks_of_eight();
         let [begin, redo, next_id, count, entries @ ..] = words.as_slice() else { return None };
-        if !rest || entries.len() as u64 != count.checked_mul(3)? {
+        let running_words = usize::try_from(count.checked_mul(3)?).ok()?;
+        let (running, open) = entries.split_at_checked(running_words)?;
+        if !rest || open.len() % 3 != 0 {
             return None;
         }
-        let running = entries
+        let open = open.chunks_exact(3).map(|entry| {
+            let segment = u32::try_from(entry[0]).ok()?;
+            Some(OpenOutcome { segment, txn: TxnId::new(entry[1]), lsn: Lsn::new(entry[2]) })
+        });
+        let open = open.collect::<Option<Vec<OpenOutcome>>>()?;
+        let running = running
             .chunks_exact(3)
             .map(|entry| CheckpointEntry {
                 id: TxnId::new(entry[0]),
@@ -68,8 +85,14 @@ impl Checkpoint {
                 last_lsn: Lsn::new(entry[2]),
             })
             .collect();
-        Some(Checkpoint { begin_lsn: Lsn::new(*begin), redo_point: Lsn::new(*redo), next_id: *next_id, running })
+        Some(Checkpoint { begin_lsn: Lsn::new(*begin), redo_point: Lsn::new(*redo), next_id: *next_id, running, open })
     }
+}
+
+/// The segments of memory that a commit's body names.
+pub(crate) fn segments_of(body: &[u8]) -> Vec<u32> {
+    let numbers = body.chunks_exact(4).map(|four| four.try_into().expect("chunks_exact(4) yields four bytes"));
+    numbers.map(u32::from_le_bytes).collect()
 }
 
 trait Words {
@@ -98,10 +121,16 @@ pub(crate) fn record_types() -> [RecordType; 3] {
         describe,
     };
     [
-        nothing(COMMIT, "commit", |_| String::new()),
+        nothing(COMMIT, "commit", |body| match &segments_of(body)[..] {
+            [] => String::new(),
+            segments => format!("segments {segments:?}"),
+        }),
         nothing(ABORT_END, "abort end", |_| String::new()),
         nothing(CHECKPOINT, "checkpoint", |body| match Checkpoint::decode(body) {
-            Some(it) => format!("redo from {}, {} running", it.redo_point, it.running.len()),
+            Some(it) if it.open.is_empty() => format!("redo from {}, {} running", it.redo_point, it.running.len()),
+            Some(it) => {
+                format!("redo from {}, {} running, {} unresolved", it.redo_point, it.running.len(), it.open.len())
+            }
             None => "unreadable".into(),
         }),
     ]
@@ -114,8 +143,12 @@ mod tests {
     #[test]
     fn a_checkpoint_reads_back_as_it_was_written() {
         let running = vec![CheckpointEntry { id: TxnId::new(7), first_lsn: Lsn::new(80), last_lsn: Lsn::new(160) }];
-        let checkpoint = Checkpoint { begin_lsn: Lsn::new(200), redo_point: Lsn::new(72), next_id: 9, running };
-        assert_eq!(Checkpoint::decode(&checkpoint.encode()), Some(checkpoint));
+        let open = vec![OpenOutcome { segment: 3, txn: TxnId::new(5), lsn: Lsn::new(96) }];
+        for open in [Vec::new(), open] {
+            let (begin_lsn, redo_point, running) = (Lsn::new(200), Lsn::new(72), running.clone());
+            let checkpoint = Checkpoint { begin_lsn, redo_point, next_id: 9, running, open };
+            assert_eq!(Checkpoint::decode(&checkpoint.encode()), Some(checkpoint));
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::checkpoint::Role;
 use crate::record_table::{RecordTable, RecordType};
 use crate::slot::{TxnHeader, TxnInfo, TxnSlot, TxnTable};
 use crate::spares::Spares;
+use crate::unresolved::Unresolved;
 use crate::{log_records, Result};
 
 /// So long whoever changes the control file is waited for: far longer than two syncs take.
@@ -76,7 +77,7 @@ pub struct Parts {
 
 impl Managers {
     /// The layout of all that it shares.
-    pub const LAYOUT: u64 = rio::layout![TxnHeader, TxnSlot];
+    pub const LAYOUT: u64 = rio::layout![TxnHeader, TxnSlot, Unresolved];
 
     /// Bytes of the region the transaction manager needs at first.
     pub fn size(_settings: &Settings) -> u64 {
@@ -134,12 +135,14 @@ impl Managers {
         keep_from: Lsn,
         clean: bool,
     ) -> Result<()> {
+        let unresolved = self.unresolved_txns();
         self.change_control(by, |words| {
             words.checkpoint = checkpoint;
             words.redo_point = redo_point;
             words.oldest = keep_from;
             words.durable_end = self.log.durable();
             words.clean = clean;
+            words.unresolved = unresolved;
             words.incarnations.forget_below(keep_from);
         })
     }
@@ -217,6 +220,7 @@ impl Managers {
         self.log.check_words()?;
         self.locks.check_slabs()?;
         self.buffers.check_slabs()?;
+        self.txns.unresolved.check()?;
         self.txns.slots.check()
     }
 
@@ -252,6 +256,7 @@ impl Managers {
         all.extend(self.buffers.extents());
         all.push(Extent::of("transaction header", &self.txns.header));
         all.extend(Extent::of_slab("transaction slab", "transactions", &self.txns.slots));
+        all.extend(Extent::of_slab("unresolved slab", "unresolved", &self.txns.unresolved));
         all
     }
 

@@ -330,6 +330,9 @@ impl Managers {
                 if kind == Some(COMMIT) && !planted("txn: a dead one's commit is not the last") {
                     self.txns.header.last_commit.fetch_max(last);
                 }
+                if kind == Some(COMMIT) && !planted("txn: the memory of who died committed is forgotten") {
+                    who.leave_segments_open(self, last)?;
+                }
                 failpoint("repair: committed, locks held");
                 self.locks.unlock_all(who.session(), who.locker());
                 failpoint("repair: committed, locks fallen");

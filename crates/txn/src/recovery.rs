@@ -52,6 +52,9 @@ pub fn restart(
     let mut found = analysis::begin(managers, checkpoint, oldest)?;
     let mut recovered = history::repeat(managers, who, &mut found, watch)?;
     managers.txns.header.next_id.fetch_max(found.next_id);
+    for open in found.open.values() {
+        managers.note_open(who.session(), open.txn, open.lsn, [open.segment])?;
+    }
     recovered.undone = undo::take_back(managers, who, &found)?;
     Ok(recovered)
 }

@@ -86,6 +86,9 @@ impl Managers {
             let last = named().map(|(_, other)| other.last_lsn.load()).fold(Lsn::NONE, Lsn::max);
             let kind = self.last_kind(id, last)?;
             let is_over = kind == COMMIT || kind == ABORT_END;
+            if kind == COMMIT && !planted("txn: repair forgets the memory of who committed") {
+                self.note_open(who.session(), id, last, slot.segments())?;
+            }
             if is_over {
                 self.txns.header.last_commit.fetch_max(last);
                 repaired.finished += 1;
@@ -112,6 +115,7 @@ impl Managers {
 
     fn free_slot(&self, who: &TxnSession, index: u32, slot: &TxnSlot) {
         slot.undo_counted.init(0);
+        slot.forget_segments();
         failpoint("alone: slot about to be idle");
         slot.state.publish(State::Idle as u32);
         if slot.owner.get() == SessionId::NONE {

@@ -387,6 +387,7 @@ impl TxnSession {
             failpoint("txn: promise forgotten, not given back");
             managers.log.release_promise(counted);
         }
+        slot.forget_segments();
         failpoint("txn: over, not idle");
         slot.state.publish(State::Idle as u32);
     }

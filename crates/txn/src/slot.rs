@@ -10,6 +10,7 @@ use libtp_log::{Lsn, TxnId};
 use libtp_process::SessionId;
 use rio::{Offset, Region, Slab, SlabHeader, Word};
 
+use crate::unresolved::Unresolved;
 use crate::Result;
 
 /// What a transaction is doing. The paper's four states.
@@ -38,6 +39,9 @@ impl State {
     }
 }
 
+/// So many segments of memory can one transaction join.
+pub const SEGMENTS_MAX: usize = 14;
+
 rio::shared! {
     /// A transaction's slot. Written by its owner only; read by checkpoints and tools.
     pub struct TxnSlot {
@@ -63,8 +67,8 @@ rio::shared! {
         pub next_free: Word<u32>,
         /// Zero, kept for later.
         pub spare_small: Word<u32>,
-        /// Zero, kept for later.
-        pub spare: [Word<u64>; 7],
+        /// The segments of memory that it has joined, by number; zeros behind the last (PROTOCOLS F2).
+        pub segments: [Word<u32>; SEGMENTS_MAX],
     } size 128
 }
 
@@ -75,8 +79,8 @@ rio::shared! {
         pub latch: libtp_process::Latch,
         /// First free slot.
         pub free: Word<u32>,
-        /// Zero, kept for later.
-        pub spare_small: Word<u32>,
+        /// Whether there may be entries in the table of what is unresolved.
+        pub has_unresolved: Word<u32>,
         /// Where the slots lie.
         pub slots: rio::Link<SlabHeader>,
         /// The session that takes a checkpoint, zero if none does.
@@ -87,8 +91,8 @@ rio::shared! {
         pub restart_lsn: Word<Lsn>,
         /// The session that changes the control file, for the tools; zero if none does.
         pub changer: Word<SessionId>,
-        /// Zero, kept for later.
-        pub spare: Word<u64>,
+        /// Where the table of what is unresolved lies.
+        pub unresolved: rio::Link<SlabHeader>,
         /// The next identifier to hand out, in blocks. On a cache line of its own.
         pub next_id: Word<u64>,
         /// Checkpoints taken.
@@ -133,14 +137,17 @@ pub struct TxnInfo {
 pub(crate) struct TxnTable {
     pub(crate) header: rio::Held<TxnHeader>,
     pub(crate) slots: Slab<TxnSlot>,
+    pub(crate) unresolved: Slab<Unresolved>,
 }
 
 impl TxnTable {
     pub(crate) fn init(region: &Region) -> Result<Offset<TxnHeader>> {
         let slots = Slab::<TxnSlot>::init(region, 32)?;
+        let unresolved = Slab::<Unresolved>::init(region, 16)?;
         let header = region.allocate::<TxnHeader>(1)?;
         let words = region.at(header);
         words.slots.init(Some(slots));
+        words.unresolved.init(Some(unresolved));
         words.next_id.init(1);
         region.set_root(rio::RootSlot::Txn, header);
         Ok(header)
@@ -150,7 +157,8 @@ impl TxnTable {
         let header = region.root::<TxnHeader>(rio::RootSlot::Txn).expect("init came before attach");
         let header = region.hold(header);
         let slots = header.slots.load().expect("init made the slab");
-        TxnTable { slots: Slab::attach(region, slots), header }
+        let unresolved = header.unresolved.load().expect("init made the slab");
+        TxnTable { slots: Slab::attach(region, slots), unresolved: Slab::attach(region, unresolved), header }
     }
 
     /// Every slot that runs a transaction.

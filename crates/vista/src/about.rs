@@ -26,6 +26,11 @@ impl Segment {
         self.view.address() + usize::try_from(self.from).expect("it is mapped")
     }
 
+    /// Whether what is unfinished is its own business, and not an environment's.
+    pub(crate) fn decides(&self) -> bool {
+        crate::member::owner_of(self.region()).is_none()
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         self.region().path()

@@ -91,6 +91,20 @@ pub enum Error {
         /// What was found.
         what: String,
     },
+    /// The segment belongs to an environment, and was not opened by it.
+    #[error("the segment {path} belongs to the environment whose id is {environment}: only that environment's log says what becomes of what is unfinished in it. Nothing was changed; open it through that environment (`libtp::Env::segment`)")]
+    Belongs {
+        /// The segment's file.
+        path: PathBuf,
+        /// The environment's id.
+        environment: String,
+    },
+    /// The segment belongs to no environment, and was opened by one.
+    #[error("the segment {path} was made without an environment and cannot be opened by one. Nothing was changed; open it alone (`vista::Segment::open`), or give the new one another name")]
+    Alone {
+        /// The segment's file.
+        path: PathBuf,
+    },
     /// A system call failed.
     #[error("{call} of the segment {path} failed: {source}")]
     System {

@@ -42,6 +42,7 @@ mod fresh;
 mod grow;
 mod guard;
 mod heap;
+mod member;
 mod options;
 mod recover;
 mod redo;
@@ -54,6 +55,7 @@ mod verify;
 
 pub use error::{Error, Result};
 pub use guard::Guard;
+pub use member::{Decision, Judge, Member, Membership, Resumed};
 pub use options::Options;
 pub use redo::{Changes, Redo};
 pub use rio::Survives;

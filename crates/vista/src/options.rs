@@ -1,8 +1,12 @@
 //! How a segment is opened, where the defaults will not do.
 
-use rio::Survives;
+use std::path::Path;
 
-use crate::Guard;
+use rio::{Keeping, Kept, Region, Survives};
+
+use crate::member::{self, Membership};
+use crate::segment::LAYOUT;
+use crate::{Guard, Result};
 
 /// How a segment is opened.
 #[derive(Clone, Debug)]
@@ -14,6 +18,8 @@ pub struct Options {
     pub(crate) write_back: Option<bool>,
     pub(crate) guard: Guard,
     pub(crate) grows_to: u64,
+    /// Whose it is, where it is opened as somebody's.
+    pub(crate) member: Option<Membership>,
 }
 
 impl Options {
@@ -21,7 +27,7 @@ impl Options {
     pub fn new(bytes: u64) -> Options {
         let (declared, write_back, guard) = (None, None, Guard::Off);
         let reserve = bytes.saturating_mul(2).max(16 << 30);
-        Options { bytes, reserve, anywhere: false, declared, write_back, guard, grows_to: 0 }
+        Options { bytes, reserve, anywhere: false, declared, write_back, guard, grows_to: 0, member: None }
     }
 
     /// The address space a new segment may grow into, in bytes. 16 GiB, or twice the flat part, if it is not
@@ -61,5 +67,21 @@ impl Options {
     #[must_use]
     pub fn guard(self, guard: Guard) -> Options {
         Options { guard, ..self }
+    }
+
+    pub(crate) fn keeping(&self) -> Keeping {
+        let (declared, write_back) = (self.declared, self.write_back);
+        Keeping { layout: LAYOUT, reserve: self.reserve, declared, write_back, is_shared: self.member.is_some() }
+    }
+
+    /// Takes the file, and makes it if it is not there, for whom it belongs to.
+    pub(crate) fn keep(&self, path: &Path, build: impl FnOnce(&Region) -> Result<()>) -> Result<Kept> {
+        let kept = self.keeping().open(path, |region| {
+            // First, so that it lies in what is hidden and sealed.
+            self.member.map_or(Ok(()), |member| member::found(region, member))?;
+            build(region)
+        })?;
+        member::check_owner(kept.region(), self.member)?;
+        Ok(kept)
     }
 }

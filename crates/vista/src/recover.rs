@@ -13,7 +13,12 @@ impl Segment {
         self.undo.audit_all().map_err(damaged)?;
         // Everything was looked at, and from now on it changes.
         self.kept.begin()?;
-        let ranges = self.undo.recover_all();
+        let ranges = if self.decides() {
+            self.undo.recover_all()
+        } else {
+            self.undo.settle();
+            0
+        };
         self.hide_metadata()?;
         Ok(ranges)
     }

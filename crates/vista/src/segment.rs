@@ -15,12 +15,11 @@ pub(crate) use crate::heap::UNIT;
 use crate::heap::{Heap, HeapHeader};
 use crate::{Error, Options, Result};
 use rio::{
-    Bytes, ExclusiveHold, Held, Keeping, Kept, LayoutHash, Link, Offset, Region, RootSlot, SharedHold, Undo, UndoLog,
-    View, Word,
+    Bytes, ExclusiveHold, Held, Kept, LayoutHash, Link, Offset, Region, RootSlot, SharedHold, Undo, UndoLog, View, Word,
 };
 
 /// The version of everything that a segment holds, and how it is laid out.
-const LAYOUT: u64 = LayoutHash::new()
+pub(crate) const LAYOUT: u64 = LayoutHash::new()
     .text("vista 1")
     .number(rio::LAYOUT)
     .number(rio::layout![SegmentHeader, crate::heap::HeapHeader, crate::heap::Unit])
@@ -51,17 +50,13 @@ rio::shared! {
 }
 
 impl Options {
-    pub(crate) fn keeping(&self) -> Keeping {
-        Keeping { layout: LAYOUT, reserve: self.reserve, declared: self.declared, write_back: self.write_back }
-    }
-
     /// Opens the segment in the file at `path`, which is made if it is not there, and rolls back what was unfinished.
     ///
     /// # Errors
-    /// `OtherSize`, `AddressTaken`, `Damaged`; `Memory` if another has it, if it may be torn, or if the file cannot be made,
+    /// `OtherSize`, `AddressTaken`, `Damaged`, `Belongs`; `Memory` if another has it, if it may be torn, or if the file cannot be made,
     /// is no segment, or has no room.
     pub fn open(&self, path: &Path) -> Result<Segment> {
-        let kept = self.keeping().open(path, |region| build(region, self.bytes, self.grows_to.max(self.bytes)))?;
+        let kept = self.keep(path, |region| build(region, self.bytes, self.grows_to.max(self.bytes)))?;
         let region = kept.region().clone();
         let path = path.to_path_buf();
         let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };

@@ -35,7 +35,7 @@ impl Segment {
     }
 
     #[inline(never)]
-    fn save_range_slowly(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+    pub(crate) fn save_range_slowly(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         if !self.undo.has_quick_room(bytes) {
             self.prepare_range(at, bytes)?;
         }

@@ -95,6 +95,8 @@ pub enum RootSlot {
     Files = 5,
     /// The environment itself.
     Environment = 6,
+    /// Who decides what becomes of what is unfinished, where that is somebody else's.
+    Owner = 7,
     /// Tests, and applications with structures of their own.
     Spare = 15,
 }

@@ -18,7 +18,8 @@ impl Undo {
     pub fn settle(&self) {
         let wanted = if self.write_back == WriteBack::None { Form::Bytes } else { Form::Checked };
         let form = &self.region.at(self.log).form;
-        if form.get() != wanted as u64 {
+        // Images that nobody has decided about yet are read in the form that they were saved in.
+        if form.get() != wanted as u64 && !self.has_images() {
             self.cut(0);
             self.write_back_word(&self.words[0]);
             // What was left behind the zero, when it had checksums before, is of an earlier sequence now.

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 use libtp_log::{Lsn, RecordRef, TxnId};
 
-use crate::log_records::{Checkpoint, CheckpointEntry, ABORT_END, CHECKPOINT, COMMIT};
-use crate::{Error, Managers, Result};
+use rio::planted;
+
+use crate::log_records::{segments_of, Checkpoint, CheckpointEntry, ABORT_END, CHECKPOINT, COMMIT};
+use crate::{Error, Managers, OpenOutcome, Result};
 
 /// What analysis found.
 #[derive(Debug, Default)]
@@ -21,20 +23,25 @@ pub(super) struct Found {
     pub(super) next_id: u64,
     /// The transactions without an end, by identifier.
     pub(super) losers: BTreeMap<u64, CheckpointEntry>,
+    /// The last commit that has changed each segment of memory, which may not know of it yet.
+    pub(super) open: BTreeMap<u32, OpenOutcome>,
 }
 
 /// What the last checkpoint says, or nothing if there never was one.
 pub(super) fn begin(managers: &Managers, checkpoint: Option<Lsn>, oldest: Lsn) -> Result<Found> {
-    let mut found = Found { redo_from: oldest, listed_below: oldest, next_id: 1, losers: BTreeMap::new() };
+    let mut found = Found { redo_from: oldest, listed_below: oldest, next_id: 1, ..Found::default() };
     let Some(lsn) = checkpoint else { return Ok(found) };
     let checkpoint = read_checkpoint(managers, lsn)?;
     found.redo_from = checkpoint.redo_point;
     found.listed_below = checkpoint.begin_lsn;
     found.next_id = checkpoint.next_id;
+    found.open = checkpoint.open.into_iter().map(|open| (open.segment, open)).collect();
     for entry in checkpoint.running {
         // The entry's last record may be its end, whose slot the checkpoint saw a moment too early.
         let last = managers.log.read(entry.last_lsn)?;
-        if !is_end(last.header.kind()) {
+        if is_end(last.header.kind()) {
+            found.note_end(&last.borrow());
+        } else {
             found.losers.insert(entry.id.raw(), entry);
         }
     }
@@ -57,11 +64,26 @@ impl Found {
         }
         if is_end(record.header.kind()) {
             self.losers.remove(&id.raw());
+            self.note_end(record);
             return;
         }
         let fresh = CheckpointEntry { id, first_lsn: record.lsn, last_lsn: record.lsn };
         let entry = self.losers.entry(id.raw()).or_insert(fresh);
         entry.last_lsn = entry.last_lsn.max(record.lsn);
+    }
+
+    /// Who joins a segment has found that it knows of all commits before: so the last one counts.
+    fn note_end(&mut self, record: &RecordRef<'_>) {
+        if record.header.kind() != COMMIT || planted("txn: restart forgets the memory of who committed") {
+            return;
+        }
+        for segment in segments_of(record.body) {
+            let last = OpenOutcome { segment, txn: record.header.txn(), lsn: record.lsn };
+            let known = self.open.entry(segment).or_insert(last);
+            if known.lsn < last.lsn {
+                *known = last;
+            }
+        }
     }
 }
 

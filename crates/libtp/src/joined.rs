@@ -1,0 +1,324 @@
+//! One transaction over records and memory (PROTOCOLS F2): what a transaction has of the segments that it has joined.
+//!
+//! Paper: a departure; Rio Vista, section 6, names message queues and distributed transactions as uses of free transactions.
+//! The segment's undo log is vista's. Its lock is the lock manager's: exclusive, held to the end. The commit record names the
+//! segments, and each is told before the lock falls; one that was not told, because its process died, finds the answer in the
+//! log's tables when the next transaction joins it, before that sees anything of it.
+//!
+//! Invariants
+//! 1. A segment names the transaction and the handle that work on it from before the first before-image until it was told.
+//! 2. Only that handle tells it, or, when the kernel says that the handle is gone, who has the segment's lock.
+//! 3. What a transaction leaves in doubt (its memory was found broken, or it panicked at its commit) it does not tell
+//!    anything: it gives the segment up, and the log is asked.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtp_lock::{Mode, Wait};
+use libtp_log::{LifeEnd, Lsn, TxnId};
+use libtp_txn::{segment_lock, Committed, Durability, Managers, TxnSession};
+use rio::{failpoint, planted};
+use vista::{Decision, Judge, Member, Survives};
+
+use crate::life::Life;
+use crate::segment::{OpenSegment, Segment};
+use crate::{Error, Result, Txn};
+
+/// So long it is waited for a transaction of a living process that is over and has not given a segment back, where a lock is
+/// waited for without end: it is the program that keeps it.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MOMENT: Duration = Duration::from_micros(200);
+
+/// A segment in a transaction: what stores to it. It goes before the transaction ends.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// let notes = env.segment("notes", 4096)?;
+/// let txn = env.begin()?;
+/// let mut memory = txn.join(&notes)?;
+/// memory.set_range(0, 5)?.copy_from_slice(b"hello");
+/// drop(memory);
+/// txn.abort()?;
+/// assert_eq!(env.run(|txn| Ok(txn.join(&notes)?.bytes()[0]))?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Joined<'t> {
+    parts: &'t Parts,
+    nth: usize,
+    member: Option<Box<Member>>,
+}
+
+impl Joined<'_> {
+    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them.
+    ///
+    /// # Errors
+    /// `Memory`: the segment has no such bytes, or there is no room for the old ones.
+    pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        Ok(self.member_mut().set_range(at, bytes)?)
+    }
+
+    /// The flat part of the segment as it is now, the transaction's own changes included.
+    pub fn bytes(&self) -> &[u8] {
+        self.member().segment().bytes()
+    }
+
+    /// The segment as it is now, for typed memory to look into.
+    pub fn segment(&self) -> &vista::Segment {
+        self.member().segment()
+    }
+
+    /// Vista's transaction: its heap, and typed memory. Its end is this transaction's.
+    pub fn memory(&mut self) -> vista::Resumed<'_> {
+        self.member_mut().txn()
+    }
+
+    fn member(&self) -> &Member {
+        self.member.as_ref().expect("it is given back when this goes")
+    }
+
+    fn member_mut(&mut self) -> &mut Member {
+        self.member.as_mut().expect("it is given back when this goes")
+    }
+}
+
+impl vista::Memory for Joined<'_> {
+    fn segment(&self) -> &vista::Segment {
+        self.member().segment()
+    }
+}
+
+impl Drop for Joined<'_> {
+    fn drop(&mut self) {
+        self.parts.0.borrow_mut()[self.nth].member = self.member.take();
+    }
+}
+
+/// What a transaction has joined.
+#[derive(Default)]
+pub(crate) struct Parts(RefCell<Vec<Part>>);
+
+struct Part {
+    segment: Arc<OpenSegment>,
+    /// None while a [`Joined`] has it.
+    member: Option<Box<Member>>,
+    /// The segment says that the transaction works on it.
+    has_begun: bool,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(mut member) = self.member.take() {
+            if self.has_begun {
+                member.leave_to_judge();
+            }
+            self.segment.give_back(member);
+        }
+    }
+}
+
+impl Txn<'_> {
+    /// Joins a segment of memory, which is locked until the transaction ends: what is stored to it stands if and only if
+    /// the transaction commits.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`; `Segment` if it cannot be joined, as the error says; `Memory`, `Full`.
+    pub fn join(&self, segment: &Segment) -> Result<Joined<'_>> {
+        self.guarded(|| {
+            let refuse = |what: &str| Error::Segment { path: segment.path().to_path_buf(), what: what.into() };
+            if !Arc::ptr_eq(&segment.0.env, self.environment()) {
+                return Err(refuse("it was opened through another handle of the environment than the transaction"));
+            }
+            let parts = self.parts();
+            let known = parts.0.borrow().iter().position(|part| Arc::ptr_eq(&part.segment, &segment.0));
+            let nth = match known {
+                Some(nth) => nth,
+                None => {
+                    let part = Joining { life: self.life(), who: self.session(), segment: &segment.0 }.join()?;
+                    let mut parts = parts.0.borrow_mut();
+                    parts.push(part);
+                    parts.len() - 1
+                }
+            };
+            let member = parts.0.borrow_mut()[nth].member.take();
+            let twice = || refuse("this transaction is at work in it already: let that go first");
+            Ok(Joined { parts, nth, member: Some(member.ok_or_else(twice)?) })
+        })
+    }
+}
+
+/// A transaction that joins a segment.
+struct Joining<'a> {
+    life: &'a Life,
+    who: &'a TxnSession,
+    segment: &'a Arc<OpenSegment>,
+}
+
+impl Joining<'_> {
+    fn join(&self) -> Result<Part> {
+        let (managers, session) = (&self.life.managers, self.who.session());
+        managers.locks.lock(
+            session,
+            self.who.locker(),
+            segment_lock(self.segment.number),
+            Mode::X,
+            self.segment.env.wait,
+        )?;
+        failpoint("join: segment locked");
+        self.who.note_segment(self.segment.number)?;
+        failpoint("join: segment noted");
+        let begun = Instant::now();
+        let member = loop {
+            match self.segment.take() {
+                Some(member) => break member,
+                // A thread of this process whose transaction is over, and that does not know it yet.
+                None => self.wait(begun)?,
+            }
+        };
+        let mut part = Part { segment: Arc::clone(self.segment), member: Some(member), has_begun: false };
+        self.make_ready(part.member.as_mut().expect("it was just put there"), begun)?;
+        part.has_begun = true;
+        Ok(part)
+    }
+
+    fn make_ready(&self, member: &mut Member, begun: Instant) -> Result<()> {
+        let managers = &self.life.managers;
+        while let (txn @ 1.., handle) = member.unfinished() {
+            // Asked again after the kernel was: who told the segment and left did both before.
+            let is_theirs =
+                self.segment.is_there(handle)? && !planted("libtp: a segment is taken from who works on it");
+            if member.unfinished() != (txn, handle) {
+                continue;
+            }
+            match is_theirs {
+                true => self.wait(begun)?,
+                false => member.settle(self)?,
+            }
+            failpoint("join: segment settled, table not");
+        }
+        self.check_followed(member.followed())?;
+        managers.close_outcomes(self.who.session(), self.segment.number);
+        failpoint("join: nothing open, not begun");
+        member.begin(self.who.id().raw(), self.segment.handle)?;
+        failpoint("join: begun");
+        Ok(())
+    }
+
+    /// Whoever keeps the segment lives, and is about to give it back.
+    fn wait(&self, begun: Instant) -> Result<()> {
+        let patience = match self.segment.env.wait {
+            Wait::No => Duration::ZERO,
+            Wait::For(longest) => longest.min(PATIENCE),
+            Wait::Forever => PATIENCE,
+        };
+        if begun.elapsed() >= patience {
+            return Err(Error::LockTimeout);
+        }
+        self.who.session().sleep(MOMENT);
+        Ok(())
+    }
+
+    /// The log must have what the segment has followed: else the two are of different times.
+    fn check_followed(&self, followed: Decision) -> Result<()> {
+        let log = &self.life.managers.log;
+        let lsn = Lsn::new(followed.lsn);
+        let end = match followed.incarnation {
+            own if own == log.incarnation() => log.tail(),
+            own if own > log.incarnation() => Lsn::NONE,
+            own => match log.end_of_life(own) {
+                Some(LifeEnd::At(end) | LifeEnd::AtMost(end)) => end,
+                None => return Ok(()),
+            },
+        };
+        if lsn == Lsn::NONE || lsn < end {
+            return Ok(());
+        }
+        let what = format!(
+            "it has what was committed at LSN {lsn}, and the log of the environment has that no more: it ends at LSN {end}. The \
+             two are of different times. Nothing was changed; restore both from one backup"
+        );
+        Err(Error::Segment { path: self.segment.path.clone(), what })
+    }
+}
+
+impl Judge for Joining<'_> {
+    type Error = Error;
+
+    fn committed(&self, txn: u64) -> Result<Option<Decision>> {
+        let managers = &self.life.managers;
+        let Some(lsn) = managers.open_commit(self.segment.number, TxnId::new(txn)) else { return Ok(None) };
+        failpoint("join: outcome known, not followed");
+        // It seldom comes to this, so nothing is saved: the segment follows nothing that could still be lost.
+        managers.log.force(self.who.session(), lsn)?;
+        Ok(Some(Decision { incarnation: managers.log.incarnation(), lsn: lsn.raw() }))
+    }
+}
+
+impl Parts {
+    /// Commits the session's transaction, records and memory.
+    pub(crate) fn commit(
+        &self,
+        managers: &Managers,
+        session: &TxnSession,
+        durability: Durability,
+    ) -> Result<Committed> {
+        if self.0.borrow().is_empty() {
+            return Ok(session.commit_now(managers)?);
+        }
+        let on_disk = self.prepare()? || durability == Durability::Sync;
+        failpoint("joined: prepared, still running");
+        let incarnation = managers.log.incarnation();
+        if planted("libtp: memory is told before the log") {
+            self.end(|member| member.end(Decision::default()));
+        }
+        let committed = session.commit_joined(managers, on_disk, |decision| {
+            self.end(|member| match decision {
+                Some(Lsn::NONE) => member.end(member.followed()),
+                Some(lsn) => member.end(Decision { incarnation, lsn: lsn.raw() }),
+                None => member.leave_to_judge(),
+            });
+        })?;
+        Ok(committed)
+    }
+
+    /// Does what may fail; whether any of the memory outlives more than processes.
+    fn prepare(&self) -> Result<bool> {
+        let mut is_lasting = false;
+        for part in self.0.borrow_mut().iter_mut() {
+            let path = &part.segment.path;
+            let what = || "what stored to it was neither let go nor dropped, so the transaction was aborted".to_owned();
+            let lost = || Error::Segment { path: path.clone(), what: what() };
+            part.member.as_mut().ok_or_else(lost)?.prepare()?;
+            is_lasting |= part.segment.is_lasting();
+        }
+        Ok(is_lasting)
+    }
+
+    /// Takes everything back that was stored.
+    pub(crate) fn abort(&self) {
+        self.end(Member::abort);
+    }
+
+    /// Leaves it to the log what becomes of what was stored.
+    pub(crate) fn leave_to_judge(&self) {
+        drop(self.0.take());
+    }
+
+    fn end(&self, mut how: impl FnMut(&mut Member)) {
+        for mut part in self.0.take() {
+            if let Some(member) = &mut part.member {
+                how(member);
+                part.has_begun = false;
+                failpoint("joined: one segment told");
+            }
+        }
+    }
+}
+
+impl OpenSegment {
+    /// Whether its memory outlives more than processes.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.survives > Survives::Process
+    }
+}

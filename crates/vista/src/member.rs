@@ -1,0 +1,300 @@
+//! A segment that belongs to somebody's environment: its log decides what becomes of a transaction, and several processes
+//! have the segment, one after the other.
+//!
+//! Paper: a departure; section 6 names distributed transactions and recoverable message queues as what free transactions are
+//! good for. The undo log is the one of any segment. What is new is a header that says whose transaction it is of, and that
+//! nothing here ends one by itself: [`Member::end`] and [`Member::abort`] are told, and who finds an undo log of somebody who
+//! is gone asks ([`Judge`]).
+//!
+//! Who keeps the processes apart is not vista's business either: between [`Member::begin`] and what ends it nobody else
+//! calls anything.
+//!
+//! If we die here: the header names the transaction before its first before-image is saved, and until its last is gone.
+
+use std::path::Path;
+
+use crate::segment::UNIT;
+pub use crate::suspended::Resumed;
+use crate::{Error, Options, Result, Segment};
+use rio::{Held, Offset, Region, RootSlot, Survives, Undo, Word};
+
+/// The version of the header below.
+const LAYOUT: u64 = rio::layout![MemberHeader];
+
+rio::shared! {
+    /// What a segment that belongs to an environment says of that.
+    pub struct MemberHeader {
+        /// The layout of this header.
+        pub layout: Word<u64>,
+        /// The environment's id.
+        pub environment: [Word<u64>; 2],
+        /// The environment's number for it.
+        pub number: Word<u64>,
+        /// Whose transaction the undo log is of; zero if of none.
+        pub txn: Word<u64>,
+        /// The handle that works on it, by the environment's number; zero once that leaves it to the log.
+        pub holder: Word<u64>,
+        /// The last decision that was followed: the log's incarnation, and the place in the log.
+        pub incarnation: Word<u64>,
+        /// The place in the log.
+        pub lsn: Word<u64>,
+        /// Zero, kept for later.
+        pub spare: [Word<u64>; 8],
+    } size 128
+}
+
+/// Which environment a segment belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The environment's id.
+    pub environment: [u8; 16],
+    /// The environment's number for the segment: what it gets if it is made.
+    pub number: u32,
+}
+
+/// Where in which life of a log something was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// The log's incarnation.
+    pub incarnation: u64,
+    /// The place in the log.
+    pub lsn: u64,
+}
+
+/// Who decides what becomes of a transaction that nobody works on any more.
+pub trait Judge {
+    /// What goes wrong.
+    type Error: From<Error>;
+
+    /// Where it was decided that the transaction is committed; none if it is not.
+    ///
+    /// # Errors
+    /// It cannot be told: the segment stays as it is.
+    fn committed(&self, txn: u64) -> Result<Option<Decision>, Self::Error>;
+}
+
+/// Where the header lies, if the segment belongs to an environment.
+pub(crate) fn owner_of(region: &Region) -> Option<Offset<MemberHeader>> {
+    region.root(RootSlot::Owner)
+}
+
+/// Says in a new segment whose it is.
+pub(crate) fn found(region: &Region, member: Membership) -> Result<()> {
+    let offset = region.allocate::<MemberHeader>(1)?;
+    let header = region.at(offset);
+    header.layout.init(LAYOUT);
+    for (word, half) in header.environment.iter().zip(halves(member.environment)) {
+        word.init(half);
+    }
+    header.number.init(u64::from(member.number));
+    region.set_root(RootSlot::Owner, offset);
+    Ok(())
+}
+
+/// Refuses a segment that is opened as what it is not. Nothing was stored in it.
+pub(crate) fn check_owner(region: &Region, member: Option<Membership>) -> Result<()> {
+    let path = || region.path().to_path_buf();
+    match (owner_of(region), member) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => Err(Error::Alone { path: path() }),
+        (Some(offset), member) => {
+            let damaged = |what: &str| Error::Damaged { path: path(), what: what.into() };
+            let header = region.try_at(offset).ok_or_else(|| damaged("what says whose it is lies outside"))?;
+            if header.layout.get() != LAYOUT {
+                return Err(damaged("what says whose it is has another layout, which another version made"));
+            }
+            let found = header.environment.each_ref().map(Word::get);
+            if member.is_some_and(|member| halves(member.environment) == found) {
+                return Ok(());
+            }
+            Err(Error::Belongs { path: path(), environment: format!("{:016x}{:016x}", found[0], found[1]) })
+        }
+    }
+}
+
+fn halves(id: [u8; 16]) -> [u64; 2] {
+    let (low, high) = id.split_at(8);
+    [low, high].map(|half| u64::from_le_bytes(half.try_into().expect("half of sixteen bytes")))
+}
+
+/// A segment that belongs to an environment, as one of its processes has it.
+pub struct Member {
+    segment: Segment,
+    header: Held<MemberHeader>,
+    /// How long file and flat part were when this handle last looked: another may have made them longer.
+    seen: (u64, u64),
+    /// What this handle knows of the undo log is not what is there.
+    is_stale: bool,
+}
+
+impl Options {
+    /// Opens a segment as one of an environment, which makes it if it is not there. What is unfinished in it stays so until
+    /// somebody asks ([`Member::settle`]). Others of the environment may have it open.
+    ///
+    /// # Errors
+    /// As [`Options::open`]; `Belongs` if it is another environment's, `Alone` if it is nobody's.
+    pub fn open_member(&self, path: &Path, member: Membership) -> Result<Member> {
+        let segment = Options { member: Some(member), ..self.clone() }.open(path)?;
+        let offset = owner_of(segment.region()).expect("it was looked at when it was opened");
+        let header = segment.region().hold(offset);
+        Ok(Member { header, seen: (0, 0), is_stale: true, segment })
+    }
+}
+
+impl Member {
+    /// The environment's number for it.
+    pub fn number(&self) -> u64 {
+        self.header.number.get()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.segment.path()
+    }
+
+    /// What the memory survives.
+    pub fn survives(&self) -> Survives {
+        self.segment.survives()
+    }
+
+    /// The transaction that the undo log is of, and the handle that works on it; none of either is zero.
+    pub fn unfinished(&self) -> (u64, u64) {
+        (self.header.txn.load(), self.header.holder.load())
+    }
+
+    /// The last decision that was followed.
+    pub fn followed(&self) -> Decision {
+        Decision { incarnation: self.header.incarnation.get(), lsn: self.header.lsn.get() }
+    }
+
+    /// Does with what somebody who is gone has left unfinished what the judge says.
+    ///
+    /// # Errors
+    /// `Damaged`, `Memory`; those of the judge. The segment is as it was.
+    pub fn settle<J: Judge>(&mut self, judge: &J) -> Result<(), J::Error> {
+        let txn = self.header.txn.load();
+        if txn == 0 {
+            return Ok(());
+        }
+        self.catch_up()?;
+        let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };
+        self.segment.undo.audit().map_err(damaged)?;
+        let decision = judge.committed(txn)?;
+        match decision {
+            Some(_) => self.segment.undo.discard(),
+            None if self.segment.undo.has_images() => _ = self.segment.undo.roll_back(),
+            None => {}
+        }
+        self.ended(decision);
+        Ok(())
+    }
+
+    /// Begins what the transaction does here; `holder` is the handle that does it. Nothing is unfinished.
+    ///
+    /// # Errors
+    /// `Memory`, `Damaged`: nothing was begun.
+    pub fn begin(&mut self, txn: u64, holder: u64) -> Result<()> {
+        assert_eq!(self.header.txn.load(), 0, "what is unfinished is settled first");
+        self.catch_up()?;
+        self.segment.undo.settle();
+        self.segment.begin().suspend();
+        self.header.holder.publish(holder);
+        self.header.txn.publish(txn);
+        self.make_safe();
+        Ok(())
+    }
+
+    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them.
+    ///
+    /// # Errors
+    /// As [`Txn::set_range`](crate::Txn::set_range).
+    pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.segment.save_range_slowly(at, bytes)
+    }
+
+    /// What the transaction does here.
+    pub fn txn(&mut self) -> Resumed<'_> {
+        self.segment.resume_shortly()
+    }
+
+    /// The segment as it is now.
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Does what may fail at the end: from now on nothing is stored.
+    ///
+    /// # Errors
+    /// `Memory` if something was freed and the undo log had to grow for it and could not.
+    pub fn prepare(&mut self) -> Result<()> {
+        self.segment.release_all()
+    }
+
+    /// The transaction is committed: what it stored stands.
+    pub fn end(&mut self, decision: Decision) {
+        self.segment.end_slowly().expect("what may fail was done before");
+        self.ended(Some(decision));
+    }
+
+    /// The transaction is not committed: everything is taken back.
+    pub fn abort(&mut self) {
+        if !self.segment.kept.is_ours() {
+            return;
+        }
+        self.segment.take_back();
+        self.ended(None);
+    }
+
+    /// Nobody here knows whether the transaction is committed: whoever comes next asks.
+    pub fn leave_to_judge(&mut self) {
+        // A child of a fork has no transaction.
+        if !self.segment.kept.is_ours() {
+            return;
+        }
+        self.segment.freed.clear();
+        self.is_stale = true;
+        self.header.holder.publish(0);
+    }
+
+    /// Nothing is unfinished any more.
+    fn ended(&mut self, decision: Option<Decision>) {
+        if let Some(Decision { incarnation, lsn }) = decision {
+            self.header.incarnation.init(incarnation);
+            self.header.lsn.init(lsn);
+        }
+        self.header.txn.publish(0);
+        self.make_safe();
+    }
+
+    fn make_safe(&self) {
+        self.segment.region().write_back_words(&*self.header);
+    }
+
+    /// Learns what other processes have made larger.
+    fn catch_up(&mut self) -> Result<()> {
+        let segment = &mut self.segment;
+        let now = (segment.region().used(), segment.header.bytes.get());
+        if self.is_stale || now != self.seen {
+            let damaged = |what: &str| Error::Damaged { path: segment.path().to_path_buf(), what: what.into() };
+            if now.1 > segment.bytes_max().max(segment.bytes) {
+                return Err(damaged("its flat part is longer than it can be"));
+            }
+            let undo = segment.header.undo.load().and_then(|undo| Undo::try_open(segment.region(), undo));
+            segment.undo = undo.ok_or_else(|| damaged("its undo log lies outside"))?;
+            segment.undo.set_quick(segment.guarded.is_none());
+            segment.bytes = now.1;
+            segment.hide_metadata()?;
+            segment.show_flat();
+            (self.seen, self.is_stale) = (now, false);
+        }
+        let flat_end = (segment.from + segment.bytes).next_multiple_of(UNIT);
+        segment.view.set_end(segment.heap.end().max(flat_end));
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Member({} of its environment, {:?})", self.number(), self.segment)
+    }
+}

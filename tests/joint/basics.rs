@@ -1,0 +1,151 @@
+//! One process: what commits is there, what aborts is not, and what cannot be said is refused.
+
+use std::time::Duration;
+
+use libtp::{Env, Error};
+
+fn read(env: &Env, segment: &libtp::Segment, bytes: usize) -> Vec<u8> {
+    env.run(|txn| Ok(txn.join(segment)?.bytes()[..bytes].to_vec())).unwrap()
+}
+
+#[test]
+fn commit_keeps_both_and_abort_neither() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let (segment, records) = (env.segment("memory", 4096).unwrap(), env.btree("records").unwrap());
+    let store = |txn: &libtp::Txn<'_>, text: &[u8; 4]| {
+        txn.join(&segment)?.set_range(100, 4)?.copy_from_slice(text);
+        records.put(txn, b"key", text)
+    };
+    env.run(|txn| store(txn, b"kept")).unwrap();
+    let txn = env.begin().unwrap();
+    store(&txn, b"lost").unwrap();
+    txn.abort().unwrap();
+    let txn = env.begin().unwrap();
+    store(&txn, b"gone").unwrap();
+    drop(txn);
+    let seen = env.run(|txn| Ok((txn.join(&segment)?.bytes()[100..104].to_vec(), records.get(txn, b"key")?)));
+    assert_eq!(seen.unwrap(), (b"kept".to_vec(), Some(b"kept".to_vec())));
+    drop((segment, records, env));
+    let env = Env::open(dir.path()).unwrap();
+    let segment = env.segment("memory", 0).unwrap();
+    assert_eq!(read(&env, &segment, 104)[100..], *b"kept");
+}
+
+#[test]
+fn memory_alone_needs_no_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let segment = env.segment("memory", 4096).unwrap();
+    read(&env, &segment, 1);
+    let before = env.managers().log.tail();
+    for round in 0..100_u8 {
+        env.run(|txn| Ok(txn.join(&segment)?.set_range(0, 1)?.fill(round))).unwrap();
+    }
+    assert_eq!(env.managers().log.tail(), before);
+    assert_eq!(read(&env, &segment, 1), [99]);
+}
+
+#[test]
+fn threads_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().durability(libtp::Durability::Relaxed).open(dir.path()).unwrap();
+    let segment = env.segment("memory", 4096).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    let raised = env.run(|txn| {
+                        let mut memory = txn.join(&segment)?;
+                        let place = memory.set_range(0, 8)?;
+                        let next = u64::from_le_bytes(place[..8].try_into().unwrap()) + 1;
+                        place.copy_from_slice(&next.to_le_bytes());
+                        Ok(())
+                    });
+                    raised.unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(read(&env, &segment, 8), 800_u64.to_le_bytes());
+}
+
+#[test]
+fn whom_it_does_not_belong_to_is_refused() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = dir.path().join("memory.vista");
+    let env = Env::open(dir.path()).unwrap();
+    let segment = env.segment("memory", 4096).unwrap();
+    // Left in the middle: nobody but the environment knows what becomes of it.
+    let txn = env.begin().unwrap();
+    txn.join(&segment).unwrap().set_range(0, 4).unwrap().copy_from_slice(b"torn");
+    txn.die();
+    env.die();
+    drop((segment, env));
+    let refused = vista::Segment::open(&path, 0).unwrap_err();
+    assert!(matches!(refused, vista::Error::Belongs { .. } | vista::Error::Memory(_)), "{refused}");
+    let elsewhere = Env::open(other.path()).unwrap();
+    let moved = other.path().join("memory.vista");
+    std::fs::copy(&path, &moved).unwrap();
+    let refused = elsewhere.segment("memory", 0).unwrap_err().to_string();
+    assert!(refused.contains("belongs to the environment whose id is"), "{refused}");
+    let refused = vista::Segment::open(&moved, 0).unwrap_err().to_string();
+    assert!(refused.contains("belongs to the environment whose id is"), "{refused}");
+    // Nor was anything of it changed: a refused one is as it was.
+    assert_eq!(std::fs::read(&moved).unwrap(), std::fs::read(&path).unwrap());
+}
+
+#[test]
+fn one_that_nobody_owns_is_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    drop(vista::Segment::open(dir.path().join("alone.vista"), 4096).unwrap());
+    let refused = env.segment("alone", 4096).unwrap_err().to_string();
+    assert!(refused.contains("was made without an environment"), "{refused}");
+    assert!(matches!(env.segment("a/b", 8), Err(Error::Segment { .. })));
+}
+
+#[test]
+fn a_log_of_an_earlier_time_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, backup) = (dir.path().join("home"), dir.path().join("backup"));
+    let memory = dir.path().join("memory");
+    let options = vista::Options::new(4096);
+    let change = |env: &Env, round: u8| {
+        let (segment, records) = (env.segment_at(&memory, &options)?, env.btree("records")?);
+        env.run(|txn| {
+            txn.join(&segment)?.set_range(0, 1)?.fill(round);
+            records.put(txn, b"key", &[round])
+        })
+    };
+    change(&Env::open(&home).unwrap(), 1).unwrap();
+    copy(&home, &backup);
+    change(&Env::open(&home).unwrap(), 2).unwrap();
+    std::fs::remove_dir_all(&home).unwrap();
+    copy(&backup, &home);
+    let refused = change(&Env::open(&home).unwrap(), 3).unwrap_err().to_string();
+    assert!(refused.contains("The two are of different times"), "{refused}");
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_segment_that_is_at_work_is_not_joined_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(Duration::from_millis(50)).open(dir.path()).unwrap();
+    let segment = env.segment("memory", 4096).unwrap();
+    let txn = env.begin().unwrap();
+    let memory = txn.join(&segment).unwrap();
+    assert!(matches!(txn.join(&segment), Err(Error::Segment { .. })));
+    let other = env.begin().unwrap();
+    assert!(matches!(other.join(&segment), Err(Error::LockTimeout)));
+    drop(memory);
+    txn.commit().unwrap();
+    other.join(&segment).unwrap();
+    other.commit().unwrap();
+}

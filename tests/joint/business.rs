@@ -1,0 +1,131 @@
+//! Counters in two segments and a journal of records: every transaction raises both and adds a record, or does nothing.
+//!
+//! Some change one segment alone, some are aborted. A block of the heap bears the number of the transaction that made it; its
+//! predecessor is freed.
+
+use std::path::Path;
+
+use libtp::{Db, Env, Result, Segment};
+use libtp_sim::Random;
+
+/// The length of the flat parts.
+const BYTES: u64 = 4096;
+/// Places in the left segment.
+const COUNT: u64 = 0;
+const BLOCK: u64 = 8;
+const ALONE: u64 = 16;
+const ALONE_TOO: u64 = 2048;
+const BLOCK_BYTES: usize = 5000;
+
+/// What is open.
+pub struct Business {
+    pub env: Env,
+    pub left: Segment,
+    pub right: Segment,
+    pub journal: Db,
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+impl Business {
+    pub fn open(directory: &Path) -> Result<Business> {
+        let env = Env::open(directory)?;
+        let (left, right) = (env.segment("left", BYTES)?, env.segment("right", BYTES)?);
+        let journal = env.btree("journal")?;
+        Ok(Business { env, left, right, journal })
+    }
+
+    /// One transaction; the number that it has reached, if it is committed and not of one segment alone.
+    pub fn transact(&self, random: &mut Random) -> Result<Option<u64>> {
+        match random.below(10) {
+            0 | 1 => self.alone(random).map(|()| None),
+            2 => {
+                let txn = self.env.begin()?;
+                let done = self.all(&txn, random);
+                txn.abort()?;
+                done.map(|_| None)
+            }
+            _ => self.env.run(|txn| self.all(txn, random)).map(Some),
+        }
+    }
+
+    fn all(&self, txn: &libtp::Txn<'_>, random: &mut Random) -> Result<u64> {
+        let mut left = txn.join(&self.left)?;
+        let next = number(left.bytes()) + 1;
+        let journal = || self.journal.put_new(txn, &next.to_be_bytes(), &next.to_le_bytes());
+        let is_first = random.below(2) == 0;
+        if is_first {
+            journal()?;
+        }
+        left.set_range(COUNT, 8)?.copy_from_slice(&next.to_le_bytes());
+        let mut memory = left.memory();
+        let old = number(&memory.bytes()[8..]);
+        if old != 0 {
+            memory.free(old)?;
+        }
+        let block = memory.malloc(BLOCK_BYTES as u64)?;
+        memory.set_range(block, BLOCK_BYTES)?.fill(stamp(next));
+        memory.set_range(BLOCK, 8)?.copy_from_slice(&block.to_le_bytes());
+        drop(left);
+        let mut right = txn.join(&self.right)?;
+        right.set_range(COUNT, 8)?.copy_from_slice(&next.to_le_bytes());
+        drop(right);
+        if !is_first {
+            journal()?;
+        }
+        Ok(next)
+    }
+
+    fn alone(&self, random: &mut Random) -> Result<()> {
+        self.env.run(|txn| {
+            let mut left = txn.join(&self.left)?;
+            let next = number(&left.bytes()[16..]) + 1 + random.below(2);
+            left.set_range(ALONE, 8)?.copy_from_slice(&next.to_le_bytes());
+            left.set_range(ALONE_TOO, 8)?.copy_from_slice(&next.to_le_bytes());
+            Ok(())
+        })
+    }
+
+    /// How many transactions there were, if everything agrees.
+    pub fn judge(&self) -> std::result::Result<u64, String> {
+        let judged = self.env.run(|txn| {
+            let mut left = txn.join(&self.left)?;
+            let right = txn.join(&self.right)?;
+            let (count, other) = (number(left.bytes()), number(right.bytes()));
+            if count != other {
+                return Ok(Err(format!("the left segment has {count}, the right one {other}")));
+            }
+            let alone = [16, 2048].map(|at| number(&left.bytes()[at..]));
+            if alone[0] != alone[1] {
+                return Ok(Err(format!("what one segment has alone is {alone:?}")));
+            }
+            let memory = left.memory();
+            let block = number(&memory.bytes()[8..]);
+            let wrong = match block {
+                0 => count != 0,
+                block => memory.get(block, BLOCK_BYTES)?.iter().any(|&byte| byte != stamp(count)),
+            };
+            if wrong {
+                return Ok(Err(format!("the block at {block} is not that of transaction {count}")));
+            }
+            if let Err(damaged) = left.segment().verify() {
+                return Ok(Err(damaged.to_string()));
+            }
+            let last = self.journal.get(txn, &count.to_be_bytes())?;
+            let next = self.journal.get(txn, &(count + 1).to_be_bytes())?;
+            if (last.is_none() && count != 0) || next.is_some() {
+                return Ok(Err(format!(
+                    "the memory has {count} transactions; the journal's record of that is {last:?}, of the next {next:?}"
+                )));
+            }
+            Ok(Ok(count))
+        });
+        judged.unwrap_or_else(|error| Err(format!("cannot be judged: {error}")))
+    }
+}
+
+fn stamp(count: u64) -> u8 {
+    u8::try_from(count % 251).unwrap()
+}

@@ -1,0 +1,67 @@
+//! The example of a token under kills: there is one, and whoever has it does its work once.
+
+#[path = "../../crates/libtp/examples/token/ring.rs"]
+mod example;
+
+use std::path::Path;
+use std::time::Duration;
+
+use libtp::Env;
+use libtp_sim::Random;
+use libtp_tests::process::{say, Process};
+use libtp_tests::sizes;
+
+use example::Ring;
+
+const DIRECTORY: &str = "LIBTP_TEST_TOKEN_DIRECTORY";
+const STATION: &str = "LIBTP_TEST_TOKEN_STATION";
+const STATIONS: u64 = 3;
+
+/// The entry of a child. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let (Some(directory), Ok(station)) = (std::env::var_os(DIRECTORY), std::env::var(STATION)) else { return };
+    let env = Env::open(Path::new(&directory)).unwrap();
+    let (ring, station) = (Ring::open(&env, STATIONS).unwrap(), station.parse().unwrap());
+    say("open");
+    loop {
+        match ring.turn(station) {
+            Ok(Some(_)) => {}
+            Ok(None) => std::thread::sleep(Duration::from_micros(50)),
+            Err(error) => say(&format!("failed: {error}")),
+        }
+    }
+}
+
+#[test]
+fn there_is_one_token_whoever_is_killed() {
+    let kills = sizes::number("LIBTP_TEST_KILLS", 30);
+    let directory = tempfile::tempdir().unwrap();
+    let start = |station: u64| {
+        let variables = [(DIRECTORY, directory.path().display().to_string()), (STATION, station.to_string())];
+        let (tell, said) = std::sync::mpsc::channel();
+        let process = Process::start("token::entry", &variables, move |line| _ = tell.send(line.to_owned()));
+        assert_eq!(said.recv_timeout(crate::child::LONG).as_deref(), Ok("open"));
+        (process, said)
+    };
+    let mut stations: Vec<_> = (0..STATIONS).map(start).collect();
+    let env = Env::open(directory.path()).unwrap();
+    let ring = Ring::open(&env, STATIONS).unwrap();
+    let (mut random, mut last) = (Random::new(sizes::first_seed()), 0);
+    for kill in 0..kills {
+        std::thread::sleep(Duration::from_micros(random.below(30_000)));
+        let chosen = random.below(STATIONS);
+        let station = &mut stations[usize::try_from(chosen).unwrap()];
+        station.0.kill();
+        station.0.wait();
+        assert_eq!(station.1.try_iter().collect::<Vec<_>>(), Vec::<String>::new(), "station {chosen} failed");
+        let count = ring.check().unwrap().unwrap_or_else(|wrong| panic!("after kill {kill}: {wrong}"));
+        assert!(count >= last, "{last} turns became {count}");
+        last = count;
+        *station = start(chosen);
+    }
+    drop(stations);
+    let count = ring.check().unwrap().unwrap();
+    println!("figures: {kills} kills, {count} turns, one token");
+    assert!(count > kills, "the token hardly moved");
+}
