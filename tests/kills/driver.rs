@@ -15,6 +15,8 @@ use crate::stall::{Instant, Life, Stalls};
 
 /// Nobody acknowledges anything for so long: they are stuck.
 const NOBODY: u64 = 10 * SECOND;
+/// The same while one of them waits for the disk, which has more to do than this test.
+const NOBODY_WITH_DISK: u64 = 120 * SECOND;
 /// One worker among others acknowledges nothing for so long: it is stuck.
 const ONE: u64 = 30 * SECOND;
 /// Who has been told to leave leaves within this time.
@@ -173,19 +175,34 @@ impl<'d> Run<'d> {
         let now = now();
         let silent = |worker: &Worker| now.saturating_sub(worker.told().heard.max(worker.started));
         let quietest = self.workers.iter().max_by_key(|worker| silent(worker)).expect("there are workers");
-        let nobody = self.workers.iter().map(silent).min().expect("there are workers") > NOBODY;
-        if nobody || silent(quietest) > ONE {
-            let who = if nobody { "nobody".into() } else { format!("worker {}", quietest.number) };
+        let (all, one) = (self.workers.iter().map(silent).min().expect("there are workers"), silent(quietest));
+        let nobody = all > if all > NOBODY && self.waits_for_disk() { NOBODY_WITH_DISK } else { NOBODY };
+        if nobody || one > ONE && !self.waits_for_disk() {
+            let (who, time) =
+                if nobody { ("nobody".into(), all) } else { (format!("worker {}", quietest.number), one) };
             let list: Vec<String> = self.workers.iter().map(|one| describe(one, now)).collect();
             let stacks: Vec<String> = self.workers.iter().map(stack).collect();
             return Err(format!(
                 "STUCK: {who} has acknowledged anything for {} s\n{}\n{}",
-                silent(quietest) / SECOND,
+                time / SECOND,
                 list.join("\n"),
                 stacks.join("\n")
             ));
         }
         Ok(())
+    }
+
+    /// Whether one of them is in a call that waits for the disk.
+    fn waits_for_disk(&self) -> bool {
+        let syncs = [libc::SYS_fsync, libc::SYS_fdatasync].map(|number| number.to_string());
+        let is_syncing = |worker: &Worker| {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", worker.process.pid()));
+            tasks.into_iter().flatten().flatten().any(|task| {
+                let call = std::fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
+                call.split(' ').next().is_some_and(|number| syncs.iter().any(|sync| sync == number))
+            })
+        };
+        self.workers.iter().any(is_syncing)
     }
 
     /// After the last kill everybody must get on with the work: else a run that is stuck at its end would pass.
