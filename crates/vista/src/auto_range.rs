@@ -70,8 +70,9 @@ impl Segment {
         let page = rustix::param::page_size();
         let (at, from) = ((at / page * page) as u64, self.from);
         let bytes = usize::try_from(self.bytes().len() as u64 - at).map_or(page, |left| left.min(page));
-        let mut txn = std::mem::ManuallyDrop::new(Txn { segment: self });
+        let mut txn = std::mem::ManuallyDrop::new(Txn { top: self.undo.take_top(), segment: self });
         txn.set_range(at, bytes)?;
+        txn.segment.undo.set_top(txn.top);
         self.view.set_writable_part(from + at, from + at + page as u64, true)?;
         Ok(())
     }

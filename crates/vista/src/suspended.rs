@@ -6,6 +6,7 @@ impl Txn<'_> {
     /// Leaves the transaction as it is, to be taken up by [`Segment::resume`]. Until then the segment shows what it stored;
     /// [`Segment::begin`] takes it back.
     pub fn suspend(self) {
+        self.segment.undo.set_top(self.top);
         std::mem::forget(self);
     }
 }
@@ -13,6 +14,6 @@ impl Txn<'_> {
 impl Segment {
     /// Takes up the transaction that was suspended; if none was, begins one.
     pub fn resume(&mut self) -> Txn<'_> {
-        Txn { segment: self }
+        Txn { top: self.undo.take_top(), segment: self }
     }
 }
