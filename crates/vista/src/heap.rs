@@ -87,6 +87,7 @@ impl Heap {
         // The file is made longer before anything says that it is the heap's.
         let is_there = |unit: &Word<u64>| unit.get() <= region.used() / UNIT;
         header.fresh.iter().chain(&header.taken).all(is_there).then_some(())?;
+        [&header.fresh, &header.taken].iter().all(|[from, to]| from.get() <= to.get()).then_some(())?;
         Some(Heap { table: Slab::try_attach(region, header.table.load()?)?, header })
     }
 
@@ -276,7 +277,7 @@ impl Segment {
     /// Gives back everything that the transaction has freed.
     #[cold]
     pub(crate) fn release_all(&mut self) -> Result<()> {
-        let from = self.at_to_place();
+        let from = self.from;
         std::mem::take(&mut self.freed).into_iter().try_for_each(|at| self.release(at + from))
     }
 

@@ -69,9 +69,9 @@ pub struct Threads {
 
 struct Inner {
     segment: Segment,
-    /// Logs that no worker has.
-    logs: Vec<Undo>,
-    /// Workers so far.
+    /// Logs that no worker has, and the number of each one's worker.
+    logs: Vec<(Undo, u32)>,
+    /// Numbers that were given.
     workers: u32,
 }
 
@@ -97,13 +97,16 @@ impl Segment {
             return Err(Error::Guarded { path: self.path().to_path_buf() });
         }
         let logs = self.undo.further().map_err(|what| Error::Damaged { path: self.path().to_path_buf(), what })?;
+        // Whoever works has a log, so a number goes with it: there are never so many that one comes twice.
+        let logs: Vec<_> = logs.into_iter().zip(1..).collect();
+        let workers = u32::try_from(logs.len()).expect("each log takes a part of the file");
         Ok(Threads {
             flat: self.view.flat().clone(),
             stripes: Stripes::new(self.bytes, stripe_bytes),
             path: self.path().to_path_buf(),
             bytes: self.bytes,
             process: std::process::id(),
-            inner: Mutex::new(Inner { segment: self, logs, workers: 0 }),
+            inner: Mutex::new(Inner { segment: self, logs, workers }),
         })
     }
 }
@@ -115,12 +118,15 @@ impl Threads {
     /// `Memory` if there is no room for its undo log.
     pub fn worker(&self) -> Result<Worker<'_>> {
         let mut inner = self.inner();
-        let undo = match inner.logs.pop() {
-            Some(undo) => undo,
-            None => inner.segment.one_more_log()?,
+        let (undo, number) = match inner.logs.pop() {
+            Some(log) => log,
+            None => {
+                let undo = inner.segment.one_more_log()?;
+                inner.workers += 1;
+                (undo, inner.workers)
+            }
         };
-        inner.workers += 1;
-        Ok(Worker::new(self, undo, inner.workers))
+        Ok(Worker::new(self, undo, number))
     }
 
     /// The segment, for one thread again. What a worker that was forgotten has left unfinished is taken back.
