@@ -68,6 +68,7 @@ impl Business {
         let block = memory.malloc(BLOCK_BYTES as u64)?;
         memory.set_range(block, BLOCK_BYTES)?.fill(stamp(next));
         memory.set_range(BLOCK, 8)?.copy_from_slice(&block.to_le_bytes());
+        drop(memory);
         drop(left);
         let mut right = txn.join(&self.right)?;
         right.set_range(COUNT, 8)?.copy_from_slice(&next.to_le_bytes());
@@ -110,6 +111,7 @@ impl Business {
             if wrong {
                 return Ok(Err(format!("the block at {block} is not that of transaction {count}")));
             }
+            drop(memory);
             if let Err(damaged) = left.segment().verify() {
                 return Ok(Err(damaged.to_string()));
             }
