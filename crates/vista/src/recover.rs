@@ -10,11 +10,11 @@ impl Segment {
     pub(crate) fn recover(&mut self) -> Result<usize> {
         self.kept.check_seal(&self.metadata())?;
         let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };
-        self.undo.audit().map_err(damaged)?;
+        self.own_undo().map_or(Ok(()), |undo| undo.audit()).map_err(damaged)?;
         // Everything was looked at, and from now on it changes.
         self.kept.begin()?;
-        let ranges = if self.undo.has_images() && self.decides() { self.undo.roll_back() } else { 0 };
-        self.undo.settle();
+        let ranges = self.own_undo().filter(|undo| undo.has_images()).map_or(0, |undo| undo.roll_back());
+        self.own_undo().inspect(|undo| undo.settle());
         self.hide_metadata()?;
         Ok(ranges)
     }
