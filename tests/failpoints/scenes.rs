@@ -77,7 +77,8 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
         let is_hit = match point.scene {
             Scene::Alone => alone(seed, point, figures),
             Scene::Young => dies_young(seed, point, &mut random, figures),
-            Scene::Work | Scene::Repair(_) | Scene::Rebuild => {
+            // Those between records and memory are another suite's.
+            Scene::Work | Scene::Repair(_) | Scene::Rebuild | Scene::Memory { .. } => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
                 if here.deaths.len() >= DEATHS_OF_ONE {
@@ -162,7 +163,7 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
             town.close(&format!("seed {seed}, {:?}", point.name));
             is_hit
         }
-        Scene::Work | Scene::Young => dies_young(seed, point, random, figures),
+        Scene::Work | Scene::Young | Scene::Memory { .. } => dies_young(seed, point, random, figures),
     }
 }
 

@@ -22,7 +22,7 @@ fn read(txn: &Txn<'_>, segment: &Segment) -> libtp::Result<u8> {
 fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
     let dir = tempfile::tempdir().unwrap();
     let ((one, ours), (other, theirs)) = (open(dir.path()), open(dir.path()));
-    one.run(|txn| Ok(txn.join(&ours)?.set_range(0, 1)?.fill(1))).unwrap();
+    one.run(|txn| txn.join(&ours)?.set_range(0, 1).map(|range| range.fill(1))).unwrap();
     let txn = one.begin().unwrap();
     let mut memory = txn.join(&ours).unwrap();
     let range = memory.set_range(0, 1).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{Error, Result, Segment, Txn};
-use rio::Survives;
+use rio::{Survives, Undo};
 
 impl Segment {
     /// What the memory survives.
@@ -26,9 +26,9 @@ impl Segment {
         self.view.address() + usize::try_from(self.from).expect("it is mapped")
     }
 
-    /// Whether what is unfinished is its own business, and not an environment's.
-    pub(crate) fn decides(&self) -> bool {
-        crate::member::owner_of(self.region()).is_none()
+    /// The undo log, unless what is unfinished is an environment's business: then another process may be at work on it.
+    pub(crate) fn own_undo(&self) -> Option<&Undo> {
+        crate::member::owner_of(self.region()).is_none().then_some(&self.undo)
     }
 
     /// The file.

@@ -10,15 +10,10 @@ impl Segment {
     pub(crate) fn recover(&mut self) -> Result<usize> {
         self.kept.check_seal(&self.metadata())?;
         let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };
-        self.undo.audit_all().map_err(damaged)?;
+        self.own_undo().map_or(Ok(()), |undo| undo.audit_all()).map_err(damaged)?;
         // Everything was looked at, and from now on it changes.
         self.kept.begin()?;
-        let ranges = if self.decides() {
-            self.undo.recover_all()
-        } else {
-            self.undo.settle();
-            0
-        };
+        let ranges = self.own_undo().map_or(0, |undo| undo.recover_all());
         self.hide_metadata()?;
         Ok(ranges)
     }

@@ -58,7 +58,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, role, path] = &arguments[..] {
         let env = Env::open(path)?;
-        return if role == "shop" { shop(&env) } else { warehouse(&env) }.map_err(Into::into);
+        let done = if role == "shop" { shop(&env) } else { warehouse(&env) };
+        return Ok(done?);
     }
     let directory = tempfile::tempdir()?;
     let start = |role: &str| -> std::io::Result<Child> {
