@@ -25,6 +25,7 @@
 //! | `left` | what deleted and moved environments leave behind in shared memory |
 //! | `limits` | processes that may have less memory than others |
 //! | `durable` | what was read of one who died is as durable as its reader asked for |
+//! | `readers` | who reads a page dies as others wait for it |
 //! | `twice_alone` | all die, and so does who opens next |
 //! | `yardstick` | planted bugs, each to be noticed by one of these cases |
 // Test code outside of test functions: a panic is the report.
@@ -49,6 +50,8 @@ mod leaving;
 mod left;
 mod limits;
 mod missing;
+#[cfg(feature = "failpoints")]
+mod readers;
 mod rebuild;
 mod stopped;
 mod strangers;

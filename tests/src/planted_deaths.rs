@@ -112,6 +112,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("buffer: a dead writer's claims stay", &[At("buffer: claimed, latched, not copied")]),
     by("buffer: the dead keep what is in hand", &[At("buffer: evicted, in hand"), At("buffer: frame in the table, loading")]),
     by("buffer: a page half read stays in the table", &[At("buffer: frame in the table, loading")]),
+    by_case("buffer: that a page is there is taken back", "readers::who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get"),
+    by_case("buffer: a page that is there stays in a dead hand", "readers::who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get"),
     seldom_by("txn: hands are emptied last", &[At("buffer: frame in the table, loading")]),
     seldom_by("buffer: a page half read is taken for whole", &[At("buffer: frame in the table, loading")]),
     // D6

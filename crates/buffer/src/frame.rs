@@ -21,7 +21,8 @@
 //! 5. A slot keeps its type, its data area, its pool and page size for the region's life (PROTOCOLS D14).
 //!
 //! If we die here: a frame that is neither on a list nor holds a page is in its session's hand, which the session notes in
-//! the same section (`pool`, `lookup`); one that is loading has nothing worth keeping (see `repair`).
+//! the same section (`pool`, `lookup`); one that is loading has nothing worth keeping (see `repair`), and one that is resident
+//! stays so until it leaves the table (`get`, `settle`).
 
 use libtp_log::Lsn;
 use libtp_process::{Latch, PinNote, Session};
@@ -89,6 +90,7 @@ impl FrameSlot {
         }
     }
 
+    /// Never undone: what was stored before, the page's bytes too, is there for who sees it.
     pub(crate) fn set_state(&self, state: State) {
         self.state.publish(state.to_raw());
     }

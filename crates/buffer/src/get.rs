@@ -211,9 +211,11 @@ impl BufferManager {
                 continue;
             };
             let pin = Pin::adopt(&self.region, session, slot, id, note);
-            if self.is_being_read(session, slot) {
+            // Who has no latch may believe that a page is resident: that is never taken back (`settle`), and a pin that was counted
+            // under the bucket's latch keeps it so.
+            if slot.state() == State::Loading {
                 wait_for_reader(session, slot);
-                if self.is_being_read(session, slot) && slot.page.load() == id {
+                if slot.state() == State::Loading && slot.page.load() == id {
                     // Its reader died: the frame leaves the table when that is repaired.
                     drop(pin);
                     doubts += u32::from(session.processes().dead_sessions().is_empty());
@@ -229,16 +231,6 @@ impl BufferManager {
             doubts += u32::from(slot.state() == State::Free);
         }
         session.processes().give_up(&format!("the frame of {id} is in the page table and holds no page"))
-    }
-
-    /// Whether the frame is still in the hand of who reads its page. Its state alone does not say so to who has no latch: it is
-    /// stored in the section in which the frame leaves that hand, and goes back if its reader dies in there.
-    fn is_being_read(&self, session: &Session, slot: &FrameSlot) -> bool {
-        // In this order: a latch that is free, or another's, says that its reader has closed that section or was repaired, and
-        // then the state is certain.
-        let place = self.region.offset_of(slot).raw();
-        let in_hand = slot.latch.owner().is_some_and(|owner| session.processes().has_in_hand(owner, place));
-        in_hand || slot.state() == State::Loading
     }
 
     /// Brings the page into a frame. `None` if another session was faster: then it is in the table.
@@ -305,18 +297,33 @@ impl BufferManager {
         None
     }
 
-    /// The page is in its frame: others may have it.
+    /// The page is in its frame: others may have it. Two stores, in this order, and no section: the first is believed by who
+    /// has a pin and waits for the latch, so it must not go back (PROTOCOLS D2).
+    ///
+    /// If we die here:
+    /// * before the first store, the frame is loading and in our hand: it leaves the table, and whoever wants the page reads it
+    ///   again. Nobody has believed anything of it.
+    /// * between the two, the page is there, and the frame still said to be in our hand. While our latch is not given back nobody
+    ///   else can have changed the frame; so whoever is about to give it back sees both and takes the frame out of our hand
+    ///   ([`BufferManager::settle_hand`]). Nowhere else is a frame both: what is taken into a hand, or put back from one, is free
+    ///   in the same section.
+    /// * after the second, all is as it should be but for the latch and the pin.
     pub(crate) fn settle(&self, shelf: &Shelf, taken: Taken<'_>) {
         shelf.policy().loaded(shelf, taken.slot);
         failpoint("buffer: page read, not resident");
         let session = taken.guard.session();
-        // At once: a frame that is both would be emptied by whoever repairs us, perhaps after it was given to another page.
-        let mut section = session.section();
-        taken.slot.set_state_in(&mut section, State::Resident);
+        let mut taken_back = planted("buffer: that a page is there is taken back").then(|| session.section());
+        if let Some(section) = &mut taken_back {
+            taken.slot.set_state_in(section, State::Resident);
+            session.set_in_hand_in(section, 0);
+        }
+        taken.slot.set_state(State::Resident);
         failpoint("buffer: resident, still in hand");
-        session.set_in_hand_in(&mut section, 0);
-        section.close();
+        session.set_in_hand(0);
         failpoint("buffer: resident, latched");
+        if let Some(section) = taken_back {
+            section.close();
+        }
         drop(taken.guard);
     }
 

@@ -1,8 +1,9 @@
 //! Repair of what one dead session left in the frames, among living ones (PROTOCOLS D4, D5, D7).
 //!
-//! With its latches nothing waits: its section was rolled back, and the pages that it holds can be reached through its own
-//! latches to redo a record on them ([`BufferManager::held_by`]). What it had in hand and its pins are put right later, by
-//! a session that holds no latch, which takes the latches it needs.
+//! With its latches nothing waits: its section was rolled back, a page that it had read to its end is no longer in its hand
+//! ([`BufferManager::settle_hand`]), and the pages that it holds can be reached through its own latches to redo a record on
+//! them ([`BufferManager::held_by`]). What it had in hand else and its pins are put right later, by a session that holds no
+//! latch, which takes the latches it needs.
 //!
 //! If we die here: a frame leaves the dead hand in the section that puts it on the free list; a count of pins is stored
 //! before the dead one's notes are forgotten. The next to repair goes on.
@@ -35,6 +36,16 @@ impl BufferManager {
             }
         }
         None
+    }
+
+    /// Takes the frame of a page that the dead session had read, and given to all (`settle`), out of its hand. Its section was
+    /// rolled back and its latches are not given back: after that others change the page, and replace it.
+    pub fn settle_hand(&self, corpse: &Corpse<'_>) {
+        let Some(slot) = self.frame_at(corpse.in_hand()) else { return };
+        let is_there = slot.latch.owner() == Some(corpse.id()) && slot.state() == State::Resident;
+        if is_there && !planted("buffer: a page that is there stays in a dead hand") {
+            corpse.put_back();
+        }
     }
 
     /// Puts right what the dead session had in hand: first of all, because whoever ends its transactions may want the very
@@ -88,6 +99,9 @@ impl BufferManager {
 
     /// The frame whose slot, and so whose latch, lies there.
     fn frame_at(&self, place: u64) -> Option<&FrameSlot> {
+        if place == 0 {
+            return None;
+        }
         self.pools.shelves().into_iter().find_map(|(_, shelf)| {
             let number = shelf.slab.index_of(place)?;
             (number <= shelf.frame_count()).then(|| shelf.slab.at(number))

@@ -150,6 +150,12 @@ impl Corpse<'_> {
         self.slot().pins.iter().for_each(|note| note.init(crate::notes::Note::NONE));
     }
 
+    /// What it had in hand is where it belongs: it had only not said so.
+    pub fn put_back(&self) {
+        failpoint("repair: in its place, still in a dead hand");
+        self.slot().in_hand.publish(0);
+    }
+
     /// What it had in hand is where it belongs when the section closes, which is another session's.
     pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
         failpoint("repair: puts back what was in hand");

@@ -327,11 +327,6 @@ impl ProcessManager {
         self.slot(session).is_some_and(|slot| self.tenant_lives(slot))
     }
 
-    /// Whether the session has that in hand ([`Session::set_in_hand`]), alive or dead.
-    pub fn has_in_hand(&self, session: SessionId, what: u64) -> bool {
-        self.slot(session).is_some_and(|slot| slot.in_hand.load() == what)
-    }
-
     /// Whether the session's process is certainly stopped, by a signal or a debugger: it lives, and does nothing.
     pub fn is_stopped(&self, session: SessionId) -> bool {
         let attachment = self.slot(session).map(|slot| slot.status.load().attachment());

@@ -193,6 +193,7 @@ impl Managers {
         }
         corpse.roll_back();
         failpoint("repair: rolled back, not redone");
+        self.buffers.settle_hand(&corpse);
         if planted("txn: latches are given back before the redo") {
             corpse.let_go();
         }

@@ -1,0 +1,86 @@
+//! Who reads a page into memory dies as it gives the page to others, who have come for it and wait (PROTOCOLS D2, D7).
+
+use std::time::{Duration, Instant};
+
+use libtp::{Durability, Env, Life, WaitsFor};
+use libtp_buffer::{PageId, PageNo};
+use libtp_process::Rank;
+use libtp_tests::sizes;
+
+use crate::crew::Member;
+
+/// As many keys as take several pages.
+const KEYS: u32 = 400;
+/// The reader stands still, and then dies, at each of these: from the page's last byte to the latch.
+const PLACES: [&str; 3] =
+    ["buffer: page read, not resident", "buffer: resident, still in hand", "buffer: resident, latched"];
+
+#[test]
+fn who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get() {
+    for place in PLACES {
+        let directory = tempfile::tempdir().unwrap();
+        fill(directory.path());
+        let env = Env::open(directory.path()).unwrap();
+        let table = env.btree("table").unwrap();
+        let get = |number: u32| env.run(|txn| table.get(txn, key(number).as_bytes())).unwrap();
+        get(KEYS - 1).expect("it is there");
+        let mut reader = Member::start(directory.path(), 1);
+        reader.ask(&format!("arm {place}!stop"));
+        reader.order(&format!("get {}", key(0)));
+        until("the reader stands still", || env.sessions().iter().any(|one| one.life == Life::Stopped));
+        let page = page_being_read(&env);
+        let managers = env.managers();
+        let waiter = std::thread::spawn(move || {
+            let session = managers.processes.join().unwrap();
+            drop(managers.buffers.exclusive(&session, page, Rank::page(0)).unwrap());
+        });
+        let waits = || env.sessions().iter().any(|one| matches!(one.waits_for, Some(WaitsFor::Latch(_))));
+        let begun = Instant::now();
+        // Who sees that the page is being read does not say that it waits for a latch.
+        while !waits() && begun.elapsed() < Duration::from_millis(200) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reader.kill();
+        reader.wait();
+        until("who waits gets the page", || waiter.is_finished());
+        waiter.join().unwrap();
+        until("nobody is dead", || env.managers().processes.dead_sessions().is_empty());
+        assert!(env.managers().buffers.is_resident(page), "{place}: what was latched as the page was thrown away");
+        env.run_with(Durability::Relaxed, |txn| table.put(txn, key(0).as_bytes(), b"changed")).unwrap();
+        assert_eq!(get(0).as_deref(), Some(&b"changed"[..]), "{place}");
+        assert_eq!(env.repairs().rebuilds, 0, "{place}");
+        assert!(env.verify("table").unwrap().findings.is_empty(), "{place}");
+    }
+}
+
+/// The page that the one who stands still has latched.
+fn page_being_read(env: &Env) -> PageId {
+    let sessions = env.sessions();
+    let held = sessions.iter().filter(|one| one.life == Life::Stopped).find_map(|one| one.held.first());
+    let name = &held.expect("it reads a page").name;
+    let number = name.strip_prefix("page ").and_then(|rest| rest.strip_suffix(" of table"));
+    let number = number.unwrap_or_else(|| panic!("it has {name:?}")).parse().unwrap();
+    let file = env.managers().buffers.file_by_name("table").expect("it is open").id;
+    PageId::new(file, PageNo::new(number))
+}
+
+/// Many keys on several pages, and nobody who has them in memory.
+fn fill(directory: &std::path::Path) {
+    let env = Env::open(directory).unwrap();
+    let table = env.btree("table").unwrap();
+    let value = vec![b'v'; 500];
+    env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &value))).unwrap();
+}
+
+fn key(number: u32) -> String {
+    format!("key{number:04}")
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3), "not so: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
