@@ -7,6 +7,7 @@
 //! | `traced` | after each of them the segment is recovered as if the machine had stopped there |
 //! | `business` | what they do with a segment, and how it is judged |
 //! | `typed` | the same with typed memory |
+//! | `mappings` | a process that may have few mappings more, and ranges that are found by themselves |
 //! | `wild` | stores to anywhere, with the guard and without |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -14,6 +15,7 @@
 
 mod business;
 mod killed;
+mod mappings;
 mod trace;
 mod traced;
 mod typed;
