@@ -170,12 +170,14 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
             report.compared_with, report.without.median_ns, report.without.min_ns
         ))?,
         None => output.line(format_args!(
-            "{:.1} ns more than {}, which took {:.1} ns (quickest round {:.1}): {:.2} of it",
+            "{:.1} ns more than {}, which took {:.1} ns: {:.2} of it; in the quickest rounds {:.1} more than {:.1}: {:.2}",
             report.overhead_ns,
             report.compared_with,
             report.without.median_ns,
+            report.overhead_ratio,
+            report.quickest_overhead_ns,
             report.without.min_ns,
-            report.overhead_ratio
+            report.quickest_overhead_ratio
         ))?,
     }
     output.line(format_args!(

@@ -163,19 +163,19 @@ impl<'v> Shown<'v> {
         unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) }
     }
 
-    /// Permission to store to the bytes, whose before-image is saved first.
+    /// Permission to store to the bytes, whose before-image is saved first, in a log that ends at `top`; and where it ends then.
     ///
     /// # Panics
     /// If the undo log has no room for it.
     #[inline(always)]
-    pub fn range<'g>(self, _hold: &'g mut impl ExclusiveHold, undo: &Undo) -> &'g mut [u8]
+    pub fn range<'g>(self, _hold: &'g mut impl ExclusiveHold, undo: &Undo, top: usize) -> (&'g mut [u8], usize)
     where
         'v: 'g,
     {
         // SAFETY: as in `bytes`; the exclusive hold, mutably borrowed, excludes readers and writers everywhere.
         let area = unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) };
-        undo.save_bytes(self.at, area);
-        area
+        let top = undo.save_behind(top, self.at, area);
+        (area, top)
     }
 }
 

@@ -16,6 +16,8 @@ use crate::{Region, RegionHeader, Shared};
 #[repr(transparent)]
 pub struct Offset<T>(NonZeroU64, PhantomData<fn() -> T>);
 
+const _: () = assert!(size_of::<Option<Offset<u64>>>() == 8);
+
 impl<T> Offset<T> {
     /// From a stored number; zero is none.
     #[inline]

@@ -19,7 +19,7 @@ use std::sync::atomic::{compiler_fence, AtomicU64, AtomicU8, Ordering};
 
 use crate::bytes::copy_image;
 use crate::flush::WriteBack;
-use crate::{failpoint, planted, Bytes, HeldSlice, Link, Offset, Region, Result, Word};
+use crate::{failpoint, planted, HeldSlice, Link, Offset, Region, Result, Word};
 
 mod audit;
 mod chain;
@@ -56,6 +56,7 @@ crate::shared! {
 pub struct Undo {
     /// The log, if images may be saved without asking ([`Undo::set_quick`]), else nothing.
     quick: HeldSlice<Word<u64>>,
+    /// Where the log ends, while no transaction of Vista's knows that itself.
     pub(crate) top: Cell<usize>,
     region: Region,
     log: Offset<UndoLog>,
@@ -109,17 +110,10 @@ impl Undo {
     /// Discards every image: what was changed since the log was empty stands. One store.
     #[inline]
     pub fn discard(&self) {
-        match self.discard_quickly() {
-            false if self.write_back != WriteBack::None => self.commit_checked(),
-            false => self.cut(0),
-            true => {}
+        if self.write_back != WriteBack::None {
+            return self.commit_checked();
         }
-    }
-
-    /// Whether nothing was saved by this handle since it last discarded or put back.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.top.get() == 0
+        self.cut(0);
     }
 
     /// Whether there is anything to put back: a session died in a section, or is in one.
@@ -182,17 +176,17 @@ impl Undo {
     /// Discards everything from word `start` on: the commit of a section is this one store.
     #[inline]
     pub(crate) fn cut(&self, start: usize) {
-        self.cut_at(&self.words[start], start);
+        Undo::end_at(&self.words[start]);
+        self.top.set(start);
     }
 
     #[inline(always)]
-    fn cut_at(&self, word: &Word<u64>, start: usize) {
+    fn end_at(word: &Word<u64>) {
         // A kill stops between two instructions, so the compiler must not move the section's stores below this one.
         compiler_fence(Ordering::SeqCst);
         word.publish(0);
         // Nor those of what comes next above it.
         compiler_fence(Ordering::SeqCst);
-        self.top.set(start);
     }
 
     /// Saves the old value of one word of `bytes` (4 or 8) at the address `address`.
@@ -200,13 +194,14 @@ impl Undo {
     pub(crate) fn save_word(&self, address: usize, bytes: usize, old: u64) {
         let place = self.region.offset_of_address(address);
         if self.write_back != WriteBack::None {
-            return self.save_checked(place, &old.to_ne_bytes()[..bytes]);
+            return self.top.set(self.save_checked(self.top.get(), place, &old.to_ne_bytes()[..bytes]));
         }
         let at = self.top.get();
         let words = &self.words[at..at + 3];
         words[1].init(old);
         words[2].init(0);
-        self.finish(&words[0], header(place, bytes), at + 2);
+        Undo::publish(&words[0], header(place, bytes));
+        self.top.set(at + 2);
     }
 
     /// Saves old bytes of whatever length and place.
@@ -215,25 +210,25 @@ impl Undo {
     /// If the log has no room: see [`Undo::has_room`] and [`Undo::ensure`] (PROTOCOLS D11).
     #[inline(always)]
     pub(crate) fn save_bytes(&self, place: u64, old: &[u8]) {
+        self.top.set(self.save_behind(self.top.get(), place, old));
+    }
+
+    /// As `save_bytes`, where the caller knows the log's end; returns where it is then. Of all that Vista does this is what
+    /// counts: the fewer instructions and stores it takes, the more transactions the processor has under way at once.
+    #[inline(always)]
+    pub(crate) fn save_behind(&self, top: usize, place: u64, old: &[u8]) -> usize {
         if planted("rio: areas change without before-images") {
-            return;
+            return top;
         }
-        if !self.save_quickly(place, old) {
-            self.save_parts(place, old);
+        match self.quick_room(top, old.len()) {
+            Some(words) => top + Undo::save_in(words, place, old),
+            None => self.save_parts(top, place, old),
         }
     }
 
-    /// Saves what is one record without a checksum, if there is room for it. Of all that Vista does this is what counts: the
-    /// fewer instructions and stores it takes, the more transactions the processor has under way at once.
+    /// Saves one record without a checksum; how many words it has.
     #[inline(always)]
-    pub(crate) fn save_quickly(&self, place: u64, old: &[u8]) -> bool {
-        let Some(room) = self.quick_room(old.len()) else { return false };
-        self.save_in(room, place, old);
-        true
-    }
-
-    #[inline(always)]
-    fn save_in(&self, (at, words): (usize, &[Word<u64>]), place: u64, old: &[u8]) {
+    fn save_in(words: &[Word<u64>], place: u64, old: &[u8]) -> usize {
         let [first, image @ .., last] = words else { no_room() };
         if planted("undo: a record is published before its image") {
             first.init(header(place, old.len()));
@@ -243,7 +238,8 @@ impl Undo {
         if last.get() != 0 && !planted("undo: no zero behind the last record") {
             last.init(0);
         }
-        self.finish(first, header(place, old.len()), at + words.len() - 1);
+        Undo::publish(first, header(place, old.len()));
+        words.len() - 1
     }
 
     /// Where the log's records begin, from word `start` on.
@@ -264,12 +260,11 @@ impl Undo {
 
     /// Publishes a record: its image and the zero behind it are stored, now the first word.
     #[inline(always)]
-    fn finish(&self, first: &Word<u64>, header: u64, top: usize) {
+    fn publish(first: &Word<u64>, header: u64) {
         compiler_fence(Ordering::SeqCst);
         first.init(header);
         // The store this image protects comes after; the compiler must not lift it above the header.
         compiler_fence(Ordering::SeqCst);
-        self.top.set(top);
     }
 }
 
@@ -294,5 +289,3 @@ fn bytes_of(header: u64) -> usize {
 fn words_of(header: u64) -> usize {
     bytes_of(header).div_ceil(8) + usize::from(header & CHECKED != 0)
 }
-
-const _: () = assert!(size_of::<Offset<Bytes>>() == 8);

@@ -1,8 +1,8 @@
-//! What a segment says of itself.
+//! What a segment says of itself, and shows.
 
 use std::path::Path;
 
-use crate::{Error, Segment};
+use crate::{Error, Result, Segment, Txn};
 use rio::Survives;
 
 impl Segment {
@@ -39,6 +39,23 @@ impl Segment {
     #[cold]
     pub(crate) fn out_of_range(&self, at: u64, bytes: usize) -> Error {
         Error::OutOfRange { path: self.path().to_path_buf(), at, bytes: bytes as u64, size: self.bytes }
+    }
+}
+
+impl Txn<'_> {
+    /// The segment's flat part as it is now, the transaction's own changes included.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.segment.bytes()
+    }
+
+    /// `bytes` bytes from `at` on, as they are now.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
+        self.segment.get(at, bytes)
     }
 }
 

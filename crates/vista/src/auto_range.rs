@@ -82,8 +82,10 @@ impl Segment {
 
     fn save_part(&mut self, at: usize, end: usize) -> Result<()> {
         let (from, to) = (self.from + at as u64, self.from + end as u64);
-        let mut txn = std::mem::ManuallyDrop::new(Txn { segment: self });
-        txn.set_range(at as u64, end - at)?;
+        let mut txn = std::mem::ManuallyDrop::new(Txn { top: self.undo.take_top(), segment: self });
+        let is_saved = txn.set_range(at as u64, end - at).map(drop);
+        txn.segment.undo.set_top(txn.top);
+        is_saved?;
         self.view
             .set_writable_part(from, to.next_multiple_of(rustix::param::page_size() as u64), true)
             .map_err(Error::from)

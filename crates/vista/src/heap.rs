@@ -276,7 +276,7 @@ impl Segment {
     /// Gives back everything that the transaction has freed.
     #[cold]
     pub(crate) fn release_all(&mut self) -> Result<()> {
-        let from = self.at_to_place();
+        let from = self.from;
         std::mem::take(&mut self.freed).into_iter().try_for_each(|at| self.release(at + from))
     }
 

@@ -209,7 +209,7 @@ impl Member {
     /// # Errors
     /// As [`Txn::set_range`](crate::Txn::set_range).
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        self.segment.save_range_slowly(at, bytes)
+        self.segment.set_range_suspended(at, bytes)
     }
 
     /// What the transaction does here.

@@ -64,8 +64,8 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// As [`Txn::end`]; those of `redo`. Then it is aborted.
-    pub fn end_with<R: Redo>(self, redo: &mut R) -> Result<(), R::Error> {
-        self.segment.release_all()?;
+    pub fn end_with<R: Redo>(mut self, redo: &mut R) -> Result<(), R::Error> {
+        self.in_log(Segment::release_all)?;
         redo.commit(&Changes { segment: self.segment })?;
         Ok(self.end()?)
     }

@@ -179,11 +179,6 @@ impl Segment {
         at.checked_add(self.from)
     }
 
-    /// What is added to a position to have its place.
-    pub(crate) fn at_to_place(&self) -> u64 {
-        self.from
-    }
-
     pub(crate) fn at_of(&self, place: u64) -> u64 {
         place - self.from
     }

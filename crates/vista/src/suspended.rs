@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-use crate::{Memory, Segment, Txn};
+use crate::{Memory, Result, Segment, Txn};
 
 /// A transaction that was taken up and is left as it is when this goes: somebody else ends it.
 pub struct Resumed<'s>(ManuallyDrop<Txn<'s>>);
@@ -22,6 +22,12 @@ impl<'s> DerefMut for Resumed<'s> {
     }
 }
 
+impl Drop for Resumed<'_> {
+    fn drop(&mut self) {
+        self.0.segment.undo.set_top(self.0.top);
+    }
+}
+
 impl Memory for Resumed<'_> {
     fn segment(&self) -> &Segment {
         self.0.segment()
@@ -32,6 +38,7 @@ impl Txn<'_> {
     /// Leaves the transaction as it is, to be taken up by [`Segment::resume`]. Until then the segment shows what it stored;
     /// [`Segment::begin`] takes it back.
     pub fn suspend(self) {
+        self.segment.undo.set_top(self.top);
         std::mem::forget(self);
     }
 }
@@ -39,7 +46,16 @@ impl Txn<'_> {
 impl Segment {
     /// Takes up the transaction that was suspended; if none was, begins one.
     pub fn resume(&mut self) -> Txn<'_> {
-        Txn { segment: self }
+        Txn { top: self.undo.take_top(), segment: self }
+    }
+
+    /// Declares a range of the suspended transaction, which stays so.
+    pub(crate) fn set_range_suspended(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.prepare_range(at, bytes)?;
+        let Some(shown) = self.view.look(at, bytes) else { return Err(self.out_of_range(at, bytes)) };
+        let (range, top) = shown.range(&mut self.owner, &self.undo, self.undo.take_top());
+        self.undo.set_top(top);
+        Ok(range)
     }
 
     /// As [`Segment::resume`], for who does not end it.

@@ -273,6 +273,30 @@ fn a_forgotten_transaction_is_taken_back_by_the_next() {
 }
 
 #[test]
+fn what_was_suspended_or_forgotten_is_taken_up_where_it_ended() {
+    let place = Place::new("resumed");
+    let mut segment = place.open(10_000);
+    for is_forgotten in [false, true, true, false, true] {
+        let mut txn = segment.begin();
+        // Zeros, and what is no multiple of a word: any of it may look like the end.
+        for at in (0..4000).step_by(1000) {
+            txn.set_range(at, 5).unwrap().fill(1);
+            txn.set_range(at + 100, 64).unwrap().fill(2);
+            txn.malloc(50).unwrap();
+            if is_forgotten {
+                std::mem::forget(txn);
+            } else {
+                txn.suspend();
+            }
+            txn = segment.resume();
+        }
+        txn.abort();
+        assert!(segment.bytes().iter().all(|&byte| byte == 0), "everything was saved");
+        assert_eq!(segment.verify().unwrap().blocks, 0);
+    }
+}
+
+#[test]
 fn the_flat_part_grows_into_its_room_and_stays_so() {
     let place = Place::new("grows");
     let options = Options::new(1000).grows_to(3 << 20);

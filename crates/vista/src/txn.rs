@@ -11,35 +11,36 @@ use crate::{Error, Result, Segment};
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'s> {
     pub(crate) segment: &'s mut Segment,
+    /// Where the undo log ends: here it may be in a register.
+    pub(crate) top: usize,
 }
 
 impl Segment {
     /// Begins a transaction (the paper's `vista_begin_transaction`).
     #[inline(always)]
     pub fn begin(&mut self) -> Txn<'_> {
-        if !self.undo.is_empty() {
+        if !self.undo.is_at_rest() && self.undo.has_images() {
             // Somebody forgot one.
             self.take_back();
         }
-        Txn { segment: self }
+        Txn { segment: self, top: 0 }
     }
-}
 
-impl Segment {
     #[inline(always)]
-    fn save_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        match self.view.look(at, bytes) {
-            Some(shown) => Ok(shown.range(&mut self.owner, &self.undo)),
-            None => Err(self.out_of_range(at, bytes)),
-        }
+    fn save_range(&mut self, at: u64, bytes: usize, top: usize) -> Result<(&mut [u8], usize)> {
+        let Some(shown) = self.view.look(at, bytes) else { return Err(self.out_of_range(at, bytes)) };
+        Ok(shown.range(&mut self.owner, &self.undo, top))
     }
 
     #[inline(never)]
-    pub(crate) fn save_range_slowly(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        if !self.undo.has_quick_room(bytes) {
-            self.prepare_range(at, bytes)?;
+    fn save_range_slowly(&mut self, at: u64, bytes: usize, top: usize) -> Result<(&mut [u8], usize)> {
+        if !self.undo.has_quick_room(top, bytes) {
+            self.undo.set_top(top);
+            let is_prepared = self.prepare_range(at, bytes);
+            self.undo.take_top();
+            is_prepared?;
         }
-        self.save_range(at, bytes)
+        self.save_range(at, bytes, top)
     }
 
     /// Puts back what the transaction changed, if one goes on.
@@ -61,27 +62,24 @@ impl Txn<'_> {
     /// `OutOfRange`; `Memory` if the undo log had to grow and could not.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        let segment = &mut *self.segment;
+        let (segment, top) = (&mut *self.segment, self.top);
         // Both are asked here, so that the compiler knows the answers below, where nothing comes in between.
-        if segment.view.flat().has(at, bytes) && segment.undo.has_quick_room(bytes) {
-            return segment.save_range(at, bytes);
-        }
-        segment.save_range_slowly(at, bytes)
+        let saved = if segment.view.flat().has(at, bytes) && segment.undo.has_quick_room(top, bytes) {
+            segment.save_range(at, bytes, top)
+        } else {
+            segment.save_range_slowly(at, bytes, top)
+        };
+        let (range, top) = saved?;
+        self.top = top;
+        Ok(range)
     }
 
-    /// The segment's flat part as it is now, the transaction's own changes included.
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        self.segment.bytes()
-    }
-
-    /// `bytes` bytes from `at` on, as they are now.
-    ///
-    /// # Errors
-    /// `OutOfRange`.
-    #[inline]
-    pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
-        self.segment.get(at, bytes)
+    /// Does something with the segment that saves in the log what it changes.
+    pub(crate) fn in_log<R>(&mut self, work: impl FnOnce(&mut Segment) -> R) -> R {
+        self.segment.undo.set_top(self.top);
+        let done = work(self.segment);
+        self.top = self.segment.undo.take_top();
+        done
     }
 
     /// Allocates `bytes` bytes from the segment's heap and returns where they begin, a multiple of 16
@@ -90,7 +88,7 @@ impl Txn<'_> {
     /// # Errors
     /// `Memory` if the segment had to grow and could not.
     pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
-        let place = self.segment.allocate(bytes)?;
+        let place = self.in_log(|segment| segment.allocate(bytes))?;
         Ok(self.segment.at_of(place))
     }
 
@@ -119,6 +117,7 @@ impl Txn<'_> {
     #[inline(always)]
     pub fn end(self) -> Result<()> {
         if !self.segment.undo.discard_quickly() {
+            self.segment.undo.set_top(self.top);
             self.segment.end_slowly()?;
         }
         // Nothing is left to be taken back.

@@ -29,10 +29,9 @@ impl Undo {
         }
     }
 
-    /// As `save_quickly`, where the memory outlives the cache.
+    /// Saves one record, where the memory outlives the cache and the log ends at `at`; where it ends then.
     #[inline(never)]
-    pub(super) fn save_checked(&self, place: u64, old: &[u8]) {
-        let at = self.top.get();
+    pub(super) fn save_checked(&self, at: usize, place: u64, old: &[u8]) -> usize {
         let count = old.len().div_ceil(8);
         let words = self.words.get(at..).and_then(|rest| rest.get(..count + 3)).unwrap_or_else(|| no_room());
         let header = header(place, old.len()) | CHECKED;
@@ -46,7 +45,7 @@ impl Undo {
         if !planted("undo: no fence behind a record") {
             self.write_back.fence();
         }
-        self.top.set(at + count + 2);
+        at + count + 2
     }
 
     fn checksum(&self, header: u64, image: &[Word<u64>]) -> u64 {

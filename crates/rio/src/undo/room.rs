@@ -3,7 +3,7 @@
 //! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger one takes its place, also
 //! while sections are open.
 
-use super::{no_room, Undo, RECORD_BYTES_MAX};
+use super::{no_room, words_of, Undo, RECORD_BYTES_MAX};
 use crate::{failpoint, Result, Word, WriteBack};
 
 impl Undo {
@@ -41,28 +41,24 @@ impl Undo {
 
     /// Where an image is saved, if it is one record without a checksum, there is room, and nobody wants to be asked first.
     #[inline(always)]
-    pub(super) fn quick_room(&self, bytes: usize) -> Option<(usize, &[Word<u64>])> {
+    pub(super) fn quick_room(&self, top: usize, bytes: usize) -> Option<&[Word<u64>]> {
         // Also nothing at all, which is a record, too.
         if bytes.wrapping_sub(1) >= RECORD_BYTES_MAX {
             return None;
         }
-        Undo::room_in(&self.quick, self.top.get(), bytes)
+        Undo::room_in(&self.quick, top, bytes)
     }
 
     #[inline(always)]
-    pub(super) fn room(&self, bytes: usize) -> Option<(usize, &[Word<u64>])> {
-        Undo::room_in(&self.words, self.top.get(), bytes)
+    fn room_in(words: &[Word<u64>], top: usize, bytes: usize) -> Option<&[Word<u64>]> {
+        words.get(top..top.checked_add(bytes.div_ceil(8) + 2)?)
     }
 
+    /// Whether nobody has to be asked before an image of `bytes` is saved in a log that ends at `top`, and there is room for
+    /// it.
     #[inline(always)]
-    fn room_in(words: &[Word<u64>], at: usize, bytes: usize) -> Option<(usize, &[Word<u64>])> {
-        Some((at, words.get(at..at.checked_add(bytes.div_ceil(8) + 2)?)?))
-    }
-
-    /// Whether nobody has to be asked before an image of `bytes` is saved, and there is room for it.
-    #[inline(always)]
-    pub fn has_quick_room(&self, bytes: usize) -> bool {
-        self.quick_room(bytes).is_some()
+    pub fn has_quick_room(&self, top: usize, bytes: usize) -> bool {
+        self.quick_room(top, bytes).is_some()
     }
 
     /// Says whether images may be saved without asking ([`Undo::has_quick_room`]).
@@ -79,24 +75,47 @@ impl Undo {
         !self.quick.is_empty()
     }
 
-    /// As [`Undo::discard`], if images are saved without asking: whether they are, and it was done.
+    /// Whether images may be saved without asking, and there are none.
+    #[inline(always)]
+    pub fn is_at_rest(&self) -> bool {
+        self.quick.first().is_some_and(|first| first.get() == 0)
+    }
+
+    /// As [`Undo::discard`], if images are saved without asking, by who alone knows where the log ends: whether they are, and
+    /// it was done.
     #[inline(always)]
     pub fn discard_quickly(&self) -> bool {
         let Some(first) = self.quick.first() else { return false };
-        self.cut_at(first, 0);
+        Undo::end_at(first);
         true
     }
 
-    /// Saves what is more than one record, or is to have checksums.
+    /// Says where the log ends, for what is saved by sections from now on.
+    pub fn set_top(&self, top: usize) {
+        self.top.set(top);
+    }
+
+    /// Where the log ends, for who saves by himself from now on. If somebody forgot to say it is looked for.
+    pub fn take_top(&self) -> usize {
+        let top = self.top.replace(0);
+        if self.words.get(top).is_some_and(|word| word.get() == 0) {
+            return top;
+        }
+        self.records(0).last().map_or(0, |&record| record + 1 + words_of(self.words[record].get()))
+    }
+
+    /// Saves what is more than one record, or is to have checksums; where the log ends then.
     #[inline(never)]
-    pub(super) fn save_parts(&self, place: u64, old: &[u8]) {
+    pub(super) fn save_parts(&self, mut top: usize, place: u64, old: &[u8]) -> usize {
         for (part, place) in old.chunks(RECORD_BYTES_MAX).zip((place..).step_by(RECORD_BYTES_MAX)) {
             if self.write_back != WriteBack::None {
-                self.save_checked(place, part);
+                top = self.save_checked(top, place, part);
             } else {
-                self.save_in(self.room(part.len()).unwrap_or_else(|| no_room()), place, part);
+                let words = Undo::room_in(&self.words, top, part.len()).unwrap_or_else(|| no_room());
+                top += Undo::save_in(words, place, part);
             }
         }
+        top
     }
 
     /// Whether the log has room for one image of `bytes`.

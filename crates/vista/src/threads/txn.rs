@@ -1,31 +1,37 @@
 //! A transaction of one of several threads: as [`Txn`](crate::Txn), and it locks what it touches.
 
 use super::Worker;
-use crate::{Error, Result};
+use crate::{Error, Result, Segment};
 
 /// A transaction of one of several threads. Dropped without [`ThreadTxn::end`], it is aborted.
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct ThreadTxn<'w, 't> {
     pub(super) worker: &'w mut Worker<'t>,
+    /// Where the undo log ends.
+    pub(super) top: usize,
 }
 
 impl Worker<'_> {
     #[inline(always)]
-    fn save_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+    fn save_range(&mut self, at: u64, bytes: usize, top: usize) -> Result<(&mut [u8], usize)> {
         match self.threads.flat.look(at, bytes) {
-            Some(shown) => Ok(shown.range(&mut self.hold, &self.undo)),
+            Some(shown) => Ok(shown.range(&mut self.hold, &self.undo, top)),
             None => Err(self.threads.out_of_range(at, bytes as u64)),
         }
     }
 
     #[inline(never)]
-    fn save_range_slowly(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+    fn save_range_slowly(&mut self, at: u64, bytes: usize, top: usize) -> Result<(&mut [u8], usize)> {
         self.lock_range(at, bytes)?;
-        if !self.undo.has_room(bytes) {
-            self.with_segment(|segment| segment.reserve_undo(bytes))?;
-        }
+        self.undo.set_top(top);
+        let has_room = match self.undo.has_room(bytes) {
+            true => Ok(()),
+            false => self.with_segment(|segment| segment.reserve_undo(bytes)),
+        };
+        self.undo.take_top();
+        has_room?;
         let shown = self.threads.look(at, bytes)?;
-        Ok(shown.range(&mut self.hold, &self.undo))
+        Ok(shown.range(&mut self.hold, &self.undo, top))
     }
 }
 
@@ -37,16 +43,27 @@ impl ThreadTxn<'_, '_> {
     /// `Contended`: abort it, and do it again; `OutOfRange`; `Memory` if the undo log had to grow and could not.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        let worker = &mut *self.worker;
+        let (worker, top) = (&mut *self.worker, self.top);
         // All is asked here, so that the compiler knows the answers below, where nothing comes in between.
         let threads = worker.threads;
-        if threads.flat.has(at, bytes)
-            && worker.undo.has_quick_room(bytes)
-            && threads.stripes.is_owned(at, bytes, worker.number)
-        {
-            return worker.save_range(at, bytes);
-        }
-        worker.save_range_slowly(at, bytes)
+        let is_quick = threads.flat.has(at, bytes)
+            && worker.undo.has_quick_room(top, bytes)
+            && threads.stripes.is_owned(at, bytes, worker.number);
+        let saved = match is_quick {
+            true => worker.save_range(at, bytes, top),
+            false => worker.save_range_slowly(at, bytes, top),
+        };
+        let (range, top) = saved?;
+        self.top = top;
+        Ok(range)
+    }
+
+    /// Does something with the segment that saves in this worker's log what it changes.
+    fn in_log<R>(&mut self, work: impl FnOnce(&mut Segment) -> R) -> R {
+        self.worker.undo.set_top(self.top);
+        let done = self.worker.with_segment(work);
+        self.top = self.worker.undo.take_top();
+        done
     }
 
     /// `bytes` bytes from `at` on, as they are now. No other thread has them until the transaction ends.
@@ -65,7 +82,7 @@ impl ThreadTxn<'_, '_> {
     /// `Contended`: abort it, and do it again; `Memory` if the segment had to grow and could not.
     pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
         self.worker.lock_heap()?;
-        self.worker.with_segment(|segment| {
+        self.in_log(|segment| {
             let place = segment.allocate(bytes)?;
             Ok(segment.at_of(place))
         })
@@ -97,6 +114,7 @@ impl ThreadTxn<'_, '_> {
     #[inline(always)]
     pub fn end(self) -> Result<()> {
         if !self.worker.undo.discard_quickly() {
+            self.worker.undo.set_top(self.top);
             self.worker.end_slowly()?;
         }
         self.worker.unlock();

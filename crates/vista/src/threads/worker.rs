@@ -36,11 +36,11 @@ impl<'t> Worker<'t> {
     /// Begins a transaction.
     #[inline(always)]
     pub fn begin(&mut self) -> ThreadTxn<'_, 't> {
-        if !self.undo.is_empty() || !self.taken.is_empty() {
+        if (!self.undo.is_at_rest() && self.undo.has_images()) || !self.taken.is_empty() {
             // Somebody forgot one.
             self.take_back();
         }
-        ThreadTxn { worker: self }
+        ThreadTxn { worker: self, top: 0 }
     }
 
     /// Does `work` in a transaction and ends it, again as long as others are in its way.
