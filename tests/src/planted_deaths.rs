@@ -98,6 +98,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("process: latches of the dead stay", &[At("change: logged, no page changed")]),
     seldom_by("process: two repair one session", &[At("change: logged, no page changed")]),
     seldom_by("process: the right to repair is free before the slot", &[At("change: logged, no page changed")]),
+    by_case("process: the section of a dead repairer goes back later", "readers::a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too"),
     by("txn: transactions of the dead are left", &[At("change: append cleared, pages latched")]),
     by("txn: transactions are not adopted", &[Repairing("change: append cleared, pages latched", "change: compensated, record not in the slot")]),
     by_case("txn: no session is kept for repairs", "limits::who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session"),
