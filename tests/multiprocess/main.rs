@@ -18,6 +18,7 @@
 //! | `deadlocks` | processes wait for each other in a circle |
 //! | `forked`, `fork` | children that outlive the process that forked them |
 //! | `stopped` | a process stands still in the middle of its work |
+//! | `halted` | a process stands still at a task that one session has at a time |
 //! | `copies` | copies of an environment at work, and backups restored in its place |
 //! | `missing` | files and directories that vanish under those at work |
 //! | `containers` | processes that see other memory or other pids |
@@ -46,6 +47,8 @@ mod durable;
 mod fork;
 mod forked;
 mod forks;
+#[cfg(feature = "failpoints")]
+mod halted;
 mod leaving;
 mod left;
 mod limits;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtp::{Durability, Env, Life, WaitsFor};
+use libtp::{Durability, Env, Life, Settings, WaitsFor};
 use libtp_buffer::{PageId, PageNo};
 use libtp_process::Rank;
 use libtp_tests::sizes;
@@ -62,6 +62,32 @@ fn page_being_read(env: &Env) -> PageId {
     let number = number.unwrap_or_else(|| panic!("it has {name:?}")).parse().unwrap();
     let file = env.managers().buffers.file_by_name("table").expect("it is open").id;
     PageId::new(file, PageNo::new(number))
+}
+
+#[test]
+fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let own = Settings { no_background: true, ..Settings::default() };
+    // This process looks on, and repairs nothing.
+    let env = Env::builder().settings(own).open(directory.path()).unwrap();
+    let [mut reader, mut late] = [1, 2].map(|number| Member::start(directory.path(), number));
+    late.ask("arm repair: all physical repairs done!stop");
+    // Without a pin: who repairs pins would meet the dead repairer by its latch.
+    reader.ask("arm buffer: off the free list, in hand");
+    reader.order(&format!("get {}", key(0)));
+    reader.wait();
+    // It has looked who is dead, and stands still.
+    until("it stands still", || env.sessions().iter().any(|one| one.life == Life::Stopped));
+    let mut repairer = Member::launch_armed(directory.path(), 3, "repair: put back, section open");
+    repairer.wait();
+    late.resume();
+    until("nobody is dead", || env.managers().processes.dead_sessions().is_empty());
+    env.checkpoint().unwrap();
+    // Before it leaves: a frame in a living hand that knows nothing of it would be found then.
+    env.managers().buffers.check_at_rest();
+    late.leave();
+    assert_eq!(env.repairs().rebuilds, 0);
 }
 
 /// Many keys on several pages, and nobody who has them in memory.

@@ -84,6 +84,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     repair("repair: before the dead one's section is rolled back"),
     repair_after("pin: taken off, still noted", "repair: pins recounted, still noted"),
     repair_after("buffer: loading, pinned, not in the table", "repair: puts back what was in hand"),
+    repair_after("buffer: loading, pinned, not in the table", "repair: put back, section open"),
     repair_after("buffer: resident, still in hand", "repair: in its place, still in a dead hand"),
     repair("repair: redone, append still noted"),
     repair("repair: append cleared, latches held"),

@@ -98,6 +98,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("process: latches of the dead stay", &[At("change: logged, no page changed")]),
     seldom_by("process: two repair one session", &[At("change: logged, no page changed")]),
     seldom_by("process: the right to repair is free before the slot", &[At("change: logged, no page changed")]),
+    by_case("process: the section of a dead repairer goes back later", "readers::a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too"),
     by("txn: transactions of the dead are left", &[At("change: append cleared, pages latched")]),
     by("txn: transactions are not adopted", &[Repairing("change: append cleared, pages latched", "change: compensated, record not in the slot")]),
     by_case("txn: no session is kept for repairs", "limits::who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session"),
@@ -138,6 +139,9 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by_case("process: who runs another program lives", "forked::who_becomes_another_program_is_dead_though_nobody_needs_what_it_held"),
     by_case("libtp: sessions for repairs outlive the seat", "stopped::who_is_stopped_as_it_has_just_left_has_nothing_to_be_repaired"),
     by_case("process: the child of a fork is its parent", "forks::a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was"),
+    by_case("lock: a stopped one's task is waited for", "halted::who_is_stopped_as_it_searches_for_deadlocks_keeps_none_from_being_found"),
+    by_case("buffer: a stopped grower is waited for", "halted::who_is_stopped_as_it_adds_frames_keeps_nobody_from_using_those_there_are"),
+    by_case("buffer: a page that stays latched is waited for", "halted::who_is_stopped_with_a_changed_page_latched_keeps_no_checkpoint_from_its_end"),
     by_case("process: who is stopped is dead", "stopped::a_process_that_stands_still_is_waited_for_and_never_taken_for_dead"),
     // D10
     by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),

@@ -46,8 +46,11 @@ const READ_YIELDS: u32 = 10;
 const READ_SLICE: Duration = Duration::from_micros(50);
 /// A frame that was found so often to be in a state that nobody leaves it in has been hit by a wild store.
 const DOUBTS: u32 = 2_000;
-/// So often who waits for frames that another is adding looks again.
+/// So often who waits for frames that another is adding looks again. After so many looks it asks whether that one is stopped,
+/// and after so many, far longer than adding takes, it makes do with the frames there are.
 const GROWTH_SLICE: Duration = Duration::from_micros(50);
+const GROWTH_LOOKS: u32 = 2;
+const GROWTH_SLICES: u32 = 400;
 /// The rank under which a frame's latch is tried where no page is meant: trying is not bound to the order.
 pub(crate) const ANY_PAGE: Rank = Rank::page(0);
 
@@ -345,7 +348,7 @@ impl BufferManager {
 
     /// A frame of the shelf, latched, holding nothing.
     pub(crate) fn take_frame<'s>(&'s self, session: &'s Session, shelf: &'s Shelf) -> Result<Taken<'s>> {
-        let mut round = 0;
+        let (mut round, mut growth) = (0, 0);
         while round < PATIENCE {
             round += 1;
             if let Some(taken) = shelf.pop_free(session) {
@@ -354,9 +357,12 @@ impl BufferManager {
             if shelf.grow(session, &self.table, Bound::Budget) > 0 {
                 continue;
             }
-            if shelf.is_growing(session) {
-                // That takes as long as it takes, and whoever is at it lives.
+            let is_at_it = || growth < GROWTH_SLICES && !shelf.has_stopped_grower(session);
+            let is_waited_for =
+                growth < GROWTH_LOOKS || planted("buffer: a stopped grower is waited for") || is_at_it();
+            if shelf.is_growing(session) && is_waited_for {
                 session.sleep(GROWTH_SLICE);
+                growth += 1;
                 round -= 1;
                 continue;
             }
@@ -382,12 +388,22 @@ impl BufferManager {
             }
         }
         let why = format!(
-            "all {} frames of {} bytes are in use at once: {}; give the pool a larger budget, or use fewer threads",
+            "all {} frames of {} bytes are in use at once: {}; {}give the pool a larger budget, or use fewer threads",
             shelf.frame_count(),
             shelf.page_bytes(),
-            shelf.census()
+            shelf.census(),
+            self.who_is_stopped(session, shelf)
         );
         Err(Error::Full { what: "one more page in the buffer pool", why })
+    }
+
+    /// Of those who would have made room, which are stopped: for people.
+    fn who_is_stopped(&self, session: &Session, shelf: &Shelf) -> String {
+        let processes = session.processes();
+        let tasks = [("writes pages", self.header.writer.load()), ("adds frames", shelf.slot.grower.load())];
+        let stopped = tasks.into_iter().filter(|(_, who)| processes.is_stopped(*who));
+        let text = stopped.map(|(task, who)| format!("{} {task}: continue or kill it; or ", processes.describe(who)));
+        text.collect()
     }
 
     /// The first frame, in the policy's order, that can go without being written. Those that would have to be written

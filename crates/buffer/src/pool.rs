@@ -309,10 +309,15 @@ impl Shelf {
         added
     }
 
-    /// Whether another session is adding frames now: who needs one had better wait for those than write a dirty page.
+    /// Whether another session is adding frames now: who needs one had better wait a moment for those than write a dirty page.
     pub(crate) fn is_growing(&self, session: &Session) -> bool {
         let grower = self.slot.grower.load();
         grower != SessionId::NONE && session.processes().is_alive(grower)
+    }
+
+    /// Whether that one is certainly stopped.
+    pub(crate) fn has_stopped_grower(&self, session: &Session) -> bool {
+        session.processes().is_stopped(self.slot.grower.load())
     }
 
     /// Whether there is budget left, and the region was not found full.

@@ -108,7 +108,8 @@ impl Drop for Writer<'_> {
 }
 
 impl BufferManager {
-    /// Writes every page that is dirty now and syncs its file. Returns how many were written. The caller holds no latch.
+    /// Writes every page that is dirty now and syncs its file. Returns how many were written. The caller holds no latch. A page
+    /// that somebody keeps latched for seconds stays dirty, as [`BufferManager::dirty_minimum`] says: a process may be stopped.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`], [`Error::Corrupt`]: what could not be written stays dirty and is tried again at the
@@ -118,7 +119,8 @@ impl BufferManager {
     }
 
     /// Writes every page whose recovery LSN is below `than`, and syncs its file: afterwards the log below `than` is not
-    /// needed for any page that was dirty at the call. Returns how many were written. The caller holds no latch.
+    /// needed for any page that was dirty at the call, but those that stayed latched. Returns how many were written. The
+    /// caller holds no latch.
     ///
     /// # Errors
     /// As [`BufferManager::write_all`].
@@ -147,6 +149,14 @@ impl BufferManager {
             load.writer = None;
             frames = busy;
             if frames.is_empty() {
+                break;
+            }
+            if round >= PATIENCE && !planted("buffer: a page that stays latched is waited for") {
+                // Whoever has them may be stopped. The dirty minimum knows of them.
+                tracing::warn!(
+                    pages = frames.len(),
+                    "pages that stay latched are not written; they stay dirty until they are free"
+                );
                 break;
             }
             if round > 0 {

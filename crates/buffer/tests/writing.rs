@@ -281,3 +281,19 @@ fn a_mark_from_before_a_restart_is_not_taken_for_a_new_batchs() {
     let mut open = |_| Ok(Some(directory.open("pages.tp", libtp_io::OpenMode::Existing)?));
     assert_eq!(restore_torn(&*directory, &mut open).unwrap().looked_at, PAGES as usize);
 }
+
+#[test]
+fn a_page_that_stays_latched_stays_dirty_and_keeps_no_other_from_the_disk() {
+    let disk = SimDisk::new(1);
+    let (world, session) = dirty_world(&disk);
+    let holder = world.join();
+    let held = world.buffers.exclusive(&holder, page_id(7), LEAF).unwrap();
+    let needed = held.lsn();
+    assert_eq!(world.buffers.write_all(&session).unwrap(), PAGES as usize - 1);
+    assert_eq!(world.buffers.dirty_count(), 1);
+    assert!(world.buffers.dirty_minimum().is_some_and(|lsn| lsn <= needed), "a restart begins before its change");
+    drop(held);
+    assert_eq!(world.buffers.write_all(&session).unwrap(), 1);
+    assert_eq!(world.buffers.dirty_minimum(), None);
+    on_the_disk(&disk, 0);
+}

@@ -12,6 +12,10 @@
 //! looked at again, too. Then at that moment the circle was whole, and only giving up can open it.
 //!
 //! If we die here: the role is taken over; a victim that was chosen reads its own word.
+//!
+//! If we are stopped here: the role is taken over too. So two may search at once, when we go on. The role saves work and keeps
+//! nothing from harm: each has a view of its own, and what both store are numbers of waits, in words of their own, that mean
+//! nothing to a wait with another number. At worst two of one circle give way, or a victim is chosen once more.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -88,7 +92,7 @@ impl LockManager {
         }
     }
 
-    /// Searches from these lockers on, unless another is searching; `is_suspect` asks whether that one lives.
+    /// Searches from these lockers on, unless another is searching; `is_suspect` asks whether that one lives and goes on.
     fn search(
         &self,
         session: &Session,
@@ -99,7 +103,7 @@ impl LockManager {
         if word.load() != SessionId::NONE && !is_suspect {
             return None;
         }
-        let role = Role::take(word, session)?;
+        let role = Role::take_from_stopped(word, session)?;
         let mut search = Search::default();
         for start in starts {
             while let Some(circle) = self.find_circle(session, &mut search, start) {

@@ -378,20 +378,41 @@ pub(crate) fn goes_in_a_circle() -> ! {
 }
 
 /// A task that one session has at a time: a word that names it, taken over from the dead (PROTOCOLS D5).
-pub(crate) struct Role<'t>(&'t Word<SessionId>);
+pub(crate) struct Role<'t> {
+    word: &'t Word<SessionId>,
+    me: SessionId,
+}
 
 impl<'t> Role<'t> {
     /// Takes the role, unless a living session has it.
     pub(crate) fn take(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
+        Role::take_unless(word, session, |holder| session.processes().is_alive(holder))
+    }
+
+    /// As [`Role::take`], and also from one that is stopped: for a task that two may be at without harm.
+    pub(crate) fn take_from_stopped(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
+        let processes = session.processes();
+        let is_waited_for = planted("lock: a stopped one's task is waited for");
+        let is_at_it = |holder| processes.is_alive(holder) && (is_waited_for || !processes.is_stopped(holder));
+        Role::take_unless(word, session, is_at_it)
+    }
+
+    fn take_unless(
+        word: &'t Word<SessionId>,
+        session: &Session,
+        is_at_it: impl Fn(SessionId) -> bool,
+    ) -> Option<Role<'t>> {
         let holder = word.load();
         let is_held = holder != SessionId::NONE;
-        if is_held && (session.processes().is_alive(holder) || planted("lock: a dead one's task is waited for")) {
+        if is_held && (is_at_it(holder) || planted("lock: a dead one's task is waited for")) {
             return None;
         }
-        word.compare_exchange(holder, session.id()).is_ok().then_some(Role(word))
+        let me = session.id();
+        word.compare_exchange(holder, me).is_ok().then_some(Role { word, me })
     }
 
     pub(crate) fn give_back(self) {
-        self.0.publish(SessionId::NONE);
+        // Refused means that it was taken from us.
+        let _ = self.word.compare_exchange(self.me, SessionId::NONE);
     }
 }

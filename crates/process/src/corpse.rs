@@ -10,12 +10,14 @@
 //! itself. What is left (transactions, pins) needs latches, and is done by someone who holds none; [`Corpse::bury`] then
 //! frees the slot.
 //!
-//! If we die here: the slot still says all; the next repairer begins again. Each step done twice is the same as once.
+//! If we die here: the slot still says all; the next repairer begins again. Each step done twice is the same as once. But
+//! what we did to the slot in a section of ours goes back when that is rolled back. So the right of a dead repairer is taken
+//! only after its own section was rolled back ([`ProcessManager::dead_repairer`]).
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-use rio::{failpoint, planted, Offset};
+use rio::{failpoint, planted, Offset, Undo};
 
 use crate::latch::Waker;
 use crate::slot::{SessionSlot, State};
@@ -67,6 +69,20 @@ impl ProcessManager {
         self.0.header.repaired.load()
     }
 
+    /// The session that died while it repaired `dead`, if it left a section open. What it changed in there may be the slot of
+    /// the one it repaired: the caller repairs it physically before it takes the right.
+    pub fn dead_repairer(&self, dead: SessionId) -> Option<SessionId> {
+        let other = self.slot(dead)?.reaper.load();
+        (!self.is_alive(other) && self.may_go_back(other)).then_some(other)
+    }
+
+    /// Whether a section of a session that is dead is open: nobody has rolled it back.
+    fn may_go_back(&self, dead: SessionId) -> bool {
+        let log = self.slot(dead).and_then(|slot| slot.undo.load());
+        let is_open = log.is_some_and(|log| Undo::open(&self.0.region, log).has_images());
+        is_open && !planted("process: the section of a dead repairer goes back later")
+    }
+
     /// The right to repair `dead`, for the session `by`; none if it lives, was repaired, or another living session is at it.
     pub fn take_corpse(&self, by: &Session, dead: SessionId) -> Option<Corpse<'_>> {
         let slot = self.slot(dead)?;
@@ -81,7 +97,7 @@ impl ProcessManager {
         failpoint("repair: found dead, right not taken");
         let me = by.id();
         let other = slot.reaper.load();
-        let is_free = other == SessionId::NONE || (other != me && !self.is_alive(other));
+        let is_free = other == SessionId::NONE || (other != me && !self.is_alive(other) && !self.may_go_back(other));
         let is_free = is_free || planted("process: two repair one session");
         if !is_free || slot.reaper.compare_exchange(other, me).is_err() {
             return None;
@@ -160,6 +176,7 @@ impl Corpse<'_> {
     pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
         failpoint("repair: puts back what was in hand");
         self.slot().in_hand.set(section, 0);
+        failpoint("repair: put back, section open");
     }
 
     /// Gives all its latches back. The noted record is redone, so the note goes first.

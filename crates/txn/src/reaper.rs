@@ -118,6 +118,8 @@ impl Managers {
         for &session in &dead {
             // An error of the disk passes; any other, and a panic, says that the region is not what it should be.
             self.or_broken(|| {
+                // It may have died since the round of physical repairs began.
+                self.repair_repairers(by, session)?;
                 let Some(corpse) = self.processes.take_corpse(by, session) else { return Ok(()) };
                 match self.repair_logically(by, corpse, learned, &mut reaped) {
                     Err(error) if passes(&error) => {
@@ -185,6 +187,11 @@ impl Managers {
     /// Puts back, redoes, and gives the latches of a dead session back. Takes no latch.
     pub(crate) fn repair_physically(&self, by: &Session, dead: SessionId) -> Result<()> {
         self.check_structures().map_err(|what| Error::Broken { what })?;
+        self.repair_repairers(by, dead)?;
+        self.put_right(by, dead)
+    }
+
+    fn put_right(&self, by: &Session, dead: SessionId) -> Result<()> {
         let Some(corpse) = self.processes.take_corpse(by, dead) else { return Ok(()) };
         failpoint("repair: begins");
         if planted("txn: latches are given back before the roll-back") {
@@ -201,6 +208,20 @@ impl Managers {
         failpoint("repair: redone, latches held");
         corpse.let_go();
         Ok(())
+    }
+
+    /// Repairs, physically, who died while it repaired `dead`: its section may go back over the dead one's slot, and so comes
+    /// first. So does who died repairing that one.
+    fn repair_repairers(&self, by: &Session, dead: SessionId) -> Result<()> {
+        let mut all = vec![dead];
+        while let Some(repairer) = all.last().and_then(|&one| self.processes.dead_repairer(one)) {
+            if all.contains(&repairer) {
+                // Whoever took the right lived when the other was dead.
+                return Err(Error::Broken { what: format!("{dead} and {repairer} died repairing each other") });
+            }
+            all.push(repairer);
+        }
+        all[1..].iter().rev().try_for_each(|&repairer| self.put_right(by, repairer))
     }
 
     /// Redoes the record a dead session had appended but not finished, and makes it its transaction's last (PROTOCOLS D3).

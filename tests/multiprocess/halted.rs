@@ -1,0 +1,131 @@
+//! A process stands still at a task that one session has at a time, or with what everybody's task needs. Nobody can take it
+//! from the process; the others do without.
+
+use std::time::{Duration, Instant};
+
+use libtp::{Env, Life, Settings};
+use libtp_tests::sizes;
+
+use crate::crew::Member;
+
+/// What has not happened after this time never will.
+fn hang() -> Duration {
+    Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 2)
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < hang(), "not so: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// This process looks on: it has no threads of its own.
+fn observer(directory: &std::path::Path) -> Env {
+    let own = Settings { no_background: true, ..Settings::default() };
+    Env::builder().settings(own).open(directory).unwrap()
+}
+
+fn stands_still(env: &Env) -> bool {
+    env.sessions().iter().any(|one| one.life == Life::Stopped)
+}
+
+/// Each takes a record of its own, and then wants the other's.
+fn wait_for_each_other(crew: &mut [Member], one: usize, two: usize) {
+    for at in [one, two] {
+        crew[at].ask("begin");
+        crew[at].ask(&format!("put-in table key{at} 1"));
+    }
+    crew[one].order(&format!("put-in table key{two} 2"));
+    crew[two].order(&format!("put-in table key{one} 2"));
+}
+
+fn one_gives_way(crew: &mut [Member], pair: [usize; 2]) {
+    until("one of two that wait for each other is told", || {
+        let answers = pair.map(|at| crew[at].answer_within(Duration::from_millis(1)));
+        answers.iter().flatten().any(|answer| answer == "deadlock")
+    });
+}
+
+#[test]
+fn who_is_stopped_as_it_searches_for_deadlocks_keeps_none_from_being_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut crew: Vec<Member> = (0..4).map(|number| Member::start(directory.path(), number)).collect();
+    for number in 0..4 {
+        crew[0].ask(&format!("put key{number} 0"));
+    }
+    let env = observer(directory.path());
+    for member in &mut crew[..2] {
+        member.ask("arm lock: victim chosen, not told!stop");
+    }
+    wait_for_each_other(&mut crew, 0, 1);
+    until("one of them stands still", || stands_still(&env));
+    wait_for_each_other(&mut crew, 2, 3);
+    one_gives_way(&mut crew, [2, 3]);
+    crew[..2].iter().for_each(Member::resume);
+    one_gives_way(&mut crew, [0, 1]);
+}
+
+/// So many keys take several times the memory there is at first.
+const KEYS: u32 = 4000;
+const SETTINGS: &str = "memory = \"2MiB\"\n";
+
+fn key(number: u32) -> String {
+    format!("key{number:05}")
+}
+
+#[test]
+fn who_is_stopped_as_it_adds_frames_keeps_nobody_from_using_those_there_are() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("libtp.toml"), SETTINGS).unwrap();
+    {
+        let env = Env::open(directory.path()).unwrap();
+        let table = env.btree("table").unwrap();
+        env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'v'; 500]))).unwrap();
+    }
+    let env = observer(directory.path());
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.get(txn, key(0).as_bytes())).unwrap().expect("it is there");
+    let mut grower = Member::start(directory.path(), 1);
+    grower.ask("arm buffer: makes its pool grow!stop");
+    (0..KEYS).step_by(20).for_each(|number| grower.order(&format!("get {}", key(number))));
+    until("it stands still", || stands_still(&env));
+    assert!(env.sessions().iter().any(|one| one.life == Life::Stopped && one.roles.contains(&"adds frames")));
+    let own = env.clone();
+    let reader = std::thread::spawn(move || {
+        let table = own.btree("table").unwrap();
+        let get = |number: u32| own.run(|txn| table.get(txn, key(number).as_bytes())).unwrap().expect("it is there");
+        (0..KEYS).for_each(|number| assert_eq!(get(number), [b'v'; 500]));
+    });
+    until("all pages can be read", || reader.is_finished());
+    reader.join().unwrap();
+    grower.resume();
+    (0..KEYS).step_by(20).for_each(|_| assert_eq!(grower.answer().len(), 500));
+    grower.leave();
+}
+
+#[test]
+fn who_is_stopped_with_a_changed_page_latched_keeps_no_checkpoint_from_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = observer(directory.path());
+    let [table, other] = ["table", "other"].map(|name| env.btree(name).unwrap());
+    let put = |db: &libtp::Db| env.run(|txn| db.put(txn, b"key", b"value")).unwrap();
+    let mut holder = Member::start(directory.path(), 1);
+    [&table, &other].into_iter().for_each(put);
+    holder.ask("arm change: pages changed, record not in the slot!stop");
+    holder.order("put key other");
+    until("it stands still", || stands_still(&env));
+    put(&other);
+    let own = env.clone();
+    let checkpoint = std::thread::spawn(move || own.checkpoint().unwrap());
+    until("the checkpoint ends", || checkpoint.is_finished());
+    assert!(checkpoint.join().unwrap(), "nobody else takes one");
+    assert_eq!(env.managers().buffers.dirty_count(), 1, "all other pages are written");
+    holder.resume();
+    assert_eq!(holder.answer(), "put");
+    assert!(env.checkpoint().unwrap());
+    assert_eq!(env.managers().buffers.dirty_count(), 0);
+    holder.leave();
+}
