@@ -15,6 +15,17 @@ use crate::child::{DIRECTORY, ENTRY, GRANULARITY, NUMBER};
 fn hang() -> Duration {
     Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3)
 }
+/// Does what may wait for others, but not for ever.
+///
+/// # Panics
+/// When it does.
+#[cfg(feature = "failpoints")]
+pub fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = channel();
+    std::thread::spawn(move || drop(tell.send(work())));
+    told.recv_timeout(hang()).unwrap_or_else(|error| panic!("it waits for ever {what}: {error}"))
+}
+
 /// An order that has not been obeyed after this time waits.
 const WAIT: Duration = Duration::from_millis(100);
 

@@ -2,12 +2,18 @@
 //! it for dead, and when it goes on so does everything.
 
 use std::collections::BTreeSet;
+#[cfg(feature = "failpoints")]
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "failpoints")]
+use libtp::AtTheDoor;
 use libtp::{Env, HeldLatch, Life, WaitsFor};
 use libtp_tests::sizes;
 
 use crate::bank::Bank;
+#[cfg(feature = "failpoints")]
+use crate::crew::in_time;
 use crate::crew::Member;
 
 /// It stands still for so long.
@@ -141,4 +147,206 @@ fn who_is_stopped_as_it_has_just_left_has_nothing_to_be_repaired() {
     leaver.resume();
     assert_eq!(leaver.answer(), "left");
     assert!(sessions.is_empty(), "{sessions:?}");
+}
+
+/// Opens the environment and does nothing in it.
+#[cfg(feature = "failpoints")]
+fn idle() -> libtp::Builder {
+    Env::builder().settings(libtp::Settings { no_background: true, ..libtp::Settings::default() })
+}
+
+/// Looks until a stopped session is so.
+#[cfg(feature = "failpoints")]
+fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -> libtp::SessionState {
+    let begun = Instant::now();
+    loop {
+        let sessions = Env::builder().look(directory).unwrap().expect("it is in use").sessions();
+        if let Some(found) = sessions.iter().find(|one| one.life == Life::Stopped && is_so(one)) {
+            return found.clone();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come to the failpoint: {sessions:#?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut holder = Member::start(directory.path(), 1);
+    // Threads of its own would wait before it comes to the door.
+    let leaver = idle().open(directory.path()).unwrap();
+    leaver.run(|txn| leaver.btree("table").and_then(|table| table.put(txn, b"other", b"1"))).unwrap();
+    // Its session is in use: what comes next takes another.
+    holder.ask("begin");
+    holder.ask("put key 1");
+    holder.ask("arm txn: slot off the list, nobody's!stop");
+    holder.order("checkpoint");
+    let at_it = stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the table of transactions"));
+    let leaves = std::thread::spawn(move || drop(leaver));
+    let look = Env::builder().look(directory.path()).unwrap().unwrap();
+    let wanted = Some(WaitsFor::Latch("the table of transactions".into()));
+    while !look.sessions().iter().any(|one| one.pid == std::process::id() && one.waits_for == wanted) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let path = directory.path().to_path_buf();
+    let newcomer = in_time("to come in", move || idle().open(path)).unwrap();
+    assert!(look.sessions().iter().any(|one| one.id == at_it.id && one.life == Life::Stopped));
+    assert_eq!(look.at_the_door(), None);
+    drop((look, newcomer));
+    holder.resume();
+    assert_eq!(holder.answer(), "taken");
+    leaves.join().unwrap();
+    assert_eq!(holder.ask("commit"), "committed");
+    holder.leave();
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let [mut holder, mut leaver] = [1, 2].map(|number| Member::start(directory.path(), number));
+    leaver.ask("put key 1");
+    holder.ask("arm leave: at the door!stop");
+    holder.order("leave");
+    let pid = stopped(directory.path(), |_| true).pid;
+    let look = Env::builder().look(directory.path()).unwrap().unwrap();
+    assert_eq!(look.at_the_door(), Some(AtTheDoor { pid, life: Life::Stopped }));
+    let path = directory.path().to_path_buf();
+    let refused = in_time("to come in", move || Env::open(path)).unwrap_err().to_string();
+    assert!(refused.contains(&format!("process {pid}, which is stopped")), "{refused}");
+    leaver.leave();
+    assert_eq!(look.at_the_door(), Some(AtTheDoor { pid, life: Life::Stopped }));
+    assert!(look.begin().is_err(), "who looks can do nothing else");
+    holder.resume();
+    assert_eq!(holder.answer(), "left");
+    assert_eq!(look.at_the_door(), None);
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn memory_is_not_made_anew_before_who_is_stopped_in_a_write_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = idle().open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let mut writer = Member::start(directory.path(), 1);
+    writer.ask("arm log: leads a flush!stop");
+    writer.order("put key kept");
+    let at_it = stopped(directory.path(), |one| one.roles == ["writes the log"]);
+    let incarnation = env.managers().log.incarnation();
+    env.managers().processes.declare_broken();
+    let (other, same) = (env.clone(), table.clone());
+    let put = move || other.run(|txn| same.put(txn, b"other", b"meanwhile"));
+    let refused = in_time("to be told", put).expect_err("it is still writing").to_string();
+    assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
+    assert_eq!(env.managers().log.incarnation(), incarnation);
+    assert_eq!(stopped(directory.path(), |one| one.id == at_it.id).roles, ["writes the log"]);
+    let path = directory.path().to_path_buf();
+    let refused = in_time("to come in", move || Env::open(path)).expect_err("it is still writing").to_string();
+    assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
+    writer.resume();
+    assert_eq!(writer.answer(), "put");
+    env.run(|txn| table.put(txn, b"other", b"afterwards")).unwrap();
+    assert_eq!(env.repairs().rebuilds, 1);
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"kept"[..]));
+    writer.leave();
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = idle().open(directory.path()).unwrap();
+    let mut maker = Member::start(directory.path(), 1);
+    maker.ask("begin");
+    maker.ask("arm create: has a number!stop");
+    maker.order("put-in another key 1");
+    let pid = stopped(directory.path(), |one| one.txn.is_some()).pid;
+    let other = env.clone();
+    let refused = in_time("to open it", move || other.btree("another").map(|_| ())).unwrap_err().to_string();
+    assert!(
+        refused.contains("another.tp") && refused.contains(&format!("process {pid}, which is stopped")),
+        "{refused}"
+    );
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"key", b"meanwhile")).unwrap();
+    maker.resume();
+    assert_eq!(maker.answer(), "put");
+    assert_eq!(maker.ask("commit"), "committed");
+    let another = env.btree("another").unwrap();
+    assert_eq!(env.run(|txn| another.get(txn, b"key")).unwrap().as_deref(), Some(&b"1"[..]));
+    maker.leave();
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_is_stopped_at_the_repair_of_a_dead_one_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = idle().open(directory.path()).unwrap();
+    let [mut victim, mut reaper] = [1, 2].map(|number| Member::start(directory.path(), number));
+    victim.ask("begin");
+    victim.ask("put key 1");
+    reaper.ask("arm repair: rolled back, not redone!stop");
+    victim.kill();
+    let at_it = stopped(directory.path(), |one| one.roles == ["repairs a dead session"]);
+    assert!(env.sessions().iter().any(|one| one.life == Life::Dead));
+    reaper.resume();
+    assert_eq!(reaper.ask("get key"), "none");
+    let begun = Instant::now();
+    while env.sessions().iter().any(|one| one.life == Life::Dead || one.id == at_it.id && !one.roles.is_empty()) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not end: {:#?}", env.sessions());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    reaper.leave();
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = idle().open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let mut writer = Member::start(directory.path(), 1);
+    writer.ask("put key 1");
+    writer.ask("arm log: about to lead!stop");
+    writer.order("put key 2");
+    stopped(directory.path(), |_| true);
+    let given_up = env.managers();
+    given_up.processes.declare_broken();
+    env.run(|txn| table.put(txn, b"other", b"meanwhile")).unwrap();
+    assert_eq!(env.repairs().rebuilds, 1, "nobody is waited for who has not begun");
+    let before = given_up.log.durable();
+    writer.resume();
+    writer.answer();
+    assert_eq!(writer.ask("get other"), "meanwhile");
+    assert_eq!(given_up.log.durable(), before, "it has written what nobody knows of");
+    writer.leave();
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_is_stopped_in_a_write_is_seen_though_there_is_no_place_left_among_the_processes() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = idle().open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let mut writer = Member::start(directory.path(), 1);
+    // With these two they are as many as have room at first, and there is no memory for more.
+    let crowd: Vec<Env> = (0..14).map(|_| idle().open(directory.path()).unwrap()).collect();
+    writer.ask("arm log: leads a flush!stop");
+    writer.order("put key kept");
+    let at_it = stopped(directory.path(), |one| one.roles == ["writes the log"]);
+    let given_up = env.managers();
+    let left = given_up.region.size() - given_up.region.used();
+    given_up.region.allocate::<rio::Word<u64>>(left.saturating_sub(512) / 8).unwrap();
+    given_up.processes.declare_broken();
+    let put = move || env.run(|txn| table.put(txn, b"other", b"meanwhile"));
+    let refused = in_time("to be told", put).expect_err("it is still writing").to_string();
+    assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
+    writer.resume();
+    assert_eq!(writer.answer(), "put");
+    drop(crowd);
+    writer.leave();
 }

@@ -535,9 +535,9 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("leave: risen, door held"),
     work("leave: a session leaves"),
     work("leave: sessions gone"),
-    work("leave: joined to leave"),
     work("leave: log durable"),
     alone("leave: the last one"),
+    alone("leave: joined to leave"),
     alone("leave: closed, region there"),
     // Records and memory in one transaction.
     memory("segment: has a number, not made"),

@@ -150,7 +150,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("libtp: a panic is the end of the region", &[Panicking("commit: committing, nothing logged")]),
     by("libtp: who panics has not committed", &[Panicking("commit: logged, not the last commit")]),
     // D13
-    seldom_by("libtp: memory is made anew while somebody writes", &[Standing("log: leads a flush")]),
+    by_case("libtp: memory is made anew while somebody writes", "stopped::memory_is_not_made_anew_before_who_is_stopped_in_a_write_goes_on"),
     PlantedDeath {
         name: "process: broken memory is declared without a barrier",
         judge: Judge::Case("barrier::of_who_declares_memory_broken_and_who_commits_one_sees_the_other"),
@@ -158,7 +158,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
         is_seldom: true,
     },
     by_case("libtp: the log of broken memory is not kept", "rebuild::when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles"),
-    seldom_by("log: flushes in a broken region", &[Standing("log: about to lead")]),
+    by_case("libtp: who makes memory anew takes a place in the old", "stopped::who_is_stopped_in_a_write_is_seen_though_there_is_no_place_left_among_the_processes"),
+    by_case("log: flushes in a broken region", "stopped::who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up"),
     seldom_by("log: makes segments in a broken region", &[Standing("log: about to be the one who prepares")]),
     seldom_by("buffer: writes pages in a broken region", &[Standing("buffer: about to become the writer")]),
     by("libtp: a caught commit counts as lost", &[Standing("commit: waits for the disk")]),
@@ -166,6 +167,10 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     // D14
     by_case("libtp: memory made anew is as large as its maker can map it", "limits::memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it"),
     by_case("rio: a region is mapped in part", "limits::who_may_map_less_memory_than_the_others_is_refused_and_they_go_on"),
+    // The door
+    by_case("libtp: sessions leave at the door", "stopped::who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door"),
+    by_case("record: who makes a file is waited for without a look", "stopped::who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_for_ever"),
+    by_case("libtp: the door is waited for without a look", "stopped::who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it"),
     // L4
     by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),
     // F1

@@ -33,7 +33,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "joint", package: TESTS, target: "joint", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_KILLS", "5000"), ("LIBTP_TEST_HITS", "30")] },
     Suite { name: "kills", package: TESTS, target: "kills", only: "", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },
     Suite { name: "model", package: TESTS, target: "model", only: "", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
-    Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
+    Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
     Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled"], test_env: &[("LIBTP_TEST_SCHEDULES", "3500")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
     Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["planted"], test_env: &[("LIBTP_TEST_KILLS", "300"), ("LIBTP_TEST_WILD", "10000")], soak_env: &[("LIBTP_TEST_KILLS", "20000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_WILD", "100000")] },
     Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["planted"], test_env: &[], soak_env: &[] },

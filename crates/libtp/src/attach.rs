@@ -84,7 +84,7 @@ pub(crate) struct Opening<'o> {
     pub(crate) platform: &'o Platform,
     settings: &'o Settings,
     pub(crate) control_file: ControlFile,
-    judge: &'o Arc<Judge>,
+    pub(crate) judge: &'o Arc<Judge>,
     pub(crate) keep: Option<Keep>,
     /// What we had of the region that we were attached to, if that was found broken: then there is no other that we could not
     /// see.
@@ -122,24 +122,13 @@ fn open_as(
     left: Option<&Managers>,
     watch: Watcher<'_>,
 ) -> Result<Attached> {
-    let started = Instant::now();
     if ForkMark::none_since_fork() {
         libtp_io::give_up_inherited();
     }
     let file = open_control(platform)?;
-    let judge = Arc::new(Judge::new(Arc::clone(&file)));
-    let control_file = ControlFile::new(Arc::clone(&file), platform.directory.describe(CONTROL_NAME));
-    let opening = Opening {
-        platform,
-        settings,
-        control_file,
-        judge: &judge,
-        keep,
-        left,
-        started,
-        reserve: Cell::new(reserve_after(left.map(|left| &left.region))),
-        has_panicked: Cell::new(false),
-    };
+    let judge = Arc::new(Judge::new(Arc::clone(&file), platform.path.clone()));
+    let opening = Opening { keep, left, ..Opening::new(platform, settings, &judge, &file) };
+    opening.reserve.set(reserve_after(left.map(|left| &left.region)));
     let (managers, opened) = loop {
         let door = judge.door()?;
         failpoint("attach: at the door");
@@ -173,7 +162,27 @@ fn open_control(platform: &Platform) -> Result<Arc<dyn File>> {
     Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
 }
 
-impl Opening<'_> {
+impl<'o> Opening<'o> {
+    /// Beginning now, in the environment with that control file.
+    pub(crate) fn new(
+        platform: &'o Platform,
+        settings: &'o Settings,
+        judge: &'o Arc<Judge>,
+        file: &Arc<dyn File>,
+    ) -> Opening<'o> {
+        Opening {
+            platform,
+            settings,
+            control_file: ControlFile::new(Arc::clone(file), platform.directory.describe(CONTROL_NAME)),
+            judge,
+            keep: None,
+            left: None,
+            started: Instant::now(),
+            reserve: Cell::new(reserve_after(None)),
+            has_panicked: Cell::new(false),
+        }
+    }
+
     /// None if those who are attached have no region now: to be asked again.
     fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<Option<(Arc<Managers>, Opened)>> {
         let others = door.others(|_| false)?;
@@ -181,6 +190,9 @@ impl Opening<'_> {
         let control = self.control_file.read()?;
         let identity = self.identity(file, &control)?;
         let found = self.platform.find_region(&identity)?;
+        if let Found::Good(region) = &found {
+            self.platform.note_directory(region);
+        }
         let others = match &found {
             Found::Good(region) if others => door.others(|seat| ProcessManager::has_ended(region, seat))?,
             _ => others,
@@ -270,7 +282,7 @@ impl Opening<'_> {
         Err(Error::Environment { environment: self.platform.path.clone(), what })
     }
 
-    fn identity(&self, file: &dyn File, control: &Control) -> Result<Identity> {
+    pub(crate) fn identity(&self, file: &dyn File, control: &Control) -> Result<Identity> {
         let own = file.identity()?;
         let half = |range: std::ops::Range<usize>| {
             u64::from_le_bytes(control.environment_id[range].try_into().expect("eight of sixteen bytes"))
@@ -416,6 +428,16 @@ impl Opening<'_> {
         let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
         let processes = ProcessManager::attach_seated(region, &libtp_process::Settings::default(), seats)?;
         failpoint("attach: processes known");
+        self.attach_managers(region, control, processes)
+    }
+
+    /// The managers of a region, as one sees them who has that place in it, or none.
+    pub(crate) fn attach_managers(
+        &self,
+        region: &Region,
+        control: &Control,
+        processes: ProcessManager,
+    ) -> Result<Arc<Managers>> {
         let directory = &self.platform.log_directory;
         let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
         let locks = LockManager::attach(region, &processes, self.lock_settings())?;
@@ -434,7 +456,7 @@ impl Opening<'_> {
         Ok(Managers::attach(parts, record_types::all(), settings))
     }
 
-    fn opened(&self, how: How) -> Opened {
+    pub(crate) fn opened(&self, how: How) -> Opened {
         let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Opened { how, millis, log_bytes: 0, redone: 0, undone: 0, mended: 0 }
     }

@@ -12,11 +12,11 @@ use libtp_process::ForkMark;
 use libtp_record::Verified;
 use libtp_txn::Managers;
 
-use crate::attach::{self, Opened, Platform};
+use crate::attach::{self, Attached, Opened, Platform};
 use crate::database::{wait_of, OpenDatabase};
 use crate::keep::Keep;
 use crate::left_memory::LeftMemory;
-use crate::life::Present;
+use crate::life::{Present, Refused};
 use crate::segment::{OpenSegments, Segment};
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::{run, CommitLsn};
@@ -48,8 +48,8 @@ pub(crate) struct Inner {
     pub(crate) pid: u32,
     /// What it has of the region.
     pub(crate) present: Present,
-    /// Held by who begins a new life.
-    pub(crate) renewing: Mutex<()>,
+    /// Held by who begins a new life; what has kept the last one who tried from it.
+    pub(crate) renewing: Mutex<Option<Refused>>,
     databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
     pub(crate) segments: OpenSegments,
     pub(crate) platform: Platform,
@@ -173,7 +173,7 @@ impl Builder {
     }
 
     /// The machine's disk and memory, as builder and settings file say together where they are.
-    fn platform(&self, directory: &Path) -> Result<Platform> {
+    pub(crate) fn platform(&self, directory: &Path) -> Result<Platform> {
         let create = self.create.unwrap_or(true);
         let home = Platform::posix(directory, &Settings::default(), create)?;
         home.check_local()?;
@@ -188,32 +188,23 @@ impl Builder {
     #[doc(hidden)]
     pub fn open_on(&self, platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
         platform.check_local()?;
-        let settings = self.settings.clone().over(platform.settings_file()?);
+        let settings = self.settings_over(platform.settings_file()?);
         let attached = attach::open(&platform, &settings, self.keep, watch)?;
-        let inner = Arc::new(Inner {
-            opened: attached.opened.clone(),
-            mark: attached.managers.processes.fork_mark(),
-            pid: attached.managers.processes.pid(),
-            present: Present::first(attached, &platform.path),
-            renewing: Mutex::new(()),
-            databases: Mutex::new(HashMap::new()),
-            segments: OpenSegments::default(),
-            durability: settings.durability.unwrap_or_default(),
-            wait: wait_of(settings.lock_timeout()),
-            platform,
-            settings,
-            #[cfg(test)]
-            threads_refused: std::sync::atomic::AtomicU32::new(0),
-        });
-        let first = inner.newest();
-        match first.start_background(&inner) {
+        let env = Env::of(attached, platform, settings);
+        let first = env.0.newest();
+        match first.start_background(&env.0) {
             // The next to use the environment begins the next life, with threads of its own.
-            Ok(()) | Err(Error::Rebuilt) => Ok(Env(inner)),
+            Ok(()) | Err(Error::Rebuilt) => Ok(env),
             Err(error) => {
                 first.stop_background();
                 Err(error)
             }
         }
+    }
+
+    /// What was set here, and where nothing was, what the file says.
+    pub(crate) fn settings_over(&self, file: Settings) -> Settings {
+        self.settings.clone().over(file)
     }
 }
 
@@ -230,6 +221,24 @@ impl Env {
     /// Sets something before opening.
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    pub(crate) fn of(attached: Attached, platform: Platform, settings: Settings) -> Env {
+        Env(Arc::new(Inner {
+            opened: attached.opened.clone(),
+            mark: attached.managers.processes.fork_mark(),
+            pid: attached.managers.processes.pid(),
+            present: Present::first(attached, &platform.path),
+            renewing: Mutex::new(None),
+            databases: Mutex::new(HashMap::new()),
+            segments: OpenSegments::default(),
+            durability: settings.durability.unwrap_or_default(),
+            wait: wait_of(settings.lock_timeout()),
+            platform,
+            settings,
+            #[cfg(test)]
+            threads_refused: std::sync::atomic::AtomicU32::new(0),
+        }))
     }
 
     /// What opening did: nothing, a repair, or a restart from the log.

@@ -14,7 +14,7 @@ pub enum Error {
     Rebuilt,
     /// The transaction was at its end, and whether it is kept is not known: its commit record was written, but could not be
     /// made sure of. Look at the data before you run it again.
-    #[error("the transaction was at its end, and whether it is kept is not known: {cause}. Look at the data before running it again")]
+    #[error("the commit was written, and whether it is kept is not known, because afterwards this was met: {cause}. Look at the data before running the transaction again")]
     OutcomeUnknown {
         /// What went wrong behind the commit record.
         cause: String,

@@ -1,10 +1,15 @@
 //! Leaving an environment in good order.
 //!
-//! At the door, like opening: who comes through it next finds either others at work and their shared memory, or neither.
+//! First the sessions leave and the log is written, which may have to wait for others; then, at the door, nothing waits but
+//! for the disk: who comes through it next finds either others at work and their shared memory, or neither. If somebody
+//! stands still at the door, one leaves past it: the memory stays then, as after a death, but nothing in it is left to be
+//! repaired.
 //!
 //! If we die here: everyone died, and the next to open repairs or restarts.
 
-use libtp_txn::Managers;
+use std::time::Duration;
+
+use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted};
 
 use crate::judge::{Door, Judge};
@@ -12,16 +17,33 @@ use crate::life::Sessions;
 use crate::platform::Platform;
 use crate::Result;
 
+/// So long somebody else at the door is waited for: far longer than others come and go in.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Leaves an environment in good order: what was committed is on disk; the last to leave takes a checkpoint, writes down
 /// that the log ends here, and takes the shared memory away.
 pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, sessions: Sessions) -> Result<()> {
-    let door = judge.door()?;
+    if managers.processes.only_looks() {
+        return Ok(());
+    }
+    let _early = if planted("libtp: sessions leave at the door") { Some(judge.door()?) } else { None };
+    let ended = end(managers, sessions);
+    let Some(door) = judge.door_within(PATIENCE)? else {
+        tracing::warn!(
+            environment = %platform.path.display(),
+            at_the_door = judge.describe_at_the_door(),
+            "the environment is left past its door, where somebody stands still"
+        );
+        managers.drop_spares();
+        judge.leave_seat();
+        return ended;
+    };
     if managers.region.is_broken() {
         // The next to use the environment makes its memory anew; our sessions mean nothing there.
         return door.rise();
     }
     failpoint("leave: at the door");
-    let left = leave_through(&door, managers, platform, sessions);
+    let left = ended.and_then(|()| close_if_last(&door, managers, platform));
     if !planted("libtp: sessions for repairs outlive the seat") {
         managers.drop_spares();
     }
@@ -31,39 +53,53 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     left
 }
 
-fn leave_through(door: &Door<'_>, managers: &Managers, platform: &Platform, sessions: Sessions) -> Result<()> {
-    if sessions.is_empty() && door.others(|_| false)? {
-        // We only looked, or what we did is others' to end. Without a latch: a stopped process may hold any.
+/// Our sessions leave, and what was committed goes to the disk. Not at the door: whoever has a latch that this takes may be
+/// stopped.
+fn end(managers: &Managers, mut sessions: Sessions) -> Result<()> {
+    if managers.region.is_broken() {
         return Ok(());
     }
+    // Who has none has nothing to end.
+    let Some(last) = sessions.pop() else { return Ok(()) };
     for session in sessions {
         failpoint("leave: a session leaves");
         managers.leave(session.session);
     }
-    if managers.log.is_poisoned() {
+    failpoint("leave: sessions gone");
+    let forced = force(managers, &last.session);
+    failpoint("leave: log durable");
+    managers.leave(last.session);
+    forced
+}
+
+fn force(managers: &Managers, who: &TxnSession) -> Result<()> {
+    let tail = managers.log.tail();
+    if tail > managers.log.durable() && !managers.log.is_poisoned() {
+        managers.log.force(who.session(), tail.minus(8))?;
+    }
+    Ok(())
+}
+
+/// The last one leaves nothing in memory. Nobody lives here whom it could have to wait for.
+fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> Result<()> {
+    // A ghost counts: without the region nobody could tell it from others whose memory cannot be seen.
+    if door.others(|_| false)? || managers.log.is_poisoned() {
         return Ok(());
     }
+    failpoint("leave: the last one");
     // Whoever died beside us left work that nobody else may be there to do.
-    failpoint("leave: sessions gone");
     if let Err(error) = managers.reap() {
         // Its transactions are then unfinished, and the next to open ends them.
         tracing::warn!(%error, "a dead session could not be repaired");
     }
     let who = managers.join()?;
     failpoint("leave: joined to leave");
-    let tail = managers.log.tail();
-    if tail > managers.log.durable() {
-        managers.log.force(who.session(), tail.minus(8))?;
-    }
+    force(managers, &who)?;
     // A transaction that another thread still holds, or one that could not be undone: the next open ends it.
-    failpoint("leave: log durable");
-    let unfinished = !managers.transactions().is_empty();
-    // A ghost counts: without the region nobody could tell it from others whose memory cannot be seen.
-    if door.others(|_| false)? || unfinished {
+    if !managers.transactions().is_empty() {
         managers.leave(who);
         return Ok(());
     }
-    failpoint("leave: the last one");
     managers.close(&who)?;
     managers.leave(who);
     failpoint("leave: closed, region there");

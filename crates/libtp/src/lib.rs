@@ -38,6 +38,7 @@ mod keep;
 mod leave;
 mod left_memory;
 mod life;
+mod look;
 mod open_here;
 mod panics;
 mod platform;
@@ -68,4 +69,4 @@ pub use settings::{Bytes, DatabaseSettings, Granularity, Replacement, Settings, 
 pub use stats::{DatabaseInfo, LogRecord, Pool, Stats};
 pub use txn::{CommitLsn, Txn};
 pub use vista;
-pub use watching::{HeldLatch, Life, Repairs, SessionState, WaitsFor};
+pub use watching::{AtTheDoor, HeldLatch, Life, Repairs, SessionState, WaitsFor};

@@ -23,6 +23,7 @@ use std::any::Any;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use libtp_log::{LifeEnd, Lsn};
 use libtp_process::{Broken, Call, ForkMark};
@@ -49,6 +50,12 @@ pub(crate) struct Life {
     path: PathBuf,
     /// Of all lives of the handle.
     panics: Arc<Panics>,
+}
+
+/// What kept a new life from beginning, and when.
+pub(crate) struct Refused {
+    at: Instant,
+    what: String,
 }
 
 /// A session, and the life that it is of.
@@ -111,6 +118,11 @@ impl Life {
             return Ok(());
         }
         Err(forked(&self.path, self.managers.processes.pid()))
+    }
+
+    /// Who judges who is attached.
+    pub(crate) fn judge(&self) -> &Judge {
+        &self.judge
     }
 
     /// Which life of its handle it is.
@@ -202,6 +214,10 @@ impl Life {
         // Any panic in a broken region is one of its consequences.
         if payload.is::<Broken>() || managers.region.is_broken() {
             return Rung::Region;
+        }
+        if managers.processes.only_looks() {
+            // It may have looked at what was about to change.
+            return Rung::Session;
         }
         let text = panics::text_of(payload);
         let rung = self.panics.climb(self.number, &text);
@@ -378,15 +394,27 @@ impl Inner {
     #[cold]
     #[inline(never)]
     fn next_life(self: &Arc<Inner>) -> Result<Arc<Life>> {
-        let one = lock(&self.renewing);
+        let called = Instant::now();
+        let mut one = lock(&self.renewing);
         let broken = self.newest();
         if !broken.managers.region.is_broken() {
             return Ok(broken);
         }
+        if broken.managers.processes.only_looks() {
+            return Err(libtp_process::Error::OnlyLooks.into());
+        }
+        // Of several threads each would else wait for all before it, and then as long as they.
+        if let Some(refused) = one.as_ref().filter(|refused| refused.at >= called) {
+            return Err(Error::Environment { environment: self.platform.path.clone(), what: refused.what.clone() });
+        }
         // Where that is limited, there would be none for the next.
         broken.managers.region.give_up_growth();
         let life = loop {
-            let attached = attach::open_again(&self.platform, &self.settings, &broken.managers)?;
+            let attached = attach::open_again(&self.platform, &self.settings, &broken.managers);
+            if let Err(Error::Environment { what, .. }) = &attached {
+                *one = Some(Refused { at: Instant::now(), what: what.clone() });
+            }
+            let attached = attached?;
             let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
             match life.start_background(self) {
                 Ok(()) => break life,

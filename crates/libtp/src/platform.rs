@@ -140,10 +140,7 @@ impl Platform {
                 for home in homes {
                     let path = home.join(self.region_name(home, identity));
                     match Region::attach(&path, identity, RESERVE_BYTES, &access) {
-                        Ok(region) => {
-                            self.note_directory(&region);
-                            return Ok(Found::Good(region));
-                        }
+                        Ok(region) => return Ok(Found::Good(region)),
                         Err(rio::Error::Broken { .. }) => {
                             return Ok(Found::Broken(Region::attach_broken(&path, identity, RESERVE_BYTES, &access)?));
                         }
@@ -213,8 +210,8 @@ impl Platform {
         }
     }
 
-    /// Notes in the region where the directory is now: by this it is known when it is gone ([`sweep`]).
-    fn note_directory(&self, region: &Region) {
+    /// Notes in the region where the directory is now: by this it is known when it is gone ([`sweep`]). At the door.
+    pub(crate) fn note_directory(&self, region: &Region) {
         if let Ok(path) = std::fs::canonicalize(&self.path) {
             region.header().set_directory(&path);
         }

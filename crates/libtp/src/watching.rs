@@ -1,7 +1,7 @@
 //! Watching the others: who is here, in which state, what each waits for, who waits for whom.
 //!
 //! For people and tools. [`Env::sessions`] takes no latch, so that it answers also while a stopped process holds one; what
-//! it says of a session may be of a moment ago.
+//! it says of a session may be of a moment ago. [`crate::Builder::look`] opens an environment for it without a wait.
 
 use std::time::SystemTime;
 
@@ -76,6 +76,15 @@ pub struct SessionState {
     pub waits_since: Option<SystemTime>,
 }
 
+/// A process that opens the environment, leaves it or makes its memory anew: others who want to wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AtTheDoor {
+    /// The process, as its own pid namespace calls it.
+    pub pid: u32,
+    /// Whether it lives.
+    pub life: Life,
+}
+
 /// What was repaired in the shared memory since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Repairs {
@@ -104,6 +113,18 @@ impl Env {
         let life = self.0.newest();
         // Of a broken region there is nothing to say.
         life.guarded(|| Ok(states(&life.managers))).unwrap_or_default()
+    }
+
+    /// Who is at the environment's door at this moment, if another process is.
+    pub fn at_the_door(&self) -> Option<AtTheDoor> {
+        self.0.check_process().ok()?;
+        let passer = self.0.newest().judge().at_the_door()?;
+        let life = match () {
+            () if passer.is_stopped() => Life::Stopped,
+            () if passer.has_ended() => Life::Dead,
+            () => Life::Alive,
+        };
+        Some(AtTheDoor { pid: passer.pid(), life })
     }
 
     /// Who waits for whom: an edge for each holder of a lock that somebody waits for, and for each who waits before.

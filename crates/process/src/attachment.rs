@@ -145,8 +145,7 @@ impl Attachments {
         sessions: &Slab<SessionSlot>,
         seats: Option<Arc<dyn Seats>>,
     ) -> Result<Attachments> {
-        let none = || Error::NotInitialised { path: region.path().to_path_buf() };
-        let mut attachments = Attachments::look(region, header).ok_or_else(none)?;
+        let mut attachments = Attachments::look(region, header)?;
         attachments.seats = seats;
         attachments.forget_gone(sessions);
         attachments.own = attachments.take_slot()?;
@@ -154,10 +153,22 @@ impl Attachments {
         Ok(attachments)
     }
 
-    /// The table as one sees it who is not attached; none if the region has none.
-    pub(crate) fn look(region: &Region, header: &ProcessHeader) -> Option<Attachments> {
-        let slots = Slab::attach(region, header.processes.load()?);
-        Some(Attachments { slots, seats: None, process: Process::this(), own: AttachmentId(0) })
+    /// The table as one sees it who is not attached.
+    pub(crate) fn look(region: &Region, header: &ProcessHeader) -> Result<Attachments> {
+        let none = || Error::NotInitialised { path: region.path().to_path_buf() };
+        let slots = Slab::attach(region, header.processes.load().ok_or_else(none)?);
+        Ok(Attachments { slots, seats: None, process: Process::this(), own: AttachmentId(0) })
+    }
+
+    /// The same, asking the seats too who lives.
+    pub(crate) fn asking(mut self, seats: Arc<dyn Seats>) -> Attachments {
+        self.seats = Some(seats);
+        self
+    }
+
+    /// Whether it was opened to look: nobody is attached by it.
+    pub(crate) fn only_looks(&self) -> bool {
+        self.own == AttachmentId(0)
     }
 
     /// Makes the table of a new region.
@@ -290,7 +301,7 @@ impl Attachments {
 
     /// Gives the seat back.
     pub(crate) fn rise(&self) {
-        if !self.process.is_current() {
+        if !self.process.is_current() || self.only_looks() {
             return;
         }
         if let Some(seats) = &self.seats {

@@ -22,6 +22,9 @@ pub enum Error {
     /// The lock by which others would learn of this process's death cannot be had.
     #[error("the lock by which other processes would learn of this one's death cannot be taken: {0}")]
     Seat(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It was opened to look.
+    #[error("it was opened to look at what others do, and can do nothing itself: open it as others do")]
+    OnlyLooks,
     /// The region has no process manager.
     #[error("the region {path} has no process manager: its creation was not finished, or it is not an environment's")]
     NotInitialised {

@@ -18,8 +18,11 @@ impl ProcessManager {
     /// Makes the calling thread a session. It ends when the handle is dropped.
     ///
     /// # Errors
-    /// `Region` if the region cannot grow, `TooManySessions`.
+    /// `Region` if the region cannot grow, `TooManySessions`; `OnlyLooks`.
     pub fn join(&self) -> Result<Session> {
+        if self.only_looks() {
+            return Err(Error::OnlyLooks);
+        }
         let id = loop {
             match self.take_free_slot() {
                 Some(id) => break id,

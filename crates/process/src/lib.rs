@@ -31,6 +31,7 @@ mod latch_word;
 mod liveness;
 mod notes;
 mod os;
+mod passer;
 mod pins;
 mod rank;
 mod recount;
@@ -60,6 +61,7 @@ pub use error::{Error, Result};
 pub use latch::{ExclusiveGuard, Latch, SharedGuard, WAITS_FOR_LATCH};
 pub use notes::NOTES;
 pub use os::ForkMark;
+pub use passer::{Passer, Patience};
 pub use pins::PinNote;
 pub use rank::Rank;
 pub use repair::{AloneRepair, NotedAppend};
@@ -181,12 +183,34 @@ impl ProcessManager {
         ProcessManager::attach_with(region, settings, Some(seats))
     }
 
+    /// Opens the process manager of a region to look at it: takes no place in it and no seat, so that no session can join, and
+    /// changes nothing. At any time, whatever the others do.
+    ///
+    /// # Errors
+    /// `NotInitialised` if the region has none.
+    pub fn look(region: &Region, settings: &Settings, seats: Arc<dyn Seats>) -> Result<ProcessManager> {
+        ProcessManager::open_with(region, settings, |header, _| Ok(Attachments::look(region, header)?.asking(seats)))
+    }
+
+    /// Whether it was opened to look.
+    pub fn only_looks(&self) -> bool {
+        self.0.attachments.only_looks()
+    }
+
     fn attach_with(region: &Region, settings: &Settings, seats: Option<Arc<dyn Seats>>) -> Result<ProcessManager> {
+        ProcessManager::open_with(region, settings, |header, slots| Attachments::attach(region, header, slots, seats))
+    }
+
+    fn open_with(
+        region: &Region,
+        settings: &Settings,
+        attach: impl FnOnce(&ProcessHeader, &Slab<SessionSlot>) -> Result<Attachments>,
+    ) -> Result<ProcessManager> {
         let none = || Error::NotInitialised { path: region.path().to_path_buf() };
         let header = region.root::<ProcessHeader>(RootSlot::Process).ok_or_else(none)?;
         let header = region.hold(header);
         let slots = Slab::attach(region, header.slots.load().ok_or_else(none)?);
-        let attachments = Attachments::attach(region, &header, &slots, seats)?;
+        let attachments = attach(&header, &slots)?;
         Ok(ProcessManager(Arc::new(Inner {
             region: region.clone(),
             header,
@@ -213,8 +237,8 @@ impl ProcessManager {
     /// D9). For who has not attached yet.
     pub fn has_ended(region: &Region, seat: u64) -> bool {
         let header = region.root::<ProcessHeader>(RootSlot::Process).map(|header| region.hold(header));
-        let attachments = header.and_then(|header| Attachments::look(region, &header));
-        attachments.is_some_and(|attachments| attachments.owner_has_ended(seat))
+        let Some(attachments) = header.map(|header| Attachments::look(region, &header)) else { return false };
+        attachments.is_ok_and(|attachments| attachments.owner_has_ended(seat))
     }
 
     /// Gives back the places of attached processes that died and of which no session is left. Called when somebody
@@ -363,6 +387,14 @@ impl ProcessManager {
         let taken = |slot: &&SessionSlot| slot.status.load().state() != State::Free;
         let info = |(index, slot): (u32, &SessionSlot)| slot.info(index, self.tenant_lives(slot), &self.0.attachments);
         self.slots().filter(|(_, slot)| taken(slot)).map(info).collect()
+    }
+
+    /// Every task of a repair that a session has at this moment, for the tools.
+    pub fn roles(&self) -> Vec<(&'static str, SessionId)> {
+        let taken = |(_, slot): &(u32, &SessionSlot)| slot.status.load().state() != State::Free;
+        let reapers = self.slots().filter(taken).map(|(_, slot)| ("repairs a dead session", slot.reaper.load()));
+        let freezer = ("counts the holders of a latch anew", self.0.header.freezer.load());
+        reapers.chain([freezer]).filter(|(_, session)| *session != SessionId::NONE).collect()
     }
 
     /// The appends that sessions have noted and not yet cleared (PROTOCOLS D3): LSN and transaction, zero for none.

@@ -86,6 +86,14 @@ pub enum Error {
         /// What the call is for.
         wanted: &'static str,
     },
+    /// Another process is making the file, and does not come to an end with it.
+    #[error("the database file {file} is being made by {maker} and others are waiting for that; nothing was changed. Continue that process or end it, and try again")]
+    BeingMade {
+        /// The file's name.
+        file: String,
+        /// Who, for people.
+        maker: String,
+    },
     /// A file that is none of ours, or of another environment or version, or settings that cannot be.
     #[error("the database file {name} cannot be used: {what}; nothing was changed")]
     Unsuitable {

@@ -10,12 +10,14 @@
 //! If we die here: a file with the other name is made again by the next who opens the database; one without a meta page
 //! gets it at the next opening or restart.
 
+use std::time::Duration;
+
 use libtp_buffer::{
     check, file_name, is_page_size, is_zero, seal, FileId, FileInfo, PageHeader, PageId, PageNo, PoolId, PoolSettings,
     NAME_BYTES_MAX, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX,
 };
 use libtp_io::{Directory, File, LockMode, OpenMode};
-use libtp_process::Rank;
+use libtp_process::{Passer, Patience, Rank};
 use libtp_txn::{Change, Managers, TxnSession};
 use rio::{failpoint, planted};
 use zerocopy::little_endian::U32;
@@ -35,8 +37,11 @@ const MAGIC: [u8; 8] = *b"libtp.tp";
 pub const FILE_VERSION: u32 = 1;
 const AT: usize = size_of::<PageHeader>();
 const END: usize = AT + size_of::<FileHeader>();
-/// Who makes the file locks this byte, far behind all pages.
+/// Who makes the file locks this byte, far behind all pages, and that of its number behind [`MAKERS`].
 const LOCK_BYTE: u64 = 1 << 62;
+const MAKERS: u64 = 1 << 60;
+/// How long to wait between looks whether it is made.
+const MOMENT: Duration = Duration::from_millis(1);
 /// What a file's name ends in until it is finished.
 const UNFINISHED: &str = ".new";
 /// Pages a file has from the beginning: the header, and room for the meta page and the first of the others. One with fewer
@@ -336,11 +341,40 @@ fn make(
     let new_name = format!("{}{UNFINISHED}", file_name(name));
     let file = directory.open(&new_name, OpenMode::Create)?;
     failpoint("create: other name there");
-    file.lock(LOCK_BYTE, LockMode::Exclusive, true)?;
+    if !lock_to_make(directory, name, &*file)? {
+        return Ok(());
+    }
+    let own = MAKERS + Passer::this().raw();
+    // Who cannot say who it is makes it without.
+    let _ = file.lock(own, LockMode::Exclusive, false);
     let made = make_locked(managers, who, directory, name, &*file, (page_bytes, method));
     failpoint("create: made, still locked");
+    let _ = file.unlock(own);
     file.unlock(LOCK_BYTE)?;
     made
+}
+
+/// Waits until nobody else makes the file; false if it is made, though its maker has not let go of it. Its maker may be
+/// stopped, and is then waited for no longer than that.
+fn lock_to_make(directory: &dyn Directory, name: &str, file: &dyn File) -> Result<bool> {
+    if planted("record: who makes a file is waited for without a look") {
+        return Ok(file.lock(LOCK_BYTE, LockMode::Exclusive, true)?);
+    }
+    let maker = || {
+        let byte = file.locked_by_other(MAKERS, Passer::END).ok().flatten()?;
+        Some(Passer::from_raw(byte - MAKERS))
+    };
+    let mut patience = Patience::new();
+    while !file.lock(LOCK_BYTE, LockMode::Exclusive, false)? {
+        if patience.is_over(maker) {
+            let unknown = || "another process, which does not say which it is,".into();
+            let maker = maker().map_or_else(unknown, Passer::describe);
+            let file = file_name(name);
+            return if directory.exists(&file)? { Ok(false) } else { Err(Error::BeingMade { file, maker }) };
+        }
+        std::thread::sleep(MOMENT);
+    }
+    Ok(true)
 }
 
 fn make_locked(

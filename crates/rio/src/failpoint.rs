@@ -108,8 +108,8 @@ mod chosen {
             Deed::Stop => {
                 append(&format!("stopped {now} {name}\n"));
                 let _ = kill_process(getpid(), Signal::STOP);
-                // The signal may come through another thread first: it must not find this one further on.
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                // The signal may come through another thread first, on a busy machine late: it must not find this one further on.
+                std::thread::sleep(std::time::Duration::from_millis(300));
             }
             Deed::Panic => {
                 append(&format!("panicked {now} {name}\n"));

@@ -10,7 +10,12 @@ impl Managers {
         let header = &self.txns.header;
         let own =
             [("takes a checkpoint", header.checkpointer.load()), ("changes the control file", header.changer.load())];
-        let all = own.into_iter().chain(self.log.roles()).chain(self.buffers.roles()).chain(self.locks.roles());
+        let all = own
+            .into_iter()
+            .chain(self.log.roles())
+            .chain(self.buffers.roles())
+            .chain(self.locks.roles())
+            .chain(self.processes.roles());
         all.filter(|(_, session)| *session != SessionId::NONE).collect()
     }
 }
