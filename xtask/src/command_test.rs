@@ -3,7 +3,7 @@
 use crate::outcome::{clock, table, Counts, Outcome};
 use crate::suites::{Suite, SUITES};
 use crate::workspace::{cargo, Workspace};
-use crate::{child, libtest, setup, tidy};
+use crate::{child, lab, libtest, setup, tidy};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -26,6 +26,7 @@ const STEPS: &[Step] = &[
     Step { name: "unit tests", run: unit_tests },
     Step { name: "doc tests", run: doc_tests },
     Step { name: "loom", run: loom },
+    Step { name: "lab", run: lab::suite },
 ];
 
 /// Prints the names that `cargo xtask test` takes.

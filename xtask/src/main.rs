@@ -8,6 +8,7 @@ mod child;
 mod command_bench;
 mod command_soak;
 mod command_test;
+mod lab;
 mod libtest;
 mod outcome;
 mod setup;
@@ -52,6 +53,12 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// A machine whose kernel crashes under recoverable memory, and what is there when it is back (QEMU)
+    Lab {
+        /// How many crashes
+        #[arg(long, default_value_t = 5)]
+        cycles: u64,
+    },
     /// The rules about the text of the tree alone (also a suite of `test`)
     Tidy,
     /// The places where a process of the tests can be killed (LIBTP_FAILPOINT), by name
@@ -85,6 +92,7 @@ fn run(verb: Verb) -> Result<ExitCode, String> {
         Verb::Test { suites, list: false } => command_test::test(&workspace, &suites),
         Verb::Soak { suite, hours } => command_soak::soak(&workspace, suite.as_deref(), hours),
         Verb::Bench { arguments } => command_bench::bench(&workspace, &arguments),
+        Verb::Lab { cycles } => lab::lab(&workspace, cycles),
         Verb::Tidy => {
             let outcome = tidy::suite(&workspace);
             println!("{}", outcome.counts);

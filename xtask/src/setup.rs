@@ -15,11 +15,18 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libdb5.3-dev", "the header of Berkeley DB, a peer of the benchmarks"),
 ];
 
+/// Those of the warm-reboot lab.
+const PACKAGES_OF_LAB: &[(&str, &str)] = &[
+    ("qemu-system-x86", "a machine that can be crashed"),
+    ("lz4", "unpacks its kernel"),
+    ("e2fsprogs", "makes its file systems"),
+];
+
 const LISTS: &str = "/var/lib/apt/lists";
 
 /// True when every package is installed.
 pub fn packages_present() -> bool {
-    missing().is_empty()
+    missing(PACKAGES).is_empty()
 }
 
 /// Installs the packages that are missing.
@@ -27,7 +34,16 @@ pub fn packages_present() -> bool {
 /// Where that is not possible the suites that need them would fail or fall silent, so it is said loudly, and under
 /// `CI=true` it is a failure.
 pub fn packages(logs: &Path) -> io::Result<Counts> {
-    let missing = missing();
+    all_installed(PACKAGES, logs)
+}
+
+/// The same for what the warm-reboot lab needs.
+pub fn packages_for_lab(logs: &Path) -> io::Result<Counts> {
+    all_installed(PACKAGES_OF_LAB, logs)
+}
+
+fn all_installed(packages: &[(&'static str, &str)], logs: &Path) -> io::Result<Counts> {
+    let missing = missing(packages);
     if missing.is_empty() {
         return Ok(Counts::ONE_PASSED);
     }
@@ -36,7 +52,7 @@ pub fn packages(logs: &Path) -> io::Result<Counts> {
         Some(refusal) => refusal,
     };
     println!("  NOT INSTALLED: {refusal}");
-    for (package, purpose) in PACKAGES.iter().filter(|(package, _)| missing.contains(package)) {
+    for (package, purpose) in packages.iter().filter(|(package, _)| missing.contains(package)) {
         println!("  {package}: {purpose}");
     }
     println!("  as root: apt-get update && apt-get install -y {}", missing.join(" "));
@@ -79,8 +95,8 @@ pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
 }
 
-fn missing() -> Vec<&'static str> {
-    PACKAGES.iter().map(|(package, _)| *package).filter(|package| !installed(package)).collect()
+fn missing(packages: &[(&'static str, &str)]) -> Vec<&'static str> {
+    packages.iter().map(|(package, _)| *package).filter(|package| !installed(package)).collect()
 }
 
 fn installed(package: &str) -> bool {

@@ -14,8 +14,8 @@ use super::{extend, system};
 use crate::flush::WriteBack;
 use crate::{planted, Region, Result};
 
-/// How much is written at once.
-const PIECE: usize = 1 << 20;
+/// What is written at once.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// How a region is kept safe.
 #[derive(Default)]
@@ -76,10 +76,9 @@ impl Region {
     }
 
     fn fill(&self, from: u64, to: u64) -> Result<()> {
-        let zeros = vec![0; PIECE];
-        for at in (from..to).step_by(PIECE) {
-            let bytes = usize::try_from(to - at).map_or(PIECE, |left| left.min(PIECE));
-            let written = self.file().write_all_at(&zeros[..bytes], at);
+        for at in (from..to).step_by(ZEROS.len()) {
+            let bytes = usize::try_from(to - at).map_or(ZEROS.len(), |left| left.min(ZEROS.len()));
+            let written = self.file().write_all_at(&ZEROS[..bytes], at);
             written.map_err(|source| system(self.path(), "filling", source))?;
         }
         Ok(())

@@ -1,0 +1,77 @@
+//! What a first program does: file systems and drivers; and how the machine is crashed from inside.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::mount::{mount, MountFlags};
+
+/// Memory that a warm start keeps.
+const MEMORY: &str = "/dev/pmem0";
+/// An ordinary disk.
+const DISK: &str = "/dev/vda";
+/// A ready-made file system, up to its last byte that is not zero.
+const IMAGE: &str = "/fs.img";
+
+/// An argument of the kernel's command line.
+pub fn argument(name: &str) -> String {
+    let line = fs::read_to_string("/proc/cmdline").unwrap();
+    let value = line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    value.unwrap_or_else(|| panic!("the kernel was started without {name}")).to_owned()
+}
+
+/// Mounts everything: the file system on memory at `/p`, the one on the disk at `/d`. Makes them at the first start.
+pub fn prepare() {
+    for (what, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
+        mount(what, place, what, MountFlags::empty(), c"").unwrap();
+    }
+    for name in fs::read_to_string("/modules").unwrap().lines() {
+        let module = File::open(Path::new("/lib").join(name)).unwrap();
+        rustix::system::finit_module(&module, c"", 0).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    for device in [MEMORY, DISK] {
+        let is_there = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            Path::new(device).exists()
+        });
+        assert!(is_there, "there is no {device}");
+    }
+    if !has_file_system(MEMORY) {
+        println!("LAB MADE");
+        for device in [MEMORY, DISK] {
+            let mut to = fs::OpenOptions::new().write(true).open(device).unwrap();
+            to.write_all(&fs::read(IMAGE).unwrap()).unwrap();
+            to.sync_all().unwrap();
+        }
+    }
+    mount(MEMORY, "/p", "ext4", MountFlags::NOATIME, c"dax").unwrap();
+    mount(DISK, "/d", "ext4", MountFlags::NOATIME, c"").unwrap();
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let is_direct = mounts.lines().any(|line| line.contains(" /p ") && line.contains("dax"));
+    assert!(is_direct, "the file system on memory is not mapped directly: {mounts}");
+}
+
+fn has_file_system(device: &str) -> bool {
+    let mut magic = [0; 2];
+    let mut device = File::open(device).unwrap();
+    device.seek(SeekFrom::Start(1080)).unwrap();
+    device.read_exact(&mut magic).unwrap();
+    magic == [0x53, 0xef]
+}
+
+/// Crashes the machine, or asks whoever started it to.
+pub fn crash(kind: &str) {
+    match kind {
+        // A panic of the kernel; a start without anything being written before.
+        "c" | "b" => {
+            fs::write("/proc/sys/kernel/sysrq", "1").unwrap();
+            fs::write("/proc/sysrq-trigger", kind).unwrap();
+        }
+        // An interrupt that nobody knows is a panic.
+        _ => {
+            fs::write("/proc/sys/kernel/unknown_nmi_panic", "1").unwrap();
+            println!("LAB YOURS {kind}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The guest of the warm-reboot lab: the first and only program of a machine whose kernel crashes in the midst of its stores.
+//!
+//! Paper: Rio Vista, section 3: a crash of the operating system that memory outlives. `cargo xtask lab` starts the machine and
+//! crashes it, or has it crash itself; what was stored in a file of memory that a warm start keeps (`/dev/pmem0`, ext4, DAX) is
+//! there when it comes back. A machine is not its own witness: it tells of each transaction that has ended through a port of
+//! the machine (`port`), and whoever started it compares.
+//!
+//! | file | what |
+//! |---|---|
+//! | `kernel` | what a first program does: file systems, drivers, the crash |
+//! | `port` | telling the world outside |
+//! | `work` | what is stored, and what is found of it |
+//!
+//! What it says on its console, a line each, begins with `LAB`.
+// A panic is the report, and the end of the machine.
+#![allow(clippy::unwrap_used)]
+#![deny(unsafe_code)]
+
+#[allow(dead_code)] // The tests of a killed process need more of it.
+#[path = "../../vista/business.rs"]
+mod business;
+mod kernel;
+mod port;
+mod work;
+
+use std::time::Duration;
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some("torn") {
+        work::tear();
+    }
+    std::panic::set_hook(Box::new(|what| println!("LAB ERROR {}", what.to_string().replace('\n', " "))));
+    if std::panic::catch_unwind(run).is_err() {
+        // The world outside has read it and ends the machine. The first program must not end.
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+}
+
+fn run() {
+    kernel::prepare();
+    let boots = work::boots();
+    if boots > 0 {
+        work::look();
+    }
+    let kinds = kernel::argument("lab.kinds");
+    let kinds: Vec<&str> = kinds.split(',').collect();
+    let kind = kinds[boots % kinds.len()].to_owned();
+    work::set_boots(boots + 1);
+    println!("LAB BOOT {} {kind}", boots + 1);
+    let wait = kernel::argument("lab.seed").parse::<u64>().unwrap().wrapping_add(boots as u64);
+    // At least some transactions, and never the same number.
+    let wait = 200 + business::Draw(wait.wrapping_mul(0x9e37_79b9)).below(600);
+    let crash = move || {
+        std::thread::sleep(Duration::from_millis(wait));
+        kernel::crash(&kind);
+    };
+    work::work(boots as u64, || drop(std::thread::spawn(crash)));
+}

@@ -1,0 +1,118 @@
+//! What is stored, and what is found of it.
+//!
+//! One segment lies in memory that a warm start keeps. Two others are controls: one in the page cache of a disk, which has to
+//! lose; and one without before-images (a planted bug), which has to be torn.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use vista::{Options, Segment, Survives};
+
+use crate::business::{judge, transact, Draw};
+use crate::port::Port;
+
+const MEMORY: &str = "/p/segment";
+const CACHE: &str = "/d/segment";
+const TORN: &str = "/p/torn";
+const BOOTS: &str = "/p/boots";
+const BYTES: u64 = 256 << 10;
+/// Ranges and blocks have at most so many bytes.
+const LONGEST: u64 = 3000;
+
+/// How often the machine was started before.
+pub fn boots() -> usize {
+    std::fs::read_to_string(BOOTS).map_or(0, |text| text.trim().parse().unwrap())
+}
+
+/// Says how often it was started.
+pub fn set_boots(boots: usize) {
+    std::fs::write(BOOTS, boots.to_string()).unwrap();
+    std::fs::File::open(BOOTS).unwrap().sync_all().unwrap();
+    std::fs::File::open("/p").unwrap().sync_all().unwrap();
+}
+
+/// Says what is there after a crash.
+pub fn look() {
+    let declared = |options: Options| options.survives(Survives::System);
+    for (name, path, options) in [("memory", MEMORY, Options::new(0)), ("cache", CACHE, declared(Options::new(0)))] {
+        let found = match options.open(Path::new(path)) {
+            Err(error) => format!("bad {error}"),
+            Ok(segment) => match judge(&segment) {
+                Err(what) => format!("bad {what}"),
+                Ok(ended) => {
+                    let (survives, blocks) = (segment.survives(), segment.verify().unwrap().blocks);
+                    format!("ended={ended} rolled_back={} blocks={blocks} survives={survives:?}", segment.rolled_back())
+                }
+            },
+        };
+        println!("LAB FOUND {name} {}", found.replace('\n', " "));
+    }
+    let torn = Options::new(0).open(Path::new(TORN)).map_err(|error| error.to_string());
+    let torn = torn.and_then(|segment| judge(&segment)).map_or_else(|what| what, |_| "whole".into());
+    println!("LAB FOUND torn {}", torn.replace('\n', " "));
+}
+
+/// Works until the machine crashes; `begun` is called when it is under way.
+#[allow(clippy::zombie_processes)] // It ends with the machine.
+pub fn work(seed: u64, begun: impl FnOnce()) {
+    for control in [CACHE, TORN] {
+        let _ = std::fs::remove_file(control);
+    }
+    let mut tears = std::process::Command::new("/init").arg("torn").spawn().unwrap();
+    let mut memory = Options::new(BYTES).open(Path::new(MEMORY)).unwrap();
+    // Nothing is said of it here, so that nothing of it is synced; who looks is told that it survives, and so believes it.
+    let mut cache = Options::new(BYTES).open(Path::new(CACHE)).unwrap();
+    println!("LAB MEMORY survives {:?}, {}", memory.survives(), mapped());
+    let (port, mut draw, mut other) = (Port::open(), Draw(seed), Draw(seed));
+    let before = judge(&memory).unwrap();
+    port.began(before);
+    let mut begun = Some(begun);
+    loop {
+        let ended = step(&mut memory, &mut draw);
+        step(&mut cache, &mut other);
+        port.ended(ended);
+        if ended > before + 50 {
+            if let Some(begun) = begun.take() {
+                assert!(tears.try_wait().unwrap().is_none(), "who tears has ended");
+                begun();
+            }
+        }
+    }
+}
+
+/// One transaction that ends.
+fn step(segment: &mut Segment, draw: &mut Draw) -> u64 {
+    loop {
+        if let Some(ended) = transact(segment, draw, LONGEST) {
+            return ended;
+        }
+    }
+}
+
+/// How the kernel has mapped the segment: `sf` is a mapping whose metadata are safe at the first store.
+fn mapped() -> String {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut ours = maps.lines().skip_while(|line| !line.ends_with(MEMORY));
+    let flags = ours.find(|line| line.starts_with("VmFlags:")).unwrap_or_default();
+    format!("mapped{}", if flags.split_whitespace().any(|flag| flag == "sf") { " synchronously" } else { "" })
+}
+
+/// The process that forgets its before-images, and takes its time between two stores.
+pub fn tear() -> ! {
+    rio::planted::plant(Some("rio: areas change without before-images"));
+    let mut segment = Options::new(BYTES).open(Path::new(TORN)).unwrap();
+    loop {
+        let mut txn = segment.begin();
+        for (at, less) in [(0, true), (4088, false)] {
+            let cell = txn.set_range(at, 8).unwrap();
+            let value = u64::from_ne_bytes(cell.try_into().unwrap());
+            let value = if less { value.wrapping_sub(1) } else { value.wrapping_add(1) };
+            cell.copy_from_slice(&value.to_ne_bytes());
+            let start = Instant::now();
+            while less && start.elapsed() < Duration::from_micros(200) {
+                std::hint::spin_loop();
+            }
+        }
+        txn.end().unwrap();
+    }
+}

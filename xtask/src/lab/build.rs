@@ -1,0 +1,166 @@
+//! What the machine is made of: the kernel, the guest's program, its initial file system. Kept from one run to the next.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::cpio::Archive;
+use crate::workspace::{cargo, Workspace};
+
+/// Of which the newest kernel is a dependency.
+const PACKAGE: &str = "linux-image-cloud-amd64";
+/// In this order.
+const MODULES: [&str; 10] = [
+    "libnvdimm",
+    "nd_e820",
+    "nd_btt",
+    "nd_pmem",
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_modern_dev",
+    "virtio_pci_legacy_dev",
+    "virtio_pci",
+    "virtio_blk",
+];
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Bytes of the memory that is kept.
+const MEMORY: u64 = 64 << 20;
+
+/// What a machine is started with.
+pub struct Built {
+    pub kernel: PathBuf,
+    pub initrd: PathBuf,
+}
+
+fn other(what: impl Into<String>) -> io::Error {
+    io::Error::other(what.into())
+}
+
+/// Runs a command; what it wrote on its standard output.
+fn output(command: &mut Command) -> io::Result<Vec<u8>> {
+    let done = command.stderr(Stdio::inherit()).output()?;
+    if !done.status.success() {
+        return Err(other(format!("{command:?} came to {}", done.status)));
+    }
+    Ok(done.stdout)
+}
+
+/// Makes everything.
+pub fn build(workspace: &Workspace, folder: &Path) -> io::Result<Built> {
+    fs::create_dir_all(folder)?;
+    let (kernel, modules) = kernel(folder)?;
+    let guest = guest(workspace)?;
+    let mut archive = Archive::default();
+    for directory in ["dev", "proc", "sys", "p", "d", "lib", "tmp"] {
+        archive.directory(directory);
+    }
+    archive.file("init", &fs::read(guest)?);
+    archive.file("fs.img", &image(folder)?);
+    let mut list = String::new();
+    for name in MODULES {
+        let file = format!("{name}.ko");
+        // What is not there is built in.
+        if let Some(path) = find(&modules, &|it| it.replace('-', "_") == file) {
+            archive.file(&format!("lib/{file}"), &fs::read(path)?);
+            list.push_str(&format!("{file}\n"));
+        }
+    }
+    archive.file("modules", list.as_bytes());
+    let initrd = folder.join("initrd");
+    fs::write(&initrd, archive.finish())?;
+    Ok(Built { kernel, initrd })
+}
+
+/// Debian's kernel, fetched once and not installed: an uncompressed one, since to decompress it takes an emulated machine
+/// longer than everything else; and where its modules are.
+fn kernel(folder: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let (root, kernel) = (folder.join("kernel"), folder.join("vmlinux"));
+    if !kernel.exists() {
+        let text = output(Command::new("apt-cache").args(["depends", PACKAGE]))?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let name = text.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image"));
+        let name = format!("linux-image{}", name.ok_or_else(|| other(format!("apt-cache knows no {PACKAGE}")))?);
+        println!("  fetching {name}");
+        output(Command::new("apt-get").args(["download", &name]).current_dir(folder))?;
+        let package = find(folder, &|it| it.starts_with(&name) && it.ends_with(".deb"));
+        let package = package.ok_or_else(|| other(format!("{name} was not fetched")))?;
+        output(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root))?;
+        fs::remove_file(package)?;
+        let packed = find(&root.join("boot"), &|it| it.starts_with("vmlinuz-"));
+        let packed = packed.ok_or_else(|| other(format!("{name} has no kernel")))?;
+        let passing = folder.join("vmlinux.new");
+        fs::write(&passing, unpacked(&fs::read(packed)?)?)?;
+        fs::rename(passing, &kernel)?;
+    }
+    Ok((kernel, root))
+}
+
+/// The kernel inside of a compressed one: where it lies the boot protocol says.
+fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
+    let word = |at: usize| {
+        let bytes = packed.get(at..at + 4).and_then(|it| it.first_chunk::<4>());
+        bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize
+    };
+    let sectors = packed.get(0x1f1).map_or(4, |count| usize::from(*count).max(4)) + 1;
+    let from = sectors * 512 + word(0x248);
+    let payload = packed.get(from..from + word(0x24c)).ok_or_else(|| other("the kernel has another form"))?;
+    // The last four bytes are its length when it is unpacked.
+    let (payload, length) = payload.split_at(payload.len().saturating_sub(4));
+    if !payload.starts_with(&[0x02, 0x21, 0x4c, 0x18]) {
+        return Err(other("the kernel is compressed otherwise than by LZ4"));
+    }
+    let mut child =
+        Command::new("lz4").arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut stdin = child.stdin.take().ok_or_else(|| other("lz4 has no input"))?;
+    let payload = payload.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&payload));
+    let done = child.wait_with_output()?.stdout;
+    // It may close its input before the end.
+    let _ = writer.join();
+    let expected = length.first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize;
+    if !done.starts_with(b"\x7fELF") || done.len() != expected {
+        return Err(other(format!("the kernel unpacked has {} bytes, not {expected}", done.len())));
+    }
+    Ok(done)
+}
+
+/// The guest's program, linked statically.
+fn guest(workspace: &Workspace) -> io::Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--quiet", "--profile", "suite", "--package", "libtp-lab", "--target", TARGET]);
+    command.env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=symbols");
+    output(&mut command)?;
+    Ok(workspace.target.join(TARGET).join("suite/lab-guest"))
+}
+
+/// An empty file system, up to its last byte that is not zero: what is behind that the memory has at first.
+fn image(folder: &Path) -> io::Result<Vec<u8>> {
+    let path = folder.join("fs.img");
+    let file = fs::File::create(&path)?;
+    file.set_len(MEMORY)?;
+    let arguments =
+        ["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,packed_meta_blocks=1", "-J", "size=4", "-N", "256"];
+    // It lies where only root looks for programs.
+    let path_variable = format!("{}:/sbin:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+    output(Command::new("mkfs.ext4").args(arguments).args(["-m", "0"]).arg(&path).env("PATH", path_variable))?;
+    let mut bytes = fs::read(&path)?;
+    let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes.truncate(length.next_multiple_of(4096));
+    Ok(bytes)
+}
+
+/// A file in a directory or below it.
+fn find(directory: &Path, is_it: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
+    for entry in fs::read_dir(directory).ok()?.flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if let Some(found) = find(&path, is_it) {
+                return Some(found);
+            }
+        } else if path.file_name().is_some_and(|name| is_it(&name.to_string_lossy())) {
+            return Some(path);
+        }
+    }
+    None
+}

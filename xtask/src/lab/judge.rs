@@ -1,0 +1,175 @@
+//! What the machine had announced when it crashed, and what was found when it was back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::machine::TOLD;
+
+/// What was seen so far.
+pub struct Judge {
+    told: PathBuf,
+    /// The crash that the machine is about to have: its number and kind.
+    awaited: Option<(u64, String)>,
+    kinds: BTreeMap<String, u64>,
+    failures: Vec<String>,
+    panics: u64,
+    announced: u64,
+    rolled_back: u64,
+    control_lost: u64,
+    torn: u64,
+    cycles: u64,
+    state: u64,
+    memory: String,
+}
+
+impl Judge {
+    pub fn new(state: &Path) -> Judge {
+        Judge {
+            told: state.join(TOLD),
+            awaited: None,
+            kinds: BTreeMap::new(),
+            failures: Vec::new(),
+            panics: 0,
+            announced: 0,
+            rolled_back: 0,
+            control_lost: 0,
+            torn: 0,
+            cycles: 0,
+            state: 1,
+            memory: String::new(),
+        }
+    }
+
+    /// How many crashes were judged.
+    pub fn cycles(&self) -> u64 {
+        self.cycles
+    }
+
+    pub fn has_failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    pub fn fail(&mut self, what: &str) {
+        println!("  FAILED: {what}");
+        self.failures.push(what.to_owned());
+    }
+
+    /// A line of the console that is the kernel's.
+    pub fn console(&mut self, line: &str) {
+        self.panics += u64::from(line.contains("Kernel panic"));
+    }
+
+    /// A number below `end`.
+    pub fn draw(&mut self, end: u64) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % end
+    }
+
+    /// The machine is up again: what it said since it was is judged, if it had been up before.
+    pub fn boot(&mut self, boot: &str, lines: &[String]) {
+        let (number, kind) = boot.split_once(' ').unwrap_or((boot, ""));
+        if let Some(memory) = lines.iter().find_map(|line| line.strip_prefix("MEMORY ")) {
+            memory.clone_into(&mut self.memory);
+        }
+        if let Some((_, crashed_by)) = self.awaited.take() {
+            self.crashed(&crashed_by, lines);
+        } else if lines.iter().any(|line| line.starts_with("FOUND")) {
+            self.fail("something is there before the first crash");
+        }
+        match number.parse::<u64>() {
+            Ok(number) if number == self.cycles + 1 => self.awaited = Some((number, kind.trim().to_owned())),
+            _ => self.fail(&format!("the machine counts {number} starts after {} crashes", self.cycles)),
+        }
+    }
+
+    fn crashed(&mut self, kind: &str, lines: &[String]) {
+        self.cycles += 1;
+        *self.kinds.entry(kind.to_owned()).or_default() += 1;
+        let (began, announced) = self.announced();
+        let found = |name: &str| {
+            let prefix = format!("FOUND {name} ");
+            lines.iter().find_map(|line| line.strip_prefix(prefix.as_str())).unwrap_or("nothing was said")
+        };
+        let number = |text: &str, name: &str| {
+            let value = text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            value.and_then(|value| value.parse::<u64>().ok())
+        };
+        let (memory, cache, torn) = (found("memory"), found("cache"), found("torn"));
+        let ended = number(memory, "ended");
+        // The one that was under way may have ended without being announced.
+        let is_whole = ended.is_some_and(|ended| ended == announced || ended == announced + 1);
+        let steps = announced - began;
+        // The control began anew, and lost if not all of it is there.
+        let has_lost = number(cache, "ended").is_none_or(|ended| ended < steps);
+        let is_torn = torn.contains("sum is");
+        let verdict = if is_whole { "whole" } else { "LOST OR TORN" };
+        println!(
+            "  crash {} by {kind}: {steps} announced, {verdict} ({memory}); control {cache}; without undo {torn}",
+            self.cycles
+        );
+        if !is_whole {
+            self.fail(&format!("{announced} were announced, and of the memory was found: {memory}"));
+        }
+        if steps == 0 {
+            self.fail("the machine crashed before it had announced anything: nothing was proved");
+        }
+        if !has_lost {
+            self.fail("the control on a disk lost nothing: nothing was proved");
+        }
+        self.announced += steps;
+        self.rolled_back += u64::from(number(memory, "rolled_back").unwrap_or(0) != 0);
+        self.control_lost += u64::from(has_lost);
+        self.torn += u64::from(is_torn);
+    }
+
+    /// How many transactions there were when the machine was started last, and how many it announced last.
+    fn announced(&self) -> (u64, u64) {
+        let told = fs::read(&self.told).unwrap_or_default();
+        let (mut began, mut last) = (0, 0);
+        // A crash may have cut off a line.
+        for line in told.split(|byte| *byte == b'\n').filter(|line| line.len() == 13) {
+            let Some(value) = std::str::from_utf8(&line[1..]).ok().and_then(|it| u64::from_str_radix(it, 16).ok())
+            else {
+                continue;
+            };
+            match line[0] {
+                b'b' => (began, last) = (value, value),
+                b'k' => last = value,
+                _ => {}
+            }
+        }
+        (began, last)
+    }
+
+    /// A line that says what was seen, and whether it proves what it was to prove.
+    pub fn summary(mut self, wanted: u64) -> (String, bool) {
+        let panics = ["c", "n"].iter().filter_map(|kind| self.kinds.get(*kind)).sum::<u64>();
+        if self.cycles < wanted {
+            self.fail(&format!("{} of {wanted} crashes were seen", self.cycles));
+        }
+        if self.panics < panics {
+            self.fail(&format!("{} panics of the kernel were seen of {panics}", self.panics));
+        }
+        if self.torn == 0 {
+            self.fail("the control without before-images was never torn: nothing was proved of them");
+        }
+        let is_good = self.failures.is_empty() && self.cycles > 0;
+        let kinds: Vec<String> = self.kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let summary = format!(
+            "{} crashes of a system ({}; {} panics), memory {}: {} transactions announced, {}, {} found under way and \
+             rolled back; controls: page cache lost {} times of {}, without before-images torn {} times",
+            self.cycles,
+            kinds.join(", "),
+            self.panics,
+            self.memory,
+            self.announced,
+            if is_good { "0 lost or torn".to_owned() } else { format!("FAILED: {}", self.failures.join("; ")) },
+            self.rolled_back,
+            self.control_lost,
+            self.cycles,
+            self.torn
+        );
+        (summary, is_good)
+    }
+}

@@ -1,0 +1,125 @@
+//! A machine: QEMU with a memory that is a file, a console that is read, a monitor that is told, and a port whose bytes go to a file.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{channel, Receiver};
+use std::time::Duration;
+
+use super::build::Built;
+
+/// Where the port's bytes go.
+pub const TOLD: &str = "told";
+const MONITOR: &str = "monitor";
+const CONSOLE: &str = "console";
+
+/// A machine that is on.
+pub struct Machine {
+    command: Vec<String>,
+    state: PathBuf,
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Machine {
+    /// Turns it on.
+    pub fn start(built: &Built, state: &Path, kinds: &str, seed: u64) -> io::Result<Machine> {
+        // The disk of the control.
+        fs::File::create(state.join("disk"))?.set_len(64 << 20)?;
+        // Nothing that takes an emulated machine long and proves nothing.
+        let kernel = format!(
+            "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t nokaslr mitigations=off tsc=reliable no_timer_check audit=0 \
+             random.trust_cpu=on acpi=off cryptomgr.notests \
+             initcall_blacklist=init_kprobe_trace,load_system_certificate_list,crypto_kdf108_init \
+             memmap=64M!128M rdinit=/init lab.kinds={kinds} lab.seed={seed}"
+        );
+        let place = |name: &str| state.join(name).display().to_string();
+        let arguments = [
+            "-nodefaults -no-user-config -display none -m 256 -smp 1 -serial stdio".to_owned(),
+            "-machine pc,usb=off,vmport=off,memory-backend=ram -accel tcg -cpu qemu64".to_owned(),
+            format!("-object memory-backend-file,id=ram,share=on,mem-path={},size=256M", place("memory")),
+            format!("-monitor unix:{},server=on,wait=off", place(MONITOR)),
+            format!(
+                "-chardev file,id=told,path={},append=on -device isa-debugcon,iobase=0xe9,chardev=told",
+                place(TOLD)
+            ),
+            format!(
+                "-drive if=none,id=disk,file={},format=raw,cache=unsafe -device virtio-blk-pci,drive=disk",
+                place("disk")
+            ),
+            format!("-kernel {} -initrd {}", built.kernel.display(), built.initrd.display()),
+        ];
+        let mut command: Vec<String> = arguments.iter().flat_map(|line| line.split(' ')).map(str::to_owned).collect();
+        command.extend(["-append".to_owned(), kernel]);
+        let (child, lines) = turn_on(&command, state)?;
+        Ok(Machine { command, state: state.to_path_buf(), child, lines })
+    }
+
+    /// The next line of its console, if there is one in time.
+    pub fn line(&self, limit: Duration) -> Option<String> {
+        self.lines.recv_timeout(limit).ok()
+    }
+
+    /// Crashes it from outside.
+    pub fn crash(&mut self, kind: &str) -> io::Result<()> {
+        match kind {
+            "m" => self.tell("system_reset"),
+            "n" => self.tell("nmi"),
+            _ => {
+                self.child.kill()?;
+                self.child.wait()?;
+                // What it has said.
+                while self.lines.recv().is_ok() {}
+                (self.child, self.lines) = turn_on(&self.command, &self.state)?;
+                Ok(())
+            }
+        }
+    }
+
+    fn tell(&self, what: &str) -> io::Result<()> {
+        let mut monitor = UnixStream::connect(self.state.join(MONITOR))?;
+        monitor.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let mut greeting = [0; 4096];
+        let _ = monitor.read(&mut greeting)?;
+        monitor.write_all(format!("{what}\n").as_bytes())?;
+        // It is done before it is answered.
+        let _ = monitor.read(&mut greeting)?;
+        Ok(())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn turn_on(command: &[String], state: &Path) -> io::Result<(Child, Receiver<String>)> {
+    let errors = fs::File::create(state.join("qemu.errors"))?;
+    let mut child = Command::new("qemu-system-x86_64")
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .spawn()?;
+    let console = child.stdout.take().ok_or_else(|| io::Error::other("the machine has no console"))?;
+    let mut copy = fs::OpenOptions::new().create(true).append(true).open(state.join(CONSOLE))?;
+    let (say, lines) = channel();
+    std::thread::spawn(move || {
+        let mut console = BufReader::new(console);
+        let mut line = Vec::new();
+        while console.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes != 0) {
+            // What is read is also kept, to be looked at when something went wrong.
+            let _ = copy.write_all(&line);
+            if say.send(String::from_utf8_lossy(&line).trim().to_owned()).is_err() {
+                break;
+            }
+            line.clear();
+        }
+    });
+    Ok((child, lines))
+}
