@@ -12,14 +12,17 @@ pub enum NoticedBy {
     Two,
     /// Threads that change the same bytes.
     Threads,
+    /// A machine that stops while the file grows, where the memory outlives the cache.
+    Growth,
 }
 
 /// A bug, and who is to notice it.
-pub const PLANTED_STORES: [(&str, NoticedBy); 6] = [
+pub const PLANTED_STORES: [(&str, NoticedBy); 7] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
     ("undo: committed before the stores are in memory", NoticedBy::LostLines),
     ("undo: only the first log is rolled back", NoticedBy::Two),
     ("threads: two have one lock", NoticedBy::Threads),
+    ("rio: new blocks are not made safe", NoticedBy::Growth),
 ];

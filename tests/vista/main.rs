@@ -8,6 +8,7 @@
 //! | `business` | what they do with a segment, and how it is judged |
 //! | `several` | the same by several threads, which are in each other's way |
 //! | `typed` | the same with typed memory |
+//! | `mappings` | a process that may have few mappings more, and ranges that are found by themselves |
 //! | `wild` | stores to anywhere, with the guard and without |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -15,6 +16,7 @@
 
 mod business;
 mod killed;
+mod mappings;
 mod several;
 mod trace;
 mod traced;

@@ -24,6 +24,8 @@ pub enum Event {
     WriteBack(usize),
     /// What was on its way is there.
     Fence,
+    /// A file was synced: the file is as long on its disk as it is now.
+    Sync,
 }
 
 /// In the child: from here on the parent steps this thread, whose number it finds beside the file.
@@ -69,10 +71,10 @@ fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, 
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let pid = stopped(&mut child, path);
     let file = Mapped::new(path);
-    let ranges = ranges(pid, path);
+    let mut ranges = ranges(pid, path);
     let (mut before, mut steps) = (file.bytes().to_vec(), 0);
     loop {
-        let event = instruction(pid).and_then(|event| event.of(pid, &ranges));
+        let event = instruction(pid).and_then(|event| event.of(pid, path, &mut ranges));
         ptrace::step(pid, None).unwrap();
         match waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap() {
             WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
@@ -92,23 +94,36 @@ fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, 
     }
 }
 
-/// An instruction that writes back or fences.
+/// An instruction that writes back, fences, or calls the system.
 enum Instruction {
     /// The register with the line's address.
     WriteBack(u8),
     Fence,
+    Call,
 }
 
 impl Instruction {
-    fn of(self, pid: Pid, ranges: &[(u64, u64, u64)]) -> Option<Event> {
-        let Instruction::WriteBack(register) = self else { return Some(Event::Fence) };
+    fn of(self, pid: Pid, path: &Path, ranges: &mut Vec<(u64, u64, u64)>) -> Option<Event> {
         let regs = ptrace::getregs(pid).unwrap();
+        let register = match self {
+            Instruction::WriteBack(register) => register,
+            Instruction::Fence => return Some(Event::Fence),
+            Instruction::Call => {
+                let is_sync = [libc::SYS_fsync, libc::SYS_fdatasync].iter().any(|call| *call as u64 == regs.rax);
+                return is_sync.then_some(Event::Sync);
+            }
+        };
         let all = [
             regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi, regs.r8, regs.r9, regs.r10,
             regs.r11, regs.r12, regs.r13, regs.r14, regs.r15,
         ];
         let address = all[usize::from(register)];
-        let (from, _, offset) = *ranges.iter().find(|(from, to, _)| (*from..*to).contains(&address))?;
+        let is_there = |ranges: &[(u64, u64, u64)]| ranges.iter().find(|it| (it.0..it.1).contains(&address)).copied();
+        if is_there(ranges).is_none() {
+            // It may have been mapped since.
+            *ranges = self::ranges(pid, path);
+        }
+        let (from, _, offset) = is_there(ranges)?;
         Some(Event::WriteBack(usize::try_from((address - from + offset) & !63).unwrap()))
     }
 }
@@ -120,8 +135,10 @@ fn instruction(pid: Pid) -> Option<Instruction> {
     let mut rest = bytes.iter().copied().peekable();
     let is_new = rest.next_if_eq(&0x66).is_some();
     let extended = u8::from(rest.next_if(|byte| byte & 0xf1 == 0x41).is_some()) * 8;
-    if (rest.next(), rest.next()) != (Some(0x0f), Some(0xae)) {
-        return None;
+    match (rest.next(), rest.next()) {
+        (Some(0x0f), Some(0x05)) => return Some(Instruction::Call),
+        (Some(0x0f), Some(0xae)) => {}
+        _ => return None,
     }
     let form = rest.next()?;
     if form == 0xf8 {

@@ -1,7 +1,8 @@
 //! The machine stops between any two stores: each state of the memory is recovered, and each transaction is whole.
 //!
 //! Where memory outlives the cache a state is more than what was stored: of each line that was stored to since it was last
-//! written back, memory has what it had then or anything since; some such states are drawn.
+//! written back, memory has what it had then, or what it had after any of the stores since; some such states are drawn. And the
+//! file is as long as it was when it was synced last.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -25,42 +26,110 @@ const LINE: usize = 64;
 const PATH: &str = "VISTA_TEST_TRACED";
 const WRITTEN_BACK: &str = "VISTA_TEST_WRITTEN_BACK";
 const TXNS: &str = "VISTA_TEST_TXNS";
-/// Two transactions go on at once.
-const TWO: &str = "VISTA_TEST_TWO";
 const BUG: &str = "VISTA_TEST_BUG";
+const SCENE: &str = "VISTA_TEST_SCENE";
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scene {
+    /// Transactions.
+    Work = 0,
+    /// The undo log, the heap and the flat part become longer than they were.
+    Growth = 1,
+    /// A segment is opened, used and left.
+    Life = 2,
+    /// Two transactions go on at once.
+    Two = 3,
+}
+
+impl Scene {
+    /// Of how many stores one is judged: what grows is copied by many.
+    fn every(self) -> u64 {
+        if self == Scene::Growth {
+            7
+        } else {
+            1
+        }
+    }
+}
 
 fn open(path: &Path, is_written_back: bool) -> Segment {
-    Options::new(BYTES).reserve(16 << 20).write_back(is_written_back).anywhere().open(path).unwrap()
+    // One that is there is taken as it is.
+    let bytes = if path.exists() { 0 } else { BYTES };
+    let options = Options::new(bytes).reserve(16 << 20).grows_to(4 * BYTES).write_back(is_written_back);
+    options.anywhere().open(path).unwrap()
 }
 
 /// The child's part.
 fn work(path: &Path) {
-    let mut segment = open(path, sizes::number(WRITTEN_BACK, 0) == 1);
-    let mut draw = Draw(sizes::first_seed());
-    if sizes::number(TWO, 0) == 1 {
+    let is_written_back = sizes::number(WRITTEN_BACK, 0) == 1;
+    let (mut segment, mut draw) = (open(path, is_written_back), Draw(sizes::first_seed()));
+    // The heap's first blocks, so that the file does not grow while it is looked at.
+    let before = 300;
+    let begin = || {
+        if let Some(bug) = sizes::chosen::<String>(BUG) {
+            let bug: &'static str = bug.leak();
+            rio::planted::plant(Some(bug));
+        }
+        be_traced(path);
+    };
+    let txns = sizes::number(TXNS, 0);
+    if sizes::number(SCENE, 0) == Scene::Two as u64 {
         let threads = segment.share_by(several::STRIPE).unwrap();
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
-        work_traced(path, || several::interleaved(&mut workers, &mut draw, LONGEST));
+        (0..before).for_each(|_| several::interleaved(&mut workers, &mut draw, LONGEST));
+        begin();
+        (0..txns).for_each(|_| several::interleaved(&mut workers, &mut draw, LONGEST));
+        std::process::exit(0);
     }
-    work_traced(path, || {
+    for _ in 0..before {
         transact(&mut segment, &mut draw, LONGEST);
-    });
-}
-
-fn work_traced(path: &Path, mut transact: impl FnMut()) -> ! {
-    // The heap's first blocks, so that the file does not grow while it is looked at.
-    for _ in 0..300 {
-        transact();
     }
-    if let Some(bug) = sizes::chosen::<String>(BUG) {
-        let bug: &'static str = bug.leak();
-        rio::planted::plant(Some(bug));
-    }
-    be_traced(path);
-    for _ in 0..sizes::number(TXNS, 0) {
-        transact();
+    let mut work = |segment: &mut Segment| {
+        for _ in 0..txns {
+            transact(segment, &mut draw, LONGEST);
+        }
+    };
+    match sizes::number(SCENE, 0) {
+        1 => grow(&mut segment, begin),
+        2 => {
+            segment.close().unwrap();
+            begin();
+            let mut segment = open(path, is_written_back);
+            work(&mut segment);
+            segment.close().unwrap();
+        }
+        _ => {
+            begin();
+            work(&mut segment);
+        }
     }
     std::process::exit(0);
+}
+
+/// A transaction whose undo log has to grow, one that takes the file's next units, and between them a longer flat part.
+fn grow(segment: &mut Segment, begin: impl FnOnce()) {
+    let mut txn = segment.begin();
+    let all = usize::try_from(BYTES).unwrap();
+    // Nothing is stored, so nothing is under way, and the log is all but full.
+    for _ in 0..2 {
+        txn.set_range(0, all).unwrap();
+    }
+    begin();
+    let range = txn.set_range(0, all).unwrap();
+    range[100] ^= 1;
+    txn.abort();
+    segment.grow(2 * BYTES).unwrap();
+    for bytes in [70_000, 200_000] {
+        let mut txn = segment.begin();
+        let block = txn.malloc(bytes).unwrap();
+        txn.set_range(block, 8).unwrap().fill(1);
+        if bytes == 70_000 {
+            txn.abort();
+        } else {
+            txn.end().unwrap();
+        }
+    }
 }
 
 /// What was found out.
@@ -74,7 +143,7 @@ struct Findings {
 /// A run of the child, and a judgement of each state.
 struct Run<'r> {
     directory: &'r Path,
-    is_two: bool,
+    scene: Scene,
     /// What the flat part was when so many transactions had ended.
     seen: BTreeMap<u64, Vec<u8>>,
     findings: Findings,
@@ -91,11 +160,12 @@ impl Run<'_> {
         std::fs::write(&copy, memory).unwrap();
         let opened = catch_unwind(|| open(&copy, false));
         let Ok(segment) = opened else { return self.findings.torn.push("it cannot be opened".into()) };
-        match if self.is_two { several::judge(&segment) } else { judge(&segment) } {
+        match if self.scene == Scene::Two { several::judge(&segment) } else { judge(&segment) } {
             Err(what) => self.findings.torn.push(what),
             Ok(ended) => {
-                let first = self.seen.entry(ended).or_insert_with(|| segment.bytes().to_vec());
-                if first.as_slice() != segment.bytes() {
+                let bytes = &segment.bytes()[..usize::try_from(BYTES).unwrap()];
+                let first = self.seen.entry(ended).or_insert_with(|| bytes.to_vec());
+                if first.as_slice() != bytes {
                     self.findings.torn.push(format!("two different states after {ended} transactions"));
                 }
             }
@@ -105,84 +175,116 @@ impl Run<'_> {
 
 /// What memory has where it outlives the cache.
 struct Lines {
-    /// What is there for certain.
+    /// What is there for certain; as long as the file is on its disk.
     memory: Vec<u8>,
-    /// What is on its way.
-    underway: BTreeMap<usize, Vec<u8>>,
+    /// What was stored last.
+    stored: Vec<u8>,
+    /// What each line has been since: one of these may be there instead.
+    since: BTreeMap<usize, Vec<Vec<u8>>>,
+    /// How many of those are on their way, in part or whole.
+    underway: BTreeMap<usize, usize>,
     draw: Draw,
 }
 
 impl Lines {
+    fn new(stored: &[u8], seed: u64) -> Lines {
+        let (memory, stored) = (stored.to_vec(), stored.to_vec());
+        Lines { memory, stored, since: BTreeMap::new(), underway: BTreeMap::new(), draw: Draw(seed) }
+    }
+
     fn told(&mut self, event: Event, stored: &[u8]) {
+        if matches!(event, Event::Store | Event::Sync) {
+            self.note(stored);
+        }
         match event {
             Event::Store => {}
             Event::WriteBack(line) => {
-                self.underway.insert(line, stored[line..line + LINE].to_vec());
+                self.underway.insert(line, self.since.get(&line).map_or(0, Vec::len));
             }
             Event::Fence => {
-                for (line, bytes) in std::mem::take(&mut self.underway) {
-                    self.memory[line..line + LINE].copy_from_slice(&bytes);
+                for (line, count) in std::mem::take(&mut self.underway) {
+                    let Some(versions) = self.since.get_mut(&line) else { continue };
+                    if let Some(version) = versions.drain(..count).next_back() {
+                        // What lies behind the end of the file on its disk is nowhere.
+                        if let Some(there) = self.memory.get_mut(line..line + LINE) {
+                            there.copy_from_slice(&version);
+                        }
+                    }
+                    if versions.is_empty() {
+                        self.since.remove(&line);
+                    }
                 }
+            }
+            // What is new was filled by calls, not by stores into the mapping.
+            Event::Sync => {
+                let known = self.memory.len();
+                self.memory.extend_from_slice(&stored[known.min(stored.len())..]);
             }
         }
     }
 
-    /// What memory may have now: of each line what is there, what is on its way, or what is in the cache.
-    fn state(&mut self, stored: &[u8]) -> Vec<u8> {
-        let mut state = self.memory.clone();
-        for line in (0..state.len()).step_by(LINE) {
-            if state[line..line + LINE] == stored[line..line + LINE] {
-                continue;
+    /// Notes what the lines that were stored to are now.
+    fn note(&mut self, stored: &[u8]) {
+        self.stored.resize(stored.len(), 0);
+        for (line, now) in stored.chunks(LINE).enumerate() {
+            let line = line * LINE;
+            if self.stored[line..line + LINE] != *now {
+                self.since.entry(line).or_default().push(now.to_vec());
+                self.stored[line..line + LINE].copy_from_slice(now);
             }
-            match (self.draw.below(3), self.underway.get(&line)) {
-                (0, _) => {}
-                (1, Some(bytes)) => state[line..line + LINE].copy_from_slice(bytes),
-                _ => state[line..line + LINE].copy_from_slice(&stored[line..line + LINE]),
+        }
+    }
+
+    /// What memory may have now: of each line what is there, or what it was after any store since.
+    fn state(&mut self) -> Vec<u8> {
+        let mut state = self.memory.clone();
+        for (line, versions) in self.since.iter().filter(|(line, _)| **line < self.memory.len()) {
+            // The first and the last more often than one in between.
+            let drawn = match self.draw.below(3) {
+                0 => None,
+                1 => usize::try_from(self.draw.below(versions.len() as u64)).ok(),
+                _ => Some(versions.len() - 1),
+            };
+            if let Some(drawn) = drawn {
+                state[*line..line + LINE].copy_from_slice(&versions[drawn]);
             }
         }
         state
     }
 }
 
-/// What is run: cache lines are written back; two transactions go on at once.
-#[derive(Clone, Copy)]
-struct How {
-    is_written_back: bool,
-    is_two: bool,
-}
-
-fn run(How { is_written_back, is_two }: How, txns: u64, seed: u64, bug: Option<&str>) -> Findings {
+fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&str>) -> Findings {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("segment");
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "traced::stopped_between_any_two_stores", "--test-threads=1"])
         .env(PATH, &path)
+        .env(SCENE, (scene as u64).to_string())
         .env(WRITTEN_BACK, u64::from(is_written_back).to_string())
         .env(TXNS, txns.to_string())
-        .env(TWO, u64::from(is_two).to_string())
         .env("LIBTP_TEST_SEED", seed.to_string());
     if let Some(bug) = bug {
         command.env(BUG, bug);
     }
-    let mut run = Run { directory: directory.path(), is_two, seen: BTreeMap::new(), findings: Findings::default() };
-    let mut lines: Option<Lines> = None;
+    let mut run = Run { directory: directory.path(), scene, seen: BTreeMap::new(), findings: Findings::default() };
+    let (mut lines, mut stores): (Option<Lines>, u64) = (None, 0);
     let steps = trace(&mut command, &path, |event, stored| {
-        if !is_written_back {
-            return run.judge(stored);
+        // The child begins with nothing under way.
+        let lines = is_written_back.then(|| lines.get_or_insert_with(|| Lines::new(stored, seed)));
+        stores += 1;
+        // Of what is written back memory may have what it might have had before.
+        let is_judged = !matches!(event, Event::WriteBack(_)) && stores % scene.every() == 0;
+        match lines {
+            Some(lines) => {
+                lines.told(event, stored);
+                if is_judged {
+                    run.judge(&lines.state());
+                }
+            }
+            None if is_judged => run.judge(stored),
+            None => {}
         }
-        // The child begins with an empty log, whose stores have all been written back.
-        let lines =
-            lines.get_or_insert_with(|| Lines { memory: stored.to_vec(), underway: BTreeMap::new(), draw: Draw(seed) });
-        // Where the file is longer now it was made safe first.
-        lines.memory.extend_from_slice(&stored[lines.memory.len()..]);
-        lines.told(event, stored);
-        if matches!(event, Event::WriteBack(_)) {
-            // Memory may have of it what it might have had before.
-            return;
-        }
-        let state = lines.state(stored);
-        run.judge(&state);
     });
     match steps {
         Ok(steps) => run.findings.steps = steps,
@@ -196,27 +298,35 @@ fn stopped_between_any_two_stores() {
     if let Some(path) = sizes::chosen::<String>(PATH) {
         work(Path::new(&path));
     }
-    let (txns, start) = (sizes::number("LIBTP_TEST_TRACED", 20), Instant::now());
-    for (is_written_back, is_two) in [(false, false), (true, false), (false, true), (true, true)] {
-        let found = run(How { is_written_back, is_two }, txns, sizes::first_seed(), None);
-        let back = if is_written_back { "cache lines written back" } else { "no write-back" };
-        let how = format!("{back}, {}", if is_two { "two at once" } else { "one at a time" });
-        assert!(found.torn.is_empty(), "{how}: {} states torn, first: {}", found.torn.len(), found.torn[0]);
-        println!(
-            "figures: {how}: {txns} transactions of {} instructions, stopped {} times, 0 torn, {} s",
-            found.steps,
-            found.states,
-            start.elapsed().as_secs()
-        );
-        assert!(found.states > txns * 4, "hardly a store was seen: {} states", found.states);
+    let txns = sizes::number("LIBTP_TEST_TRACED", 20);
+    for (scene, txns) in [(Scene::Work, txns), (Scene::Two, txns), (Scene::Growth, 3), (Scene::Life, 2)] {
+        for is_written_back in [false, true] {
+            let start = Instant::now();
+            let found = run(scene, is_written_back, txns, sizes::first_seed(), None);
+            let how = if is_written_back { "cache lines written back" } else { "no write-back" };
+            assert!(found.torn.is_empty(), "{scene:?}, {how}: {}", found.torn[0]);
+            println!(
+                "figures: {scene:?}, {how}: {txns} transactions of {} instructions, stopped {} times, 0 torn, {} s",
+                found.steps,
+                found.states,
+                start.elapsed().as_secs()
+            );
+            assert!(found.states > txns * 4, "hardly a store was seen: {} states", found.states);
+        }
     }
 }
 
 #[test]
 fn planted_bugs_are_noticed() {
-    for (bug, noticed_by) in PLANTED_STORES.into_iter().filter(|(_, by)| *by != NoticedBy::Threads) {
-        let how = How { is_written_back: noticed_by == NoticedBy::LostLines, is_two: noticed_by == NoticedBy::Two };
-        let noticed = (1..=5).find(|&seed| !run(how, 8, seed, Some(bug)).torn.is_empty());
+    for (bug, noticed_by) in PLANTED_STORES {
+        let (scene, is_written_back) = match noticed_by {
+            NoticedBy::Stops => (Scene::Work, false),
+            NoticedBy::LostLines => (Scene::Work, true),
+            NoticedBy::Two => (Scene::Two, false),
+            NoticedBy::Growth => (Scene::Growth, true),
+            NoticedBy::Threads => continue,
+        };
+        let noticed = (1..=5).find(|&seed| !run(scene, is_written_back, 8, seed, Some(bug)).torn.is_empty());
         println!("  {bug}: noticed with seed {noticed:?}");
         assert!(noticed.is_some(), "nobody noticed {bug:?}");
     }

@@ -96,7 +96,7 @@ impl Region {
     /// Has a part of the region, its place and its bytes, in memory before anything that is stored after this, if need be.
     #[inline]
     pub fn keep(&self, (at, bytes): (u64, u64)) {
-        if self.write_back() != WriteBack::None && !planted("rio: what leads to new memory is not kept first") {
+        if self.write_back() != WriteBack::None {
             self.write_back_part(at, usize::try_from(bytes).expect("a part of the region is mapped"));
             self.write_back().fence();
         }
