@@ -12,6 +12,8 @@ pub enum NoticedBy {
     Two,
     /// Threads that change the same bytes.
     Threads,
+    /// A machine that stops while the file grows, where the memory outlives the cache.
+    Growth,
 }
 
 /// A bug, and who is to notice it.
@@ -22,5 +24,5 @@ pub const PLANTED_STORES: [(&str, NoticedBy); 7] = [
     ("undo: committed before the stores are in memory", NoticedBy::LostLines),
     ("undo: only the first log is rolled back", NoticedBy::Two),
     ("threads: two have one lock", NoticedBy::Threads),
-    ("rio: new blocks are not made safe", NoticedBy::LostLines),
+    ("rio: new blocks are not made safe", NoticedBy::Growth),
 ];
