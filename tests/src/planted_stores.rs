@@ -22,7 +22,7 @@ pub const PLANTED_STORES: [(&str, NoticedBy); 7] = [
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
     ("undo: committed before the stores are in memory", NoticedBy::LostLines),
-    ("undo: only the first log is rolled back", NoticedBy::Two),
+    ("undo: one more log is not linked", NoticedBy::Two),
     ("threads: two have one lock", NoticedBy::Threads),
     ("rio: new blocks are not made safe", NoticedBy::Growth),
 ];

@@ -66,15 +66,20 @@ fn work(path: &Path) {
     let (mut segment, mut draw) = (open(path, is_written_back), Draw(sizes::first_seed()));
     // The heap's first blocks, so that the file does not grow while it is looked at.
     let before = 300;
-    let begin = || {
+    let plant = || {
         if let Some(bug) = sizes::chosen::<String>(BUG) {
             let bug: &'static str = bug.leak();
             rio::planted::plant(Some(bug));
         }
+    };
+    let begin = || {
+        plant();
         be_traced(path);
     };
     let txns = sizes::number(TXNS, 0);
     if sizes::number(SCENE, 0) == Scene::Two as u64 {
+        // Here, since it is about how the logs are made.
+        plant();
         let threads = segment.share_by(several::STRIPE).unwrap();
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
         (0..before).for_each(|_| several::interleaved(&mut workers, &mut draw, LONGEST));
