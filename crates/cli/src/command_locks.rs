@@ -1,15 +1,25 @@
 //! `tp locks`: who holds which lock, and who waits for it; with `--wait-for`, who waits for whom.
+//!
+//! The lock table is read under its latches, which a stopped process may hold: it is then named instead.
+
+use std::sync::mpsc;
+use std::time::Duration;
 
 use clap::Args;
+use libtp::Env;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::command_sessions::stopped_at_work;
 use crate::environment::EnvironmentArgument;
 use crate::facts::write_line;
 use crate::failure::{Ending, Failure, Result};
 use crate::lock_names::{kind_name, LockNames};
 use crate::output::Output;
 use crate::wait_graph::{Party, WaitGraph};
+
+/// So long the lock table is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The command line.
 #[derive(Args)]
@@ -53,19 +63,52 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if arguments.dot && output.is_json() {
         return Err(Failure::Usage("--dot and --json are two languages: choose one".to_string()));
     }
-    let env = arguments.environment.open(output)?;
-    let names = LockNames::of(&env)?;
     if arguments.wait_for {
-        let graph = WaitGraph::look(&env)?;
+        let (graph, names) = read(arguments, output, |env| Ok((WaitGraph::look(env)?, LockNames::of(env)?)))?;
         if arguments.dot {
             output.line(graph.dot(&names))?;
         } else {
             write_waits(output, &graph, &names)?;
         }
     } else {
-        write_locks(output, &env.locks()?, &names)?;
+        let (locks, names) = read(arguments, output, |env| Ok((env.locks()?, LockNames::of(env)?)))?;
+        write_locks(output, &locks, &names)?;
     }
     Ok(Ending::Done)
+}
+
+/// Reads the lock table in time, or says who keeps us from it.
+fn read<T: Send + 'static>(
+    arguments: &Arguments,
+    output: &Output,
+    read: impl FnOnce(&Env) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let Some(look) = Env::builder().look(&arguments.environment.env)? else {
+        // Nobody is there to be waited for, but for who makes it ready, which may take long.
+        return read(&arguments.environment.open(output)?);
+    };
+    let (tell, told) = mpsc::channel();
+    let directory = arguments.environment.env.clone();
+    // If it never comes back it ends with this process, and is repaired as any that is killed.
+    std::thread::spawn(move || {
+        let opened = Env::builder().create(false).open(directory).map_err(Failure::from);
+        // Nobody listens any more if it took too long.
+        let _ = tell.send(opened.and_then(|env| read(&env)));
+    });
+    told.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(kept_waiting(&look)))
+}
+
+fn kept_waiting(look: &Env) -> Failure {
+    let stopped: Vec<String> =
+        stopped_at_work(&look.sessions(), look.at_the_door()).iter().map(ToString::to_string).collect();
+    let who = match &stopped[..] {
+        [] => "no process that is seen to be stopped keeps it".to_string(),
+        pids => format!("process {} is stopped in the middle of something", pids.join(" and process ")),
+    };
+    let seconds = PATIENCE.as_secs();
+    Failure::Failed(format!(
+        "the lock table could not be read within {seconds} s: {who}; nothing was changed. `tp sessions` shows who holds what and who waits"
+    ))
 }
 
 /// A line for each lock of each holder and waiter.

@@ -1,12 +1,13 @@
 //! `tp sessions`: who is in the environment, whether each lives, what it holds and what it waits for.
 //!
-//! It takes no latch and leaves nothing behind, so it answers also while a stopped process holds what others wait for.
+//! It takes no latch, comes through no door and leaves nothing behind, so it answers also while a stopped process holds what
+//! others wait for, or stands where they come in.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::SystemTime;
 
-use libtp::{Life, SessionState, WaitsFor};
+use libtp::{AtTheDoor, Life, SessionState, WaitsFor};
 use serde::Serialize;
 use serde_json::json;
 
@@ -53,7 +54,7 @@ struct Held {
 /// Prints a line for each session, in all processes.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open_to_look(output)?;
-    let names = LockNames::of(&env)?;
+    let names = LockNames::or_none(&env);
     let sessions = env.sessions();
     for session in &sessions {
         let shown = shown(session, &names);
@@ -62,11 +63,17 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     }
     let count = |life| sessions.iter().filter(|session| session.life == life).count();
     let (alive, stopped, dead) = (count(Life::Alive), count(Life::Stopped), count(Life::Dead));
-    output.object(&json!({ "sessions": sessions.len(), "alive": alive, "stopped": stopped, "dead": dead }))?;
+    let at_the_door = env.at_the_door();
+    output.object(&json!({
+        "sessions": sessions.len(), "alive": alive, "stopped": stopped, "dead": dead, "at_the_door": at_the_door
+    }))?;
     if sessions.is_empty() {
         output.line("nobody is at work")?;
     }
-    for pid in stopped_at_work(&sessions) {
+    if let Some(passer) = at_the_door {
+        output.line(door(passer))?;
+    }
+    for pid in stopped_at_work(&sessions, at_the_door) {
         output.line(format_args!(
             "process {pid} is stopped in the middle of something: others may wait until it goes on (kill -CONT {pid}) or ends"
         ))?;
@@ -146,12 +153,22 @@ fn shown(session: &SessionState, names: &LockNames) -> Session {
     }
 }
 
+fn door(passer: AtTheDoor) -> String {
+    let life = match passer.life {
+        Life::Alive => "",
+        Life::Stopped => ", and is stopped",
+        Life::Dead => ", and has ended: a child of it keeps its place",
+    };
+    format!("process {} is at the door, to open the environment, leave it or make its memory anew{life}", passer.pid)
+}
+
 /// The processes whose stop makes others wait.
-fn stopped_at_work(sessions: &[SessionState]) -> BTreeSet<u32> {
+pub fn stopped_at_work(sessions: &[SessionState], at_the_door: Option<AtTheDoor>) -> BTreeSet<u32> {
     let is_at_it = |session: &&SessionState| {
         session.life == Life::Stopped && (session.latches > 0 || !session.roles.is_empty() || session.txn.is_some())
     };
-    sessions.iter().filter(is_at_it).map(|session| session.pid).collect()
+    let at_the_door = at_the_door.filter(|passer| passer.life == Life::Stopped).map(|passer| passer.pid);
+    sessions.iter().filter(is_at_it).map(|session| session.pid).chain(at_the_door).collect()
 }
 
 #[cfg(test)]
@@ -179,7 +196,19 @@ mod tests {
         let holds = SessionState { latches: 2, ..session(2, Life::Stopped) };
         let works = SessionState { latches: 2, ..session(3, Life::Alive) };
         let all = [writes, holds, works, session(4, Life::Stopped), session(1, Life::Stopped)];
-        assert_eq!(stopped_at_work(&all), BTreeSet::from([1, 2]));
+        assert_eq!(stopped_at_work(&all, None), BTreeSet::from([1, 2]));
+        let passes = |pid, life| Some(AtTheDoor { pid, life });
+        assert_eq!(stopped_at_work(&all, passes(5, Life::Alive)), BTreeSet::from([1, 2]));
+        assert_eq!(stopped_at_work(&all, passes(5, Life::Stopped)), BTreeSet::from([1, 2, 5]));
+    }
+
+    #[test]
+    fn who_is_at_the_door_is_told() {
+        let told = door(AtTheDoor { pid: 9, life: Life::Stopped });
+        assert_eq!(
+            told,
+            "process 9 is at the door, to open the environment, leave it or make its memory anew, and is stopped"
+        );
     }
 
     #[test]

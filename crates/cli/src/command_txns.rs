@@ -29,7 +29,7 @@ struct Transaction {
 
 /// Prints a line for each transaction, in all processes.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
-    let env = arguments.environment.open(output)?;
+    let env = arguments.environment.open_to_look(output)?;
     let transactions = env.transactions();
     for transaction in &transactions {
         let shown = Transaction {

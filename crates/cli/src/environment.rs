@@ -32,8 +32,11 @@ impl EnvironmentArgument {
         open(&self.env, Env::builder().create(false), output)
     }
 
-    /// As [`EnvironmentArgument::open`], doing nothing for the others: for looking at what they do, whatever they do.
+    /// Looks at what the others do, without a place among them and waiting for nobody; opens it, if there are no others.
     pub fn open_to_look(&self, output: &Output) -> Result<Env> {
+        if let Some(env) = Env::builder().look(&self.env)? {
+            return Ok(env);
+        }
         let settings = Settings { no_background: true, ..Settings::default() };
         open(&self.env, Env::builder().create(false).settings(settings), output)
     }

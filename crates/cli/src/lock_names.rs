@@ -15,6 +15,11 @@ impl LockNames {
         Ok(LockNames { databases: env.stats()?.databases })
     }
 
+    /// The same, or none: damaged memory may not say.
+    pub fn or_none(env: &Env) -> LockNames {
+        LockNames::of(env).unwrap_or(LockNames { databases: Vec::new() })
+    }
+
     /// Of an environment that has no databases.
     #[cfg(test)]
     pub fn none() -> LockNames {
