@@ -78,16 +78,24 @@ impl Machine {
         }
     }
 
+    /// Tells the monitor, and waits until it has done it: what is hung up on too early may never be read.
     fn tell(&self, what: &str) -> io::Result<()> {
         let mut monitor = UnixStream::connect(self.state.join(MONITOR))?;
-        monitor.set_read_timeout(Some(Duration::from_secs(5)))?;
-        let mut greeting = [0; 4096];
-        let _ = monitor.read(&mut greeting)?;
+        monitor.set_read_timeout(Some(Duration::from_secs(30)))?;
+        wait_for_prompt(&mut monitor)?;
         monitor.write_all(format!("{what}\n").as_bytes())?;
-        // It is done before it is answered.
-        let _ = monitor.read(&mut greeting)?;
-        Ok(())
+        wait_for_prompt(&mut monitor)
     }
+}
+
+/// Reads what the monitor says until it waits for an order.
+fn wait_for_prompt(monitor: &mut UnixStream) -> io::Result<()> {
+    let (mut said, mut byte) = (Vec::new(), [0]);
+    while !said.ends_with(b"(qemu) ") {
+        monitor.read_exact(&mut byte)?;
+        said.push(byte[0]);
+    }
+    Ok(())
 }
 
 impl Drop for Machine {
