@@ -9,13 +9,17 @@
 use std::ops::Range;
 
 use crate::segment::{own_units, UNIT};
-use crate::{Result, Segment};
+use crate::{Error, Result, Segment};
 
 impl Segment {
     /// Sees to it that there are that many fresh units.
     pub(crate) fn add_fresh(&mut self, units: u64) -> Result<()> {
         let [from, to] = &self.heap.header.fresh;
-        let (from, to, have) = (from.get(), to.get(), to.get() - from.get());
+        let (from, to) = (from.get(), to.get());
+        let Some(have) = to.checked_sub(from) else {
+            let what = format!("the heap's fresh units go from {from} to {to}");
+            return Err(Error::Damaged { path: self.path().to_path_buf(), what });
+        };
         if have >= units {
             return Ok(());
         }
