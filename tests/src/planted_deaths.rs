@@ -93,7 +93,6 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     // D4
     by("txn: the noted record is not redone", &[At("change: logged, no page changed")]),
     by("txn: latches are given back before the redo", &[At("change: logged, no page changed")]),
-    by("txn: redone in the repairer's own name", &[Repairing("change: logged, no page changed", "redo: changed, LSN old")]),
     // D5
     by("process: latches of the dead stay", &[At("change: logged, no page changed")]),
     seldom_by("process: two repair one session", &[At("change: logged, no page changed")]),

@@ -204,7 +204,7 @@ impl Managers {
         if planted("txn: latches are given back before the redo") {
             corpse.let_go();
         }
-        self.redo_noted(by, &corpse)?;
+        self.redo_noted(&corpse)?;
         failpoint("repair: redone, latches held");
         corpse.let_go();
         Ok(())
@@ -225,16 +225,16 @@ impl Managers {
     }
 
     /// Redoes the record a dead session had appended but not finished, and makes it its transaction's last (PROTOCOLS D3).
-    fn redo_noted(&self, by: &Session, corpse: &Corpse<'_>) -> Result<()> {
+    fn redo_noted(&self, corpse: &Corpse<'_>) -> Result<()> {
         let Some(noted) = corpse.noted_append().filter(|noted| noted.lsn < self.log.tail().raw()) else {
             return Ok(());
         };
         let lsn = Lsn::new(noted.lsn);
         let record = self.read_noted(lsn)?;
         failpoint("repair: noted record found, not redone");
-        if planted("txn: redone in the repairer's own name") {
-            redo_held(self, corpse.session(), by, &record.borrow())?;
-        } else if !planted("txn: the noted record is not redone") {
+        if !planted("txn: the noted record is not redone") {
+            // In the dead one's own name: if we die in it, its log says what to put back. In ours it would be put back, too,
+            // since dead repairers come first.
             redo_held(self, corpse.session(), corpse.session(), &record.borrow())?;
         }
         failpoint("repair: redone, not the last commit");
