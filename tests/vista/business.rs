@@ -24,7 +24,7 @@ impl Draw {
     }
 }
 
-fn word(bytes: &[u8]) -> u64 {
+pub fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes[..8].try_into().unwrap())
 }
 
@@ -94,17 +94,23 @@ fn pop(txn: &mut Txn<'_>) {
     txn.free(block).unwrap();
 }
 
-/// What was found: how many transactions ended, or what is torn.
-pub fn judge(segment: &Segment) -> Result<u64, String> {
+/// The word at a place, once the segment's own structures are found right and its first cells' sum is what it was.
+pub fn judge_cells(segment: &Segment, cells: u64) -> Result<impl Fn(u64) -> Result<u64, String> + use<'_>, String> {
     segment.verify().map_err(|error| error.to_string())?;
     let at = |at: u64| segment.get(at, 8).map(word).map_err(|error| error.to_string());
     let mut total = 0_u64;
-    for cell in 0..CELLS {
+    for cell in 0..cells {
         total = total.wrapping_add(at(cell * 8)?);
     }
     if total != 0 {
         return Err(format!("the cells' sum is {total:#x}"));
     }
+    Ok(at)
+}
+
+/// What was found: how many transactions ended, or what is torn.
+pub fn judge(segment: &Segment) -> Result<u64, String> {
+    let at = judge_cells(segment, CELLS)?;
     let (mut block, mut length, mut sum) = (at(FIRST)?, 0, 0);
     while block != 0 {
         let bytes = at(block + 8)?;

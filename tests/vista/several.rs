@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use vista::{Error, Segment, ThreadTxn, Threads, Worker};
 
-use crate::business::Draw;
+use crate::business::{judge_cells, word, Draw};
 
 /// Threads that change the segment.
 pub const WORKERS: u64 = 2;
@@ -18,10 +18,6 @@ const CELLS: u64 = 256;
 /// What is a thread's own: transactions ended, the list's first block, its length, the sum of what is in it.
 fn own(worker: u64) -> u64 {
     (CELLS + worker * 32) * 8
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    u64::from_ne_bytes(bytes[..8].try_into().unwrap())
 }
 
 type Done<T> = Result<T, Error>;
@@ -145,15 +141,7 @@ pub fn interleaved(workers: &mut [Worker<'_>; 2], draw: &mut Draw, longest: u64)
 
 /// What was found: how many transactions ended, or what is torn.
 pub fn judge(segment: &Segment) -> Result<u64, String> {
-    segment.verify().map_err(|error| error.to_string())?;
-    let at = |at: u64| segment.get(at, 8).map(word).map_err(|error| error.to_string());
-    let mut total = 0_u64;
-    for cell in 0..CELLS {
-        total = total.wrapping_add(at(cell * 8)?);
-    }
-    if total != 0 {
-        return Err(format!("the cells' sum is {total:#x}"));
-    }
+    let at = judge_cells(segment, CELLS)?;
     let mut ended = 0;
     for worker in 0..WORKERS {
         let own = own(worker);
