@@ -1,4 +1,4 @@
-//! Compiles the C side of the Berkeley DB engine, under feature `peers` only.
+//! Compiles the C side of the Berkeley DB engine, and links libpmemobj, under feature `peers` only.
 
 fn main() {
     println!("cargo:rerun-if-changed=src/bdb_bank.c");
@@ -6,7 +6,7 @@ fn main() {
     compile_the_berkeley_db_bank();
 }
 
-/// Needs `db.h` and `libdb-5.3` (Debian: `apt-get install libdb5.3-dev`).
+/// Needs `db.h` and `libdb-5.3` (Debian: `apt-get install libdb5.3-dev`). `libpmemobj` (`libpmemobj-dev`) is linked, too.
 #[cfg(feature = "peers")]
 fn compile_the_berkeley_db_bank() {
     cc::Build::new()
@@ -17,4 +17,5 @@ fn compile_the_berkeley_db_bank() {
         .flag("-Wno-unused-parameter")
         .compile("bdb_bank");
     println!("cargo:rustc-link-lib=db-5.3");
+    println!("cargo:rustc-link-lib=pmemobj");
 }

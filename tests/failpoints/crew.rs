@@ -203,6 +203,18 @@ impl Member {
         true
     }
 
+    /// As [`Member::ends_within`] the watchdog's time, for one that was told to leave; if it does not, says where it is.
+    ///
+    /// # Panics
+    /// If it does not.
+    #[track_caller]
+    pub fn leaves(&mut self, what: &str) {
+        if !self.ends_within(watchdog()) {
+            let number = self.number;
+            panic!("process {number} does not leave {what}; its threads:\n{}", whereabouts(self.child.id()));
+        }
+    }
+
     /// The failpoint it died at; none if it left in good order. It has ended.
     ///
     /// # Panics
@@ -250,4 +262,16 @@ impl Drop for Member {
 fn acknowledgement(answer: &str) -> Option<TransferId> {
     let (who, number) = answer.strip_prefix("ack ")?.split_once(' ')?;
     Some((who.parse().ok()?, number.parse().ok()?))
+}
+
+/// What each thread of a process is doing, as the system says it.
+fn whereabouts(process: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let lines = tasks.map(|task| {
+        let said = |what: &str| std::fs::read_to_string(task.path().join(what)).unwrap_or_default();
+        let stat = said("stat");
+        let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| rest.get(..1).unwrap_or("?"));
+        format!("{}: {state}, {}, {}\n", said("comm").trim(), said("wchan").trim(), said("syscall").trim())
+    });
+    lines.collect()
 }

@@ -29,7 +29,7 @@ pub fn dies_of_a_panic(town: &mut Town, point: &str, random: &mut Random) -> boo
     let count = victim.told.len() + 2;
     assert!(victim.acknowledges_more_than(count, watchdog()), "process {} does not go on {what}", victim.number);
     victim.order("stop");
-    assert!(victim.ends_within(watchdog()), "process {} does not leave {what}", victim.number);
+    victim.leaves(&what);
     assert!(victim.death().is_none(), "process {} died {what}", victim.number);
     town.mourn(&mut victim, point);
     town.all_are_buried(&what);

@@ -78,7 +78,7 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
             Scene::Alone => alone(seed, point, figures),
             Scene::Young => dies_young(seed, point, &mut random, figures),
             // Those between records and memory are another suite's.
-            Scene::Work | Scene::Repair(_) | Scene::Rebuild | Scene::Memory { .. } => {
+            Scene::Work | Scene::Repair(_) | Scene::Rebuild | Scene::Memory { .. } | Scene::Warm => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
                 if here.deaths.len() >= DEATHS_OF_ONE {
@@ -145,7 +145,7 @@ pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
     let what = format!("after {point:?}, where one stood still while the memory was made anew ({went_on} went on)");
     town.go_on(&what);
     victim.order("stop");
-    assert!(victim.ends_within(watchdog()), "process {} does not leave {what}", victim.number);
+    victim.leaves(&what);
     assert!(victim.death().is_none(), "process {} died {what}", victim.number);
     town.mourn(&mut victim, point);
     town.go_on(&what);
@@ -163,7 +163,7 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
             town.close(&format!("seed {seed}, {:?}", point.name));
             is_hit
         }
-        Scene::Work | Scene::Young | Scene::Memory { .. } => dies_young(seed, point, random, figures),
+        Scene::Work | Scene::Young | Scene::Memory { .. } | Scene::Warm => dies_young(seed, point, random, figures),
     }
 }
 
@@ -193,7 +193,7 @@ fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut F
         victim.arm(&format!("{point}@1"));
         if !victim.ends_within(ANY_TIME) {
             victim.order("stop");
-            assert!(victim.ends_within(watchdog()), "process {} does not leave ({point:?})", victim.number);
+            victim.leaves(&format!("({point:?})"));
         }
     }
     settle_account(town, &mut victim, figures)
@@ -287,7 +287,7 @@ pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &m
     for mut member in armed {
         if !member.has_ended() {
             member.order("stop");
-            assert!(member.ends_within(watchdog()), "{what}: process {} does not leave", member.number);
+            member.leaves(&what);
         }
         is_hit |= settle_account(&mut town, &mut member, figures);
     }
@@ -321,7 +321,7 @@ fn comes_and_goes(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> 
     let mut victim = launch_victim(town, point.name, 1);
     victim.acknowledges_more_than(3, watchdog());
     victim.order("stop");
-    assert!(victim.ends_within(watchdog()), "process {} does not leave ({:?})", victim.number, point.name);
+    victim.leaves(&format!("({:?})", point.name));
     let death = victim.death();
     town.mourn(&mut victim, point.name);
     figures.deaths += u64::from(death.is_some());

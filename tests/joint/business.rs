@@ -54,6 +54,13 @@ impl Business {
         }
     }
 
+    /// One transaction over records and both segments; its number.
+    pub fn both(&self, random: &mut Random) -> Result<u64> {
+        let txn = self.env.begin()?;
+        let number = self.all(&txn, random)?;
+        txn.commit().map(|()| number)
+    }
+
     fn all(&self, txn: &libtp::Txn<'_>, random: &mut Random) -> Result<u64> {
         let mut left = txn.join(&self.left)?;
         let next = number(left.bytes()) + 1;
@@ -63,15 +70,13 @@ impl Business {
             journal()?;
         }
         left.set_range(COUNT, 8)?.copy_from_slice(&next.to_le_bytes());
-        let mut memory = left.memory();
-        let old = number(&memory.bytes()[8..]);
+        let old = number(&left.bytes()[8..]);
         if old != 0 {
-            memory.free(old)?;
+            left.free(old)?;
         }
-        let block = memory.malloc(BLOCK_BYTES as u64)?;
-        memory.set_range(block, BLOCK_BYTES)?.fill(stamp(next));
-        memory.set_range(BLOCK, 8)?.copy_from_slice(&block.to_le_bytes());
-        drop(memory);
+        let block = left.malloc(BLOCK_BYTES as u64)?;
+        left.set_range(block, BLOCK_BYTES)?.fill(stamp(next));
+        left.set_range(BLOCK, 8)?.copy_from_slice(&block.to_le_bytes());
         drop(left);
         let mut right = txn.join(&self.right)?;
         right.set_range(COUNT, 8)?.copy_from_slice(&next.to_le_bytes());
@@ -95,7 +100,7 @@ impl Business {
     /// How many transactions there were, if everything agrees.
     pub fn judge(&self) -> std::result::Result<u64, String> {
         let judged = self.env.run(|txn| {
-            let mut left = txn.join(&self.left)?;
+            let left = txn.join(&self.left)?;
             let right = txn.join(&self.right)?;
             let (count, other) = (number(left.bytes()), number(right.bytes()));
             if count != other {
@@ -105,16 +110,14 @@ impl Business {
             if alone[0] != alone[1] {
                 return Ok(Err(format!("what one segment has alone is {alone:?}")));
             }
-            let memory = left.memory();
-            let block = number(&memory.bytes()[8..]);
+            let block = number(&left.bytes()[8..]);
             let wrong = match block {
                 0 => count != 0,
-                block => memory.get(block, BLOCK_BYTES)?.iter().any(|&byte| byte != stamp(count)),
+                block => left.get(block, BLOCK_BYTES)?.iter().any(|&byte| byte != stamp(count)),
             };
             if wrong {
                 return Ok(Err(format!("the block at {block} is not that of transaction {count}")));
             }
-            drop(memory);
             if let Err(damaged) = left.segment().verify() {
                 return Ok(Err(damaged.to_string()));
             }

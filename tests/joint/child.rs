@@ -27,17 +27,50 @@ fn entry() {
 
 fn serve(business: &Business, random: &mut Random) {
     say("open");
-    // `work N`: so many transactions; then the next order.
+    // `work N`: so many transactions; others are told below. Then the next order.
     while let Some(order) = next_order() {
-        let count = order.strip_prefix("work ").and_then(|count| count.parse().ok()).unwrap_or(0);
-        for _ in 0..count {
-            match business.transact(random) {
-                Ok(Some(number)) => say(&number.to_string()),
-                Ok(None) => {}
-                Err(error) => say(&format!("failed: {error}")),
+        match order.as_str() {
+            "checkpoint" => {
+                business.env.checkpoint().map(|_| ()).unwrap_or_else(|error| say(&format!("failed: {error}")))
             }
+            "note" => note(&business.env),
+            "fill" => fill(&business.env.managers().region),
+            "try" => say(&match business.both(random) {
+                Ok(number) => number.to_string(),
+                Err(error) => format!("{error:?}"),
+            }),
+            _ => match order.strip_prefix("arm ") {
+                Some(name) => rio::failpoint::arm(name),
+                None => work(business, random, &order),
+            },
         }
         say("done");
+    }
+}
+
+fn work(business: &Business, random: &mut Random, order: &str) {
+    let count = order.strip_prefix("work ").and_then(|count| count.parse().ok()).unwrap_or(0);
+    for _ in 0..count {
+        match business.transact(random) {
+            Ok(Some(number)) => say(&number.to_string()),
+            Ok(None) => {}
+            Err(error) => say(&format!("failed: {error}")),
+        }
+    }
+}
+
+/// Commits something that nobody looks at, so that all that was committed before is on the disk.
+fn note(env: &libtp::Env) {
+    let notes = env.btree("notes").unwrap();
+    env.run(|txn| notes.put(txn, b"key", b"value")).unwrap();
+}
+
+/// Leaves no room in the shared memory, for anybody.
+fn fill(region: &rio::Region) {
+    let header = region.header();
+    header.reserve.publish(header.size.load());
+    for bytes in [1 << 16, 1 << 10, 64] {
+        while region.allocate_bytes(bytes, 64).is_ok() {}
     }
 }
 
@@ -68,13 +101,42 @@ impl Child {
     /// Listens until it says `word`; false if it died before.
     pub fn says(&mut self, word: &str) -> bool {
         loop {
-            match self.said.recv_timeout(LONG) {
-                Ok(line) if line == word => return true,
-                Ok(line) => self.heard(&line),
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return false,
-                Err(_) => panic!("a process says nothing for {LONG:?}; its errors: {}", self.process.errors()),
+            match self.line() {
+                Some(line) if line == word => return true,
+                Some(line) => self.heard(&line),
+                None => return false,
             }
         }
+    }
+
+    /// What it says next; none if it has died.
+    pub fn line(&mut self) -> Option<String> {
+        match self.said.recv_timeout(LONG) {
+            Ok(line) => Some(line),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(_) => panic!("a process says nothing for {LONG:?}; its errors: {}", self.process.errors()),
+        }
+    }
+
+    /// Has it done.
+    pub fn does(&mut self, order: &str) {
+        self.process.order(order);
+        assert!(self.says("done"), "it has died of {order}: {}", self.process.errors());
+    }
+
+    /// Waits until it has stopped.
+    pub fn stops(&self) {
+        let begun = std::time::Instant::now();
+        while !self.is_stopped() {
+            assert!(begun.elapsed() < LONG, "it does not stop: {}", self.process.errors());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", self.process.pid())).unwrap_or_default();
+        // Behind the program's name, which is in parentheses.
+        status.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
     }
 
     fn heard(&mut self, line: &str) {

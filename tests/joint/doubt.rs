@@ -55,3 +55,33 @@ fn who_died_of_a_panic_keeps_memory_until_it_lets_go() {
 fn whose_shared_memory_was_made_anew_keeps_memory_until_it_lets_go() {
     keeps_memory_until_it_lets_go(|env, _| env.managers().processes.declare_broken());
 }
+
+/// A `Relaxed` commit needs nothing of the disk, so it is done although the memory that it is in was given up: it is of no life.
+#[test]
+fn what_commits_in_memory_that_was_given_up_is_told_to_no_segment() {
+    for has_records in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let ((one, ours), (other, theirs)) = (open(dir.path()), open(dir.path()));
+        one.run(|txn| txn.join(&ours)?.set_range(0, 1).map(|range| range.fill(1))).unwrap();
+        let records = one.btree("records").unwrap();
+        let txn = one.begin_with(libtp::Durability::Relaxed).unwrap();
+        // So that what it has read is beyond what the next life has.
+        assert_eq!(records.get(&txn, b"key").unwrap(), None);
+        txn.join(&ours).unwrap().set_range(0, 1).unwrap().fill(2);
+        if has_records {
+            records.put(&txn, b"key", b"value").unwrap();
+        }
+        one.managers().processes.declare_broken();
+        let next = other.begin().unwrap();
+        let refused = read(&next, &theirs);
+        assert!(matches!(refused, Err(Error::LockTimeout)), "{refused:?}");
+        drop(next);
+        let answer = txn.commit();
+        assert!(matches!(answer, Err(Error::Rebuilt)), "{answer:?}");
+        let theirs_too = other.btree("records").unwrap();
+        for (env, records, segment) in [(&one, &records, &ours), (&other, &theirs_too, &theirs)] {
+            assert_eq!(env.run(|txn| read(txn, segment)).unwrap(), 1);
+            assert_eq!(env.run(|txn| records.get(txn, b"key")).unwrap(), None);
+        }
+    }
+}

@@ -6,6 +6,8 @@
 //! | `child` | a process that a test starts: this very program, which does that until it is stopped or dies |
 //! | `basics` | one process: commit, abort, and what is refused |
 //! | `deaths` | a process dies at each failpoint of the way; who lives, who opens next, and restart find both or neither |
+//! | `moments` | others come in between: a checkpoint is stopped while memory is told; the disk fails, and there is no room |
+//! | `forks` | a process that has forked is killed: its child, which never calls us, keeps nobody from a segment |
 //! | `doubt` | a transaction whose session died of a panic, or whose shared memory was made anew, while its process lives |
 //! | `queue` | the example of a message queue: killed producers and consumers, each message delivered once |
 //! | `token` | the example of a token: killed stations, one token |
@@ -20,7 +22,9 @@ mod business;
 mod child;
 mod deaths;
 mod doubt;
+mod forks;
 mod killed;
+mod moments;
 mod queue;
 mod token;
 #[cfg(feature = "planted")]

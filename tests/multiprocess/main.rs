@@ -19,6 +19,9 @@
 //! | `forked`, `fork` | children that outlive the process that forked them |
 //! | `stopped` | a process stands still in the middle of its work |
 //! | `halted` | a process stands still at a task that one session has at a time |
+//! | `given_up` | a process stands still before a write, and goes on when the memory was given up |
+//! | `hit` | words that check themselves are hit by a wild store |
+//! | `late` | who leaves while another stands still goes without what that one has |
 //! | `copies` | copies of an environment at work, and backups restored in its place |
 //! | `missing` | files and directories that vanish under those at work |
 //! | `containers` | processes that see other memory or other pids |
@@ -48,7 +51,13 @@ mod fork;
 mod forked;
 mod forks;
 #[cfg(feature = "failpoints")]
+mod given_up;
+#[cfg(feature = "failpoints")]
 mod halted;
+#[cfg(feature = "failpoints")]
+mod hit;
+#[cfg(feature = "failpoints")]
+mod late;
 mod leaving;
 mod left;
 mod limits;

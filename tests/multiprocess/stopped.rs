@@ -152,13 +152,13 @@ fn who_is_stopped_as_it_has_just_left_has_nothing_to_be_repaired() {
 
 /// Opens the environment and does nothing in it.
 #[cfg(feature = "failpoints")]
-fn idle() -> libtp::Builder {
+pub fn idle() -> libtp::Builder {
     Env::builder().settings(libtp::Settings { no_background: true, ..libtp::Settings::default() })
 }
 
 /// Looks until a stopped session is so.
 #[cfg(feature = "failpoints")]
-fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -> libtp::SessionState {
+pub fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -> libtp::SessionState {
     let begun = Instant::now();
     loop {
         let sessions = Env::builder().look(directory).unwrap().expect("it is in use").sessions();
@@ -187,9 +187,16 @@ fn who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door() {
     let leaves = std::thread::spawn(move || drop(leaver));
     let look = Env::builder().look(directory.path()).unwrap().unwrap();
     let wanted = Some(WaitsFor::Latch("the table of transactions".into()));
-    while !look.sessions().iter().any(|one| one.pid == std::process::id() && one.waits_for == wanted) {
+    let waits = || look.sessions().iter().any(|one| one.pid == std::process::id() && one.waits_for == wanted);
+    while !leaves.is_finished() {
+        // It comes to the door when it has given up waiting.
+        if waits() {
+            let at_the_door = look.at_the_door();
+            assert!(!waits() || at_the_door.is_none(), "it waits at the door: {at_the_door:?}");
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
+    leaves.join().unwrap();
     let path = directory.path().to_path_buf();
     let newcomer = in_time("to come in", move || idle().open(path)).unwrap();
     assert!(look.sessions().iter().any(|one| one.id == at_it.id && one.life == Life::Stopped));
@@ -197,7 +204,6 @@ fn who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door() {
     drop((look, newcomer));
     holder.resume();
     assert_eq!(holder.answer(), "taken");
-    leaves.join().unwrap();
     assert_eq!(holder.ask("commit"), "committed");
     holder.leave();
 }

@@ -17,9 +17,11 @@ pub enum Scene {
     Rebuild,
     /// By whose transaction is over records and memory: played by the suite `joint`.
     Memory {
-        /// By who finds what another has left there.
-        repairs: bool,
+        /// By who finds what another has left there, if it is said where that one died.
+        after: Option<&'static str>,
     },
+    /// By whose commits are answered from memory that outlives the system, or who finds them: played by the suite `warm`.
+    Warm,
 }
 
 /// A failpoint.
@@ -35,16 +37,25 @@ const fn work(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Work }
 }
 
+const fn warm(name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Warm }
+}
+
 const fn young(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Young }
 }
 
 const fn memory(name: &'static str) -> Failpoint {
-    Failpoint { name, scene: Scene::Memory { repairs: false } }
+    Failpoint { name, scene: Scene::Memory { after: None } }
 }
 
+/// By who finds a transaction that is committed.
 const fn memory_left(name: &'static str) -> Failpoint {
-    Failpoint { name, scene: Scene::Memory { repairs: true } }
+    memory_after("joined: logged, memory not told", name)
+}
+
+const fn memory_after(before: &'static str, name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Memory { after: Some(before) } }
 }
 
 const fn alone(name: &'static str) -> Failpoint {
@@ -527,6 +538,10 @@ pub const FAILPOINTS: &[Failpoint] = &[
     alone("restart: files registered"),
     alone("restart: replayed"),
     alone("restart: left, region not ready"),
+    alone("warm start: region safe, not ready"),
+    warm("warm start: memory found"),
+    warm("warm start: tail in the files, log not restarted"),
+    warm("rio: control file told, region not"),
     work("attach: processes known"),
     work("attach: managers known"),
     work("leave: about to rise"),
@@ -540,9 +555,13 @@ pub const FAILPOINTS: &[Failpoint] = &[
     alone("leave: joined to leave"),
     alone("leave: closed, region there"),
     // Records and memory in one transaction.
+    memory("rio: kept region left alone, not sealed"),
+    memory("rio: kept region sealed, not said so"),
     memory("segment: has a number, not made"),
     memory("segment: open, not said so"),
     memory("join: segment locked"),
+    memory("unresolved: row found, nobody's"),
+    memory("unresolved: row made"),
     memory("join: segment noted"),
     memory("join: nothing open, not begun"),
     memory("join: begun"),
@@ -551,15 +570,24 @@ pub const FAILPOINTS: &[Failpoint] = &[
     memory("joined: logged, not the last commit"),
     memory("joined: record in the slot, append noted"),
     memory("joined: logged, memory not told"),
+    memory("member: decision known, not said"),
+    memory("member: about to follow, undo log not empty"),
+    memory("member: undo log empty, nothing followed"),
+    memory("member: followed, noted in part"),
+    memory("member: followed, the transaction still named"),
     memory("joined: one segment told"),
+    memory("joined: one more segment forgotten"),
     memory("joined: memory told, locks held"),
     memory("joined: locks released, not over"),
     memory("joined: memory alone, not told"),
     memory("joined: memory alone told, locks held"),
-    memory_left("unresolved: entry without its commit record"),
-    memory_left("unresolved: entry made, section open"),
+    memory_left("unresolved: outcome without its commit record"),
+    memory_left("unresolved: outcome noted, section open"),
+    memory_left("unresolved: row read in part"),
+    memory_after("joined: committing, nothing logged", "member: about to be rolled back"),
+    memory_after("joined: committing, nothing logged", "member: rolled back, the transaction still named"),
     memory_left("join: outcome known, not followed"),
     memory_left("join: segment settled, table not"),
-    memory_left("unresolved: entry free, section open"),
+    memory_left("unresolved: no commit record, section open"),
     memory_left("unresolved: segment told, section open"),
 ];

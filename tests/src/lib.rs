@@ -38,6 +38,7 @@ pub mod oracle;
 pub mod planted_bugs;
 pub mod planted_deaths;
 pub mod planted_joint;
+pub mod planted_rio;
 pub mod planted_stores;
 pub mod process;
 pub mod sizes;

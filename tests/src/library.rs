@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use libtp::{
-    Bytes, CommitLsn, DatabaseSettings, Db, Durability, Env, Error, Granularity, Memory, Platform, Recno, Replacement,
-    Settings, SharedMemory, Txn,
+    Bytes, CommitLsn, DatabaseSettings, Db, Durability, Env, Error, Granularity, Keep, Memory, Platform, Recno,
+    Replacement, Settings, SharedMemory, Txn,
 };
 use libtp_io::Directory;
 use libtp_sim::{SimDisk, SimProcess};
@@ -120,12 +120,24 @@ pub struct Machine {
     pub disk: SimDisk,
     memory: SharedMemory,
     layout: Layout,
+    keep: Option<Keep>,
 }
 
 impl Machine {
     /// A machine with this disk and nothing in its memory.
     pub fn new(disk: SimDisk, layout: Layout) -> Machine {
-        Machine { disk, memory: SharedMemory::new(), layout }
+        Machine { disk, memory: SharedMemory::new(), layout, keep: None }
+    }
+
+    /// A machine with this disk and that memory.
+    pub fn with_memory(disk: SimDisk, layout: Layout, memory: SharedMemory) -> Machine {
+        Machine { disk, memory, layout, keep: None }
+    }
+
+    /// Its user has decided for the files, where they and memory disagree.
+    #[must_use]
+    pub fn keeping_files(self) -> Machine {
+        Machine { keep: Some(Keep::Files), ..self }
     }
 
     /// Starts a process, which opens the environment and the databases.
@@ -158,7 +170,11 @@ impl Machine {
         };
         let memory = Memory::Shared(self.memory.clone());
         let platform = Platform { path: PathBuf::from("sim:"), directory, log_directory, memory };
-        Ok(Env::builder().settings(self.layout.settings()).open_on(platform, &mut |_, _, _| {})?)
+        let mut builder = Env::builder().settings(self.layout.settings());
+        if let Some(keep) = self.keep {
+            builder = builder.keep(keep);
+        }
+        Ok(builder.open_on(platform, &mut |_, _, _| {})?)
     }
 }
 
@@ -404,6 +420,11 @@ impl Process {
     /// Those of its work.
     pub fn background_step(&self) -> Answer<()> {
         Ok(self.env.background_step()?)
+    }
+
+    /// Whether opening found that commits may be lost which were answered from memory.
+    pub fn has_lost(&self) -> bool {
+        self.env.opened().lost
     }
 
     /// What opening did, in words.

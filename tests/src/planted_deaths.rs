@@ -159,17 +159,23 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by_case("libtp: the log of broken memory is not kept", "rebuild::when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles"),
     by_case("libtp: who makes memory anew takes a place in the old", "stopped::who_is_stopped_in_a_write_is_seen_though_there_is_no_place_left_among_the_processes"),
     by_case("log: flushes in a broken region", "stopped::who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up"),
-    seldom_by("log: makes segments in a broken region", &[Standing("log: about to be the one who prepares")]),
-    seldom_by("buffer: writes pages in a broken region", &[Standing("buffer: about to become the writer")]),
+    by_case("log: makes segments in a broken region", "given_up::who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up"),
+    by_case("buffer: writes pages in a broken region", "given_up::who_was_stopped_before_it_wrote_pages_does_not_write_those_of_memory_given_up"),
     by("libtp: a caught commit counts as lost", &[Standing("commit: waits for the disk")]),
     by("libtp: a caught commit counts as kept", &[Standing("change: logged, no page changed")]),
     // D14
     by_case("libtp: memory made anew is as large as its maker can map it", "limits::memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it"),
     by_case("rio: a region is mapped in part", "limits::who_may_map_less_memory_than_the_others_is_refused_and_they_go_on"),
     // The door
+    by_case("process: who leaves waits without end", "late::who_leaves_while_another_stands_still_goes_without_what_that_has"),
     by_case("libtp: sessions leave at the door", "stopped::who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door"),
     by_case("record: who makes a file is waited for without a look", "stopped::who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_for_ever"),
     by_case("libtp: the door is waited for without a look", "stopped::who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it"),
+    by_case("libtp: who is caught at its commit record has none", "hit::who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept"),
+    // F3
+    by_case("log: what was hit is lost", "hit::relaxed_commits_are_kept_when_all_words_of_the_log_are_hit"),
+    by_case("process: what names a process is not checked", "hit::who_is_said_to_be_another_process_is_not_taken_for_dead"),
+    by_case("lock: requests are not checked", "hit::a_lock_that_says_it_is_another_is_not_granted_to_a_second"),
     // L4
     by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),
     // F1

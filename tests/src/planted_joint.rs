@@ -16,5 +16,13 @@ pub const PLANTED_JOINT: &[PlantedDeath] = &[
     by("txn: repair forgets the memory of who committed", "deaths::who_opens_next_finds_what_was_committed"),
     by("txn: restart forgets the memory of who committed", "deaths::a_restart_finds_what_was_committed"),
     by("txn: checkpoint forgets the memory of who committed", "deaths::checkpoints_carry_what_nobody_has_told"),
+    by("vista: what is followed is noted when that is over", "deaths::a_restart_notices_memory_whose_records_are_lost"),
+    by("vista: what is rolled back is still about to be followed", "deaths::what_was_rolled_back_is_not_what_was_followed"),
+    by("txn: open outcomes are read without the latch", "moments::a_checkpoint_takes_no_transaction_for_another"),
+    by("libtp: a segment is joined without its row", "moments::a_commit_on_a_failed_disk_needs_no_room"),
+    by("libtp: a commit that nobody made sure of counts as aborted", "moments::a_commit_on_a_failed_disk_needs_no_room"),
+    by("txn: memory is told by memory that was given up", "doubt::what_commits_in_memory_that_was_given_up_is_told_to_no_segment"),
+    by("libtp: a child of a fork keeps its parent's segments", "forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
+    by("libtp: a ghost is at work in a segment", "forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
     by("libtp: a segment is taken from who works on it", "doubt::who_died_of_a_panic_keeps_memory_until_it_lets_go"),
 ];

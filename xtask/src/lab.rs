@@ -30,31 +30,37 @@ use crate::workspace::Workspace;
 
 /// Each is crashed in turn by these.
 const KINDS: &str = "c,b,m,n,k";
-/// Under `cargo xtask test`.
-const CYCLES: u64 = 5;
+/// How many crashes, where a suite says it (`suites`).
+const CYCLES: &str = "LIBTP_TEST_CYCLES";
 /// The crashes take no longer, however long the building took; nor does one start.
 const LIMIT: Duration = Duration::from_secs(240);
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
 
 /// `cargo xtask lab`.
 pub fn lab(workspace: &Workspace, cycles: u64) -> Result<ExitCode, String> {
-    // A few seconds a cycle, and the building.
-    let limit = LIMIT.max(Duration::from_secs(cycles * 30));
-    let counts = run(workspace, cycles, limit).map_err(|error| format!("the lab could not run: {error}"))?;
+    let run = run(workspace, cycles).map_err(|error| format!("the lab could not run: {error}"));
+    let (counts, figures) = run?;
+    figures.iter().for_each(|figures| println!("  {figures}"));
     let is_good = counts.failed == 0 && counts.skipped == 0;
     Ok(ExitCode::from(u8::from(!is_good)))
 }
 
-/// The suite of `cargo xtask test`.
-pub fn suite(workspace: &Workspace) -> io::Result<Counts> {
-    run(workspace, CYCLES, LIMIT)
+/// The suite of `cargo xtask test` and `soak`, as many crashes as `env` says.
+///
+/// # Errors
+/// When the machine cannot be built or started, or `env` does not say how many.
+pub fn suite(workspace: &Workspace, env: &[(&str, &str)]) -> io::Result<(Counts, Vec<String>)> {
+    let cycles = env.iter().find(|(name, _)| *name == CYCLES).and_then(|(_, value)| value.parse().ok());
+    run(workspace, cycles.ok_or_else(|| io::Error::other(format!("{CYCLES} does not say how many crashes")))?)
 }
 
-fn run(workspace: &Workspace, cycles: u64, limit: Duration) -> io::Result<Counts> {
+fn run(workspace: &Workspace, cycles: u64) -> io::Result<(Counts, Vec<String>)> {
+    // A few seconds a cycle, however long the building takes.
+    let limit = LIMIT.max(Duration::from_secs(cycles * 30));
     let missing = setup::packages_for_lab(&logs(workspace))?;
     if missing.skipped + missing.failed != 0 {
         println!("  SKIPPED: no system was crashed, and nothing is known of what memory survives");
-        return Ok(missing);
+        return Ok((missing, Vec::new()));
     }
     let folder = workspace.target.join("lab");
     let built = build::build(workspace, &folder)?;
@@ -92,6 +98,6 @@ fn run(workspace: &Workspace, cycles: u64, limit: Duration) -> io::Result<Counts
     }
     drop(machine);
     let (summary, is_good) = judge.summary(cycles);
-    println!("  figures: {summary}, {} s", start.elapsed().as_secs());
-    Ok(if is_good { Counts::ONE_PASSED } else { Counts::ONE_FAILED })
+    let counts = if is_good { Counts::ONE_PASSED } else { Counts::ONE_FAILED };
+    Ok((counts, vec![format!("{summary}, {} s", start.elapsed().as_secs())]))
 }

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 const PACKAGES: &[(&str, &str)] = &[
     ("db5.3-util", "db5.3_dump and db5.3_load, whose files `tp load` and `tp dump` exchange"),
     ("libdb5.3-dev", "the header of Berkeley DB, a peer of the benchmarks"),
+    ("libpmemobj-dev", "persistent memory's library, a peer of the benchmarks"),
 ];
 
 /// Those of the warm-reboot lab.

@@ -2,7 +2,8 @@
 //!
 //! A suite is one line of [`SUITES`]. Its size is told through environment variables, so that `cargo test` on a
 //! developer's machine runs the same test at its own small default. A suite of this table whose test does not exist, or
-//! that runs no test at all, is a failure: a suite must not vanish by a renamed file.
+//! that runs no test at all, is a failure: a suite must not vanish by a renamed file. The lab is one, too, though what runs it is
+//! not cargo.
 
 /// One integration test and its two sizes.
 pub struct Suite {
@@ -32,10 +33,12 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "isolation", package: TESTS, target: "isolation", only: "", features: &[], test_env: &[("LIBTP_TEST_TXNS", "20000")], soak_env: &[("LIBTP_TEST_TXNS", "1000000")] },
     Suite { name: "joint", package: TESTS, target: "joint", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_KILLS", "5000"), ("LIBTP_TEST_HITS", "30")] },
     Suite { name: "kills", package: TESTS, target: "kills", only: "", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },
+    Suite { name: "lab", package: LAB, target: "", only: "", features: &[], test_env: &[("LIBTP_TEST_CYCLES", "5")], soak_env: &[("LIBTP_TEST_CYCLES", "200")] },
     Suite { name: "model", package: TESTS, target: "model", only: "", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
     Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
     Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled"], test_env: &[("LIBTP_TEST_SCHEDULES", "3500")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
     Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["planted"], test_env: &[("LIBTP_TEST_KILLS", "300"), ("LIBTP_TEST_WILD", "10000")], soak_env: &[("LIBTP_TEST_KILLS", "20000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_WILD", "100000")] },
+    Suite { name: "warm", package: TESTS, target: "warm", only: "", features: &["failpoints", "planted"], test_env: &[("LIBTP_TEST_WARM", "2000")], soak_env: &[("LIBTP_TEST_WARM", "100000")] },
     Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["planted"], test_env: &[], soak_env: &[] },
     Suite { name: "yardstick_deaths", package: TESTS, target: "failpoints", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SELDOM", "1"), ("LIBTP_TEST_SEEDS", "10")] },
     Suite { name: "yardstick_processes", package: TESTS, target: "multiprocess", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
@@ -43,6 +46,8 @@ pub const SUITES: &[Suite] = &[
 
 /// The package of the whole-system tests.
 const TESTS: &str = "libtp-tests";
+/// In the place of a package: a machine that is crashed, and no test of cargo's.
+pub const LAB: &str = "(the lab)";
 
 #[cfg(test)]
 mod tests {
@@ -53,5 +58,20 @@ mod tests {
     fn no_two_suites_have_the_same_name() {
         let names: HashSet<&str> = SUITES.iter().map(|suite| suite.name).collect();
         assert_eq!(names.len(), SUITES.len());
+    }
+
+    #[test]
+    fn recoverable_memory_is_soaked_as_often_as_was_promised() {
+        let promised = [
+            ("vista", "LIBTP_TEST_KILLS", 20_000),
+            ("vista", "LIBTP_TEST_TRACED", 1000),
+            ("vista", "LIBTP_TEST_WILD", 10_000),
+            ("lab", "LIBTP_TEST_CYCLES", 200),
+        ];
+        for (suite, variable, least) in promised {
+            let suite = SUITES.iter().find(|it| it.name == suite).unwrap();
+            let size = suite.soak_env.iter().find(|(name, _)| *name == variable).map(|(_, value)| value.parse::<u64>());
+            assert!(size.is_some_and(|size| size.unwrap() >= least), "{variable} of {}", suite.name);
+        }
     }
 }

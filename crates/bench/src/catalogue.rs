@@ -62,6 +62,9 @@ impl FromStr for EngineKind {
 /// # Errors
 /// `Settings` if the engine was left out of this build; otherwise what the engine says.
 pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn Engine>> {
+    if settings.durability == Durability::Rio {
+        return Err(Error::Settings("durability rio is libtp's alone".into()));
+    }
     match kind {
         EngineKind::HashMap => Ok(Box::new(InMemory::new(MapKind::Hash))),
         EngineKind::BTreeMap => Ok(Box::new(InMemory::new(MapKind::Tree))),

@@ -20,6 +20,8 @@ pub enum Durability {
     Sync,
     /// The death of the process; the disk follows later.
     Relaxed,
+    /// What the memory outlives, which must be more than processes (libtp only); the disk follows later.
+    Rio,
 }
 
 /// What a lock of the engine covers, where the engine lets us choose.
@@ -100,6 +102,7 @@ impl Durability {
         match self {
             Durability::Sync => "sync",
             Durability::Relaxed => "relaxed",
+            Durability::Rio => "rio",
         }
     }
 }
@@ -133,7 +136,8 @@ impl FromStr for Durability {
         match name {
             "sync" => Ok(Durability::Sync),
             "relaxed" => Ok(Durability::Relaxed),
-            _ => Err(Error::Settings(format!("durability is sync or relaxed, not {name:?}"))),
+            "rio" => Ok(Durability::Rio),
+            _ => Err(Error::Settings(format!("durability is sync, relaxed or rio, not {name:?}"))),
         }
     }
 }

@@ -295,6 +295,7 @@ fn in_libtp(durability: Durability) -> libtp::Durability {
     match durability {
         Durability::Sync => libtp::Durability::Sync,
         Durability::Relaxed => libtp::Durability::Relaxed,
+        Durability::Rio => libtp::Durability::Rio,
     }
 }
 

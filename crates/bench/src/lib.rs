@@ -51,7 +51,7 @@ pub use engine::{Durability, Engine, Granularity, Outcome, Session};
 pub use engine_in_memory::{InMemory, MapKind};
 pub use error::{Error, Result};
 pub use histogram::Histogram;
-pub use memory::{run_memory, MemoryEngine, MemoryReport, MemorySettings, Workload};
+pub use memory::{run_memory, MemoryEngine, MemoryReport, MemorySettings, Workload, PMEMOBJ_VARIABLES};
 pub use processes::{run_processes, serve_client};
 pub use processors::line_transfer;
 pub use report::{ClientReport, ClientsAs, Report, RunSettings};

@@ -7,15 +7,26 @@
 //! | `synthetic` | so many bytes at a random place of 50 MB; two pointers swapped |
 //! | `debit_credit` | TPC-B with an audit trail of 2 MB that begins anew |
 //! | `order_entry` | TPC-C's new-order, payment and delivery |
-//! | `rounds` | short rounds in turns, and what is made of them |
+//! | `rounds` | short rounds in turns |
+//! | `together` | rounds of several threads, and what they have done in the time that they have in common |
+//! | `report` | what is made of them |
+//! | `judge` | whether memory is as the same work without transactions leaves it |
+//! | `pmemobj` | libpmemobj, if it was built in |
+//! | `place` | whether a directory lies in memory |
 
 mod change;
 mod debit_credit;
+mod judge;
 mod order_entry;
+mod place;
+#[cfg(feature = "peers")]
+mod pmemobj;
+mod report;
 mod rounds;
 mod synthetic;
+mod together;
 
-pub use rounds::{Figures, MemoryReport};
+pub use report::{Figures, MemoryReport};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,11 +34,13 @@ use std::time::Duration;
 use vista::Segment;
 
 use crate::error::{Error, Result};
-use change::{Bare, Memory};
+use change::{Bare, Journaled, Memory};
 use debit_credit::DebitCredit;
+use judge::judge;
 use order_entry::OrderEntry;
-use rounds::{measure, measure_threads};
+use rounds::measure;
 use synthetic::{Swap, Synthetic};
+use together::measure_threads;
 
 /// A benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +68,18 @@ pub enum Workload {
 pub enum MemoryEngine {
     /// This library's Vista.
     Vista,
-    /// Redo logging, the log in a directory.
+    /// Redo logging: the new bytes go to a log on a disk, which is synced when a group of transactions has ended.
     Rvm {
         /// Transactions that are written and synced at once.
         group: u32,
     },
+    /// The same with the log in memory, where a sync has nothing to do: what RVM costs on Rio.
+    RvmRio {
+        /// Transactions that are written at once.
+        group: u32,
+    },
+    /// libpmemobj, if it was built in (feature `peers`).
+    Pmemobj,
     /// Nothing: the bare work against itself, which shows the noise.
     None,
 }
@@ -100,8 +120,10 @@ pub(crate) trait Work: Sync {
 /// Runs a benchmark.
 ///
 /// # Errors
-/// `Settings` if they ask for nothing; `Engine` if the memory cannot be had.
+/// `Settings` if they ask for nothing, or for an engine whose log would not lie where its name says; `Engine` if the memory
+/// cannot be had.
 pub fn run_memory(settings: &MemorySettings) -> Result<MemoryReport> {
+    place::check(settings)?;
     match settings.workload {
         Workload::Synthetic { bytes: 8, is_hot } => run(settings, &Synthetic::<8>(is_hot)),
         Workload::Synthetic { bytes: 64, is_hot } => run(settings, &Synthetic::<64>(is_hot)),
@@ -139,7 +161,7 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
             work.load(flat);
             let mut other = Bare(flat);
             let spent = measure(settings, work, &mut other, &mut bare)?;
-            spent.audited(work.audit(other.0))
+            spent.audited(|ended| judge(work, other.0, ended[0]))
         }
         MemoryEngine::Vista => {
             let file = OwnFile::new(&settings.memory, "vista");
@@ -147,9 +169,10 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
             let mut segment = options.open(&file.0).map_err(failed("opening a segment"))?;
             load(work, &mut segment).map_err(failed("loading"))?;
             let spent = measure(settings, work, &mut segment, &mut bare)?;
-            spent.audited(work.audit(segment.bytes()))
+            spent.audited(|ended| judge(work, segment.bytes(), ended[0]))
         }
-        MemoryEngine::Rvm { group } => {
+        MemoryEngine::Pmemobj => run_pmemobj(settings, work, &mut bare)?,
+        MemoryEngine::Rvm { group } | MemoryEngine::RvmRio { group } => {
             let failed = |doing| move |why: rvm::Error| Error::engine("rvm", doing)(why);
             let options = rvm::Options::new(W::BYTES).memory(&settings.memory).group(group);
             // All of it is loaded in one transaction, which may fill half of the log.
@@ -163,13 +186,30 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
                 range.copy_from_slice(piece);
                 txn.end().map_err(failed("loading"))?;
             }
-            memory.truncate().map_err(failed("loading"))?;
+            let mut memory = Journaled::new(memory);
             let spent = measure(settings, work, &mut memory, &mut bare)?;
-            memory.flush().map_err(failed("flushing"))?;
-            spent.audited(work.audit(memory.segment().bytes()))
+            spent.audited(|ended| judge(work, memory.bytes(), ended[0]))
         }
     };
     Ok(spent.report(settings))
+}
+
+/// What the environment has to say when the program starts, for libpmemobj to take memory for what it is here; the last only if its
+/// stores are not to be written back from the cache.
+pub const PMEMOBJ_VARIABLES: [(&str, &str); 2] = [("PMEM_IS_PMEM_FORCE", "1"), ("PMEM_NO_FLUSH", "1")];
+
+#[cfg(feature = "peers")]
+fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>) -> Result<rounds::Spent> {
+    let file = OwnFile::new(&settings.memory, "pmemobj");
+    let mut pool = pmemobj::Pool::create(&file.0, W::BYTES)?;
+    work.load(pool.bytes());
+    let spent = measure(settings, work, &mut pool, bare)?;
+    Ok(spent.audited(|ended| judge(work, pool.bytes(), ended[0])))
+}
+
+#[cfg(not(feature = "peers"))]
+fn run_pmemobj<W: Work>(_: &MemorySettings, _: &W, _: &mut Bare<'_>) -> Result<rounds::Spent> {
+    Err(Error::Settings("libpmemobj was not built in: build with --features peers, which needs libpmemobj-dev".into()))
 }
 
 /// As `run`, with several threads of one segment: one of them alone, and all, in turns.
@@ -190,8 +230,11 @@ fn run_threads<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryRep
     let threads = segment.share().map_err(failed("sharing"))?;
     let spent = measure_threads(settings, work, &threads, part)?;
     let segment = threads.into_segment();
-    let audits = segment.bytes().chunks(size(part)).map(|part| work.audit(&part[..size(W::BYTES)]));
-    Ok(spent.audited(audits.collect::<std::result::Result<Vec<()>, String>>().map(|_| ())).report(settings))
+    let mut parts = segment.bytes().chunks(size(part));
+    let spent = spent.audited(|ended| {
+        parts.by_ref().zip(ended).try_for_each(|(part, ended)| judge(work, &part[..size(W::BYTES)], *ended))
+    });
+    Ok(spent.report(settings))
 }
 
 fn load<W: Work>(work: &W, segment: &mut Segment) -> vista::Result<()> {

@@ -38,6 +38,7 @@ impl Acknowledgement {
         let durability: u32 = match self.durability {
             Durability::Sync => 0,
             Durability::Relaxed => 1,
+            Durability::Rio => 2,
         };
         let mut bytes = [0; BYTES];
         bytes[0..8].copy_from_slice(&transfer.id.to_le_bytes());
@@ -62,7 +63,11 @@ impl Acknowledgement {
             teller: word(16),
             branch: word(20),
         };
-        let durability = if word(28) == 0 { Durability::Sync } else { Durability::Relaxed };
+        let durability = match word(28) {
+            0 => Durability::Sync,
+            1 => Durability::Relaxed,
+            _ => Durability::Rio,
+        };
         Acknowledgement { transfer, durability, latency_nanos: word(24), at_nanos: long(32) }
     }
 }

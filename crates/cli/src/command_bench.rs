@@ -76,7 +76,8 @@ struct Bank {
     /// Whose bank it is.
     #[arg(long, value_enum, default_value_t = EngineName::Libtp)]
     engine: EngineName,
-    /// What an acknowledged commit survives: `sync` the loss of power, `relaxed` the death of every process.
+    /// What an acknowledged commit survives: `sync` the loss of power, `relaxed` the death of every process, `rio`
+    /// what the memory outlives, where `libtp.toml` in the environment's directory places it (libtp only).
     #[arg(long, default_value = "sync")]
     durability: Durability,
     /// What a lock covers: `record` or `page` (libtp only).

@@ -1,11 +1,13 @@
 //! `tp bench synthetic|swap|debit-credit|order-entry`: the benchmarks of recoverable memory (Rio Vista, section 5), each beside
 //! the same work without transactions, in turns in one run.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use libtp_bench::{run_memory, MemoryEngine, MemoryReport, MemorySettings, Workload};
+use libtp_bench::{run_memory, MemoryEngine, MemoryReport, MemorySettings, Workload, PMEMOBJ_VARIABLES};
 
 use crate::bank::BankDirectory;
 use crate::failure::{Ending, Failure, Result};
@@ -31,7 +33,7 @@ pub struct Arguments {
     /// The threads lock stripes of the segment for each transaction, instead of keeping parts of it (vista only).
     #[arg(long)]
     striped: bool,
-    /// Write what is stored back from the processor's cache, as where memory outlives it (vista only).
+    /// Write what is stored back from the processor's cache, as where memory outlives it (vista and pmemobj only).
     #[arg(long)]
     write_back: bool,
     /// The directory in whose filesystem the segments lie.
@@ -67,12 +69,14 @@ pub struct Swap {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EngineName {
-    /// Recoverable memory with an undo log in it.
+    /// Recoverable memory: old bytes are saved in the same memory, and nothing is written at the end.
     Vista,
-    /// A redo log on the disk.
+    /// RVM: new bytes go to a redo log on a disk, which is synced.
     Rvm,
-    /// A redo log in memory: the paper's RVM on Rio.
+    /// The same with the redo log in memory, which no sync waits for: the paper's RVM on Rio.
     RvmRio,
+    /// libpmemobj, if it was built in: undo logs in a pool, without flushes unless they are asked for.
+    Pmemobj,
     /// The bare work against itself, which shows the noise.
     None,
 }
@@ -95,9 +99,12 @@ impl Arguments {
     /// Runs a benchmark and reports; exit 1 if the audit disagrees.
     pub fn run(&self, workload: Workload, output: &mut Output) -> Result<Ending> {
         self.check()?;
+        self.begin_anew()?;
         let engine = match self.engine {
             EngineName::Vista => MemoryEngine::Vista,
-            EngineName::Rvm | EngineName::RvmRio => MemoryEngine::Rvm { group: self.group },
+            EngineName::Rvm => MemoryEngine::Rvm { group: self.group },
+            EngineName::RvmRio => MemoryEngine::RvmRio { group: self.group },
+            EngineName::Pmemobj => MemoryEngine::Pmemobj,
             EngineName::None => MemoryEngine::None,
         };
         let directory = self.directory()?;
@@ -117,10 +124,29 @@ impl Arguments {
         Ok(Ending::of(report.audit == "ok"))
     }
 
+    /// libpmemobj reads the environment when it is loaded, so the program begins once more if that does not say enough.
+    fn begin_anew(&self) -> Result<()> {
+        let [forced, unflushed] = PMEMOBJ_VARIABLES;
+        if self.engine != EngineName::Pmemobj || std::env::var_os(forced.0).is_some() {
+            return Ok(());
+        }
+        let failed = |why| Failure::Usage(format!("this program cannot be begun anew for libpmemobj: {why}"));
+        let mut again = Command::new(std::env::current_exe().map_err(failed)?);
+        again.args(std::env::args_os().skip(1)).env(forced.0, forced.1);
+        if !self.write_back {
+            again.env(unflushed.0, unflushed.1);
+        }
+        Err(failed(again.exec()))
+    }
+
     fn check(&self) -> Result<()> {
         let is_vista = self.engine == EngineName::Vista;
-        if !is_vista && (self.threads > 1 || self.striped || self.write_back) {
-            let why = "--threads, --striped and --write-back are vista's alone: leave them out for another engine";
+        if !is_vista && (self.threads > 1 || self.striped) {
+            let why = "--threads and --striped are vista's alone: leave them out for another engine";
+            return Err(Failure::Usage(why.into()));
+        }
+        if self.write_back && !matches!(self.engine, EngineName::Vista | EngineName::Pmemobj) {
+            let why = "--write-back is vista's and pmemobj's alone: leave it out for another engine";
             return Err(Failure::Usage(why.into()));
         }
         if self.group > 1 && !matches!(self.engine, EngineName::Rvm | EngineName::RvmRio) {
@@ -132,7 +158,7 @@ impl Arguments {
     /// Where RVM's files go.
     fn directory(&self) -> Result<Option<BankDirectory>> {
         match (self.engine, &self.env) {
-            (EngineName::Vista | EngineName::None, _) => Ok(None),
+            (EngineName::Vista | EngineName::Pmemobj | EngineName::None, _) => Ok(None),
             (_, Some(named)) => BankDirectory::open(Some(named), "").map(Some),
             (EngineName::RvmRio, None) => {
                 let fresh = self.memory.join(format!("libtp-bench-{}", std::process::id()));
@@ -156,6 +182,8 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
     let group = report.group.map_or(String::new(), |group| format!(", groups of {group}"));
     let back = if report.write_back { ", written back from the cache" } else { "" };
     output.line(format_args!("{} on {}{bytes}{place}{threads}{locks}{group}{back}", report.workload, report.engine))?;
+    let log_on = report.log_on.as_ref().map_or(String::new(), |kind| format!(" (here {kind})"));
+    output.line(format_args!("{}: {}{log_on}", report.engine, report.about))?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, for people")]
     let tps = report.tps as u64;
     output.line(format_args!(
@@ -164,6 +192,13 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
         report.with.median_ns,
         report.with.min_ns
     ))?;
+    if report.truncations > 0 {
+        output.line(format_args!(
+            "of which {:.1} ns are the share of {} truncations of the log, the last of them at the end",
+            report.truncation_ns,
+            grouped(report.truncations)
+        ))?;
+    }
     match report.times_one {
         Some(times) => output.line(format_args!(
             "{times:.2} times {}, which took {:.1} ns each (quickest round {:.1})",

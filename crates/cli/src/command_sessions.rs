@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::SystemTime;
 
-use libtp::{AtTheDoor, Life, SessionState, WaitsFor};
+use libtp::{AtTheDoor, JoinedSegment, Life, SessionState, WaitsFor};
 use serde::Serialize;
 use serde_json::json;
 
@@ -64,11 +64,15 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let count = |life| sessions.iter().filter(|session| session.life == life).count();
     let (alive, stopped, dead) = (count(Life::Alive), count(Life::Stopped), count(Life::Dead));
     let at_the_door = env.at_the_door();
+    let segments = env.joined_segments();
     output.object(&json!({
-        "sessions": sessions.len(), "alive": alive, "stopped": stopped, "dead": dead, "at_the_door": at_the_door
+        "segments": &segments, "sessions": sessions.len(), "alive": alive, "stopped": stopped, "dead": dead, "at_the_door": at_the_door
     }))?;
     if sessions.is_empty() {
         output.line("nobody is at work")?;
+    }
+    for segment in segments {
+        output.line(words(segment))?;
     }
     if let Some(passer) = at_the_door {
         output.line(door(passer))?;
@@ -80,6 +84,17 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     }
     output.flush()?;
     Ok(Ending::Done)
+}
+
+/// What is said of a segment of memory.
+fn words(segment: JoinedSegment) -> String {
+    let JoinedSegment { segment, untold_txn, untold_lsn } = segment;
+    match (untold_txn, untold_lsn) {
+        (Some(txn), Some(lsn)) => format!(
+            "segment of memory {segment}  may not know of transaction {txn}, committed at LSN {lsn}: who joins it next tells it"
+        ),
+        _ => format!("segment of memory {segment}  knows of every commit"),
+    }
 }
 
 impl fmt::Display for Session {

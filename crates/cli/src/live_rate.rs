@@ -105,7 +105,7 @@ impl LiveRate {
 fn place(durability: Durability) -> usize {
     match durability {
         Durability::Sync => 0,
-        Durability::Relaxed => 1,
+        Durability::Relaxed | Durability::Rio => 1,
     }
 }
 

@@ -16,7 +16,7 @@
 //! The `unsafe` is the calls that rustix does not have or that take a descriptor by its number.
 #![allow(unsafe_code)]
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::OnceLock;
 
@@ -84,6 +84,28 @@ impl Entry {
     }
 }
 
+/// Has children of a fork not keep a descriptor that holds locks and is nobody's of this crate. It has to go before the
+/// descriptor is closed: else a child may give up what has its number since.
+#[derive(Debug)]
+pub struct Uninherited {
+    entry: Entry,
+    descriptor: RawFd,
+}
+
+impl Uninherited {
+    /// From now on a child does not keep it.
+    pub fn new(descriptor: BorrowedFd<'_>) -> Uninherited {
+        let descriptor = descriptor.as_raw_fd();
+        Uninherited { entry: Entry::new(descriptor), descriptor }
+    }
+}
+
+impl Drop for Uninherited {
+    fn drop(&mut self) {
+        self.entry.remove(&Hold::take(), self.descriptor);
+    }
+}
+
 /// Replaces all descriptors that may hold locks by one of nothing. Only for the child of a fork or clone, for which the
 /// handles it inherited are of no more use; the parent keeps its locks. Doing it again changes nothing.
 pub fn give_up_inherited() {
@@ -128,8 +150,9 @@ fn new_nothing() -> i32 {
 }
 
 fn copy(from: i32, to: i32) {
-    // SAFETY: dup3(2) takes and returns integers only. `to` is a descriptor of the list: its owner is a file of this crate,
-    // inherited from the parent, which is refused wherever it is used; it stays open, as its owner assumes.
+    // SAFETY: dup3(2) takes and returns integers only. `to` is a descriptor of the list: its owner is a file that was
+    // opened for its locks and inherited from the parent, and that is refused wherever it is used; it stays open, as its
+    // owner assumes.
     let _ = unsafe { libc::dup3(from, to, libc::O_CLOEXEC) };
 }
 

@@ -23,5 +23,5 @@ mod posix;
 
 pub use contract::{Directory, File, Identity, LockMode, OpenMode};
 pub use error::{check_name, Error, Operation, Result};
-pub use fork::give_up_inherited;
+pub use fork::{give_up_inherited, Uninherited};
 pub use posix::{PosixDirectory, PosixFile};

@@ -5,7 +5,7 @@
 //! * nobody attached, a region of this boot that passes its checks: everyone died; the region is **repaired** and used,
 //!   nothing is replayed;
 //! * nobody attached, no such region: **restart** from the log files; the good part of an old region's log goes to the
-//!   files first;
+//!   files first, also of one that survived a new start of the machine (`warm_start.rs`);
 //! * others attached: **join** their region, or an error if it cannot be seen; never a second one.
 //!
 //! If we die here: the door opens with our death, and whatever we were at is begun again by the next; a region is
@@ -48,6 +48,9 @@ pub enum How {
     Repaired,
     /// The log was replayed.
     Restarted,
+    /// The machine was started again and its memory had survived that: the log's tail was taken from there, and the log
+    /// replayed.
+    Survived,
     /// It had been closed in good order.
     Clean,
 }
@@ -67,6 +70,9 @@ pub struct Opened {
     pub undone: u64,
     /// Torn pages mended from the double-write file.
     pub mended: u64,
+    /// Commits of durability Rio that were answered since the last sync may be lost: the memory they were in is gone, or is
+    /// damaged.
+    pub lost: bool,
 }
 
 /// An attached environment.
@@ -82,7 +88,7 @@ pub(crate) type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 /// Everything opening works with.
 pub(crate) struct Opening<'o> {
     pub(crate) platform: &'o Platform,
-    settings: &'o Settings,
+    pub(crate) settings: &'o Settings,
     pub(crate) control_file: ControlFile,
     pub(crate) judge: &'o Arc<Judge>,
     pub(crate) keep: Option<Keep>,
@@ -94,6 +100,8 @@ pub(crate) struct Opening<'o> {
     pub(crate) reserve: Cell<u64>,
     /// Joining those at work has panicked once.
     has_panicked: Cell<bool>,
+    /// Commits that were answered from memory may be lost.
+    pub(crate) has_lost: Cell<bool>,
 }
 
 /// How long to wait for those who are attached to make their memory anew, if it cannot be seen.
@@ -135,6 +143,11 @@ fn open_as(
         match opening.through(&door, file.as_ref(), watch)? {
             Some(through) => {
                 failpoint("attach: seated, door held");
+                if opening.has_lost.get() {
+                    // What it finds out is in the answer. If this fails, it is told once more.
+                    let noted = opening.note_loss(false);
+                    noted.unwrap_or_else(|error| tracing::warn!(%error, "what is lost will be told of again"));
+                }
                 break through;
             }
             // Its other users may be about to make it.
@@ -180,6 +193,7 @@ impl<'o> Opening<'o> {
             started: Instant::now(),
             reserve: Cell::new(reserve_after(None)),
             has_panicked: Cell::new(false),
+            has_lost: Cell::new(false),
         }
     }
 
@@ -197,6 +211,10 @@ impl<'o> Opening<'o> {
             Found::Good(region) if others => door.others(|seat| ProcessManager::has_ended(region, seat))?,
             _ => others,
         };
+        if control.lost && !others {
+            // Who found it died before anybody was told.
+            self.has_lost.set(true);
+        }
         if let Some(left) = self.left.filter(|left| self.is_last_life(&found, left, &control)) {
             return self.rebuild(&left.region, &control, file, watch).map(Some);
         }
@@ -204,17 +222,28 @@ impl<'o> Opening<'o> {
             Found::Good(region) if others => self.join(&region, &control),
             Found::Good(region) => self.repair_or_restart(&region, &control, file, watch).map(Some),
             Found::Broken(region) => self.rebuild(&region, &control, file, watch).map(Some),
-            found @ (Found::None | Found::Unusable(_)) if others && self.left.is_none() => {
+            found @ (Found::None | Found::Unusable(_) | Found::Survived(_)) if others && self.left.is_none() => {
                 if self.started.elapsed() < PATIENCE {
                     Ok(None)
                 } else {
                     Err(self.unseen(found))
                 }
             }
+            Found::Survived(region) => {
+                self.check_new(&identity)?;
+                self.warm_start(&region, &control, file, watch).map(Some)
+            }
             Found::None | Found::Unusable(_) if created => self.restart(file, How::Created, 0, watch).map(Some),
-            Found::None | Found::Unusable(_) => {
+            found @ (Found::None | Found::Unusable(_)) => {
+                if !self.misses_memory(&control) {
+                    self.check_new(&identity)?;
+                }
                 let survived = keep::settle(self.platform, &identity, &self.control_file, self.keep)?;
+                if survived.is_empty() {
+                    self.refuse_without_memory(&found, &identity, &control)?;
+                }
                 let how = if control.clean && !survived.is_kept { How::Clean } else { How::Restarted };
+                self.memory_is_gone(&control)?;
                 // Whoever was making it anew has died.
                 let rebuilds = self.left.map_or(0, |left| left.processes.rebuild_count() + 1);
                 let restarted = self.restart(file, how, rebuilds, watch)?;
@@ -323,15 +352,20 @@ impl<'o> Opening<'o> {
                 tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");
                 // PROTOCOLS L6: first its log, then it is given up.
                 let rescued = libtp_log::rescue_ring(region, &self.platform.log_directory, control);
+                if let Ok(rescued) = &rescued {
+                    self.judge_loss(rescued, control)?;
+                }
                 match (rescued, self.keep) {
                     (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
                         keep::put_behind(region, self.platform, &self.control_file)?;
                         // Nor is it known of what time the data files are: everything else comes from the log.
                         self.restart(file, How::Restarted, 0, watch)
                     }
-                    (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) | (Ok(_), _) => {
+                    (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
+                        self.memory_is_forgotten(control)?;
                         self.restart(file, How::Restarted, 0, watch)
                     }
+                    (Ok(_), _) => self.restart(file, How::Restarted, 0, watch),
                     (Err(error), _) => Err(error.into()),
                 }
             }
@@ -341,6 +375,8 @@ impl<'o> Opening<'o> {
     /// Puts the region in order (PROTOCOLS D4, L6).
     fn repair(&self, region: &Region, control: &Control) -> std::result::Result<(Arc<Managers>, Opened), String> {
         let text = |error: Error| error.to_string();
+        // First: whoever attaches goes by what is noted.
+        self.note_lasting(region).map_err(text)?;
         let managers = self.attach(region, control).map_err(text)?;
         if managers.log.is_poisoned() || managers.buffers.is_failed() {
             return Err("a sync had failed".into());
@@ -386,10 +422,13 @@ impl<'o> Opening<'o> {
         failpoint("restart: torn pages mended");
         let identity = self.identity(file, &control)?;
         let region = self.platform.make_region(&identity, self.reserve.get())?;
+        let lasting = self.platform.lasting(&region, self.settings.region_survives);
+        region.set_lasting(lasting);
         failpoint("restart: region made");
         let log_settings = self.log_settings();
         ProcessManager::init(&region)?;
         LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
+        libtp_log::note_lasting(&region, lasting);
         LockManager::init(&region)?;
         BufferManager::init(&region, &self.buffer_settings())?;
         failpoint("restart: managers made");
@@ -410,7 +449,7 @@ impl<'o> Opening<'o> {
         managers.leave(who);
         managers.processes.set_rebuild_count(rebuilds);
         failpoint("restart: left, region not ready");
-        region.set_ready();
+        self.set_ready(&region, lasting)?;
         // Who closed it may have died before the memory was taken away, and others have worked in that since.
         let has_work = done.redone != 0 || done.undone != 0;
         let how = if how == How::Clean && has_work { How::Restarted } else { how };
@@ -439,6 +478,7 @@ impl<'o> Opening<'o> {
         processes: ProcessManager,
     ) -> Result<Arc<Managers>> {
         let directory = &self.platform.log_directory;
+        region.set_lasting(libtp_log::lasting_of(region));
         let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
         let locks = LockManager::attach(region, &processes, self.lock_settings())?;
         let home = Arc::clone(&self.platform.directory);
@@ -458,7 +498,7 @@ impl<'o> Opening<'o> {
 
     pub(crate) fn opened(&self, how: How) -> Opened {
         let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Opened { how, millis, log_bytes: 0, redone: 0, undone: 0, mended: 0 }
+        Opened { how, millis, log_bytes: 0, redone: 0, undone: 0, mended: 0, lost: self.has_lost.get() }
     }
 
     fn log_settings(&self) -> libtp_log::Settings {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use libtp_process::ForkMark;
 use libtp_record::Verified;
 use libtp_txn::Managers;
+use rio::Survives;
 
 use crate::attach::{self, Attached, Opened, Platform};
 use crate::database::{wait_of, OpenDatabase};
@@ -89,6 +90,22 @@ impl Builder {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.settings.durability = Some(durability);
+        self
+    }
+
+    /// Where the shared memory lies: a directory that all processes see, `/dev/shm` by default. For [`Durability::Rio`] one on
+    /// memory that outlives the system.
+    #[must_use]
+    pub fn region_directory(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.settings.region_directory = Some(path.into());
+        self
+    }
+
+    /// What the memory there survives, on the operator's word, where that is more than can be found out: better said in
+    /// `libtp.toml`, for all processes alike.
+    #[must_use]
+    pub fn region_survives(mut self, what: Survives) -> Builder {
+        self.settings.region_survives = Some(what);
         self
     }
 
@@ -192,6 +209,9 @@ impl Builder {
         let attached = attach::open(&platform, &settings, self.keep, watch)?;
         let env = Env::of(attached, platform, settings);
         let first = env.0.newest();
+        if env.0.durability == Durability::Rio {
+            first.check_lasting()?;
+        }
         match first.start_background(&env.0) {
             // The next to use the environment begins the next life, with threads of its own.
             Ok(()) | Err(Error::Rebuilt) => Ok(env),

@@ -82,6 +82,14 @@ pub enum Error {
         /// What is wrong and what to do.
         what: String,
     },
+    /// [`Durability::Rio`](crate::Durability::Rio) was asked for, and the shared memory does not outlive the system.
+    #[error("a commit of durability Rio is answered from memory, and the shared memory {region} survives {survives}, no more; nothing was changed. Set `region_directory` in libtp.toml to a directory on memory that outlives a crash of the system (a file system mounted with `dax`), or, if this memory does and it cannot be found out, `region_survives = \"system\"` (\"power\" if it outlives the loss of power), while no process has the environment open; or take sync or relaxed")]
+    NotLasting {
+        /// The file of the shared memory.
+        region: PathBuf,
+        /// What it survives.
+        survives: rio::Survives,
+    },
     /// A segment of memory cannot be opened or joined.
     #[error("the segment {path}: {what}")]
     Segment {

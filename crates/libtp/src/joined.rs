@@ -44,6 +44,40 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// assert_eq!(env.run(|txn| Ok(txn.join(&notes)?.bytes()[0]))?, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Typed memory stores through it, too ([`vista::Stores`]):
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// use libtp::vista::{Stores, Vector};
+/// let numbers = env.segment("numbers", 4096)?;
+/// env.run(|txn| {
+///     let mut memory = txn.join(&numbers)?;
+///     let all = memory.root::<Vector<u64>>();
+///     Ok(all.push(&mut memory, 7)?)
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Nothing that it gives ends the transaction by itself: nobody gets at vista's own.
+/// ```compile_fail,E0308
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// fn takes(_: &mut libtp::vista::Txn<'_>) {}
+/// let notes = env.segment("notes", 4096)?;
+/// let txn = env.begin()?;
+/// let mut memory = txn.join(&notes)?;
+/// takes(&mut memory);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+/// ```compile_fail,E0599
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// let notes = env.segment("notes", 4096)?;
+/// let txn = env.begin()?;
+/// txn.join(&notes)?.end();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Joined<'t> {
     parts: &'t Parts,
     nth: usize,
@@ -69,9 +103,28 @@ impl Joined<'_> {
         self.member().segment()
     }
 
-    /// Vista's transaction: its heap, and typed memory. Its end is this transaction's.
-    pub fn memory(&mut self) -> vista::Resumed<'_> {
-        self.member_mut().txn()
+    /// `bytes` bytes from `at` on as they are now, of the flat part or of what was allocated.
+    ///
+    /// # Errors
+    /// `Memory`: the segment has no such bytes.
+    pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
+        Ok(self.segment().get(at, bytes)?)
+    }
+
+    /// Allocates `bytes` bytes from the segment's heap and returns where they begin, a multiple of 16. They are not cleared.
+    ///
+    /// # Errors
+    /// `Memory`: the segment had to grow and could not.
+    pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
+        Ok(self.member_mut().malloc(bytes)?)
+    }
+
+    /// Frees what was allocated at `at`, when the transaction commits.
+    ///
+    /// # Errors
+    /// `Memory`: nothing allocated begins there, or it was freed already, or there is no room for the old bytes.
+    pub fn free(&mut self, at: u64) -> Result<()> {
+        Ok(self.member_mut().free(at)?)
     }
 
     fn member(&self) -> &Member {
@@ -86,6 +139,20 @@ impl Joined<'_> {
 impl vista::Memory for Joined<'_> {
     fn segment(&self) -> &vista::Segment {
         self.member().segment()
+    }
+}
+
+impl vista::Stores for Joined<'_> {
+    fn set_range(&mut self, at: u64, bytes: usize) -> vista::Result<&mut [u8]> {
+        self.member_mut().set_range(at, bytes)
+    }
+
+    fn malloc(&mut self, bytes: u64) -> vista::Result<u64> {
+        self.member_mut().malloc(bytes)
+    }
+
+    fn free(&mut self, at: u64) -> vista::Result<()> {
+        self.member_mut().free(at)
     }
 }
 
@@ -166,8 +233,9 @@ impl Joining<'_> {
             self.segment.env.wait,
         )?;
         failpoint("join: segment locked");
-        self.who.note_segment(self.segment.number)?;
-        failpoint("join: segment noted");
+        if !planted("libtp: a segment is joined without its row") {
+            self.segment.keep_row(managers, session)?;
+        }
         let begun = Instant::now();
         let member = loop {
             match self.segment.take() {
@@ -184,11 +252,11 @@ impl Joining<'_> {
 
     fn make_ready(&self, member: &mut Member, begun: Instant) -> Result<()> {
         let managers = &self.life.managers;
-        while let (txn @ 1.., handle) = member.unfinished() {
+        while let (txn @ 1.., holder) = member.unfinished() {
             // Asked again after the kernel was: who told the segment and left did both before.
             let is_theirs =
-                self.segment.is_there(handle)? && !planted("libtp: a segment is taken from who works on it");
-            if member.unfinished() != (txn, handle) {
+                self.segment.is_there(holder)? && !planted("libtp: a segment is taken from who works on it");
+            if member.unfinished() != (txn, holder) {
                 continue;
             }
             match is_theirs {
@@ -200,7 +268,10 @@ impl Joining<'_> {
         self.check_followed(member.followed())?;
         managers.close_outcomes(self.who.session(), self.segment.number);
         failpoint("join: nothing open, not begun");
-        member.begin(self.who.id().raw(), self.segment.handle)?;
+        // Not before: a commit that names the segment says that all before it were told.
+        self.who.note_segment(self.segment.number)?;
+        failpoint("join: segment noted");
+        member.begin(self.who.id().raw(), self.segment.holder)?;
         failpoint("join: begun");
         Ok(())
     }
@@ -247,7 +318,9 @@ impl Judge for Joining<'_> {
 
     fn committed(&self, txn: u64) -> Result<Option<Decision>> {
         let managers = &self.life.managers;
-        let Some(lsn) = managers.open_commit(self.segment.number, TxnId::new(txn)) else { return Ok(None) };
+        let Some(lsn) = managers.open_commit(self.who.session(), self.segment.number, TxnId::new(txn)) else {
+            return Ok(None);
+        };
         failpoint("join: outcome known, not followed");
         // It seldom comes to this, so nothing is saved: the segment follows nothing that could still be lost.
         managers.log.force(self.who.session(), lsn)?;

@@ -9,7 +9,7 @@
 
 use libtp_buffer::{BufferManager, FileInfo};
 use libtp_log::ControlFile;
-use rio::{Identity, Region};
+use rio::{Identity, Region, WriteBack};
 
 use crate::platform::Platform;
 use crate::{Error, Result};
@@ -17,7 +17,8 @@ use crate::{Error, Result};
 /// Which of the two is right, where shared memory and log files disagree (PROTOCOLS F1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// The files: shared memory is forgotten, and with it what was committed and had not reached the files.
+    /// The files: shared memory is forgotten, or done without where it is not there, and with it what was committed and had not
+    /// reached the files.
     Files,
     /// The region: the log that it holds goes to the files, over what they have there, and is replayed.
     Region,
@@ -79,7 +80,10 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
     let refuse = |what: String| Error::Environment { environment: platform.path.clone(), what };
     let found = libtp_record::find_files(platform.directory.as_ref(), &file.read()?.environment_id)?;
     let is_there = |known: &FileInfo| found.iter().any(|file| file.info.id == known.id);
-    if let Some(missing) = BufferManager::files_in(region).iter().find(|known| !is_there(known)) {
+    // What is not written back of memory that survived a new start of the machine may be of any time: its table of files, too.
+    let is_older = region.is_of_earlier_start() && libtp_log::lasting_of(region).write_back != WriteBack::None;
+    let known = if is_older { Vec::new() } else { BufferManager::files_in(region) };
+    if let Some(missing) = known.iter().find(|known| !is_there(known)) {
         return Err(refuse(format!(
             "the shared memory {} has changes to the database `{}`, which was made after the backup and whose file {} is not \
              there. Nothing was changed; `tp recover --keep-files` goes by the files",
@@ -93,6 +97,11 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
 }
 
 impl Survived {
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.regions.is_empty()
+    }
+
     /// Removes them, but not one that is used: by processes that have the former files open, who do not know of these.
     pub(crate) fn forget(self, made: &Region) {
         for region in self.regions.iter().filter(|region| region.path() != made.path() && region.is_alone()) {

@@ -1,14 +1,19 @@
 //! Leaving an environment in good order.
 //!
-//! First the sessions leave and the log is written, which may have to wait for others; then, at the door, nothing waits but
+//! First the log is written and the sessions leave, which may have to wait for others; then, at the door, nothing waits but
 //! for the disk: who comes through it next finds either others at work and their shared memory, or neither. If somebody
 //! stands still at the door, one leaves past it: the memory stays then, as after a death, but nothing in it is left to be
 //! repaired.
 //!
+//! Leaving never hangs. If what it waits for is not given in a moment, because who has it is stopped, the sessions are left as
+//! by one who died; whoever comes to repair them does. What they had committed is in the memory, which stays with the other.
+//!
 //! If we die here: everyone died, and the next to open repairs or restarts.
 
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
+use libtp_process::{Call, Late};
 use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted};
 
@@ -53,21 +58,36 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     left
 }
 
-/// Our sessions leave, and what was committed goes to the disk. Not at the door: whoever has a latch that this takes may be
-/// stopped.
-fn end(managers: &Managers, mut sessions: Sessions) -> Result<()> {
+/// What was committed goes to the disk, and our sessions leave. Not at the door: whoever has a latch that this takes may be
+/// stopped. Then they are left as they are.
+fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
     if managers.region.is_broken() {
         return Ok(());
     }
+    // Anew: our own threads may have had to write much.
+    managers.processes.begin_to_leave();
+    let call = Call::begin();
+    let ended = catch_unwind(AssertUnwindSafe(|| end_sessions(managers, sessions)));
+    drop(call);
+    ended.unwrap_or_else(|payload| {
+        if !payload.is::<Late>() {
+            resume_unwind(payload);
+        }
+        tracing::warn!("another process, which is stopped or very slow, has what leaving needs: what is left of this one is repaired as if it had died");
+        Ok(())
+    })
+}
+
+fn end_sessions(managers: &Managers, mut sessions: Sessions) -> Result<()> {
     // Who has none has nothing to end.
     let Some(last) = sessions.pop() else { return Ok(()) };
+    let forced = force(managers, &last.session);
+    failpoint("leave: log durable");
     for session in sessions {
         failpoint("leave: a session leaves");
         managers.leave(session.session);
     }
     failpoint("leave: sessions gone");
-    let forced = force(managers, &last.session);
-    failpoint("leave: log durable");
     managers.leave(last.session);
     forced
 }
@@ -87,6 +107,7 @@ fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> R
         return Ok(());
     }
     failpoint("leave: the last one");
+    managers.processes.take_time();
     // Whoever died beside us left work that nobody else may be there to do.
     if let Err(error) = managers.reap() {
         // Its transactions are then unfinished, and the next to open ends them.

@@ -19,7 +19,8 @@
 //!
 //! A transaction sees and changes records as if it ran alone (strict two-phase locking, gaps between keys included). A
 //! commit is answered when it is on disk ([`Durability::Sync`]) or at once ([`Durability::Relaxed`]: it survives any
-//! process, and is on disk a tenth of a second later). Transactions that wait for each other in a circle are found, and
+//! process, and is on disk a tenth of a second later). Where the memory outlives a crash of the system, [`Durability::Rio`]
+//! answers at once and survives that. Transactions that wait for each other in a circle are found, and
 //! one gets [`Error::Deadlock`]; [`Env::run`] runs it again.
 //!
 //! Paper: Seltzer and Olson, "LIBTP: Portable, Modular Transactions for UNIX", 1992. This crate is the door: the managers
@@ -48,6 +49,7 @@ mod segment;
 mod settings;
 mod stats;
 mod txn;
+mod warm_start;
 mod watching;
 
 pub use attach::{How, Opened};
@@ -64,9 +66,10 @@ pub use libtp_lock::{Deadlock, Edge, LockInfo, LockName, LockerId, Mode};
 pub use libtp_process::{RepairTimes, SessionId, Times};
 pub use libtp_record::{Finding, Verified};
 pub use libtp_txn::{Durability, State, TxnInfo};
+pub use rio::Survives;
 pub use segment::Segment;
 pub use settings::{Bytes, DatabaseSettings, Granularity, Replacement, Settings, Victim, SETTINGS_NAME};
 pub use stats::{DatabaseInfo, LogRecord, Pool, Stats};
 pub use txn::{CommitLsn, Txn};
 pub use vista;
-pub use watching::{AtTheDoor, HeldLatch, Life, Repairs, SessionState, WaitsFor};
+pub use watching::{AtTheDoor, HeldLatch, JoinedSegment, Life, Repairs, SessionState, WaitsFor};

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use libtp_log::{LifeEnd, Lsn};
-use libtp_process::{Broken, Call, ForkMark};
+use libtp_process::{Broken, Call, ForkMark, Late};
 use libtp_txn::{Committed, Managers, TxnSession};
 use rio::{failpoint, planted};
 
@@ -152,7 +152,7 @@ impl Life {
         let done = catch_unwind(AssertUnwindSafe(work));
         drop(call);
         match done {
-            Ok(done) => done,
+            Ok(done) => self.unless_given_up(done),
             Err(payload) => self.ended_by(payload),
         }
     }
@@ -169,13 +169,22 @@ impl Life {
         let done = catch_unwind(AssertUnwindSafe(work));
         drop(call);
         match done {
-            Ok(done) => done,
+            Ok(done) => self.unless_given_up(done),
             Err(payload) => {
                 if !panics::is_callers() {
                     who.session().mark_dead();
                 }
                 self.ended_by(payload)
             }
+        }
+    }
+
+    /// Memory that was given up has no room, and grows no more: nothing was changed, and the next life is another.
+    #[inline]
+    fn unless_given_up<T>(&self, done: Result<T>) -> Result<T> {
+        match done {
+            Err(Error::Full { .. }) if self.managers.region.is_broken() => Err(Error::Rebuilt),
+            done => done,
         }
     }
 
@@ -219,6 +228,10 @@ impl Life {
             // It may have looked at what was about to change.
             return Rung::Session;
         }
+        if payload.is::<Late>() {
+            // No panic: it leaves, and another keeps it from that.
+            return Rung::Session;
+        }
         let text = panics::text_of(payload);
         let rung = self.panics.climb(self.number, &text);
         tracing::error!(
@@ -241,7 +254,7 @@ impl Life {
             }
         };
         let buried = catch_unwind(AssertUnwindSafe(bury));
-        if buried.is_err_and(|payload| !payload.is::<Broken>()) {
+        if buried.is_err_and(|payload| !payload.is::<Broken>() && !payload.is::<Late>()) {
             self.managers.give_up("the repair of a session that panicked has panicked");
         }
     }
@@ -259,6 +272,7 @@ impl Life {
 
     /// The handle goes.
     fn end(&self, env: &Inner, sessions: Sessions) -> Result<()> {
+        self.managers.processes.begin_to_leave();
         self.stop_background();
         let call = Call::begin();
         let left = catch_unwind(AssertUnwindSafe(|| {

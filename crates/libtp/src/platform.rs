@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::CONTROL_NAME;
-use rio::{planted, Access, Identity, Region};
+use rio::{planted, Access, Identity, Lasting, Region, Survives};
+use rustix::fs::{Mode, OFlags};
 
 use crate::environment::lock;
 use crate::left_memory::{sweep, LeftMemory, PREFIX};
@@ -46,12 +47,34 @@ pub enum Memory {
 
 /// Memory that simulated processes share, and that a simulated power cut loses.
 #[derive(Clone, Default)]
-pub struct SharedMemory(Arc<Mutex<Option<Region>>>);
+pub struct SharedMemory(Arc<Mutex<Option<Region>>>, Lasting);
 
 impl SharedMemory {
     /// Nothing in it yet.
     pub fn new() -> SharedMemory {
         SharedMemory::default()
+    }
+
+    /// Memory that survives so much.
+    pub fn lasting(lasting: Lasting) -> SharedMemory {
+        SharedMemory(Arc::default(), lasting)
+    }
+
+    /// The machine is started again, and keeps what is in it.
+    pub fn warm_start(&self) {
+        if let Some(region) = &*lock(&self.0) {
+            region.pretend_earlier_start();
+        }
+    }
+
+    /// Has that in it: as it was before the machine came to it.
+    pub fn put(&self, region: Region) {
+        *lock(&self.0) = Some(region);
+    }
+
+    /// What is in it.
+    pub fn region(&self) -> Option<Region> {
+        lock(&self.0).clone()
     }
 
     /// Forgets what is in it.
@@ -130,7 +153,10 @@ impl Platform {
                 Some(region) => match region.attach_again(identity) {
                     Ok(region) => Found::Good(region),
                     Err(rio::Error::Broken { .. }) => Found::Broken(region.map_again()?),
-                    Err(error) => Found::Unusable(error.to_string()),
+                    Err(error) => match survivor(region.attach_earlier_again(identity))? {
+                        Some(region) => Found::Survived(region),
+                        None => Found::Unusable(error.to_string()),
+                    },
                 },
                 None => Found::None,
             },
@@ -147,6 +173,10 @@ impl Platform {
                         Err(rio::Error::System { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                         Err(error) if may_pass(&error) => return Err(error.into()),
                         Err(error) => {
+                            let earlier = Region::attach_earlier(&path, identity, RESERVE_BYTES, &access);
+                            if let Some(region) = survivor(earlier)? {
+                                return Ok(Found::Survived(region));
+                            }
                             if matches!(error, rio::Error::Planted { .. }) {
                                 tracing::warn!(%error, "what lies in the place of the shared memory is left alone");
                             }
@@ -195,6 +225,44 @@ impl Platform {
                 }
                 Err(refused.expect("the last home is the environment's own directory and is always tried"))
             }
+        }
+    }
+
+    /// What the memory of a region survives, as far as can be found out, or as it is declared. What is declared is said of the
+    /// first home: a region that had no room there lies on other memory.
+    pub(crate) fn lasting(&self, region: &Region, declared: Option<Survives>) -> Lasting {
+        match &self.memory {
+            Memory::Shared(shared) => shared.1,
+            Memory::Files(homes) => {
+                let is_there = region.path().parent() == homes.first().map(PathBuf::as_path)
+                    || planted("libtp: what is declared is believed of any memory");
+                region.find_lasting(declared.filter(|_| is_there))
+            }
+        }
+    }
+
+    /// Where a new region would be made, and what it would survive there. None if that has to be tried.
+    pub(crate) fn lasting_of_new(&self, identity: &Identity, declared: Option<Survives>) -> Option<(PathBuf, Lasting)> {
+        let homes = match &self.memory {
+            Memory::Shared(shared) => return Some((self.path.clone(), shared.1)),
+            Memory::Files(homes) => homes,
+        };
+        // What is there of this environment is removed first, and its room is had again.
+        let can_be_had = |home: &&PathBuf| {
+            **home == self.path || has_room(home) || home.join(self.region_name(home, identity)).exists()
+        };
+        let home = homes.iter().find(can_be_had)?;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(home, flags, Mode::RUSR | Mode::WUSR).ok()?;
+        let declared = declared.filter(|_| homes.first() == Some(home));
+        Some((home.join(self.region_name(home, identity)), Lasting::of(&file.into(), declared)))
+    }
+
+    /// Where a region of this environment is looked for first, for people.
+    pub(crate) fn first_place(&self, identity: &Identity) -> PathBuf {
+        match &self.memory {
+            Memory::Files(homes) if !homes.is_empty() => homes[0].join(self.region_name(&homes[0], identity)),
+            _ => self.path.clone(),
         }
     }
 
@@ -248,13 +316,14 @@ impl Platform {
             for path in
                 names.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)))
             {
-                match Region::attach_any(&path, identity.layout, RESERVE_BYTES, &access) {
-                    Ok(region) => found.extend(Some(region).filter(is_survivor)),
+                let attached = match Region::attach_any(&path, identity.layout, RESERVE_BYTES, &access) {
+                    Ok(region) => Some(region),
                     Err(error) if may_pass(&error) => return Err(error.into()),
                     // A copy, another build's, one of before the machine was started, one that was never finished: never
                     // trusted, and so nothing is in it.
-                    Err(_) => {}
-                }
+                    Err(_) => survivor(Region::attach_any_earlier(&path, identity.layout, RESERVE_BYTES, &access))?,
+                };
+                found.extend(attached.filter(is_survivor));
             }
         }
         Ok(found)
@@ -328,8 +397,27 @@ pub(crate) enum Found {
     Good(Region),
     /// One that was, and was found broken.
     Broken(Region),
+    /// One of an earlier start of the machine, whose memory survived that.
+    Survived(Region),
     /// Something else; why.
     Unusable(String),
+}
+
+/// Whether a region is of an earlier start of the machine, and its memory was known to survive that.
+fn has_survived(region: &Region) -> bool {
+    region.is_of_earlier_start() && libtp_log::lasting_of(region).is_lasting()
+}
+
+/// What a second look at a region found: one that has survived a new start of the machine, or none.
+///
+/// # Errors
+/// Just now it cannot be looked at.
+fn survivor(looked: rio::Result<Region>) -> rio::Result<Option<Region>> {
+    match looked {
+        Ok(region) => Ok(Some(region).filter(has_survived)),
+        Err(error) if may_pass(&error) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Whether it is for want of something of ours, not of the region's, that it cannot be opened: descriptors, memory, rights.
@@ -352,7 +440,20 @@ fn has_room(home: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::survivor;
     use crate::Env;
+
+    #[test]
+    fn memory_that_cannot_be_looked_at_just_now_is_not_given_up() {
+        let refused = |number: rustix::io::Errno| {
+            let source = std::io::Error::from_raw_os_error(number.raw_os_error());
+            survivor(Err(rio::Error::System { path: "region".into(), call: "mapping", source }))
+        };
+        for number in [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM] {
+            assert!(refused(number).is_err(), "{number}");
+        }
+        assert!(matches!(refused(rustix::io::Errno::NOENT), Ok(None)));
+    }
 
     #[test]
     fn a_copy_of_an_environment_at_work_leaves_its_shared_memory_alone() {

@@ -9,12 +9,14 @@
 
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use libtp_io::{Directory, File, LockMode, OpenMode, PosixDirectory};
-use rio::failpoint;
-use vista::{Member, Membership, Survives};
+use libtp_io::{Directory, File, LockMode, OpenMode, PosixDirectory, Uninherited};
+use libtp_process::{Passer, Session};
+use libtp_txn::Managers;
+use rio::{failpoint, planted};
+use vista::{Holder, Member, Membership, Survives};
 
 use crate::environment::{lock, Inner};
 use crate::{Error, Result};
@@ -54,13 +56,17 @@ pub struct Segment(pub(crate) Arc<OpenSegment>);
 /// What all clones share.
 pub(crate) struct OpenSegment {
     pub(crate) env: Arc<Inner>,
+    /// Children of a fork do not keep the lock of the member below. Goes before that.
+    _lock: Option<Uninherited>,
     /// None while a transaction has it.
     member: Mutex<Option<Box<Member>>>,
     pub(crate) number: u32,
     pub(crate) path: PathBuf,
     pub(crate) survives: Survives,
-    /// The handle's own number.
-    pub(crate) handle: u64,
+    /// The handle's own number, and that of this process.
+    pub(crate) holder: Holder,
+    /// The row of the table of unresolved transactions that is the segment's, as far as is known here.
+    row: AtomicU32,
     /// The segment's file once more, with the handle's byte locked.
     file: Arc<dyn File>,
 }
@@ -94,6 +100,8 @@ impl Segment {
         failpoint("segment: has a number, not made");
         let membership = Membership { environment: environment_id(env)?, number };
         let member = Box::new(options.open_member(path, membership)?);
+        let is_given_up = !planted("libtp: a child of a fork keeps its parent's segments");
+        let lock = is_given_up.then(|| Uninherited::new(member.lock()));
         failpoint("segment: open, not said so");
         let (handle, file) = say_so(path)?;
         let refuse = |what: &str| Error::Segment { path: path.clone(), what: what.into() };
@@ -103,8 +111,10 @@ impl Segment {
             number: number.ok_or_else(|| refuse("its number is none that an environment gave. Nothing was changed"))?,
             path: path.clone(),
             survives: member.survives(),
+            _lock: lock,
             member: Mutex::new(Some(member)),
-            handle,
+            holder: Holder { handle, process: Passer::this().raw() },
+            row: AtomicU32::new(0),
             file,
         };
         let open = Arc::new(open);
@@ -140,12 +150,27 @@ impl OpenSegment {
         *lock(&self.member) = Some(member);
     }
 
-    /// Whether the handle of that number is another's, who is still there.
-    pub(crate) fn is_there(&self, handle: u64) -> Result<bool> {
-        if handle == 0 || handle == self.handle {
+    /// Sees to it that the segment can be named as one that may not know of a commit.
+    pub(crate) fn keep_row(&self, managers: &Managers, session: &Session) -> Result<()> {
+        // Relaxed: it is looked at before it is believed.
+        let known = self.row.load(Ordering::Relaxed);
+        let row = managers.keep_row(session, self.number, known)?;
+        if row != known {
+            self.row.store(row, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Whether the handle is another's, who is still there.
+    pub(crate) fn is_there(&self, holder: Holder) -> Result<bool> {
+        if holder.handle == 0 || holder.handle == self.holder.handle {
             return Ok(false);
         }
-        Ok(self.file.locked_by_other(HANDLES + handle % HANDLE_COUNT, 1)?.is_some())
+        if self.file.locked_by_other(HANDLES + holder.handle % HANDLE_COUNT, 1)?.is_none() {
+            return Ok(false);
+        }
+        // A child of it that the C library knows nothing of may have the lock still (PROTOCOLS D9).
+        Ok(!Passer::from_raw(holder.process).has_ended() || planted("libtp: a ghost is at work in a segment"))
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rio::Survives;
 use serde::Deserialize;
 
 use crate::{Durability, Error, Result};
@@ -101,6 +102,10 @@ pub struct Settings {
     pub lanes: Option<u32>,
     /// Where the shared memory lies: a directory; `/dev/shm` if unset.
     pub region_directory: Option<PathBuf>,
+    /// What the memory there survives, on the operator's word, where that is more than can be found out: `system` where it
+    /// outlives a crash of the operating system, `power` where a battery stands behind the machine.
+    #[serde(deserialize_with = "survives")]
+    pub region_survives: Option<Survives>,
     /// No thread of ours runs in this process; someone calls `Env::background_step`, or another process does the work.
     pub no_background: bool,
     /// Databases, by name.
@@ -139,6 +144,7 @@ impl Settings {
             victim: self.victim.or(under.victim),
             lanes: self.lanes.or(under.lanes),
             region_directory: self.region_directory.or(under.region_directory),
+            region_survives: self.region_survives.or(under.region_survives),
             no_background: self.no_background || under.no_background,
             database,
         }
@@ -159,7 +165,17 @@ fn durability<'de, D: serde::Deserializer<'de>>(input: D) -> std::result::Result
     match String::deserialize(input)?.as_str() {
         "sync" => Ok(Some(Durability::Sync)),
         "relaxed" => Ok(Some(Durability::Relaxed)),
-        other => Err(serde::de::Error::custom(format!("`{other}` is no durability: sync or relaxed"))),
+        "rio" => Ok(Some(Durability::Rio)),
+        other => Err(serde::de::Error::custom(format!("`{other}` is no durability: sync, relaxed or rio"))),
+    }
+}
+
+fn survives<'de, D: serde::Deserializer<'de>>(input: D) -> std::result::Result<Option<Survives>, D::Error> {
+    match String::deserialize(input)?.as_str() {
+        "process" => Ok(Some(Survives::Process)),
+        "system" => Ok(Some(Survives::System)),
+        "power" => Ok(Some(Survives::Power)),
+        other => Err(serde::de::Error::custom(format!("`{other}` is nothing to survive: process, system or power"))),
     }
 }
 

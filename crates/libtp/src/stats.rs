@@ -4,8 +4,10 @@ use libtp_log::Lsn;
 use libtp_txn::Managers;
 use serde::Serialize;
 
+use rio::Survives;
+
 use crate::environment::Inner;
-use crate::{Error, Result};
+use crate::{Durability, Error, Result};
 
 /// Counts and places of an environment. Bytes, unless the name says otherwise.
 #[derive(Clone, Debug, Serialize)]
@@ -20,6 +22,8 @@ pub struct Stats {
     pub region_allocated: u64,
     /// What the region survives.
     pub survives: &'static str,
+    /// When a commit is answered, unless a transaction says otherwise, by this handle.
+    pub durability: &'static str,
     /// The log's end.
     pub log_tail: u64,
     /// The log is on disk up to here.
@@ -177,7 +181,16 @@ fn collect(env: &Inner, managers: &Managers) -> Result<Stats> {
         region: region.path().display().to_string(),
         region_used: region.used(),
         region_allocated: region.allocated_bytes().map_err(Error::from)?,
-        survives: "process",
+        survives: match log.lasting().survives {
+            Survives::Process => "process",
+            Survives::System => "system",
+            Survives::Power => "power",
+        },
+        durability: match env.durability {
+            Durability::Sync => "sync",
+            Durability::Relaxed => "relaxed",
+            Durability::Rio => "rio",
+        },
         log_tail: log.tail().raw(),
         log_durable: log.durable().raw(),
         log_oldest: log.oldest().raw(),

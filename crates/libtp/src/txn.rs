@@ -48,14 +48,24 @@ impl<'e> Txn<'e> {
         let open = OpenHere::new();
         let who = loop {
             let begun = env.take_session().and_then(|who| {
-                who.life.guarded_by(&who.session, || {
+                let begun = who.life.guarded_by(&who.session, || {
+                    if durability == Durability::Rio {
+                        who.life.begin_rio(&who.session)?;
+                    }
                     if open.is_only_one() {
                         who.session.wait_for_turn(&who.life.managers);
                     }
                     who.session.begin(&who.life.managers);
                     Ok(())
-                })?;
-                Ok(who)
+                });
+                match begun {
+                    Ok(()) => Ok(who),
+                    Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => Err(ended),
+                    Err(refused) => {
+                        env.give_session(who);
+                        Err(refused)
+                    }
+                }
             });
             match begun {
                 Err(Error::Rebuilt | Error::Panicked { .. }) => {}
@@ -70,7 +80,8 @@ impl<'e> Txn<'e> {
         self.session().id().raw()
     }
 
-    /// Answers the commit at another durability than the environment's.
+    /// Answers the commit at another durability than the environment's. [`Durability::Rio`] where the memory is not such, the
+    /// commit refuses.
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = durability;
     }
@@ -82,6 +93,11 @@ impl<'e> Txn<'e> {
     /// say. Any other says that the transaction was aborted.
     pub fn commit(self) -> Result<()> {
         let (env, durability) = (self.env, self.durability);
+        let is_early = planted("libtp: a commit is answered before its record is in memory");
+        if is_early {
+            let read = self.session().last_lsn();
+            self.session().keep(&self.life().managers, Committed { lsn: read });
+        }
         let (who, committed) = self.finish(durability)?;
         let Seated { life, session } = &*who;
         let waited = match durability {
@@ -91,7 +107,18 @@ impl<'e> Txn<'e> {
                 Err(Error::Panicked { .. }) => env.wait_durable(life, committed),
                 waited => waited,
             },
-            Durability::Relaxed => Ok(()),
+            Durability::Rio if !is_early => {
+                let keep = || {
+                    session.keep(&life.managers, committed);
+                    Ok(())
+                };
+                match life.guarded_by(session, keep) {
+                    // It is committed all the same: what its memory did not do the disk does.
+                    Err(Error::Panicked { .. }) => env.wait_durable(life, committed),
+                    kept => kept,
+                }
+            }
+            Durability::Rio | Durability::Relaxed => Ok(()),
         };
         let ended = life.managers.region.is_broken().then(|| life.number());
         env.give_session(who);
@@ -128,10 +155,19 @@ impl<'e> Txn<'e> {
             return Err(forked);
         }
         let managers = &life.managers;
-        let ended = life.guarded_by(session, || self.joined.commit(managers, session, durability));
+        let ended = life.guarded_by(session, || {
+            if durability == Durability::Rio {
+                // It may have been asked for after the transaction began.
+                life.begin_rio(session)?;
+            }
+            self.joined.commit(managers, session, durability)
+        });
         // What decides is whether the commit record had been written when the region broke, or the session died.
         let decided = match &ended {
-            Err(Error::Rebuilt) => session.commit_record(),
+            Err(Error::Rebuilt) if planted("libtp: who is caught at its commit record has none") => {
+                session.commit_record()
+            }
+            Err(Error::Rebuilt) => session.commit_record_noted(),
             Err(Error::Panicked { .. }) if !planted("libtp: who panics has not committed") => {
                 session.commit_record_of_dead(managers).map_err(|error| Error::from(error).behind_a_commit())?
             }
@@ -140,10 +176,13 @@ impl<'e> Txn<'e> {
         match ended {
             Ok(committed) => Ok((who, committed)),
             Err(_) if decided != Lsn::NONE => Ok((who, Committed { lsn: decided })),
-            // Its memory outlives what the log can be made to: it is committed, and the error says how long that lasts.
-            Err(error) if session.state() == State::Idle => {
+            // Its record is written, and was not made sure of: nothing aborts it any more.
+            Err(error) if session.commit_record() != Lsn::NONE => {
                 self.env.give_session(who);
-                Err(error)
+                match planted("libtp: a commit that nobody made sure of counts as aborted") {
+                    true => Err(error),
+                    false => Err(error.behind_a_commit()),
+                }
             }
             Err(error) => {
                 self.who = Some(who);

@@ -6,7 +6,7 @@
 use std::time::SystemTime;
 
 use libtp_lock::{Deadlock, Edge, LockName, Mode, WAITS_FOR_LOCK};
-use libtp_log::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
+use libtp_log::{Lsn, WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
 use libtp_process::{RepairTimes, SessionId, SessionInfo, WAITS_FOR_LATCH};
 use libtp_txn::{Managers, TxnInfo};
 use serde::Serialize;
@@ -85,6 +85,18 @@ pub struct AtTheDoor {
     pub life: Life,
 }
 
+/// A segment of memory that was joined since the shared memory was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct JoinedSegment {
+    /// The environment's number for it, as commit records name it.
+    pub segment: u32,
+    /// The transaction that is committed while the segment may not know it, because its process died in between: whoever
+    /// joins the segment next sees to it. None if there is none, as mostly.
+    pub untold_txn: Option<u64>,
+    /// The commit record of that.
+    pub untold_lsn: Option<u64>,
+}
+
 /// What was repaired in the shared memory since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Repairs {
@@ -95,6 +107,32 @@ pub struct Repairs {
 }
 
 impl Env {
+    /// The segments of memory that transactions have joined since the shared memory was made.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let notes = env.segment("notes", 4096)?;
+    /// env.run(|txn| txn.join(&notes)?.set_range(0, 1).map(|range| range.fill(1)))?;
+    /// assert_eq!(env.joined_segments()[0].untold_txn, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn joined_segments(&self) -> Vec<JoinedSegment> {
+        if self.0.check_process().is_err() {
+            return Vec::new();
+        }
+        let rows = self.managers().joined_segments().into_iter();
+        let shown = rows.map(|row| {
+            let is_untold = row.lsn != Lsn::NONE;
+            JoinedSegment {
+                segment: row.segment,
+                untold_txn: is_untold.then(|| row.txn.raw()),
+                untold_lsn: is_untold.then(|| row.lsn.raw()),
+            }
+        });
+        shown.collect()
+    }
+
     /// Every session of every process, dead ones that nobody has repaired yet included.
     ///
     /// ```

@@ -104,6 +104,7 @@ impl LockManager {
     #[inline]
     fn release(&self, session: &Session, slot: &LockerSlot, place: Place, granted: &mut Granted) {
         let request = self.table.request(place);
+        request.demand_whole();
         let latched = self.table.latch(session, request.mixed.get());
         let mut change = Change::open(session);
         self.table.remove(&mut change, latched.bucket, place, granted);

@@ -5,7 +5,7 @@
 //!
 //! If we die while filling a free slot: it is still free.
 
-use rio::{bits, shared, Offset, Word};
+use rio::{bits, planted, shared, Bits, Offset, Word};
 
 use crate::mode::Mode;
 use crate::object::LockName;
@@ -47,7 +47,7 @@ impl Place {
 /// ```text
 ///   31   21   20      19      18          17     16     15        8 7          0
 ///  +-------+------+-------+-----------+--------+------+-------------+------------+
-///  |   0   | FIRM | FRESH | CONTENDED |  IDLE  | KEPT | mode waited | mode       |
+///  | check | FIRM | FRESH | CONTENDED |  IDLE  | KEPT | mode waited | mode       |
 ///  |       |      |       |           |        |      | for, code   | held, code |
 ///  +-------+------+-------+-----------+--------+------+-------------+------------+
 /// ```
@@ -55,9 +55,40 @@ impl Place {
 /// requests that wait, or did a moment ago (`overtake.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(u32);
-bits!(State: u32);
+
+impl Bits for State {
+    type Raw = u32;
+    #[inline]
+    fn to_raw(self) -> u32 {
+        self.0 | State::check(self.0)
+    }
+    /// # Panics
+    /// If a wild store has hit the word.
+    #[inline]
+    fn from_raw(raw: u32) -> State {
+        let bits = raw & !State::CHECK;
+        if raw & State::CHECK != State::check(bits) && !planted("lock: requests are not checked") {
+            nonsense(raw);
+        }
+        State(bits)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn nonsense(raw: u32) -> ! {
+    panic!("a request for a lock says {raw:#x}, which nobody has stored there")
+}
 
 impl State {
+    /// The bits of a check on the others, in the word only.
+    const CHECK: u32 = !0 << 21;
+
+    #[inline]
+    fn check(bits: u32) -> u32 {
+        bits.wrapping_mul(0x9E37_79B1) & State::CHECK
+    }
+
     const KEPT: u32 = 1 << 16;
     const IDLE: u32 = 1 << 17;
     const CONTENDED: u32 = 1 << 18;
@@ -238,8 +269,8 @@ shared! {
         pub(crate) own_next: Word<Place>,
         /// Its locker's stack, downwards.
         pub(crate) own_prev: Word<Place>,
-        /// Zero, kept for later.
-        pub(crate) spare: Word<u64>,
+        /// Checksum of the name, mixed and not, and the locker.
+        pub(crate) check: Word<u64>,
     } size 64
 }
 
@@ -256,6 +287,23 @@ impl Request {
         LockName::from_words(self.name[0].get(), self.name[1].get())
     }
 
+    /// Asserts that it says whose it is, and for what, as it was filled. The caller has its bucket's latch.
+    ///
+    /// # Panics
+    /// If a wild store has hit it.
+    #[inline]
+    pub(crate) fn demand_whole(&self) {
+        let is_whole = self.check.get() == self.checksum() || planted("lock: requests are not checked");
+        assert!(is_whole, "a request for a lock says what nobody has stored there");
+    }
+
+    #[inline]
+    fn checksum(&self) -> u64 {
+        let name = self.name[0].get().wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.name[1].get();
+        let other = self.mixed.get() ^ u64::from(self.locker.get()).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        (name.rotate_left(29) ^ other).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+    }
+
     /// Fills a free slot: alone in its queue.
     #[inline]
     pub(crate) fn fill(&self, name: LockName, mixed: u64, locker: u32, state: State) {
@@ -264,6 +312,7 @@ impl Request {
         self.mixed.init(mixed);
         self.state.init(state);
         self.locker.init(locker);
+        self.check.init(self.checksum());
         self.chain_next.init(Place::NONE);
         self.summary.init(Summary::new(state.granted_bit(), state.waits()));
         self.queue_next.init(Place::NONE);

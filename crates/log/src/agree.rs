@@ -9,8 +9,9 @@
 use std::sync::Arc;
 
 use libtp_io::Directory;
-use rio::{planted, Region};
+use rio::{planted, Region, RootSlot, WriteBack};
 
+use crate::lasting::lasting_of;
 use crate::repair::{good_records, ring_of_any_life, Rescued, WITNESS_BYTES};
 use crate::ring::Ring;
 use crate::tail::LogHeader;
@@ -26,12 +27,18 @@ pub(crate) fn agree(header: &LogHeader, ring: &Ring, files: &LogFiles, control: 
 }
 
 /// Checks that the files hold all of the log that a region has, one that was made for another life of this environment, or
-/// for files that were in this place before. A region whose log is not in order has none.
+/// for files that were in this place before. A region whose log is not in order has none; one that outlives the system may have
+/// one all the same, if words of its header are of an earlier time.
 ///
 /// # Errors
-/// [`Error::Disagree`] if something is in the region alone; [`Error::Io`].
+/// [`Error::Disagree`] if something is in the region alone, or may be; [`Error::Io`].
 pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<()> {
-    let Some((header, ring)) = ring_of_any_life(region, control) else { return Ok(()) };
+    let Some((header, ring)) = ring_of_any_life(region, control) else {
+        return match lasting_of(region).write_back {
+            WriteBack::None => Ok(()),
+            _ => Err(Error::Disagree { region: stated_durable(region), files: control.durable_end }),
+        };
+    };
     let durable = header.durable.load();
     let beyond = good_records(&ring, durable, header.tail.load(), header.incarnation.get()).len();
     let end = durable.plus(beyond as u64);
@@ -42,8 +49,14 @@ pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &C
     reach_to(end, &header, &ring, &LogFiles::new(Arc::clone(directory), control), control)
 }
 
+/// What the header says that the log is durable up to, whatever the rest of it says.
+fn stated_durable(region: &Region) -> Lsn {
+    let header = region.root::<LogHeader>(RootSlot::Log).and_then(|offset| region.try_at(offset));
+    header.and_then(|header| header.durable.try_load()).unwrap_or(Lsn::NONE)
+}
+
 /// Checks that the files hold good records up to `end`, and the bytes that the ring has below it.
-fn reach_to(end: Lsn, header: &LogHeader, ring: &Ring, files: &LogFiles, control: &Control) -> Result<()> {
+pub(crate) fn reach_to(end: Lsn, header: &LogHeader, ring: &Ring, files: &LogFiles, control: &Control) -> Result<()> {
     if planted("log: memory and files are not compared") {
         return Ok(());
     }
@@ -52,6 +65,7 @@ fn reach_to(end: Lsn, header: &LogHeader, ring: &Ring, files: &LogFiles, control
         return Err(Error::Disagree { region: end, files: reach });
     }
     let from = end.minus(WITNESS_BYTES).max(ring_begin(header)).max(control.oldest).min(end);
+    let from = ring.held_from(from, end);
     match same_from(from, end, ring, files)? {
         same if same < end => Err(Error::Disagree { region: end, files: same }),
         _ => Ok(()),
@@ -60,7 +74,7 @@ fn reach_to(end: Lsn, header: &LogHeader, ring: &Ring, files: &LogFiles, control
 
 /// Where the records from `from` on, a place up to which the log is good, end or are damaged; not farther than `end` and
 /// the record that reaches over it.
-fn good_up_to(files: &LogFiles, from: Lsn, end: Lsn) -> Result<Lsn> {
+pub(crate) fn good_up_to(files: &LogFiles, from: Lsn, end: Lsn) -> Result<Lsn> {
     let mut roll = Roll::new(files, from, end.max(from));
     while roll.position() < end && roll.step()?.is_ok() {}
     Ok(roll.position())
@@ -138,5 +152,5 @@ pub fn overwrite_from_ring(
     // Into both slots, as any beginning of a life.
     control_file.write(&control)?;
     control_file.write(&control)?;
-    Ok(Rescued { from, to: durable.plus(sealed), tail })
+    Ok(Rescued { from, to: durable.plus(sealed), tail: Some(tail) })
 }

@@ -35,6 +35,8 @@ const BLOCK_BYTES: u64 = 4096;
 const MAGIC: [u8; 8] = *b"libtpenv";
 const SLOT_BYTES: usize = 4096;
 const FLAG_CLEAN: u32 = 1;
+const FLAG_RIO: u32 = 2;
+const FLAG_LOST: u32 = 4;
 
 /// The first block: the format's name. Written once.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
@@ -51,7 +53,7 @@ struct Front {
 #[repr(C)]
 struct Slot {
     crc: U32,                 // 00-03  CRC-32C of bytes 4..4096
-    flags: U32,               // 04-07  bit 0: clean close
+    flags: U32,               // 04-07  bit 0: clean close, bit 1: commits answered from memory, bit 2: such are lost
     sequence: U64,            // 08-15
     environment: [u8; 16],    // 16-31
     redo_point: U64,          // 32-39
@@ -91,6 +93,11 @@ pub struct Control {
     pub oldest: Lsn,
     /// Whether the last close was orderly: then `durable_end` is the log's very end.
     pub clean: bool,
+    /// Whether commits may have been answered, since restart or the last orderly close, that were in memory alone: such as
+    /// outlives the system (L9).
+    pub rio: bool,
+    /// Whether such commits may be lost, and nobody was told of it yet.
+    pub lost: bool,
     /// The next database file's id.
     pub next_file_id: u32,
     /// Bytes of the first segment file.
@@ -112,6 +119,8 @@ impl Control {
             durable_end: Lsn::FIRST,
             oldest: Lsn::FIRST,
             clean: false,
+            rio: false,
+            lost: false,
             next_file_id: 1,
             segment_bytes_first: settings.segment_bytes_first,
             segment_bytes_max: settings.segment_bytes_max,
@@ -139,7 +148,11 @@ impl Control {
         assert!(self.unresolved.len() <= UNRESOLVED_MAX, "more unresolved transactions than the control file holds");
         let mut slot = Slot {
             crc: U32::ZERO,
-            flags: U32::new(if self.clean { FLAG_CLEAN } else { 0 }),
+            flags: U32::new(
+                (u32::from(self.clean) * FLAG_CLEAN)
+                    | (u32::from(self.rio) * FLAG_RIO)
+                    | (u32::from(self.lost) * FLAG_LOST),
+            ),
             sequence: U64::new(sequence),
             environment: self.environment_id,
             redo_point: U64::new(self.redo_point.raw()),
@@ -194,6 +207,8 @@ impl Control {
             durable_end: Lsn::new(slot.durable_end.get()),
             oldest: Lsn::new(slot.oldest.get()),
             clean: slot.flags.get() & FLAG_CLEAN != 0,
+            rio: slot.flags.get() & FLAG_RIO != 0,
+            lost: slot.flags.get() & FLAG_LOST != 0,
             next_file_id: slot.next_file_id.get(),
             segment_bytes_first: first,
             segment_bytes_max: max,

@@ -16,6 +16,7 @@ use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted, SharedHold};
 
 use crate::segment_files::Opened;
+use crate::tail::POISONED;
 use crate::{Error, LogManager, Lsn, Result};
 
 /// Proof that the log is durable up to a position. Only the log makes it: what must not be written before the log is
@@ -53,7 +54,7 @@ impl Drop for Leader<'_> {
             return;
         }
         // If it fails, we were taken for dead: the word is another's.
-        let _ = self.log.header.leader.compare_exchange(self.me, SessionId::NONE);
+        let _ = self.log.header.leader.swap_if(self.me, SessionId::NONE);
     }
 }
 
@@ -90,7 +91,7 @@ impl LogManager {
         match written {
             Err(error) => {
                 // Published before anyone is answered. The next restart writes the ring's tail into new files.
-                self.header.poison.publish(1);
+                self.header.poison.publish(POISONED);
                 drop(leader);
                 tracing::error!(%error, %from, %to, "the log could not be made durable");
                 self.wake_waiters(Lsn::new(u64::MAX));
@@ -103,9 +104,11 @@ impl LogManager {
                     self.wake_waiters(Lsn::new(u64::MAX));
                     return self.check_poison().map(|()| self.flushed());
                 }
+                // What is durable was kept: who looks at the ring after a crash of the system compares the two.
+                self.keep(to.minus(8));
                 // Release, within the maximum: what we saw synced comes before it for whoever acquires it.
                 failpoint("log: synced, not said to be durable");
-                header.durable.fetch_max(to);
+                header.durable.raise(to);
                 failpoint("log: durable, flush not counted");
                 header.sync_count.fetch_add(syncs);
                 header.flush_count.fetch_add(u64::from(from != to));

@@ -13,7 +13,8 @@
 //! | `segment`, `segment_files`, `prepare` | the files: arithmetic, handling, made ahead and recycled |
 //! | `reader`, `roll`, `unroll` | one record, all forwards, one transaction's backwards |
 //! | `incarnation`, `control` | whose bytes verify, and what restart must know |
-//! | `restart`, `repair` | where the log ends, and what to save from a region |
+//! | `restart`, `repair`, `salvage` | where the log ends, and what to save from a region, also from one that was hit |
+//! | `lasting`, `survivor` | a ring that outlives the system, and what to save from it |
 //!
 //! # Example
 //! ```
@@ -48,6 +49,7 @@ mod error;
 mod flush;
 mod group_commit;
 mod incarnation;
+mod lasting;
 mod lsn;
 mod prepare;
 mod reader;
@@ -58,9 +60,11 @@ mod restart;
 mod ring;
 mod roles;
 mod roll;
+mod salvage;
 mod segment;
 mod segment_files;
 mod settings;
+mod survivor;
 mod tail;
 mod unroll;
 mod waiters;
@@ -68,13 +72,13 @@ mod waiters;
 use std::sync::Arc;
 
 use libtp_io::Directory;
-use libtp_process::ProcessManager;
+use libtp_process::{ProcessManager, SessionId};
 use rio::{Held, Region, RootSlot};
 
 use group_commit::RelaxedAge;
 use ring::Ring;
 use segment_files::Opened;
-use tail::LogHeader;
+use tail::{Chunk, LogHeader};
 
 pub use agree::{all_in_files, overwrite_from_ring};
 pub use append::{Entry, RecordBuffer};
@@ -83,6 +87,7 @@ pub use error::{Error, Result};
 pub use flush::FlushedTo;
 pub use group_commit::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
 pub use incarnation::{Incarnation, Incarnations, LifeEnd, INCARNATIONS_MAX};
+pub use lasting::{lasting_of, note_lasting};
 pub use lsn::Lsn;
 pub use record::{
     record_bytes, Record, RecordHeader, RecordRef, TxnId, BODY_BYTES_MAX, KIND_FILLER, KIND_FLUSH_MARK,
@@ -95,6 +100,7 @@ pub use roll::Roll;
 pub use segment::{segment_name, segment_number, Geometry, Place, LOG_VERSION, SEGMENT_HEADER_BYTES};
 pub use segment_files::LogFiles;
 pub use settings::Settings;
+pub use survivor::rescue_survivor;
 pub use unroll::Unroll;
 
 /// One process's handle to the log manager. Its threads share it; each call takes the thread's session.
@@ -148,6 +154,10 @@ impl LogManager {
         header.reserve_largest.init(reserve::RESERVE_BYTES_MIN);
         header.file_end.init(file_end);
         header.oldest.init(control.oldest.min(end));
+        header.directory.iter().for_each(|entry| entry.init(Chunk::NONE));
+        header.leader.init(SessionId::NONE);
+        header.preparer.init(SessionId::NONE);
+        header.kept.init(end);
         for word in [&header.start, &header.durable, &header.tail] {
             word.init(end);
         }

@@ -18,7 +18,9 @@ use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted};
 
 use crate::group_commit::WAITS_FOR_LOG_SPACE;
+use crate::lasting::keep_ends;
 use crate::segment_files::Opened;
+use crate::tail::POISONED;
 use crate::{Error, LogManager, Lsn, Result};
 
 /// How long a session sleeps while another prepares what it needs.
@@ -38,14 +40,15 @@ impl Drop for Preparer<'_> {
             return;
         }
         // If it fails, we were taken for dead: the word is another's.
-        let _ = self.log.header.preparer.compare_exchange(self.me, SessionId::NONE);
+        let _ = self.log.header.preparer.swap_if(self.me, SessionId::NONE);
     }
 }
 
 impl LogManager {
     /// Who writes to the log's files now, and who makes new ones.
     pub fn writers(&self) -> [SessionId; 2] {
-        [self.header.leader.load(), self.header.preparer.load()]
+        // What was hit names nobody; the other writers are waited for all the same.
+        [&self.header.leader, &self.header.preparer].map(|role| role.try_load().unwrap_or(SessionId::NONE))
     }
 
     fn try_prepare(&self, session: &Session, is_suspect: bool) -> Option<Preparer<'_>> {
@@ -106,11 +109,12 @@ impl LogManager {
         let is_skipped = planted("log: new names not synced");
         if let Err(error) = if is_skipped { Ok(()) } else { self.files.directory().sync() } {
             // As final as a failed sync of a file: nobody knows which names are on the disk.
-            self.header.poison.publish(1);
+            self.header.poison.publish(POISONED);
             return Err(Error::Failed { cause: error.to_string() });
         }
         failpoint("log: names durable, files end before them");
-        self.header.file_end.fetch_max(self.files.geometry().end(number));
+        self.header.file_end.raise(self.files.geometry().end(number));
+        keep_ends(self.ring.region(), &self.header, self.ring.lasting.write_back);
         failpoint("log: files reach further");
         Ok(())
     }
@@ -146,7 +150,7 @@ impl LogManager {
         let header = &*self.header;
         let geometry = self.files.geometry();
         let keep_from = if planted("log: recycled too early") { header.durable.load() } else { keep_from };
-        header.oldest.fetch_max(keep_from.min(header.durable.load()));
+        header.oldest.raise(keep_from.min(header.durable.load()));
         failpoint("log: oldest raised, nothing recycled");
         let first_kept = geometry.locate(header.oldest.load()).segment;
         let mut last = geometry.locate(header.file_end.load().minus(8)).segment;

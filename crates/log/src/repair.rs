@@ -9,17 +9,20 @@ use std::sync::Arc;
 
 use libtp_io::Directory;
 use libtp_process::SessionId;
-use rio::{failpoint, Extent, Held, Region, RootSlot};
+use rio::{failpoint, planted, Checked, Extent, Held, Region, RootSlot};
 
-use crate::agree::agree;
+use crate::agree::{agree, good_up_to};
 use crate::record::verify;
 use crate::ring::Ring;
+use crate::salvage::Salvage;
 use crate::segment_files::Opened;
-use crate::tail::LogHeader;
-use crate::{Control, Error, LogFiles, LogManager, Lsn, Result};
+use crate::tail::{LogHeader, POISONED};
+use crate::{Control, Error, LogFiles, LogManager, Lsn, Result, Settings};
 
 /// How many bytes below `durable` the ring and the files must have in common.
 pub(crate) const WITNESS_BYTES: u64 = 4096;
+/// And how many below the end of the files, where it is not known since when the ring has them.
+const SALVAGE_WITNESS_BYTES: u64 = 64;
 
 impl LogManager {
     /// Puts the log's part of the region in order while nobody else is attached; open sections were rolled back before.
@@ -83,10 +86,20 @@ impl LogManager {
 
 fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
     // In this order: all of them only grow, and others may be at work, so each is at least what was read before it.
-    let (oldest, start) = (header.oldest.load(), header.ring_start.load());
-    let durable = header.durable.load();
-    let tail = header.tail.load();
-    let (end, files) = (header.ring_end.load(), header.file_end.load());
+    let look = |what: &str, word: &Checked<Lsn>| {
+        word.try_load().ok_or_else(|| format!("the log's word for {what} says what nobody has stored there"))
+    };
+    let (oldest, start) = (look("its oldest record", &header.oldest)?, look("the ring's begin", &header.ring_start)?);
+    let durable = look("what is durable", &header.durable)?;
+    let tail = look("its tail", &header.tail)?;
+    let (end, files) = (look("the ring's end", &header.ring_end)?, look("the files' end", &header.file_end)?);
+    look("its begin", &header.start)?;
+    if [&header.leader, &header.preparer].iter().any(|role| role.try_load().is_none()) {
+        return Err("the log's word for who writes it says what nobody has stored there".into());
+    }
+    if ![0, POISONED].contains(&header.poison.load()) {
+        return Err("the log's word for a failed write says what nobody has stored there".into());
+    }
     let words_fit = start <= durable && durable <= tail && tail <= end && tail <= files;
     if !words_fit || durable < Lsn::FIRST || oldest > durable || tail.raw() % 8 != 0 {
         return Err(format!(
@@ -94,35 +107,56 @@ fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
         ));
     }
     let chunk = header.chunk_bytes.get();
-    if !chunk.is_power_of_two() || !(4096..=1 << 30).contains(&chunk) {
+    if !is_chunk(chunk) {
         return Err(format!("the log's ring has chunks of {chunk} bytes"));
     }
+    if header.directory.iter().any(|entry| entry.try_load().is_none()) {
+        return Err("the directory of the log's ring says what nobody has stored there".into());
+    }
     Ok(())
+}
+
+fn is_chunk(bytes: u64) -> bool {
+    bytes.is_power_of_two() && (4096..=1 << 30).contains(&bytes)
 }
 
 /// What of a region's ring was saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rescued {
-    /// The region's durable end.
+    /// The region's durable end; where its words were hit, the end of what the files had.
     pub from: Lsn,
     /// The log files are good and synced up to here.
     pub to: Lsn,
-    /// The region's tail: what lies between could not be saved.
-    pub tail: Lsn,
+    /// The region's tail: what lies between could not be saved. None where its words were hit: then there may have been more.
+    pub tail: Option<Lsn>,
 }
 
 /// Writes the tail of a region's ring to the log files and syncs them, before the region is discarded (PROTOCOLS L6):
-/// acknowledged Relaxed commits are kept. None if the region has no log that could be trusted. The caller is alone.
+/// acknowledged Relaxed commits are kept. None if the region has no log that could be trusted. The caller is alone. Where a wild
+/// store has hit the log's own words, what is kept is what its records say of themselves.
 ///
 /// After a failed write or sync (L3) the tail goes into *new* files, since nobody knows what the old ones have on disk.
 ///
 /// # Errors
 /// [`Error::Disagree`] when files and region contradict each other; [`Error::Full`], [`Error::Io`]: try again.
 pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
-    match trusted_ring(region, control) {
-        Some((header, ring)) => rescue(&header, &ring, directory, control),
-        None => Ok(None),
+    let any = ring_of_any_life(region, control);
+    let is_in_order = any.is_some();
+    if let Some((header, ring)) = any {
+        // Of another life it is none of ours, but the word that says so may be what was hit: its records say the same.
+        if header.incarnation.get() == control.incarnation() {
+            return rescue(&header, &ring, directory, control);
+        }
     }
+    let Some(header) = region.root::<LogHeader>(RootSlot::Log).filter(|&offset| region.try_at(offset).is_some()) else {
+        return Ok(None);
+    };
+    let header: Held<LogHeader> = region.hold(header);
+    let chunk_bytes = Some(header.chunk_bytes.get()).filter(|&bytes| is_chunk(bytes));
+    let chunk_bytes = chunk_bytes.unwrap_or(Settings::default().ring_chunk_bytes);
+    let found = salvage(region, &header, chunk_bytes, directory, control)?;
+    // In order and without a record of this life, it is another's.
+    Ok(found.filter(|found| !is_in_order || found.to > found.from))
 }
 
 fn rescue(
@@ -136,12 +170,41 @@ fn rescue(
     agree(header, ring, &files, control)?;
     let bytes = good_records(ring, from, tail, control.incarnation());
     let to = from.plus(bytes.len() as u64);
-    if header.poison.load() != 0 {
+    // Where some of it was hit the files may have more, if not synced: then they are not made anew without that.
+    if header.poison.load() != 0 && to == tail {
         files.rewrite(from, &bytes, control.incarnation())?;
     } else {
         files.write(from, &bytes, control.incarnation())?;
     }
-    Ok(Some(Rescued { from, to, tail }))
+    Ok(Some(Rescued { from, to, tail: Some(tail) }))
+}
+
+/// As `rescue`, of a log whose words were hit.
+fn salvage(
+    region: &Region,
+    header: &LogHeader,
+    chunk_bytes: u64,
+    directory: &Arc<dyn Directory>,
+    control: &Control,
+) -> Result<Option<Rescued>> {
+    if planted("log: what was hit is lost") {
+        return Ok(None);
+    }
+    let files = LogFiles::new(Arc::clone(directory), control);
+    let from = good_up_to(&files, control.durable_end, Lsn::new(u64::MAX))?;
+    let mut found = Salvage::new(region, header, chunk_bytes, control.incarnation());
+    // First: it may have to find the chunk that the next look is for.
+    let bytes = found.records(from);
+    // The one history is the other's (PROTOCOLS F1), as far as that can be told by so little.
+    let begin = from.minus(SALVAGE_WITNESS_BYTES).max(control.oldest).min(from);
+    let mut before = vec![0; usize::try_from(from.since(begin)).expect("a witness is short")];
+    let is_read = files.copy_out(begin, &mut before)? == before.len();
+    if is_read && found.has_others_before(from, &before) {
+        tracing::error!(%from, "the log in the damaged memory does not go on where the files end: what was in it alone is lost");
+        return Ok(None);
+    }
+    files.write(from, &bytes, control.incarnation())?;
+    Ok(Some(Rescued { from, to: from.plus(bytes.len() as u64), tail: None }))
 }
 
 impl LogManager {
@@ -155,19 +218,18 @@ impl LogManager {
     /// # Errors
     /// As [`rescue_ring`].
     pub fn rescue(&self, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
-        if !self.is_of_life(control) || self.check().is_err() {
+        if !self.is_of_life(control) {
             return Ok(None);
+        }
+        if let Err(why) = self.check() {
+            tracing::error!(why, "the log's words in memory were hit: its records are looked for without them");
+            return salvage(self.processes.region(), &self.header, self.ring.chunk_bytes(), directory, control);
         }
         rescue(&self.header, &self.ring, directory, control)
     }
 }
 
-/// The log's header and ring in the region, if they are of this log and life and in order.
-fn trusted_ring(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
-    ring_of_any_life(region, control).filter(|(header, _)| header.incarnation.get() == control.incarnation())
-}
-
-/// As `trusted_ring`, also of another life.
+/// The log's header and ring in the region, if they are of this log and in order, of whatever life.
 pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
     let offset = region.root::<LogHeader>(RootSlot::Log)?;
     region.try_at(offset)?;
@@ -224,7 +286,7 @@ impl LogFiles {
     }
 
     /// As `write`, into new files that take the old ones' names once they are synced.
-    fn rewrite(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
+    pub(crate) fn rewrite(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
         let mut at = from;
         let end = from.plus(bytes.len() as u64);
         loop {

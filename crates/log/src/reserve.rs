@@ -13,6 +13,7 @@ use libtp_process::Session;
 use rio::failpoint;
 
 use crate::ring::{RingBounds, Room};
+use crate::tail::POISONED;
 use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX};
 
 /// What a session may append on one reservation if it asked for less.
@@ -21,6 +22,10 @@ pub(crate) const RESERVE_BYTES_MIN: u64 = 64 << 10;
 const MARKS_BYTES: u64 = 4096;
 /// And for one mark, where there is no more.
 const MARK_BYTES_LEFT: u64 = 512;
+/// More cannot be meant: sessions are counted with 16 bits, one reserves 16 MiB at most, and nobody has such a disk.
+const SESSIONS_MAX: u64 = 1 << 16;
+const LARGEST_MAX: u64 = (16 * RECORD_BYTES_MAX) as u64 + RESERVE_BYTES_MIN;
+const PROMISED_MAX: u64 = 1 << 44;
 /// Log file kept for each session, beyond what it may append, for undoing a transaction that has promised nothing
 /// ([`LogManager::promise`]): one that has logged as much must promise the rest.
 pub const UNDO_SHARE_BYTES: u64 = 64 << 10;
@@ -95,6 +100,7 @@ impl LogManager {
     fn make_sure(&self, session: &Session, ends: impl Fn() -> (Lsn, Lsn)) -> Result<()> {
         loop {
             self.check_poison()?;
+            self.check_demands();
             let (end, file_end) = ends();
             if file_end > self.header.file_end.load() {
                 self.prepare_segment(session, file_end)?;
@@ -105,6 +111,16 @@ impl LogManager {
             } else {
                 return Ok(());
             }
+        }
+    }
+
+    /// What everybody asks for together must be what somebody can ask for: else nobody would ever get it.
+    fn check_demands(&self) {
+        let header = &*self.header;
+        let (high, largest) = (header.session_high.load(), header.reserve_largest.load());
+        let is_possible = high <= SESSIONS_MAX && largest <= LARGEST_MAX && header.promised.load() <= PROMISED_MAX;
+        if !is_possible {
+            self.processes.give_up("the log says that more is reserved of it than anybody can ask for");
         }
     }
 
@@ -134,13 +150,17 @@ impl LogManager {
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         // Acquire: pairs with the publish by the leader that failed.
-        self.header.poison.load() != 0
+        match self.header.poison.load() {
+            0 => false,
+            POISONED => true,
+            other => panic!("the log says of itself {other:#x} where it says whether a write failed"),
+        }
     }
 
     /// Says that something the log's promises rest on could not be made durable, in the log or beside it: a sync of a data
     /// file, of the control file or of a directory failed. Nothing more is acknowledged (PROTOCOLS L3).
     pub fn poison(&self) {
-        self.header.poison.publish(1);
+        self.header.poison.publish(POISONED);
         self.wake_waiters(Lsn::new(u64::MAX));
     }
 

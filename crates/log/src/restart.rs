@@ -148,6 +148,8 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     next.incarnations.forget_below(next.oldest);
     next.incarnations.begin(end)?;
     next.clean = false;
+    // What memory had that outlives the system is in the files by now, or `lost` says that it is not.
+    next.rio = false;
     if planted("log: incarnation not raised") {
         return Ok(());
     }

@@ -14,9 +14,10 @@
 //! is made anew.
 
 use libtp_process::{Rank, Session};
-use rio::{failpoint, Bytes, Held, Offset, Region, SharedHold};
+use rio::{failpoint, Bytes, Checked, Held, Lasting, Offset, Region, SharedHold};
 
-use crate::tail::{LogHeader, DIRECTORY_CHUNKS};
+use crate::lasting::{keep_chunk, keep_durable, keep_ends};
+use crate::tail::{Chunk, LogHeader, DIRECTORY_CHUNKS};
 use crate::{Error, Lsn, Result, Settings};
 
 /// One process's handle to the ring.
@@ -24,6 +25,8 @@ pub(crate) struct Ring {
     region: Region,
     header: Held<LogHeader>,
     shift: u32,
+    /// What the region's memory survives.
+    pub(crate) lasting: Lasting,
 }
 
 /// How many bytes the ring may have and should keep.
@@ -44,10 +47,15 @@ impl RingBounds {
 impl Ring {
     pub(crate) fn new(region: &Region, header: Held<LogHeader>) -> Ring {
         let shift = header.chunk_bytes.get().trailing_zeros();
-        Ring { region: region.clone(), header, shift }
+        let lasting = Lasting::from_word(header.lasting.load());
+        Ring { region: region.clone(), header, shift, lasting }
     }
 
-    fn chunk_bytes(&self) -> u64 {
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    pub(crate) fn chunk_bytes(&self) -> u64 {
         1 << self.shift
     }
 
@@ -58,7 +66,7 @@ impl Ring {
         let into = lsn.raw() & (self.chunk_bytes() - 1);
         let slot = usize::try_from(number % DIRECTORY_CHUNKS as u64).expect("a remainder of 1024 is small");
         // Acquire: pairs with the publish of a chunk by whoever put it there.
-        let chunk = self.header.directory[slot].load()?;
+        let chunk = self.header.directory[slot].load().place()?;
         let left = usize::try_from(self.chunk_bytes() - into).expect("a chunk is far smaller than memory");
         Some((chunk.plus(into), left))
     }
@@ -123,7 +131,9 @@ impl Ring {
             let spare = |kept: u64| start.plus(self.chunk_bytes() + kept) <= durable;
             if self.chunk_at(end).is_some() && end.since(start) <= self.directory_bytes() {
                 // Somebody died between moving the chunk and saying so.
+                self.keep_entries(end, end);
                 header.ring_end.publish(end.plus(self.chunk_bytes()));
+                keep_ends(&self.region, header, self.lasting.write_back);
             } else if spare(if has_most { 0 } else { bounds.bytes_kept }) {
                 self.move_chunk(session, start, end);
             } else if has_most && !is_flushed {
@@ -147,28 +157,83 @@ impl Ring {
         (DIRECTORY_CHUNKS as u64 - 1) << self.shift
     }
 
-    fn entry(&self, lsn: Lsn) -> &rio::Link<Bytes> {
+    fn entry(&self, lsn: Lsn) -> &Checked<Chunk> {
+        &self.header.directory[self.slot(lsn)]
+    }
+
+    fn slot(&self, lsn: Lsn) -> usize {
         let slot = (lsn.raw() >> self.shift) % DIRECTORY_CHUNKS as u64;
-        &self.header.directory[usize::try_from(slot).expect("a remainder of 1024 is small")]
+        usize::try_from(slot).expect("a remainder of 1024 is small")
+    }
+
+    fn keep_entries(&self, one: Lsn, other: Lsn) {
+        keep_chunk(&self.region, &self.header, [self.slot(one), self.slot(other)], self.lasting.write_back);
+    }
+
+    /// Has the lines of `from .. to` on their way from the cache to memory. What has moved meanwhile is on the disk.
+    pub(crate) fn write_back(&self, from: Lsn, to: Lsn) {
+        let mut at = from;
+        while at < to {
+            let Some((place, left)) = self.place(at) else {
+                at = at.plus(self.chunk_bytes() - at.raw() % self.chunk_bytes());
+                continue;
+            };
+            let bytes = usize::try_from(to.since(at)).unwrap_or(usize::MAX).min(left);
+            self.region.write_back_lines(self.lasting.write_back, place, bytes);
+            at = at.plus(bytes as u64);
+        }
+    }
+
+    /// Whether there is a chunk for that position, inside the region.
+    fn holds(&self, lsn: Lsn) -> bool {
+        let reaches = |chunk: Offset<Bytes>| {
+            chunk.raw() % 64 == 0 && self.region.reaches(chunk.raw().saturating_add(self.chunk_bytes()))
+        };
+        self.entry(lsn).try_load().and_then(Chunk::place).is_some_and(reaches)
+    }
+
+    /// Up to where there are chunks from `from` on, `to` at most.
+    pub(crate) fn held_to(&self, from: Lsn, to: Lsn) -> Lsn {
+        let mut at = from;
+        while at < to && to.since(at) <= self.directory_bytes() && self.holds(at) {
+            at = at.plus(self.chunk_bytes() - at.raw() % self.chunk_bytes());
+        }
+        at.min(to).max(from)
+    }
+
+    /// From where on there are chunks up to `to`, `from` at least.
+    pub(crate) fn held_from(&self, from: Lsn, to: Lsn) -> Lsn {
+        let mut at = to;
+        while at > from {
+            let begin = at.minus(8);
+            if !self.holds(begin) {
+                break;
+            }
+            at = begin.minus(begin.raw() % self.chunk_bytes());
+        }
+        at.max(from).min(to)
     }
 
     fn chunk_at(&self, lsn: Lsn) -> Option<Offset<Bytes>> {
-        self.entry(lsn).get()
+        self.entry(lsn).get().place()
     }
 
     /// Moves the chunk at `start` to `end`.
     fn move_chunk(&self, session: &Session, start: Lsn, end: Lsn) {
         let chunk = self.chunk_at(start).expect("the ring has a chunk for every position from ring_start on");
+        keep_durable(&self.region, &self.header, self.lasting.write_back);
         let mut section = session.section();
-        self.entry(start).set(&mut section, None);
+        self.entry(start).set(&mut section, Chunk::NONE);
         failpoint("ring: chunk taken out");
         self.header.ring_start.set(&mut section, start.plus(self.chunk_bytes()));
         failpoint("ring: chunk neither here nor there");
-        self.entry(end).set(&mut section, Some(chunk));
+        self.entry(end).set(&mut section, Chunk::at(chunk));
         failpoint("ring: chunk moved, section open");
         section.close();
+        self.keep_entries(start, end);
         failpoint("ring: chunk moved, end not published");
         self.header.ring_end.publish(end.plus(self.chunk_bytes()));
+        keep_ends(&self.region, &self.header, self.lasting.write_back);
     }
 
     /// Adds a chunk at `end`. The caller holds the ring's latch, or is alone.
@@ -178,9 +243,11 @@ impl Ring {
             .allocate_bytes(self.chunk_bytes(), 64)
             .map_err(|error| Error::from_region("its ring in memory", error))?;
         failpoint("ring: chunk allocated, not in the directory");
-        self.entry(end).publish(Some(chunk));
+        self.entry(end).publish(Chunk::at(chunk));
+        self.keep_entries(end, end);
         failpoint("ring: chunk added, end not published");
         self.header.ring_end.publish(end.plus(self.chunk_bytes()));
+        keep_ends(&self.region, &self.header, self.lasting.write_back);
         Ok(())
     }
 
@@ -189,7 +256,8 @@ impl Ring {
     /// # Errors
     /// What is wrong.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
-        let (start, end) = (self.header.ring_start.load(), self.header.ring_end.load());
+        let ends = (self.header.ring_start.try_load(), self.header.ring_end.try_load());
+        let (Some(start), Some(end)) = ends else { return Err("the log's ring has no beginning or no end".into()) };
         if start.raw() % self.chunk_bytes() != 0 || end.raw() % self.chunk_bytes() != 0 || end <= start {
             return Err(format!("the log's ring goes from {start} to {end}, which are no chunks' ends"));
         }
@@ -199,7 +267,8 @@ impl Ring {
         let mut chunks = Vec::new();
         let mut at = start;
         while at < end {
-            let chunk = self.chunk_at(at).ok_or_else(|| format!("the log's ring has no chunk at {at}"))?;
+            let chunk = self.entry(at).try_load().and_then(Chunk::place);
+            let chunk = chunk.ok_or_else(|| format!("the log's ring has no chunk at {at}"))?;
             // Not as the region's header says: that may be what was hit, and the log is then all there is to go on with.
             if chunk.raw() % 64 != 0 || !self.region.reaches(chunk.raw().saturating_add(self.chunk_bytes())) {
                 return Err(format!("the log's ring has its chunk for {at} at {chunk:?}, outside the region"));

@@ -11,13 +11,15 @@
 //! 2. The ring has a chunk for every position from `ring_start` to `ring_end`; the files have blocks up to `file_end`.
 //! 3. Every byte below `tail` is part of a record that was published; every byte below `durable` is synced.
 //! 4. `poison` is zero or not, and never zero again.
+//! 5. These words and those of the two roles check themselves ([`rio::Checked`]): a wild store in one of them ends the region
+//!    where it is read, before bytes are overwritten by it, in memory or in a file.
 //!
 //! `tail`, `durable`, `ring_end` and `file_end` are read without a latch, so each is the last store of its change and
 //! never rolled back (PROTOCOLS D2). If an appender dies under the latch, the tail has not moved: the record does not
 //! exist, and its bytes in the ring are overwritten by the next (D1, D3).
 
 use libtp_process::{Latch, SessionId};
-use rio::{Bytes, Link, Word};
+use rio::{Bytes, Checkable, Checked, Offset, Word};
 
 use crate::Lsn;
 
@@ -25,6 +27,32 @@ use crate::Lsn;
 pub(crate) const DIRECTORY_CHUNKS: usize = 1024;
 /// How many sessions can wait for a flush and be woken by it; more sleep in slices.
 pub(crate) const WAITERS: usize = 256;
+
+/// Where a chunk of the ring lies; zero is nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk(u64);
+rio::bits!(Chunk: u64);
+
+impl Checkable for Chunk {
+    /// A chunk is aligned to 64 bytes, and no region has 2^48.
+    const FREE: u64 = 0xFFFF << 48 | 63;
+}
+
+impl Chunk {
+    pub(crate) const NONE: Chunk = Chunk(0);
+
+    pub(crate) fn at(place: Offset<Bytes>) -> Chunk {
+        Chunk(place.raw())
+    }
+
+    #[inline]
+    pub(crate) fn place(self) -> Option<Offset<Bytes>> {
+        Offset::from_raw(self.0)
+    }
+}
+
+/// What [`LogHeader::poison`] says then. Anything else but zero is nonsense.
+pub(crate) const POISONED: u64 = u64::from_le_bytes(*b"poisoned");
 
 rio::shared! {
     /// A session that waits until the log is durable beyond an LSN.
@@ -43,15 +71,17 @@ rio::shared! {
         /// Held for an append. Written by appenders.
         pub append: Latch,
         /// The end of the last published record.
-        pub tail: Word<Lsn>,
+        pub tail: Checked<Lsn>,
+        /// Where lines are written back: all bytes of the ring below are in memory.
+        pub kept: Word<Lsn>,
         /// Zero: the rest of the appenders' line.
-        pub spare_append: [Word<u64>; 6],
+        pub spare_append: [Word<u64>; 5],
 
         /// The ring has chunks up to here. Written seldom, read by every reserve, as the next seven.
-        pub ring_end: Word<Lsn>,
+        pub ring_end: Checked<Lsn>,
         /// Segment files are ready up to here.
-        pub file_end: Word<Lsn>,
-        /// Non-zero once a write or a sync of the log failed.
+        pub file_end: Checked<Lsn>,
+        /// [`POISONED`] once a write or a sync of the log failed.
         pub poison: Word<u64>,
         /// The highest session index that ever reserved.
         pub session_high: Word<u64>,
@@ -61,13 +91,13 @@ rio::shared! {
         pub promised: Word<u64>,
         /// The log's incarnation.
         pub incarnation: Word<u64>,
-        /// Zero.
-        pub spare_reserve: Word<u64>,
+        /// What the region's memory survives: 0 processes, 1 the system, 2 the loss of power; plus 256 if lines are written back.
+        pub lasting: Word<u64>,
 
         /// Everything before is synced. Written by the leader of a flush.
-        pub durable: Word<Lsn>,
+        pub durable: Checked<Lsn>,
         /// Who leads a flush; zero for nobody.
-        pub leader: Word<SessionId>,
+        pub leader: Checked<SessionId>,
         /// Flushes that were completed.
         pub flush_count: Word<u64>,
         /// Calls of sync on segment files.
@@ -82,11 +112,11 @@ rio::shared! {
         /// Held while chunks of the ring move.
         pub ring: Latch,
         /// The ring has chunks from here on.
-        pub ring_start: Word<Lsn>,
+        pub ring_start: Checked<Lsn>,
         /// Who prepares or recycles segments; zero for nobody.
-        pub preparer: Word<SessionId>,
+        pub preparer: Checked<SessionId>,
         /// Records below are gone.
-        pub oldest: Word<Lsn>,
+        pub oldest: Checked<Lsn>,
         /// Bytes of a chunk, a power of two.
         pub chunk_bytes: Word<u64>,
         /// Bytes of the first segment file.
@@ -94,10 +124,10 @@ rio::shared! {
         /// Bytes of the largest segment file.
         pub segment_bytes_max: Word<u64>,
         /// Where this region's log began: the end that restart found.
-        pub start: Word<Lsn>,
+        pub start: Checked<Lsn>,
 
         /// Where the chunk of a position lies: the entry is the chunk's number modulo the directory's length.
-        pub directory: [Link<Bytes>; 1024],
+        pub directory: [Checked<Chunk>; 1024],
         /// Who waits for a flush.
         pub waiters: [FlushWaiter; 256],
     } size 12544

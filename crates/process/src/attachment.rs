@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use rio::{bits, shared, Extent, Region, Slab, SlabHeader, Word};
+use rio::{bits, planted, shared, Extent, Region, Slab, SlabHeader, Word};
 
 use crate::liveness::{Identity, Process};
 use crate::slot::{ProcessHeader, SessionSlot, State};
@@ -113,20 +113,44 @@ shared! {
         pub(crate) pid_namespace: Word<u64>,
         /// The time namespace's inode: start times are told in it. Zero where there are none.
         pub(crate) time_namespace: Word<u64>,
+        /// Checksum of all that, for one who is attached: who lives must not be told by what a wild store has left.
+        pub(crate) check: Word<u64>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 3],
+        pub(crate) spare: [Word<u64>; 2],
     } size 64
 }
 
 impl ProcessSlot {
+    /// What is known of the process. Nothing, if the slot says what nobody has stored there: then its seat alone tells of it.
     pub(crate) fn identity(&self) -> Identity {
-        Identity {
+        let name = self.tenant.load().id();
+        let found = Identity {
             pid: u32::try_from(self.pid.load()).unwrap_or(0),
             start_time: self.start_time.load(),
             pid_namespace: self.pid_namespace.load(),
             time_namespace: self.time_namespace.load(),
+        };
+        match self.check.load() == checksum(name, found) || planted("process: what names a process is not checked") {
+            true => found,
+            false => Identity { pid: 0, start_time: 0, pid_namespace: 0, time_namespace: 0 },
         }
     }
+
+    /// Whether one who is attached is said to be what it has stored.
+    fn is_sane(&self, index: u32) -> bool {
+        let tenant = self.tenant.load();
+        let is_so = tenant.0 >> (INDEX_BITS + GENERATION_BITS + 2) == 0
+            && (tenant.is_free() || tenant.id().index() == index)
+            && (!tenant.is_attached() || self.identity().pid != 0);
+        // Another may have come meanwhile.
+        is_so || self.tenant.load() != tenant
+    }
+}
+
+/// Of what a slot says of a process.
+fn checksum(name: AttachmentId, process: Identity) -> u64 {
+    let words = [name.raw(), process.pid.into(), process.start_time, process.pid_namespace, process.time_namespace];
+    words.into_iter().fold(1, |sum: u64, word| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
 }
 
 /// The table of attached processes, as one of them sees it.
@@ -204,6 +228,7 @@ impl Attachments {
             slot.start_time.init(own.start_time);
             slot.pid_namespace.init(own.pid_namespace);
             slot.time_namespace.init(own.time_namespace);
+            slot.check.init(checksum(tenant.id(), own));
             slot.tenant.publish(tenant.attached());
             return Ok(tenant.id());
         }
@@ -239,7 +264,10 @@ impl Attachments {
         if id == self.own {
             return true;
         }
-        let Some(slot) = self.slot(id) else { return false };
+        let Some(slot) = self.slot(id) else {
+            // Whoever has a session has a slot, unless a wild store has hit that.
+            return self.seats.as_ref().is_some_and(|seats| !seats.is_free(id.raw()));
+        };
         if self.is_seat_free(id) {
             return false;
         }
@@ -271,6 +299,11 @@ impl Attachments {
             (tenant.is_attached() && tenant.id() != self.own).then(|| (tenant.id(), slot.identity()))
         };
         self.all().filter_map(attached)
+    }
+
+    /// Whether one of the others, who lives, is certainly stopped.
+    pub(crate) fn is_one_stopped(&self) -> bool {
+        self.others().any(|(id, identity)| self.process.sees_stopped(identity) && self.lives(id))
     }
 
     /// Gives back the slots of processes that died and of which no session is left. They cannot get one any more, so
@@ -310,7 +343,16 @@ impl Attachments {
     }
 
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
-        self.slots.check()
+        self.slots.check()?;
+        match self.all().find(|(index, slot)| !slot.is_sane(*index)) {
+            Some((index, _)) => Err(format!("the slot of process {index} says what nobody has stored there")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether that attach has a slot: each that has a session has one.
+    pub(crate) fn is_known(&self, id: AttachmentId) -> bool {
+        self.slot(id).is_some()
     }
 
     pub(crate) fn extents(&self) -> Vec<Extent> {

@@ -74,6 +74,7 @@ impl ProcessManager {
                 if self.0.region.is_broken() {
                     crate::session::leave_broken();
                 }
+                self.leave_if_late();
                 std::thread::sleep(Duration::from_micros(50));
                 return Ok(());
             }

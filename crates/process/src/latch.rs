@@ -320,6 +320,8 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         failpoint("latch: waits, note stepped back");
         let mut bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
         if bound == SLEEP_MAX {
+            // Its note says that it wants nothing; the handle is not used any more.
+            self.session.leave_if_late();
             let place = self.session.place_of(self.latch);
             self.said.get_or_init(|| self.session.waits_since(WAITS_FOR_LATCH, place, self.began.elapsed()));
         }
@@ -344,6 +346,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         if self.session.region().is_broken() || (unwinds() && self.thaws.get() > THAWS_UNWINDING) {
             return false;
         }
+        self.session.leave_if_late();
         self.thaws.set(self.thaws.get() + 1);
         self.session.write_note(self.note, self.states[1]);
         // Nobody wakes us: a reaper counts for a moment only.

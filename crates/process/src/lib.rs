@@ -28,6 +28,7 @@ mod error;
 mod join;
 mod latch;
 mod latch_word;
+mod leaving;
 mod liveness;
 mod notes;
 mod os;
@@ -52,6 +53,7 @@ use std::sync::{Arc, OnceLock};
 use rio::{planted, Extent, Held, Offset, Region, RootSlot, Slab};
 
 use attachment::{Attachments, ProcessSlot, FIRST_PROCESSES};
+use leaving::Leaving;
 use repair_times::RepairCounts;
 use slot::{ProcessHeader, SessionSlot, State};
 
@@ -59,6 +61,7 @@ pub use attachment::Seats;
 pub use corpse::Corpse;
 pub use error::{Error, Result};
 pub use latch::{ExclusiveGuard, Latch, SharedGuard, WAITS_FOR_LATCH};
+pub use leaving::Late;
 pub use notes::NOTES;
 pub use os::ForkMark;
 pub use passer::{Passer, Patience};
@@ -124,6 +127,8 @@ struct Inner {
     /// Who is attached, this process among them.
     attachments: Attachments,
     repairer: OnceLock<Box<dyn Repairer>>,
+    /// Whether this handle leaves.
+    leaving: Leaving,
 }
 
 impl Drop for Inner {
@@ -218,6 +223,7 @@ impl ProcessManager {
             settings: settings.clone(),
             attachments,
             repairer: OnceLock::new(),
+            leaving: Leaving::new(),
         })))
     }
 
@@ -308,7 +314,16 @@ impl ProcessManager {
     pub fn check(&self) -> std::result::Result<(), String> {
         self.0.region.check_header()?;
         self.0.slots.check()?;
-        self.0.attachments.check()
+        self.0.attachments.check()?;
+        let is_nobodys = |slot: &SessionSlot| {
+            let status = slot.status.load();
+            let is_lost = status.state() == State::Alive && !self.0.attachments.is_known(status.attachment());
+            is_lost && slot.status.load() == status
+        };
+        match self.slots().find(|(_, slot)| is_nobodys(slot)) {
+            Some((index, _)) => Err(format!("session slot {index} belongs to no process")),
+            None => Ok(()),
+        }
     }
 
     /// Where its structures lie: for tests that damage them.

@@ -80,6 +80,7 @@ impl ProcessManager {
             if self.0.region.is_broken() {
                 return;
             }
+            self.leave_if_late();
             std::thread::sleep(MOMENT);
         }
     }
@@ -112,6 +113,7 @@ impl ProcessManager {
                 None if self.0.region.is_broken() => return,
                 None => std::thread::sleep(MOMENT),
             }
+            self.leave_if_late();
             round += 1;
             if round % UNSURE_ROUNDS == 0 && !self.unsure_may_stand_still(place, round / UNSURE_ROUNDS) {
                 self.give_up(&format!("a session has been about to hold the latch at {place} for very long"));

@@ -39,9 +39,10 @@ impl Session {
 
     /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. Returns whether somebody has woken
     /// us since the ticket was taken; the caller looks at its condition again either way. Unwinds if the region was found
-    /// broken.
+    /// broken, and if this process leaves and has waited for too long.
     pub fn sleep_on(&self, ticket: Ticket, duration: Duration) -> bool {
         self.leave_if_broken();
+        self.leave_if_late();
         let word = self.slot().sleep.cell();
         let is_unbounded = planted("process: sleeps until woken");
         let bound = if is_unbounded { Duration::from_secs(3600) } else { duration.min(SLEEP_MAX) };
@@ -52,6 +53,7 @@ impl Session {
     /// nobody waits for. Otherwise as [`Session::sleep_on`].
     pub fn sleep_long(&self, ticket: Ticket, duration: Duration) -> bool {
         self.leave_if_broken();
+        self.leave_if_late();
         let word = self.slot().sleep.cell();
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, duration)) == Wait::Woken
     }

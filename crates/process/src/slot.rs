@@ -31,6 +31,11 @@ pub(crate) const SESSIONS_MAX: u32 = (1 << INDEX_BITS) - crate::FIRST_SLOTS;
 pub struct SessionId(u64);
 bits!(SessionId: u64);
 
+impl rio::Checkable for SessionId {
+    /// An index has 16 bits, a generation 26.
+    const FREE: u64 = !(((1 << GENERATION_BITS) - 1) << 32 | ((1 << INDEX_BITS) - 1));
+}
+
 impl SessionId {
     /// No session.
     pub const NONE: SessionId = SessionId(0);

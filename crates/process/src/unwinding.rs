@@ -30,6 +30,11 @@ pub fn is_callers_panic() {
     IS_FOREIGN.set(true);
 }
 
+/// The panic that begins now is the library's, whatever other is under way in this thread.
+pub(crate) fn is_ours() {
+    IS_FOREIGN.set(false);
+}
+
 /// A call of the library, to be made before anything of it is held. Dropped when the call is over, also by a panic.
 #[must_use = "the call ends when this is dropped"]
 pub struct Call {

@@ -1,28 +1,33 @@
 //! A consistent copy of a kept region, and how the region goes back to it after a crash that its memory did not survive.
 //!
 //! Paper: a departure; Rio's memory survives. Here a region on ordinary storage may be torn when the machine has gone down.
-//! The copy shares the blocks of the file where the filesystem can do that.
+//!
+//! The copy has blocks of its own wherever the region has them, also where nothing was stored yet: stored to on a full disk it is
+//! no signal. So no blocks are shared with it where the filesystem could do that: the next store to either would need a new one.
 //!
 //! If we die here: a file under a passing name is left, which the next thread of that number removes; `path` leads to a whole file
 //! at any time.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use crate::kept::{directory_of, passing_name, sync_directory, Kept};
-use crate::region::{system, unusable};
+use crate::region::{extend, system, unusable};
 use crate::{Access, Error, Keeping, Region, Result, Survives, WriteBack};
 
 const PIECE: usize = 1 << 20;
+const NOT_SUPPORTED: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
 
 impl Kept {
     /// Copies the region as it is now to the file at `path`, in the place of what was there, and makes it safe on its disk.
-    /// Opened, the copy is as this is, with these parts as they are now.
+    /// Opened, the copy is as this is, with these parts as they are now. Room that was left to grow into, `hole`, has no
+    /// blocks in it either.
     ///
     /// # Errors
-    /// `Unusable` if `path` leads to the region itself; `System` if the disk refuses. It leads to what it led to before.
-    pub fn copy_to(&self, path: &Path, sealed: &[(u64, u64)]) -> Result<()> {
+    /// `Unusable` if `path` leads to the region itself; `Full` and `System` if the disk refuses. It leads to what it led to before.
+    pub fn copy_to(&self, path: &Path, sealed: &[(u64, u64)], hole: Range<u64>) -> Result<()> {
         let own = self.region().file().metadata().map_err(|source| system(self.region().path(), "stat", source))?;
         if std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
             return Err(unusable(
@@ -30,16 +35,20 @@ impl Kept {
                 "a checkpoint lies in a file of its own, and this is what it is to be of".into(),
             ));
         }
-        put(self.region(), self.region().seal_of(sealed), path, |_| Ok(()))
+        let copy =
+            Copy { of: self.region(), seal: self.region().seal_of(sealed), hole, is_filled: self.region().is_filled() };
+        copy.put(path, |_| Ok(()))
     }
 }
 
 impl Keeping {
-    /// Puts the checkpoint into the place of the region at `path`, if that is torn; it is there afterwards as `PATH.torn`.
+    /// Puts the checkpoint into the place of the region at `path`, if that is torn; it is there afterwards as `PATH.torn`. `hole` says
+    /// of a region which room was left in it to grow into.
     ///
     /// # Errors
-    /// `InUse` if another has it; `Unusable` if the checkpoint is none, or of something else; `System` if the disk refuses.
-    pub fn restore(&self, path: &Path, checkpoint: &Path) -> Result<()> {
+    /// `InUse` if another has it; `Unusable` if the checkpoint is none, or of something else; `Full` and `System` if the disk
+    /// refuses.
+    pub fn restore(&self, path: &Path, checkpoint: &Path, hole: impl FnOnce(&Region) -> Range<u64>) -> Result<()> {
         let torn = self.take(path)?.ok_or_else(|| system(path, "opening", std::io::ErrorKind::NotFound.into()))?;
         match torn.check(self.layout) {
             Err(Error::Torn { .. }) => {}
@@ -56,7 +65,9 @@ impl Keeping {
         }
         let mut aside = path.as_os_str().to_owned();
         aside.push(".torn");
-        put(&region, header.seal.get(), path, |path| {
+        let is_filled = torn.region().is_filled();
+        let copy = Copy { of: &region, seal: header.seal.get(), hole: hole(&region), is_filled };
+        copy.put(path, |path| {
             let _ = std::fs::remove_file(&aside);
             std::fs::hard_link(path, &aside)
         })
@@ -67,46 +78,74 @@ fn access_to(path: &Path) -> Result<Access> {
     Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))
 }
 
-/// Puts a copy of the region with that seal to `path`; `before` is done when it is about to get its name.
-fn put(region: &Region, seal: u64, path: &Path, before: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
-    let passing = passing_name(path);
-    // A thread of this number died here.
-    let _ = std::fs::remove_file(&passing);
-    let made = make(region, seal, &passing, path);
-    let named = made.and_then(|()| {
-        let named = before(path).and_then(|()| std::fs::rename(&passing, path));
-        named.map_err(|source| system(path, "naming", source))
-    });
-    if named.is_err() {
+/// A copy to be made.
+struct Copy<'r> {
+    of: &'r Region,
+    seal: u64,
+    /// What has no blocks, but where something was stored all the same.
+    hole: Range<u64>,
+    /// Its blocks are filled, since they would be zeros again in a crash that the memory survives.
+    is_filled: bool,
+}
+
+impl Copy<'_> {
+    /// Puts it to `path`; `before` is done when it is about to get its name.
+    fn put(&self, path: &Path, before: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
+        let passing = passing_name(path);
+        // A thread of this number died here.
         let _ = std::fs::remove_file(&passing);
+        let made = self.make(&passing, path);
+        let named = made.and_then(|()| {
+            let named = before(path).and_then(|()| std::fs::rename(&passing, path));
+            named.map_err(|source| system(path, "naming", source))
+        });
+        if named.is_err() {
+            let _ = std::fs::remove_file(&passing);
+        }
+        named.and_then(|()| sync_directory(path))
     }
-    named.and_then(|()| sync_directory(path))
-}
 
-fn make(region: &Region, seal: u64, passing: &Path, path: &Path) -> Result<()> {
-    let file = access_to(path)?.create(passing)?;
-    if rustix::fs::ioctl_ficlone(&file, region.file()).is_err() {
-        copy(region, &file).map_err(|source| system(path, "copying", source))?;
+    fn make(&self, passing: &Path, path: &Path) -> Result<()> {
+        let file = access_to(path)?.create(passing)?;
+        self.fill(&file, path)?;
+        let copy = Region::map(file, passing, 0)?;
+        if Survives::needs_write_back(copy.file()) {
+            copy.set_write_back(WriteBack::best().unwrap_or_default());
+        }
+        copy.header().seal.publish(self.seal);
+        copy.header().clean.publish(1);
+        copy.sync()
     }
-    let copy = Region::map(file, passing, 0)?;
-    if Survives::needs_write_back(copy.file()) {
-        copy.set_write_back(WriteBack::best().unwrap_or_default());
-    }
-    copy.header().seal.publish(seal);
-    copy.header().clean.publish(1);
-    copy.sync()
-}
 
-/// Copies what is there. What is a hole, room that was left for something to grow, is one in the copy.
-fn copy(region: &Region, to: &File) -> std::io::Result<()> {
-    let mut piece = vec![0; PIECE];
-    let parts = region.parts().map_err(std::io::Error::other)?;
-    for part in parts {
-        for at in (part.clone()).step_by(PIECE) {
+    /// Gives the file its blocks, and copies what is there.
+    fn fill(&self, to: &File, path: &Path) -> Result<()> {
+        let end = self.of.size();
+        let hole = self.hole.start.min(end)..self.hole.end.clamp(self.hole.start.min(end), end);
+        let solid = [0..hole.start, hole.end..end];
+        let mut is_filled = self.is_filled || Survives::of(to) >= Survives::System;
+        for part in solid.iter().filter(|part| !part.is_empty()) {
+            match extend(to, path, part.start, part.end) {
+                // A filesystem that sets nothing aside.
+                Err(Error::System { source, .. }) if source.raw_os_error() == Some(NOT_SUPPORTED) => is_filled = true,
+                set_aside => set_aside?,
+            }
+        }
+        let mut parts = self.of.parts()?;
+        if is_filled {
+            // What the hole has none the less is copied in any case.
+            parts = parts.into_iter().map(|it| it.start.max(hole.start)..it.end.min(hole.end)).chain(solid).collect();
+        }
+        let copied = parts.into_iter().filter(|part| !part.is_empty()).try_for_each(|part| self.copy(part, to));
+        copied.and_then(|()| to.set_len(end)).map_err(|source| system(path, "copying", source))
+    }
+
+    fn copy(&self, part: Range<u64>, to: &File) -> std::io::Result<()> {
+        let mut piece = vec![0; PIECE];
+        for at in part.clone().step_by(PIECE) {
             let bytes = usize::try_from(part.end - at).map_or(PIECE, |left| left.min(PIECE));
-            region.file().read_exact_at(&mut piece[..bytes], at)?;
+            self.of.file().read_exact_at(&mut piece[..bytes], at)?;
             to.write_all_at(&piece[..bytes], at)?;
         }
+        Ok(())
     }
-    to.set_len(region.size())
 }

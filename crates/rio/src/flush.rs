@@ -21,6 +21,10 @@ pub enum WriteBack {
     Clflushopt,
     /// By `clflush`, one line after the other.
     Clflush,
+    /// By a cache that a test has: what is not written back is lost by its crash, or not.
+    #[cfg(feature = "planted")]
+    #[doc(hidden)]
+    Simulated,
 }
 
 impl WriteBack {
@@ -46,6 +50,8 @@ impl WriteBack {
         use std::arch::asm;
         match self {
             WriteBack::None => {}
+            #[cfg(feature = "planted")]
+            WriteBack::Simulated => {}
             // SAFETY: writes a line back that the caller has mapped; the processor has the instruction (`find`); no register
             // or flag changes, and memory keeps what it has.
             WriteBack::Clwb => unsafe { asm!("clwb [{}]", in(reg) place, options(nostack, preserves_flags)) },
@@ -60,6 +66,14 @@ impl WriteBack {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn line(self, _: *const u8) {}
+
+    /// As [`WriteBack::fence`], where anything is written back.
+    #[inline]
+    pub(crate) fn fence_if_any(self) {
+        if self != WriteBack::None {
+            self.fence();
+        }
+    }
 
     /// What was written back before this is there before anything that is stored after it.
     #[cfg(target_arch = "x86_64")]

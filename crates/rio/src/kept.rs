@@ -16,13 +16,16 @@ use rustix::fs::{flock, FlockOperation};
 use FlockOperation::NonBlockingLockExclusive as Exclusive;
 
 use crate::region::{system, unusable, BYTES_MAX};
-use crate::{Access, Error, Identity, Region, RegionHeader, Result, Survives, WriteBack, HEADER_BYTES};
+use crate::{failpoint, Access, Error, Identity, Region, RegionHeader, Result, Survives, WriteBack, HEADER_BYTES};
 
 mod shared;
 
 /// A region that this process has and nobody else, unless all who have it share it.
 pub struct Kept {
     region: Region,
+    /// The same file, opened for its lock alone: a mapping would keep the lock of what it maps, also in a child of a fork
+    /// that has given up the descriptor (PROTOCOLS D9).
+    lock: File,
     survives: Survives,
     /// Of when it was left in good order; zero if it was not.
     pub(crate) seal: u64,
@@ -38,7 +41,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         if self.is_ours() {
             // Not left to the closing, which a child of a fork would put off. Closing it does the same, nearly always.
-            let _ = flock(self.region.file(), FlockOperation::Unlock);
+            let _ = flock(&self.lock, FlockOperation::Unlock);
         }
     }
 }
@@ -88,13 +91,18 @@ impl Keeping {
         let access =
             Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
         let locked = if self.is_shared { shared::lock(path, &access)? } else { lock(path, &access, Exclusive)? };
-        let Some(file) = locked else { return Ok(None) };
+        let Some(lock) = locked else { return Ok(None) };
+        let file = access.open(path)?;
+        if !is_same(&file, &lock).map_err(|source| system(path, "stat", source))? {
+            return Err(system(path, "opening", std::io::ErrorKind::NotFound.into()));
+        }
         let region = self.map(file, path)?;
         let survives = self.prepare(&region);
         let header = region.header();
         let seal = if header.clean.get() == 0 { 0 } else { header.seal.get() };
         Ok(Some(Kept {
             region,
+            lock,
             survives,
             seal,
             process: std::process::id(),
@@ -124,7 +132,7 @@ impl Keeping {
     }
 
     /// What memory survives of which this was found, and how its cache lines are written back.
-    fn survives(&self, found: Survives, is_needed: bool, best: Option<WriteBack>) -> (Survives, WriteBack) {
+    pub(crate) fn survives(&self, found: Survives, is_needed: bool, best: Option<WriteBack>) -> (Survives, WriteBack) {
         // Without an instruction for it, what is in the cache may be lost in any crash but that of a process.
         let found = if is_needed && best.is_none() { Survives::Process } else { found };
         let declared = self.declared.unwrap_or(found);
@@ -171,6 +179,11 @@ impl Kept {
         &self.region
     }
 
+    /// The open file that holds the lock, and nothing else.
+    pub fn lock(&self) -> &File {
+        &self.lock
+    }
+
     /// What the memory survives.
     pub fn survives(&self) -> Survives {
         self.survives
@@ -207,7 +220,7 @@ impl Kept {
         }
         self.has_begun = true;
         if self.is_shared {
-            shared::let_others_in(&self.region)?;
+            shared::let_others_in(&self.lock, self.region.path())?;
         }
         Ok(())
     }
@@ -218,15 +231,17 @@ impl Kept {
     /// # Errors
     /// `System` if it could not be written: what was stored is there until the machine goes down.
     pub fn leave(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
-        if !self.is_ours() || !self.has_begun || (self.is_shared && !shared::is_last(&self.region)) {
+        if !self.is_ours() || !self.has_begun || (self.is_shared && !shared::is_last(&self.lock)) {
             return Ok(());
         }
+        failpoint("rio: kept region left alone, not sealed");
         // Somebody may have cut the file off: what is to be read has to be there.
         self.region.check_sizes()?;
         self.region.sync()?;
         self.region.header().seal.publish(self.region.seal_of(&sealed()));
         // The two lie in lines of their own, which get to memory in any order.
         self.region.sync_header()?;
+        failpoint("rio: kept region sealed, not said so");
         self.region.header().clean.publish(1);
         self.region.sync()
     }
@@ -248,6 +263,12 @@ pub(crate) fn passing_name(path: &Path) -> PathBuf {
 pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     let synced = File::open(directory_of(path)).and_then(|directory| directory.sync_all());
     synced.map_err(|source| system(path, "making the name safe", source))
+}
+
+/// Whether two open files are one.
+fn is_same(one: &File, other: &File) -> std::io::Result<bool> {
+    let (one, other) = (one.metadata()?, other.metadata()?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
 fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File>> {

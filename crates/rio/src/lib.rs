@@ -29,6 +29,7 @@
 
 mod access;
 mod bytes;
+mod checked;
 mod checkpoint;
 mod checksum;
 mod error;
@@ -48,6 +49,9 @@ pub mod schedule;
 mod seal;
 mod section;
 mod shared;
+#[cfg(feature = "planted")]
+#[doc(hidden)]
+pub mod simulated_cache;
 mod slab;
 mod survives;
 mod undo;
@@ -56,6 +60,7 @@ mod word;
 
 pub use access::Access;
 pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
+pub use checked::{Checkable, Checked};
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use extent::Extent;
@@ -68,12 +73,15 @@ pub use layout::LayoutHash;
 pub use map::Mapping;
 pub use offset::{Held, HeldSlice, Offset};
 pub use planted::planted;
-pub use region::{boot_id, remove_region, Identity, Region, RegionHeader, RootSlot, Unattended, HEADER_BYTES, SIZES};
+pub use region::{
+    boot_id, remove_region, Identity, Lasting, Region, RegionHeader, RootSlot, Unattended, HEADER_BYTES, SIZES,
+};
 pub use seal::admit_copy;
 pub use section::Section;
 pub use shared::Shared;
 pub use slab::{Slab, SlabHeader};
 pub use survives::Survives;
+pub use undo::quick::{Parts, Quick};
 pub use undo::{Undo, UndoLog};
 pub use view::{Flat, Shown, View};
 pub use word::{Atom, Bits, Link, Word};

@@ -19,12 +19,14 @@ use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, S
 mod attended;
 mod file;
 mod header;
+mod lasting;
 mod safe;
 mod unattended;
 
 use safe::Safe;
 
 pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES, SIZES};
+pub use lasting::Lasting;
 pub use unattended::{remove_region, Unattended};
 
 const GROW_STEP: u64 = 64 << 10;
@@ -510,7 +512,7 @@ fn reserve_address_space(file: &File, wanted: usize, size: u64) -> std::io::Resu
     }
 }
 
-fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()> {
+pub(crate) fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()> {
     let bytes = to - from;
     // A signal interrupts it: tmpfs gives back what it had and says so.
     match rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::empty(), from, bytes)) {

@@ -3,7 +3,7 @@
 //! A shared type is made of atomic words and nothing else: any bytes are a valid value of it, another process may store
 //! to it at any time, and it means the same at every address.
 
-use crate::{Atom, Bits, LayoutHash, Link, Word};
+use crate::{Atom, Bits, Checkable, Checked, LayoutHash, Link, Word};
 
 /// A type that may lie in a region. Declare it with [`shared!`](crate::shared); do not implement it by hand.
 ///
@@ -22,6 +22,14 @@ where
 {
     // What it is a number of is in the text of the field's type.
     const LAYOUT: u64 = LayoutHash::new().text("Word").number(T::Raw::BYTES as u64).get();
+}
+// SAFETY: one atomic `u64`, transparently; every pattern is a value, because it is checked when it is read.
+unsafe impl<T: Checkable> Shared for Checked<T>
+where
+    Checked<T>: Sync,
+{
+    // As above; and where the check lies.
+    const LAYOUT: u64 = LayoutHash::new().text("Checked").number(T::FREE).get();
 }
 // SAFETY: one atomic `u64`; an offset is checked when it is followed.
 unsafe impl<T: 'static> Shared for Link<T> {

@@ -24,6 +24,7 @@ use crate::{failpoint, planted, HeldSlice, Link, Offset, Region, Result, Word};
 mod audit;
 mod chain;
 mod checked;
+pub(crate) mod quick;
 mod room;
 
 use audit::Form;
@@ -56,6 +57,8 @@ crate::shared! {
 pub struct Undo {
     /// The log, if images may be saved without asking ([`Undo::set_quick`]), else nothing.
     quick: HeldSlice<Word<u64>>,
+    /// Where that begins, if it is long enough not to be asked how long it is (`quick`).
+    start: quick::Start,
     /// Where the log ends, while no transaction of Vista's knows that itself.
     pub(crate) top: Cell<usize>,
     region: Region,
@@ -88,6 +91,7 @@ impl Undo {
         let words = Undo::area(region, log);
         let mut undo = Undo {
             quick: words.part(0..0),
+            start: quick::Start::NONE,
             top: Cell::new(0),
             region: region.clone(),
             log,
@@ -234,8 +238,8 @@ impl Undo {
             first.init(header(place, old.len()));
         }
         copy_image(image, old);
-        // Mostly it is there: a look costs less than a store.
-        if last.get() != 0 && !planted("undo: no zero behind the last record") {
+        // Also where it is there already: a look costs more than a store.
+        if !planted("undo: no zero behind the last record") {
             last.init(0);
         }
         Undo::publish(first, header(place, old.len()));

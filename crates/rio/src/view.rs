@@ -31,10 +31,10 @@ pub struct View {
 /// it begins.
 #[derive(Clone)]
 pub struct Flat {
-    base: NonNull<u8>,
+    pub(crate) base: NonNull<u8>,
     /// The place of position zero.
-    from: u64,
-    bytes: u64,
+    pub(crate) from: u64,
+    pub(crate) bytes: u64,
     /// Keeps the addresses.
     _mapping: Arc<Mapping>,
 }

@@ -25,8 +25,8 @@ pub(crate) struct Journal {
     database: Arc<dyn File>,
     /// What the log covers, and the database does not have.
     covered: Lines,
-    /// How much of the file was used when that was last logged.
-    used: u64,
+    /// What the file's growth was when that was last logged.
+    growth: [u64; 5],
     /// Transactions that are written and synced together, and those that wait for that.
     group: u32,
     waiting: u32,
@@ -53,7 +53,7 @@ impl Journal {
         directory.sync()?;
         directory.rename(PASSING, NAME)?;
         directory.sync()?;
-        Ok(Journal { log, database, covered: Lines::default(), used, group, waiting: 0 })
+        Ok(Journal { log, database, covered: Lines::default(), growth: segment.growth(), group, waiting: 0 })
     }
 
     /// Opens what is there, and calls `store` with all bytes of the segment's file, the later ones last.
@@ -86,7 +86,7 @@ impl Journal {
         for (place, image) in images {
             store(place, &image)?;
         }
-        Ok(Journal { log, database, covered, used: 0, group, waiting: 0 })
+        Ok(Journal { log, database, covered, growth: [0; 5], group, waiting: 0 })
     }
 
     /// Writes to the database what the log covers, and begins the log anew. No transaction goes on.
@@ -125,8 +125,8 @@ impl Redo for Journal {
     type Error = Error;
 
     fn commit(&mut self, changes: &Changes<'_>) -> Result<()> {
-        let (before, used, covered) = (self.log.pending_bytes(), changes.file_used(), &mut self.covered);
-        let has_grown = used != self.used;
+        let (before, growth, covered) = (self.log.pending_bytes(), changes.growth(), &mut self.covered);
+        let has_grown = growth != self.growth;
         self.log.append(|record| {
             let mut put = |place: u64, image: &[u8]| {
                 covered.add(place, image.len() as u64);
@@ -145,7 +145,7 @@ impl Redo for Journal {
                 return Err(error);
             }
         }
-        self.used = used;
+        self.growth = growth;
         Ok(())
     }
 }

@@ -52,12 +52,18 @@ impl Rvm {
         &self.segment
     }
 
+    /// Whether the next transaction truncates the log first: half of it is used. Who would rather choose when calls
+    /// [`Rvm::truncate`] before.
+    pub fn wants_truncation(&self) -> bool {
+        self.journal.is_nearly_full()
+    }
+
     /// Begins a transaction. If the log is nearly full it is truncated first.
     ///
     /// # Errors
     /// `Disk`, `Poisoned`.
     pub fn begin(&mut self) -> Result<Txn<'_>> {
-        if self.journal.is_nearly_full() {
+        if self.wants_truncation() {
             self.truncate()?;
         }
         Ok(Txn { inner: self.segment.begin(), journal: &mut self.journal })

@@ -45,6 +45,11 @@ fn checksum(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[..32]), &record[36..])
 }
 
+/// The generation that a record at `at` would have.
+pub(crate) fn generation(log: &[u8], at: usize) -> Option<u64> {
+    word(log, at + 8)
+}
+
 /// What stands at `at`, if that looks like a record of this generation; not checked yet.
 pub(crate) fn peek(log: &[u8], at: usize, generation: u64) -> Option<Header> {
     let header = Header {

@@ -4,7 +4,8 @@
 //! truncation. What is there of an earlier generation is no record.
 //!
 //! If we die here: while records are written, the first that is not whole ends the log, unless a later one says that it had
-//! been synced; while a header is written, the other one stands, whose records the database has.
+//! been synced; while a header is written, the other one stands, whose records the database has. Records of a generation are
+//! written when its header is safe, so if the first is of a generation above that of both headers one of those was damaged since.
 
 use std::sync::Arc;
 
@@ -66,7 +67,10 @@ impl RedoLog {
         let mut front = vec![0; usize::try_from(FRONT).expect("small")];
         log.file.read_at(&mut front, 0)?;
         let slots = [0, SLOT].map(|at| read_slot(&front[usize::try_from(at).expect("small")..]));
-        let Some([generation, capacity, next]) = slots.into_iter().flatten().max() else {
+        if let Some(other) = slots.iter().flatten().map(|slot| slot[0]).find(|version| *version != VERSION) {
+            return Err(log.damaged(format!("it is of version {other}, and this is for version {VERSION}")));
+        }
+        let Some([_, generation, capacity, next]) = slots.into_iter().flatten().max() else {
             return Err(log.damaged("it has no header that is whole".into()));
         };
         if log.file.len()? < capacity || capacity < FRONT {
@@ -94,6 +98,11 @@ impl RedoLog {
         let mut bytes = vec![0; usize::try_from(self.capacity).unwrap_or(usize::MAX)];
         self.file.read_at(&mut bytes, 0)?;
         let mut at = usize::try_from(FRONT).expect("small");
+        let newer = record::generation(&bytes, at).filter(|generation| *generation > self.generation);
+        if let Some(newer) = newer.filter(|newer| record::read(&bytes, at, *newer).is_some()) {
+            let own = self.generation;
+            return Err(self.damaged(format!("it has records of its generation {newer}, and no header above {own}")));
+        }
         while let Some((header, record)) =
             record::read(&bytes, at, self.generation).filter(|it| it.0.sequence == self.next)
         {
@@ -190,11 +199,11 @@ impl RedoLog {
     }
 }
 
-/// Generation, capacity and first sequence number of a header that is whole.
-fn read_slot(bytes: &[u8]) -> Option<[u64; 3]> {
+/// Version, generation, capacity and first sequence number of a header that is whole.
+fn read_slot(bytes: &[u8]) -> Option<[u64; 4]> {
     let (words, rest) = bytes.get(..SLOT_BYTES)?.split_at(SLOT_BYTES - 4);
     let sum = u32::from_le_bytes(*rest.first_chunk()?);
     let word = |nth: usize| words.get(nth * 8..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
-    let is_whole = crc32c::crc32c(words) == sum && word(0)? == MAGIC && word(1)? == VERSION;
-    is_whole.then_some([word(2)?, word(3)?, word(4)?])
+    let is_whole = crc32c::crc32c(words) == sum && word(0)? == MAGIC;
+    is_whole.then_some([word(1)?, word(2)?, word(3)?, word(4)?])
 }

@@ -109,3 +109,70 @@ fn what_was_written_behind_a_record_that_is_not_whole_does_not_come_back() {
     let bytes = memory.segment().bytes();
     assert_eq!((&bytes[..32], &bytes[4000..4008]), (&[0; 32][..], &[2; 8][..]));
 }
+
+/// Opens memory again and again, so that the log's generation is raised, and each generation has a record that is in the place of
+/// the one before it.
+fn of_generations(directory: &std::path::Path, count: u8) {
+    let options = Options::of(vista::Options::new(8192).anywhere());
+    for round in 0..count {
+        let mut memory = options.open(directory).unwrap();
+        let mut txn = memory.begin().unwrap();
+        txn.set_range(u64::from(round) * 8, 8).unwrap().fill(round + 1);
+        txn.end().unwrap();
+    }
+}
+
+#[test]
+fn a_log_whose_newer_header_was_damaged_is_not_taken_for_an_older_one() {
+    let directory = tempfile::tempdir().unwrap();
+    of_generations(directory.path(), 3);
+    let options = Options::of(vista::Options::new(8192).anywhere());
+    let log = std::fs::OpenOptions::new().read(true).write(true).open(directory.path().join("log")).unwrap();
+    let generation = |slot: u64| {
+        let mut word = [0; 8];
+        log.read_exact_at(&mut word, slot + 16).unwrap();
+        u64::from_le_bytes(word)
+    };
+    let (newer, older) = if generation(0) > generation(2048) { (0, 2048) } else { (2048, 0) };
+    let damage = |at: u64| {
+        let mut byte = [0];
+        log.read_exact_at(&mut byte, at).unwrap();
+        log.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    };
+    damage(newer + 20);
+    let refused = options.open(directory.path()).unwrap_err();
+    assert!(matches!(refused, Error::Damaged { .. }) && refused.to_string().contains("generation"), "{refused}");
+    damage(newer + 20);
+    // The older one is not needed.
+    damage(older + 20);
+    let memory = options.open(directory.path()).unwrap();
+    let last = memory.segment().bytes()[16..24].to_vec();
+    assert_eq!(last, [3; 8], "what was ended is there");
+    drop(memory);
+    // Without either there is nothing to be known.
+    damage(newer + 20);
+    damage(older + 20);
+    let refused = options.open(directory.path()).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+}
+
+#[test]
+fn a_log_of_another_version_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    of_generations(directory.path(), 2);
+    let options = Options::of(vista::Options::new(8192).anywhere());
+    let log = std::fs::OpenOptions::new().read(true).write(true).open(directory.path().join("log")).unwrap();
+    for slot in [0, 2048] {
+        let mut header = [0; 44];
+        log.read_exact_at(&mut header, slot).unwrap();
+        let was = header;
+        header[8] = 2;
+        let sum = crc32c::crc32c(&header[..40]);
+        header[40..].copy_from_slice(&sum.to_le_bytes());
+        log.write_all_at(&header, slot).unwrap();
+        let refused = options.open(directory.path()).map(drop).unwrap_err();
+        assert!(matches!(refused, Error::Damaged { .. }) && refused.to_string().contains("version 2"), "{refused}");
+        log.write_all_at(&was, slot).unwrap();
+    }
+    options.open(directory.path()).unwrap();
+}

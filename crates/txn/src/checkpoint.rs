@@ -110,7 +110,7 @@ impl Managers {
         // After the transactions: who is not among them any more has left what is open here.
         let open = match planted("txn: checkpoint forgets the memory of who committed") {
             true => Vec::new(),
-            false => self.open_outcomes(),
+            false => self.open_outcomes(session),
         };
         let redo_point =
             self.buffers.dirty_minimum().filter(|_| !ignores_pages).map_or(begin_lsn, |dirty| dirty.min(begin_lsn));

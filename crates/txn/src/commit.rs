@@ -19,6 +19,9 @@ pub enum Durability {
     Sync,
     /// At once: it survives the death of any process now, and is on disk within the set time (PROTOCOLS L5).
     Relaxed,
+    /// At once, where the environment's memory outlives a crash of the system, or the loss of power: it survives that now,
+    /// without a system call (PROTOCOLS L9), and is on disk within the set time. Refused where the memory does not.
+    Rio,
 }
 
 /// What a commit answers.
@@ -30,16 +33,27 @@ pub struct Committed {
 }
 
 impl TxnSession {
-    /// Ends the transaction and keeps what it did: the paper's `txn_commit`. Returns when it is as durable as asked.
+    /// Ends the transaction and keeps what it did: the paper's `txn_commit`. Returns when it is as durable as asked, or more:
+    /// where the memory survives processes alone, `Rio` waits for the disk.
     ///
     /// # Errors
     /// `Log`: before the commit record was written, and then the transaction still runs and can be aborted
     /// ([`TxnSession::state`] says `Running`); or while waiting for the disk, and then it is committed in memory but
     /// may be lost with the machine, as the error says.
     pub fn commit(&self, managers: &Managers, durability: Durability) -> Result<Committed> {
+        // The caller that has more to say than that refuses; the disk is as good as any memory.
+        let durability = match durability {
+            Durability::Rio if !managers.lasting().is_lasting() => Durability::Sync,
+            asked => asked,
+        };
+        if durability == Durability::Rio {
+            managers.begin_rio(self)?;
+        }
         let committed = self.commit_now(managers)?;
-        if durability == Durability::Sync {
-            self.wait_durable(managers, committed)?;
+        match durability {
+            Durability::Sync => self.wait_durable(managers, committed)?,
+            Durability::Rio => self.keep(managers, committed),
+            Durability::Relaxed => {}
         }
         Ok(committed)
     }
@@ -63,6 +77,7 @@ impl TxnSession {
         managers.log.reserve(self.session(), libtp_log::record_bytes(0))?;
         self.slot().state.publish(State::Committing as u32);
         failpoint("commit: committing, nothing logged");
+        self.begin_commit_record();
         let lsn = managers.log.log(self.session(), COMMIT, self.id(), self.last_lsn(), &[]);
         self.note_commit_record(lsn);
         // If we die from here on, the transaction is committed: its last record says so (PROTOCOLS D6).

@@ -15,7 +15,7 @@ use rio::{failpoint, planted};
 
 use crate::log_records::COMMIT;
 use crate::slot::{State, TxnSlot};
-use crate::{Committed, Error, Managers, Result, TxnSession};
+use crate::{Committed, Error, Managers, OpenOutcome, Result, TxnSession};
 
 /// [`LockName::kind`] of a segment of memory.
 const KIND_SEGMENT: u32 = 5;
@@ -31,11 +31,14 @@ impl TxnSlot {
         self.segments.iter().map(|segment| segment.get()).take_while(|&segment| segment != 0).collect()
     }
 
-    /// The transaction is over.
+    /// The transaction is over. The first goes last: it says whether there is anything to be forgotten.
     #[inline]
     pub(crate) fn forget_segments(&self) {
         if self.segments[0].get() != 0 {
-            self.segments.iter().for_each(|segment| segment.init(0));
+            for segment in self.segments.iter().rev() {
+                segment.publish(0);
+                failpoint("joined: one more segment forgotten");
+            }
         }
     }
 }
@@ -62,8 +65,9 @@ impl TxnSession {
     /// durable as it has to be (`on_disk` says that it has to be on the disk), so that it has to be asked later.
     ///
     /// # Errors
-    /// `Log`: before the commit record was written, and then the transaction still runs; or after it, and then it is over, and
-    /// may be lost with the machine, as the error says.
+    /// `Log`: before the commit record was written, and then the transaction still runs; or after it
+    /// ([`TxnSession::commit_record`] says so), and then it is over, or its session has died; it may be lost with the machine,
+    /// as the error says.
     pub fn commit_joined(
         &self,
         managers: &Managers,
@@ -78,6 +82,7 @@ impl TxnSession {
         managers.log.reserve(self.session(), record_bytes(body.len()))?;
         self.slot().state.publish(State::Committing as u32);
         failpoint("joined: committing, nothing logged");
+        self.begin_commit_record();
         let lsn = managers.log.log(self.session(), COMMIT, self.id(), self.last_lsn(), &[&body]);
         self.note_commit_record(lsn);
         // If we die from here on, the transaction is committed (PROTOCOLS D6).
@@ -96,12 +101,17 @@ impl TxnSession {
         let lasts = self.make_durable(managers, on_disk, lsn);
         match lasts {
             Ok(()) => {
+                self.leave_if_given_up();
                 tell(Some(lsn));
                 // Before the locks: whoever joins next is not to be mistaken for us by who repairs us later.
                 self.slot().forget_segments();
             }
             Err(_) => {
-                self.leave_segments_open(managers, lsn)?;
+                if let Err(error) = self.leave_segments_open(managers, lsn) {
+                    // It is committed, and may not be ended otherwise: it stays as a dead session's, for who repairs that.
+                    self.session().mark_dead();
+                    return Err(error);
+                }
                 tell(None);
             }
         }
@@ -119,11 +129,20 @@ impl TxnSession {
         let lsn = if has_read { managers.txns.header.last_commit.load() } else { Lsn::NONE };
         self.make_durable(managers, on_disk, lsn)?;
         failpoint("joined: memory alone, not told");
+        self.leave_if_given_up();
         tell(Some(lsn));
         failpoint("joined: memory alone told, locks held");
         managers.locks.unlock_all(self.session(), self.locker());
         self.end(managers);
         Ok(Committed { lsn })
+    }
+
+    /// Memory is told nothing of what only shared memory says that was given up before it said so: who makes that anew may not have
+    /// it (PROTOCOLS D13). What was said before is found there, so who is told now is told right.
+    fn leave_if_given_up(&self) {
+        if !planted("txn: memory is told by memory that was given up") {
+            self.session().leave_if_broken();
+        }
     }
 
     /// Has the log as durable as it has to be before memory is told.
@@ -134,12 +153,14 @@ impl TxnSession {
         Ok(())
     }
 
-    /// Notes of all segments of the transaction that they may not know of its commit.
+    /// Notes of all segments of the transaction that they may not know of its commit. They have their rows, so it needs no room.
     ///
     /// # Errors
-    /// The region cannot grow.
+    /// The region cannot grow for a segment that has no row, against the rule.
     pub(crate) fn leave_segments_open(&self, managers: &Managers, lsn: Lsn) -> Result<()> {
-        managers.note_open(self.session(), self.id(), lsn, self.slot().segments())?;
+        for segment in self.slot().segments() {
+            managers.note_open(self.session(), OpenOutcome { segment, txn: self.id(), lsn })?;
+        }
         self.slot().forget_segments();
         Ok(())
     }

@@ -135,13 +135,14 @@ impl Managers {
         keep_from: Lsn,
         clean: bool,
     ) -> Result<()> {
-        let unresolved = self.unresolved_txns();
+        let unresolved = self.unresolved_txns(by);
         self.change_control(by, |words| {
             words.checkpoint = checkpoint;
             words.redo_point = redo_point;
             words.oldest = keep_from;
             words.durable_end = self.log.durable();
             words.clean = clean;
+            words.rio &= !clean;
             words.unresolved = unresolved;
             words.incarnations.forget_below(keep_from);
         })
@@ -150,7 +151,7 @@ impl Managers {
     /// Changes what the control file says. Nobody else does so between its read and its write, in this process or another:
     /// a checkpoint and a new database's number would otherwise take each other back. Whoever is at it may be stopped, and is
     /// then waited for no longer than that.
-    fn change_control<T>(&self, by: &Session, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
+    pub(crate) fn change_control<T>(&self, by: &Session, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
         let changer = &self.txns.header.changer;
         let held = || {
             let holder = Some(changer.load()).filter(|&holder| self.processes.is_alive(holder));

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use libtp_lock::LockerId;
 use libtp_log::{Lsn, Record, TxnId};
-use libtp_process::{Broken, Corpse, Repairer, Session, SessionId};
+use libtp_process::{Broken, Corpse, Late, Repairer, Session, SessionId};
 use rio::{failpoint, planted};
 
 use crate::log_records::{ABORT_END, COMMIT};
@@ -165,7 +165,7 @@ impl Managers {
         let why = match catch_unwind(AssertUnwindSafe(repair)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
-            Err(payload) if payload.is::<Broken>() => resume_unwind(payload),
+            Err(payload) if payload.is::<Broken>() || payload.is::<Late>() => resume_unwind(payload),
             Err(payload) => match payload.downcast_ref::<String>() {
                 Some(text) => text.clone(),
                 None => payload.downcast_ref::<&str>().map_or_else(String::new, |text| (*text).into()),

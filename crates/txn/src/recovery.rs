@@ -53,7 +53,7 @@ pub fn restart(
     let mut recovered = history::repeat(managers, who, &mut found, watch)?;
     managers.txns.header.next_id.fetch_max(found.next_id);
     for open in found.open.values() {
-        managers.note_open(who.session(), open.txn, open.lsn, [open.segment])?;
+        managers.note_open(who.session(), *open)?;
     }
     recovered.undone = undo::take_back(managers, who, &found)?;
     Ok(recovered)

@@ -13,7 +13,7 @@ use rio::{failpoint, planted};
 use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_record;
 use crate::slot::{State, TxnSlot};
-use crate::{Error, Managers, Result, TxnSession};
+use crate::{Error, Managers, OpenOutcome, Result, TxnSession};
 
 /// What repair did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,8 @@ impl Managers {
     pub fn reset_alone(&self) {
         self.txns.header.latch.reset_alone();
         self.txns.header.checkpointer.publish(SessionId::NONE);
+        // Who closed it may have died before the memory was taken away: the control file says that it was closed.
+        self.txns.header.rio.publish(0);
     }
 
     /// Ends what the dead left unfinished.
@@ -87,7 +89,9 @@ impl Managers {
             let kind = self.last_kind(id, last)?;
             let is_over = kind == COMMIT || kind == ABORT_END;
             if kind == COMMIT && !planted("txn: repair forgets the memory of who committed") {
-                self.note_open(who.session(), id, last, slot.segments())?;
+                for segment in slot.segments() {
+                    self.note_open(who.session(), OpenOutcome { segment, txn: id, lsn: last })?;
+                }
             }
             if is_over {
                 self.txns.header.last_commit.fetch_max(last);

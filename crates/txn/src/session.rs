@@ -29,6 +29,8 @@ pub struct TxnSession {
     entered: Entered,
     /// The commit record of the transaction that ends, none before it is written.
     commit_record: Cell<Lsn>,
+    /// The last append noted before the commit record was to be written; none before that.
+    noted_before_commit: Cell<Option<u64>>,
 }
 
 /// What the running transaction is known to have locked as a whole, kept in private memory: a hint that saves a look at
@@ -91,6 +93,7 @@ impl Managers {
             spare: Cell::new(Vec::new()),
             entered: Entered::default(),
             commit_record: Cell::new(Lsn::NONE),
+            noted_before_commit: Cell::new(None),
         }
     }
 
@@ -193,6 +196,21 @@ impl TxnSession {
     #[inline]
     pub fn commit_record(&self) -> Lsn {
         self.commit_record.get()
+    }
+
+    /// As [`TxnSession::commit_record`], for a transaction whose commit was cut short by the end of its region: also if it came
+    /// no further than to note where it was about to be. Whether it is there the next life knows.
+    pub fn commit_record_noted(&self) -> Lsn {
+        let noted = self.session.last_noted().0;
+        match self.noted_before_commit.get() {
+            Some(before) if self.commit_record() == Lsn::NONE && noted != before => Lsn::new(noted),
+            _ => self.commit_record(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn begin_commit_record(&self) {
+        self.noted_before_commit.set(Some(self.session.last_noted().0));
     }
 
     /// As [`TxnSession::commit_record`], for a transaction whose commit panicked, so that its session is dead: its fate is
@@ -313,6 +331,7 @@ impl TxnSession {
         self.id_next.set(id.raw() + 1);
         self.forget_entered();
         self.commit_record.set(Lsn::NONE);
+        self.noted_before_commit.set(None);
         self.entered.escalate_at.set(0);
         let slot = self.slot();
         slot.id.init(id);

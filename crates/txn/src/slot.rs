@@ -101,8 +101,10 @@ rio::shared! {
         pub commits: Word<u64>,
         /// Aborts.
         pub aborts: Word<u64>,
+        /// Non-zero once the control file says that commits are answered from memory.
+        pub rio: Word<u64>,
         /// Zero, kept for later.
-        pub spare_line: [Word<u64>; 4],
+        pub spare_line: [Word<u64>; 3],
         /// The highest commit record there is (PROTOCOLS L4). On a cache line of its own: every commit writes it.
         pub last_commit: Word<Lsn>,
         /// Zero, kept for later.

@@ -5,27 +5,33 @@
 //! without having told the segment, because its process died in between, the answer is here, and in each checkpoint, until
 //! the segment was told. A transaction that is not here is not committed.
 //!
-//! Invariants
-//! 1. There is at most one entry of each segment: who joins one first sees to it that it knows of all commits before.
-//! 2. An entry is made before the transaction's locks fall, and goes after the segment was told.
+//! The table has a row for each segment that was joined since the region was made, so that a commit needs no room in it
+//! (PROTOCOLS D11), and at the end of a transaction the row says nothing mostly.
 //!
-//! If we die here: each change is one section under the table's latch. An entry whose segment knows already is in nobody's
-//! way; the next to join that segment takes it out.
+//! Invariants
+//! 1. There is one row for each segment, and at most one open outcome: who joins one first sees to it that it knows of all
+//!    commits before.
+//! 2. A segment has its row before a transaction says that it has joined it. A row is never another segment's.
+//! 3. An outcome is noted before the transaction's locks fall, and goes after the segment was told.
+//! 4. What decides anything is read under the table's latch: else one outcome's transaction is taken for another's.
+//!
+//! If we die here: a row is made by one store; each other change is one section under the table's latch. An outcome whose segment
+//! knows already is in nobody's way; the next to join that segment takes it out.
 
 use libtp_log::{Lsn, TxnId, UNRESOLVED_MAX};
 use libtp_process::{Rank, Session};
-use rio::{failpoint, Word};
+use rio::{failpoint, planted, Word};
 
 use crate::{Managers, Result};
 
 rio::shared! {
-    /// A commit that a segment may not know of.
+    /// What a segment of memory may not know of.
     pub struct Unresolved {
         /// The transaction.
         pub txn: Word<TxnId>,
-        /// Its commit record.
+        /// Its commit record; none while the segment knows of all.
         pub lsn: Word<Lsn>,
-        /// The segment's number; zero while the entry is free.
+        /// The segment's number; zero while the row is nobody's.
         pub segment: Word<u32>,
         /// Zero, kept for later.
         pub spare_small: Word<u32>,
@@ -47,23 +53,35 @@ pub struct OpenOutcome {
 
 impl Managers {
     /// What segments may not know of.
-    pub fn open_outcomes(&self) -> Vec<OpenOutcome> {
+    pub(crate) fn open_outcomes(&self, by: &Session) -> Vec<OpenOutcome> {
         if self.txns.header.has_unresolved.load() == 0 {
             return Vec::new();
         }
-        let entries = (1..=self.txns.unresolved.capacity()).map(|index| self.txns.unresolved.at(index));
-        // One that changes meanwhile is of a segment that somebody is telling: both of its states are right.
-        let read = |entry: &Unresolved| OpenOutcome {
-            segment: entry.segment.load(),
-            txn: entry.txn.load(),
-            lsn: entry.lsn.load(),
+        let is_latched = !planted("txn: open outcomes are read without the latch");
+        let _guard = is_latched.then(|| self.txns.header.latch.shared(by, Rank::TXN_TABLE));
+        self.rows().filter(|row| row.lsn != Lsn::NONE).collect()
+    }
+
+    /// Every segment that was joined since the region was made, and what it may not know of: no transaction if there is
+    /// nothing. For people: it takes no latch, so what changes meanwhile may be of two moments.
+    pub fn joined_segments(&self) -> Vec<OpenOutcome> {
+        self.rows().collect()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = OpenOutcome> + '_ {
+        let table = &self.txns.unresolved;
+        let read = |index| {
+            let row = table.at(index);
+            let (segment, txn) = (row.segment.load(), row.txn.load());
+            failpoint("unresolved: row read in part");
+            OpenOutcome { segment, txn, lsn: row.lsn.load() }
         };
-        entries.map(read).filter(|open| open.segment != 0).collect()
+        (1..=table.capacity()).map(read).filter(|row| row.segment != 0)
     }
 
     /// The transactions among them, for the control file, which has room for so many.
-    pub(crate) fn unresolved_txns(&self) -> Vec<TxnId> {
-        let mut txns: Vec<TxnId> = self.open_outcomes().into_iter().map(|open| open.txn).collect();
+    pub(crate) fn unresolved_txns(&self, by: &Session) -> Vec<TxnId> {
+        let mut txns: Vec<TxnId> = self.open_outcomes(by).into_iter().map(|open| open.txn).collect();
         txns.sort_unstable_by_key(|txn| txn.raw());
         txns.dedup();
         txns.truncate(UNRESOLVED_MAX);
@@ -71,48 +89,60 @@ impl Managers {
     }
 
     /// The commit record of a transaction that has left its slot, if it is committed and the segment may not know it.
-    pub fn open_commit(&self, segment: u32, txn: TxnId) -> Option<Lsn> {
+    pub fn open_commit(&self, by: &Session, segment: u32, txn: TxnId) -> Option<Lsn> {
         let own = |open: &OpenOutcome| open.segment == segment && open.txn == txn;
-        self.open_outcomes().into_iter().find(own).map(|open| open.lsn)
+        self.open_outcomes(by).into_iter().find(own).map(|open| open.lsn)
     }
 
-    /// Notes that these segments may not know of a commit.
+    fn row_of(&self, segment: u32) -> Option<u32> {
+        let table = &self.txns.unresolved;
+        (1..=table.capacity()).find(|&index| table.at(index).segment.load() == segment)
+    }
+
+    /// Sees to it that the segment has its row, before a transaction joins it. Returns which; it was `known` when it was asked
+    /// for last.
     ///
     /// # Errors
     /// The region cannot grow.
-    pub(crate) fn note_open(
-        &self,
-        session: &Session,
-        txn: TxnId,
-        lsn: Lsn,
-        segments: impl IntoIterator<Item = u32>,
-    ) -> Result<()> {
-        for segment in segments {
-            self.note_open_in(session, OpenOutcome { segment, txn, lsn })?;
-        }
-        Ok(())
-    }
-
-    fn note_open_in(&self, session: &Session, open: OpenOutcome) -> Result<()> {
+    pub fn keep_row(&self, by: &Session, segment: u32, known: u32) -> Result<u32> {
         let table = &self.txns.unresolved;
-        let _guard = self.txns.header.latch.exclusive(session, Rank::TXN_TABLE);
-        let find = |segment: u32| (1..=table.capacity()).find(|&index| table.at(index).segment.get() == segment);
-        // Who died in the middle of this is repaired once more, perhaps late.
-        if find(open.segment).is_some_and(|index| table.at(index).lsn.get() >= open.lsn) {
-            return Ok(());
+        let is_known = (1..=table.capacity()).contains(&known) && table.at(known).segment.load() == segment;
+        if let Some(row) = is_known.then_some(known).or_else(|| self.row_of(segment)) {
+            return Ok(row);
         }
-        let index = match find(open.segment).or_else(|| find(0)) {
-            Some(index) => index,
+        let _guard = self.txns.header.latch.exclusive(by, Rank::TXN_TABLE);
+        if let Some(row) = self.row_of(segment) {
+            return Ok(row);
+        }
+        let row = match self.row_of(0) {
+            Some(row) => row,
             None => table.grow()?.start,
         };
-        let entry = table.at(index);
+        failpoint("unresolved: row found, nobody's");
+        // Read by who has no latch, so it is not done in a section: it is never taken back.
+        table.at(row).segment.publish(segment);
+        failpoint("unresolved: row made");
+        Ok(row)
+    }
+
+    /// Notes that a segment may not know of a commit.
+    ///
+    /// # Errors
+    /// The region cannot grow, for a segment that has no row.
+    pub(crate) fn note_open(&self, session: &Session, open: OpenOutcome) -> Result<()> {
+        let row = self.keep_row(session, open.segment, 0)?;
+        let (header, row) = (&self.txns.header, self.txns.unresolved.at(row));
+        let _guard = header.latch.exclusive(session, Rank::TXN_TABLE);
+        // Who died in the middle of this is repaired once more, perhaps late.
+        if row.lsn.get() >= open.lsn {
+            return Ok(());
+        }
         let mut section = session.section();
-        self.txns.header.has_unresolved.set(&mut section, 1);
-        entry.txn.set(&mut section, open.txn);
-        failpoint("unresolved: entry without its commit record");
-        entry.lsn.set(&mut section, open.lsn);
-        entry.segment.set(&mut section, open.segment);
-        failpoint("unresolved: entry made, section open");
+        header.has_unresolved.set(&mut section, 1);
+        row.txn.set(&mut section, open.txn);
+        failpoint("unresolved: outcome without its commit record");
+        row.lsn.set(&mut section, open.lsn);
+        failpoint("unresolved: outcome noted, section open");
         section.close();
         Ok(())
     }
@@ -125,13 +155,14 @@ impl Managers {
         }
         let table = &self.txns.unresolved;
         let _guard = header.latch.exclusive(session, Rank::TXN_TABLE);
-        let entries = || (1..=table.capacity()).map(|index| table.at(index));
+        let rows = || (1..=table.capacity()).map(|index| table.at(index));
         let mut section = session.section();
-        for entry in entries().filter(|entry| entry.segment.get() == segment) {
-            entry.segment.set(&mut section, 0);
-            failpoint("unresolved: entry free, section open");
+        if let Some(row) = rows().find(|row| row.segment.get() == segment) {
+            row.lsn.set(&mut section, Lsn::NONE);
+            failpoint("unresolved: no commit record, section open");
+            row.txn.set(&mut section, TxnId::NONE);
         }
-        if entries().all(|entry| entry.segment.get() == 0) {
+        if rows().all(|row| row.lsn.get() == Lsn::NONE) {
             header.has_unresolved.set(&mut section, 0);
         }
         failpoint("unresolved: segment told, section open");

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::segment::UNIT;
-use crate::{Error, Result, Segment, Txn};
+use crate::{Error, Result, Segment};
 use rio::Watch;
 
 /// A transaction whose ranges are found by themselves. The faults of its segment are watched until it is dropped, so nobody
@@ -82,7 +82,7 @@ impl Segment {
 
     fn save_part(&mut self, at: usize, end: usize) -> Result<()> {
         let (from, to) = (self.from + at as u64, self.from + end as u64);
-        let mut txn = std::mem::ManuallyDrop::new(Txn { top: self.undo.take_top(), segment: self });
+        let mut txn = std::mem::ManuallyDrop::new(self.resume());
         let saved = txn.set_range(at as u64, end - at).map(drop);
         txn.segment.undo.set_top(txn.top);
         saved?;

@@ -1,21 +1,36 @@
 //! Checkpoints: a consistent copy of a segment on ordinary storage, for when the machine goes down under memory that does not
 //! survive it.
 
+use std::ops::Range;
 use std::path::Path;
 
+use rio::{Region, RootSlot};
+
+use crate::segment::{SegmentHeader, UNIT};
 use crate::{Error, Options, Result, Segment};
 
 impl Segment {
     /// Copies the segment to the file at `path`, in the place of an earlier checkpoint, and makes it safe on its disk. It has
-    /// what every transaction so far has stored. Quick where the filesystem can share blocks.
+    /// what every transaction so far has stored, and its own blocks, as many as the segment.
     ///
     /// # Errors
-    /// `Memory` if the disk refuses: the earlier checkpoint is there.
+    /// `Memory` if the disk refuses or has no room: the earlier checkpoint is there.
     pub fn checkpoint(&mut self, path: impl AsRef<Path>) -> Result<()> {
         // A transaction that somebody forgot is not to be found there.
         self.begin().abort();
-        Ok(self.kept.copy_to(path.as_ref(), &self.metadata())?)
+        Ok(self.kept.copy_to(path.as_ref(), &self.metadata(), hole_of(self.region()))?)
     }
+}
+
+/// The room that the flat part has to grow into: places from, to.
+fn hole_of(region: &Region) -> Range<u64> {
+    let header = region.root::<SegmentHeader>(RootSlot::Environment).and_then(|header| region.try_at(header));
+    header.map_or(0..0, |header| {
+        let from = header.from.get();
+        let behind = |bytes: u64| from.saturating_add(bytes);
+        // What the flat part has in its last unit has blocks already.
+        behind(header.bytes.get()).checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)..behind(header.bytes_max.get())
+    })
 }
 
 impl Options {
@@ -27,7 +42,7 @@ impl Options {
     pub fn open_or_restore(&self, path: &Path, checkpoint: &Path) -> Result<Segment> {
         match self.open(path) {
             Err(Error::Memory(rio::Error::Torn { .. })) => {
-                self.keeping().restore(path, checkpoint)?;
+                self.keeping().restore(path, checkpoint, hole_of)?;
                 let mut segment = self.open(path)?;
                 segment.is_restored = true;
                 Ok(segment)

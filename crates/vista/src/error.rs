@@ -77,6 +77,14 @@ pub enum Error {
         /// What was wanted; 0 for the heap.
         at: u64,
     },
+    /// Another thread keeps what was wanted.
+    #[error("another worker of this process keeps what lies at {at} of the segment {path} until it is dropped: abort the transaction, and do it again when it is (`Worker::run` does not wait for that). Nothing was changed by this call")]
+    Kept {
+        /// The segment's file.
+        path: PathBuf,
+        /// What was wanted.
+        at: u64,
+    },
     /// A guarded segment is for one thread.
     #[error("the segment {path} is guarded against stores outside of transactions, and can be used by one thread only: open it without a guard. It was closed, and nothing was changed")]
     Guarded {

@@ -75,3 +75,66 @@ impl Segment {
         Ok(left)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{Changes, Redo};
+
+    /// What RVM's log has, by words.
+    #[derive(Default)]
+    struct Log {
+        growth: [u64; 5],
+        words: BTreeMap<u64, u64>,
+    }
+
+    impl Redo for Log {
+        type Error = Error;
+
+        fn commit(&mut self, changes: &Changes<'_>) -> Result<()> {
+            let mut put = |place: u64, image: &[u8]| {
+                for (word, at) in image.chunks_exact(8).zip((place..).step_by(8)) {
+                    self.words.insert(at, u64::from_ne_bytes(*word.first_chunk().unwrap()));
+                }
+            };
+            changes.for_each(&mut put);
+            if changes.growth() != self.growth {
+                changes.for_each_header(&mut put);
+            }
+            self.growth = changes.growth();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_redo_log_hears_of_units_that_were_taken_before_and_are_fresh_now() {
+        let file = std::env::temp_dir().join(format!("vista-fresh-{}", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let mut segment = Segment::open(&file, 4096).unwrap();
+        let mut log = Log::default();
+        let mut transact = |segment: &mut Segment, bytes: u64| {
+            let mut txn = segment.begin();
+            let _ = txn.malloc(bytes).unwrap();
+            txn.end_with(&mut log).unwrap();
+            let [from, to] = segment.heap.header.fresh.each_ref();
+            for word in [from, to] {
+                let place = segment.region().offset_of(word).raw();
+                assert_eq!(log.words.get(&place), Some(&word.get()), "after {bytes} bytes");
+            }
+        };
+        transact(&mut segment, 100);
+        // As if the system had refused to hide the heap's table: what was taken is noted, and not fresh yet.
+        let fresh = segment.heap.header.fresh[1].get();
+        let taken = segment.take_units(fresh, 4, 4).unwrap();
+        assert_eq!(taken.start, fresh, "they can go on where the fresh ones end");
+        // It needs no unit, and the log hears of what was taken.
+        transact(&mut segment, 100);
+        let used = segment.file_used();
+        transact(&mut segment, 3 * UNIT);
+        assert_eq!(segment.file_used(), used, "the file has not grown");
+        drop(segment);
+        std::fs::remove_file(&file).unwrap();
+    }
+}

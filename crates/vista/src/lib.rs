@@ -44,6 +44,7 @@ mod guard;
 mod heap;
 mod member;
 mod options;
+mod owner;
 mod recover;
 mod redo;
 mod segment;
@@ -55,14 +56,14 @@ mod verify;
 
 pub use error::{Error, Result};
 pub use guard::Guard;
-pub use member::{Decision, Judge, Member, Membership, Resumed};
+pub use member::{Decision, Holder, Judge, Member, Membership};
 pub use options::Options;
 pub use redo::{Changes, Redo};
 pub use rio::Survives;
 pub use segment::Segment;
 pub use threads::{ThreadTxn, Threads, Worker};
 pub use txn::Txn;
-pub use typed::{HashMap, Map, Memory, Persist, Ptr, Vector};
+pub use typed::{HashMap, Map, Memory, Persist, Ptr, Stores, Vector};
 pub use verify::Usage;
 
 #[cfg(test)]

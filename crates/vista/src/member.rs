@@ -7,16 +7,21 @@
 //! is gone asks ([`Judge`]).
 //!
 //! Who keeps the processes apart is not vista's business either: between [`Member::begin`] and what ends it nobody else
-//! calls anything.
+//! calls anything. Nor does anybody get at the [`Txn`](crate::Txn): who could, could end it.
 //!
-//! If we die here: the header names the transaction before its first before-image is saved, and until its last is gone.
+//! Invariants
+//! 1. The header names the transaction before its first before-image is saved, and until its last is gone.
+//! 2. What is stored stands when the undo log is empty. Before that is emptied for a decision, the header says which: so a
+//!    decision that was followed and has been lost since is noticed, wherever we die.
+//! 3. Before an undo log is rolled back, the header says that no decision is about to be followed: an empty undo log beside one
+//!    means that it was followed.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use crate::segment::UNIT;
-pub use crate::suspended::Resumed;
 use crate::{Error, Options, Result, Segment};
-use rio::{Held, Offset, Region, RootSlot, Survives, Undo, Word};
+use rio::{failpoint, planted, Held, Offset, Region, RootSlot, Survives, Undo, Word};
 
 /// The version of the header below.
 const LAYOUT: u64 = rio::layout![MemberHeader];
@@ -38,8 +43,16 @@ rio::shared! {
         pub incarnation: Word<u64>,
         /// The place in the log.
         pub lsn: Word<u64>,
+        /// The transaction whose decision is about to be followed: what is below counts while it is `txn`.
+        pub ending: Word<u64>,
+        /// That decision: the log's incarnation.
+        pub ending_incarnation: Word<u64>,
+        /// The place in the log.
+        pub ending_lsn: Word<u64>,
+        /// The process of the handle that works on it, as the environment numbers it.
+        pub process: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 8],
+        pub spare: [Word<u64>; 4],
     } size 128
 }
 
@@ -50,6 +63,15 @@ pub struct Membership {
     pub environment: [u8; 16],
     /// The environment's number for the segment: what it gets if it is made.
     pub number: u32,
+}
+
+/// Who works on a segment, by the environment's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The handle; zero once that leaves it to the log.
+    pub handle: u64,
+    /// Its process.
+    pub process: u64,
 }
 
 /// Where in which life of a log something was decided.
@@ -158,8 +180,14 @@ impl Member {
     }
 
     /// The transaction that the undo log is of, and the handle that works on it; none of either is zero.
-    pub fn unfinished(&self) -> (u64, u64) {
-        (self.header.txn.load(), self.header.holder.load())
+    pub fn unfinished(&self) -> (u64, Holder) {
+        let holder = Holder { handle: self.header.holder.load(), process: self.header.process.get() };
+        (self.header.txn.load(), holder)
+    }
+
+    /// The open file that holds this handle's lock on the segment, and nothing else. A child of a fork should not keep it.
+    pub fn lock(&self) -> BorrowedFd<'_> {
+        self.segment.kept.lock().as_fd()
     }
 
     /// The last decision that was followed.
@@ -179,13 +207,13 @@ impl Member {
         self.catch_up()?;
         let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };
         self.segment.undo.audit().map_err(damaged)?;
-        let decision = judge.committed(txn)?;
-        match decision {
-            Some(_) => self.segment.undo.discard(),
-            None if self.segment.undo.has_images() => _ = self.segment.undo.roll_back(),
-            None => {}
+        match judge.committed(txn)? {
+            Some(decision) => self.follow(decision),
+            None if self.segment.undo.has_saved() => self.undo_unfinished(),
+            // It was followed; what became of it since is for who joins to find out.
+            None if self.header.ending.load() == txn => self.ended(Some(self.about_to_follow())),
+            None => self.ended(None),
         }
-        self.ended(decision);
         Ok(())
     }
 
@@ -193,12 +221,15 @@ impl Member {
     ///
     /// # Errors
     /// `Memory`, `Damaged`: nothing was begun.
-    pub fn begin(&mut self, txn: u64, holder: u64) -> Result<()> {
+    pub fn begin(&mut self, txn: u64, holder: Holder) -> Result<()> {
         assert_eq!(self.header.txn.load(), 0, "what is unfinished is settled first");
         self.catch_up()?;
         self.segment.undo.settle();
         self.segment.begin().suspend();
-        self.header.holder.publish(holder);
+        // Of an earlier transaction; numbers may come again.
+        self.header.ending.publish(0);
+        self.header.process.publish(holder.process);
+        self.header.holder.publish(holder.handle);
         self.header.txn.publish(txn);
         self.make_safe();
         Ok(())
@@ -212,9 +243,20 @@ impl Member {
         self.segment.save_range_suspended(at, bytes)
     }
 
-    /// What the transaction does here.
-    pub fn txn(&mut self) -> Resumed<'_> {
-        self.segment.resume_shortly()
+    /// Allocates `bytes` bytes from the segment's heap.
+    ///
+    /// # Errors
+    /// As [`Txn::malloc`](crate::Txn::malloc).
+    pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
+        self.segment.in_suspended(|txn| txn.malloc(bytes))
+    }
+
+    /// Frees what was allocated at `at`.
+    ///
+    /// # Errors
+    /// As [`Txn::free`](crate::Txn::free).
+    pub fn free(&mut self, at: u64) -> Result<()> {
+        self.segment.in_suspended(|txn| txn.free(at))
     }
 
     /// The segment as it is now.
@@ -232,8 +274,9 @@ impl Member {
 
     /// The transaction is committed: what it stored stands.
     pub fn end(&mut self, decision: Decision) {
-        self.segment.end_slowly().expect("what may fail was done before");
-        self.ended(Some(decision));
+        self.segment.release_all().expect("what may fail was done before");
+        self.follow(decision);
+        self.segment.close_ranges();
     }
 
     /// The transaction is not committed: everything is taken back.
@@ -256,11 +299,52 @@ impl Member {
         self.header.holder.publish(0);
     }
 
+    /// What the undo log covers stands, because that was decided.
+    ///
+    /// If we die here: while it has images, whoever settles the segment asks again. When it is empty and the judge knows of no
+    /// such decision any more, the header still says which it was.
+    fn follow(&self, decision: Decision) {
+        let is_said = self.header.ending.get() == self.header.txn.get();
+        // What has stored nothing depends on no decision.
+        let is_new = decision != self.followed() && (is_said || self.segment.undo.has_saved());
+        if is_new && !is_said && !planted("vista: what is followed is noted when that is over") {
+            self.header.ending_incarnation.init(decision.incarnation);
+            self.header.ending_lsn.init(decision.lsn);
+            failpoint("member: decision known, not said");
+            self.header.ending.publish(self.header.txn.get());
+            self.make_safe();
+        }
+        failpoint("member: about to follow, undo log not empty");
+        self.segment.undo.discard();
+        failpoint("member: undo log empty, nothing followed");
+        self.ended(is_new.then_some(decision));
+    }
+
+    /// Puts back what the undo log covers, because nothing was decided.
+    ///
+    /// If we die here: while it has images, it is done again; then the transaction is one that has stored nothing.
+    fn undo_unfinished(&self) {
+        if self.header.ending.get() != 0 && !planted("vista: what is rolled back is still about to be followed") {
+            self.header.ending.publish(0);
+            self.make_safe();
+        }
+        failpoint("member: about to be rolled back");
+        self.segment.undo.roll_back();
+        failpoint("member: rolled back, the transaction still named");
+        self.ended(None);
+    }
+
+    fn about_to_follow(&self) -> Decision {
+        Decision { incarnation: self.header.ending_incarnation.get(), lsn: self.header.ending_lsn.get() }
+    }
+
     /// Nothing is unfinished any more.
-    fn ended(&mut self, decision: Option<Decision>) {
-        if let Some(Decision { incarnation, lsn }) = decision {
+    fn ended(&self, followed: Option<Decision>) {
+        if let Some(Decision { incarnation, lsn }) = followed {
             self.header.incarnation.init(incarnation);
+            failpoint("member: followed, noted in part");
             self.header.lsn.init(lsn);
+            failpoint("member: followed, the transaction still named");
         }
         self.header.txn.publish(0);
         self.make_safe();

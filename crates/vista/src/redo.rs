@@ -38,10 +38,10 @@ impl Changes<'_> {
         }
     }
 
-    /// How much of the file is used. When it has grown since a transaction was told, there is more to be told:
+    /// As [`Segment::growth`]. When it is another than when a transaction was told before, there is more to be told:
     /// [`Changes::for_each_header`].
-    pub fn file_used(&self) -> u64 {
-        self.segment.region().used()
+    pub fn growth(&self) -> [u64; 5] {
+        self.segment.growth()
     }
 
     /// Calls `each` with what changes when the file grows, which is no transaction's doing.
@@ -66,7 +66,7 @@ impl Txn<'_> {
     /// As [`Txn::end`]; those of `redo`. Then it is aborted.
     pub fn end_with<R: Redo>(mut self, redo: &mut R) -> Result<(), R::Error> {
         self.in_log(Segment::release_all)?;
-        redo.commit(&Changes { segment: self.segment })?;
+        redo.commit(&Changes { segment: &self.segment })?;
         Ok(self.end()?)
     }
 }
@@ -75,6 +75,15 @@ impl Segment {
     /// How many bytes of the file are used.
     pub fn file_used(&self) -> u64 {
         self.region().used()
+    }
+
+    /// What changes when the file grows, or what was taken of it is to be used: outside of any transaction, so that no undo log
+    /// has it.
+    pub fn growth(&self) -> [u64; 5] {
+        let heap = &self.heap.header;
+        let [_, fresh] = &heap.fresh;
+        let [from, to] = &heap.taken;
+        [self.file_used(), fresh.get(), from.get(), to.get(), self.header.bytes.get()]
     }
 
     /// Copies what the file has from `place` on, vista's own included.

@@ -13,10 +13,9 @@ use std::path::Path;
 use crate::guard::Guarded;
 pub(crate) use crate::heap::UNIT;
 use crate::heap::{Heap, HeapHeader};
+use crate::owner::Owner;
 use crate::{Error, Options, Result};
-use rio::{
-    Bytes, ExclusiveHold, Held, Kept, LayoutHash, Link, Offset, Region, RootSlot, SharedHold, Undo, UndoLog, View, Word,
-};
+use rio::{Bytes, Held, Kept, LayoutHash, Link, Offset, Region, RootSlot, Undo, UndoLog, View, Word};
 
 /// The version of everything that a segment holds, and how it is laid out.
 pub(crate) const LAYOUT: u64 = LayoutHash::new()
@@ -89,7 +88,7 @@ impl Options {
             heap,
             rolled_back: 0,
             is_restored: false,
-            owner: Owner(()),
+            owner: Owner::new(),
             freed: BTreeSet::new(),
             from,
             bytes,
@@ -104,11 +103,6 @@ impl Options {
         Ok(segment)
     }
 }
-
-/// Proof of having the segment: one handle at a time does, so who borrows it has the bytes to himself.
-pub(crate) struct Owner(());
-impl SharedHold for Owner {}
-impl ExclusiveHold for Owner {}
 
 /// A segment that this process has mapped, and nobody else has.
 pub struct Segment {

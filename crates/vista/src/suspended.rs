@@ -1,38 +1,9 @@
-//! A transaction between two calls of somebody who cannot hold a [`Txn`]: the door for C.
+//! A transaction between two calls of somebody who cannot hold a [`Txn`]: the door for C, and for who ends it otherwise.
 
 use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
 
-use crate::{Memory, Result, Segment, Txn};
-
-/// A transaction that was taken up and is left as it is when this goes: somebody else ends it.
-pub struct Resumed<'s>(ManuallyDrop<Txn<'s>>);
-
-impl<'s> Deref for Resumed<'s> {
-    type Target = Txn<'s>;
-
-    fn deref(&self) -> &Txn<'s> {
-        &self.0
-    }
-}
-
-impl<'s> DerefMut for Resumed<'s> {
-    fn deref_mut(&mut self) -> &mut Txn<'s> {
-        &mut self.0
-    }
-}
-
-impl Drop for Resumed<'_> {
-    fn drop(&mut self) {
-        self.0.segment.undo.set_top(self.0.top);
-    }
-}
-
-impl Memory for Resumed<'_> {
-    fn segment(&self) -> &Segment {
-        self.0.segment()
-    }
-}
+use crate::{Result, Segment, Txn};
+use rio::Quick;
 
 impl Txn<'_> {
     /// Leaves the transaction as it is, to be taken up by [`Segment::resume`]. Until then the segment shows what it stored;
@@ -46,7 +17,8 @@ impl Txn<'_> {
 impl Segment {
     /// Takes up the transaction that was suspended; if none was, begins one.
     pub fn resume(&mut self) -> Txn<'_> {
-        Txn { top: self.undo.take_top(), segment: self }
+        let top = self.undo.take_top();
+        Txn { segment: Quick::new(self), top }
     }
 
     /// As [`Txn::set_range`](crate::Txn::set_range), of a transaction that is suspended and stays so.
@@ -62,8 +34,12 @@ impl Segment {
         Ok(range)
     }
 
-    /// As [`Segment::resume`], for who does not end it.
-    pub(crate) fn resume_shortly(&mut self) -> Resumed<'_> {
-        Resumed(ManuallyDrop::new(self.resume()))
+    /// Does something in the transaction that is suspended, and leaves it so.
+    pub(crate) fn in_suspended<R>(&mut self, work: impl FnOnce(&mut Txn<'_>) -> R) -> R {
+        // Its end is somebody else's, also if the work panics.
+        let mut txn = ManuallyDrop::new(self.resume());
+        let done = work(&mut txn);
+        txn.segment.undo.set_top(txn.top);
+        done
     }
 }

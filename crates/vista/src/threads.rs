@@ -8,7 +8,8 @@
 //! The heap has one lock, had from the first `malloc` or `free` of a transaction to its end.
 //!
 //! No circle of transactions waits for ever: one that wants a stripe before those that it has waits a moment only, and is then
-//! refused with [`Error::Contended`]; it is to be aborted and done again ([`Worker::run`]).
+//! refused with [`Error::Contended`]; it is to be aborted and done again ([`Worker::run`]). Who waits for longer than a moment
+//! sleeps. What another worker keeps nobody waits for: [`Error::Kept`].
 //!
 //! The locks are this process's and die with it. If we die here: each log holds the old bytes of what its transaction could
 //! have stored to, no two the same ones, and all of them are rolled back at map (`rio/undo/chain.rs`).
@@ -59,7 +60,9 @@ pub struct Threads {
     /// What is looked at without asking the segment.
     flat: Flat,
     stripes: Stripes,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
+    /// Where the flat part begins.
+    pub(crate) from: u64,
     /// The length of the flat part.
     bytes: u64,
     /// This process: a child of a fork has no transactions.
@@ -104,6 +107,7 @@ impl Segment {
             flat: self.view.flat().clone(),
             stripes: Stripes::new(self.bytes, stripe_bytes),
             path: self.path().to_path_buf(),
+            from: self.from,
             bytes: self.bytes,
             process: std::process::id(),
             inner: Mutex::new(Inner { segment: self, logs, workers }),

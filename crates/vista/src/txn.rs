@@ -6,11 +6,12 @@
 //! segment next copies them back ([`recover`](crate::recover)). The log is emptied by one store, which is the commit.
 
 use crate::{Error, Result, Segment};
+use rio::Quick;
 
 /// A transaction. Dropped without [`Txn::end`], it is aborted.
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'s> {
-    pub(crate) segment: &'s mut Segment,
+    pub(crate) segment: Quick<'s, Segment>,
     /// Where the undo log ends: here it may be in a register.
     pub(crate) top: usize,
 }
@@ -19,28 +20,31 @@ impl Segment {
     /// Begins a transaction (the paper's `vista_begin_transaction`).
     #[inline(always)]
     pub fn begin(&mut self) -> Txn<'_> {
-        if !self.undo.is_at_rest() && self.undo.has_images() {
-            // Somebody forgot one.
+        let mut txn = Txn { segment: Quick::new(self), top: 0 };
+        if !txn.segment.is_at_rest() {
+            txn.segment.with(Segment::take_back_forgotten);
+        }
+        txn
+    }
+
+    /// Somebody may have forgotten one.
+    #[cold]
+    fn take_back_forgotten(&mut self) {
+        if self.undo.has_images() {
             self.take_back();
         }
-        Txn { segment: self, top: 0 }
     }
 
-    #[inline(always)]
-    fn save_range(&mut self, at: u64, bytes: usize, top: usize) -> Result<(&mut [u8], usize)> {
-        let Some(shown) = self.view.look(at, bytes) else { return Err(self.out_of_range(at, bytes)) };
-        Ok(shown.range(&mut self.owner, &self.undo, top))
-    }
-
-    #[inline(never)]
-    fn save_range_slowly(&mut self, at: u64, bytes: usize, top: usize) -> Result<(&mut [u8], usize)> {
-        if !self.undo.has_quick_room(top, bytes) {
-            self.undo.set_top(top);
-            let is_prepared = self.prepare_range(at, bytes);
-            self.undo.take_top();
-            is_prepared?;
+    /// Makes room in the undo log, which ends at `top`, for the `bytes` at `at`, and lets them be stored to.
+    #[cold]
+    fn make_ready(&mut self, at: u64, bytes: usize, top: usize) -> Result<()> {
+        if self.undo.has_quick_room(top, bytes) {
+            return self.get(at, bytes).map(drop);
         }
-        self.save_range(at, bytes, top)
+        self.undo.set_top(top);
+        let is_ready = self.prepare_range(at, bytes);
+        self.undo.take_top();
+        is_ready
     }
 
     /// Puts back what the transaction changed, if one goes on.
@@ -62,14 +66,20 @@ impl Txn<'_> {
     /// `OutOfRange`; `Memory` if the undo log had to grow and could not.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        let (segment, top) = (&mut *self.segment, self.top);
-        // Both are asked here, so that the compiler knows the answers below, where nothing comes in between.
-        let saved = if segment.view.flat().has(at, bytes) && segment.undo.has_quick_room(top, bytes) {
-            segment.save_range(at, bytes, top)
-        } else {
-            segment.save_range_slowly(at, bytes, top)
-        };
-        let (range, top) = saved?;
+        // Asked here, so that the compiler knows the answer below, where nothing comes in between.
+        if !self.segment.is_quick(at, bytes, self.top) {
+            return self.set_range_slowly(at, bytes);
+        }
+        let (range, top) = self.segment.range(at, bytes, self.top);
+        self.top = top;
+        Ok(range)
+    }
+
+    #[inline(always)]
+    fn set_range_slowly(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        let top = self.top;
+        self.segment.with(|segment| segment.make_ready(at, bytes, top))?;
+        let (range, top) = self.segment.range_slowly(at, bytes, top).unwrap_or_else(|| not_shown());
         self.top = top;
         Ok(range)
     }
@@ -77,7 +87,7 @@ impl Txn<'_> {
     /// Does something with the segment that saves in the log what it changes.
     pub(crate) fn in_log<R>(&mut self, work: impl FnOnce(&mut Segment) -> R) -> R {
         self.segment.undo.set_top(self.top);
-        let done = work(self.segment);
+        let done = self.segment.with(work);
         self.top = self.segment.undo.take_top();
         done
     }
@@ -104,9 +114,11 @@ impl Txn<'_> {
         }
         // By what it has saved one that somebody forgot is known, also if it has only freed.
         self.set_range(at, 8)?;
-        self.segment.freed.insert(at);
-        // There is more to be done at the end.
-        self.segment.undo.set_quick(false);
+        self.segment.with(|segment| {
+            segment.freed.insert(at);
+            // There is more to be done at the end.
+            segment.undo.set_quick(false);
+        });
         Ok(())
     }
 
@@ -115,10 +127,10 @@ impl Txn<'_> {
     /// # Errors
     /// `Memory` if something was freed and the undo log had to grow for it and could not: then it is aborted.
     #[inline(always)]
-    pub fn end(self) -> Result<()> {
-        if !self.segment.undo.discard_quickly() {
+    pub fn end(mut self) -> Result<()> {
+        if !self.segment.discard() {
             self.segment.undo.set_top(self.top);
-            self.segment.end_slowly()?;
+            self.segment.with(Segment::end_slowly)?;
         }
         // Nothing is left to be taken back.
         std::mem::forget(self);
@@ -130,7 +142,14 @@ impl Txn<'_> {
 }
 
 impl Drop for Txn<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.segment.take_back();
+        self.segment.with(Segment::take_back);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn not_shown() -> ! {
+    panic!("what was made ready is shown")
 }

@@ -6,10 +6,13 @@
 //! What may lie in a segment is said by `zerocopy`'s traits: any bytes are a value of the type, and a value has no bytes that
 //! mean nothing. So a damaged segment shows wrong values and nothing worse, and what means something to one process only
 //! (references, boxes, open files) does not compile.
+//!
+//! Several threads of one segment have single values (`of_threads`).
 
 mod chain;
 mod hash_map;
 mod map;
+mod of_threads;
 mod vector;
 
 pub use hash_map::HashMap;
@@ -93,6 +96,10 @@ impl<T> std::fmt::Debug for Ptr<T> {
 }
 
 /// Who can look into a segment: the [`Segment`] itself, and its [`Txn`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not all of a segment",
+    note = "one of several threads has what it has locked only: `ThreadTxn::look` and `write`; the collections are for one thread"
+)]
 pub trait Memory {
     /// The segment.
     fn segment(&self) -> &Segment;
@@ -106,8 +113,101 @@ impl Memory for Segment {
 
 impl Memory for Txn<'_> {
     fn segment(&self) -> &Segment {
-        self.segment
+        &self.segment
     }
+}
+
+/// Who can store to a segment in a transaction: a [`Txn`], or what somebody else ends, as a transaction over records and
+/// memory does.
+pub trait Stores: Memory {
+    /// As [`Txn::set_range`].
+    ///
+    /// # Errors
+    /// As [`Txn::set_range`].
+    fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]>;
+
+    /// As [`Txn::malloc`].
+    ///
+    /// # Errors
+    /// As [`Txn::malloc`].
+    fn malloc(&mut self, bytes: u64) -> Result<u64>;
+
+    /// As [`Txn::free`].
+    ///
+    /// # Errors
+    /// As [`Txn::free`].
+    fn free(&mut self, at: u64) -> Result<()>;
+
+    /// As [`Segment::root`].
+    fn root<T: Persist>(&self) -> Ptr<T> {
+        self.segment().root()
+    }
+
+    /// Declares that the transaction may change the value, and returns it.
+    ///
+    /// # Errors
+    /// As [`Txn::set_range`] and [`Ptr::look`].
+    fn write<T: Persist>(&mut self, place: Ptr<T>) -> Result<&mut T>
+    where
+        Self: Sized,
+    {
+        place.look(self)?;
+        let at = place.at(self.segment());
+        let range = self.set_range(at, size_of::<T>())?;
+        Ok(T::mut_from_bytes(range).unwrap_or_else(|_| unreachable!("it was looked at there")))
+    }
+
+    /// Puts a value into the heap.
+    ///
+    /// # Errors
+    /// As [`Txn::malloc`].
+    fn create<T: Persist>(&mut self, value: T) -> Result<Ptr<T>>
+    where
+        Self: Sized,
+    {
+        let place = create_row(self, 1)?;
+        *self.write(place)? = value;
+        Ok(place)
+    }
+
+    /// Frees what [`Stores::create`] has made; not what it points to.
+    ///
+    /// # Errors
+    /// As [`Txn::free`].
+    fn delete<T: Persist>(&mut self, place: Ptr<T>) -> Result<()> {
+        let at = place.at(self.segment());
+        self.free(at)
+    }
+}
+
+impl Stores for Txn<'_> {
+    #[inline]
+    fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        Txn::set_range(self, at, bytes)
+    }
+
+    fn malloc(&mut self, bytes: u64) -> Result<u64> {
+        Txn::malloc(self, bytes)
+    }
+
+    fn free(&mut self, at: u64) -> Result<()> {
+        Txn::free(self, at)
+    }
+}
+
+/// Declares that the transaction may change the bytes of so many values in a row, and returns those.
+pub(crate) fn write_row<T: Persist>(txn: &mut impl Stores, first: Ptr<T>, count: u64) -> Result<&mut [u8]> {
+    let at = first.at(txn.segment());
+    let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
+    txn.set_range(at, bytes)
+}
+
+/// Room for `count` values in a row, with whatever is there.
+pub(crate) fn create_row<T: Persist>(txn: &mut impl Stores, count: u64) -> Result<Ptr<T>> {
+    const { assert!(align_of::<T>() <= 16, "the heap's blocks begin at multiples of 16") };
+    let bytes = count.checked_mul(size_of::<T>() as u64);
+    let at = txn.malloc(bytes.ok_or_else(|| txn.segment().out_of_range(u64::MAX, usize::MAX))?)?;
+    Ok(Ptr { place: at + txn.segment().from, of: PhantomData })
 }
 
 impl<T> Ptr<T> {
@@ -119,9 +219,13 @@ impl<T> Ptr<T> {
         self.place == 0
     }
 
+    fn of_place(place: u64) -> Ptr<T> {
+        Ptr { place, of: PhantomData }
+    }
+
     /// What lies `bytes` behind what this points to.
     pub(crate) fn behind<U>(self, bytes: u64) -> Ptr<U> {
-        Ptr { place: self.place.saturating_add(bytes), of: PhantomData }
+        Ptr::of_place(self.place.saturating_add(bytes))
     }
 }
 
@@ -145,10 +249,15 @@ impl<T: Persist> Ptr<T> {
     /// If what `of` returns is no part of it.
     pub fn part<U: Persist>(self, of: impl FnOnce(&T) -> &U, memory: &impl Memory) -> Result<Ptr<U>> {
         let whole = self.look(memory)?;
-        let from = std::ptr::from_ref(of(whole)).addr().wrapping_sub(std::ptr::from_ref(whole).addr());
+        Ok(self.part_at(whole, of(whole)))
+    }
+
+    /// A pointer to a part of what it points to, which is `whole`.
+    fn part_at<U: Persist>(self, whole: &T, part: &U) -> Ptr<U> {
+        let from = std::ptr::from_ref(part).addr().wrapping_sub(std::ptr::from_ref(whole).addr());
         let end = from.checked_add(size_of::<U>());
         assert!(end.is_some_and(|end| end <= size_of::<T>()), "a part of a value lies in it");
-        Ok(self.behind(from as u64))
+        self.behind(from as u64)
     }
 
     /// The `nth` of several values in a row, of which this is the first.
@@ -169,7 +278,7 @@ impl<T: Persist> Ptr<T> {
 impl Segment {
     /// The value at the beginning of the flat part: where everything else is found from. Zeros at first.
     pub fn root<T: Persist>(&self) -> Ptr<T> {
-        Ptr { place: self.from, of: PhantomData }
+        Ptr::of_place(self.from)
     }
 }
 
@@ -183,11 +292,9 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// As [`Txn::set_range`] and [`Ptr::look`].
+    #[inline]
     pub fn write<T: Persist>(&mut self, place: Ptr<T>) -> Result<&mut T> {
-        place.look(self)?;
-        let at = place.at(self.segment);
-        let range = self.set_range(at, size_of::<T>())?;
-        Ok(T::mut_from_bytes(range).unwrap_or_else(|_| unreachable!("it was looked at there")))
+        Stores::write(self, place)
     }
 
     /// Puts a value into the heap.
@@ -195,9 +302,7 @@ impl Txn<'_> {
     /// # Errors
     /// As [`Txn::malloc`].
     pub fn create<T: Persist>(&mut self, value: T) -> Result<Ptr<T>> {
-        let place = self.create_row(1)?;
-        *self.write(place)? = value;
-        Ok(place)
+        Stores::create(self, value)
     }
 
     /// Frees what [`Txn::create`] has made; not what it points to.
@@ -205,22 +310,6 @@ impl Txn<'_> {
     /// # Errors
     /// As [`Txn::free`].
     pub fn delete<T: Persist>(&mut self, place: Ptr<T>) -> Result<()> {
-        let at = place.at(self.segment);
-        self.free(at)
-    }
-
-    /// Declares that the transaction may change the bytes of so many values in a row, and returns those.
-    pub(crate) fn write_row<T: Persist>(&mut self, first: Ptr<T>, count: u64) -> Result<&mut [u8]> {
-        let at = first.at(self.segment);
-        let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
-        self.set_range(at, bytes)
-    }
-
-    /// Room for `count` values in a row, with whatever is there.
-    pub(crate) fn create_row<T: Persist>(&mut self, count: u64) -> Result<Ptr<T>> {
-        const { assert!(align_of::<T>() <= 16, "the heap's blocks begin at multiples of 16") };
-        let bytes = count.checked_mul(size_of::<T>() as u64);
-        let at = self.malloc(bytes.ok_or_else(|| self.segment.out_of_range(u64::MAX, usize::MAX))?)?;
-        Ok(Ptr { place: at + self.segment.from, of: PhantomData })
+        Stores::delete(self, place)
     }
 }

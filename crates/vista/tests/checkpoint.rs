@@ -129,3 +129,56 @@ fn the_room_that_a_segment_has_to_grow_is_no_part_of_its_checkpoint() {
     let segment = options.open(&at("checkpoint")).unwrap();
     assert_eq!((segment.bytes()[7], segment.get(block, 100_000).unwrap()), (3, &[4; 100_000][..]));
 }
+
+/// Bytes of the file that have blocks.
+fn blocks(file: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(file).unwrap().blocks() * 512
+}
+
+#[test]
+fn what_was_only_set_aside_is_set_aside_in_the_checkpoint_and_in_what_is_restored_from_it() {
+    for place in [std::env::temp_dir(), "/dev/shm".into()] {
+        let directory = tempfile::tempdir_in(place).unwrap();
+        let at = |name: &str| directory.path().join(name);
+        // Most of it was never stored to.
+        let options = Options::new(20 << 20).grows_to(100 << 20).anywhere();
+        let mut segment = options.open(&at("segment")).unwrap();
+        set(&mut segment, 1);
+        for bytes in [20 << 20, 30 << 20] {
+            segment.grow(bytes).unwrap();
+            let mut txn = segment.begin();
+            let _ = txn.malloc(3 << 20).unwrap();
+            txn.end().unwrap();
+            segment.checkpoint(at("checkpoint")).unwrap();
+            let (had, has) = (blocks(&at("segment")), blocks(&at("checkpoint")));
+            // How the filesystem notes where they are takes a few, too.
+            assert!(
+                had >= bytes && has + (64 << 10) >= had,
+                "{has} bytes of the checkpoint have blocks, {had} of the segment"
+            );
+            assert!(has < 64 << 20, "the room that it has to grow has none");
+        }
+        crashed(&at("segment"), &at("left"));
+        assert!(Options::new(0).anywhere().open_or_restore(&at("left"), &at("checkpoint")).unwrap().is_restored());
+        assert!(blocks(&at("left")) + (64 << 10) >= blocks(&at("segment")), "what was restored");
+    }
+}
+
+#[test]
+fn a_checkpoint_of_memory_that_survives_the_system_has_no_block_that_would_be_zeros_after_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let options = Options::new(1 << 20).grows_to(2 << 20).anywhere().survives(Survives::System);
+    let mut segment = options.open(&at("segment")).unwrap();
+    set(&mut segment, 1);
+    segment.checkpoint(at("checkpoint")).unwrap();
+    // What the filesystem calls a hole has no blocks, or blocks that were only set aside.
+    let file = std::fs::File::open(at("checkpoint")).unwrap();
+    let data = |from: u64| rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(from)).ok();
+    let hole = |from: u64| rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(from)).unwrap();
+    let (first, end) = (hole(0), file.metadata().unwrap().len());
+    let behind = data(first).unwrap_or(end);
+    assert_eq!(behind - first, 1 << 20, "the room to grow is a hole");
+    assert!(behind == end || hole(behind) == end, "there is no other");
+}

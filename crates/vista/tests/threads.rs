@@ -2,7 +2,9 @@
 //! forgot is in the way of others or comes back later.
 #![allow(clippy::unwrap_used)]
 
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use vista::{Error, Guard, Options, Segment};
 
@@ -136,12 +138,12 @@ fn who_comes_late_is_told_and_what_is_kept_is_nobody_elses() {
     let (mut left, mut right) = (threads.worker().unwrap(), threads.worker().unwrap());
     left.keep(0, 10 * stripe).unwrap();
     left.keep(0, 10 * stripe).unwrap();
-    assert!(matches!(right.keep(9 * stripe, stripe), Err(Error::Contended { .. })));
+    assert!(matches!(right.keep(9 * stripe, stripe), Err(Error::Kept { .. })));
     assert!(matches!(right.keep(BYTES, 1), Err(Error::OutOfRange { .. })));
     fill(&mut left, 9 * stripe, 8, 1);
     let told = right.begin().set_range(9 * stripe, 8).map(|_| ()).unwrap_err();
-    assert!(matches!(told, Error::Contended { .. }), "{told}");
-    assert!(told.to_string().contains("contended") && told.to_string().contains("abort"), "{told}");
+    assert!(matches!(told, Error::Kept { .. }), "{told}");
+    assert!(told.to_string().contains("until it is dropped") && told.to_string().contains("abort"), "{told}");
     // Out of order nobody waits for long, in order not either if it is given back.
     let mut first = left.begin();
     first.set_range(20 * stripe, 8).unwrap();
@@ -236,4 +238,131 @@ fn a_panic_gives_back_what_it_had() {
     let mut other = threads.worker().unwrap();
     assert_eq!(other.begin().get(0, 8).unwrap(), [0; 8]);
     fill(&mut other, 0, 8, 2);
+}
+
+/// How long this thread has had a processor.
+fn worked() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn who_waits_for_long_does_not_work() {
+    let file = File::new("waits");
+    let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
+    let stripe = threads.stripe_bytes();
+    // In order it waits for the lock; out of order it is refused, and does its work again and again.
+    for is_in_order in [true, false] {
+        let (began, begin) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let mut worker = threads.worker().unwrap();
+            let mut first = worker.begin();
+            first.set_range(10 * stripe, 8).unwrap();
+            let waits = scope.spawn(|| {
+                let mut worker = threads.worker().unwrap();
+                began.send(()).unwrap();
+                let (start, before) = (Instant::now(), worked());
+                worker
+                    .run(|txn| {
+                        if !is_in_order {
+                            txn.set_range(20 * stripe, 8)?;
+                        }
+                        txn.set_range(10 * stripe, 8).map(drop)
+                    })
+                    .unwrap();
+                (start.elapsed(), worked() - before)
+            });
+            begin.recv().unwrap();
+            std::thread::sleep(Duration::from_millis(400));
+            first.end().unwrap();
+            let (waited, worked) = waits.join().unwrap();
+            assert!(waited >= Duration::from_millis(300), "{waited:?}");
+            assert!(worked < waited / 4, "in order: {is_in_order}: of {waited:?} it worked {worked:?}");
+        });
+    }
+}
+
+#[test]
+fn what_another_keeps_is_told_at_once_and_is_there_when_that_is_gone() {
+    let file = File::new("kept");
+    let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
+    let (mut left, mut right) = (threads.worker().unwrap(), threads.worker().unwrap());
+    left.keep(0, 1).unwrap();
+    let (mut tries, start) = (0, Instant::now());
+    let told = right.run(|txn| {
+        tries += 1;
+        assert!(tries < 100 && start.elapsed() < Duration::from_secs(5), "it does not end");
+        txn.set_range(8, 8).map(drop)
+    });
+    assert!(matches!(told, Err(Error::Kept { .. })) && tries == 1, "{told:?} after {tries}");
+    drop(left);
+    right.run(|txn| txn.set_range(8, 8).map(drop)).unwrap();
+}
+
+/// A copy of a segment that is in use, whose words are to be damaged.
+struct Words(std::fs::File);
+
+impl Words {
+    fn get(&self, at: u64) -> u64 {
+        let mut word = [0; 8];
+        self.0.read_exact_at(&mut word, at).unwrap();
+        u64::from_ne_bytes(word)
+    }
+
+    fn set(&self, at: u64, word: u64) {
+        self.0.write_all_at(&word.to_ne_bytes(), at).unwrap();
+    }
+
+    /// The places of the undo logs' headers (docs/formats/region.md and vista.md).
+    fn logs(&self) -> Vec<u64> {
+        let first = self.get(self.get(128 + 6 * 8) + 24);
+        std::iter::successors(Some(first), |log| Some(self.get(log + 32)).filter(|next| *next != 0)).collect()
+    }
+}
+
+#[test]
+fn logs_that_were_damaged_so_that_two_have_the_same_bytes_are_refused() {
+    let (file, copy) = (File::new("same"), File::new("same-copy"));
+    let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
+    let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
+    for (worker, at) in workers.iter_mut().zip([100_000, 200_000]) {
+        let mut txn = worker.begin();
+        // Twice the same by one is nothing that is wrong.
+        for at in [at, at + 500, at] {
+            txn.set_range(at, 1000).unwrap().fill(2);
+        }
+        std::mem::forget(txn);
+    }
+    // As if this process had died now.
+    std::fs::copy(&file.0, &copy.0).unwrap();
+    let words = Words(std::fs::OpenOptions::new().read(true).write(true).open(&copy.0).unwrap());
+    let logs = words.logs();
+    assert_eq!(logs.len(), 3, "its own, and one of each worker");
+    let (area, next) = (8, 32);
+    let [of_first, of_second, of_third] = [0, 1, 2].map(|nth| words.get(logs[nth] + area));
+    let damages = [
+        ("two have one area", logs[2] + area, of_second, "have the bytes"),
+        ("an area in the middle of another", logs[1] + area, of_first + 64, "have the bytes"),
+        ("an area over another's header", logs[2] + area, logs[1], "have the bytes"),
+        ("an area over its own header", logs[2] + area, logs[2], "have the bytes"),
+        ("a log that lies in another's area", logs[1] + next, of_first + 8, "undo log"),
+        ("an image of the other's bytes", of_third, words.get(of_second), "images of the bytes"),
+        ("an image of a log's header", of_third, 1000 << 40 | logs[1], "undo log's own"),
+        ("an image of a log's records", of_third, 1000 << 40 | (of_first + 800), "undo log's own"),
+        ("a circle", logs[2] + next, logs[1], "circle"),
+    ];
+    let before = std::fs::read(&copy.0).unwrap();
+    for (damage, at, with, told) in damages {
+        let was = words.get(at);
+        words.set(at, with);
+        let damaged = std::fs::read(&copy.0).unwrap();
+        let refused = Options::new(BYTES).anywhere().open(&copy.0).map(drop).unwrap_err();
+        assert!(matches!(refused, Error::Damaged { .. }) && refused.to_string().contains(told), "{damage}: {refused}");
+        assert!(damaged == std::fs::read(&copy.0).unwrap(), "{damage}: nothing of it was put back");
+        words.set(at, was);
+    }
+    assert!(before == std::fs::read(&copy.0).unwrap());
+    let whole = Options::new(BYTES).anywhere().open(&copy.0).unwrap();
+    assert_eq!(whole.rolled_back(), 6);
+    assert!(whole.bytes().iter().all(|byte| *byte == 0));
 }

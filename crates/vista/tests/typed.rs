@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use vista::{Error, HashMap, Map, Ptr, Segment, Vector};
+use vista::{Error, HashMap, Map, Ptr, Segment, ThreadTxn, Vector};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 type Names = Map<[u8; 6], u64>;
@@ -161,4 +161,105 @@ fn a_pointer_to_nothing_is_refused_in_a_sentence() {
     let freed = txn.create(5_u64).unwrap();
     txn.delete(freed).unwrap();
     assert!(matches!(txn.delete(freed), Err(Error::NotAllocated { .. })));
+}
+
+/// What several threads have: accounts whose sum stays, and a list.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Shared {
+    accounts: [i64; 64],
+    list: Ptr<Link>,
+}
+
+/// Where they lie: found while one thread has the segment, so that not all of it has to be locked for it.
+struct Places {
+    accounts: Vec<Ptr<i64>>,
+    list: Ptr<Ptr<Link>>,
+}
+
+/// Moves an amount from one account to another, and takes a link off the list, or puts one there. By how much it is longer.
+fn transfer(txn: &mut ThreadTxn<'_, '_>, places: &Places, draw: u64) -> vista::Result<i64> {
+    let account = |nth: u64| places.accounts[usize::try_from(nth % 64).unwrap()];
+    *txn.write(account(draw))? -= 10;
+    *txn.write(account(draw / 64))? += 10;
+    let first = *txn.look(places.list)?;
+    if draw % 3 == 0 && !first.is_none() {
+        let next = txn.look(first)?.next;
+        *txn.write(places.list)? = next;
+        txn.delete(first)?;
+        return Ok(-1);
+    }
+    let link = txn.create(Link { next: first, value: 7 })?;
+    *txn.write(places.list)? = link;
+    Ok(1)
+}
+
+#[test]
+fn a_value_is_one_threads_until_its_transaction_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("segment");
+    let segment = Segment::open(&file, 1 << 20).unwrap();
+    let root = segment.root::<Shared>();
+    let accounts = (0..64).map(|nth| root.part(|root| &root.accounts[nth], &segment).unwrap()).collect();
+    let places = Places { accounts, list: root.part(|root| &root.list, &segment).unwrap() };
+    let threads = segment.share_by(256).unwrap();
+    let work = |nth: u64| {
+        let (mut worker, mut draw, mut ended, mut longer) = (threads.worker().unwrap(), Draw(nth), 0, 0);
+        while ended < 2000 {
+            let drawn = draw.below(1 << 30);
+            let done = worker.run(|txn| {
+                let by = transfer(txn, &places, drawn)?;
+                // A part of them is given up by an error of their own.
+                if drawn % 5 == 0 {
+                    txn.look(Ptr::<u64>::NONE)?;
+                }
+                Ok(by)
+            });
+            match done {
+                Ok(by) => (ended, longer) = (ended + 1, longer + by),
+                Err(error) => assert!(matches!(error, Error::OutOfRange { .. }) && drawn % 5 == 0, "{error}"),
+            }
+        }
+        longer
+    };
+    let longer: i64 = std::thread::scope(|scope| {
+        let work = &work;
+        [1, 2].map(|nth| scope.spawn(move || work(nth))).into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let segment = threads.into_segment();
+    let root = segment.root::<Shared>().look(&segment).unwrap();
+    assert_eq!(root.accounts.iter().sum::<i64>(), 0);
+    assert!(root.accounts.iter().any(|account| *account != 0));
+    let (mut link, mut length) = (root.list, 0);
+    while !link.is_none() {
+        let found = link.look(&segment).unwrap();
+        assert_eq!(found.value, 7);
+        (link, length) = (found.next, length + 1);
+    }
+    assert_eq!((length, segment.verify().unwrap().blocks), (longer, longer.unsigned_abs()));
+    assert!(length > 0);
+}
+
+#[test]
+fn threads_are_told_of_a_pointer_to_nothing_and_of_what_another_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let threads = Segment::open(directory.path().join("segment"), 4096).unwrap().share_by(256).unwrap();
+    let (mut left, mut right) = (threads.worker().unwrap(), threads.worker().unwrap());
+    let root = threads.root::<[u64; 64]>();
+    let mut txn = left.begin();
+    assert!(matches!(txn.look(Ptr::<u64>::NONE), Err(Error::OutOfRange { .. })));
+    assert!(matches!(txn.delete(threads.root::<u64>()), Err(Error::NotAllocated { .. })));
+    // A pointer is plain data.
+    *txn.write(threads.root::<u64>()).unwrap() = (64 << 10) + (64 << 10) + 3;
+    let damaged = *txn.look(threads.root::<Ptr<u64>>()).unwrap();
+    assert!(matches!(txn.write(damaged), Err(Error::Misplaced { .. })));
+    assert!(matches!(txn.look(damaged), Err(Error::Misplaced { .. })));
+    txn.abort();
+    // To look at a value is to have it; and all of it that a part of is asked for.
+    let mut txn = left.begin();
+    let last = txn.part(root, |all| &all[63]).unwrap();
+    assert_eq!(*txn.look(last).unwrap(), 0);
+    let mut other = right.begin();
+    other.set_range(4000, 8).unwrap().fill(1);
+    assert!(matches!(other.write(last), Err(Error::Contended { .. })), "out of order, so soon");
 }

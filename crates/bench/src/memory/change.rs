@@ -1,6 +1,7 @@
 //! What a workload asks of a memory, and who can do it: Vista, RVM, one of several threads, and bare memory.
 
 use std::sync::atomic::{compiler_fence, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
@@ -12,6 +13,14 @@ pub(crate) trait Memory {
         Self: 'm;
     /// Begins one.
     fn begin(&mut self) -> Result<Self::Txn<'_>>;
+    /// Does what was put off for many transactions at once.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// How often that was done so far, and how long it took: RVM's truncations.
+    fn truncations(&self) -> (u64, Duration) {
+        (0, Duration::ZERO)
+    }
 }
 
 /// A transaction.
@@ -108,10 +117,41 @@ impl Change for vista::Txn<'_> {
     }
 }
 
-impl Memory for rvm::Rvm {
+/// RVM, whose truncations are counted.
+pub(crate) struct Journaled {
+    memory: rvm::Rvm,
+    count: u64,
+    took: Duration,
+}
+
+impl Journaled {
+    pub(crate) fn new(memory: rvm::Rvm) -> Journaled {
+        Journaled { memory, count: 0, took: Duration::ZERO }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.memory.segment().bytes()
+    }
+}
+
+impl Memory for Journaled {
     type Txn<'m> = rvm::Txn<'m>;
     fn begin(&mut self) -> Result<rvm::Txn<'_>> {
-        rvm::Rvm::begin(self).map_err(|why| refused("rvm", why))
+        if self.memory.wants_truncation() {
+            self.settle()?;
+        }
+        self.memory.begin().map_err(|why| refused("rvm", why))
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        let start = Instant::now();
+        self.memory.truncate().map_err(|why| refused("rvm", why))?;
+        (self.count, self.took) = (self.count + 1, self.took + start.elapsed());
+        Ok(())
+    }
+
+    fn truncations(&self) -> (u64, Duration) {
+        (self.count, self.took)
     }
 }
 

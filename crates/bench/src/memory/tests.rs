@@ -1,12 +1,17 @@
 //! Each benchmark on each memory, briefly: it runs, it adds up, and an audit notices what does not.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use super::change::{Bare, Memory};
 use super::debit_credit::DebitCredit;
+use super::judge::judge;
 use super::order_entry::OrderEntry;
+use super::place::filesystem_of;
+use super::rounds::measure;
 use super::synthetic::{Swap, Synthetic};
 use super::{run_memory, size, MemoryEngine, MemorySettings, Work, Workload};
+use crate::error::Result;
 
 fn settings(workload: Workload, engine: MemoryEngine, directory: PathBuf) -> MemorySettings {
     let memory = PathBuf::from("/dev/shm");
@@ -14,32 +19,121 @@ fn settings(workload: Workload, engine: MemoryEngine, directory: PathBuf) -> Mem
     MemorySettings { workload, engine, memory, directory, write_back: false, threads: 1, is_striped: false, time }
 }
 
-const ALL: [Workload; 4] = [
+const ALL: [Workload; 7] = [
+    Workload::Synthetic { bytes: 8, is_hot: false },
+    Workload::Synthetic { bytes: 8, is_hot: true },
     Workload::Synthetic { bytes: 64, is_hot: false },
+    Workload::Synthetic { bytes: 65_536, is_hot: true },
     Workload::Swap { is_hot: false },
     Workload::DebitCredit,
     Workload::OrderEntry,
 ];
 
+/// A directory on a disk, or in memory; none if there is none.
+fn directory(is_memory: bool) -> Option<tempfile::TempDir> {
+    let places = if is_memory { ["/dev/shm", "/run"] } else { ["/var/tmp", "/tmp"] };
+    let is_such = |place: &&str| filesystem_of(Path::new(place)).is_some_and(|kind| (kind == "tmpfs") == is_memory);
+    places.into_iter().find(is_such).map(|place| tempfile::tempdir_in(place).unwrap())
+}
+
 #[test]
 fn every_benchmark_adds_up_on_every_memory() {
     for workload in ALL {
-        for engine in [MemoryEngine::Vista, MemoryEngine::Rvm { group: 8 }, MemoryEngine::None] {
-            let directory = std::env::temp_dir().join(format!("libtp-bench-memory-{}", std::process::id()));
-            std::fs::create_dir_all(&directory).unwrap();
-            let report = run_memory(&settings(workload, engine, directory.clone()));
-            std::fs::remove_dir_all(&directory).unwrap();
+        for engine in [
+            MemoryEngine::Vista,
+            MemoryEngine::Rvm { group: 8 },
+            MemoryEngine::RvmRio { group: 1 },
+            MemoryEngine::RvmRio { group: 100 },
+            MemoryEngine::None,
+        ] {
+            // Each on each with the first, the quickest; the others once on a disk and once in memory.
+            let is_chosen = matches!(engine, MemoryEngine::Vista | MemoryEngine::Rvm { .. });
+            if !is_chosen && workload != ALL[0] {
+                continue;
+            }
+            let Some(directory) = directory(matches!(engine, MemoryEngine::RvmRio { .. })) else { continue };
+            let report = run_memory(&settings(workload, engine, directory.path().to_path_buf()));
             let report = report.unwrap_or_else(|why| panic!("{workload:?} on {engine:?}: {why}"));
             assert_eq!(report.audit, "ok", "{workload:?} on {engine:?}");
             assert!(report.transactions > 0 && report.tps > 0.0);
+            let is_journaled = matches!(engine, MemoryEngine::Rvm { .. } | MemoryEngine::RvmRio { .. });
+            assert_eq!(report.truncations > 0 && report.truncation_ns > 0.0, is_journaled, "{report:?}");
+            assert!(report.truncation_ns <= report.with.min_ns, "each round has its share");
         }
     }
 }
 
 #[test]
+fn what_two_engines_are_is_said_and_each_has_its_log_where_its_name_says() {
+    let (Some(disk), Some(memory)) = (directory(false), directory(true)) else { return };
+    let run = |engine: MemoryEngine, directory: &tempfile::TempDir| {
+        run_memory(&settings(Workload::Synthetic { bytes: 8, is_hot: true }, engine, directory.path().to_path_buf()))
+    };
+    let (rvm, rio) = (MemoryEngine::Rvm { group: 1 }, MemoryEngine::RvmRio { group: 1 });
+    let (of_rvm, of_rio) = (run(rvm, &disk).unwrap(), run(rio, &memory).unwrap());
+    assert_eq!((of_rvm.engine, of_rio.engine), ("rvm", "rvm-rio"));
+    assert!(of_rvm.about.contains("disk") && of_rio.about.contains("memory"));
+    assert!(of_rio.log_on.unwrap() == "tmpfs" && of_rvm.log_on.unwrap() != "tmpfs");
+    for (engine, directory, other) in [(rvm, &memory, "rvm-rio"), (rio, &disk, "ask for rvm")] {
+        let refused = run(engine, directory).unwrap_err().to_string();
+        assert!(refused.contains(other), "{refused}");
+    }
+}
+
+/// Memory that puts off a millisecond for a thousand transactions.
+struct PutsOff<'m> {
+    memory: Bare<'m>,
+    since: u64,
+    count: u64,
+    took: Duration,
+}
+
+impl Memory for PutsOff<'_> {
+    type Txn<'m>
+        = Bare<'m>
+    where
+        Self: 'm;
+
+    fn begin(&mut self) -> Result<Bare<'_>> {
+        self.since += 1;
+        if self.since == 100_000 {
+            self.settle()?;
+        }
+        self.memory.begin()
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_nanos(self.since * 1000));
+        (self.since, self.count, self.took) = (0, self.count + 1, self.took + start.elapsed());
+        Ok(())
+    }
+
+    fn truncations(&self) -> (u64, Duration) {
+        (self.count, self.took)
+    }
+}
+
+#[test]
+fn what_is_done_seldom_is_paid_for_by_every_transaction() {
+    let work = Synthetic::<8>(true);
+    let mut images = [vec![0; size(Synthetic::<8>::BYTES)], vec![0; size(Synthetic::<8>::BYTES)]];
+    images.iter_mut().for_each(|image| work.load(image));
+    let [one, other] = &mut images;
+    let mut memory = PutsOff { memory: Bare(one), since: 0, count: 0, took: Duration::ZERO };
+    let settings = settings(Workload::Synthetic { bytes: 8, is_hot: true }, MemoryEngine::None, PathBuf::new());
+    let spent = measure(&settings, &work, &mut memory, &mut Bare(other)).unwrap();
+    let report = spent.report(&settings);
+    // A microsecond each, however few rounds it fell into, and little more.
+    assert!((1000.0..3000.0).contains(&report.truncation_ns), "{} ns", report.truncation_ns);
+    assert!(report.with.median_ns >= report.truncation_ns && report.overhead_ns > 500.0, "{report:?}");
+    assert!(report.truncations > 0);
+}
+
+#[test]
 fn several_threads_add_up_each_in_its_part() {
     for is_striped in [false, true] {
-        for workload in ALL {
+        for workload in [ALL[0], Workload::Swap { is_hot: false }, Workload::DebitCredit, Workload::OrderEntry] {
             let one = settings(workload, MemoryEngine::Vista, PathBuf::new());
             let report = run_memory(&MemorySettings { threads: 2, is_striped, ..one }).unwrap();
             assert_eq!((report.audit.as_str(), report.threads), ("ok", 2), "{workload:?}");
@@ -48,14 +142,54 @@ fn several_threads_add_up_each_in_its_part() {
     }
 }
 
+/// Memory that forgets one transaction: it stores elsewhere.
+struct Forgetful<'m> {
+    memory: Bare<'m>,
+    spare: Vec<u8>,
+    until: u64,
+}
+
+impl Memory for Forgetful<'_> {
+    type Txn<'m>
+        = Bare<'m>
+    where
+        Self: 'm;
+
+    fn begin(&mut self) -> Result<Bare<'_>> {
+        self.until = self.until.wrapping_sub(1);
+        if self.until == 0 {
+            self.spare.copy_from_slice(self.memory.0);
+            return Ok(Bare(&mut self.spare));
+        }
+        self.memory.begin()
+    }
+}
+
 #[test]
-fn an_audit_notices_one_byte() {
+fn an_audit_notices_one_byte_and_one_lost_transaction() {
     fn of(work: &impl Work, bytes: u64, at: usize) {
+        const ENDED: u64 = 300;
         let mut memory = vec![0; size(bytes)];
-        work.load(&mut memory);
-        work.audit(&memory).unwrap();
+        let run = |memory: &mut Vec<u8>, until: u64| {
+            work.load(memory);
+            let spare = memory.clone();
+            let mut forgetful = Forgetful { memory: Bare(memory), spare, until };
+            work.run(&mut forgetful, 0..ENDED).unwrap();
+        };
+        run(&mut memory, 0);
+        judge(work, &memory, ENDED).unwrap();
+        judge(work, &memory, ENDED - 1).unwrap_err();
         memory[at] ^= 0x41;
-        work.audit(&memory).unwrap_err();
+        judge(work, &memory, ENDED).unwrap_err();
+        // The last, and one before it.
+        for until in [ENDED, 100] {
+            run(&mut memory, until);
+            let lost = judge(work, &memory, ENDED);
+            assert!(lost.is_err(), "the transaction {until} is lost");
+        }
+    }
+    for at in [0, 100, 40 << 20] {
+        of(&Synthetic::<8>(false), Synthetic::<8>::BYTES, at);
     }
     of(&Synthetic::<64>(false), Synthetic::<64>::BYTES, 100);
     of(&Swap(false), Swap::BYTES, 8000);

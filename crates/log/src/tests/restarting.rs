@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use libtp_io::{Directory, OpenMode};
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
+use rio::{Offset, RootSlot, Word};
 
 use super::rig::{control_file, small, Rig};
+use crate::tail::LogHeader;
 use crate::{
     all_in_files, find_end, overwrite_from_ring, rescue_ring, segment_name, ControlFile, Error, LogFiles, Lsn,
     Settings, CONTROL_NAME,
@@ -322,11 +324,36 @@ fn the_ring_of_a_region_is_saved_before_the_region_is_discarded() {
     let directory: Arc<dyn Directory> = Arc::new(disk.clone());
     for _ in 0..2 {
         let saved = rescue_ring(&rig.region, &directory, &rig.control).unwrap().unwrap();
-        assert_eq!((saved.to, saved.tail), (tail, tail));
+        assert_eq!((saved.to, saved.tail), (tail, Some(tail)));
     }
     let (next, found) = Rig::restart_on(disk.crash_image(LossMode::DropAll, 1), small()).unwrap();
     assert_eq!(found.end.end, tail);
     assert!(relaxed.iter().all(|&lsn| next.one.log.read(lsn).is_ok()));
+}
+
+#[test]
+fn a_log_whose_words_were_hit_is_saved_by_its_records() {
+    use std::mem::offset_of;
+    let words = [offset_of!(LogHeader, tail), offset_of!(LogHeader, durable), offset_of!(LogHeader, directory)];
+    for hit in [&words[..1], &words[1..2], &words[2..], &words[..]] {
+        let rig = Rig::new();
+        fill(&rig, 10, 300);
+        let relaxed: Vec<Lsn> = (0..90).map(|number| rig.two.put(&[number; 400])).collect();
+        let tail = rig.two.log.tail();
+        let header = rig.region.root::<LogHeader>(RootSlot::Log).unwrap().raw();
+        for word in hit {
+            let place = Offset::<Word<u64>>::from_raw(header + *word as u64).unwrap();
+            rig.region.at(place).init(1000);
+        }
+        assert!(rig.one.log.check().is_err());
+        let disk = image(&rig);
+        let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+        let saved = rescue_ring(&rig.region, &directory, &rig.control).unwrap().unwrap();
+        assert_eq!((saved.to, saved.tail), (tail, None));
+        let (next, found) = Rig::restart_on(disk.crash_image(LossMode::DropAll, 1), small()).unwrap();
+        assert_eq!(found.end.end, tail);
+        assert!(relaxed.iter().all(|&lsn| next.one.log.read(lsn).is_ok()));
+    }
 }
 
 #[test]
@@ -377,7 +404,7 @@ fn where_they_disagree_the_regions_log_goes_to_the_files_on_demand() {
     assert!(matches!(rescue_ring(&rig.region, &rig.directory, &rig.control), Err(Error::Disagree { .. })));
     let control = control_file(&rig.directory);
     let saved = overwrite_from_ring(&rig.region, &rig.directory, &control).unwrap();
-    assert_eq!((saved.to, saved.tail), (rig.two.log.tail(), rig.two.log.tail()));
+    assert_eq!((saved.to, saved.tail), (rig.two.log.tail(), Some(rig.two.log.tail())));
     rig.one.log.check_against_files(&rig.control).unwrap();
     let (next, _) = Rig::restart_on(image(&rig), small()).unwrap();
     assert_eq!(next.one.bodies(Lsn::FIRST).len(), 21);

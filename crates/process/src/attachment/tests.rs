@@ -134,8 +134,10 @@ fn who_died_before_its_pid_was_given_to_another_is_told_as_dead() {
     // A process that runs has its pid, and was started at another time. A child of the dead one still has the seat.
     let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
     let slot = victim.0.attachments.slot(victim.0.attachments.own()).expect("it is attached");
-    slot.pid.publish(other.id().into());
-    slot.start_time.publish(1);
+    let known = super::Identity { pid: other.id(), start_time: 1, ..slot.identity() };
+    slot.pid.publish(known.pid.into());
+    slot.start_time.publish(known.start_time);
+    slot.check.publish(super::checksum(victim.0.attachments.own(), known));
     let mut watch = crate::DeathWatch::new(&observer);
     let told = watch.wait(std::time::Duration::from_millis(1));
     other.kill().expect("it is ours");

@@ -48,12 +48,12 @@ fn is_left(file: &File) -> bool {
 }
 
 /// It says that it is in use: from now on others may join.
-pub(super) fn let_others_in(region: &Region) -> Result<()> {
+pub(super) fn let_others_in(lock: &File, path: &Path) -> Result<()> {
     let begun = Instant::now();
     // One lock is given back before the other is taken, so somebody may come in between, who soon does the same.
-    while let Err(errno) = flock(region.file(), FlockOperation::NonBlockingLockShared) {
+    while let Err(errno) = flock(lock, FlockOperation::NonBlockingLockShared) {
         if begun.elapsed() >= PATIENCE {
-            return Err(system(region.path(), "locking", errno.into()));
+            return Err(system(path, "locking", errno.into()));
         }
         std::thread::sleep(MOMENT);
     }
@@ -61,8 +61,8 @@ pub(super) fn let_others_in(region: &Region) -> Result<()> {
 }
 
 /// Whether nobody else has it any more: from now on nobody else can, until our lock goes.
-pub(super) fn is_last(region: &Region) -> bool {
-    flock(region.file(), FlockOperation::NonBlockingLockExclusive).is_ok()
+pub(super) fn is_last(lock: &File) -> bool {
+    flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 impl Region {

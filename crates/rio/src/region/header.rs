@@ -144,12 +144,7 @@ impl RegionHeader {
 
     /// Half a sentence, if it was not made by this build, in the file with that inode, since the machine was started.
     pub(super) fn check_maker(&self, layout: u64, own_inode: u64) -> Result<(), String> {
-        same(&[
-            ("magic", self.magic.get(), MAGIC),
-            ("header version", self.version.get(), VERSION),
-            ("layout hash (another build of the library made it)", self.layout.get(), layout),
-            ("own inode (it is a copy)", self.own_inode.get(), own_inode),
-        ])?;
+        self.check_earlier_maker(layout, own_inode)?;
         let boot = [self.boot[0].get(), self.boot[1].get()];
         if boot_id() == [0; 2] {
             return Err("/proc does not say which start of the machine this is".into());
@@ -158,6 +153,16 @@ impl RegionHeader {
             return Err("the machine was started again since it was made".into());
         }
         Ok(())
+    }
+
+    /// Half a sentence, if it was not made by this build, in the file with that inode, whenever that was.
+    pub(super) fn check_earlier_maker(&self, layout: u64, own_inode: u64) -> Result<(), String> {
+        same(&[
+            ("magic", self.magic.get(), MAGIC),
+            ("header version", self.version.get(), VERSION),
+            ("layout hash (another build of the library made it)", self.layout.get(), layout),
+            ("own inode (it is a copy)", self.own_inode.get(), own_inode),
+        ])
     }
 
     /// Half a sentence, if it was made for another environment, or another life of it.

@@ -24,6 +24,8 @@ pub(super) struct Safe {
     write_back: OnceLock<WriteBack>,
     /// New blocks are filled and synced before they are used. Held by the thread that does so.
     filling: OnceLock<Mutex<()>>,
+    /// Set if several processes share it and it outlives a crash of the system: new blocks are on the disk before they are used.
+    pub(super) is_lasting: OnceLock<()>,
 }
 
 impl Safe {
@@ -49,6 +51,11 @@ impl Region {
         self.0.safe.filling.get_or_init(Mutex::default);
     }
 
+    /// Whether the file's new blocks are filled.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.0.safe.filling.get().is_some()
+    }
+
     /// Fills what the file has and nobody was given yet, of a region that was just made, if its blocks are to be filled.
     ///
     /// # Errors
@@ -66,12 +73,18 @@ impl Region {
     /// `Full` when the filesystem is full.
     pub(super) fn make_blocks(&self, from: u64, to: u64) -> Result<()> {
         extend(self.file(), self.path(), from, to)?;
-        if self.0.safe.filling.get().is_none() || planted("rio: new blocks are not made safe") {
+        let is_filled = self.is_filled();
+        if !is_filled && self.0.safe.is_lasting.get().is_none() || planted("rio: new blocks are not made safe") {
             return Ok(());
         }
         // What was only set aside would be zeros again after a crash, whatever was stored there: that it is in use is noted at
         // the first store, in ordinary memory.
-        self.fill(from, to)?;
+        if is_filled {
+            self.fill(from, to)?;
+        } else {
+            // Others may be at the same, and one of them may be done and have stored something.
+            self.touch(from, to);
+        }
         self.file().sync_all().map_err(|source| system(self.path(), "syncing", source))
     }
 

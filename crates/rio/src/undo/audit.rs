@@ -69,6 +69,11 @@ impl Undo {
         headers.map(|header| (header & PLACE_MASK, bytes_of(header) as u64))
     }
 
+    /// Whether there is a before-image: as [`Undo::has_images`], but not deceived by what an earlier sequence has left.
+    pub fn has_saved(&self) -> bool {
+        self.has_images() && (self.form() != Some(Form::Checked) || !self.records(0).is_empty())
+    }
+
     /// Where the log says what it is, and how many bytes that takes.
     pub fn header_place(&self) -> (u64, u64) {
         (self.log.raw(), size_of::<super::UndoLog>() as u64)

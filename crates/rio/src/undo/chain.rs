@@ -1,9 +1,12 @@
 //! More logs behind one: a segment that several threads change has a log for each of them.
 //!
 //! Paper: a departure; Vista is for one thread. Each log leads to the next, by a word that was kept for it. What the
-//! transactions of two logs change at the same time never overlaps, so it is all the same which is rolled back first.
+//! transactions of two logs change at the same time never overlaps, so it is all the same which is rolled back first. Nor do the
+//! logs themselves: a chain in which two have the same bytes was damaged, and nothing of it is put back.
 //!
 //! If we die here: a log is linked when it is whole, and empty; one that is not linked is memory that nobody uses.
+
+use std::ops::Range;
 
 use super::{Undo, UndoLog};
 use crate::{planted, Offset, Word};
@@ -43,25 +46,66 @@ impl Undo {
     /// What is wrong with how they are linked, a sentence without its full stop.
     pub fn further(&self) -> Result<Vec<Undo>, String> {
         let mut logs: Vec<Undo> = Vec::new();
-        let mut next = self.next().load();
+        let (mut next, mut taken) = (self.next().load(), self.parts().to_vec());
         while let Some(log) = Offset::from_raw(next) {
             if logs.iter().chain([self]).any(|known| known.log == log) {
                 return Err("the undo logs lead in a circle".into());
             }
             let log = Undo::try_open(&self.region, log).ok_or("one of the undo logs lies outside")?;
+            let parts = log.parts();
+            let all = parts
+                .iter()
+                .enumerate()
+                .flat_map(|(nth, part)| taken.iter().chain(&parts[..nth]).map(move |it| (part, it)));
+            if let Some((part, _)) = all.into_iter().find(|(part, other)| overlap(part, other)) {
+                return Err(format!("two of the undo logs have the bytes at {}", part.start));
+            }
             next = log.next().load();
+            taken.extend(parts);
             logs.push(log);
         }
         Ok(logs)
     }
 
-    /// As [`Undo::audit`], of this log and of those behind it.
+    /// What it says of itself, and its records.
+    fn parts(&self) -> [Range<u64>; 2] {
+        [self.header_place(), self.area_range()].map(|(at, bytes)| at..at + bytes)
+    }
+
+    /// As [`Undo::audit`], of this log and of those behind it; and that no image is of a log's own bytes, nor two logs' images
+    /// of the same.
     ///
     /// # Errors
     /// As [`Undo::audit`].
     pub fn audit_all(&self) -> Result<(), String> {
         self.audit()?;
-        self.further()?.iter().try_for_each(Undo::audit)
+        let further = self.further()?;
+        further.iter().try_for_each(Undo::audit)?;
+        let (mut images, mut logs) = (Vec::new(), Vec::new());
+        for (nth, log) in (0_usize..).zip(std::iter::once(self).chain(&further)) {
+            images.extend(log.saved().map(|(place, bytes)| (place, place + bytes, nth)));
+            logs.extend(log.parts());
+        }
+        let is_of_a_log = |image: &&(u64, u64, usize)| logs.iter().any(|part| overlap(part, &(image.0..image.1)));
+        if let Some((place, ..)) = images.iter().find(is_of_a_log) {
+            return Err(format!("an undo log has an image of what is an undo log's own, at {place}"));
+        }
+        images.sort_unstable();
+        // Where the images so far end: the furthest, of one log, and the furthest of all the others.
+        let (mut furthest, mut whose, mut of_others) = (0, 0, 0);
+        for (place, end, log) in images {
+            if place < if log == whose { of_others } else { furthest } {
+                return Err(format!("two undo logs have images of the bytes at {place}"));
+            }
+            if log == whose {
+                furthest = furthest.max(end);
+            } else if end > furthest {
+                (of_others, furthest, whose) = (furthest, end, log);
+            } else {
+                of_others = of_others.max(end);
+            }
+        }
+        Ok(())
     }
 
     /// Rolls back what is in this log and in those behind it, and settles what their records will be; how many images there
@@ -83,4 +127,8 @@ impl Undo {
         let behind = further.iter().flat_map(|log| [log.header_place(), log.area_range()]);
         std::iter::once(self.area_range()).chain(behind).collect()
     }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
 }

@@ -3,6 +3,7 @@
 //! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger one takes its place, also
 //! while sections are open.
 
+use super::quick::Start;
 use super::{no_room, words_of, Undo, RECORD_BYTES_MAX};
 use crate::{failpoint, Result, Word, WriteBack};
 
@@ -36,7 +37,7 @@ impl Undo {
         self.region.keep(self.header_place());
         self.words = Undo::area(&self.region, self.log);
         if self.is_quick() {
-            self.quick = self.words.part(0..self.words.len());
+            self.be_quick(true);
         }
         Ok(())
     }
@@ -52,7 +53,7 @@ impl Undo {
     }
 
     #[inline(always)]
-    fn room_in(words: &[Word<u64>], top: usize, bytes: usize) -> Option<&[Word<u64>]> {
+    pub(super) fn room_in(words: &[Word<u64>], top: usize, bytes: usize) -> Option<&[Word<u64>]> {
         words.get(top..top.checked_add(bytes.div_ceil(8) + 2)?)
     }
 
@@ -67,8 +68,13 @@ impl Undo {
     pub fn set_quick(&mut self, is_quick: bool) {
         let is_quick = is_quick && self.write_back == WriteBack::None;
         if is_quick != self.is_quick() {
-            self.quick = self.words.part(0..if is_quick { self.words.len() } else { 0 });
+            self.be_quick(is_quick);
         }
+    }
+
+    fn be_quick(&mut self, is_quick: bool) {
+        self.quick = self.words.part(0..if is_quick { self.words.len() } else { 0 });
+        self.start = Start::of(&self.quick);
     }
 
     /// Whether images may be saved without asking.

@@ -19,6 +19,9 @@ const STRIPE_BYTES: u64 = 4096;
 const OF_HEAP: u64 = 1024;
 /// Tries before the processor is left to others.
 const SPINS: u32 = 200;
+/// How long it is left to them only while they want it. Who waits longer sleeps, so short at first and at most so long.
+const YIELDING: Duration = Duration::from_micros(100);
+const PAUSE: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 /// How long one waits who may be a part of a circle, and one who cannot.
 const PATIENCE: [Duration; 2] = [Duration::from_micros(200), Duration::from_secs(10)];
 /// The owner keeps it: nobody waits for it.
@@ -33,6 +36,15 @@ pub(super) struct Stripes {
 
 /// Which lock.
 pub(super) type Nth = usize;
+
+/// Why a lock cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// Its owner's transaction goes on.
+    Late,
+    /// Its owner keeps it.
+    Kept,
+}
 
 impl Stripes {
     pub(super) fn new(bytes: u64, stripe_bytes: u64) -> Stripes {
@@ -96,33 +108,42 @@ impl Stripes {
     }
 
     /// Takes a lock that the owner has not, if it can be had in time.
-    pub(super) fn take(&self, nth: Nth, owner: u32, is_in_order: bool) -> bool {
-        let (lock, mut tries, mut start) = (&self.locks[nth], 0, None);
+    pub(super) fn take(&self, nth: Nth, owner: u32, is_in_order: bool) -> Result<(), Refused> {
+        let (lock, mut tries, mut start, mut pause) = (&self.locks[nth], 0, None, PAUSE[0]);
         // Acquire: what its owner before has stored is seen. Relaxed where it fails: nothing is learned.
         while let Err(found) = lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed) {
             if planted("threads: two have one lock") {
-                return true;
+                return Ok(());
             }
             tries += 1;
             if found & KEPT != 0 {
-                return false;
+                return Err(Refused::Kept);
             }
             if tries % SPINS != 0 {
                 std::hint::spin_loop();
                 continue;
             }
-            if start.get_or_insert_with(Instant::now).elapsed() >= PATIENCE[usize::from(is_in_order)] {
-                return false;
+            let waited = start.get_or_insert_with(Instant::now).elapsed();
+            if waited >= PATIENCE[usize::from(is_in_order)] {
+                return Err(Refused::Late);
             }
-            std::thread::yield_now();
+            if waited < YIELDING {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE[1]);
+                // One look each time.
+                tries = SPINS - 1;
+            }
         }
-        true
+        Ok(())
     }
 
-    /// Has the owner keep a lock, which nobody has; whether it does.
-    pub(super) fn keep(&self, nth: Nth, owner: u32) -> bool {
+    /// Has the owner keep a lock that nobody has.
+    pub(super) fn keep(&self, nth: Nth, owner: u32) -> Result<(), Refused> {
         // As in `take`.
-        self.locks[nth].compare_exchange(0, owner | KEPT, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let kept = self.locks[nth].compare_exchange(0, owner | KEPT, Ordering::Acquire, Ordering::Relaxed);
+        kept.map(drop).map_err(|found| if found & KEPT == 0 { Refused::Late } else { Refused::Kept })
     }
 
     /// Gives a lock back.
@@ -134,7 +155,7 @@ impl Stripes {
 
 #[cfg(test)]
 mod tests {
-    use super::Stripes;
+    use super::{Refused, Stripes};
 
     #[test]
     fn each_range_has_its_locks_in_order() {
@@ -154,11 +175,13 @@ mod tests {
     #[test]
     fn one_owner_at_a_time() {
         let stripes = Stripes::new(1 << 20, 0);
-        assert!(stripes.take(3, 1, true) && stripes.is_owned(3 << 12, 8, 1) && !stripes.is_owned(3 << 12, 8, 2));
-        assert!(!stripes.take(3, 2, false), "not in time");
+        assert_eq!(stripes.take(3, 1, true), Ok(()));
+        assert!(stripes.is_owned(3 << 12, 8, 1) && !stripes.is_owned(3 << 12, 8, 2));
+        assert_eq!(stripes.take(3, 2, false), Err(Refused::Late), "not in time");
+        assert_eq!(stripes.keep(3, 2), Err(Refused::Late));
         assert!(!stripes.is_owned((4 << 12) - 4, 8, 1), "of two stripes one");
         stripes.give(3);
-        assert!(stripes.keep(3, 2) && stripes.has(3, 2) && !stripes.keep(3, 1));
-        assert!(!stripes.take(3, 1, true), "what is kept is not waited for");
+        assert_eq!((stripes.keep(3, 2), stripes.has(3, 2), stripes.keep(3, 1)), (Ok(()), true, Err(Refused::Kept)));
+        assert_eq!(stripes.take(3, 1, true), Err(Refused::Kept), "what is kept is not waited for");
     }
 }

@@ -1,6 +1,6 @@
 //! A transaction of one of several threads: as [`Txn`](crate::Txn), and it locks what it touches.
 
-use super::Worker;
+use super::{Threads, Worker};
 use crate::{Error, Result, Segment};
 
 /// A transaction of one of several threads. Dropped without [`ThreadTxn::end`], it is aborted.
@@ -36,11 +36,15 @@ impl Worker<'_> {
 }
 
 impl ThreadTxn<'_, '_> {
+    pub(crate) fn threads(&self) -> &Threads {
+        self.worker.threads
+    }
+
     /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them. No other thread has them until
     /// it ends.
     ///
     /// # Errors
-    /// `Contended`: abort it, and do it again; `OutOfRange`; `Memory` if the undo log had to grow and could not.
+    /// `Contended`: abort it, and do it again; `Kept`; `OutOfRange`; `Memory` if the undo log had to grow and could not.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let (worker, top) = (&mut *self.worker, self.top);
@@ -69,7 +73,7 @@ impl ThreadTxn<'_, '_> {
     /// `bytes` bytes from `at` on, as they are now. No other thread has them until the transaction ends.
     ///
     /// # Errors
-    /// `Contended`: abort it, and do it again; `OutOfRange`.
+    /// `Contended`: abort it, and do it again; `Kept`; `OutOfRange`.
     pub fn get(&mut self, at: u64, bytes: usize) -> Result<&[u8]> {
         let worker = &mut *self.worker;
         worker.lock_range(at, bytes)?;

@@ -1,11 +1,17 @@
 //! A worker: what a thread has to change a shared segment with.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use super::stripes::Nth;
+use super::stripes::{Nth, Refused};
 use super::{ThreadTxn, Threads};
 use crate::{Error, Result, Segment};
 use rio::{ExclusiveHold, SharedHold, Undo};
+
+/// So often a transaction is done again at once.
+const TIMES_QUICK: u32 = 20;
+/// And then after so long.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Proof of having the stripes of a range: only the one that owns a worker has it, and only for ranges whose locks were looked
 /// at.
@@ -43,11 +49,13 @@ impl<'t> Worker<'t> {
         ThreadTxn { worker: self, top: 0 }
     }
 
-    /// Does `work` in a transaction and ends it, again as long as others are in its way.
+    /// Does `work` in a transaction and ends it, again as long as others are in its way. What another worker keeps is not waited
+    /// for: nobody knows when that is dropped.
     ///
     /// # Errors
     /// What `work` returns, other than `Contended`: everything is taken back. Those of [`ThreadTxn::end`].
     pub fn run<R>(&mut self, mut work: impl FnMut(&mut ThreadTxn<'_, 't>) -> Result<R>) -> Result<R> {
+        let mut times = 0;
         loop {
             let mut txn = self.begin();
             match work(&mut txn) {
@@ -55,7 +63,12 @@ impl<'t> Worker<'t> {
                 Err(Error::Contended { .. }) => txn.abort(),
                 Err(other) => return Err(other),
             }
-            std::thread::yield_now();
+            times += 1;
+            match times {
+                ..TIMES_QUICK => std::thread::yield_now(),
+                // By now it is nothing that is over in a moment.
+                _ => std::thread::sleep(PAUSE),
+            }
         }
     }
 
@@ -63,7 +76,7 @@ impl<'t> Worker<'t> {
     /// lock any more, and others cannot.
     ///
     /// # Errors
-    /// `OutOfRange`; `Contended` if another has any of it: nothing is kept then.
+    /// `OutOfRange`; `Kept` or `Contended` if another keeps or has any of it: nothing is kept then.
     pub fn keep(&mut self, at: u64, bytes: u64) -> Result<()> {
         if bytes == 0 || at.checked_add(bytes).is_none_or(|end| end > self.threads.bytes) {
             return Err(self.threads.out_of_range(at, bytes));
@@ -75,9 +88,9 @@ impl<'t> Worker<'t> {
             if self.threads.stripes.has(nth, self.number) {
                 continue;
             }
-            if !self.threads.stripes.keep(nth, self.number) {
+            if let Err(refused) = self.threads.stripes.keep(nth, self.number) {
                 self.kept.drain(before..).for_each(|nth| self.threads.stripes.give(nth));
-                return Err(self.contended(at));
+                return Err(self.refused(refused, at));
             }
             self.kept.push(nth);
         }
@@ -106,17 +119,19 @@ impl<'t> Worker<'t> {
         }
         // Who waits only for what comes behind all that he has is never a part of a circle.
         let is_in_order = self.taken.is_empty() || nth > self.highest;
-        if !stripes.take(nth, self.number, is_in_order) {
-            return Err(self.contended(at));
-        }
+        stripes.take(nth, self.number, is_in_order).map_err(|refused| self.refused(refused, at))?;
         self.highest = if self.taken.is_empty() { nth } else { self.highest.max(nth) };
         self.taken.push(nth);
         Ok(())
     }
 
     #[cold]
-    fn contended(&self, at: u64) -> Error {
-        Error::Contended { path: self.threads.path.clone(), at }
+    fn refused(&self, refused: Refused, at: u64) -> Error {
+        let path = self.threads.path.clone();
+        match refused {
+            Refused::Late => Error::Contended { path, at },
+            Refused::Kept => Error::Kept { path, at },
+        }
     }
 
     /// Does something with the segment by this worker's undo log.

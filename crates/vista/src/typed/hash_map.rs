@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::chain::Links;
-use crate::{Memory, Persist, Ptr, Result, Txn};
+use super::{create_row, write_row};
+use crate::{Memory, Persist, Ptr, Result, Stores};
 
 const ROWS: usize = 40;
 const FIRST_ROW: u64 = 8;
@@ -181,8 +182,8 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
     /// Stores a value for a key. Whether the key is new.
     ///
     /// # Errors
-    /// As [`Txn::malloc`]; the transaction is to be aborted then, or the map has one bucket more and is else as it was.
-    pub fn insert(self, txn: &mut Txn<'_>, key: K, value: V) -> Result<bool> {
+    /// As [`Stores::malloc`]; the transaction is to be aborted then, or the map has one bucket more and is else as it was.
+    pub fn insert(self, txn: &mut impl Stores, key: K, value: V) -> Result<bool> {
         if let Some(place) = self.place(txn, &key)? {
             *txn.write(place)? = value;
             return Ok(false);
@@ -194,7 +195,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         let buckets = self.header().look(txn)?.buckets;
         let link = self.bucket(txn, bucket_of(hash(key.as_bytes()), buckets))?;
         let bytes = NODE_BYTES + (size_of::<K>() as u64).next_multiple_of(16) + size_of::<V>() as u64;
-        let node: Ptr<Node> = txn.create_row::<[u8; 16]>(bytes.div_ceil(16))?.behind(0);
+        let node: Ptr<Node> = create_row::<[u8; 16]>(txn, bytes.div_ceil(16))?.behind(0);
         *txn.write(node)? = Node { next: *link.look(txn)? };
         *txn.write(key_of(node))? = key;
         *txn.write(value_of::<K, V>(node))? = value;
@@ -204,13 +205,13 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
     }
 
     /// Adds a bucket, or the first eight.
-    fn split(self, txn: &mut Txn<'_>) -> Result<()> {
+    fn split(self, txn: &mut impl Stores) -> Result<()> {
         let buckets = self.header().look(txn)?.buckets;
         let (row, nth) = row_of(buckets);
         if nth == 0 {
             let length = if row == 0 { FIRST_ROW } else { FIRST_ROW << (row - 1) };
-            let made = txn.create_row::<Ptr<Node>>(length)?;
-            txn.write_row(made, length)?.fill(0);
+            let made = create_row::<Ptr<Node>>(txn, length)?;
+            write_row(txn, made, length)?.fill(0);
             txn.write(self.header())?.rows[row] = made;
         }
         if buckets == 0 {
@@ -244,8 +245,8 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
     /// Removes a key. Whether it was there.
     ///
     /// # Errors
-    /// As [`Txn::free`].
-    pub fn remove(self, txn: &mut Txn<'_>, key: &K) -> Result<bool> {
+    /// As [`Stores::free`].
+    pub fn remove(self, txn: &mut impl Stores, key: &K) -> Result<bool> {
         let Some((link, node)) = self.find(txn, key)? else { return Ok(false) };
         *txn.write(link)? = node.look(txn)?.next;
         txn.delete(node)?;

@@ -8,7 +8,8 @@ use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::chain::Links;
-use crate::{Memory, Persist, Ptr, Result, Txn};
+use super::create_row;
+use crate::{Memory, Persist, Ptr, Result, Stores};
 
 const LEVELS: usize = 10;
 
@@ -160,15 +161,15 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
     /// Stores a value for a key. Whether the key is new.
     ///
     /// # Errors
-    /// As [`Txn::malloc`]; the map is as it was then.
-    pub fn insert(self, txn: &mut Txn<'_>, key: K, value: V) -> Result<bool> {
+    /// As [`Stores::malloc`]; the map is as it was then.
+    pub fn insert(self, txn: &mut impl Stores, key: K, value: V) -> Result<bool> {
         if let Some(place) = self.place(txn, &key)? {
             *txn.write(place)? = value;
             return Ok(false);
         }
         let before = self.before(txn, &key)?;
         let bytes = TOWER_BYTES + (size_of::<K>() as u64).next_multiple_of(16) + size_of::<V>() as u64;
-        let node: Ptr<Tower> = txn.create_row::<[u8; 16]>(bytes.div_ceil(16))?.behind(0);
+        let node: Ptr<Tower> = create_row::<[u8; 16]>(txn, bytes.div_ceil(16))?.behind(0);
         let mut tower = Tower { next: [Ptr::NONE; LEVELS] };
         let height = height(key.as_bytes());
         for (level, before) in before.iter().enumerate().take(height) {
@@ -187,8 +188,8 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
     /// Removes a key. Whether it was there.
     ///
     /// # Errors
-    /// As [`Txn::free`].
-    pub fn remove(self, txn: &mut Txn<'_>, key: &K) -> Result<bool> {
+    /// As [`Stores::free`].
+    pub fn remove(self, txn: &mut impl Stores, key: &K) -> Result<bool> {
         let Some(node) = self.find(txn, key)? else { return Ok(false) };
         let tower = *node.look(txn)?;
         for (level, before) in self.before(txn, key)?.into_iter().enumerate() {

@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Memory, Persist, Ptr, Result, Txn};
+use super::create_row;
+use crate::{Memory, Persist, Ptr, Result, Stores};
 
 /// A vector. Zeros are an empty one. It is used through a [`Ptr`] to it; a copy of this would be a second owner of the same
 /// values.
@@ -70,13 +71,13 @@ impl<T: Persist> Ptr<Vector<T>> {
     /// Appends a value.
     ///
     /// # Errors
-    /// As [`Txn::malloc`]; the vector is as it was then.
-    pub fn push(self, txn: &mut Txn<'_>, value: T) -> Result<()> {
+    /// As [`Stores::malloc`]; the vector is as it was then.
+    pub fn push(self, txn: &mut impl Stores, value: T) -> Result<()> {
         let vector = self.header().look(txn)?;
         let (count, capacity, mut items) = (vector.count, vector.capacity, vector.items.behind::<T>(0));
         if count == capacity {
             let larger = (capacity * 2).max(4);
-            let row = txn.create_row::<T>(larger)?;
+            let row = create_row::<T>(txn, larger)?;
             for nth in 0..count {
                 let bytes = items.nth(nth).look(txn)?.as_bytes().to_vec();
                 txn.write(row.nth(nth))?.as_mut_bytes().copy_from_slice(&bytes);
@@ -96,8 +97,8 @@ impl<T: Persist> Ptr<Vector<T>> {
     /// Takes the last value off.
     ///
     /// # Errors
-    /// As [`Txn::write`].
-    pub fn pop(self, txn: &mut Txn<'_>) -> Result<Option<T>> {
+    /// As [`Stores::write`].
+    pub fn pop(self, txn: &mut impl Stores) -> Result<Option<T>> {
         let Some(last) = self.len(txn)?.checked_sub(1) else { return Ok(None) };
         let place = self.header().look(txn)?.items.behind::<T>(0).nth(last);
         let value = T::read_from_bytes(place.look(txn)?.as_bytes()).unwrap_or_else(|_| unreachable!("it is as long"));
@@ -108,8 +109,8 @@ impl<T: Persist> Ptr<Vector<T>> {
     /// Frees the values; the vector is empty then.
     ///
     /// # Errors
-    /// As [`Txn::free`].
-    pub fn clear(self, txn: &mut Txn<'_>) -> Result<()> {
+    /// As [`Stores::free`].
+    pub fn clear(self, txn: &mut impl Stores) -> Result<()> {
         let items = self.header().look(txn)?.items;
         if !items.is_none() {
             txn.delete(items)?;

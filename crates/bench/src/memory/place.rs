@@ -1,0 +1,42 @@
+//! Whether a directory lies in memory: what keeps its log there is another engine than what syncs a disk.
+
+use std::path::Path;
+
+use super::{MemoryEngine, MemorySettings};
+use crate::error::{Error, Result};
+
+/// Filesystems whose files are memory.
+const OF_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "devtmpfs"];
+
+/// The name of the filesystem that a directory lies in, if the kernel tells.
+pub(super) fn filesystem_of(directory: &Path) -> Option<String> {
+    let directory = std::fs::canonicalize(directory).ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    // Of several at the same place the last covers the others.
+    let at = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (place, kind) = (fields.next()?, fields.next()?);
+        directory.starts_with(place).then(|| (Path::new(place).components().count(), kind.to_owned()))
+    });
+    at.max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind)
+}
+
+/// Refuses an engine whose log would lie elsewhere than its name says.
+pub(super) fn check(settings: &MemorySettings) -> Result<()> {
+    let wants_memory = match settings.engine {
+        MemoryEngine::Rvm { .. } => false,
+        MemoryEngine::RvmRio { .. } => true,
+        MemoryEngine::Vista | MemoryEngine::Pmemobj | MemoryEngine::None => return Ok(()),
+    };
+    let Some(kind) = filesystem_of(&settings.directory) else { return Ok(()) };
+    let (directory, is_memory) = (settings.directory.display(), OF_MEMORY.contains(&kind.as_str()));
+    match (wants_memory, is_memory) {
+        (true, false) => Err(Error::Settings(format!(
+            "rvm-rio keeps its log in memory, and {directory} is on a disk ({kind}): name a directory in memory, or ask for rvm"
+        ))),
+        (false, true) => Err(Error::Settings(format!(
+            "rvm keeps its log on a disk, and {directory} is in memory ({kind}): name a directory on a disk, or ask for rvm-rio"
+        ))),
+        _ => Ok(()),
+    }
+}

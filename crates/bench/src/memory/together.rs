@@ -1,0 +1,159 @@
+//! Rounds of several threads, and of one of them alone, in turns.
+//!
+//! Threads that are told to begin do not begin together, and one ends before another; on a machine that others use by much. So each
+//! goes on for as long as is said from when it sees that all have begun, notes how far it is again and again, and what counts is
+//! what all of them did between the moment when the last began and that when the first ended.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use vista::{Threads, Worker};
+
+use super::change::OfThread;
+use super::rounds::{calibrate, nanoseconds, take, timed, Spent, ROUNDS_MIN};
+use super::{MemorySettings, Work};
+use crate::error::{Error, Result};
+
+/// How long a thread goes on when all have begun.
+const ROUND: Duration = Duration::from_millis(2);
+/// What takes a short round is done in so many parts, after each of which is noted how far it is.
+const PARTS: u64 = 8;
+
+/// A thread: its worker, where its part of the segment begins, its next transaction's number.
+type Thread<'t> = (Worker<'t>, u64, u64);
+
+/// How many transactions a thread had ended at a time.
+type Stamp = (Duration, u64);
+
+/// Runs rounds of one thread and of all in turns, each with a part of the segment.
+pub(super) fn measure_threads<W: Work>(
+    settings: &MemorySettings,
+    work: &W,
+    threads: &Threads,
+    part: u64,
+) -> Result<Spent> {
+    let refused = |why: vista::Error| Error::engine("vista", "giving threads their parts")(why);
+    let mut workers = Vec::new();
+    for nth in 0..u64::from(settings.threads) {
+        let mut worker = threads.worker().map_err(refused)?;
+        if !settings.is_striped {
+            worker.keep(nth * part, part).map_err(refused)?;
+        }
+        workers.push((worker, nth * part, 0_u64));
+    }
+    let (worker, from, next) = &mut workers[0];
+    let mut memory = OfThread { worker, from: *from };
+    let count = calibrate(&mut |count| timed(count, || work.run(&mut memory, take(next, count))))?;
+    let count = (count / PARTS).max(1);
+    let (start, mut pairs) = (Instant::now(), Vec::new());
+    while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {
+        // Each comes first as often.
+        if pairs.len() % 2 == 0 {
+            let all = together(work, &mut workers, count)?;
+            pairs.push((all, together(work, &mut workers[..1], count)?));
+        } else {
+            let one = together(work, &mut workers[..1], count)?;
+            pairs.push((together(work, &mut workers, count)?, one));
+        }
+    }
+    let ended = workers.iter().map(|(_, _, next)| *next).collect();
+    Ok(Spent { pairs, truncation_ns: 0.0, truncations: 0, ended, audit: String::new() })
+}
+
+/// Nanoseconds a transaction of threads that work at once, `count` between two looks at the clock.
+fn together<W: Work>(work: &W, workers: &mut [Thread<'_>], count: u64) -> Result<f64> {
+    let round = Round {
+        ready: Barrier::new(workers.len()),
+        begun: AtomicUsize::new(0),
+        all: workers.len(),
+        epoch: Instant::now(),
+        count,
+    };
+    let stamps: Result<Vec<Vec<Stamp>>> = std::thread::scope(|scope| {
+        let round = &round;
+        let threads: Vec<_> = workers.iter_mut().map(|thread| scope.spawn(move || round.go_on(work, thread))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a benchmark's thread does not panic")).collect()
+    });
+    Ok(in_common(&stamps?))
+}
+
+/// A round of several threads.
+struct Round {
+    ready: Barrier,
+    /// How many of them have begun, of how many.
+    begun: AtomicUsize,
+    all: usize,
+    epoch: Instant,
+    /// Transactions between two looks at the clock.
+    count: u64,
+}
+
+impl Round {
+    /// What one of them does; how far it was when.
+    fn go_on<W: Work>(&self, work: &W, (worker, from, next): &mut Thread<'_>) -> Result<Vec<Stamp>> {
+        let mut memory = OfThread { worker, from: *from };
+        self.ready.wait();
+        let (mut stamps, mut until, mut ended) = (vec![(self.epoch.elapsed(), 0)], None, 0);
+        // Release, and acquire below: who sees it looks at the clock after this one has.
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        loop {
+            work.run(&mut memory, take(next, self.count))?;
+            ended += self.count;
+            let now = self.epoch.elapsed();
+            stamps.push((now, ended));
+            if self.begun.load(Ordering::Acquire) == self.all && now >= *until.get_or_insert(now + ROUND) {
+                return Ok(stamps);
+            }
+        }
+    }
+}
+
+/// Nanoseconds a transaction of all threads, in the time that they have in common.
+fn in_common(threads: &[Vec<Stamp>]) -> f64 {
+    let from = threads.iter().filter_map(|stamps| stamps.first()).map(|stamp| stamp.0).max().unwrap_or_default();
+    let to = threads.iter().filter_map(|stamps| stamps.last()).map(|stamp| stamp.0).min().unwrap_or_default();
+    let ended: f64 = threads.iter().map(|stamps| ended_by(stamps, to) - ended_by(stamps, from)).sum();
+    nanoseconds(to.saturating_sub(from), 1) / ended.max(1.0)
+}
+
+/// How many a thread had ended at a moment, in proportion between two stamps.
+#[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+fn ended_by(stamps: &[Stamp], at: Duration) -> f64 {
+    let Some(next) = stamps.iter().position(|stamp| stamp.0 > at) else {
+        return stamps.last().map_or(0.0, |stamp| stamp.1 as f64);
+    };
+    let Some(before) = next.checked_sub(1).map(|before| stamps[before]) else { return 0.0 };
+    let part = (at - before.0).as_secs_f64() / (stamps[next].0 - before.0).as_secs_f64();
+    before.1 as f64 + part * (stamps[next].1 - before.1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_millis(stamps: &[(u64, u64)]) -> Vec<Stamp> {
+        stamps.iter().map(|&(millis, ended)| (Duration::from_millis(millis), ended)).collect()
+    }
+
+    #[test]
+    fn what_a_thread_did_alone_does_not_count() {
+        // One began 5 ms late; each does 100 in a millisecond while the other works, and alone twice as many.
+        let first = of_millis(&[(0, 0), (5, 1000), (10, 1500)]);
+        let second = of_millis(&[(5, 0), (10, 500), (15, 1500)]);
+        let each = in_common(&[first.clone(), second]);
+        assert!((each - 5000.0).abs() < 1e-6, "{each} ns: 1000 in 5 ms, not 3000 in 15");
+        let alone = in_common(&[first]);
+        assert!((alone - 1e7 / 1500.0).abs() < 1e-6, "{alone}");
+    }
+
+    #[test]
+    fn between_two_looks_at_the_clock_they_end_in_proportion() {
+        let stamps = of_millis(&[(10, 0), (20, 100), (40, 200)]);
+        let at = |millis: u64| ended_by(&stamps, Duration::from_millis(millis));
+        assert_eq!(
+            [at(0), at(10), at(15), at(20), at(30), at(40), at(50)],
+            [0.0, 0.0, 50.0, 100.0, 150.0, 200.0, 200.0]
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! A warm start: the machine went down, its memory did not, and the log's tail is found in the region (PROTOCOLS L9).
+//!
+//! Paper: Rio Vista, section 3. Rio writes the file cache back to the disk before the system starts; here the next to open
+//! writes the tail of the log to the log files, and then restarts as after any crash. Of the region nothing else is used: pages,
+//! locks and transactions come from disk and log. So what has to survive, and to be written back where the processor's cache
+//! does not survive, is the log alone.
+//!
+//! Where the memory is gone, the control file says whether commits were answered from it: then opening refuses, for the memory
+//! may only not be there yet, and if the user decides to go on without it, that is told.
+//!
+//! If we die here: until the restart raises the incarnation the region is as it was, and the next to open does it again.
+
+use std::sync::Arc;
+
+use libtp_io::File;
+use libtp_log::{Control, Rescued};
+use libtp_txn::{Managers, TxnSession};
+use rio::{failpoint, planted, Identity, Lasting, Region};
+
+use crate::attach::{How, Opened, Opening, Watcher, PATIENCE};
+use crate::keep::{self, Keep};
+use crate::life::Life;
+use crate::platform::Found;
+use crate::{Durability, Error, Result};
+
+impl Opening<'_> {
+    /// Takes the log's tail from a region of an earlier start of the machine, and restarts.
+    pub(crate) fn warm_start(
+        &self,
+        region: &Region,
+        control: &Control,
+        file: &dyn File,
+        watch: Watcher<'_>,
+    ) -> Result<(Arc<Managers>, Opened)> {
+        failpoint("warm start: memory found");
+        let rescue = || libtp_log::rescue_survivor(region, &self.platform.log_directory, control);
+        let is_forgotten = planted("libtp: the log's tail in memory that survived is forgotten");
+        let rescued = if is_forgotten { Ok(None) } else { rescue() };
+        let rescued = match (rescued, self.keep) {
+            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
+                self.memory_is_forgotten(control)?;
+                return self.restart(file, How::Survived, 0, watch);
+            }
+            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
+                keep::put_behind(region, self.platform, &self.control_file)?;
+                return self.restart(file, How::Survived, 0, watch);
+            }
+            (rescued, _) => rescued?,
+        };
+        self.judge_loss(&rescued, control)?;
+        failpoint("warm start: tail in the files, log not restarted");
+        self.restart(file, How::Survived, 0, watch)
+    }
+
+    /// Whether commits were answered from memory, and nobody has decided to go on without.
+    pub(crate) fn misses_memory(&self, control: &Control) -> bool {
+        let is_done_without = planted("libtp: memory that is not there is done without");
+        control.rio && self.keep != Some(Keep::Files) && !is_done_without
+    }
+
+    /// Refuses to go on without memory that commits were answered from: it may be there later, and what is restarted without it
+    /// has no use for it any more.
+    ///
+    /// # Errors
+    /// `Environment` with what to do, unless the user has decided for the files.
+    pub(crate) fn refuse_without_memory(&self, found: &Found, identity: &Identity, control: &Control) -> Result<()> {
+        if !self.misses_memory(control) {
+            return Ok(());
+        }
+        let why = match found {
+            Found::Unusable(why) => format!("cannot be used: {why}"),
+            _ => format!("is not there: {} was looked for", self.platform.first_place(identity).display()),
+        };
+        let what = format!(
+            "commits were answered from its shared memory with durability Rio, and that memory {why}. Nothing was changed. \
+             Mount what it lies on, or set `region_directory` in libtp.toml to where it is; `tp recover --keep-files` goes on \
+             without it, and what was answered since the last sync of the log is then lost"
+        );
+        Err(Error::Environment { environment: self.platform.path.clone(), what })
+    }
+
+    /// Refuses, before anything is changed, to make memory anew that the environment's durability would be refused on.
+    ///
+    /// # Errors
+    /// `NotLasting`.
+    pub(crate) fn check_new(&self, identity: &Identity) -> Result<()> {
+        if self.settings.durability != Some(Durability::Rio) {
+            return Ok(());
+        }
+        match self.platform.lasting_of_new(identity, self.settings.region_survives) {
+            Some((region, lasting)) if !lasting.is_lasting() => {
+                Err(Error::NotLasting { region, survives: lasting.survives })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// There is no memory of before: whether commits were answered from it.
+    pub(crate) fn memory_is_gone(&self, control: &Control) -> Result<()> {
+        if control.rio {
+            self.tell_loss("the shared memory is gone")?;
+        }
+        Ok(())
+    }
+
+    /// There is memory of before, and the user has decided for the files.
+    pub(crate) fn memory_is_forgotten(&self, control: &Control) -> Result<()> {
+        if control.rio {
+            self.tell_loss("the shared memory is forgotten, as was asked for")?;
+        }
+        Ok(())
+    }
+
+    /// What could be saved of the log in a region that is given up: whether it is all that was answered.
+    pub(crate) fn judge_loss(&self, rescued: &Option<Rescued>, control: &Control) -> Result<()> {
+        let is_whole = rescued.is_some_and(|rescued| rescued.tail.is_some_and(|tail| rescued.to >= tail));
+        if control.rio && !is_whole {
+            self.tell_loss("the log in the shared memory is damaged")?;
+        }
+        Ok(())
+    }
+
+    /// Before the restart forgets it: if we die in that, the next to open tells it.
+    fn tell_loss(&self, why: &str) -> Result<()> {
+        self.has_lost.set(true);
+        self.note_loss(true)?;
+        tracing::error!(
+            environment = %self.platform.path.display(),
+            "commits were answered with durability Rio, which promises that memory keeps them over a crash of the system, and {why}: those since the last sync of the log are lost"
+        );
+        Ok(())
+    }
+
+    /// Notes in the control file whether a loss is still to be told of.
+    pub(crate) fn note_loss(&self, is_lost: bool) -> Result<()> {
+        let _changing = self.control_file.changing_within(PATIENCE)?;
+        let control = self.control_file.read()?;
+        if control.lost != is_lost {
+            self.control_file.write(&Control { lost: is_lost, ..control })?;
+        }
+        Ok(())
+    }
+
+    /// Of a region of the dead that nobody else has: notes in it what its memory survives, if that is now known to be otherwise.
+    pub(crate) fn note_lasting(&self, region: &Region) -> Result<()> {
+        let lasting = self.platform.lasting(region, self.settings.region_survives);
+        if lasting != libtp_log::lasting_of(region) {
+            region.set_lasting(lasting);
+            libtp_log::note_lasting(region, lasting);
+            settle(region, lasting)?;
+        }
+        Ok(())
+    }
+
+    /// Declares a new region complete: if it is to survive the system, it does so from now on.
+    pub(crate) fn set_ready(&self, region: &Region, lasting: Lasting) -> Result<()> {
+        settle(region, lasting)?;
+        failpoint("warm start: region safe, not ready");
+        region.set_ready();
+        region.write_back_thing(lasting.write_back, &region.header().ready);
+        region.fence(lasting.write_back);
+        Ok(())
+    }
+}
+
+fn settle(region: &Region, lasting: Lasting) -> Result<()> {
+    if lasting.is_lasting() {
+        region.settle(lasting)?;
+    }
+    Ok(())
+}
+
+impl Life {
+    /// Whether commits may be answered from its memory.
+    ///
+    /// # Errors
+    /// `NotLasting`.
+    #[inline]
+    pub(crate) fn check_lasting(&self) -> Result<()> {
+        let lasting = self.managers.lasting();
+        if lasting.is_lasting() {
+            return Ok(());
+        }
+        let region = self.managers.region.path().to_path_buf();
+        Err(Error::NotLasting { region, survives: lasting.survives })
+    }
+
+    /// Prepares for a commit that is answered from its memory.
+    ///
+    /// # Errors
+    /// `NotLasting`; the control file cannot be written; `Rebuilt` if it is another life's by now.
+    #[inline]
+    pub(crate) fn begin_rio(&self, who: &TxnSession) -> Result<()> {
+        self.check_lasting()?;
+        self.managers.begin_rio(who).map_err(|error| match self.managers.region.is_broken() {
+            true => Error::Rebuilt,
+            false => error.into(),
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! What the least that a transaction on recoverable memory has to do costs, and what looking up one word more costs.
+//!
+//! Eight bytes change at a random place of 50 MB: bare; with a before-image, in the fewest stores there can be; and the same where
+//! 3, 6 and 12 more words, all in the cache, are looked up for each. Then what debit-credit does, five ranges, where stores
+//! have to be written back from the cache: bare, written back once at the end, with the log written back for all ranges
+//! together, by `clwb` and around the cache, and with the log written back for each range. Nanoseconds a transaction, the
+//! quickest of many rounds in turns.
+//!
+//! `cargo run --release -p rio --example undo_cost`. Linux on x86-64, `clwb`.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)] // A measurement:
+#![allow(clippy::cast_possible_truncation)] // nothing here is used by anything.
+
+#[cfg(target_arch = "x86_64")]
+mod measured {
+    use std::arch::asm;
+    use std::arch::x86_64::{_mm_sfence, _mm_stream_si64};
+    use std::hint::black_box;
+    use std::sync::atomic::{compiler_fence, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+    use std::time::Instant;
+
+    /// The database's words, and those of what is always in the cache.
+    const WORDS: u64 = (50 << 20) / 8;
+    const HOT_WORDS: u64 = (64 << 10) / 8;
+    const LOG: usize = WORDS as usize + HOT_WORDS as usize;
+    const SEQUENCE: usize = LOG + 64;
+    const TIMES: u64 = 10_000;
+    const ROUNDS: usize = 1_500;
+
+    fn drawn(nth: u64) -> u64 {
+        (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+    }
+
+    fn put(word: &AtomicU64, value: u64) {
+        compiler_fence(SeqCst);
+        word.store(value, Relaxed);
+        compiler_fence(SeqCst);
+    }
+
+    fn line(word: &AtomicU64) {
+        unsafe { asm!("clwb [{}]", in(reg) word.as_ptr(), options(nostack, preserves_flags)) };
+    }
+
+    fn fence() {
+        unsafe { _mm_sfence() };
+    }
+
+    fn around_the_cache(word: &AtomicU64, value: u64) {
+        unsafe { _mm_stream_si64(word.as_ptr().cast(), i64::from_ne_bytes(value.to_ne_bytes())) };
+    }
+
+    /// One transaction of eight bytes, if it is one, and after so many words were looked up.
+    #[inline(always)]
+    fn eight_bytes<const LOOKED_UP: usize>(words: &[AtomicU64], known: &AtomicU64, nth: u64, is_saved: bool) {
+        let at = drawn(nth) % WORDS;
+        let (place, log) = (&words[at as usize], &words[LOG..LOG + 3]);
+        for _ in 0..LOOKED_UP {
+            compiler_fence(SeqCst);
+            black_box(known.load(Relaxed));
+        }
+        if is_saved {
+            log[1].store(place.load(Relaxed), Relaxed);
+            log[2].store(0, Relaxed);
+            put(&log[0], at | 8 << 48);
+        }
+        put(place, nth | 1);
+        if is_saved {
+            put(&log[0], 0);
+        }
+    }
+
+    /// How a transaction of five ranges is written back.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Back {
+        Not,
+        Once,
+        Together,
+        Around,
+        Each,
+    }
+
+    fn five_ranges(words: &[AtomicU64], nth: u64, back: Back) {
+        // Two places are random, three in the cache.
+        let place = |range: u64| match range {
+            0 | 1 => drawn(nth * 5 + range) % WORDS,
+            _ => WORDS + range * 512 + nth % 8,
+        };
+        let places: [u64; 5] = std::array::from_fn(|range| place(range as u64));
+        let log = &words[LOG..LOG + 16];
+        for (at, record) in places.iter().zip(log.chunks_exact(3)) {
+            let word = &words[*at as usize];
+            let old = word.load(Relaxed);
+            let image = [at | 8 << 48, old, old ^ nth];
+            for (to, value) in record.iter().zip(image) {
+                match back {
+                    Back::Not | Back::Once => {}
+                    Back::Around => around_the_cache(to, value),
+                    Back::Together | Back::Each => to.store(value, Relaxed),
+                }
+            }
+            if back == Back::Each {
+                line(&record[0]);
+                line(&record[2]);
+                fence();
+                put(word, old.wrapping_add(nth));
+            }
+        }
+        if back == Back::Together {
+            line(&log[0]);
+            line(&log[8]);
+        }
+        if matches!(back, Back::Together | Back::Around) {
+            fence();
+        }
+        for at in places {
+            let word = &words[at as usize];
+            if back != Back::Each {
+                put(word, word.load(Relaxed).wrapping_add(nth));
+            }
+            if back != Back::Not {
+                line(word);
+            }
+        }
+        if back == Back::Not {
+            return;
+        }
+        fence();
+        if back != Back::Once {
+            put(&words[SEQUENCE], nth);
+            line(&words[SEQUENCE]);
+            fence();
+        }
+    }
+
+    /// Nanoseconds a transaction, the quickest round of each, which take turns.
+    fn quickest<const N: usize>(rounds: usize, works: [&dyn Fn(u64); N]) -> [f64; N] {
+        let (mut least, mut nth) = ([f64::MAX; N], 0);
+        for _ in 0..rounds {
+            for (work, least) in works.iter().zip(&mut least) {
+                let start = Instant::now();
+                work(nth);
+                *least = least.min(start.elapsed().as_secs_f64() * 1e9 / TIMES as f64);
+                nth += TIMES;
+            }
+        }
+        least
+    }
+
+    pub fn main() {
+        let words: Vec<AtomicU64> = (0..SEQUENCE + 64).map(|_| AtomicU64::new(1)).collect();
+        let known = AtomicU64::new(0);
+        let (words, known) = (words.as_slice(), &known);
+        let bare = |nth| (nth..nth + TIMES).for_each(|nth| eight_bytes::<0>(words, known, nth, false));
+        let least = |nth| (nth..nth + TIMES).for_each(|nth| eight_bytes::<0>(words, known, nth, true));
+        let three = |nth| (nth..nth + TIMES).for_each(|nth| eight_bytes::<3>(words, known, nth, true));
+        let six = |nth| (nth..nth + TIMES).for_each(|nth| eight_bytes::<6>(words, known, nth, true));
+        let twelve = |nth| (nth..nth + TIMES).for_each(|nth| eight_bytes::<12>(words, known, nth, true));
+        let of_eight = quickest(ROUNDS, [&bare, &least, &three, &six, &twelve]);
+        for (what, ns) in ["bare", "before-image", "and 3 looked up", "6", "12"].iter().zip(of_eight) {
+            println!("8 bytes, {what}: {ns:.1}");
+        }
+        let work = |back| move |nth| (nth..nth + TIMES).for_each(|nth| five_ranges(words, nth, back));
+        let (not, once, together) = (work(Back::Not), work(Back::Once), work(Back::Together));
+        let (around, each) = (work(Back::Around), work(Back::Each));
+        let of_five = quickest(ROUNDS / 10, [&not, &once, &together, &around, &each]);
+        let whats = ["bare", "written back", "log together", "log around the cache", "log for each range"];
+        for (what, ns) in whats.iter().zip(of_five) {
+            println!("5 ranges, {what}: {ns:.0}");
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn main() {
+    measured::main();
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn main() {
+    println!("x86-64 only");
+}

@@ -1,0 +1,250 @@
+//! A region that many processes share and that outlives a crash of the system: what its memory survives, and what is done so
+//! that all of it is there afterwards.
+//!
+//! Paper: Rio Vista, section 3. A kept region ([`Kept`](crate::Kept)) is one process's, which writes back what it stores as it
+//! goes. Here who needs a part of the memory to be safe says which, and when; everything else may be lost.
+//!
+//! If we die here: a part that was to be made safe may not be, and whoever was to be told of it was not.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use super::system;
+use crate::flush::WriteBack;
+use crate::{Access, Bytes, Error, Identity, Keeping, Offset, Region, Result, Survives};
+
+/// No page is smaller: one store to each gives all of the file its blocks.
+const PAGE_BYTES: usize = 4096;
+
+/// What a region's memory survives, and what has to be done for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lasting {
+    /// What it survives.
+    pub survives: Survives,
+    /// How cache lines are written back, where what is in the cache does not survive as much.
+    pub write_back: WriteBack,
+}
+
+impl Default for Lasting {
+    fn default() -> Lasting {
+        Lasting { survives: Survives::Process, write_back: WriteBack::None }
+    }
+}
+
+/// Lines are written back, however this processor does that.
+const WRITTEN_BACK: u64 = 1 << 8;
+#[cfg(feature = "planted")]
+const SIMULATED: u64 = 1 << 9;
+
+impl Lasting {
+    /// The number that says so in shared memory: zero for what survives processes alone.
+    pub fn to_word(self) -> u64 {
+        let how = match self.write_back {
+            WriteBack::None => 0,
+            #[cfg(feature = "planted")]
+            WriteBack::Simulated => SIMULATED,
+            _ => WRITTEN_BACK,
+        };
+        match self.survives {
+            Survives::Process => 0,
+            Survives::System => 1 | how,
+            Survives::Power => 2 | how,
+        }
+    }
+
+    /// What a number in shared memory says.
+    pub fn from_word(word: u64) -> Lasting {
+        let survives = match word & 0xff {
+            1 => Survives::System,
+            2 => Survives::Power,
+            _ => return Lasting::default(),
+        };
+        #[cfg(feature = "planted")]
+        if word & SIMULATED != 0 {
+            return Lasting { survives, write_back: WriteBack::Simulated };
+        }
+        // The machine that made it is this one, and its processor has an instruction for it.
+        let how = if word & WRITTEN_BACK != 0 { WriteBack::best() } else { None };
+        Lasting { survives, write_back: how.unwrap_or_default() }
+    }
+
+    /// What the memory of a file survives, as far as can be found out, or as the operator declares, where that is more.
+    pub fn of(file: &File, declared: Option<Survives>) -> Lasting {
+        let keeping = Keeping { layout: 0, reserve: 0, declared, write_back: None, is_shared: true };
+        let (found, is_needed) = (Survives::of(file), Survives::needs_write_back(file));
+        let (survives, write_back) = keeping.survives(found, is_needed, WriteBack::best());
+        Lasting { survives, write_back }
+    }
+
+    /// Whether it outlives more than processes.
+    pub fn is_lasting(self) -> bool {
+        self.survives > Survives::Process
+    }
+}
+
+impl Region {
+    /// What its memory survives: see [`Lasting::of`].
+    pub fn find_lasting(&self, declared: Option<Survives>) -> Lasting {
+        Lasting::of(self.file(), declared)
+    }
+
+    /// From now on the file's new blocks are safe on its disk before they are used, by this process. Once; where the memory
+    /// outlives no more than processes it changes nothing.
+    pub fn set_lasting(&self, lasting: Lasting) {
+        if lasting.is_lasting() {
+            let _ = self.0.safe.is_lasting.set(());
+        }
+    }
+
+    /// Has everything that was stored so far where it survives: the cache's lines in memory, the file's length, blocks and name
+    /// on its disk. Nobody else has the region.
+    ///
+    /// # Errors
+    /// `System` if the disk refuses.
+    pub fn settle(&self, lasting: Lasting) -> Result<()> {
+        self.touch(0, self.size());
+        let bytes = usize::try_from(self.size()).expect("a region is mapped");
+        self.write_lines(lasting.write_back, 0, bytes);
+        lasting.write_back.fence_if_any();
+        self.file().sync_all().map_err(|source| system(self.path(), "syncing", source))?;
+        // A memory file of a simulated machine has no name.
+        match self.path().exists() {
+            true => crate::kept::sync_directory(self.path()),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Region::attach_broken`], for one of an earlier start of the machine; `NotFound` of `System` if there is none.
+    ///
+    /// # Errors
+    /// As [`Region::attach_broken`].
+    pub fn attach_earlier(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
+        let region = Region::open(path, reserve, access)?;
+        region.check_earlier(identity.layout)?;
+        region.check_identity(identity)?;
+        Ok(region)
+    }
+
+    /// As [`Region::attach_earlier`], whatever environment it was made for.
+    ///
+    /// # Errors
+    /// As [`Region::attach_broken`].
+    pub fn attach_any_earlier(path: &Path, layout: u64, reserve: u64, access: &Access) -> Result<Region> {
+        let region = Region::open(path, reserve, access)?;
+        region.check_earlier(layout)?;
+        Ok(region)
+    }
+
+    /// As [`Region::attach_earlier`], of this region's file.
+    ///
+    /// # Errors
+    /// As [`Region::attach_broken`].
+    pub fn attach_earlier_again(&self, identity: &Identity) -> Result<Region> {
+        let region = self.map_again()?;
+        region.check_earlier(identity.layout)?;
+        region.check_identity(identity)?;
+        Ok(region)
+    }
+
+    /// Whether the machine was started again since it was made.
+    pub fn is_of_earlier_start(&self) -> bool {
+        !self.header().is_of_this_boot()
+    }
+
+    /// Makes it look as one of an earlier start of the machine does: for tests of a warm start.
+    #[doc(hidden)]
+    pub fn pretend_earlier_start(&self) {
+        let word = &self.header().boot[0];
+        word.publish(!word.get());
+    }
+
+    /// The same checks as for any region, but not that the machine was not started since.
+    fn check_earlier(&self, layout: u64) -> Result<()> {
+        let own = self.file().metadata().map_err(|source| system(self.path(), "stat", source))?;
+        let header = self.header();
+        let made = header.check_earlier_maker(layout, own.ino());
+        made.map_err(|what| super::unusable(self.path(), what))?;
+        if header.ready.load() == 0 {
+            return Err(super::unusable(self.path(), "its creation was not finished".into()));
+        }
+        Ok(())
+    }
+
+    fn check_identity(&self, identity: &Identity) -> Result<()> {
+        let owned = self.header().check_owner(identity);
+        owned.map_err(|what| Error::Unusable { path: self.path().to_path_buf(), what })?;
+        self.remember(identity);
+        Ok(())
+    }
+
+    /// Has lines of the region on their way from the cache to memory, if need be; they are there after the next
+    /// [`Region::fence`].
+    ///
+    /// # Panics
+    /// If it is not a part of the region.
+    #[inline]
+    pub fn write_back_lines(&self, how: WriteBack, at: Offset<Bytes>, bytes: usize) {
+        if how != WriteBack::None {
+            self.write_lines(how, at.raw(), bytes);
+        }
+    }
+
+    /// As [`Region::write_back_lines`], of a thing in the region.
+    #[inline]
+    pub fn write_back_thing<T: crate::Shared>(&self, how: WriteBack, thing: &T) {
+        if how != WriteBack::None {
+            self.write_lines(how, self.offset_of(thing).raw(), size_of::<T>());
+        }
+    }
+
+    /// What was written back before this is in memory before anything that is stored after it.
+    #[inline]
+    pub fn fence(&self, how: WriteBack) {
+        how.fence_if_any();
+    }
+
+    fn write_lines(&self, how: WriteBack, at: u64, bytes: usize) {
+        #[cfg(feature = "planted")]
+        if how == WriteBack::Simulated {
+            return crate::simulated_cache::write_back(self, at, bytes);
+        }
+        if how != WriteBack::None {
+            let place = self.place(at, bytes, 1).expect("what is written back lies in the region");
+            how.write_back(place, bytes);
+        }
+    }
+
+    /// Gives each page from one place to another its block, if it was only set aside: what is there stays, whoever stores to it
+    /// meanwhile.
+    pub(super) fn touch(&self, from: u64, to: u64) {
+        // The file is that long already; what it says of itself may not be.
+        self.0.mapping.see(usize::try_from(to).expect("a region is mapped"));
+        for at in (from.next_multiple_of(8)..to).step_by(PAGE_BYTES) {
+            let word = &self.undo_words(at.max(8), 8)[0];
+            // Hidden from the compiler, which otherwise makes nothing of an `or` with zero: it is to store. Relaxed: nothing is
+            // told by it.
+            word.fetch_or(std::hint::black_box(0), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{seek, SeekFrom};
+
+    use super::*;
+
+    #[test]
+    fn each_page_of_a_region_that_is_settled_was_stored_to() {
+        let path = std::env::temp_dir().join(format!("libtp-rio-{}-stored-to", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let region = Region::create(&path, &Identity::default(), 1 << 24, &Access::own()).unwrap();
+        let lasting = Lasting { survives: Survives::System, write_back: WriteBack::None };
+        region.settle(lasting).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let first_hole = || seek(region.file(), SeekFrom::Hole(0)).unwrap();
+        assert!(first_hole() >= region.size(), "{} bytes of {} have their blocks", first_hole(), region.size());
+    }
+}

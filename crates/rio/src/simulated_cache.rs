@@ -1,0 +1,73 @@
+//! A processor's cache for tests: what was stored to a region and not written back may be lost by a crash, line by line.
+//!
+//! Compiled in only with the feature `planted`. A region whose lines are written back as `WriteBack::Simulated` says has beside
+//! it what its memory would have without the cache. A crash leaves of each line that is not the same in both the one or the
+//! other: a cache may write back any line at any time, and in any order.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::{Offset, Region};
+
+const LINE: usize = 64;
+
+/// Of each region with such a cache, by its file's inode: what is in memory.
+static MEMORIES: OnceLock<Mutex<HashMap<u64, Vec<u8>>>> = OnceLock::new();
+
+fn with_memory<T>(region: &Region, what: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    let inode = region.file().metadata().map_or(0, |metadata| metadata.ino());
+    let mut all = MEMORIES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    what(all.entry(inode).or_default())
+}
+
+/// Has lines in memory.
+pub(crate) fn write_back(region: &Region, at: u64, bytes: usize) {
+    let from = usize::try_from(at).expect("a region is mapped") & !(LINE - 1);
+    let to = (usize::try_from(at).expect("a region is mapped") + bytes).next_multiple_of(LINE);
+    with_memory(region, |memory| {
+        if memory.len() < to {
+            memory.resize(to, 0);
+        }
+        // What is stored while this runs gets there, or not: it was not stored before.
+        copy_out(region, from, &mut memory[from..to]);
+    });
+}
+
+/// Crashes the machine: of what is in the cache alone `is_kept` says, line by line, whether it got to memory in time. Returns
+/// how many lines were lost.
+pub fn crash(region: &Region, mut is_kept: impl FnMut() -> bool) -> u64 {
+    let size = usize::try_from(region.size()).expect("a region is mapped");
+    with_memory(region, |memory| {
+        memory.resize(size.max(memory.len()), 0);
+        let mut lost = 0;
+        let mut now = [0; LINE];
+        for at in (0..size).step_by(LINE) {
+            copy_out(region, at, &mut now);
+            let line = &mut memory[at..at + LINE];
+            if line == now {
+                continue;
+            }
+            if is_kept() {
+                line.copy_from_slice(&now);
+                continue;
+            }
+            lost += 1;
+            let place = at.max(8);
+            region.copy_in(Offset::from_raw(place as u64).expect("not the first word"), &line[place - at..]);
+        }
+        lost
+    })
+}
+
+/// The memory is gone, or has been put in another's place.
+pub fn forget(region: &Region) {
+    with_memory(region, Vec::clear);
+}
+
+/// The first word of a region is its magic number, which never changes: it has no place that can be named.
+fn copy_out(region: &Region, at: usize, to: &mut [u8]) {
+    let skipped = 8_usize.saturating_sub(at);
+    to[..skipped].copy_from_slice(&region.header().magic.get().to_ne_bytes()[..skipped]);
+    region.copy_out(Offset::from_raw((at + skipped) as u64).expect("not the first word"), &mut to[skipped..]);
+}

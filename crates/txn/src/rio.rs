@@ -1,0 +1,54 @@
+//! Commits that are answered from memory which outlives the system: [`Durability::Rio`](crate::Durability).
+//!
+//! Papers: Rio Vista, section 3, under the commit of LIBTP 3.2.5; PROTOCOLS L9. The log says what its memory survives and has
+//! records in it (`libtp_log`'s `lasting.rs`). Here it is seen to that the control file knows of it before the first of them is
+//! answered: if the memory is not there any more when the environment is opened next, that must not pass in silence.
+//!
+//! If we die here: the control file says it already, and no such commit was answered yet, or the next notes it once more.
+
+use libtp_log::Lsn;
+use rio::{failpoint, planted, Lasting};
+
+use crate::{Committed, Managers, Result, TxnSession};
+
+impl Managers {
+    /// What the memory survives from which commits are answered.
+    #[inline]
+    pub fn lasting(&self) -> Lasting {
+        self.log.lasting()
+    }
+
+    /// Prepares for such commits. It writes the control file, once in a region's life, and once more after
+    /// each repair by who is alone.
+    ///
+    /// # Errors
+    /// The control file cannot be written; `ControlHeld`.
+    #[inline]
+    pub fn begin_rio(&self, who: &TxnSession) -> Result<()> {
+        if self.txns.header.rio.load() != 0 || planted("txn: the control file is not told of Rio") {
+            return Ok(());
+        }
+        self.note_rio(who)
+    }
+
+    #[cold]
+    fn note_rio(&self, who: &TxnSession) -> Result<()> {
+        self.change_control(who.session(), |words| {
+            words.rio = true;
+            words.clean = false;
+        })?;
+        failpoint("rio: control file told, region not");
+        self.txns.header.rio.publish(1);
+        Ok(())
+    }
+}
+
+impl TxnSession {
+    /// Has a commit, and all that it may have read from, in memory that survives what [`Managers::lasting`] says.
+    #[inline]
+    pub fn keep(&self, managers: &Managers, committed: Committed) {
+        if committed.lsn != Lsn::NONE {
+            managers.log.keep(committed.lsn);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Two processes at once, one of which stands still at a chosen place.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use libtp::Env;
+use libtp_sim::Random;
+use libtp_tests::sizes;
+
+use crate::business::Business;
+use crate::child::{Child, LONG};
+use crate::deaths::{found, lose_memory, BEFORE, SYNC};
+
+fn start(directory: &Path, seed: u64) -> Child {
+    let mut child = Child::start(directory, seed, "");
+    assert!(child.says("open"));
+    child
+}
+
+/// Waits until it is so; false if that takes too long.
+fn becomes(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !is_so() {
+        if begun.elapsed() > patience {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// A checkpoint looks at what is unresolved. Meanwhile that is resolved, and somebody else dies between his commit and his
+/// memory. Then everybody dies, and the shared memory is gone.
+#[test]
+fn a_checkpoint_takes_no_transaction_for_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let (directory, seed) = (directory.path(), sizes::first_seed());
+    found(directory, SYNC);
+    // It dies with everybody else, and repairs who dies before.
+    let mut beside = start(directory, seed);
+    let looks = Env::builder().look(directory).unwrap().expect("somebody is at work there");
+    let unresolved = |before: u64| {
+        let untold = looks.joined_segments().into_iter().filter_map(|segment| segment.untold_txn);
+        untold.filter(|&txn| txn > before).max()
+    };
+    let dies = |victim: &mut Child| {
+        victim.does(&format!("arm {BEFORE}"));
+        victim.process.order("try");
+    };
+    let [mut first, mut second] = [1, 2].map(|nth| start(directory, seed + nth));
+    dies(&mut first);
+    assert!(first.end(), "the first one comes to {BEFORE}");
+    assert!(becomes(LONG, || unresolved(0).is_some()), "who died is repaired");
+    let one = unresolved(0).unwrap();
+    let mut checkpointer = start(directory, seed + 3);
+    checkpointer.does("arm unresolved: row read in part!stop");
+    checkpointer.process.order("checkpoint");
+    checkpointer.stops();
+    // As far as it comes beside one who stands still.
+    dies(&mut second);
+    becomes(Duration::from_secs(2), || unresolved(one).is_some());
+    checkpointer.process.resume();
+    assert!(checkpointer.says("done"));
+    assert!(second.end(), "the second one comes to {BEFORE}");
+    assert!(becomes(LONG, || unresolved(one).is_some()), "who died is repaired");
+    // What they have committed is on the disk.
+    beside.does("note");
+    drop(looks);
+    for child in [&mut beside, &mut checkpointer] {
+        child.process.kill();
+        child.end();
+    }
+    lose_memory(directory);
+    let judged = Business::open(directory).unwrap().judge();
+    assert_eq!(judged, Ok(2), "both had their records on the disk");
+}
+
+/// The disk fails between a commit's record and its memory, and the shared memory has no room: it is committed, and what its
+/// segments may not know is noted all the same.
+#[test]
+fn a_commit_on_a_failed_disk_needs_no_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let (directory, seed) = (directory.path(), sizes::first_seed());
+    found(directory, SYNC);
+    let mut child = start(directory, seed);
+    child.does("work 20");
+    child.does("fill");
+    child.does(&format!("arm {BEFORE}!stop"));
+    child.process.order("try");
+    child.stops();
+    let looks = Env::builder().look(directory).unwrap().expect("somebody is at work there");
+    looks.managers().log.poison();
+    child.process.resume();
+    let answer = child.line().unwrap();
+    assert!(
+        answer.starts_with("OutcomeUnknown"),
+        "it is not known to be aborted: {answer}; {}",
+        child.process.errors()
+    );
+    assert!(!answer.contains("full"), "for that there is always room: {answer}");
+    let untold = looks.joined_segments().into_iter().filter(|segment| segment.untold_txn.is_some());
+    assert_eq!(untold.count(), 2, "both segments are to be told");
+    child.process.kill();
+    child.end();
+    drop(looks);
+    let business = Business::open(directory).unwrap();
+    let count = business.judge().unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert!(count >= child.told);
+    business.transact(&mut Random::new(seed)).unwrap();
+}

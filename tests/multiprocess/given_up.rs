@@ -1,0 +1,186 @@
+//! A process stands still just before it writes to a file, the others give the memory up and make it anew, and it goes on:
+//! nothing of the old memory may come into the files (PROTOCOLS D13).
+//!
+//! Who has no task yet in which files are written is not waited for. So it has to look, once it has the task, whether the
+//! memory is still anybody's.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use libtp::{Env, Life, SessionState};
+use libtp_log::Lsn;
+
+use crate::crew::Member;
+use crate::stopped::{idle, stopped};
+
+/// So many keys take several times the memory there is.
+const KEYS: u32 = 4000;
+/// One of so many lies on a page of its own, at least.
+const STEP: usize = 6;
+const PAGE_BYTES: usize = 4096;
+const SMALL_POOL: &str = "memory = \"2MiB\"\n";
+const SMALL_SEGMENTS: &str = "log_segment_first = \"16KiB\"\nlog_segment_max = \"64KiB\"\n";
+const PREPARES: &str = "prepares log segments";
+const WRITES: &str = "writes pages";
+
+fn key(number: u32) -> String {
+    format!("key{number:05}")
+}
+
+fn fill(directory: &Path) {
+    let env = Env::open(directory).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'v'; 500]))).unwrap();
+}
+
+fn new_environment(settings: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
+    directory
+}
+
+/// It puts long values, each on another page, until it is stopped at the failpoint, and has no task but that: which would be
+/// waited for. The number of the key it was at.
+fn put_until_stopped(member: &mut Member, directory: &Path, point: &str, role: Option<&str>) -> u32 {
+    let value = "o".repeat(500);
+    let mut numbers = (0..KEYS).step_by(STEP).cycle();
+    loop {
+        member.ask(&format!("arm {point}!stop"));
+        let caught = numbers.find(|&number| {
+            member.order(&format!("put {} {value}", key(number)));
+            loop {
+                match member.answer_within(Duration::from_millis(50)) {
+                    Some(answer) => assert_eq!(answer, "put"),
+                    None if is_stopped(directory, |_| true) => return true,
+                    None => continue,
+                }
+                return false;
+            }
+        });
+        let has_another = |one: &SessionState| one.roles.iter().any(|&other| Some(other) != role);
+        if !is_stopped(directory, has_another) {
+            return caught.expect("it goes round and round");
+        }
+        member.resume();
+        assert_eq!(member.answer(), "put");
+    }
+}
+
+/// Whether a session of one who is stopped is so.
+fn is_stopped(directory: &Path, is_so: impl Fn(&SessionState) -> bool) -> bool {
+    let look = Env::builder().look(directory).unwrap();
+    look.is_some_and(|env| env.sessions().iter().any(|one| one.life == Life::Stopped && is_so(one)))
+}
+
+/// The LSN of each page of a file.
+fn page_lsns(file: &Path) -> Vec<Lsn> {
+    std::fs::read(file).unwrap().chunks_exact(PAGE_BYTES).map(libtp_buffer::page_lsn).collect()
+}
+
+#[test]
+fn who_was_stopped_before_it_wrote_pages_does_not_write_those_of_memory_given_up() {
+    let directory = new_environment(SMALL_POOL);
+    fill(directory.path());
+    let env = idle().open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let mut writer = Member::start(directory.path(), 1);
+    // Durable, each of them: its page may be written without another look at the log.
+    let caught = put_until_stopped(&mut writer, directory.path(), "buffer: about to become the writer", None);
+    env.managers().processes.declare_broken();
+    env.run(|txn| (0..KEYS).step_by(STEP).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'n'; 500])))
+        .unwrap();
+    assert_eq!(env.repairs().rebuilds, 1, "nobody is waited for who has not begun");
+    assert!(env.checkpoint().unwrap());
+    let file = directory.path().join("table.tp");
+    let before = page_lsns(&file);
+    writer.resume();
+    assert_eq!(writer.answer(), "put");
+    writer.leave();
+    env.checkpoint().unwrap();
+    let back: Vec<_> = before.iter().zip(page_lsns(&file)).filter(|(before, after)| after < before).collect();
+    assert!(back.is_empty(), "{} pages are what they were in memory that was given up: {:?}", back.len(), back.first());
+    for number in (0..KEYS).step_by(STEP) {
+        let new = if number == caught { b'o' } else { b'n' };
+        let found = env.run(|txn| table.get(txn, key(number).as_bytes())).unwrap();
+        assert_eq!(found, Some(vec![new; 500]), "{}", key(number));
+    }
+    drop((table, env));
+    let env = Env::open(directory.path()).unwrap();
+    assert!(env.verify("table").unwrap().findings.is_empty());
+}
+
+/// The log's segments, by name, each with the incarnation that made it.
+fn segments(directory: &Path) -> BTreeMap<String, u64> {
+    let files = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    let names = files.filter_map(|file| file.file_name().into_string().ok());
+    let made_by = |name: String| {
+        let bytes = std::fs::read(directory.join(&name)).unwrap();
+        (name, u64::from_le_bytes(bytes[40..48].try_into().unwrap()))
+    };
+    names.filter(|name| libtp_log::segment_number(name).is_some()).map(made_by).collect()
+}
+
+#[test]
+fn who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up() {
+    let directory = new_environment(SMALL_SEGMENTS);
+    let env = idle().open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let mut one = Member::start(directory.path(), 1);
+    put_until_stopped(&mut one, directory.path(), "log: about to be the one who prepares", None);
+    env.managers().processes.declare_broken();
+    env.run(|txn| table.put(txn, b"key", b"meanwhile")).unwrap();
+    assert_eq!(env.repairs().rebuilds, 1, "nobody is waited for who has not begun");
+    // Of the next life, and in the middle of the same segment.
+    let mut two = Member::start(directory.path(), 2);
+    let before = segments(directory.path());
+    put_until_stopped(&mut two, directory.path(), "log: segment full of zeros", Some(PREPARES));
+    let at_it = stopped(directory.path(), |session| session.roles.contains(&PREPARES));
+    one.resume();
+    // It leaves the old memory for the new one, or does there what it should not.
+    let pid_of_one =
+        |env: &Env| env.sessions().iter().any(|session| ![std::process::id(), at_it.pid].contains(&session.pid));
+    let begun = Instant::now();
+    while !pid_of_one(&env) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come into the new memory");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let now = segments(directory.path());
+    assert_eq!(now, before, "while one who is stopped is about to make a segment, somebody has made one");
+    two.resume();
+    assert_eq!([two.answer(), one.answer()], ["put", "put"]);
+    let life = env.managers().log.incarnation();
+    let made: BTreeMap<_, _> =
+        segments(directory.path()).into_iter().filter(|(name, _)| !before.contains_key(name)).collect();
+    assert!(!made.is_empty() && made.values().all(|&by| by == life), "of life {life} are not all of {made:?}");
+    [one, two].into_iter().for_each(Member::leave);
+    assert!(env.verify("table").unwrap().findings.is_empty());
+}
+
+#[test]
+fn who_is_stopped_at_a_write_of_pages_or_a_new_segment_is_waited_for_and_named() {
+    let cases =
+        [(SMALL_POOL, "buffer: became the writer", WRITES), (SMALL_SEGMENTS, "log: prepares a segment", PREPARES)];
+    for (settings, point, role) in cases {
+        let directory = new_environment(settings);
+        if role == WRITES {
+            fill(directory.path());
+        }
+        let env = idle().open(directory.path()).unwrap();
+        let table = env.btree("table").unwrap();
+        let mut writer = Member::start(directory.path(), 1);
+        put_until_stopped(&mut writer, directory.path(), point, Some(role));
+        let at_it = stopped(directory.path(), |session| session.roles.contains(&role));
+        let life = env.managers().log.incarnation();
+        env.managers().processes.declare_broken();
+        let put = || env.run(|txn| table.put(txn, b"key", b"meanwhile"));
+        let refused = put().expect_err("it is still writing").to_string();
+        assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
+        assert_eq!(env.managers().log.incarnation(), life);
+        writer.resume();
+        assert_eq!(writer.answer(), "put");
+        put().unwrap();
+        assert_eq!(env.repairs().rebuilds, 1);
+        writer.leave();
+    }
+}

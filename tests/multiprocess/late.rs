@@ -1,0 +1,91 @@
+//! A process stands still with a latch or a task in hand, and others leave: they do not wait without end for what the first
+//! one has. What they leave is repaired as if they had died, and what they had committed is there.
+
+use std::time::{Duration, Instant};
+
+use libtp::{Durability, Env, How, Life};
+
+use crate::crew::{in_time, Member};
+use crate::stopped::{idle, stopped};
+
+/// Where the other stands still, and the order that brings it there.
+const PLACES: [(&str, &str); 8] = [
+    ("txn: slot off the list, nobody's", "checkpoint"),
+    ("log: latched, nothing copied", "commit"),
+    ("log: leads a flush", "commit"),
+    ("log: written, not synced", "commit"),
+    ("lock: released, section open", "commit"),
+    ("change: pages changed, record not in the slot", "put other 1"),
+    ("checkpoint: has the role", "checkpoint"),
+    ("buffer: claimed, latched, not copied", "checkpoint"),
+];
+/// Far longer than it takes, and far shorter than for ever.
+const SOON: Duration = Duration::from_secs(15);
+
+#[test]
+fn who_leaves_while_another_stands_still_goes_without_what_that_has() {
+    let mut longest = Duration::ZERO;
+    for (place, order) in PLACES {
+        let directory = tempfile::tempdir().unwrap();
+        let [mut holder, mut leaver] = [1, 2].map(|number| Member::start(directory.path(), number));
+        // Without threads of its own.
+        let own = idle().open(directory.path()).unwrap();
+        let table = own.btree("table").unwrap();
+        leaver.ask("put-relaxed leaver 1");
+        own.run_with(Durability::Relaxed, |txn| table.put(txn, b"own", b"1")).unwrap();
+        // Its one session is in use: what comes next takes another.
+        holder.ask("begin");
+        holder.ask("put key 1");
+        holder.ask(&format!("arm {place}!stop"));
+        holder.order(order);
+        let at_it = stopped(directory.path(), |_| true);
+        let begun = Instant::now();
+        leaver.leave();
+        in_time("to leave", move || drop((table, own)));
+        longest = longest.max(begun.elapsed());
+        assert!(begun.elapsed() < SOON, "{place}: it took {:?} to leave", begun.elapsed());
+        let look = Env::builder().look(directory.path()).unwrap().expect("one is still there");
+        assert!(look.sessions().iter().any(|one| one.pid == at_it.pid && one.life == Life::Stopped), "{place}");
+        drop(look);
+        holder.kill();
+        holder.wait();
+        let env = idle().open(directory.path()).unwrap();
+        assert_eq!(env.opened().how, How::Repaired, "{place}");
+        let table = env.btree("table").unwrap();
+        for key in [&b"leaver"[..], b"own"] {
+            assert_eq!(env.run(|txn| table.get(txn, key)).unwrap().as_deref(), Some(&b"1"[..]), "{place}");
+        }
+        assert!(env.managers().processes.dead_sessions().is_empty(), "{place}");
+        drop((table, env));
+        assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean, "{place}");
+    }
+    println!("figures: two leave beside one that is stopped: at most {} ms together", longest.as_millis());
+}
+
+#[test]
+fn who_was_stopped_goes_on_and_repairs_what_the_others_have_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let [mut holder, mut leaver] = [1, 2].map(|number| Member::start(directory.path(), number));
+    leaver.ask("put-relaxed key 1");
+    holder.ask("begin");
+    holder.ask("put held 1");
+    holder.ask("arm txn: slot off the list, nobody's!stop");
+    holder.order("checkpoint");
+    stopped(directory.path(), |_| true);
+    leaver.leave();
+    let look = Env::builder().look(directory.path()).unwrap().expect("one is still there");
+    let is_left = || look.sessions().iter().any(|one| one.life == Life::Dead);
+    assert!(is_left(), "it cannot have given back what the other keeps it from");
+    holder.resume();
+    assert_eq!(holder.answer(), "taken");
+    let begun = Instant::now();
+    while is_left() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nobody repairs it: {:#?}", look.sessions());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(holder.ask("commit"), "committed");
+    assert_eq!(holder.ask("get key"), "1");
+    drop(look);
+    holder.leave();
+    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+}

@@ -1,0 +1,228 @@
+//! Where commits are answered from memory, where not, and what is told when the memory is gone: real files, one process.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use libtp::{Durability, Env, Error, How, Keep, Survives};
+use libtp_tests::process::{next_order, say, Process};
+
+pub const DIRECTORY: &str = "LIBTP_TEST_WARM_DIRECTORY";
+const LONG: Duration = Duration::from_secs(60);
+
+pub fn region_of(directory: &Path) -> PathBuf {
+    let mut files = std::fs::read_dir(directory.join("memory")).unwrap();
+    files.next().expect("the shared memory is there").unwrap().path()
+}
+
+/// An environment whose shared memory is declared to outlive the system, or not.
+pub fn found(directory: &Path, declared: &str) {
+    std::fs::create_dir_all(directory.join("memory")).unwrap();
+    let text = format!("region_directory = {:?}\n{declared}\nrelaxed_millis = 3600000\n", directory.join("memory"));
+    std::fs::write(directory.join("libtp.toml"), text).unwrap();
+}
+
+#[test]
+fn where_memory_survives_processes_alone_it_is_refused_and_says_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "");
+    let refused = Env::builder().durability(Durability::Rio).open(directory.path()).err().unwrap();
+    let text = refused.to_string();
+    assert!(matches!(refused, Error::NotLasting { survives: Survives::Process, .. }), "{text}");
+    for word in ["memory/libtp-", "the death of processes", "region_directory", "region_survives"] {
+        assert!(text.contains(word), "{word} is not in: {text}");
+    }
+    let env = Env::open(directory.path()).unwrap();
+    let stock = env.btree("stock").unwrap();
+    assert!(matches!(env.begin_with(Durability::Rio), Err(Error::NotLasting { .. })));
+    let mut txn = env.begin().unwrap();
+    stock.put(&txn, b"apples", b"3").unwrap();
+    txn.set_durability(Durability::Rio);
+    assert!(matches!(txn.commit(), Err(Error::NotLasting { .. })));
+    assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap(), None, "it was aborted");
+    let stats = env.stats().unwrap();
+    assert_eq!((stats.survives, stats.durability), ("process", "sync"));
+}
+
+#[test]
+fn where_it_is_declared_it_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    // Nobody cleans pages meanwhile, for which the log would be synced.
+    found(directory.path(), "region_survives = \"power\"\ndurability = \"rio\"\nno_background = true");
+    let env = Env::open(directory.path()).unwrap();
+    let stock = env.btree("stock").unwrap();
+    let syncs = env.stats().unwrap().log_syncs;
+    for number in 0..100_u32 {
+        env.run(|txn| stock.put(txn, &number.to_be_bytes(), b"3")).unwrap();
+    }
+    let stats = env.stats().unwrap();
+    assert_eq!((stats.survives, stats.durability), ("power", "rio"));
+    assert_eq!(stats.log_syncs, syncs, "nothing was synced for them");
+    let second = Env::open(directory.path()).unwrap();
+    assert_eq!(second.stats().unwrap().survives, "power");
+}
+
+/// The entry of a child. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let env = Env::open(Path::new(&directory)).unwrap();
+    let stock = env.btree("stock").unwrap();
+    assert!(env.checkpoint().unwrap());
+    env.flush().unwrap();
+    say("flushed");
+    assert!(next_order().is_some());
+    env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
+    say("committed");
+    let _ = next_order();
+}
+
+/// The entry of a child that opens the environment and no more. In the run of all tests it does nothing.
+#[test]
+fn opens() {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        Env::open(Path::new(&directory)).unwrap();
+    }
+}
+
+/// The entry of a child that opens it by what is in the files alone, whatever was in memory. In the run of all tests it does
+/// nothing.
+#[test]
+fn opens_by_the_files() {
+    if let Some(directory) = std::env::var_os(DIRECTORY) {
+        Env::builder().keep(Keep::Files).open(Path::new(&directory)).unwrap();
+    }
+}
+
+/// A process has the environment and answers a commit, and then is killed. The files lose what was not synced: they are as they
+/// were before.
+pub fn killed(directory: &Path) {
+    let (tell, said) = std::sync::mpsc::channel();
+    let variables = [(DIRECTORY, directory.display().to_string())];
+    let mut child = Process::start("basics::entry", &variables, move |line| _ = tell.send(line.to_owned()));
+    let says = |word| assert_eq!(said.recv_timeout(LONG).as_deref(), Ok(word));
+    says("flushed");
+    let before = contents(directory);
+    child.order("go on");
+    says("committed");
+    child.kill();
+    child.wait();
+    for (path, bytes) in before {
+        // The same file, with other contents.
+        std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&bytes, 0).unwrap();
+    }
+}
+
+/// The machine is started again: the boot's number is another in the region's header.
+pub fn start_machine_again(directory: &Path) {
+    let file = std::fs::OpenOptions::new().write(true).open(region_of(directory)).unwrap();
+    file.write_all_at(&[0x5a; 16], 32).unwrap();
+}
+
+/// What the log's and the databases' files have.
+fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let is_data = |path: &PathBuf| path.file_name().is_some_and(|name| name != "control" && name != "memory");
+    files.filter(is_data).map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+pub fn apples(directory: &Path) -> (How, bool, Option<Vec<u8>>) {
+    let env = Env::open(directory).unwrap();
+    let stock = env.btree("stock").unwrap();
+    let value = env.run(|txn| stock.get(txn, b"apples")).unwrap();
+    (env.opened().how, env.opened().lost, value)
+}
+
+#[test]
+fn memory_that_survived_a_new_start_has_what_was_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+    killed(directory.path());
+    start_machine_again(directory.path());
+    assert_eq!(apples(directory.path()), (How::Survived, false, Some(b"3".to_vec())));
+    assert_eq!(apples(directory.path()), (How::Clean, false, Some(b"3".to_vec())));
+}
+
+#[test]
+fn memory_that_was_not_declared_is_not_believed_after_a_new_start() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "durability = \"relaxed\"");
+    killed(directory.path());
+    start_machine_again(directory.path());
+    let (how, lost, _) = apples(directory.path());
+    assert_eq!((how, lost), (How::Restarted, false));
+}
+
+#[test]
+fn memory_that_is_lost_is_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+    killed(directory.path());
+    std::fs::remove_file(region_of(directory.path())).unwrap();
+    refused_without_memory(directory.path());
+    assert_eq!(opened_by_the_files(directory.path()), (How::Restarted, true));
+    assert!(!apples(directory.path()).1, "it is told once");
+}
+
+pub fn opened_by_the_files(directory: &Path) -> (How, bool) {
+    let env = Env::builder().keep(Keep::Files).open(directory).unwrap();
+    (env.opened().how, env.opened().lost)
+}
+
+fn refused_without_memory(directory: &Path) {
+    let refused = Env::open(directory).expect_err("what was answered is in memory that is not there");
+    let text = refused.to_string();
+    assert!(matches!(refused, Error::Environment { .. }), "{text}");
+    for word in ["memory/libtp-", "region_directory", "--keep-files"] {
+        assert!(text.contains(word), "{word} is not in: {text}");
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_seen_yet_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+    killed(directory.path());
+    start_machine_again(directory.path());
+    let (memory, away) = (directory.path().join("memory"), tempfile::tempdir().unwrap());
+    std::fs::rename(&memory, away.path().join("memory")).unwrap();
+    refused_without_memory(directory.path());
+    refused_without_memory(directory.path());
+    // It is mounted.
+    std::fs::rename(away.path().join("memory"), &memory).unwrap();
+    assert_eq!(apples(directory.path()), (How::Survived, false, Some(b"3".to_vec())));
+}
+
+#[test]
+fn who_may_not_answer_from_memory_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+    killed(directory.path());
+    std::fs::remove_file(region_of(directory.path())).unwrap();
+    found(directory.path(), "durability = \"rio\"");
+    let refused = Env::builder().keep(Keep::Files).open(directory.path()).err().unwrap();
+    assert!(matches!(refused, Error::NotLasting { .. }), "{refused}");
+    found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+    assert_eq!(opened_by_the_files(directory.path()), (How::Restarted, true));
+}
+
+#[test]
+fn what_is_declared_of_a_directory_is_not_of_another() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "region_survives = \"power\"");
+    // It is not mounted, and the memory lies with the files.
+    std::fs::remove_dir(directory.path().join("memory")).unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    assert!(directory.path().join("region").exists());
+    assert_eq!(env.stats().unwrap().survives, "process");
+    assert!(matches!(env.begin_with(Durability::Rio), Err(Error::NotLasting { .. })));
+}
+
+#[test]
+fn who_comes_after_the_dead_may_declare_it() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "durability = \"relaxed\"");
+    killed(directory.path());
+    found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+    assert_eq!(apples(directory.path()), (How::Repaired, false, Some(b"3".to_vec())));
+}

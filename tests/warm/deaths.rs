@@ -1,0 +1,80 @@
+//! A process dies as it is about to answer a commit from memory, or as it finds such commits after a new start of the machine. The
+//! next finds them all the same.
+
+use libtp::How;
+use libtp_tests::failpoints::{Scene, FAILPOINTS};
+use libtp_tests::process::Process;
+
+use crate::basics::{apples, found, killed, opened_by_the_files, region_of, start_machine_again, DIRECTORY};
+
+/// On the way of every warm start, some of them seldom come to.
+const ON_THE_WAY: [&str; 8] = [
+    "rescue: a piece written, not synced",
+    "rescue: a piece synced, its name not durable",
+    "restart: log's end found",
+    "restart: region made",
+    "restart: managers made",
+    "restart: replayed",
+    "restart: left, region not ready",
+    "warm start: region safe, not ready",
+];
+
+/// Whether a process that does what `entry` says dies there.
+fn dies(directory: &std::path::Path, entry: &str, name: &str) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    let variables = [(DIRECTORY, directory.display().to_string()), ("LIBTP_FAILPOINT", name.to_owned())];
+    let mut child = Process::start(entry, &variables, |_| {});
+    child.order("go on");
+    child.order("end");
+    child.wait().signal().is_some()
+}
+
+#[test]
+fn who_dies_as_it_finds_them_leaves_them_to_the_next() {
+    let warm = FAILPOINTS.iter().filter(|point| point.scene == Scene::Warm).map(|point| point.name);
+    let mut deaths = 0;
+    for name in warm.filter(|name| name.starts_with("warm start")).chain(ON_THE_WAY) {
+        let directory = tempfile::tempdir().unwrap();
+        found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+        killed(directory.path());
+        start_machine_again(directory.path());
+        assert!(dies(directory.path(), "basics::opens", name), "nobody came to {name}");
+        deaths += 1;
+        let (how, lost, value) = apples(directory.path());
+        assert_eq!((lost, value.as_deref()), (false, Some(&b"3"[..])), "{name}");
+        assert!(matches!(how, How::Survived | How::Restarted), "{name}: {how:?}");
+    }
+    println!("figures: {deaths} deaths of who finds commits in memory that survived, 0 lost");
+}
+
+#[test]
+fn who_dies_before_the_first_answer_has_answered_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+    assert!(dies(directory.path(), "basics::entry", "rio: control file told, region not"));
+    assert_eq!(apples(directory.path()), (How::Repaired, false, None));
+}
+
+#[test]
+fn who_dies_after_it_found_that_memory_is_lost_leaves_that_to_be_told() {
+    for name in ["restart: region made", "restart: left, region not ready"] {
+        let directory = tempfile::tempdir().unwrap();
+        found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+        killed(directory.path());
+        std::fs::remove_file(region_of(directory.path())).unwrap();
+        assert!(dies(directory.path(), "basics::opens_by_the_files", name), "nobody came to {name}");
+        assert!(apples(directory.path()).1, "{name}: it was not told");
+        assert!(!apples(directory.path()).1, "{name}: it is told once");
+    }
+}
+
+#[test]
+fn commits_after_a_close_that_did_not_end_are_known_of() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+    assert!(dies(directory.path(), "basics::entry", "leave: closed, region there"));
+    // It finds the memory in order, and answers more from it.
+    killed(directory.path());
+    std::fs::remove_file(region_of(directory.path())).unwrap();
+    assert_eq!(opened_by_the_files(directory.path()), (How::Restarted, true));
+}
