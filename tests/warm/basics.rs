@@ -15,10 +15,12 @@ pub fn region_of(directory: &Path) -> PathBuf {
     files.next().expect("the shared memory is there").unwrap().path()
 }
 
-/// An environment whose shared memory is declared to outlive the system, or not.
+/// An environment whose shared memory is declared to outlive the system, or not. Nobody syncs in the background: what a test
+/// takes from the files again must not have been synced, or it has lost what no disk loses.
 pub fn found(directory: &Path, declared: &str) {
     std::fs::create_dir_all(directory.join("memory")).unwrap();
-    let text = format!("region_directory = {:?}\n{declared}\nrelaxed_millis = 3600000\n", directory.join("memory"));
+    let always = "relaxed_millis = 3600000\nno_background = true";
+    let text = format!("region_directory = {:?}\n{declared}\n{always}\n", directory.join("memory"));
     std::fs::write(directory.join("libtp.toml"), text).unwrap();
 }
 
@@ -47,8 +49,7 @@ fn where_memory_survives_processes_alone_it_is_refused_and_says_what_to_do() {
 #[test]
 fn where_it_is_declared_it_is_taken() {
     let directory = tempfile::tempdir().unwrap();
-    // Nobody cleans pages meanwhile, for which the log would be synced.
-    found(directory.path(), "region_survives = \"power\"\ndurability = \"rio\"\nno_background = true");
+    found(directory.path(), "region_survives = \"power\"\ndurability = \"rio\"");
     let env = Env::open(directory.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     let syncs = env.stats().unwrap().log_syncs;
