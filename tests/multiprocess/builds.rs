@@ -4,19 +4,79 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use libtp::{Env, How};
+use libtp::{Env, How, Keep};
 
 use crate::crew::Member;
 
 /// Where the region's header has the hash of the build (docs/formats/region.md).
 const LAYOUT: u64 = 16;
+/// And that of what the log in it looks like.
+const LOG_LAYOUT: u64 = 3872;
 
 /// Makes the region another build's, or ours again.
 fn swap_build(region: &Path) {
+    swap(region, LAYOUT);
+}
+
+fn swap(region: &Path, place: u64) {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(region).unwrap();
     let mut hash = [0; 8];
-    file.read_exact_at(&mut hash, LAYOUT).unwrap();
-    file.write_all_at(&hash.map(|byte| !byte), LAYOUT).unwrap();
+    file.read_exact_at(&mut hash, place).unwrap();
+    assert_ne!(hash, [0; 8]);
+    file.write_all_at(&hash.map(|byte| !byte), place).unwrap();
+}
+
+/// A process is killed that has answered a commit which is in shared memory alone. Where that is.
+fn killed_with_a_relaxed_commit(directory: &Path) -> String {
+    // Nobody syncs the log meanwhile.
+    std::fs::write(directory.join("libtp.toml"), "relaxed_millis = 3600000\nno_background = true\n").unwrap();
+    let mut one = Member::start(directory, 1);
+    one.ask("put key old");
+    one.ask("put-relaxed key value");
+    let region = one.ask("region");
+    one.kill();
+    one.acknowledged();
+    region
+}
+
+fn value(directory: &Path) -> Option<Vec<u8>> {
+    let env = Env::open(directory).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.get(txn, b"key")).unwrap()
+}
+
+#[test]
+fn another_build_takes_over_what_was_answered_and_not_yet_synced() {
+    let directory = tempfile::tempdir().unwrap();
+    let region = killed_with_a_relaxed_commit(directory.path());
+    swap_build(region.as_ref());
+    assert_eq!(value(directory.path()).as_deref(), Some(&b"value"[..]));
+    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+}
+
+#[test]
+fn a_build_that_cannot_read_the_log_in_memory_leaves_it_and_says_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let region = killed_with_a_relaxed_commit(directory.path());
+    let swap_both = || [LAYOUT, LOG_LAYOUT].iter().for_each(|place| swap(region.as_ref(), *place));
+    swap_both();
+    for _ in 0..2 {
+        let error = Env::open(directory.path()).unwrap_err().to_string();
+        for word in [region.as_str(), "another build", "Nothing was changed", "--keep-files"] {
+            assert!(error.contains(word), "{word} is not in: {error}");
+        }
+    }
+    // The build that made it has all.
+    swap_both();
+    assert_eq!(value(directory.path()).as_deref(), Some(&b"value"[..]));
+
+    let directory = tempfile::tempdir().unwrap();
+    let region = killed_with_a_relaxed_commit(directory.path());
+    [LAYOUT, LOG_LAYOUT].iter().for_each(|place| swap(region.as_ref(), *place));
+    let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Restarted);
+    drop(env);
+    assert_eq!(value(directory.path()).as_deref(), Some(&b"old"[..]));
 }
 
 #[test]

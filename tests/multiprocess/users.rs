@@ -102,7 +102,9 @@ impl Place {
     /// None where we are not allowed to be other users.
     fn new(owner: u32, group: u32, mode: u32) -> Option<Place> {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: only root can be other users");
+            let text = "SKIPPED users: not root: nobody else can be played here";
+            assert!(std::env::var_os("CI").is_none(), "{text}");
+            println!("figures: {text}");
             return None;
         }
         let root = tempfile::tempdir().unwrap();
@@ -149,16 +151,48 @@ impl Place {
 
 #[test]
 fn a_stranger_is_refused_and_told_why() {
-    let Some(place) = Place::new(ALICE, ALICE, 0o700) else { return };
+    for mode in [0o700, 0o755] {
+        let Some(place) = Place::new(ALICE, ALICE, mode) else { return };
+        let mut alice = Visitor::start(&place, ALICE, ALICE);
+        let answer = alice.answer();
+        assert!(answer.starts_with("Created"), "{answer}");
+        let region = PathBuf::from(answer.split_once(' ').unwrap().1);
+        let metadata = std::fs::metadata(&region).unwrap();
+        assert_eq!((metadata.uid(), metadata.mode() & 0o777), (ALICE, 0o600));
+        let refused = Visitor::start(&place, MALLORY, MALLORY).answer();
+        assert!(refused.starts_with("refused") && refused.contains("ermission denied"), "{refused}");
+        assert!(refused.contains(&place.environment().display().to_string()), "{refused}");
+        alice.leave();
+        assert_eq!(place.visitors(), [ALICE]);
+    }
+}
+
+/// What a program says that another user starts, and whether it did what it was to.
+fn as_mallory(program: &str, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(program);
+    let run = command.args(arguments).uid(MALLORY).gid(MALLORY).current_dir("/").output().unwrap();
+    (run.status.success(), String::from_utf8_lossy(&run.stderr).into_owned())
+}
+
+#[test]
+fn a_stranger_who_sees_the_directory_can_neither_stop_nor_lock_anything() {
+    let Some(place) = Place::new(ALICE, ALICE, 0o755) else { return };
     let mut alice = Visitor::start(&place, ALICE, ALICE);
-    let answer = alice.answer();
-    assert!(answer.starts_with("Created"), "{answer}");
-    let region = PathBuf::from(answer.split_once(' ').unwrap().1);
-    let metadata = std::fs::metadata(&region).unwrap();
-    assert_eq!((metadata.uid(), metadata.mode() & 0o777), (ALICE, 0o600));
-    let refused = Visitor::start(&place, MALLORY, MALLORY).answer();
-    assert!(refused.starts_with("refused") && refused.contains("ermission denied"), "{refused}");
-    assert!(refused.contains(&place.environment().display().to_string()), "{refused}");
+    let region = alice.answer().split_once(' ').unwrap().1.to_owned();
+    let pid = alice.child.id().to_string();
+    for signal in ["-0", "-STOP", "-KILL"] {
+        let (done, said) = as_mallory("/bin/kill", &[signal, &pid]);
+        assert!(!done && said.contains("not permitted"), "{signal}: {said}");
+    }
+    let mut files = vec![region];
+    for entry in std::fs::read_dir(place.environment()).unwrap() {
+        files.push(entry.unwrap().path().display().to_string());
+    }
+    // What the directory's owner put there himself is not ours to judge.
+    for file in files.iter().filter(|file| !file.ends_with("libtp.toml")) {
+        let (done, said) = as_mallory("/usr/bin/flock", &["--nonblock", file, "true"]);
+        assert!(!done && said.contains("ermission denied"), "{file}: {said}");
+    }
     alice.leave();
     assert_eq!(place.visitors(), [ALICE]);
 }

@@ -180,6 +180,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),
     // F1
     by_case("libtp: a copy is the same environment", "copies::a_copy_of_a_live_environment_is_another_one"),
+    by_case("libtp: the log of another build is forgotten", "builds::another_build_takes_over_what_was_answered_and_not_yet_synced"),
     by_case("libtp: what to keep of broken memory is not asked", "copies::memory_that_was_found_broken_under_a_backup_is_the_users_to_decide_about_too"),
     by_case("log: memory and files are not compared", "copies::a_backup_restored_under_surviving_memory_is_refused_with_what_to_decide"),
 ];

@@ -5,7 +5,7 @@
 //! * nobody attached, a region of this boot that passes its checks: everyone died; the region is **repaired** and used,
 //!   nothing is replayed;
 //! * nobody attached, no such region: **restart** from the log files; the good part of an old region's log goes to the
-//!   files first, also of one that survived a new start of the machine (`warm_start.rs`);
+//!   files first, also of one that survived a new start of the machine, or that another build made (`warm_start.rs`);
 //! * others attached: **join** their region, or an error if it cannot be seen; never a second one.
 //!
 //! If we die here: the door opens with our death, and whatever we were at is begun again by the next; a region is
@@ -222,19 +222,24 @@ impl<'o> Opening<'o> {
             Found::Good(region) if others => self.join(&region, &control),
             Found::Good(region) => self.repair_or_restart(&region, &control, file, watch).map(Some),
             Found::Broken(region) => self.rebuild(&region, &control, file, watch).map(Some),
-            found @ (Found::None | Found::Unusable(_) | Found::Survived(_)) if others && self.left.is_none() => {
+            found @ (Found::None | Found::Unusable(_) | Found::Unreadable(_) | Found::Left(..))
+                if others && self.left.is_none() =>
+            {
                 if self.started.elapsed() < PATIENCE {
                     Ok(None)
                 } else {
                     Err(self.unseen(found))
                 }
             }
-            Found::Survived(region) => {
+            Found::Left(region, _) => {
                 self.check_new(&identity)?;
                 self.warm_start(&region, &control, file, watch).map(Some)
             }
-            Found::None | Found::Unusable(_) if created => self.restart(file, How::Created, 0, watch).map(Some),
-            found @ (Found::None | Found::Unusable(_)) => {
+            Found::Unreadable(why) if self.keep != Some(Keep::Files) => Err(self.unreadable(&why)),
+            Found::None | Found::Unusable(_) | Found::Unreadable(_) if created => {
+                self.restart(file, How::Created, 0, watch).map(Some)
+            }
+            found @ (Found::None | Found::Unusable(_) | Found::Unreadable(_)) => {
                 if !self.misses_memory(&control) {
                     self.check_new(&identity)?;
                 }
@@ -318,6 +323,7 @@ impl<'o> Opening<'o> {
         };
         Ok(Identity {
             layout: record_types::layout_hash(),
+            log_layout: record_types::log_layout_hash(),
             environment: [half(0..8), half(8..16)],
             incarnation: control.incarnation(),
             control_inode: if planted("libtp: a copy is the same environment") { 0 } else { own.inode },
@@ -328,7 +334,9 @@ impl<'o> Opening<'o> {
 
     fn unseen(&self, found: Found) -> Error {
         let what = match found {
-            Found::Unusable(why) => format!("other processes use it, and their shared memory cannot be joined: {why}"),
+            Found::Unusable(why) | Found::Unreadable(why) | Found::Left(_, why) => {
+                format!("other processes use it, and their shared memory cannot be joined: {why}")
+            }
             _ => "other processes use it, but their shared memory cannot be seen from here (another container, or \
                   another user's mount). Set `region_directory` in libtp.toml to a directory that all of them see"
                 .into(),

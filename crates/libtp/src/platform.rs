@@ -153,10 +153,7 @@ impl Platform {
                 Some(region) => match region.attach_again(identity) {
                     Ok(region) => Found::Good(region),
                     Err(rio::Error::Broken { .. }) => Found::Broken(region.map_again()?),
-                    Err(error) => match survivor(region.attach_earlier_again(identity))? {
-                        Some(region) => Found::Survived(region),
-                        None => Found::Unusable(error.to_string()),
-                    },
+                    Err(error) => left(region.attach_left_again(identity), identity, &error)?,
                 },
                 None => Found::None,
             },
@@ -173,14 +170,14 @@ impl Platform {
                         Err(rio::Error::System { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                         Err(error) if may_pass(&error) => return Err(error.into()),
                         Err(error) => {
-                            let earlier = Region::attach_earlier(&path, identity, RESERVE_BYTES, &access);
-                            if let Some(region) = survivor(earlier)? {
-                                return Ok(Found::Survived(region));
+                            let looked = Region::attach_left(&path, identity, RESERVE_BYTES, &access);
+                            found = left(looked, identity, &error)?;
+                            if !matches!(found, Found::Unusable(_)) {
+                                return Ok(found);
                             }
                             if matches!(error, rio::Error::Planted { .. }) {
                                 tracing::warn!(%error, "what lies in the place of the shared memory is left alone");
                             }
-                            found = Found::Unusable(error.to_string());
                         }
                     }
                 }
@@ -319,9 +316,14 @@ impl Platform {
                 let attached = match Region::attach_any(&path, identity.layout, RESERVE_BYTES, &access) {
                     Ok(region) => Some(region),
                     Err(error) if may_pass(&error) => return Err(error.into()),
-                    // A copy, another build's, one of before the machine was started, one that was never finished: never
-                    // trusted, and so nothing is in it.
-                    Err(_) => survivor(Region::attach_any_earlier(&path, identity.layout, RESERVE_BYTES, &access))?,
+                    // A copy, one of before the machine was started, one that was never finished: never trusted, and so
+                    // nothing is in it.
+                    Err(error) => {
+                        match left(Region::attach_any_left(&path, RESERVE_BYTES, &access), identity, &error)? {
+                            Found::Left(region, _) => Some(region),
+                            _ => None,
+                        }
+                    }
                 };
                 found.extend(attached.filter(is_survivor));
             }
@@ -397,26 +399,36 @@ pub(crate) enum Found {
     Good(Region),
     /// One that was, and was found broken.
     Broken(Region),
-    /// One of an earlier start of the machine, whose memory survived that.
-    Survived(Region),
+    /// One of an earlier start of the machine, whose memory survived that, or of another build: its log can be taken from it; why no more than that.
+    Left(Region, String),
+    /// One of another build, made since the machine was started, whose log we cannot read; why.
+    Unreadable(String),
     /// Something else; why.
     Unusable(String),
 }
 
-/// Whether a region is of an earlier start of the machine, and its memory was known to survive that.
-fn has_survived(region: &Region) -> bool {
-    region.is_of_earlier_start() && libtp_log::lasting_of(region).is_lasting()
-}
-
-/// What a second look at a region found: one that has survived a new start of the machine, or none.
+/// What a second look found at a region that cannot be attached because of `error`.
 ///
 /// # Errors
 /// Just now it cannot be looked at.
-fn survivor(looked: rio::Result<Region>) -> rio::Result<Option<Region>> {
-    match looked {
-        Ok(region) => Ok(Some(region).filter(has_survived)),
-        Err(error) if may_pass(&error) => Err(error),
-        Err(_) => Ok(None),
+fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) -> rio::Result<Found> {
+    let unusable = Ok(Found::Unusable(error.to_string()));
+    let region = match looked {
+        Ok(region) => region,
+        Err(error) if may_pass(&error) => return Err(error),
+        Err(_) => return unusable,
+    };
+    let (is_earlier, header) = (region.is_of_earlier_start(), region.header());
+    let is_log_known = header.log_layout.get() == identity.log_layout;
+    let is_other_build = header.layout.get() != identity.layout;
+    if planted("libtp: the log of another build is forgotten") && !is_earlier {
+        return unusable;
+    }
+    match (is_earlier, is_log_known) {
+        (true, true) if libtp_log::lasting_of(&region).is_lasting() => Ok(Found::Left(region, error.to_string())),
+        (false, true) if is_other_build => Ok(Found::Left(region, error.to_string())),
+        (false, false) if is_other_build => Ok(Found::Unreadable(error.to_string())),
+        _ => unusable,
     }
 }
 

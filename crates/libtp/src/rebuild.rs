@@ -50,7 +50,7 @@ impl Opening<'_> {
     /// Whether nobody finds any more what we have left, and still have mapped, and nothing has become of it since: its log was
     /// not all on disk.
     pub(crate) fn is_last_life(&self, found: &Found, left: &Managers, control: &Control) -> bool {
-        matches!(found, Found::None | Found::Unusable(_)) && left.log.is_of_life(control)
+        matches!(found, Found::None | Found::Unusable(_) | Found::Unreadable(_)) && left.log.is_of_life(control)
     }
 
     /// The region was found broken (PROTOCOLS D13). Others may still be in it: nobody may write to a file any more when the

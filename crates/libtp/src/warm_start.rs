@@ -1,4 +1,5 @@
-//! A warm start: the machine went down, its memory did not, and the log's tail is found in the region (PROTOCOLS L9).
+//! A warm start: the machine went down, its memory did not, and the log's tail is found in the region (PROTOCOLS L9). Or
+//! everyone died who had another build of the library, whose memory this one knows nothing of but where the log is.
 //!
 //! Paper: Rio Vista, section 3. Rio writes the file cache back to the disk before the system starts; here the next to open
 //! writes the tail of the log to the log files, and then restarts as after any crash. Of the region nothing else is used: pages,
@@ -24,7 +25,7 @@ use crate::platform::Found;
 use crate::{Durability, Error, Result};
 
 impl Opening<'_> {
-    /// Takes the log's tail from a region of an earlier start of the machine, and restarts.
+    /// Takes the log's tail from a region of an earlier start of the machine or of another build, and restarts.
     pub(crate) fn warm_start(
         &self,
         region: &Region,
@@ -33,23 +34,35 @@ impl Opening<'_> {
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
         failpoint("warm start: memory found");
+        let how = if region.is_of_earlier_start() { How::Survived } else { How::Restarted };
         let rescue = || libtp_log::rescue_survivor(region, &self.platform.log_directory, control);
         let is_forgotten = planted("libtp: the log's tail in memory that survived is forgotten");
         let rescued = if is_forgotten { Ok(None) } else { rescue() };
         let rescued = match (rescued, self.keep) {
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
                 self.memory_is_forgotten(control)?;
-                return self.restart(file, How::Survived, 0, watch);
+                return self.restart(file, how, 0, watch);
             }
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
                 keep::put_behind(region, self.platform, &self.control_file)?;
-                return self.restart(file, How::Survived, 0, watch);
+                return self.restart(file, how, 0, watch);
             }
             (rescued, _) => rescued?,
         };
         self.judge_loss(&rescued, control)?;
         failpoint("warm start: tail in the files, log not restarted");
-        self.restart(file, How::Survived, 0, watch)
+        self.restart(file, how, 0, watch)
+    }
+
+    /// Why the memory of another build that all its processes have left by dying is not given up.
+    pub(crate) fn unreadable(&self, why: &str) -> Error {
+        let what = format!(
+            "nobody uses it, but its shared memory was left by processes that died, and this build of the library cannot take \
+             the log out of it: {why}. Commits that were answered without waiting for the disk may be there alone. Nothing was \
+             changed. Open and close it once with the build that made it; `tp recover --keep-files` goes on without, and what \
+             had not reached the log files is then lost"
+        );
+        Error::Environment { environment: self.platform.path.clone(), what }
     }
 
     /// Whether commits were answered from memory, and nobody has decided to go on without.
@@ -68,7 +81,7 @@ impl Opening<'_> {
             return Ok(());
         }
         let why = match found {
-            Found::Unusable(why) => format!("cannot be used: {why}"),
+            Found::Unusable(why) | Found::Unreadable(why) => format!("cannot be used: {why}"),
             _ => format!("is not there: {} was looked for", self.platform.first_place(identity).display()),
         };
         let what = format!(

@@ -60,9 +60,16 @@ impl Access {
         }
     }
 
+    /// Their rights to a file: who may not write may not read either, for a lock to read is enough to keep others waiting, and
+    /// what is in memory is what is in files that they may not read.
+    fn rights(&self) -> u32 {
+        let writers = self.mode & 0o222;
+        (writers | writers << 1) & self.mode & READ_AND_WRITE | 0o600
+    }
+
     fn give(&self, file: &File) -> io::Result<()> {
         let own = file.metadata()?;
-        let mut mode = self.mode & READ_AND_WRITE | 0o600;
+        let mut mode = self.rights();
         if own.uid() != self.owner && own.uid() == ROOT {
             // What root makes here is for the directory's owner. A root that may not do this keeps it.
             let _ = fchown(file, Some(self.owner), None);
@@ -140,7 +147,9 @@ mod tests {
     #[test]
     fn a_new_file_has_the_directorys_rights_whatever_the_umask() {
         let home = directory("rights");
-        for (mode, expected) in [(0o700, 0o600), (0o770, 0o660), (0o750, 0o640), (0o777, 0o666), (0o500, 0o600)] {
+        for (mode, expected) in
+            [(0o700, 0o600), (0o770, 0o660), (0o750, 0o600), (0o755, 0o600), (0o777, 0o666), (0o500, 0o600)]
+        {
             let access = Access { mode, ..Access::of_directory(&home).expect("it is there") };
             let path = home.join(format!("{mode:o}"));
             let file = access.create(&path).expect("it may be made");

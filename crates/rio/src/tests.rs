@@ -158,6 +158,7 @@ fn a_region_of_another_environment_build_or_file_is_refused() {
     let path = scratch("identity");
     let identity = Identity {
         layout: 1,
+        log_layout: 8,
         environment: [2, 3],
         incarnation: 4,
         control_inode: 5,

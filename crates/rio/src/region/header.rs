@@ -55,8 +55,10 @@ crate::shared! {
         pub seal: Word<u64>,
         /// Bytes of address space that everybody has mapped, and so as much as it may ever become.
         pub reserve: Word<u64>,
+        /// Hash of what another build has to know alike to take the log out of this region, and no more than that.
+        pub log_layout: Word<u64>,
         /// Zero, kept for later.
-        pub spare: [Word<u64>; 28],
+        pub spare: [Word<u64>; 27],
     } size 4096
 }
 
@@ -65,6 +67,8 @@ crate::shared! {
 pub struct Identity {
     /// Hash of every shared type of this build.
     pub layout: u64,
+    /// Hash of what is looked at in a region of which the log alone is taken.
+    pub log_layout: u64,
     /// The environment's id.
     pub environment: [u64; 2],
     /// The log's incarnation.
@@ -110,6 +114,7 @@ impl RegionHeader {
         self.magic.init(MAGIC);
         self.version.init(VERSION);
         self.layout.init(identity.layout);
+        self.log_layout.init(identity.log_layout);
         init_pair(&self.boot, boot_id());
         init_pair(&self.environment, identity.environment);
         self.incarnation.init(identity.incarnation);
@@ -144,7 +149,8 @@ impl RegionHeader {
 
     /// Half a sentence, if it was not made by this build, in the file with that inode, since the machine was started.
     pub(super) fn check_maker(&self, layout: u64, own_inode: u64) -> Result<(), String> {
-        self.check_earlier_maker(layout, own_inode)?;
+        self.check_file(own_inode)?;
+        same(&[("layout hash (another build of the library made it)", self.layout.get(), layout)])?;
         let boot = [self.boot[0].get(), self.boot[1].get()];
         if boot_id() == [0; 2] {
             return Err("/proc does not say which start of the machine this is".into());
@@ -155,12 +161,11 @@ impl RegionHeader {
         Ok(())
     }
 
-    /// Half a sentence, if it was not made by this build, in the file with that inode, whenever that was.
-    pub(super) fn check_earlier_maker(&self, layout: u64, own_inode: u64) -> Result<(), String> {
+    /// Half a sentence, if it was not made in the file with that inode, by whatever build and whenever that was.
+    pub(super) fn check_file(&self, own_inode: u64) -> Result<(), String> {
         same(&[
             ("magic", self.magic.get(), MAGIC),
             ("header version", self.version.get(), VERSION),
-            ("layout hash (another build of the library made it)", self.layout.get(), layout),
             ("own inode (it is a copy)", self.own_inode.get(), own_inode),
         ])
     }

@@ -116,34 +116,35 @@ impl Region {
         }
     }
 
-    /// As [`Region::attach_broken`], for one of an earlier start of the machine; `NotFound` of `System` if there is none.
+    /// As [`Region::attach_broken`], for one of an earlier start of the machine or of another build, in which nothing is to be
+    /// looked at but what both know alike; `NotFound` of `System` if there is none.
     ///
     /// # Errors
     /// As [`Region::attach_broken`].
-    pub fn attach_earlier(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
+    pub fn attach_left(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
         let region = Region::open(path, reserve, access)?;
-        region.check_earlier(identity.layout)?;
+        region.check_left()?;
         region.check_identity(identity)?;
         Ok(region)
     }
 
-    /// As [`Region::attach_earlier`], whatever environment it was made for.
+    /// As [`Region::attach_left`], whatever environment it was made for.
     ///
     /// # Errors
     /// As [`Region::attach_broken`].
-    pub fn attach_any_earlier(path: &Path, layout: u64, reserve: u64, access: &Access) -> Result<Region> {
+    pub fn attach_any_left(path: &Path, reserve: u64, access: &Access) -> Result<Region> {
         let region = Region::open(path, reserve, access)?;
-        region.check_earlier(layout)?;
+        region.check_left()?;
         Ok(region)
     }
 
-    /// As [`Region::attach_earlier`], of this region's file.
+    /// As [`Region::attach_left`], of this region's file.
     ///
     /// # Errors
     /// As [`Region::attach_broken`].
-    pub fn attach_earlier_again(&self, identity: &Identity) -> Result<Region> {
+    pub fn attach_left_again(&self, identity: &Identity) -> Result<Region> {
         let region = self.map_again()?;
-        region.check_earlier(identity.layout)?;
+        region.check_left()?;
         region.check_identity(identity)?;
         Ok(region)
     }
@@ -160,11 +161,11 @@ impl Region {
         word.publish(!word.get());
     }
 
-    /// The same checks as for any region, but not that the machine was not started since.
-    fn check_earlier(&self, layout: u64) -> Result<()> {
+    /// The same checks as for any region, but not who made it, nor that the machine was not started since.
+    fn check_left(&self) -> Result<()> {
         let own = self.file().metadata().map_err(|source| system(self.path(), "stat", source))?;
         let header = self.header();
-        let made = header.check_earlier_maker(layout, own.ino());
+        let made = header.check_file(own.ino());
         made.map_err(|what| super::unusable(self.path(), what))?;
         if header.ready.load() == 0 {
             return Err(super::unusable(self.path(), "its creation was not finished".into()));
