@@ -452,19 +452,24 @@ fn has_room(home: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::survivor;
+    use rio::Identity;
+
+    use super::{left, Found};
     use crate::Env;
 
     #[test]
     fn memory_that_cannot_be_looked_at_just_now_is_not_given_up() {
         let refused = |number: rustix::io::Errno| {
-            let source = std::io::Error::from_raw_os_error(number.raw_os_error());
-            survivor(Err(rio::Error::System { path: "region".into(), call: "mapping", source }))
+            let error = || {
+                let source = std::io::Error::from_raw_os_error(number.raw_os_error());
+                rio::Error::System { path: "region".into(), call: "mapping", source }
+            };
+            left(Err(error()), &Identity::default(), &error())
         };
         for number in [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM] {
             assert!(refused(number).is_err(), "{number}");
         }
-        assert!(matches!(refused(rustix::io::Errno::NOENT), Ok(None)));
+        assert!(matches!(refused(rustix::io::Errno::NOENT), Ok(Found::Unusable(_))));
     }
 
     #[test]
