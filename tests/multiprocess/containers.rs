@@ -13,6 +13,9 @@ const OTHER_MEMORY: &[&str] =
     &["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm && exec \"$0\" \"$@\""];
 /// Starts a program as the first of a pid namespace. It dies with its starter.
 const OTHER_PIDS: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+/// Starts a program in a pid namespace that has another process besides it, and so outlives it.
+const OTHER_PIDS_NOT_FIRST: &[&str] =
+    &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", "\"$0\" \"$@\"; sleep 100"];
 /// More than this must be free where shared memory is to lie.
 const ROOM: u64 = 96 << 20;
 
@@ -65,6 +68,27 @@ fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
         assert_eq!(here.answer(), "put");
         assert_eq!(here.ask("get key"), "after");
         here.leave();
+    });
+}
+
+/// From outside, no pid tells that the parent is dead: its lock has to fall. (Of a raw clone it does not, until that calls us or
+/// ends: docs/design/0004.)
+#[test]
+fn a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive() {
+    alone("containers::a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive", || {
+        let directory = tempfile::tempdir().unwrap();
+        let mut here = Member::start(directory.path(), 1);
+        here.ask("put key before");
+        let mut there = Member::launch_under(OTHER_PIDS_NOT_FIRST, directory.path(), 2, "record").opened();
+        there.ask("begin");
+        there.ask("put key unfinished");
+        let forked = there.ask("fork libc");
+        assert!(forked.starts_with("forked"), "{forked}");
+        there.order("abort");
+        assert_eq!(here.ask("put key after"), "put", "the dead parent's lock must fall");
+        assert_eq!(here.ask("get key"), "after");
+        here.leave();
+        there.kill();
     });
 }
 

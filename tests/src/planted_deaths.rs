@@ -126,7 +126,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     seldom_by("process: counts without freezing", &[At("latch: shared taken, not noted as held")]),
     by("buffer: the dead keep their pins", &[At("pin: counted, not noted as held")]),
     // D8
-    by("process: sleeps until woken", &[At("lock: between granting and waking"), At("log: leader no more, nobody woken")]),
+    by("process: sleeps until woken", &[At("lock: between granting and waking")]),
+    by("log: who waits for a flush sleeps until woken", &[At("log: leader no more, nobody woken"), At("log: durable, still the leader")]),
     by("process: waits for a latch until woken", &[At("latch: free, nobody woken"), At("latch: shared let go, nobody woken")]),
     // D9
     PlantedDeath {

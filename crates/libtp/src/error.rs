@@ -229,3 +229,19 @@ sorted!(libtp_record::Error, error =>
     libtp_record::Error::TooManyPages { .. } => full("the database file", error),
     _ => other(error),
 );
+
+#[cfg(test)]
+mod tests {
+    use super::Error;
+
+    /// What surely left nothing behind may be run again; what may have been kept may not: it would be done twice.
+    #[test]
+    fn a_transaction_is_run_again_only_if_nothing_of_it_is_kept() {
+        for error in [Error::Deadlock, Error::LockTimeout, Error::Rebuilt] {
+            assert!(error.is_retryable(), "{error}");
+        }
+        let unknown = Error::OutcomeUnknown { cause: Error::Rebuilt.to_string() };
+        assert!(!unknown.is_retryable(), "{unknown}");
+        assert!(!Error::Rebuilt.behind_a_commit().is_retryable());
+    }
+}
