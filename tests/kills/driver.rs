@@ -21,6 +21,8 @@ const NOBODY_WITH_DISK: u64 = 120 * SECOND;
 const ONE: u64 = 30 * SECOND;
 /// Who has been told to leave leaves within this time.
 const LEAVING: Duration = Duration::from_secs(60);
+/// Somebody comes to mend what one who was killed has left within this time, or perhaps there is nothing to mend.
+const MENDING: Duration = Duration::from_millis(5);
 const SECOND: u64 = 1_000_000_000;
 
 /// Who is killed.
@@ -30,7 +32,7 @@ pub enum Kills {
     None,
     /// Anyone, every 50 to 200 ms.
     One,
-    /// Anyone, and up to 5 ms later another: it may be just mending what the first left.
+    /// Anyone, and then who is seen to be mending what that one left; if nobody is within 5 ms, another.
     Two,
 }
 
@@ -50,6 +52,8 @@ pub struct Report {
     pub kills: usize,
     /// Kills of workers that had not acknowledged anything yet: most of them were opening the environment.
     pub newcomers: usize,
+    /// Kills of workers that were seen to be mending what another had left.
+    pub menders: usize,
     /// Times at which nobody was left, and the next one found shared memory to repair.
     pub repaired: usize,
     pub stalls: Stalls,
@@ -90,6 +94,9 @@ struct Run<'d> {
     graves: Vec<(u64, Worker)>,
     instants: Vec<Instant>,
     newcomers: usize,
+    menders: usize,
+    /// Looks on, and is none of them.
+    onlooker: Option<Env>,
     next: u64,
 }
 
@@ -103,6 +110,8 @@ impl<'d> Run<'d> {
             graves: Vec::new(),
             instants: Vec::new(),
             newcomers: 0,
+            menders: 0,
+            onlooker: None,
             next: 1,
         };
         run.workers = (0..plan.processes).map(|_| run.recruit()).collect();
@@ -124,15 +133,40 @@ impl<'d> Run<'d> {
             let victim = self.random.index(self.workers.len());
             self.kill(victim);
             if self.plan.kills == Kills::Two {
-                std::thread::sleep(Duration::from_micros(self.random.below(5_000)));
-                let mut other = self.random.index(self.workers.len() - 1);
-                other += usize::from(other >= victim);
+                let mender = self.mender(victim);
+                self.menders += usize::from(mender.is_some());
+                let other = mender.unwrap_or_else(|| {
+                    let other = self.random.index(self.workers.len() - 1);
+                    other + usize::from(other >= victim)
+                });
                 self.kill(other);
                 self.replace(other);
             }
             self.replace(victim);
         }
         Ok(())
+    }
+
+    /// Who is at a repair, if anybody but the victim comes to be within the time.
+    fn mender(&mut self, victim: usize) -> Option<usize> {
+        let begun = Time::now();
+        if self.onlooker.is_none() {
+            // Before the first has opened it there is nothing to look at.
+            self.onlooker = Env::builder().look(self.directory).ok().flatten();
+        }
+        let processes = &self.onlooker.as_ref()?.managers().processes;
+        while begun.elapsed() < MENDING {
+            let roles = processes.roles();
+            let repairs = roles.iter().find(|(role, _)| role.starts_with("repairs"));
+            let Some(&(_, mender)) = repairs else { continue };
+            // Not the list of all sessions: making it takes longer than many a repair.
+            let name = processes.describe(mender);
+            let is_it = |worker: &Worker| name.ends_with(&format!(" of process {}", worker.process.pid()));
+            if let Some(at) = self.workers.iter().position(is_it).filter(|&at| at != victim) {
+                return Some(at);
+            }
+        }
+        None
     }
 
     /// Kills a worker, or takes down the instant at which it would have been killed.
@@ -286,6 +320,7 @@ impl<'d> Run<'d> {
             acknowledged: all.iter().map(|(_, told)| told.acknowledged.len() as u64).sum(),
             kills: if self.plan.kills == Kills::None { 0 } else { self.instants.len() },
             newcomers: self.newcomers,
+            menders: self.menders,
             repaired: all.iter().filter(|(_, told)| is_repaired(told)).count(),
             stalls: Stalls::of(&self.instants, &lives),
         })

@@ -28,6 +28,7 @@ fn rounds(processes: usize, kills: Kills, seconds: u64) -> Report {
         sum.acknowledged += report.acknowledged;
         sum.kills += report.kills;
         sum.newcomers += report.newcomers;
+        sum.menders += report.menders;
         sum.repaired += report.repaired;
         sum.stalls.add(report.stalls);
     }
@@ -39,11 +40,12 @@ fn kills_and_control(processes: usize, kills: Kills, seconds: u64) {
     let killed = rounds(processes, kills, seconds);
     let control = rounds(processes, Kills::None, seconds.min(ROUND));
     println!(
-        "figures: {processes} processes, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers), 0 lost, \
+        "figures: {processes} processes, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers, {} of who was mending), 0 lost, \
          0 rebuilt, 0 stuck, {} times nobody was left; stall p50/p99/max of {}: {}; without kills, {} transfers: {}",
         killed.acknowledged,
         killed.kills,
         killed.newcomers,
+        killed.menders,
         killed.repaired,
         killed.stalls.len(),
         killed.stalls,
@@ -51,6 +53,8 @@ fn kills_and_control(processes: usize, kills: Kills, seconds: u64) {
         control.stalls,
     );
     assert!(killed.kills as u64 >= seconds, "so few were killed that nothing is shown");
+    let is_long = kills == Kills::Two && killed.kills >= 300;
+    assert!(killed.menders > 0 || !is_long, "nobody was killed at a repair");
     assert!(killed.acknowledged > killed.kills as u64, "so little was done that nothing is shown");
 }
 
