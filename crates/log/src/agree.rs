@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use libtp_io::Directory;
-use rio::{planted, Region, RootSlot, WriteBack};
+use rio::{planted, Checked, Region, RootSlot, WriteBack};
 
 use crate::lasting::lasting_of;
 use crate::repair::{good_records, ring_of_any_life, Rescued, WITNESS_BYTES};
@@ -93,10 +93,12 @@ fn same_from(from: Lsn, end: Lsn, ring: &Ring, files: &LogFiles) -> Result<Lsn> 
     Ok(from.plus(same as u64 & !7).min(end.minus(8)))
 }
 
-/// Where the ring's log begins. The first of its chunks is filled from a witness below the end that restart found.
+/// Where the ring's log begins. The first of its chunks is filled from a witness below the end that restart found. A word that was
+/// hit says nothing: just below the durable end, where ring and files are compared, none of the three is needed.
 fn ring_begin(header: &LogHeader) -> Lsn {
-    let filled = header.start.get().minus(WITNESS_BYTES);
-    header.ring_start.load().max(filled).max(header.oldest.load()).max(Lsn::FIRST)
+    let look = |word: &Checked<Lsn>| word.try_load().unwrap_or(Lsn::NONE);
+    let filled = look(&header.start).minus(WITNESS_BYTES);
+    look(&header.ring_start).max(filled).max(look(&header.oldest)).max(Lsn::FIRST)
 }
 
 /// Writes what a region's ring holds to the log files, over what they have there, and begins in the control file the life

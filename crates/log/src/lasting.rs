@@ -68,7 +68,7 @@ impl LogManager {
         self.ring.write_back(kept.max(header.ring_start.load()), tail);
         self.ring.region().write_back_thing(how, &header.tail);
         self.ring.region().fence(how);
-        header.kept.fetch_max(tail);
+        header.kept.raise(tail);
     }
 }
 

@@ -9,20 +9,20 @@ use std::sync::Arc;
 
 use libtp_io::Directory;
 use libtp_process::SessionId;
-use rio::{failpoint, planted, Checked, Extent, Held, Region, RootSlot};
+use rio::{failpoint, Checked, Extent, Held, Region, RootSlot};
 
-use crate::agree::{agree, good_up_to};
+use crate::agree::agree;
 use crate::record::verify;
 use crate::ring::Ring;
-use crate::salvage::Salvage;
+use crate::salvage::salvage;
 use crate::segment_files::Opened;
 use crate::tail::{LogHeader, POISONED};
 use crate::{Control, Error, LogFiles, LogManager, Lsn, Result, Settings};
 
 /// How many bytes below `durable` the ring and the files must have in common.
 pub(crate) const WITNESS_BYTES: u64 = 4096;
-/// And how many below the end of the files, where it is not known since when the ring has them.
-const SALVAGE_WITNESS_BYTES: u64 = 64;
+/// Whoever wrote the files had it from memory that is as it was then.
+const ALL_OF_IT: Lsn = Lsn::new(u64::MAX);
 
 impl LogManager {
     /// Puts the log's part of the region in order while nobody else is attached; open sections were rolled back before.
@@ -91,6 +91,7 @@ fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
     };
     let (oldest, start) = (look("its oldest record", &header.oldest)?, look("the ring's begin", &header.ring_start)?);
     let durable = look("what is durable", &header.durable)?;
+    let kept = look("what is kept", &header.kept)?;
     let tail = look("its tail", &header.tail)?;
     let (end, files) = (look("the ring's end", &header.ring_end)?, look("the files' end", &header.file_end)?);
     look("its begin", &header.start)?;
@@ -100,10 +101,11 @@ fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
     if ![0, POISONED].contains(&header.poison.load()) {
         return Err("the log's word for a failed write says what nobody has stored there".into());
     }
-    let words_fit = start <= durable && durable <= tail && tail <= end && tail <= files;
+    let words_fit = start <= durable && durable <= tail && kept <= tail && tail <= end && tail <= files;
     if !words_fit || durable < Lsn::FIRST || oldest > durable || tail.raw() % 8 != 0 {
         return Err(format!(
-            "the log's tail is out of order: ring from {start}, durable {durable}, tail {tail}, ring to {end}, files to {files}"
+            "the log's tail is out of order: ring from {start}, durable {durable}, kept {kept}, tail {tail}, ring to {end}, \
+             files to {files}"
         ));
     }
     let chunk = header.chunk_bytes.get();
@@ -116,8 +118,21 @@ fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
     Ok(())
 }
 
-fn is_chunk(bytes: u64) -> bool {
+pub(crate) fn is_chunk(bytes: u64) -> bool {
     bytes.is_power_of_two() && (4096..=1 << 30).contains(&bytes)
+}
+
+/// The log's header, whatever it says, if it lies inside the region.
+pub(crate) fn header_of(region: &Region) -> Option<Held<LogHeader>> {
+    let offset = region.root::<LogHeader>(RootSlot::Log)?;
+    region.try_at(offset)?;
+    Some(region.hold(offset))
+}
+
+/// How long the ring's chunks are; what they usually are, where that was hit.
+pub(crate) fn chunk_bytes_of(header: &LogHeader) -> u64 {
+    let said = Some(header.chunk_bytes.get()).filter(|&bytes| is_chunk(bytes));
+    said.unwrap_or(Settings::default().ring_chunk_bytes)
 }
 
 /// What of a region's ring was saved.
@@ -148,13 +163,8 @@ pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Co
             return rescue(&header, &ring, directory, control);
         }
     }
-    let Some(header) = region.root::<LogHeader>(RootSlot::Log).filter(|&offset| region.try_at(offset).is_some()) else {
-        return Ok(None);
-    };
-    let header: Held<LogHeader> = region.hold(header);
-    let chunk_bytes = Some(header.chunk_bytes.get()).filter(|&bytes| is_chunk(bytes));
-    let chunk_bytes = chunk_bytes.unwrap_or(Settings::default().ring_chunk_bytes);
-    let found = salvage(region, &header, chunk_bytes, directory, control)?;
+    let Some(header) = header_of(region) else { return Ok(None) };
+    let found = salvage(region, &header, chunk_bytes_of(&header), directory, control, ALL_OF_IT)?;
     // In order and without a record of this life, it is another's.
     Ok(found.filter(|found| !is_in_order || found.to > found.from))
 }
@@ -179,34 +189,6 @@ fn rescue(
     Ok(Some(Rescued { from, to, tail: Some(tail) }))
 }
 
-/// As `rescue`, of a log whose words were hit.
-fn salvage(
-    region: &Region,
-    header: &LogHeader,
-    chunk_bytes: u64,
-    directory: &Arc<dyn Directory>,
-    control: &Control,
-) -> Result<Option<Rescued>> {
-    if planted("log: what was hit is lost") {
-        return Ok(None);
-    }
-    let files = LogFiles::new(Arc::clone(directory), control);
-    let from = good_up_to(&files, control.durable_end, Lsn::new(u64::MAX))?;
-    let mut found = Salvage::new(region, header, chunk_bytes, control.incarnation());
-    // First: it may have to find the chunk that the next look is for.
-    let bytes = found.records(from);
-    // The one history is the other's (PROTOCOLS F1), as far as that can be told by so little.
-    let begin = from.minus(SALVAGE_WITNESS_BYTES).max(control.oldest).min(from);
-    let mut before = vec![0; usize::try_from(from.since(begin)).expect("a witness is short")];
-    let is_read = files.copy_out(begin, &mut before)? == before.len();
-    if is_read && found.has_others_before(from, &before) {
-        tracing::error!(%from, "the log in the damaged memory does not go on where the files end: what was in it alone is lost");
-        return Ok(None);
-    }
-    files.write(from, &bytes, control.incarnation())?;
-    Ok(Some(Rescued { from, to: from.plus(bytes.len() as u64), tail: None }))
-}
-
 impl LogManager {
     /// Whether the log is of the life that the control file speaks of: nobody has begun another since.
     pub fn is_of_life(&self, control: &Control) -> bool {
@@ -223,7 +205,8 @@ impl LogManager {
         }
         if let Err(why) = self.check() {
             tracing::error!(why, "the log's words in memory were hit: its records are looked for without them");
-            return salvage(self.processes.region(), &self.header, self.ring.chunk_bytes(), directory, control);
+            let (region, chunk_bytes) = (self.processes.region(), self.ring.chunk_bytes());
+            return salvage(region, &self.header, chunk_bytes, directory, control, ALL_OF_IT);
         }
         rescue(&self.header, &self.ring, directory, control)
     }
@@ -231,9 +214,7 @@ impl LogManager {
 
 /// The log's header and ring in the region, if they are of this log and in order, of whatever life.
 pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
-    let offset = region.root::<LogHeader>(RootSlot::Log)?;
-    region.try_at(offset)?;
-    let header: Held<LogHeader> = region.hold(offset);
+    let header = header_of(region)?;
     let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
     if sizes != (control.segment_bytes_first, control.segment_bytes_max) || check_header(&header).is_err() {
         return None;

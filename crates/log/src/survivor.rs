@@ -11,66 +11,80 @@
 use std::sync::Arc;
 
 use libtp_io::Directory;
-use rio::{planted, Held, Region, RootSlot, WriteBack};
+use rio::{planted, Lasting, Region, WriteBack};
 
 use crate::agree::reach_to;
 use crate::record::verify;
+use crate::repair::{chunk_bytes_of, header_of, is_chunk};
 use crate::ring::Ring;
-use crate::tail::LogHeader;
+use crate::salvage::salvage;
+use crate::tail::{LogHeader, POISONED};
 use crate::{Control, Error, LogFiles, Lsn, Rescued, Result};
 
 /// Writes the tail of the log of such a region to the log files and syncs them; restart finds it there. None if the region
-/// has no log that could be trusted. The caller is alone.
+/// has no log that could be trusted. The caller is alone. Where a wild store has hit the words that say where to look, what is
+/// kept is what the records say of themselves, as in [`rescue_ring`](crate::rescue_ring).
 ///
 /// # Errors
 /// [`Error::Disagree`] when files and region contradict each other; [`Error::Full`], [`Error::Io`]: try again.
 pub fn rescue_survivor(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
-    let Some((header, ring)) = survivor(region, control) else { return Ok(None) };
-    if header.incarnation.get() != control.incarnation() {
-        return Ok(None);
-    }
-    let stated = header.durable.load();
+    let Some(header) = header_of(region) else { return Ok(None) };
+    let Some((stated, tail)) = ends(&header, control) else { return by_records(region, &header, directory, control) };
+    let ring = Ring::new(region, header.clone());
     // The word may be older than the log's durable end is; the control file never says too much.
     let from = if ring.lasting.write_back == WriteBack::None { stated } else { stated.max(control.durable_end) };
     if from < control.durable_end {
         return Err(Error::Disagree { region: from, files: control.durable_end });
     }
     let files = LogFiles::new(Arc::clone(directory), control);
-    let tail = header.tail.load().max(from);
-    // What was written back is what was answered, or it was on the disk.
-    let answered = if ring.lasting.write_back == WriteBack::None { tail } else { header.kept.load().max(from) };
+    let tail = tail.max(from);
     let bytes = good_bytes(&ring, from, tail, control.incarnation());
     if from >= tail && ring.lasting.write_back != WriteBack::None {
         // All of it is on the disk, and what is in memory of it may be older.
         return Ok(Some(Rescued { from, to: from, tail: Some(from) }));
     }
     reach_to(from, &header, &ring, &files, control)?;
-    if header.poison.load() != 0 {
+    if header.poison.load() == POISONED {
         files.rewrite(from, &bytes, control.incarnation())?;
     } else {
         files.write(from, &bytes, control.incarnation())?;
     }
-    Ok(Some(Rescued { from, to: from.plus(bytes.len() as u64), tail: Some(answered.min(tail)) }))
+    let answered = answered(&header).map_or(tail, |answered| answered.max(from).min(tail));
+    Ok(Some(Rescued { from, to: from.plus(bytes.len() as u64), tail: Some(answered) }))
 }
 
-/// The log's header and ring, as far as they can be looked at: every place is checked before it is gone to.
-fn survivor(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
-    let offset = region.root::<LogHeader>(RootSlot::Log)?;
-    region.try_at(offset)?;
-    let header: Held<LogHeader> = region.hold(offset);
+/// Up to where the log is durable, and where it ends, if all that it takes to look there says what somebody stored. What else
+/// was hit does not matter.
+fn ends(header: &LogHeader, control: &Control) -> Option<(Lsn, Lsn)> {
     let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
-    let chunk = header.chunk_bytes.get();
-    let is_possible = chunk.is_power_of_two() && (4096..=1 << 30).contains(&chunk);
-    let durable = header.durable.try_load()?;
-    let others = [&header.start, &header.tail, &header.ring_start, &header.ring_end, &header.file_end, &header.oldest];
-    if others.into_iter().any(|word| word.try_load().is_none()) {
-        return None;
+    let is_ours = header.incarnation.get() == control.incarnation()
+        && sizes == (control.segment_bytes_first, control.segment_bytes_max);
+    let is_named = header.directory.iter().all(|entry| entry.try_load().is_some());
+    let (durable, tail) = (header.durable.try_load()?, header.tail.try_load()?);
+    (is_ours && is_named && is_chunk(header.chunk_bytes.get()) && durable >= Lsn::FIRST).then_some((durable, tail))
+}
+
+/// As [`rescue_survivor`], of a log whose words were hit.
+fn by_records(
+    region: &Region,
+    header: &LogHeader,
+    directory: &Arc<dyn Directory>,
+    control: &Control,
+) -> Result<Option<Rescued>> {
+    // Beyond what was durable the files may have what the cache had, and memory not.
+    let durable = header.durable.try_load().unwrap_or(Lsn::NONE).max(control.durable_end);
+    let found = salvage(region, header, chunk_bytes_of(header), directory, control, durable)?;
+    Ok(found.map(|found| Rescued { tail: answered(header), ..found }))
+}
+
+/// Up to where commits may have been answered from memory, as far as anything still says so: what was written back is what was
+/// answered, or it was on the disk.
+fn answered(header: &LogHeader) -> Option<Lsn> {
+    let tail = header.tail.try_load();
+    match Lasting::from_word(header.lasting.load()).write_back {
+        WriteBack::None => tail,
+        _ => header.kept.try_load().or(tail),
     }
-    if sizes != (control.segment_bytes_first, control.segment_bytes_max) || !is_possible || durable < Lsn::FIRST {
-        return None;
-    }
-    let ring = Ring::new(region, header.clone());
-    Some((header, ring))
 }
 
 /// The ring's bytes from `from` on, as far as they are good records of that life, one behind the other.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants ([`LogManager::check`](crate::LogManager::check))
-//! 1. `ring_start <= durable <= tail <= ring_end` and `tail <= file_end`. All five only grow.
+//! 1. `ring_start <= durable <= tail <= ring_end`, `tail <= file_end` and `kept <= tail`. All six only grow.
 //! 2. The ring has a chunk for every position from `ring_start` to `ring_end`; the files have blocks up to `file_end`.
 //! 3. Every byte below `tail` is part of a record that was published; every byte below `durable` is synced.
 //! 4. `poison` is zero or not, and never zero again.
@@ -73,7 +73,7 @@ rio::shared! {
         /// The end of the last published record.
         pub tail: Checked<Lsn>,
         /// Where lines are written back: all bytes of the ring below are in memory.
-        pub kept: Word<Lsn>,
+        pub kept: Checked<Lsn>,
         /// Zero: the rest of the appenders' line.
         pub spare_append: [Word<u64>; 5],
 

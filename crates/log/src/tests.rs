@@ -5,6 +5,7 @@
 
 mod appending;
 mod flushing;
+mod hit;
 mod recycling;
 mod restarting;
 mod rig;

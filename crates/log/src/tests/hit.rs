@@ -1,0 +1,145 @@
+//! Wild stores into the log's words: what is in memory alone is found all the same, here and after a new start of the machine.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use libtp_io::Directory;
+use libtp_sim::{LossMode, SimDisk};
+use rio::{Lasting, Offset, RootSlot, Survives, Word, WriteBack};
+
+use super::rig::{small, Rig};
+use crate::salvage::Salvage;
+use crate::tail::{LogHeader, DIRECTORY_CHUNKS};
+use crate::{note_lasting, rescue_ring, rescue_survivor, Lsn};
+
+/// Nobody has stored this anywhere.
+const NONSENSE: u64 = 0x1357_9BDF_0246_8ACE;
+
+/// Stores nonsense into the header's word at that place.
+fn hit(rig: &Rig, word: usize) {
+    let header = rig.region.root::<LogHeader>(RootSlot::Log).unwrap().raw();
+    let place = Offset::<Word<u64>>::from_raw(header + word as u64).unwrap();
+    rig.region.at(place).init(NONSENSE);
+}
+
+fn hit_directory(rig: &Rig) {
+    (0..DIRECTORY_CHUNKS).for_each(|entry| hit(rig, offset_of!(LogHeader, directory) + 8 * entry));
+}
+
+/// A log of which some is on the disk and `records` are in memory alone.
+fn partly_durable(records: u8) -> (Rig, Vec<Lsn>) {
+    let rig = Rig::new();
+    (0..10).for_each(|number| assert!(rig.one.commit(&[number; 300]).is_ok()));
+    let relaxed = (0..records).map(|number| rig.two.put(&[number; 400])).collect();
+    (rig, relaxed)
+}
+
+fn all_there(disk: &SimDisk, tail: Lsn, records: &[Lsn]) {
+    let (next, found) = Rig::restart_on(disk.crash_image(LossMode::DropAll, 1), small()).unwrap();
+    assert_eq!(found.end.end, tail);
+    assert!(records.iter().all(|&lsn| next.one.log.read(lsn).is_ok()));
+}
+
+#[test]
+fn a_log_that_says_it_is_of_another_life_is_saved_by_its_records() {
+    let (rig, relaxed) = partly_durable(90);
+    let tail = rig.two.log.tail();
+    hit(&rig, offset_of!(LogHeader, incarnation));
+    let disk = rig.disk.crash_image(LossMode::KeepAll, 1);
+    let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+    let saved = rescue_ring(&rig.region, &directory, &rig.control).unwrap().unwrap();
+    assert_eq!((saved.to, saved.tail), (tail, None));
+    all_there(&disk, tail, &relaxed);
+}
+
+#[test]
+fn after_a_new_start_of_the_machine_no_word_is_needed() {
+    let kept = [
+        offset_of!(LogHeader, append),
+        offset_of!(LogHeader, kept),
+        offset_of!(LogHeader, ring_end),
+        offset_of!(LogHeader, file_end),
+        offset_of!(LogHeader, poison),
+        offset_of!(LogHeader, leader),
+        offset_of!(LogHeader, ring_start),
+        offset_of!(LogHeader, oldest),
+        offset_of!(LogHeader, start),
+        offset_of!(LogHeader, durable),
+        offset_of!(LogHeader, incarnation),
+        offset_of!(LogHeader, segment_bytes_first),
+        offset_of!(LogHeader, directory),
+        offset_of!(LogHeader, directory) + 8,
+    ];
+    // Those that say where it ended.
+    let ends = [offset_of!(LogHeader, tail)];
+    for (word, is_end) in kept.into_iter().map(|word| (word, false)).chain(ends.map(|word| (word, true))) {
+        let (rig, relaxed) = partly_durable(90);
+        note_lasting(&rig.region, Lasting { survives: Survives::System, write_back: WriteBack::None });
+        let tail = rig.two.log.tail();
+        hit(&rig, word);
+        let disk = rig.disk.crash_image(LossMode::KeepAll, 1);
+        let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+        for _ in 0..2 {
+            let saved = rescue_survivor(&rig.region, &directory, &rig.control).unwrap();
+            let saved = saved.unwrap_or_else(|| panic!("the word at {word} was hit: there is no log"));
+            let told = (!is_end).then_some(tail);
+            assert_eq!((saved.to, saved.tail), (tail, told), "the word at {word} was hit");
+        }
+        all_there(&disk, tail, &relaxed);
+    }
+}
+
+#[test]
+fn up_to_where_lines_are_written_back_checks_itself() {
+    let (rig, _) = partly_durable(3);
+    rig.one.log.check().unwrap();
+    rig.one.log.header.kept.init(rig.one.log.tail().plus(8));
+    let why = rig.one.log.check_words().unwrap_err();
+    assert!(why.contains("out of order"), "{why}");
+    hit(&rig, offset_of!(LogHeader, kept));
+    let why = rig.one.log.check_words().unwrap_err();
+    assert!(why.contains("what is kept"), "{why}");
+}
+
+#[test]
+fn as_many_chunks_as_the_ring_has_are_found_in_about_one_pass() {
+    let (rig, mut relaxed) = partly_durable(0);
+    // More than half of the ring's longest.
+    while rig.two.log.tail().since(rig.two.log.durable()) < 320 << 10 {
+        relaxed.push(rig.two.put(&[9; 900]));
+    }
+    let (tail, durable) = (rig.two.log.tail(), rig.two.log.durable());
+    let chunks = tail.since(durable) / small().ring_chunk_bytes;
+    hit_directory(&rig);
+    let header = rig.region.hold(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
+    let life = rig.control.incarnation();
+    let mut found = Salvage::new(&rig.region, &header, small().ring_chunk_bytes, life);
+    assert_eq!(durable.plus(found.records(durable, &[]).len() as u64), tail);
+    let places = rig.region.used() / 64;
+    assert!(chunks > 64 && found.looks < 3 * places, "{chunks} chunks, {} looks at {places} places", found.looks);
+    let disk = rig.disk.crash_image(LossMode::KeepAll, 1);
+    let directory: Arc<dyn Directory> = Arc::new(disk.clone());
+    let saved = rescue_ring(&rig.region, &directory, &rig.control).unwrap().unwrap();
+    assert_eq!((saved.to, saved.tail), (tail, None));
+    all_there(&disk, tail, &relaxed);
+}
+
+#[test]
+fn a_record_that_reaches_over_two_lost_chunks_is_found_and_behind_the_last_none_is_looked_for() {
+    let rig = Rig::new();
+    // The first record begins in the middle of a chunk and ends in the next.
+    rig.one.commit(&[1; 2000]).unwrap();
+    let durable = rig.one.log.durable();
+    rig.two.put(&[2; 3000]);
+    let tail = rig.two.log.tail();
+    assert_ne!(durable.raw() >> 12, tail.raw() >> 12);
+    hit_directory(&rig);
+    let header = rig.region.hold(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
+    let mut before = [0; 64];
+    rig.one.log.files.copy_out(durable.minus(64), &mut before).unwrap();
+    let mut found = Salvage::new(&rig.region, &header, small().ring_chunk_bytes, rig.control.incarnation());
+    assert_eq!(durable.plus(found.records(durable, &before).len() as u64), tail);
+    let looks = found.looks;
+    assert!(found.records(tail, &[]).is_empty());
+    assert_eq!(found.looks, looks, "its chunk is known, and there is no record in it");
+}
