@@ -285,3 +285,15 @@ fn death_among_others(mut random: Random) {
 fn those_who_die_are_repaired_once_while_others_work() {
     explore("death", death_among_others);
 }
+
+/// Control: with a rule left out, some schedule shows it. In a process of its own, for the others run beside it.
+#[cfg(feature = "planted")]
+#[test]
+fn readers_let_in_beside_a_writer_are_noticed() {
+    let mut control = std::process::Command::new(std::env::current_exe().unwrap());
+    control.args(["--exact", "runs::locks_keep_transactions_apart_and_every_circle_is_opened"]);
+    control.env("LIBTP_PLANTED", "lock: readers beside a writer").env("LIBTP_TEST_SCHEDULES", "500");
+    let ran = control.output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    assert!(!ran.status.success() && said.contains("money was made or lost"), "{said}");
+}

@@ -36,7 +36,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "lab", package: LAB, target: "", only: "", features: &[], test_env: &[("LIBTP_TEST_CYCLES", "5")], soak_env: &[("LIBTP_TEST_CYCLES", "200")] },
     Suite { name: "model", package: TESTS, target: "model", only: "", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
     Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
-    Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled"], test_env: &[("LIBTP_TEST_SCHEDULES", "3500")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
+    Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled", "planted"], test_env: &[("LIBTP_TEST_SCHEDULES", "3500")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
     Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["planted"], test_env: &[("LIBTP_TEST_KILLS", "300"), ("LIBTP_TEST_WILD", "10000")], soak_env: &[("LIBTP_TEST_KILLS", "20000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_WILD", "100000")] },
     Suite { name: "warm", package: TESTS, target: "warm", only: "", features: &["failpoints", "planted"], test_env: &[("LIBTP_TEST_WARM", "2000")], soak_env: &[("LIBTP_TEST_WARM", "100000")] },
     Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["planted"], test_env: &[], soak_env: &[] },
