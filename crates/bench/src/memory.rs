@@ -175,8 +175,8 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
         MemoryEngine::Rvm { group } | MemoryEngine::RvmRio { group } => {
             let failed = |doing| move |why: rvm::Error| Error::engine("rvm", doing)(why);
             let options = rvm::Options::new(W::BYTES).memory(&settings.memory).group(group);
-            // All of it is loaded in one transaction, which may fill half of the log.
-            let options = options.log_bytes(16 << 20);
+            // Larger than the database, so that what a truncation writes is shared by many.
+            let options = options.log_bytes(64 << 20);
             let mut memory = options.open(&settings.directory).map_err(failed("opening"))?;
             let mut image = vec![0; size(W::BYTES)];
             work.load(&mut image);

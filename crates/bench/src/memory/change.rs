@@ -21,12 +21,21 @@ pub(crate) trait Memory {
     fn truncations(&self) -> (u64, Duration) {
         (0, Duration::ZERO)
     }
+    /// Bytes that were written to a log so far.
+    fn logged(&self) -> u64 {
+        0
+    }
 }
 
 /// A transaction.
 pub(crate) trait Change {
     /// Declares a range, and gives it.
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]>;
+    /// Says which ranges will be declared, in this order, where that is of use.
+    #[inline(always)]
+    fn announce<const N: usize>(&mut self, _: impl FnOnce(&mut Self) -> Result<[(u64, usize); N]>) -> Result<()> {
+        Ok(())
+    }
     /// What is there now.
     fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]>;
     /// Ends it.
@@ -107,6 +116,15 @@ impl Change for vista::Txn<'_> {
     }
 
     #[inline(always)]
+    fn announce<const N: usize>(&mut self, which: impl FnOnce(&mut Self) -> Result<[(u64, usize); N]>) -> Result<()> {
+        if !self.is_written_back() {
+            return Ok(());
+        }
+        let ranges = which(self)?;
+        vista::Txn::announce(self, &ranges).map_err(|why| refused("vista", why))
+    }
+
+    #[inline(always)]
     fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]> {
         self.get(at, N).map(copy).map_err(|why| refused("vista", why))
     }
@@ -152,6 +170,10 @@ impl Memory for Journaled {
 
     fn truncations(&self) -> (u64, Duration) {
         (self.count, self.took)
+    }
+
+    fn logged(&self) -> u64 {
+        self.memory.logged()
     }
 }
 

@@ -43,6 +43,16 @@ impl Work for DebitCredit {
             let branch = teller / (TELLERS / BRANCHES);
             let amount = i64::try_from(lot >> 30 & 0xffff).unwrap_or(0) - 0x8000;
             let mut txn = memory.begin()?;
+            txn.announce(|txn| {
+                let place = u64::from_ne_bytes(txn.look(NEXT)?);
+                Ok([
+                    (FIRST_ACCOUNT + account * RECORD, 8),
+                    (FIRST_TELLER + teller * RECORD, 8),
+                    (FIRST_BRANCH + branch * RECORD, 8),
+                    (NEXT, 8),
+                    (TRAIL + place * TRAIL_RECORD, size(TRAIL_RECORD)),
+                ])
+            })?;
             let balance = add(&mut txn, FIRST_ACCOUNT + account * RECORD, amount)?;
             add(&mut txn, FIRST_TELLER + teller * RECORD, amount)?;
             add(&mut txn, FIRST_BRANCH + branch * RECORD, amount)?;
