@@ -29,6 +29,7 @@ mod together;
 pub use report::{Figures, MemoryReport};
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use vista::Segment;
@@ -252,7 +253,10 @@ struct OwnFile(PathBuf);
 
 impl OwnFile {
     fn new(directory: &Path, name: &str) -> OwnFile {
-        OwnFile(directory.join(format!("tp-bench-{}-{name}", std::process::id())))
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: a number of its own, whatever the order.
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        OwnFile(directory.join(format!("tp-bench-{}-{count}-{name}", std::process::id())))
     }
 }
 

@@ -14,20 +14,23 @@ impl Txn<'_> {
     /// As [`Txn::set_range`]; nothing was announced.
     #[inline]
     pub fn announce(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
-        if !self.is_written_back() {
+        if !self.segment.is_written_back() {
             return Ok(());
         }
-        self.in_log(|segment| segment.announce(ranges))
-    }
-
-    /// Whether stores are written back from the processor's cache, so that it is worth announcing ranges.
-    #[inline]
-    pub fn is_written_back(&self) -> bool {
-        self.segment.undo.is_written_back()
+        self.segment.undo.set_top(self.top);
+        let announced = self.segment.with(|segment| segment.announce(ranges));
+        // Not looked for in the log: the line where that ends is on its way, and to load it has to wait.
+        self.top = self.segment.undo.top();
+        announced
     }
 }
 
 impl Segment {
+    /// Whether stores are written back from the processor's cache, so that it is worth announcing ranges.
+    pub fn is_written_back(&self) -> bool {
+        self.undo.is_written_back()
+    }
+
     #[inline(never)]
     fn announce(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
         // A header, a checksum and a word that is not full for each.

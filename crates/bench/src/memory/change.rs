@@ -21,6 +21,10 @@ pub(crate) trait Memory {
     fn truncations(&self) -> (u64, Duration) {
         (0, Duration::ZERO)
     }
+    /// Whether it is of use to announce ranges.
+    fn announces(&self) -> bool {
+        false
+    }
     /// Bytes that were written to a log so far.
     fn logged(&self) -> u64 {
         0
@@ -31,9 +35,8 @@ pub(crate) trait Memory {
 pub(crate) trait Change {
     /// Declares a range, and gives it.
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]>;
-    /// Says which ranges will be declared, in this order, where that is of use.
-    #[inline(always)]
-    fn announce<const N: usize>(&mut self, _: impl FnOnce(&mut Self) -> Result<[(u64, usize); N]>) -> Result<()> {
+    /// Says which ranges will be declared, in this order.
+    fn announce(&mut self, _: &[(u64, usize)]) -> Result<()> {
         Ok(())
     }
     /// What is there now.
@@ -107,6 +110,10 @@ impl Memory for vista::Segment {
     fn begin(&mut self) -> Result<vista::Txn<'_>> {
         Ok(vista::Segment::begin(self))
     }
+
+    fn announces(&self) -> bool {
+        self.is_written_back()
+    }
 }
 
 impl Change for vista::Txn<'_> {
@@ -115,13 +122,8 @@ impl Change for vista::Txn<'_> {
         self.set_range(at, N).map(whole).map_err(|why| refused("vista", why))
     }
 
-    #[inline(always)]
-    fn announce<const N: usize>(&mut self, which: impl FnOnce(&mut Self) -> Result<[(u64, usize); N]>) -> Result<()> {
-        if !self.is_written_back() {
-            return Ok(());
-        }
-        let ranges = which(self)?;
-        vista::Txn::announce(self, &ranges).map_err(|why| refused("vista", why))
+    fn announce(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
+        vista::Txn::announce(self, ranges).map_err(|why| refused("vista", why))
     }
 
     #[inline(always)]

@@ -67,22 +67,26 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
         work.run(memory, take(&mut next, count))?;
         Ok(nanoseconds(start.elapsed().saturating_sub(memory.truncations().1 - truncating), count))
     };
-    let (start, mut pairs, mut synced) = (Instant::now(), Vec::new(), Vec::new());
+    let (start, mut pairs, mut synced, mut bytes) = (Instant::now(), Vec::new(), Vec::new(), None);
+    let writes = (count / group.max(1)).max(1);
+    let mut on_disk = |bytes: Option<usize>| -> Result<Option<f64>> {
+        let (Some(disk), Some(bytes)) = (&mut disk, bytes) else { return Ok(None) };
+        Ok(Some(nanoseconds(disk.write(bytes, writes)?, count)))
+    };
     while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {
         let logged = memory.logged();
         // What comes second may find what the first has left in the cache, or not: each comes first as often.
-        if pairs.len() % 2 == 0 {
+        let (pair, on_disk) = if pairs.len() % 2 == 0 {
             let with = with(memory)?;
-            pairs.push((with, without(bare_count)?));
+            bytes = usize::try_from((memory.logged() - logged) / writes).ok();
+            ((with, without(bare_count)?), on_disk(bytes)?)
         } else {
+            let on_disk = on_disk(bytes)?;
             let without = without(bare_count)?;
-            pairs.push((with(memory)?, without));
-        }
-        if let (Some(disk), Some((with, _))) = (&mut disk, pairs.last()) {
-            let writes = (count / group.max(1)).max(1);
-            let bytes = usize::try_from((memory.logged() - logged) / writes).unwrap_or_default();
-            synced.push((*with, nanoseconds(disk.write(bytes, writes)?, count)));
-        }
+            ((with(memory)?, without), on_disk)
+        };
+        synced.extend(on_disk.map(|bare| (pair.0, bare)));
+        pairs.push(pair);
     }
     memory.settle()?;
     let (truncations, truncating) = memory.truncations();
