@@ -17,11 +17,12 @@ pub enum NoticedBy {
 }
 
 /// A bug, and who is to notice it.
-pub const PLANTED_STORES: [(&str, NoticedBy); 7] = [
+pub const PLANTED_STORES: [(&str, NoticedBy); 8] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
     ("undo: committed before the stores are in memory", NoticedBy::LostLines),
+    ("undo: an end is answered before it is in memory", NoticedBy::LostLines),
     ("undo: one more log is not linked", NoticedBy::Two),
     ("threads: two have one lock", NoticedBy::Threads),
     ("rio: new blocks are not made safe", NoticedBy::Growth),

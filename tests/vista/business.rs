@@ -41,8 +41,14 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<
     let rest = segment.bytes().len() as u64 - REST;
     let mut txn = segment.begin();
     let ended = get(&txn, ENDED);
-    for _ in 0..=draw.below(8) {
-        let (from, to, amount) = (draw.below(CELLS) * 8, draw.below(CELLS) * 8, draw.below(1000));
+    let moves: Vec<_> =
+        (0..=draw.below(8)).map(|_| (draw.below(CELLS) * 8, draw.below(CELLS) * 8, draw.below(1000))).collect();
+    if draw.below(2) == 0 {
+        // The first few, and one that is not declared.
+        let ranges = moves.iter().take(5).flat_map(|&(from, to, _)| [(from, 8), (to, 8)]);
+        txn.announce(&ranges.chain([(SUM, 8)]).collect::<Vec<_>>()).unwrap();
+    }
+    for (from, to, amount) in moves {
         let value = get(&txn, from).wrapping_sub(amount);
         set(&mut txn, from, value);
         let value = get(&txn, to).wrapping_add(amount);

@@ -26,6 +26,14 @@ pub enum Event {
     Fence,
     /// A file was synced: the file is as long on its disk as it is now.
     Sync,
+    /// The child says that what it has ended is safe ([`answer`]).
+    Answered,
+}
+
+/// In the child: what was ended so far was answered, so it is there whatever happens.
+pub fn answer() {
+    // A call that does nothing.
+    let _ = std::os::unix::process::parent_id();
 }
 
 /// In the child: from here on the parent steps this thread, whose number it finds beside the file.
@@ -110,7 +118,8 @@ impl Instruction {
             Instruction::Fence => return Some(Event::Fence),
             Instruction::Call => {
                 let is_sync = [libc::SYS_fsync, libc::SYS_fdatasync].iter().any(|call| *call as u64 == regs.rax);
-                return is_sync.then_some(Event::Sync);
+                let is_answer = regs.rax == libc::SYS_getppid as u64;
+                return is_sync.then_some(Event::Sync).or(is_answer.then_some(Event::Answered));
             }
         };
         let all = [

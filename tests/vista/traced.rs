@@ -16,7 +16,7 @@ use vista::{Options, Segment};
 
 use crate::business::{judge, transact, Draw};
 use crate::several;
-use crate::trace::{be_traced, trace, Event};
+use crate::trace::{answer, be_traced, trace, Event};
 
 /// Bytes of the flat part: small, for it is compared after every step.
 const BYTES: u64 = 16 << 10;
@@ -93,6 +93,7 @@ fn work(path: &Path) {
     let mut work = |segment: &mut Segment| {
         for _ in 0..txns {
             transact(segment, &mut draw, LONGEST);
+            answer();
         }
     };
     match sizes::number(SCENE, 0) {
@@ -151,6 +152,8 @@ struct Run<'r> {
     scene: Scene,
     /// What the flat part was when so many transactions had ended.
     seen: BTreeMap<u64, Vec<u8>>,
+    /// So many transactions were answered.
+    answered: u64,
     findings: Findings,
 }
 
@@ -161,20 +164,28 @@ impl Run<'_> {
             return;
         }
         self.findings.states += 1;
+        match self.ended(memory) {
+            Ok(ended) if ended < self.answered => {
+                self.findings.torn.push(format!("{ended} transactions, of {} that were answered", self.answered));
+            }
+            Ok(_) => {}
+            Err(what) => self.findings.torn.push(what),
+        }
+    }
+
+    /// How many transactions have ended in that memory; or what is torn.
+    fn ended(&mut self, memory: &[u8]) -> Result<u64, String> {
         let copy = self.directory.join("copy");
         std::fs::write(&copy, memory).unwrap();
         let opened = catch_unwind(|| open(&copy, false));
-        let Ok(segment) = opened else { return self.findings.torn.push("it cannot be opened".into()) };
-        match if self.scene == Scene::Two { several::judge(&segment) } else { judge(&segment) } {
-            Err(what) => self.findings.torn.push(what),
-            Ok(ended) => {
-                let bytes = &segment.bytes()[..usize::try_from(BYTES).unwrap()];
-                let first = self.seen.entry(ended).or_insert_with(|| bytes.to_vec());
-                if first.as_slice() != bytes {
-                    self.findings.torn.push(format!("two different states after {ended} transactions"));
-                }
-            }
+        let segment = opened.map_err(|_| "it cannot be opened")?;
+        let ended = if self.scene == Scene::Two { several::judge(&segment)? } else { judge(&segment)? };
+        let bytes = &segment.bytes()[..usize::try_from(BYTES).unwrap()];
+        let first = self.seen.entry(ended).or_insert_with(|| bytes.to_vec());
+        if first.as_slice() != bytes {
+            return Err(format!("two different states after {ended} transactions"));
         }
+        Ok(ended)
     }
 }
 
@@ -202,7 +213,7 @@ impl Lines {
             self.note(stored);
         }
         match event {
-            Event::Store => {}
+            Event::Store | Event::Answered => {}
             Event::WriteBack(line) => {
                 self.underway.insert(line, self.since.get(&line).map_or(0, Vec::len));
             }
@@ -272,11 +283,17 @@ fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&s
     if let Some(bug) = bug {
         command.env(BUG, bug);
     }
-    let mut run = Run { directory: directory.path(), scene, seen: BTreeMap::new(), findings: Findings::default() };
+    let mut run =
+        Run { directory: directory.path(), scene, seen: BTreeMap::new(), answered: 0, findings: Findings::default() };
     let (mut lines, mut stores): (Option<Lines>, u64) = (None, 0);
     let steps = trace(&mut command, &path, |event, stored| {
         // The child begins with nothing under way.
         let lines = is_written_back.then(|| lines.get_or_insert_with(|| Lines::new(stored, seed)));
+        if event == Event::Answered {
+            // What is in the cache is how far the child is.
+            run.answered = run.ended(stored).unwrap_or(run.answered);
+            return;
+        }
         stores += 1;
         // Of what is written back memory may have what it might have had before.
         let is_judged = !matches!(event, Event::WriteBack(_)) && stores % scene.every() == 0;

@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: every hot path beside its budget; `cargo xtask bench recovery`: sizes, and opening after a crash;
-//! `cargo xtask bench processes`: TPC-B by 1 to 64 processes.
+//! `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`: recoverable memory by the size of a transaction.
 
 use crate::workspace::{cargo, Workspace};
 use crate::{command_test, setup};
@@ -10,6 +10,7 @@ const PACKAGE: &str = "libtp-bench";
 const HOT_PATHS: &str = "hotpaths";
 const RECOVERY: &str = "recovery";
 const PROCESSES: &str = "processes";
+const MEMORY: &str = "memory";
 
 /// Builds the benchmark in release and runs it.
 ///
@@ -18,6 +19,7 @@ const PROCESSES: &str = "processes";
 pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
     let (binary, features, arguments) = match arguments.split_first() {
         Some((first, rest)) if first == RECOVERY => (RECOVERY, &[][..], rest),
+        Some((first, rest)) if first == MEMORY => (MEMORY, &[][..], rest),
         Some((first, rest)) if first == PROCESSES => (PROCESSES, &["--features", "peers"][..], rest),
         _ => (HOT_PATHS, &["--features", "peers"][..], arguments),
     };
@@ -25,7 +27,7 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
         eprintln!("xtask: package {PACKAGE} has no binary {binary} yet: nothing to measure");
         return Ok(ExitCode::from(2));
     }
-    if binary != RECOVERY {
+    if ![RECOVERY, MEMORY].contains(&binary) {
         setup::packages(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
     }
     let status = cargo()

@@ -86,6 +86,21 @@ impl BareDisk {
         Ok(())
     }
 
+    /// Writes so many bytes and syncs them, so many times; how long it took. No part of the report.
+    pub(crate) fn write(&mut self, bytes: usize, times: u64) -> Result<Duration> {
+        let record = vec![b'.'; bytes];
+        let begin = Instant::now();
+        for _ in 0..times {
+            if self.offset + bytes as u64 > FILE_BYTES {
+                self.offset = 0;
+            }
+            self.file.write_all_at(&record, self.offset).map_err(Error::file("write", &self.path))?;
+            self.file.sync_data().map_err(Error::file("sync", &self.path))?;
+            self.offset += bytes as u64;
+        }
+        Ok(begin.elapsed())
+    }
+
     /// What was measured so far.
     pub fn report(&self) -> BareDiskReport {
         BareDiskReport {

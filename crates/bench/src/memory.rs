@@ -29,6 +29,7 @@ mod together;
 pub use report::{Figures, MemoryReport};
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use vista::Segment;
@@ -175,8 +176,8 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
         MemoryEngine::Rvm { group } | MemoryEngine::RvmRio { group } => {
             let failed = |doing| move |why: rvm::Error| Error::engine("rvm", doing)(why);
             let options = rvm::Options::new(W::BYTES).memory(&settings.memory).group(group);
-            // All of it is loaded in one transaction, which may fill half of the log.
-            let options = options.log_bytes(16 << 20);
+            // Larger than the database, so that what a truncation writes is shared by many.
+            let options = options.log_bytes(64 << 20);
             let mut memory = options.open(&settings.directory).map_err(failed("opening"))?;
             let mut image = vec![0; size(W::BYTES)];
             work.load(&mut image);
@@ -252,7 +253,10 @@ struct OwnFile(PathBuf);
 
 impl OwnFile {
     fn new(directory: &Path, name: &str) -> OwnFile {
-        OwnFile(directory.join(format!("tp-bench-{}-{name}", std::process::id())))
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: a number of its own, whatever the order.
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        OwnFile(directory.join(format!("tp-bench-{}-{count}-{name}", std::process::id())))
     }
 }
 

@@ -199,6 +199,12 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
             grouped(report.truncations)
         ))?;
     }
+    if let (Some(bare), Some(times)) = (&report.bare_sync, report.times_bare_sync) {
+        output.line(format_args!(
+            "without truncations {times:.2} times a bare write of as many bytes and fdatasync, which took {:.1} ns (quickest round {:.1})",
+            bare.median_ns, bare.min_ns
+        ))?;
+    }
     match report.times_one {
         Some(times) => output.line(format_args!(
             "{times:.2} times {}, which took {:.1} ns each (quickest round {:.1})",

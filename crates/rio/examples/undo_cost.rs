@@ -3,7 +3,7 @@
 //! Eight bytes change at a random place of 50 MB: bare; with a before-image, in the fewest stores there can be; and the same where
 //! 3, 6 and 12 more words, all in the cache, are looked up for each. Then what debit-credit does, five ranges, where stores
 //! have to be written back from the cache: bare, written back once at the end, with the log written back for all ranges
-//! together, by `clwb` and around the cache, and with the log written back for each range. Nanoseconds a transaction, the
+//! together, by `clwb`, around the cache, and with the data's sum in the end's line instead of a fence before it, and with the log written back for each range. Nanoseconds a transaction, the
 //! quickest of many rounds in turns.
 //!
 //! `cargo run --release -p rio --example undo_cost`. Linux on x86-64, `clwb`.
@@ -48,6 +48,11 @@ mod measured {
         unsafe { _mm_stream_si64(word.as_ptr().cast(), i64::from_ne_bytes(value.to_ne_bytes())) };
     }
 
+    fn mix(sum: u64, word: u64) -> u64 {
+        let wide = u128::from(sum ^ word) * 0x9e37_79b9_7f4a_7c15;
+        wide as u64 ^ ((wide >> 64) as u64).rotate_left(32)
+    }
+
     /// One transaction of eight bytes, if it is one, and after so many words were looked up.
     #[inline(always)]
     fn eight_bytes<const LOOKED_UP: usize>(words: &[AtomicU64], known: &AtomicU64, nth: u64, is_saved: bool) {
@@ -75,6 +80,8 @@ mod measured {
         Once,
         Together,
         Around,
+        Summed,
+        SummedAround,
         Each,
     }
 
@@ -93,8 +100,8 @@ mod measured {
             for (to, value) in record.iter().zip(image) {
                 match back {
                     Back::Not | Back::Once => {}
-                    Back::Around => around_the_cache(to, value),
-                    Back::Together | Back::Each => to.store(value, Relaxed),
+                    Back::Around | Back::SummedAround => around_the_cache(to, value),
+                    Back::Together | Back::Summed | Back::Each => to.store(value, Relaxed),
                 }
             }
             if back == Back::Each {
@@ -104,16 +111,36 @@ mod measured {
                 put(word, old.wrapping_add(nth));
             }
         }
-        if back == Back::Together {
+        if matches!(back, Back::Together | Back::Summed) {
             line(&log[0]);
             line(&log[8]);
         }
-        if matches!(back, Back::Together | Back::Around) {
+        if matches!(back, Back::Together | Back::Summed | Back::Around | Back::SummedAround) {
             fence();
+        }
+        if matches!(back, Back::Summed | Back::SummedAround) {
+            let mut sum = nth;
+            for at in places {
+                let word = &words[at as usize];
+                let new = word.load(Relaxed).wrapping_add(nth);
+                put(word, new);
+                sum = mix(sum, new);
+            }
+            // What was stored proves by its sum that it is in memory, so the end waits for nothing.
+            if back == Back::Summed {
+                put(&words[SEQUENCE + 1], sum);
+                put(&words[SEQUENCE], nth);
+                line(&words[SEQUENCE]);
+            } else {
+                let end = SEQUENCE.next_multiple_of(8);
+                for (nth_word, value) in [sum, nth, 0, 0, 0, 0, 0, 0].into_iter().enumerate() {
+                    around_the_cache(&words[end + nth_word], value);
+                }
+            }
         }
         for at in places {
             let word = &words[at as usize];
-            if back != Back::Each {
+            if !matches!(back, Back::Each | Back::Summed | Back::SummedAround) {
                 put(word, word.load(Relaxed).wrapping_add(nth));
             }
             if back != Back::Not {
@@ -124,7 +151,7 @@ mod measured {
             return;
         }
         fence();
-        if back != Back::Once {
+        if !matches!(back, Back::Once | Back::Summed | Back::SummedAround) {
             put(&words[SEQUENCE], nth);
             line(&words[SEQUENCE]);
             fence();
@@ -146,7 +173,7 @@ mod measured {
     }
 
     pub fn main() {
-        let words: Vec<AtomicU64> = (0..SEQUENCE + 64).map(|_| AtomicU64::new(1)).collect();
+        let words: Vec<AtomicU64> = (0..SEQUENCE + 80).map(|_| AtomicU64::new(1)).collect();
         let known = AtomicU64::new(0);
         let (words, known) = (words.as_slice(), &known);
         let bare = |nth| (nth..nth + TIMES).for_each(|nth| eight_bytes::<0>(words, known, nth, false));
@@ -160,9 +187,18 @@ mod measured {
         }
         let work = |back| move |nth| (nth..nth + TIMES).for_each(|nth| five_ranges(words, nth, back));
         let (not, once, together) = (work(Back::Not), work(Back::Once), work(Back::Together));
-        let (around, each) = (work(Back::Around), work(Back::Each));
-        let of_five = quickest(ROUNDS / 10, [&not, &once, &together, &around, &each]);
-        let whats = ["bare", "written back", "log together", "log around the cache", "log for each range"];
+        let (around, summed, sa, each) =
+            (work(Back::Around), work(Back::Summed), work(Back::SummedAround), work(Back::Each));
+        let of_five = quickest(ROUNDS / 10, [&not, &once, &together, &around, &summed, &sa, &each]);
+        let whats = [
+            "bare",
+            "written back",
+            "log together",
+            "log around the cache",
+            "log together, end with a sum",
+            "both around",
+            "log for each range",
+        ];
         for (what, ns) in whats.iter().zip(of_five) {
             println!("5 ranges, {what}: {ns:.0}");
         }

@@ -12,6 +12,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 
+use crate::checksum::mix;
 use crate::{Offset, Region, Section, Shown, Undo, Word};
 
 /// The type of untyped bytes: `Offset<Bytes>` names where an area begins.
@@ -142,6 +143,17 @@ impl Region {
 }
 
 impl<'v> Shown<'v> {
+    /// Asks the processor to bring the first line into its cache. A hint.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing and faults on no address; SSE is part of x86-64.
+        unsafe {
+            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            _mm_prefetch::<_MM_HINT_T0>(self.place.cast_const().cast::<i8>());
+        };
+    }
+
     /// The bytes, for as long as the hold is borrowed.
     #[inline(always)]
     pub fn bytes<'g>(self, _hold: &'g impl SharedHold) -> &'g [u8]
@@ -195,6 +207,18 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
         return;
     }
     copy_long_image(words, image);
+}
+
+/// Goes on summing with what is at a place that a log knows: its own transaction's, or a dead one's.
+#[inline]
+pub(crate) fn sum_bytes(mut sum: u64, stored: &[AtomicU8]) -> u64 {
+    for part in stored.chunks(8) {
+        let mut word = [0; 8];
+        // SAFETY: in bounds of both, which do not overlap; nobody stores there meanwhile: who sums has what guards the bytes.
+        unsafe { std::ptr::copy_nonoverlapping(part.as_ptr().cast::<u8>(), word.as_mut_ptr(), part.len()) };
+        sum = mix(sum, u64::from_ne_bytes(word));
+    }
+    sum
 }
 
 #[inline(never)]

@@ -8,8 +8,8 @@
 //! there on. The log is a stack (PROTOCOLS D2): an inner section starts at the outer's end and cuts back to it.
 //!
 //! Where the processor's cache does not outlive what the memory does, a record ends in a checksum over itself and the log's
-//! sequence number, and has its highest bit set; it is written back before the stores it covers, they are before the
-//! number is raised, and that is then the commit. The log says of itself whether that is so. A record that is there in part, or of an earlier sequence, is none.
+//! sequence number, and has its highest bit set; it is written back before the stores it covers, they are before or with the
+//! next number, and that is then the commit. The log says of itself whether that is so. A record that is there in part, or of an earlier sequence, is none.
 //!
 //! If we die here: whoever repairs us reads from the start to the zero word and applies the images last to first.
 //! Applying them twice is the same as once.
@@ -48,8 +48,10 @@ crate::shared! {
         pub sequence: Word<u64>,
         /// What its records may be: one of `Form`'s numbers.
         pub form: Word<u64>,
-        /// The first is where the log behind this one lies; the others are zero, kept for later.
-        pub spare: [Word<u64>; 4],
+        /// Where the log behind this one lies.
+        pub further: Word<u64>,
+        /// As `sequence`, where a sum is to prove the commit, and that sum: `checked.rs`; and zero, kept for later.
+        pub ended: [Word<u64>; 3],
     } size 64
 }
 
@@ -67,6 +69,7 @@ pub struct Undo {
     pub(crate) depth: Cell<u32>,
     pub(crate) broken: Cell<bool>,
     write_back: WriteBack,
+    pub(crate) checked: checked::Checked,
 }
 
 impl Undo {
@@ -99,6 +102,7 @@ impl Undo {
             depth: Cell::new(0),
             broken: Cell::new(false),
             write_back: region.write_back(),
+            checked: checked::Checked::default(),
         };
         undo.set_quick(true);
         undo
@@ -146,9 +150,7 @@ impl Undo {
             self.apply(record);
         }
         failpoint("rio: rolled back, undo log not yet empty");
-        if start == 0 && self.write_back != WriteBack::None {
-            self.commit_checked();
-        }
+        self.keep_rolled_back(start, &records);
         self.cut(start);
         records.len()
     }
@@ -248,16 +250,13 @@ impl Undo {
 
     /// Where the log's records begin, from word `start` on.
     fn records(&self, start: usize) -> Vec<usize> {
+        if self.form() == Some(Form::Checked) {
+            return self.checked_records(start);
+        }
         let (mut records, mut at) = (Vec::new(), start);
-        let is_checked = self.form() == Some(Form::Checked);
         while let Some(header) = self.words.get(at).map(Word::load).filter(|&header| header != 0) {
-            let next = at + 1 + words_of(header);
-            // Where lines get to memory in any order, what is there may be anything.
-            if is_checked && !self.is_whole(header, self.words.get(at + 1..next).unwrap_or_default()) {
-                break;
-            }
             records.push(at);
-            at = next;
+            at += 1 + words_of(header);
         }
         records
     }

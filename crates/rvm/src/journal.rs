@@ -94,7 +94,8 @@ impl Journal {
         self.flush()?;
         let (database, covered) = (&self.database, &self.covered);
         self.log.guarded(|_| {
-            for piece in covered.pieces() {
+            // What no transaction has changed in the flat part the database has already.
+            for piece in covered.pieces(segment.flat_places()) {
                 database.write_at(segment.file_part(piece.start, piece.end - piece.start), piece.start)?;
             }
             Ok(database.sync()?)
@@ -102,6 +103,11 @@ impl Journal {
         self.log.restart()?;
         self.covered.clear();
         Ok(())
+    }
+
+    /// Bytes that were written to the log.
+    pub(crate) fn logged(&self) -> u64 {
+        self.log.written()
     }
 
     /// Whether the log may have no room for a transaction.

@@ -40,10 +40,13 @@ impl Lines {
         self.words.fill(0);
     }
 
-    /// The places in a row, in order, in pieces that end with a word of lines: at most 4 KiB.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        (0_u64..).zip(&self.words).flat_map(|(nth, &word)| {
-            let mut left = word;
+    /// The places in a row, in order, in pieces that end with a word of lines: at most 4 KiB. What lies between two lines goes
+    /// with them where all of it is inside of `plain`: one call for a page takes less than one for each of its lines.
+    pub(crate) fn pieces(&self, plain: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        (0_u64..).zip(&self.words).flat_map(move |(nth, &word)| {
+            let page = nth * 64 * LINE..(nth + 1) * 64 * LINE;
+            let is_plain = word != 0 && plain.start <= page.start && page.end <= plain.end;
+            let mut left = if is_plain { filled(word) } else { word };
             std::iter::from_fn(move || {
                 let from = u64::from(left.trailing_zeros());
                 let count = u64::from((left.checked_shr(u32::try_from(from).ok()?)?).trailing_ones());
@@ -53,6 +56,11 @@ impl Lines {
             })
         })
     }
+}
+
+/// All bits from the lowest that is set to the highest.
+fn filled(word: u64) -> u64 {
+    u64::MAX << word.trailing_zeros() & u64::MAX >> word.leading_zeros()
 }
 
 fn index(word: u64) -> usize {
@@ -66,7 +74,7 @@ mod tests {
     #[test]
     fn lines_are_what_was_added() {
         let mut lines = Lines::default();
-        assert!(lines.is_empty() && lines.pieces().next().is_none());
+        assert!(lines.is_empty() && lines.pieces(0..0).next().is_none());
         let mut model = std::collections::BTreeSet::new();
         let mut state = 3_u64;
         for _ in 0..200 {
@@ -77,9 +85,24 @@ mod tests {
         }
         lines.add(4096, 4096);
         model.extend(64..128);
-        let found: Vec<u64> = lines.pieces().flat_map(|piece| (piece.start / LINE)..(piece.end / LINE)).collect();
+        let found: Vec<u64> = lines.pieces(0..0).flat_map(|piece| (piece.start / LINE)..(piece.end / LINE)).collect();
         assert_eq!(found, model.into_iter().collect::<Vec<_>>());
         lines.clear();
         assert!(lines.is_empty());
+    }
+    #[test]
+    fn what_lies_between_lines_of_a_plain_page_goes_with_them() {
+        let mut lines = Lines::default();
+        for page in 0..3 {
+            lines.add(page * 4096 + 64, 64);
+            lines.add(page * 4096 + 640, 64);
+        }
+        // The first page is not plain, nor is all of the last.
+        let pieces: Vec<_> = lines.pieces(4096..3 * 4096 - 64).collect();
+        let [first, second] = [64..128, 640..704];
+        let last = [8192 + 64..8192 + 128, 8192 + 640..8192 + 704];
+        assert_eq!(pieces, [&[first, second, 4096 + 64..4096 + 704], &last[..]].concat());
+        lines.add(0, 3 * 4096);
+        assert_eq!(lines.pieces(0..3 * 4096).collect::<Vec<_>>(), [0..4096, 4096..8192, 8192..12288]);
     }
 }

@@ -58,6 +58,11 @@ impl Rvm {
         self.journal.is_nearly_full()
     }
 
+    /// Bytes that were written to the log since the memory was opened.
+    pub fn logged(&self) -> u64 {
+        self.journal.logged()
+    }
+
     /// Begins a transaction. If the log is nearly full it is truncated first.
     ///
     /// # Errors

@@ -38,6 +38,8 @@ pub(crate) struct RedoLog {
     synced: u64,
     /// Records that are not written yet.
     pending: Vec<u8>,
+    /// Bytes that were written since it was opened.
+    written: u64,
     is_poisoned: bool,
 }
 
@@ -86,8 +88,9 @@ impl RedoLog {
         if !file.lock(0, LockMode::Exclusive, false)? {
             return Err(Error::InUse { log: name });
         }
-        let (generation, tail, next, synced) = (0, FRONT, 0, 0);
-        Ok(RedoLog { file, name, capacity, generation, tail, next, synced, pending: Vec::new(), is_poisoned: false })
+        let (generation, tail, next, synced, written) = (0, FRONT, 0, 0, 0);
+        let pending = Vec::new();
+        Ok(RedoLog { file, name, capacity, generation, tail, next, synced, pending, written, is_poisoned: false })
     }
 
     fn damaged(&self, what: String) -> Error {
@@ -160,6 +163,11 @@ impl RedoLog {
         self.next -= 1;
     }
 
+    /// Bytes that were written since it was opened.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Bytes that are not written yet.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.len()
@@ -173,6 +181,7 @@ impl RedoLog {
         }
         self.guarded(|log| Ok(log.file.write_at(&log.pending, log.tail).and_then(|()| log.file.sync())?))?;
         self.tail += self.pending.len() as u64;
+        self.written += self.pending.len() as u64;
         self.pending.clear();
         self.synced = self.next;
         Ok(())

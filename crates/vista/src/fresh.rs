@@ -24,6 +24,8 @@ impl Segment {
             return Ok(());
         }
         let new = self.take_units(to, units - have, units)?;
+        // What is stored here is no transaction's, and may be what the last one stored.
+        self.undo.confirm();
         if new.start == to {
             // They stay fresh if the transaction aborts.
             self.heap.header.fresh[1].publish(new.end);

@@ -35,6 +35,7 @@
 #![deny(unsafe_code)]
 
 mod about;
+mod announce;
 mod auto_range;
 mod checkpoint;
 mod error;

@@ -77,6 +77,11 @@ impl Segment {
         self.region().used()
     }
 
+    /// Where the flat part lies in the file: nothing there is vista's.
+    pub fn flat_places(&self) -> std::ops::Range<u64> {
+        self.from..self.from + self.bytes
+    }
+
     /// What changes when the file grows, or what was taken of it is to be used: outside of any transaction, so that no undo log
     /// has it.
     pub fn growth(&self) -> [u64; 5] {

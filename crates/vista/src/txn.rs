@@ -38,7 +38,7 @@ impl Segment {
     /// Makes room in the undo log, which ends at `top`, for the `bytes` at `at`, and lets them be stored to.
     #[cold]
     fn make_ready(&mut self, at: u64, bytes: usize, top: usize) -> Result<()> {
-        if self.undo.has_quick_room(top, bytes) {
+        if self.undo.is_ready(top, at.wrapping_add(self.from), bytes) {
             return self.get(at, bytes).map(drop);
         }
         self.undo.set_top(top);

@@ -39,7 +39,6 @@ const BESIDE: [Beside; 11] = [
         called: &[
             "capacity",
             "ensure",
-            "has_quick_room",
             "has_room",
             "is_at_rest",
             "is_quick",
@@ -63,7 +62,7 @@ const BESIDE: [Beside; 11] = [
     Beside {
         file: "rio/src/undo/checked.rs",
         because: "the paper's memory survives with the cache; checksums and writing back are for memory that does not",
-        called: &["commit_checked", "is_whole", "save_checked"],
+        called: &["checked_records", "commit_checked", "is_ready", "keep_rolled_back", "save_checked"],
     },
     Beside {
         file: "rio/src/undo/audit.rs",
@@ -101,7 +100,7 @@ const BESIDE: [Beside; 11] = [
 ];
 
 /// All of it, with what is not counted.
-const ALL_LINES_MAX: usize = 1400;
+const ALL_LINES_MAX: usize = 1480;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);

@@ -21,12 +21,24 @@ pub(crate) trait Memory {
     fn truncations(&self) -> (u64, Duration) {
         (0, Duration::ZERO)
     }
+    /// Whether it is of use to announce ranges.
+    fn announces(&self) -> bool {
+        false
+    }
+    /// Bytes that were written to a log so far.
+    fn logged(&self) -> u64 {
+        0
+    }
 }
 
 /// A transaction.
 pub(crate) trait Change {
     /// Declares a range, and gives it.
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]>;
+    /// Says which ranges will be declared, in this order.
+    fn announce(&mut self, _: &[(u64, usize)]) -> Result<()> {
+        Ok(())
+    }
     /// What is there now.
     fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]>;
     /// Ends it.
@@ -98,12 +110,20 @@ impl Memory for vista::Segment {
     fn begin(&mut self) -> Result<vista::Txn<'_>> {
         Ok(vista::Segment::begin(self))
     }
+
+    fn announces(&self) -> bool {
+        self.is_written_back()
+    }
 }
 
 impl Change for vista::Txn<'_> {
     #[inline(always)]
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
         self.set_range(at, N).map(whole).map_err(|why| refused("vista", why))
+    }
+
+    fn announce(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
+        vista::Txn::announce(self, ranges).map_err(|why| refused("vista", why))
     }
 
     #[inline(always)]
@@ -152,6 +172,10 @@ impl Memory for Journaled {
 
     fn truncations(&self) -> (u64, Duration) {
         (self.count, self.took)
+    }
+
+    fn logged(&self) -> u64 {
+        self.memory.logged()
     }
 }
 

@@ -46,6 +46,10 @@ pub struct MemoryReport {
     pub truncation_ns: f64,
     /// How many truncations there were, the last of them at the end.
     pub truncations: u64,
+    /// Where there is a log: what a bare write of as many bytes and a sync took beside it, a transaction's share of them.
+    pub bare_sync: Option<Figures>,
+    /// How many times that a transaction took, truncations taken out: the median of neighbours.
+    pub times_bare_sync: Option<f64>,
     /// What it was compared with: the same work without transactions, or by one of the threads.
     pub compared_with: &'static str,
     /// What that took.
@@ -104,6 +108,7 @@ impl Spent {
             MemoryEngine::None => ("none", "the bare work against itself: the noise", None),
         };
         let log_on = group.and_then(|_| filesystem_of(&settings.directory));
+        let has_log = !self.synced.is_empty();
         let of_threads = settings.threads > 1 || settings.is_striped;
         MemoryReport {
             workload,
@@ -120,6 +125,8 @@ impl Spent {
             with,
             truncation_ns: self.truncation_ns,
             truncations: self.truncations,
+            bare_sync: has_log.then(|| figures(self.synced.iter().map(|round| round.1))),
+            times_bare_sync: has_log.then(|| median(self.synced.iter().map(|round| round.0 / round.1))),
             compared_with: if of_threads { "one of the threads" } else { "the bare work" },
             without,
             overhead_ns,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::change::Memory;
 use super::{MemoryEngine, MemorySettings, Work};
+use crate::bare_disk::BareDisk;
 use crate::error::Result;
 
 /// A round's length, about.
@@ -29,6 +30,9 @@ pub(crate) struct Spent {
     /// Of the former, the share of truncations; and how many there were.
     pub(super) truncation_ns: f64,
     pub(super) truncations: u64,
+    /// Of each round, where there is a log on a disk: what it took without truncations, and what bare writes of as many bytes,
+    /// each with a sync, took beside it. Nanoseconds a transaction.
+    pub(super) synced: Vec<(f64, f64)>,
     /// Transactions that have ended, of each part of the memory.
     pub(super) ended: Vec<u64>,
     pub(super) audit: String,
@@ -42,6 +46,10 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     bare: &mut B,
 ) -> Result<Spent> {
     let (mut next, mut bare_next) = (0, 0);
+    let mut disk = match settings.engine {
+        MemoryEngine::Rvm { .. } | MemoryEngine::RvmRio { .. } => Some(BareDisk::create(&settings.directory)?),
+        MemoryEngine::Vista | MemoryEngine::Pmemobj | MemoryEngine::None => None,
+    };
     let mut without = |count: u64| timed(count, || work.run(bare, take(&mut bare_next, count)));
     let bare_count = calibrate(&mut without)?;
     let count = calibrate(&mut |count| timed(count, || work.run(memory, take(&mut next, count))))?;
@@ -59,23 +67,33 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
         work.run(memory, take(&mut next, count))?;
         Ok(nanoseconds(start.elapsed().saturating_sub(memory.truncations().1 - truncating), count))
     };
-    let (start, mut pairs) = (Instant::now(), Vec::new());
+    let (start, mut pairs, mut synced, mut bytes) = (Instant::now(), Vec::new(), Vec::new(), None);
+    let writes = (count / group.max(1)).max(1);
+    let mut on_disk = |bytes: Option<usize>| -> Result<Option<f64>> {
+        let (Some(disk), Some(bytes)) = (&mut disk, bytes) else { return Ok(None) };
+        Ok(Some(nanoseconds(disk.write(bytes, writes)?, count)))
+    };
     while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {
+        let logged = memory.logged();
         // What comes second may find what the first has left in the cache, or not: each comes first as often.
-        if pairs.len() % 2 == 0 {
+        let (pair, on_disk) = if pairs.len() % 2 == 0 {
             let with = with(memory)?;
-            pairs.push((with, without(bare_count)?));
+            bytes = usize::try_from((memory.logged() - logged) / writes).ok();
+            ((with, without(bare_count)?), on_disk(bytes)?)
         } else {
+            let on_disk = on_disk(bytes)?;
             let without = without(bare_count)?;
-            pairs.push((with(memory)?, without));
-        }
+            ((with(memory)?, without), on_disk)
+        };
+        synced.extend(on_disk.map(|bare| (pair.0, bare)));
+        pairs.push(pair);
     }
     memory.settle()?;
     let (truncations, truncating) = memory.truncations();
     let truncation_ns = nanoseconds(truncating - before.1, next - first);
     pairs.iter_mut().for_each(|pair| pair.0 += truncation_ns);
     let truncations = truncations - before.0;
-    Ok(Spent { pairs, truncation_ns, truncations, ended: vec![next], audit: String::new() })
+    Ok(Spent { pairs, truncation_ns, truncations, synced, ended: vec![next], audit: String::new() })
 }
 
 /// The next so many numbers.

@@ -14,7 +14,7 @@ use crate::{planted, Offset, Word};
 impl Undo {
     /// Where it leads to.
     fn next(&self) -> &Word<u64> {
-        &self.region.at(self.log).spare[0]
+        &self.region.at(self.log).further
     }
 
     /// Makes one more log of `bytes`, linked behind this one, and empty.
@@ -24,6 +24,7 @@ impl Undo {
     pub fn add_further(&self, bytes: u64) -> crate::Result<Undo> {
         let further = Undo::open(&self.region, Undo::create(&self.region, bytes)?);
         further.settle();
+        further.be_one_of_several();
         further.next().init(self.next().get());
         self.region.write_back_part(further.log.raw(), size_of::<UndoLog>());
         self.write_back.fence();
@@ -116,6 +117,7 @@ impl Undo {
         let rolled_back = logs.map(|log| {
             let images = if log.has_images() { log.roll_back() } else { 0 };
             log.settle();
+            log.confirm();
             images
         });
         rolled_back.sum()

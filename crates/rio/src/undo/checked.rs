@@ -1,14 +1,45 @@
 //! Records with checksums: the undo log where the memory outlives the processor's cache.
 //!
 //! Paper: a departure; Rio's memory and cache went through a crash together. A record is written back before the stores it
-//! covers, with one fence, and they are before the log's number is raised, which is the commit. Lines get to memory in any
-//! order, so a record that is there in part, or of an earlier sequence, is none.
+//! covers, with one fence. Lines get to memory in any order, so a record that is there in part, or of an earlier sequence, is
+//! none.
+//!
+//! The commit is the log's next number. It waits for a fence behind the stores, and then for its own; or, where a transaction has
+//! stored little, it goes on its way with them, and beside it a sum of what was stored: who finds both believes the number if
+//! the sum agrees. A fence takes longer than to sum.
+//!
+//! Ranges may be announced before they are declared: then their records are written back together. Each that goes alone takes
+//! as long as all.
+//!
+//! If we die here: between the number and the next transaction's first record the sum is what is asked, so what it is of may
+//! not change meanwhile; where several threads have a log each it may, and there they wait. What is stored outside of
+//! transactions is stored after [`Undo::confirm`].
+
+use std::cell::{Cell, Ref, RefCell};
 
 use super::audit::Form;
-use super::{bytes_of, header, no_room, Undo, CHECKED, PLACE_MASK};
-use crate::bytes::copy_image;
+use super::{bytes_of, header, no_room, words_of, Undo, CHECKED, PLACE_MASK};
+use crate::bytes::{copy_image, sum_bytes};
 use crate::checksum::mix;
 use crate::{planted, Word, WriteBack};
+
+/// `UndoLog::ended` has the next number above these bits, and in them how many records the transaction had.
+const COUNT_BITS: u32 = 20;
+const COUNT_MAX: usize = (1 << COUNT_BITS) - 1;
+/// Of a transaction of more bytes it takes longer to sum them than to wait for a fence.
+const SUMMED_BYTES_MAX: usize = 2048;
+
+/// What a handle knows of a log whose records have checksums.
+#[derive(Default)]
+pub(crate) struct Checked {
+    /// Between two transactions nobody changes what they have changed.
+    pub(super) is_alone: Cell<bool>,
+    /// The first words of the records that were saved. What was written back is not in the cache's first level.
+    pub(super) headers: RefCell<Vec<u64>>,
+    /// Of those, the ones that were announced and are not declared yet: from, to.
+    pub(super) announced: Cell<(usize, usize)>,
+    pub(super) is_announcing: Cell<bool>,
+}
 
 impl Undo {
     /// Says that the records to come are of whatever length and place, and have checksums where that is needed. The log is
@@ -27,50 +58,238 @@ impl Undo {
             form.publish(wanted as u64);
             self.write_back_word(form);
         }
+        self.checked.is_alone.set(true);
+    }
+
+    /// There are other logs, whose transactions change the same places in between.
+    pub(super) fn be_one_of_several(&self) {
+        self.checked.is_alone.set(false);
+    }
+
+    /// Whether records are written back from the cache, so that it is worth announcing ranges.
+    #[inline(always)]
+    pub fn is_written_back(&self) -> bool {
+        self.write_back != WriteBack::None
+    }
+
+    /// Saves the images that `save` saves together: they are in memory when this returns, and are not saved again when they are
+    /// declared in the same order.
+    pub fn announce<R>(&self, save: impl FnOnce() -> R) -> R {
+        let (from, first) = (self.top.get(), self.checked.headers.borrow().len());
+        self.checked.is_announcing.set(true);
+        let saved = save();
+        self.checked.is_announcing.set(false);
+        if self.top.get() != from {
+            // The zero behind the last one, too.
+            self.write_back_records(&self.words[from..=self.top.get()]);
+            self.checked.announced.set((first, self.checked.headers.borrow().len()));
+        }
+        saved
+    }
+
+    /// Whether an image of `bytes` at `place` is the next that was announced: then it need not be saved.
+    #[inline]
+    fn is_announced(&self, place: u64, bytes: usize) -> bool {
+        let (next, to) = self.checked.announced.get();
+        next < to && self.checked.headers.borrow()[next] == header(place, bytes) | CHECKED
+    }
+
+    /// Whether nobody has to be asked before `bytes` at `place` are lent, if the log ends at `top`.
+    pub fn is_ready(&self, top: usize, place: u64, bytes: usize) -> bool {
+        self.has_quick_room(top, bytes) || self.is_announced(place, bytes)
+    }
+
+    /// Takes the record from those that were announced, if it is the next.
+    fn was_announced(&self, place: u64, bytes: usize) -> bool {
+        let is_next = self.is_announced(place, bytes) && !self.checked.is_announcing.get();
+        if is_next {
+            let (next, to) = self.checked.announced.get();
+            self.checked.announced.set((next + 1, to));
+        }
+        is_next
     }
 
     /// Saves one record, where the memory outlives the cache and the log ends at `at`; where it ends then.
     #[inline(never)]
     pub(super) fn save_checked(&self, at: usize, place: u64, old: &[u8]) -> usize {
+        if self.was_announced(place, old.len()) {
+            return at;
+        }
+        let header = header(place, old.len()) | CHECKED;
         let count = old.len().div_ceil(8);
         let words = self.words.get(at..).and_then(|rest| rest.get(..count + 3)).unwrap_or_else(|| no_room());
-        let header = header(place, old.len()) | CHECKED;
         // The last word may be filled in part only.
         words[count].init(0);
         copy_image(&words[1..=count], old);
-        words[count + 1].init(self.checksum(header, &words[1..=count]));
+        words[count + 1].init(checksum(self.sequence_now(), header, &words[1..=count]));
         words[count + 2].init(0);
         words[0].init(header);
-        self.write_back.write_back(words.as_ptr().cast(), size_of_val(words));
-        if !planted("undo: no fence behind a record") {
-            self.write_back.fence();
+        self.checked.headers.borrow_mut().push(header);
+        if !self.checked.is_announcing.get() {
+            self.write_back_records(words);
         }
         at + count + 2
     }
 
-    fn checksum(&self, header: u64, image: &[Word<u64>]) -> u64 {
-        let sequence = self.region.at(self.log).sequence.get();
-        image.iter().fold(mix(mix(1, sequence), header), |sum, word| mix(sum, word.get()))
-    }
-
-    /// Empties the log where the memory outlives the cache: the stores it covers are written back, then its number is
-    /// raised.
-    #[inline(never)]
-    pub(super) fn commit_checked(&self) {
-        for record in self.records(0) {
-            let header = self.words[record].load();
-            self.region.write_back_part(header & PLACE_MASK, bytes_of(header));
-        }
-        if !planted("undo: committed before the stores are in memory") {
+    /// Has records in memory before anything that is stored after this.
+    pub(super) fn write_back_records(&self, words: &[Word<u64>]) {
+        self.write_back.write_back(words.as_ptr().cast(), size_of_val(words));
+        if !planted("undo: no fence behind a record") {
             self.write_back.fence();
         }
-        self.raise_sequence();
+    }
+
+    /// The number of the transaction whose records are in the log.
+    fn sequence_now(&self) -> u64 {
+        let log = self.region.at(self.log);
+        log.sequence.get().max(log.ended[0].get() >> COUNT_BITS)
+    }
+
+    /// Empties the log where the memory outlives the cache: what was stored is written back, and then, or with it, the
+    /// log's number.
+    #[inline(never)]
+    pub(super) fn commit_checked(&self) {
+        let top = self.top.get();
+        if top == 0 {
+            // Somebody else's, who is gone.
+            let records = self.records(0);
+            return self.keep_rolled_back(0, &records);
+        }
+        let (sequence, headers) = (self.sequence_now(), self.headers_to(top));
+        let (bytes, count) = (headers.iter().map(|header| bytes_of(*header)).sum::<usize>(), headers.len());
+        let is_summed = self.checked.is_alone.get() && bytes <= SUMMED_BYTES_MAX && count <= COUNT_MAX;
+        // Before anything is on its way: to load a line that is has to wait.
+        let sum = if is_summed { self.sum_stored(sequence, &headers) } else { 0 };
+        if !(is_summed && planted("undo: committed before the stores are in memory")) {
+            headers.iter().for_each(|header| self.write_back_stored(*header));
+        }
+        drop(headers);
+        if is_summed {
+            let log = self.region.at(self.log);
+            let [number, sum_of_it, _] = &log.ended;
+            sum_of_it.publish(sum);
+            number.publish((sequence + 1) << COUNT_BITS | count as u64);
+            self.write_back.write_back(std::ptr::from_ref(log).cast(), size_of_val(log));
+            if !planted("undo: an end is answered before it is in memory") {
+                self.write_back.fence();
+            }
+        } else {
+            if !planted("undo: committed before the stores are in memory") {
+                self.write_back.fence();
+            }
+            self.raise_sequence();
+        }
+        self.forget_saved();
+    }
+
+    /// The first words of the records before `top`.
+    fn headers_to(&self, top: usize) -> Ref<'_, Vec<u64>> {
+        let words = |headers: &[u64]| headers.iter().map(|header| 1 + words_of(*header)).sum::<usize>();
+        if words(&self.checked.headers.borrow()) != top {
+            // A section in between was put back.
+            let (mut headers, mut at) = (self.checked.headers.borrow_mut(), 0);
+            headers.clear();
+            while at < top {
+                headers.push(self.words[at].get());
+                at += 1 + words_of(self.words[at].get());
+            }
+        }
+        self.checked.headers.borrow()
+    }
+
+    /// Nothing of the log counts any more.
+    fn forget_saved(&self) {
+        self.checked.headers.borrow_mut().clear();
+        self.checked.announced.set((0, 0));
         self.cut(0);
+    }
+
+    /// What was put back, or stands because somebody else has ended it, is in memory; then nothing of the log counts.
+    /// Of a part of the log that is as it is: it goes with the whole.
+    pub(super) fn keep_rolled_back(&self, start: usize, records: &[usize]) {
+        if start != 0 || self.write_back == WriteBack::None {
+            return;
+        }
+        // It may have ended by a sum and be on its way.
+        let last =
+            if records.is_empty() { self.whole_records(0, self.sequence_now().wrapping_sub(1)) } else { Vec::new() };
+        for &record in records.iter().chain(&last) {
+            self.write_back_stored(self.words[record].load());
+        }
+        self.write_back.fence();
+        self.raise_sequence();
+        self.forget_saved();
+    }
+
+    /// What has ended by a sum need not be proved any more. Called before anything is stored outside of a transaction that one
+    /// may have changed.
+    pub fn confirm(&self) {
+        if self.write_back != WriteBack::None {
+            let sequence = &self.region.at(self.log).sequence;
+            sequence.publish(self.sequence_now());
+            self.write_back_word(sequence);
+        }
+    }
+
+    /// The records that are to be put back, if somebody has died.
+    ///
+    /// A transaction that has ended by a sum may be in memory in part. It is whole there if what it has changed has the sum; or
+    /// if not all of its records are there, because then a later one, which waited for it, was saved over them. While all are
+    /// there, no later one has stored anything.
+    pub(super) fn checked_records(&self, start: usize) -> Vec<usize> {
+        let log = self.region.at(self.log);
+        let (sequence, ended) = (log.sequence.load(), log.ended[0].load());
+        let own = self.whole_records(start, self.sequence_now());
+        if start != 0 || !own.is_empty() || ended >> COUNT_BITS <= sequence {
+            return own;
+        }
+        let before = (ended >> COUNT_BITS) - 1;
+        let last = self.whole_records(0, before);
+        let count = usize::try_from(ended & COUNT_MAX as u64).expect("twenty bits fit usize");
+        let Some(all) = last.get(..count) else { return own };
+        let headers: Vec<u64> = all.iter().map(|&record| self.words[record].load()).collect();
+        let is_whole = headers.iter().all(|header| self.is_there(*header))
+            && self.sum_stored(before, &headers) == log.ended[1].load();
+        if is_whole {
+            own
+        } else {
+            last
+        }
+    }
+
+    fn whole_records(&self, start: usize, sequence: u64) -> Vec<usize> {
+        let (mut records, mut at) = (Vec::new(), start);
+        while let Some(header) = self.words.get(at).map(Word::load).filter(|&header| header != 0) {
+            let next = at + 1 + words_of(header);
+            if !is_whole(sequence, header, self.words.get(at + 1..next).unwrap_or_default()) {
+                break;
+            }
+            records.push(at);
+            at = next;
+        }
+        records
+    }
+
+    /// What is where these records say.
+    fn sum_stored(&self, sequence: u64, headers: &[u64]) -> u64 {
+        headers.iter().fold(mix(2, sequence), |sum, &header| {
+            let bytes = bytes_of(header);
+            let stored = self.region.undo_bytes(header & PLACE_MASK, bytes);
+            sum_bytes(mix(sum, header), stored)
+        })
+    }
+
+    fn is_there(&self, header: u64) -> bool {
+        self.region.place(header & PLACE_MASK, bytes_of(header), 1).is_some()
+    }
+
+    fn write_back_stored(&self, header: u64) {
+        self.region.write_back_part(header & PLACE_MASK, bytes_of(header));
     }
 
     fn raise_sequence(&self) {
         let sequence = &self.region.at(self.log).sequence;
-        sequence.publish(sequence.get() + 1);
+        sequence.publish(self.sequence_now() + 1);
         self.write_back_word(sequence);
     }
 
@@ -78,41 +297,80 @@ impl Undo {
         self.write_back.write_back(std::ptr::from_ref(word).cast(), 8);
         self.write_back.fence();
     }
+}
 
-    /// Whether a record's words are all there, and of this sequence.
-    pub(super) fn is_whole(&self, header: u64, rest: &[Word<u64>]) -> bool {
-        let sum = rest.split_last().filter(|_| header & CHECKED != 0);
-        sum.is_some_and(|(sum, image)| sum.load() == self.checksum(header, image))
-    }
+fn checksum(sequence: u64, header: u64, image: &[Word<u64>]) -> u64 {
+    image.iter().fold(mix(mix(1, sequence), header), |sum, word| mix(sum, word.get()))
+}
+
+/// Whether a record's words are all there, and of this sequence.
+fn is_whole(sequence: u64, header: u64, rest: &[Word<u64>]) -> bool {
+    let sum = rest.split_last().filter(|_| header & CHECKED != 0);
+    sum.is_some_and(|(sum, image)| sum.load() == checksum(sequence, header, image))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Region, Undo, WriteBack};
+    use crate::{Region, Undo, Word, WriteBack};
+
+    /// A region, an undo log, and where other bytes are.
+    struct Made {
+        region: Region,
+        log: crate::Offset<crate::UndoLog>,
+        place: u64,
+    }
+
+    impl Made {
+        fn new() -> Made {
+            let region = Region::anonymous(1 << 20).unwrap();
+            let (log, place) = (Undo::create(&region, 4096).unwrap(), region.allocate_bytes(4096, 4096).unwrap().raw());
+            Made { region, log, place }
+        }
+
+        /// As who opens it next uses it.
+        fn used_by(&self, how: WriteBack) -> Undo {
+            let region = self.region.map_again().unwrap();
+            region.set_write_back(how);
+            let undo = Undo::open(&region, self.log);
+            undo.recover_all();
+            undo
+        }
+
+        fn word(&self, at: u64) -> &Word<u64> {
+            self.region.at(crate::Offset::from_raw(self.place + at).unwrap())
+        }
+
+        /// Saves a word and stores to it.
+        fn store(&self, undo: &Undo, at: u64, value: u64) {
+            undo.save_bytes(self.place + at, &self.word(at).get().to_ne_bytes());
+            self.word(at).init(value);
+        }
+
+        fn words(&self) -> [u64; 3] {
+            [0, 64, 128].map(|at| self.word(at).get())
+        }
+    }
+
+    fn copy(undo: &Undo) -> Vec<u64> {
+        undo.words.iter().map(Word::get).collect()
+    }
+
+    fn put(undo: &Undo, copy: &[u64]) {
+        undo.words.iter().zip(copy).for_each(|(word, was)| word.init(*was));
+    }
 
     #[test]
     fn what_was_left_of_an_earlier_use_with_checksums_is_no_record() {
-        let made = Region::anonymous(1 << 20).unwrap();
-        let (log, place) = (Undo::create(&made, 4096).unwrap(), made.allocate_bytes(4096, 4096).unwrap());
-        let used_by = |how: WriteBack| {
-            let region = made.map_again().unwrap();
-            region.set_write_back(how);
-            let undo = Undo::open(&region, log);
-            if undo.has_images() {
-                undo.roll_back();
-            }
-            undo.settle();
-            undo
-        };
-        let save = |undo: &Undo, at: u64| undo.save_bytes(place.raw() + at, &[7; 40]);
-        let first = used_by(WriteBack::Clflush);
+        let made = Made::new();
+        let save = |undo: &Undo, at: u64| undo.save_bytes(made.place + at, &[7; 40]);
+        let first = made.used_by(WriteBack::Clflush);
         save(&first, 0);
         let one = first.top.get();
         save(&first, 100);
-        let stale: Vec<u64> = first.words[one..first.top.get()].iter().map(crate::Word::get).collect();
+        let stale: Vec<u64> = first.words[one..first.top.get()].iter().map(Word::get).collect();
         // It dies, and the next does without checksums, and the one after that does not.
-        drop(used_by(WriteBack::None));
-        let last = used_by(WriteBack::Clflush);
+        drop(made.used_by(WriteBack::None));
+        let last = made.used_by(WriteBack::Clflush);
         save(&last, 0);
         assert_eq!(last.top.get(), one, "the records are as long as the first's");
         // The line with the zero is not in memory yet.
@@ -120,5 +378,97 @@ mod tests {
             word.init(was);
         }
         assert_eq!(last.records(0).len(), 1, "what was saved now is there, and nothing of before");
+    }
+
+    #[test]
+    fn an_end_that_is_there_without_all_that_was_stored_is_none() {
+        let made = Made::new();
+        let undo = made.used_by(WriteBack::Clflush);
+        made.store(&undo, 0, 1);
+        undo.discard();
+        for lost in [0, 64] {
+            made.store(&undo, 0, 2);
+            made.store(&undo, 64, 2);
+            let log = copy(&undo);
+            undo.discard();
+            let ended = made.words();
+            // The machine goes down. The zero that empties the log is not in memory.
+            put(&undo, &log);
+            let next = made.used_by(WriteBack::Clflush);
+            assert_eq!((made.words(), next.has_saved()), (ended, false), "all was there");
+            // Nor is one of the lines.
+            made.store(&next, 0, 3);
+            made.store(&next, 64, 3);
+            let log = copy(&next);
+            next.discard();
+            put(&next, &log);
+            made.word(lost).init(ended[0]);
+            drop(made.used_by(WriteBack::Clflush));
+            assert_eq!(made.words(), ended, "the line at {lost} was not there, so nothing is");
+        }
+    }
+
+    #[test]
+    fn records_that_were_saved_over_an_ended_transactions_say_that_it_has_ended() {
+        let made = Made::new();
+        let undo = made.used_by(WriteBack::Clflush);
+        made.store(&undo, 0, 1);
+        made.store(&undo, 64, 1);
+        undo.discard();
+        // The next has a record, and has stored.
+        made.store(&undo, 0, 2);
+        drop(made.used_by(WriteBack::Clflush));
+        assert_eq!(made.words(), [1, 1, 0], "it alone is taken back");
+        let undo = made.used_by(WriteBack::Clflush);
+        made.store(&undo, 0, 5);
+        let first = copy(&undo)[..undo.top.get()].to_vec();
+        made.store(&undo, 64, 5);
+        undo.discard();
+        // Of the next one's records the second is in memory, the first is not: it has stored nothing.
+        undo.announce(|| [0, 64].map(|at| undo.save_bytes(made.place + at, &5_u64.to_ne_bytes())));
+        put(&undo, &first);
+        drop(made.used_by(WriteBack::Clflush));
+        assert_eq!(made.words(), [5, 5, 0], "the one before has ended, and stays so");
+    }
+
+    #[test]
+    fn what_was_confirmed_or_has_ended_beside_others_needs_no_sum() {
+        let made = Made::new();
+        let undo = made.used_by(WriteBack::Clflush);
+        let further = undo.add_further(4096).unwrap();
+        for (nth, log) in (1..).zip([&undo, &further]) {
+            made.store(log, 0, nth);
+            let saved = copy(log);
+            log.discard();
+            if nth == 1 {
+                log.confirm();
+            }
+            put(log, &saved);
+            // Somebody else has stored there since.
+            made.word(0).init(90 + nth);
+            drop(made.used_by(WriteBack::Clflush));
+            assert_eq!(made.words()[0], 90 + nth, "it is not taken for the one that ended");
+        }
+    }
+
+    #[test]
+    fn what_was_announced_is_saved_once() {
+        let made = Made::new();
+        let undo = made.used_by(WriteBack::Clflush);
+        undo.announce(|| [0, 64].map(|at| undo.save_bytes(made.place + at, &made.word(at).get().to_ne_bytes())));
+        let all = undo.top.get();
+        for at in [0, 64] {
+            made.store(&undo, at, 7);
+        }
+        assert_eq!((undo.top.get(), undo.saved().count()), (all, 2));
+        // What was not announced, or is declared again, is saved.
+        made.store(&undo, 128, 7);
+        made.store(&undo, 0, 8);
+        assert_eq!(undo.saved().count(), 4);
+        undo.roll_back();
+        assert_eq!(made.words(), [0, 0, 0]);
+        // Nothing of it is left.
+        made.store(&undo, 0, 1);
+        assert_eq!(undo.saved().count(), 1);
     }
 }

@@ -98,6 +98,11 @@ impl Undo {
         true
     }
 
+    /// Where the log ends, while its sections know.
+    pub fn top(&self) -> usize {
+        self.top.get()
+    }
+
     /// Says where the log ends, for what is saved by sections from now on.
     pub fn set_top(&self, top: usize) {
         self.top.set(top);
