@@ -114,10 +114,12 @@ pub fn killed(directory: &Path) {
     }
 }
 
-/// The machine is started again: the boot's number is another in the region's header.
+/// The machine is started again: the boot's number is another in the header of each region that is there.
 pub fn start_machine_again(directory: &Path) {
-    let file = std::fs::OpenOptions::new().write(true).open(region_of(directory)).unwrap();
-    file.write_all_at(&[0x5a; 16], 32).unwrap();
+    for region in std::fs::read_dir(directory.join("memory")).unwrap() {
+        let file = std::fs::OpenOptions::new().write(true).open(region.unwrap().path()).unwrap();
+        file.write_all_at(&[0x5a; 16], 32).unwrap();
+    }
 }
 
 /// What the log's and the databases' files have.
