@@ -1,6 +1,22 @@
 //! The yardstick of recoverable memory: bugs that a test build can switch on in the order of the stores of the undo log, each to
 //! be noticed by `tests/vista` when a machine loses what was not written back.
 
+use crate::planted_deaths::{Judge, PlantedDeath};
+
+/// Bugs in what a child of a fork has of its parent's, each to be noticed by a case of `tests/vista`.
+pub const PLANTED_FORKS: [PlantedDeath; 2] = [
+    PlantedDeath {
+        name: "rio: a child keeps its parent's lock",
+        judge: Judge::OwnCase("forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
+        is_seldom: false,
+    },
+    PlantedDeath {
+        name: "io: a clone keeps its parent's lock",
+        judge: Judge::OwnCase("forks::a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk"),
+        is_seldom: false,
+    },
+];
+
 /// Who is to notice a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticedBy {
