@@ -33,7 +33,7 @@ pub enum NoticedBy {
 }
 
 /// A bug, and who is to notice it.
-pub const PLANTED_STORES: [(&str, NoticedBy); 7] = [
+pub const PLANTED_STORES: [(&str, NoticedBy); 10] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
@@ -41,4 +41,7 @@ pub const PLANTED_STORES: [(&str, NoticedBy); 7] = [
     ("undo: one more log is not linked", NoticedBy::Two),
     ("threads: two have one lock", NoticedBy::Threads),
     ("rio: new blocks are not made safe", NoticedBy::Growth),
+    ("rio: memory is led to before it is handed out in memory", NoticedBy::Growth),
+    ("undo: a longer log is led to before its images are in memory", NoticedBy::Growth),
+    ("slab: a part is counted before memory knows where it is", NoticedBy::Growth),
 ];
