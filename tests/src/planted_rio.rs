@@ -20,6 +20,7 @@ pub const PLANTED_RIO: &[PlantedDeath] = &[
         "log: chunks are used again before memory says that they may",
         "ring::what_was_kept_is_found_whatever_the_cache_had",
     ),
+    by("log: where lines were lost the ring's end is believed", "ring::what_was_kept_is_found_whatever_the_cache_had"),
     by("txn: the control file is not told of Rio", "basics::memory_that_is_lost_is_told_of"),
     by("libtp: memory that is not there is done without", "basics::memory_that_cannot_be_seen_yet_is_waited_for"),
     by(
