@@ -3,15 +3,12 @@
 
 use std::mem::offset_of;
 use std::path::Path;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use libtp::{Builder, Env, Segment, Settings};
-use libtp_tests::forking::{exit_now, make_child, How, Side};
-use libtp_tests::process::{next_order, say, Process};
-use rustix::process::{kill_process, Pid, Signal};
-
-use crate::child::LONG;
+use libtp_tests::forking::How;
+use libtp_tests::orphan::{leave_a_child, Orphan};
+use libtp_tests::process::{next_order, say};
 
 const DIRECTORY: &str = "LIBTP_TEST_FORKED_DIRECTORY";
 const WAY: &str = "LIBTP_TEST_FORKED_WAY";
@@ -23,14 +20,7 @@ fn entry() {
     let (env, segment) = open(Path::new(&directory));
     let txn = env.begin().unwrap();
     txn.join(&segment).unwrap().set_range(0, 1).unwrap().fill(7);
-    match make_child(if way == "fork" { How::Fork } else { How::RawClone }) {
-        Side::Child => {
-            // Not for ever: the test may have been killed itself.
-            std::thread::sleep(Duration::from_secs(60));
-            exit_now(0);
-        }
-        Side::Parent(child) => say(&child.to_string()),
-    }
+    leave_a_child(if way == "fork" { How::Fork } else { How::RawClone });
     if next_order().as_deref() == Some("leave") {
         txn.commit().unwrap();
         rio::failpoint::arm("rio: kept region left alone, not sealed");
@@ -47,35 +37,10 @@ fn open(directory: &Path) -> (Env, Segment) {
     (env, segment)
 }
 
-/// What a parent leaves that does not live any more: its child, which does.
-struct Orphan(Pid);
-
-impl Drop for Orphan {
-    fn drop(&mut self) {
-        let _ = kill_process(self.0, Signal::KILL);
-    }
-}
-
 /// A parent makes a child and is killed; with an order, while it does that.
 fn orphan(directory: &Path, way: &str, order: Option<&str>) -> Orphan {
-    let (tell, said) = channel();
     let variables = [(DIRECTORY, directory.display().to_string()), (WAY, way.to_owned())];
-    let mut parent = Process::start("forks::entry", &variables, move |line| _ = tell.send(line.to_owned()));
-    let child = said.recv_timeout(LONG).unwrap_or_else(|_| panic!("it makes no child: {}", parent.errors()));
-    let orphan = Orphan(Pid::from_raw(child.parse().unwrap()).unwrap());
-    match order {
-        Some(order) => parent.order(order),
-        None => parent.kill(),
-    }
-    // Not for the end of what it says: its child has the pipe, too.
-    let ended = loop {
-        match parent.ended() {
-            Some(ended) => break ended,
-            None => std::thread::sleep(Duration::from_millis(2)),
-        }
-    };
-    assert!(!ended.success(), "it is killed: {}", parent.errors());
-    orphan
+    Orphan::of("forks::entry", &variables, order)
 }
 
 fn first_byte(env: &Env, segment: &Segment) -> libtp::Result<u8> {
@@ -102,7 +67,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
         drop((segment, env));
         // Of a clone nobody knows whether it may store.
         assert_eq!(is_left_in_good_order(directory), way == "fork", "{way}");
-        kill_process(orphan.0, Signal::CONT).expect("the child is still there");
+        assert!(orphan.lives(), "the child is still there");
         let (env, segment) = open(directory);
         assert_eq!(first_byte(&env, &segment).unwrap(), 9, "{way}");
     }

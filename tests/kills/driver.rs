@@ -6,10 +6,10 @@ use std::time::{Duration, Instant as Time};
 
 use libtp::{Durability, Env, How};
 use libtp_sim::Random;
+use libtp_tests::bank::{settings, Bank};
 use libtp_tests::process::now;
 use libtp_tests::sizes;
 
-use crate::bank::{settings, Bank};
 use crate::crew::{Told, Worker};
 use crate::stall::{Instant, Life, Stalls};
 

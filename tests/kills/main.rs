@@ -3,8 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `bank` | the work: transfers over few hot branches, with two trees that grow and shrink |
-//! | `worker` | a process that does it: this very program |
+//! | `worker` | a process that makes transfers (`bank` of this crate): this very program |
 //! | `crew` | the workers, and what each has told |
 //! | `driver` | starts, kills, replaces, and watches that the work goes on |
 //! | `stall` | how long the others were held up by each kill |
@@ -13,7 +12,6 @@
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
-mod bank;
 mod crew;
 mod driver;
 mod runs;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use libtp::{Durability, Env};
 use libtp_sim::Random;
+use libtp_tests::bank::{settings, Bank};
 use libtp_tests::process::{next_order, now, say};
-
-use crate::bank::{settings, Bank};
 
 /// The test that a worker runs.
 pub const ENTRY: &str = "worker::entry";

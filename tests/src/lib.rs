@@ -15,7 +15,10 @@
 //! | `standstill` | a process that stands still at a call |
 //! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
 //! | `dead_leader` | a leader of the log's flush that dies of a failed sync |
+//! | `bank` | transfers by several processes, from which it follows what has to be there |
+//! | `losing_disk` | a disk of real files that loses what was not synced |
 //! | `forking` | fork, and clone behind the C library's back |
+//! | `orphan` | a child that outlives its killed parent |
 //! | `process` | a process that a test starts: this program again |
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
@@ -25,6 +28,7 @@
 //! | `failpoints` | where a process of the tests dies, and how it comes there |
 #![deny(unsafe_code)]
 
+pub mod bank;
 pub mod crash_image;
 pub mod crash_states;
 pub mod damage;
@@ -34,7 +38,9 @@ pub mod failpoints;
 pub mod forking;
 pub mod library;
 pub mod log_ends;
+pub mod losing_disk;
 pub mod oracle;
+pub mod orphan;
 pub mod planted_bugs;
 pub mod planted_deaths;
 pub mod planted_joint;

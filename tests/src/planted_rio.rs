@@ -20,7 +20,21 @@ pub const PLANTED_RIO: &[PlantedDeath] = &[
         "log: chunks are used again before memory says that they may",
         "ring::what_was_kept_is_found_whatever_the_cache_had",
     ),
+    by("log: where lines were lost the ring's end is believed", "ring::what_was_kept_is_found_whatever_the_cache_had"),
     by("txn: the control file is not told of Rio", "basics::memory_that_is_lost_is_told_of"),
+    by(
+        "txn: after the dead the control file is not told of Rio again",
+        "deaths::commits_after_a_close_that_did_not_end_are_known_of",
+    ),
+    by(
+        "libtp: who may not answer from memory is refused too late",
+        "basics::who_may_not_answer_from_memory_changes_nothing",
+    ),
+    by(
+        "libtp: who dies before a loss is told takes it along",
+        "deaths::who_dies_after_it_found_that_memory_is_lost_leaves_that_to_be_told",
+    ),
+    by("libtp: what memory survives is not noted anew", "basics::who_comes_after_the_dead_may_declare_it"),
     by("libtp: memory that is not there is done without", "basics::memory_that_cannot_be_seen_yet_is_waited_for"),
     by(
         "libtp: what is declared is believed of any memory",

@@ -1,6 +1,22 @@
 //! The yardstick of recoverable memory: bugs that a test build can switch on in the order of the stores of the undo log, each to
 //! be noticed by `tests/vista` when a machine loses what was not written back.
 
+use crate::planted_deaths::{Judge, PlantedDeath};
+
+/// Bugs in what a child of a fork has of its parent's, each to be noticed by a case of `tests/vista`.
+pub const PLANTED_FORKS: [PlantedDeath; 2] = [
+    PlantedDeath {
+        name: "rio: a child keeps its parent's lock",
+        judge: Judge::OwnCase("forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
+        is_seldom: false,
+    },
+    PlantedDeath {
+        name: "io: a clone keeps its parent's lock",
+        judge: Judge::OwnCase("forks::a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk"),
+        is_seldom: false,
+    },
+];
+
 /// Who is to notice a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticedBy {
@@ -17,7 +33,7 @@ pub enum NoticedBy {
 }
 
 /// A bug, and who is to notice it.
-pub const PLANTED_STORES: [(&str, NoticedBy); 8] = [
+pub const PLANTED_STORES: [(&str, NoticedBy); 11] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
@@ -26,4 +42,7 @@ pub const PLANTED_STORES: [(&str, NoticedBy); 8] = [
     ("undo: one more log is not linked", NoticedBy::Two),
     ("threads: two have one lock", NoticedBy::Threads),
     ("rio: new blocks are not made safe", NoticedBy::Growth),
+    ("rio: memory is led to before it is handed out in memory", NoticedBy::Growth),
+    ("undo: a longer log is led to before its images are in memory", NoticedBy::Growth),
+    ("slab: a part is counted before memory knows where it is", NoticedBy::Growth),
 ];

@@ -9,12 +9,14 @@
 //! | `several` | the same by several threads, which are in each other's way |
 //! | `typed` | the same with typed memory |
 //! | `mappings` | a process that may have few mappings more, and ranges that are found by themselves |
+//! | `forks` | children that outlive their killed parent |
 //! | `wild` | stores to anywhere, with the guard and without |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
 
 mod business;
+mod forks;
 mod killed;
 mod mappings;
 mod several;

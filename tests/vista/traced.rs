@@ -23,6 +23,8 @@ const BYTES: u64 = 16 << 10;
 /// Ranges and blocks have at most so many bytes: each store is a state.
 const LONGEST: u64 = 200;
 const LINE: usize = 64;
+/// In the first bytes of the file lies what leads to everything else.
+const FRONT: usize = 64 << 10;
 const PATH: &str = "VISTA_TEST_TRACED";
 const WRITTEN_BACK: &str = "VISTA_TEST_WRITTEN_BACK";
 const TXNS: &str = "VISTA_TEST_TXNS";
@@ -43,12 +45,13 @@ enum Scene {
 }
 
 impl Scene {
-    /// Of how many stores one is judged: what grows is copied by many.
-    fn every(self) -> u64 {
-        if self == Scene::Growth {
-            7
-        } else {
-            1
+    /// In how many states an event is judged: what grows is copied by many stores, of which some are; what leads to it changes seldom,
+    /// and memory may have it before or after what it leads to.
+    fn states(self, number: u64, is_link: bool) -> u64 {
+        match self {
+            Scene::Growth if is_link => 6,
+            Scene::Growth => u64::from(number % 7 == 0),
+            _ => 1,
         }
     }
 }
@@ -117,9 +120,9 @@ fn work(path: &Path) {
 fn grow(segment: &mut Segment, begin: impl FnOnce()) {
     let mut txn = segment.begin();
     let all = usize::try_from(BYTES).unwrap();
-    // Nothing is stored, so nothing is under way, and the log is all but full.
+    // The log is all but full, and what it saved is not what is there any more.
     for _ in 0..2 {
-        txn.set_range(0, all).unwrap();
+        txn.set_range(0, all).unwrap().iter_mut().step_by(LINE).for_each(|byte| *byte ^= 1);
     }
     begin();
     let range = txn.set_range(0, all).unwrap();
@@ -285,7 +288,7 @@ fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&s
     }
     let mut run =
         Run { directory: directory.path(), scene, seen: BTreeMap::new(), answered: 0, findings: Findings::default() };
-    let (mut lines, mut stores): (Option<Lines>, u64) = (None, 0);
+    let (mut lines, mut stores, mut front): (Option<Lines>, u64, Vec<u8>) = (None, 0, Vec::new());
     let steps = trace(&mut command, &path, |event, stored| {
         // The child begins with nothing under way.
         let lines = is_written_back.then(|| lines.get_or_insert_with(|| Lines::new(stored, seed)));
@@ -295,16 +298,21 @@ fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&s
             return;
         }
         stores += 1;
-        // Of what is written back memory may have what it might have had before.
-        let is_judged = !matches!(event, Event::WriteBack(_)) && stores % scene.every() == 0;
+        let is_link = event == Event::Store && front != stored[..FRONT];
+        if is_link {
+            stored[..FRONT].clone_into(&mut front);
+        }
+        let states = match event {
+            // Memory may have what it might have had before.
+            Event::WriteBack(_) => 0,
+            _ => scene.states(stores, is_link || event == Event::Fence),
+        };
         match lines {
             Some(lines) => {
                 lines.told(event, stored);
-                if is_judged {
-                    run.judge(&lines.state());
-                }
+                (0..states).for_each(|_| run.judge(&lines.state()));
             }
-            None if is_judged => run.judge(stored),
+            None if states > 0 => run.judge(stored),
             None => {}
         }
     });

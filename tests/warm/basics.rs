@@ -34,7 +34,14 @@ fn where_memory_survives_processes_alone_it_is_refused_and_says_what_to_do() {
     for word in ["memory/libtp-", "the death of processes", "region_directory", "region_survives"] {
         assert!(text.contains(word), "{word} is not in: {text}");
     }
+    // Nothing was made but the empty file at whose locks it was looked.
+    let left = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap());
+    let left: Vec<_> = left.filter(|entry| entry.metadata().unwrap().is_file()).collect();
+    let bytes = |name| left.iter().find(|it| it.file_name() == name).map_or(0, |it| it.metadata().unwrap().len());
+    assert_eq!((left.len(), bytes("control")), (2, 0), "{left:?}");
+    assert!(std::fs::read_dir(directory.path().join("memory")).unwrap().next().is_none());
     let env = Env::open(directory.path()).unwrap();
+    assert_eq!(env.opened().how, How::Created);
     let stock = env.btree("stock").unwrap();
     assert!(matches!(env.begin_with(Durability::Rio), Err(Error::NotLasting { .. })));
     let mut txn = env.begin().unwrap();
@@ -114,10 +121,12 @@ pub fn killed(directory: &Path) {
     }
 }
 
-/// The machine is started again: the boot's number is another in the region's header.
+/// The machine is started again: the boot's number is another in the header of each region that is there.
 pub fn start_machine_again(directory: &Path) {
-    let file = std::fs::OpenOptions::new().write(true).open(region_of(directory)).unwrap();
-    file.write_all_at(&[0x5a; 16], 32).unwrap();
+    for region in std::fs::read_dir(directory.join("memory")).unwrap() {
+        let file = std::fs::OpenOptions::new().write(true).open(region.unwrap().path()).unwrap();
+        file.write_all_at(&[0x5a; 16], 32).unwrap();
+    }
 }
 
 /// What the log's and the databases' files have.

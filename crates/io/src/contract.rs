@@ -113,6 +113,15 @@ pub trait File: Send + Sync + fmt::Debug {
     /// filesystem has no locks.
     fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool>;
 
+    /// Locks the first byte exclusively, as [`File::lock`] does, for as long as this handle lives and for this process alone: no
+    /// child has the lock, however it was made, wherever the filesystem allows that.
+    ///
+    /// # Errors
+    /// As [`File::lock`].
+    fn lock_alone(&self) -> Result<bool> {
+        self.lock(0, LockMode::Exclusive, false)
+    }
+
     /// Gives the lock on one byte back; without one nothing happens.  Nothing that was written under
     /// the lock is made durable by this.
     ///

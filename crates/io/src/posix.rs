@@ -22,6 +22,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use rio::Anchor;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, StatxFlags, Uid};
 use rustix::io::{retry_on_intr, Errno};
 
@@ -280,6 +281,8 @@ pub struct PosixFile {
     is_writable: bool,
     /// Present once a lock was asked for: children of a fork do not keep the descriptor.
     entry: OnceLock<Entry>,
+    /// Has the lock that no child has.
+    alone: OnceLock<Anchor>,
     /// The list of these is held until the descriptor, a field before this one, is closed.
     closing: Option<Hold>,
 }
@@ -296,7 +299,8 @@ impl Drop for PosixFile {
 
 impl PosixFile {
     fn new(descriptor: OwnedFd, path: PathBuf, is_writable: bool) -> PosixFile {
-        PosixFile { descriptor, path, is_writable, entry: OnceLock::new(), closing: None }
+        let (entry, alone) = (OnceLock::new(), OnceLock::new());
+        PosixFile { descriptor, path, is_writable, entry, alone, closing: None }
     }
 
     fn error(&self, operation: Operation, offset: Option<u64>, errno: Errno) -> Error {
@@ -436,6 +440,10 @@ impl File for PosixFile {
         }
     }
 
+    fn lock_alone(&self) -> Result<bool> {
+        self.anchor_lock()
+    }
+
     fn unlock(&self, byte: u64) -> Result<()> {
         retry_on_intr(|| self.set_lock(libc::F_UNLCK, byte, false))
             .map_err(|errno| self.error(Operation::Lock, Some(byte), errno))
@@ -497,6 +505,7 @@ impl PosixFile {
     }
 }
 
+mod alone;
 mod network;
 #[cfg(test)]
 mod tests;

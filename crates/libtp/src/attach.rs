@@ -295,8 +295,10 @@ impl<'o> Opening<'o> {
             );
             return Err(Error::Settings { what });
         }
+        let control = Control::new(random_id(), &log_settings);
+        self.check_new(&self.identity(file, &control)?)?;
         failpoint("attach: about to make an environment");
-        self.control_file.create(&Control::new(random_id(), &log_settings))?;
+        self.control_file.create(&control)?;
         failpoint("attach: control file made, name not durable");
         self.platform.directory.sync()?;
         Ok(true)

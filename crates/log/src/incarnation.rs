@@ -12,6 +12,10 @@ use crate::{Error, Lsn, Result};
 /// How many incarnations a control file can hold.
 pub const INCARNATIONS_MAX: usize = 128;
 
+/// So many lives are remembered when nothing of them is in the log any more, if there were so many: who has followed one of them
+/// finds where it ended. The others' places are for restarts before the next checkpoint.
+const REMEMBERED: usize = 64;
+
 /// One life of the log: from `start` on, until the next one's start, records were sealed with `number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incarnation {
@@ -101,9 +105,9 @@ impl Incarnations {
         Ok(())
     }
 
-    /// Forgets those whose last record lies below `oldest`.
+    /// Forgets those whose last record lies below `oldest`, but for the last of them.
     pub fn forget_below(&mut self, oldest: Lsn) {
-        while self.0.len() > 1 && self.0[1].start <= oldest {
+        while self.0.len() > REMEMBERED && self.0[1].start <= oldest {
             self.0.remove(0);
         }
     }
@@ -132,11 +136,24 @@ mod tests {
         assert_eq!(lives.end_of(1), Some(LifeEnd::At(Lsn::new(800))));
         assert_eq!(lives.end_of(2), Some(LifeEnd::At(Lsn::new(1600))));
         assert_eq!(lives.end_of(4), None);
-        lives.forget_below(Lsn::new(1700));
-        assert_eq!(lives.end_of(1), Some(LifeEnd::AtMost(Lsn::new(1600))), "which may have begun long before");
-        assert_eq!(lives.end_of(2), Some(LifeEnd::At(Lsn::new(1600))));
         lives.begin(Lsn::new(2400)).unwrap();
         assert_eq!(lives.end_of(3), Some(LifeEnd::At(Lsn::new(2400))), "one without records is in nobody's way");
+    }
+
+    #[test]
+    fn where_a_life_ended_is_known_long_after_its_records_are_gone() {
+        let mut lives = Incarnations::first();
+        let start = |life: u64| Lsn::new(life * 800);
+        for life in 1..1000 {
+            lives.begin(start(life)).unwrap();
+            lives.forget_below(start(life));
+            let last = life + 1;
+            for ended in last.saturating_sub(REMEMBERED as u64).max(1)..last {
+                assert_eq!(lives.end_of(ended), Some(LifeEnd::At(start(ended))), "of {last} lives");
+            }
+        }
+        let (first, begun) = (lives.list()[0].number, lives.list()[0].start);
+        assert_eq!(lives.end_of(first - 2), Some(LifeEnd::AtMost(begun)), "which may have begun long before");
     }
 
     #[test]
@@ -163,6 +180,8 @@ mod tests {
         assert_eq!(lives.list()[0], Incarnation { number: 2, start: Lsn::new(800) });
         assert_eq!(lives.at(Lsn::new(900)), 2);
         lives.begin(Lsn::new(1 << 30)).unwrap();
+        lives.forget_below(Lsn::new(1 << 30));
+        assert_eq!(lives.list().len(), REMEMBERED);
     }
 
     #[test]

@@ -8,10 +8,10 @@
 //! Invariants, where lines are written back
 //! 1. Every byte of the ring below `kept` is in memory, and so is a tail at or beyond it.
 //! 2. `durable` is at or below `kept`; it is in memory before a chunk below it is used again.
-//! 3. `ring_end` and `file_end` are in memory soon after they are told: who compares memory and files goes by them. Nobody who
-//!    takes the log's tail does.
-//! 4. The directory's entry of a chunk is in memory before `ring_end` says that the chunk is there.
+//! 3. The directory's entry of a chunk is in memory before `ring_end` says that the chunk is there, and so before anybody logs in it.
 //!
+//! `ring_end` and `file_end` are not written back: somebody may log behind what memory has of them, whenever that were done. Who
+//! looks at a region of an earlier start goes by the directory ([`Ring::end`](crate::ring::Ring::end)).
 //!
 //! The word `kept` itself is in memory when the next commit writes its line back: after a crash it says of what was answered last
 //! too little, never too much. So records that were answered last and are damaged pass for such as nobody was told of; those
@@ -78,13 +78,6 @@ pub(crate) fn keep_durable(region: &Region, header: &LogHeader, how: WriteBack) 
         region.write_back_thing(how, &header.durable);
         region.fence(how);
     }
-}
-
-/// Up to where ring and files go: told already, and so it may still be older in memory than what was logged there.
-pub(crate) fn keep_ends(region: &Region, header: &LogHeader, how: WriteBack) {
-    // One line has both.
-    region.write_back_thing(how, &header.ring_end);
-    region.fence(how);
 }
 
 /// Where a chunk is, and that the region reaches so far: in memory before anybody logs there.

@@ -18,7 +18,6 @@ use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted};
 
 use crate::group_commit::WAITS_FOR_LOG_SPACE;
-use crate::lasting::keep_ends;
 use crate::segment_files::Opened;
 use crate::tail::POISONED;
 use crate::{Error, LogManager, Lsn, Result};
@@ -114,7 +113,6 @@ impl LogManager {
         }
         failpoint("log: names durable, files end before them");
         self.header.file_end.raise(self.files.geometry().end(number));
-        keep_ends(self.ring.region(), &self.header, self.ring.lasting.write_back);
         failpoint("log: files reach further");
         Ok(())
     }

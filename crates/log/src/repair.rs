@@ -48,7 +48,7 @@ impl LogManager {
     /// # Errors
     /// What is wrong, half a sentence.
     pub fn check(&self) -> std::result::Result<(), String> {
-        check_header(&self.header)?;
+        check_header(&self.header, false)?;
         self.ring.check()
     }
 
@@ -57,7 +57,7 @@ impl LogManager {
     /// # Errors
     /// As [`LogManager::check`].
     pub fn check_words(&self) -> std::result::Result<(), String> {
-        check_header(&self.header)
+        check_header(&self.header, false)
     }
 
     /// Where its structures lie: for tests that damage them.
@@ -84,7 +84,8 @@ impl LogManager {
     }
 }
 
-fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
+/// Where lines were lost with a cache, the words for the ends of ring and files may be of any earlier time.
+fn check_header(header: &LogHeader, is_lost: bool) -> std::result::Result<(), String> {
     // In this order: all of them only grow, and others may be at work, so each is at least what was read before it.
     let look = |what: &str, word: &Checked<Lsn>| {
         word.try_load().ok_or_else(|| format!("the log's word for {what} says what nobody has stored there"))
@@ -101,7 +102,8 @@ fn check_header(header: &LogHeader) -> std::result::Result<(), String> {
     if ![0, POISONED].contains(&header.poison.load()) {
         return Err("the log's word for a failed write says what nobody has stored there".into());
     }
-    let words_fit = start <= durable && durable <= tail && kept <= tail && tail <= end && tail <= files;
+    let ends_fit = is_lost || kept <= tail && tail <= end && tail <= files;
+    let words_fit = start <= durable && durable <= tail && ends_fit;
     if !words_fit || durable < Lsn::FIRST || oldest > durable || tail.raw() % 8 != 0 {
         return Err(format!(
             "the log's tail is out of order: ring from {start}, durable {durable}, kept {kept}, tail {tail}, ring to {end}, \
@@ -216,17 +218,18 @@ impl LogManager {
 pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
     let header = header_of(region)?;
     let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
-    if sizes != (control.segment_bytes_first, control.segment_bytes_max) || check_header(&header).is_err() {
+    if sizes != (control.segment_bytes_first, control.segment_bytes_max) {
         return None;
     }
     let ring = Ring::new(region, header.clone());
-    ring.check().is_ok().then_some((header, ring))
+    let is_in_order = check_header(&header, ring.is_of_earlier_cache()).is_ok() && ring.check().is_ok();
+    is_in_order.then_some((header, ring))
 }
 
 /// Up to where the log of a region that nobody is attached to is on the disk; none if it has no log that is in order.
 pub fn durable_in(region: &Region) -> Option<Lsn> {
     let header = region.try_at(region.root::<LogHeader>(RootSlot::Log)?)?;
-    check_header(header).is_ok().then(|| header.durable.load())
+    check_header(header, false).is_ok().then(|| header.durable.load())
 }
 
 /// The ring's bytes from `from` on, as far as they are good records of that life.

@@ -14,9 +14,9 @@
 //! is made anew.
 
 use libtp_process::{Rank, Session};
-use rio::{failpoint, Bytes, Checked, Held, Lasting, Offset, Region, SharedHold};
+use rio::{failpoint, planted, Bytes, Checked, Held, Lasting, Offset, Region, SharedHold, WriteBack};
 
-use crate::lasting::{keep_chunk, keep_durable, keep_ends};
+use crate::lasting::{keep_chunk, keep_durable};
 use crate::tail::{Chunk, LogHeader, DIRECTORY_CHUNKS};
 use crate::{Error, Lsn, Result, Settings};
 
@@ -133,7 +133,6 @@ impl Ring {
                 // Somebody died between moving the chunk and saying so.
                 self.keep_entries(end, end);
                 header.ring_end.publish(end.plus(self.chunk_bytes()));
-                keep_ends(&self.region, header, self.lasting.write_back);
             } else if spare(if has_most { 0 } else { bounds.bytes_kept }) {
                 self.move_chunk(session, start, end);
             } else if has_most && !is_flushed {
@@ -233,7 +232,6 @@ impl Ring {
         self.keep_entries(start, end);
         failpoint("ring: chunk moved, end not published");
         self.header.ring_end.publish(end.plus(self.chunk_bytes()));
-        keep_ends(&self.region, &self.header, self.lasting.write_back);
     }
 
     /// Adds a chunk at `end`. The caller holds the ring's latch, or is alone.
@@ -247,8 +245,25 @@ impl Ring {
         self.keep_entries(end, end);
         failpoint("ring: chunk added, end not published");
         self.header.ring_end.publish(end.plus(self.chunk_bytes()));
-        keep_ends(&self.region, &self.header, self.lasting.write_back);
         Ok(())
+    }
+
+    /// Up to where there are chunks. Where lines were lost the word for it may be of any earlier time, and the directory says it.
+    fn end(&self, start: Lsn) -> Option<Lsn> {
+        let said = self.header.ring_end.try_load();
+        said.map(|said| {
+            if self.is_of_earlier_cache() {
+                self.held_to(start, start.plus(self.directory_bytes()))
+            } else {
+                said
+            }
+        })
+    }
+
+    /// Whether lines of it may have been lost with a cache.
+    pub(crate) fn is_of_earlier_cache(&self) -> bool {
+        let is_lost = self.lasting.write_back != WriteBack::None && self.region.is_of_earlier_start();
+        is_lost && !planted("log: where lines were lost the ring's end is believed")
     }
 
     /// Checks that every position of the ring has a chunk of its own inside the region.
@@ -256,8 +271,9 @@ impl Ring {
     /// # Errors
     /// What is wrong.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
-        let ends = (self.header.ring_start.try_load(), self.header.ring_end.try_load());
-        let (Some(start), Some(end)) = ends else { return Err("the log's ring has no beginning or no end".into()) };
+        let start = self.header.ring_start.try_load();
+        let ends = start.and_then(|start| Some((start, self.end(start)?)));
+        let Some((start, end)) = ends else { return Err("the log's ring has no beginning or no end".into()) };
         if start.raw() % self.chunk_bytes() != 0 || end.raw() % self.chunk_bytes() != 0 || end <= start {
             return Err(format!("the log's ring goes from {start} to {end}, which are no chunks' ends"));
         }

@@ -16,16 +16,17 @@ use rustix::fs::{flock, FlockOperation};
 use FlockOperation::NonBlockingLockExclusive as Exclusive;
 
 use crate::region::{system, unusable, BYTES_MAX};
-use crate::{failpoint, Access, Error, Identity, Region, RegionHeader, Result, Survives, WriteBack, HEADER_BYTES};
+use crate::{
+    failpoint, planted, Access, Anchor, Error, Identity, Region, RegionHeader, Result, Survives, WriteBack,
+    HEADER_BYTES,
+};
 
 mod shared;
 
 /// A region that this process has and nobody else, unless all who have it share it.
 pub struct Kept {
     region: Region,
-    /// The same file, opened for its lock alone: a mapping would keep the lock of what it maps, also in a child of a fork
-    /// that has given up the descriptor (PROTOCOLS D9).
-    lock: File,
+    lock: Lock,
     survives: Survives,
     /// Of when it was left in good order; zero if it was not.
     pub(crate) seal: u64,
@@ -37,11 +38,35 @@ pub struct Kept {
     is_shared: bool,
 }
 
+/// What has the lock: the same file, opened for it alone. The region's own mapping would keep the lock of what it maps, also in a
+/// child (PROTOCOLS D9).
+enum Lock {
+    /// This process has it, and no child.
+    Alone { _anchor: Anchor },
+    /// A child has it, too, until it gives up the descriptor: of a file that several have, or on a filesystem where it cannot be
+    /// otherwise.
+    Open(File),
+}
+
+impl Lock {
+    fn of(file: File, is_shared: bool) -> Lock {
+        let is_left = planted("rio: a child keeps its parent's lock");
+        if is_shared || is_left || !Anchor::holds_locks_of(&file) {
+            return Lock::Open(file);
+        }
+        // A child that another thread makes just now still has the descriptor; most of those are soon other programs.
+        match Anchor::new(&file) {
+            Ok(anchor) => Lock::Alone { _anchor: anchor },
+            Err(_) => Lock::Open(file),
+        }
+    }
+}
+
 impl Drop for Kept {
     fn drop(&mut self) {
-        if self.is_ours() {
+        if let (true, Lock::Open(file)) = (self.is_ours(), &self.lock) {
             // Not left to the closing, which a child of a fork would put off. Closing it does the same, nearly always.
-            let _ = flock(&self.lock, FlockOperation::Unlock);
+            let _ = flock(file, FlockOperation::Unlock);
         }
     }
 }
@@ -102,7 +127,7 @@ impl Keeping {
         let seal = if header.clean.get() == 0 { 0 } else { header.seal.get() };
         Ok(Some(Kept {
             region,
-            lock,
+            lock: Lock::of(lock, self.is_shared),
             survives,
             seal,
             process: std::process::id(),
@@ -179,9 +204,16 @@ impl Kept {
         &self.region
     }
 
-    /// The open file that holds the lock, and nothing else.
-    pub fn lock(&self) -> &File {
-        &self.lock
+    /// The open file that holds the lock, and nothing else, where a child of a fork would keep it.
+    pub fn lock(&self) -> Option<&File> {
+        match &self.lock {
+            Lock::Alone { .. } => None,
+            Lock::Open(file) => Some(file),
+        }
+    }
+
+    fn shared_lock(&self) -> &File {
+        self.lock().expect("what several have is locked by an open file")
     }
 
     /// What the memory survives.
@@ -220,7 +252,7 @@ impl Kept {
         }
         self.has_begun = true;
         if self.is_shared {
-            shared::let_others_in(&self.lock, self.region.path())?;
+            shared::let_others_in(self.shared_lock(), self.region.path())?;
         }
         Ok(())
     }
@@ -231,7 +263,7 @@ impl Kept {
     /// # Errors
     /// `System` if it could not be written: what was stored is there until the machine goes down.
     pub fn leave(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
-        if !self.is_ours() || !self.has_begun || (self.is_shared && !shared::is_last(&self.lock)) {
+        if !self.is_ours() || !self.has_begun || (self.is_shared && !shared::is_last(self.shared_lock())) {
             return Ok(());
         }
         failpoint("rio: kept region left alone, not sealed");

@@ -28,6 +28,7 @@
 //! ```
 
 mod access;
+mod anchor;
 mod bytes;
 mod checked;
 mod checkpoint;
@@ -59,6 +60,7 @@ mod view;
 mod word;
 
 pub use access::Access;
+pub use anchor::Anchor;
 pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
 pub use checked::{Checkable, Checked};
 pub use error::{Error, Result};

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use libtp_io::{Directory, File, LockMode, OpenMode};
+use libtp_io::{Directory, File, OpenMode};
 
 use crate::record::{self, Header};
 use crate::{Error, Result};
@@ -85,7 +85,7 @@ impl RedoLog {
 
     fn lock(directory: &dyn Directory, file: Arc<dyn File>, capacity: u64) -> Result<RedoLog> {
         let name = directory.describe(NAME);
-        if !file.lock(0, LockMode::Exclusive, false)? {
+        if !file.lock_alone()? {
             return Err(Error::InUse { log: name });
         }
         let (generation, tail, next, synced, written) = (0, FRONT, 0, 0, 0);

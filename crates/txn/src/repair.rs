@@ -32,7 +32,9 @@ impl Managers {
         self.txns.header.latch.reset_alone();
         self.txns.header.checkpointer.publish(SessionId::NONE);
         // Who closed it may have died before the memory was taken away: the control file says that it was closed.
-        self.txns.header.rio.publish(0);
+        if !planted("txn: after the dead the control file is not told of Rio again") {
+            self.txns.header.rio.publish(0);
+        }
     }
 
     /// Ends what the dead left unfinished.

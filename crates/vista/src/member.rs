@@ -187,7 +187,7 @@ impl Member {
 
     /// The open file that holds this handle's lock on the segment, and nothing else. A child of a fork should not keep it.
     pub fn lock(&self) -> BorrowedFd<'_> {
-        self.segment.kept.lock().as_fd()
+        self.segment.kept.lock().expect("what several have is locked by an open file").as_fd()
     }
 
     /// The last decision that was followed.

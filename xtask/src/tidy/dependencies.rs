@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 const ARROWS: &[(&str, &[&str])] = &[
     ("rio", &[]),
     ("vista", &["rio"]),
-    ("libtp-io", &[]),
+    // Its anchor alone.
+    ("libtp-io", &["rio"]),
     ("rvm", &["vista", "libtp-io"]),
     ("libtp-process", &["rio"]),
     ("libtp-lock", &["libtp-process", "rio"]),

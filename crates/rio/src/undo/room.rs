@@ -5,7 +5,7 @@
 
 use super::quick::Start;
 use super::{no_room, words_of, Undo, RECORD_BYTES_MAX};
-use crate::{failpoint, Result, Word, WriteBack};
+use crate::{failpoint, planted, Result, Word, WriteBack};
 
 impl Undo {
     /// Makes room for `bytes` of before-images and their headers. Called before the first latch (PROTOCOLS D11).
@@ -25,7 +25,9 @@ impl Undo {
             to.init(from.get());
         }
         // They are there before what leads to them is.
-        self.region.keep((area.raw(), size_of_val(new) as u64));
+        if !planted("undo: a longer log is led to before its images are in memory") {
+            self.region.keep((area.raw(), size_of_val(new) as u64));
+        }
         let header = self.region.at(self.log);
         // If we die here: the records are in both areas, and fit the smaller length, so an old length with the new area
         // loses no image; the area goes first because a survivor that reads the old, smaller length stays inside it.

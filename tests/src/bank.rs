@@ -99,6 +99,9 @@ impl Line {
 
 impl Bank {
     /// Opens the bank.
+    ///
+    /// # Errors
+    /// The library's.
     pub fn open(env: &Env) -> Result<Bank> {
         Ok(Bank {
             env: env.clone(),
@@ -109,6 +112,12 @@ impl Bank {
     }
 
     /// Gives every balance its zero.
+    ///
+    /// # Errors
+    /// The library's.
+    ///
+    /// # Panics
+    /// Never.
     pub fn fill(&self) -> Result<()> {
         for (kind, count) in [('a', ACCOUNTS), ('t', TELLERS), ('b', BRANCHES)] {
             for first in (0..count).step_by(usize::try_from(BATCH).expect("small")) {
@@ -122,6 +131,12 @@ impl Bank {
     }
 
     /// Makes the transfer `number` of a worker.
+    ///
+    /// # Errors
+    /// The library's.
+    ///
+    /// # Panics
+    /// When something is not there that has to be.
     pub fn transfer(&self, worker: u64, number: u64, random: &mut Random, durability: Durability) -> Result<()> {
         let line = Line::new(random);
         let mut keys = line.balances();
@@ -147,7 +162,10 @@ impl Bank {
         })
     }
 
-    /// How many transfers of each worker there are, when everything agrees with it; else what is wrong.
+    /// How many transfers of each worker there are, when everything agrees with it.
+    ///
+    /// # Errors
+    /// What is wrong.
     pub fn audit(&self) -> std::result::Result<BTreeMap<u64, u64>, String> {
         let mut sums: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
         let mut transfers: BTreeMap<u64, u64> = BTreeMap::new();

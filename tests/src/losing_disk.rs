@@ -1,0 +1,238 @@
+//! A disk of real files that loses what was not synced, when a test says that the machine goes down.
+//!
+//! Several processes use it at once and may be killed: their files are those of a directory of the machine, and outlive them. Beside
+//! each lies a *shadow*, what a disk would have of it: a sync brings that up to date. When the machine goes down, of what differs in
+//! both either is left, sector by sector; the files stay the same ones.
+//!
+//! Names are on the disk as soon as they are there, which is the worse of both for who names a file before its contents are safe.
+//!
+//! Invariants
+//! 1. A shadow has all that was synced of its file: who brings it up to date holds its lock from the first byte that is read to the
+//!    last that is stored, so nobody puts back what was there before a later sync.
+//! 2. A shadow is of one file for as long as that lives, and of no later one with its number.
+
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use libtp_io::{Directory, File, Identity, LockMode, OpenMode, PosixDirectory, Result};
+use libtp_sim::Random;
+use rustix::fs::{flock, FlockOperation};
+
+const SECTOR: usize = 512;
+
+/// What the machine going down cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Sectors that were not synced, and are gone.
+    pub sectors: u64,
+    /// Sectors that were not synced, and are there.
+    pub kept: u64,
+}
+
+/// A directory on such a disk.
+#[derive(Debug)]
+pub struct LosingDirectory {
+    real: PosixDirectory,
+    path: PathBuf,
+    shadows: PathBuf,
+}
+
+#[derive(Debug)]
+struct LosingFile {
+    real: Arc<dyn File>,
+    shadow: PathBuf,
+}
+
+impl LosingDirectory {
+    /// The files in `path`, and what a disk has of them in `shadows`; both are made if they are not there.
+    ///
+    /// # Errors
+    /// Those of the machine's own directory.
+    pub fn open(path: &Path, shadows: &Path) -> Result<LosingDirectory> {
+        PosixDirectory::create(shadows)?;
+        let real = PosixDirectory::create(path)?;
+        Ok(LosingDirectory { real, path: path.to_path_buf(), shadows: shadows.to_path_buf() })
+    }
+
+    /// The machine goes down: nobody has the files any more. Of each sector that was not synced what was stored last is left with
+    /// a chance of `kept` in ten.
+    ///
+    /// # Panics
+    /// When the machine's own disk refuses.
+    pub fn crash(&self, random: &mut Random, kept: u64) -> Lost {
+        let mut lost = Lost::default();
+        for name in self.real.list().expect("the directory is there") {
+            let file = self.real.open(&name, OpenMode::ReadOnly).expect("the file is there");
+            let shadow = self.shadow(&*file).expect("the file says which it is");
+            let synced = read(&shadow);
+            let path = self.path.join(&name);
+            let stored = read(&path);
+            if stored == synced {
+                continue;
+            }
+            let length = if random.below(10) < kept { stored.len() } else { synced.len() };
+            let mut left = vec![0; length];
+            for (nth, sector) in left.chunks_mut(SECTOR).enumerate() {
+                let (then, now) = (part(&synced, nth), part(&stored, nth));
+                let is_kept = then == now || random.below(10) < kept;
+                lost.sectors += u64::from(!is_kept);
+                lost.kept += u64::from(is_kept && then != now);
+                let from = if is_kept { now } else { then };
+                let bytes = sector.len().min(from.len());
+                sector[..bytes].copy_from_slice(&from[..bytes]);
+            }
+            put(&path, &left);
+            // That is what the disk has now.
+            put(&shadow, &left);
+        }
+        lost
+    }
+
+    fn shadow(&self, file: &dyn File) -> Result<PathBuf> {
+        let Identity { inode, birth_ns, .. } = file.identity()?;
+        Ok(self.shadows.join(format!("{inode}-{birth_ns}")))
+    }
+}
+
+fn part(bytes: &[u8], nth: usize) -> &[u8] {
+    let from = (nth * SECTOR).min(bytes.len());
+    &bytes[from..(from + SECTOR).min(bytes.len())]
+}
+
+/// A file's bytes; of one that is not there, none.
+fn read(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = std::fs::File::open(path) {
+        file.read_to_end(&mut bytes).expect("a file of the machine can be read");
+    }
+    bytes
+}
+
+/// Gives the same file these bytes.
+fn put(path: &Path, bytes: &[u8]) {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).expect("it can be written");
+    file.write_all_at(bytes, 0).and_then(|()| file.set_len(bytes.len() as u64)).expect("the machine has room");
+}
+
+impl LosingFile {
+    /// From now on the disk has what the file has.
+    fn bring_up_to_date(&self) -> std::io::Result<()> {
+        let shadow = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&self.shadow)?;
+        // Goes with the file, so with who is killed in the middle: what it has left is of a sync that did not end.
+        flock(&shadow, FlockOperation::LockExclusive)?;
+        let length = self.real.len().map_err(std::io::Error::other)?;
+        let mut piece = vec![0; 64 << 10];
+        let mut at = 0;
+        while at < length {
+            let bytes = self.real.read_at(&mut piece, at).map_err(std::io::Error::other)?;
+            if bytes == 0 {
+                break;
+            }
+            shadow.write_all_at(&piece[..bytes], at)?;
+            at += bytes as u64;
+        }
+        shadow.set_len(at)
+    }
+}
+
+impl File for LosingFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.real.read_at(buf, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.real.write_at(bytes, offset)
+    }
+    fn write_two_at(&self, first: &[u8], second: &[u8], offset: u64) -> Result<()> {
+        self.real.write_two_at(first, second, offset)
+    }
+    fn len(&self) -> Result<u64> {
+        self.real.len()
+    }
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.real.set_len(bytes)
+    }
+    fn allocate(&self, bytes: u64) -> Result<()> {
+        self.real.allocate(bytes)
+    }
+    fn sync(&self) -> Result<()> {
+        self.bring_up_to_date().expect("the machine has room for a copy of its files");
+        Ok(())
+    }
+    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
+        self.real.lock(byte, mode, wait)
+    }
+    fn unlock(&self, byte: u64) -> Result<()> {
+        self.real.unlock(byte)
+    }
+    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
+        self.real.locked_by_other(from, bytes)
+    }
+    fn identity(&self) -> Result<Identity> {
+        self.real.identity()
+    }
+}
+
+impl Directory for LosingDirectory {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let real = self.real.open(name, mode)?;
+        let shadow = self.shadow(&*real)?;
+        Ok(Arc::new(LosingFile { real, shadow }))
+    }
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
+        let shadows = self.shadows.join(name);
+        Ok(Arc::new(LosingDirectory::open(&self.path.join(name), &shadows)?))
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.real.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.real.remove(name)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.real.list()
+    }
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.real.exists(name)
+    }
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    fn describe(&self, name: &str) -> String {
+        self.real.describe(name)
+    }
+    fn is_network(&self) -> Result<bool> {
+        self.real.is_network()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_synced_is_there_and_nothing_else_need_be() {
+        let home = tempfile::tempdir().unwrap();
+        let disk = LosingDirectory::open(&home.path().join("files"), &home.path().join("shadows")).unwrap();
+        let file = disk.open("log", OpenMode::Create).unwrap();
+        file.write_at(&[1; 2 * SECTOR], 0).unwrap();
+        file.sync().unwrap();
+        disk.rename("log", "log.1").unwrap();
+        file.write_at(&[2; 2 * SECTOR], SECTOR as u64).unwrap();
+        let look = || read(&home.path().join("files/log.1"));
+        assert_eq!(disk.crash(&mut Random::new(1), 0).sectors, 1);
+        assert_eq!(look(), [1; 2 * SECTOR]);
+        file.write_at(&[2; 2 * SECTOR], SECTOR as u64).unwrap();
+        for kept in [10, 0] {
+            let lost = disk.crash(&mut Random::new(1), kept);
+            assert_eq!(lost.kept, if kept == 10 { 2 } else { 0 }, "what a crash has left is on the disk");
+            assert_eq!(look()[SECTOR..], [2; 2 * SECTOR]);
+        }
+        let never = disk.open("never synced", OpenMode::Create).unwrap();
+        never.write_at(&[1], 0).unwrap();
+        disk.crash(&mut Random::new(1), 0);
+        assert_eq!(never.len().unwrap(), 0);
+    }
+}

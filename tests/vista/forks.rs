@@ -1,0 +1,105 @@
+//! A child of a fork, and of a clone that the C library does not know of, outlives its killed parent and never calls us: it keeps
+//! nobody from the parent's segment (PROTOCOLS D9).
+
+use std::path::{Path, PathBuf};
+
+use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::orphan::{leave_a_child, Orphan};
+use libtp_tests::planted_stores::PLANTED_FORKS;
+use libtp_tests::process::next_order;
+use libtp_tests::trial;
+use rustix::process::{waitpid, Pid, WaitOptions};
+use vista::{Error, Segment};
+
+const PATH: &str = "LIBTP_TEST_FORKED_PATH";
+const WAY: &str = "LIBTP_TEST_FORKED_WAY";
+const WAYS: [(&str, How); 2] = [("fork", How::Fork), ("clone", How::RawClone)];
+
+fn way() -> Option<(PathBuf, How)> {
+    let (path, way) = (std::env::var_os(PATH)?, std::env::var(WAY).ok()?);
+    WAYS.iter().find(|(name, _)| *name == way).map(|(_, how)| (path.into(), *how))
+}
+
+/// The entry of the parent. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let Some((path, how)) = way() else { return };
+    let mut segment = Segment::open(path, 64).unwrap();
+    let mut txn = segment.begin();
+    txn.set_range(0, 1).unwrap().fill(7);
+    leave_a_child(how);
+    next_order();
+}
+
+/// The same of memory on a disk.
+#[test]
+fn entry_of_a_disk() {
+    let Some((path, how)) = way() else { return };
+    let mut memory = rvm::Options::new(64).log_bytes(1 << 16).open(path).unwrap();
+    let mut txn = memory.begin().unwrap();
+    txn.set_range(0, 1).unwrap().fill(7);
+    leave_a_child(how);
+    next_order();
+}
+
+fn outlives(entry: &str, path: &Path, judge: impl Fn(&Path)) {
+    for (way, _) in WAYS {
+        let variables = [(PATH, path.display().to_string()), (WAY, way.to_owned())];
+        let orphan = Orphan::of(entry, &variables, None);
+        judge(path);
+        assert!(orphan.lives(), "{way}: the child has ended: nothing was shown");
+    }
+}
+
+fn refuses(path: &Path) {
+    let refused = Segment::open(path, 64).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Memory(rio::Error::InUse { .. })), "{refused}");
+}
+
+#[test]
+fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
+    // In memory, and on a disk.
+    for home in [Path::new("/dev/shm"), &std::env::temp_dir()] {
+        let directory = tempfile::tempdir_in(home).unwrap();
+        outlives("forks::entry", &directory.path().join("segment"), |path| {
+            let segment = Segment::open(path, 64).unwrap();
+            assert_eq!((segment.bytes()[0], segment.rolled_back()), (0, 1), "what its parent had not ended");
+            refuses(path);
+        });
+    }
+}
+
+#[test]
+fn a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    outlives("forks::entry_of_a_disk", directory.path(), |path| {
+        let open = || rvm::Options::new(64).log_bytes(1 << 16).open(path);
+        let memory = open().unwrap();
+        assert_eq!(memory.segment().bytes()[0], 0, "what its parent had not ended");
+        assert!(matches!(open().map(drop), Err(rvm::Error::InUse { .. })));
+    });
+}
+
+#[test]
+fn a_child_that_lets_go_of_what_it_inherited_takes_nothing_from_its_parent() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("segment");
+    let segment = Segment::open(&path, 64).unwrap();
+    match make_child(How::Fork) {
+        Side::Child => {
+            drop(segment);
+            exit_now(0);
+        }
+        Side::Parent(child) => _ = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap(),
+    }
+    refuses(&path);
+    drop(segment);
+    assert!(Segment::open(&path, 64).is_ok());
+}
+
+#[test]
+fn planted_bugs_in_what_a_child_has_are_noticed() {
+    let bugs: Vec<_> = PLANTED_FORKS.iter().collect();
+    // Each names its own case.
+    trial::all_noticed(&bugs, "forks::none");
+}
