@@ -5,21 +5,27 @@
 //! it directly. It is crashed in turns by a panic of the kernel (c), a start without writing anything (b), a reset from
 //! outside (m), an interrupt from outside that is a panic (n), and by killing QEMU, whose memory is a file (k).
 //!
-//! The machine is not its own witness: what has ended it says through a port (`judge`).
+//! Two things are judged at each crash: segments of memory, which vista changes, and records, whose commits the library
+//! answers from memory (docs/design/0007). The machine is not its own witness: what has ended it says through a port (`told`).
 //!
 //! | file | what |
 //! |---|---|
 //! | `build` | the kernel, the guest's program, its initial file system |
 //! | `cpio` | the archive that a kernel unpacks |
 //! | `machine` | QEMU, its console, its monitor |
-//! | `judge` | what was announced, and what was found |
+//! | `told` | what was announced |
+//! | `judge` | whether that was found |
+//! | `records` | the same of records |
 
 mod build;
 mod cpio;
 mod judge;
 mod machine;
+mod records;
+mod told;
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -32,9 +38,13 @@ use crate::workspace::Workspace;
 const KINDS: &str = "c,b,m,n,k";
 /// How many crashes, where a suite says it (`suites`).
 const CYCLES: &str = "LIBTP_TEST_CYCLES";
-/// The crashes take no longer, however long the building took; nor does one start.
+/// A few crashes take no longer, however long the building took; nor does one start.
 const LIMIT: Duration = Duration::from_secs(240);
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
+/// So many crashes keep a second machine busy, too, and take as long as they take.
+const MANY: u64 = 20;
+/// On a machine that does much else at the time a start may take this long.
+const PATIENT_BOOT_LIMIT: Duration = Duration::from_secs(3600);
 
 /// `cargo xtask lab`.
 pub fn lab(workspace: &Workspace, cycles: u64) -> Result<ExitCode, String> {
@@ -55,8 +65,6 @@ pub fn suite(workspace: &Workspace, env: &[(&str, &str)]) -> io::Result<(Counts,
 }
 
 fn run(workspace: &Workspace, cycles: u64) -> io::Result<(Counts, Vec<String>)> {
-    // A few seconds a cycle, however long the building takes.
-    let limit = LIMIT.max(Duration::from_secs(cycles * 30));
     let missing = setup::packages_for_lab(&logs(workspace))?;
     if missing.skipped + missing.failed != 0 {
         println!("  SKIPPED: no system was crashed, and nothing is known of what memory survives");
@@ -66,15 +74,59 @@ fn run(workspace: &Workspace, cycles: u64) -> io::Result<(Counts, Vec<String>)> 
     let built = build::build(workspace, &folder)?;
     let state = folder.join("state");
     let _ = std::fs::remove_dir_all(&state);
-    std::fs::create_dir_all(&state)?;
-    let (start, seed) = (Instant::now(), u64::from(std::process::id()));
-    let mut machine = machine::Machine::start(&built, &state, KINDS, seed)?;
-    let mut judge = judge::Judge::new(&state);
-    let end = start + limit;
+    let start = Instant::now();
+    let (machines, limits) = match cycles >= MANY {
+        true => (2, Limits { boot: PATIENT_BOOT_LIMIT, end: None }),
+        false => (1, Limits { boot: BOOT_LIMIT, end: Some(start + LIMIT) }),
+    };
+    let seed = u64::from(std::process::id());
+    let judges = std::thread::scope(|scope| {
+        let one = |number: u64| {
+            // The first has what cannot be divided.
+            let cycles = cycles / machines + u64::from(number == 0) * (cycles % machines);
+            let (built, state) = (&built, state.join(number.to_string()));
+            let name = if machines == 1 { String::new() } else { format!(" of machine {}", number + 1) };
+            scope.spawn(move || crash_again_and_again(built, &state, &name, seed + number * 1_000_003, cycles, limits))
+        };
+        let running: Vec<_> = (0..machines).map(one).collect();
+        let joined = running.into_iter().map(|one| one.join().expect("who watches a machine does not panic"));
+        joined.collect::<io::Result<Vec<_>>>()
+    })?;
+    let mut judges = judges.into_iter();
+    let mut judge = judges.next().expect("there is a machine");
+    judges.for_each(|other| judge.add(other));
+    let (mut figures, is_good) = judge.summary(cycles);
+    let counts = if is_good { Counts::ONE_PASSED } else { Counts::ONE_FAILED };
+    figures.push(format!("{machines} machines at a time, {} s", start.elapsed().as_secs()));
+    Ok((counts, figures))
+}
+
+/// How long it may take.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// From one start to the next.
+    boot: Duration,
+    /// All of it.
+    end: Option<Instant>,
+}
+
+/// One machine, until it has crashed so often, or something was found wrong, or time is up.
+fn crash_again_and_again(
+    built: &build::Built,
+    state: &Path,
+    name: &str,
+    seed: u64,
+    cycles: u64,
+    limits: Limits,
+) -> io::Result<judge::Judge> {
+    std::fs::create_dir_all(state)?;
+    let mut machine = machine::Machine::start(built, state, KINDS, seed)?;
+    let mut judge = judge::Judge::new(name, state);
     let mut lines = Vec::new();
     let mut since = Instant::now();
     while judge.cycles() < cycles && !judge.has_failed() {
-        let left = end.min(since + BOOT_LIMIT).saturating_duration_since(Instant::now());
+        let boot = since + limits.boot;
+        let left = limits.end.map_or(boot, |end| end.min(boot)).saturating_duration_since(Instant::now());
         let Some(line) = machine.line(left) else {
             judge.fail("the machine did not come back, or ended, or time was up");
             break;
@@ -96,8 +148,5 @@ fn run(workspace: &Workspace, cycles: u64) -> io::Result<(Counts, Vec<String>)> 
             judge.fail(said);
         }
     }
-    drop(machine);
-    let (summary, is_good) = judge.summary(cycles);
-    let counts = if is_good { Counts::ONE_PASSED } else { Counts::ONE_FAILED };
-    Ok((counts, vec![format!("{summary}, {} s", start.elapsed().as_secs())]))
+    Ok(judge)
 }

@@ -53,9 +53,10 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// A machine whose kernel crashes under recoverable memory, and what is there when it is back (QEMU)
+    /// A machine whose kernel crashes under recoverable memory, and under commits of records that are answered from memory, and
+    /// what is there when it is back (QEMU)
     Lab {
-        /// How many crashes
+        /// How many crashes; of many, two machines share them
         #[arg(long, default_value_t = 5)]
         cycles: u64,
     },

@@ -21,7 +21,7 @@ pub fn argument(name: &str) -> String {
     value.unwrap_or_else(|| panic!("the kernel was started without {name}")).to_owned()
 }
 
-/// Mounts everything: the file system on memory at `/p`, the one on the disk at `/d`. Makes them at the first start.
+/// Mounts everything: the file system on memory at `/p`, the one on the disk at `/d`, one that is lost at `/tmp`. Makes the first two them at the first start.
 pub fn prepare() {
     for (what, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
         mount(what, place, what, MountFlags::empty(), c"").unwrap();
@@ -45,6 +45,8 @@ pub fn prepare() {
             to.sync_all().unwrap();
         }
     }
+    // Ordinary memory, which a crash takes with it.
+    mount("tmpfs", "/tmp", "tmpfs", MountFlags::empty(), c"size=128m").unwrap();
     mount(MEMORY, "/p", "ext4", MountFlags::NOATIME, c"dax").unwrap();
     mount(DISK, "/d", "ext4", MountFlags::NOATIME, c"").unwrap();
     let mounts = fs::read_to_string("/proc/mounts").unwrap();

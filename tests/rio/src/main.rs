@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `kernel` | what a first program does: file systems, drivers, the crash |
 //! | `port` | telling the world outside |
-//! | `work` | what is stored, and what is found of it |
+//! | `work` | what is stored in segments, and what is found of it |
+//! | `records` | what is stored in records, by the library itself, and what is found of it |
 //!
 //! What it says on its console, a line each, begins with `LAB`.
 // A panic is the report, and the end of the machine.
@@ -21,6 +22,7 @@
 mod business;
 mod kernel;
 mod port;
+mod records;
 mod work;
 
 use std::time::Duration;
@@ -44,6 +46,7 @@ fn run() {
     if boots > 0 {
         work::look();
     }
+    let books = records::open(boots);
     let kinds = kernel::argument("lab.kinds");
     let kinds: Vec<&str> = kinds.split(',').collect();
     let kind = kinds[boots % kinds.len()].to_owned();
@@ -56,5 +59,5 @@ fn run() {
         std::thread::sleep(Duration::from_millis(wait));
         kernel::crash(&kind);
     };
-    work::work(boots as u64, || drop(std::thread::spawn(crash)));
+    work::work(boots as u64, books, || drop(std::thread::spawn(crash)));
 }

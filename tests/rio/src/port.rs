@@ -3,6 +3,8 @@
 
 use std::arch::asm;
 
+use crate::records::Committed;
+
 const PORT: u16 = 0xe9;
 
 /// The port.
@@ -35,5 +37,10 @@ impl Port {
     /// Says that so many transactions have ended.
     pub fn ended(&self, ended: u64) {
         self.say(&format!("k{ended:012x}\n"));
+    }
+
+    /// Says that a transfer was committed, by one letter for each environment; in capitals, how many there were at the start.
+    pub fn committed(&self, letter: char, committed: Committed) {
+        self.say(&format!("{letter}{:012x}{:016x}\n", committed.number, committed.digest));
     }
 }

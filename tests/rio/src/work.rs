@@ -1,4 +1,4 @@
-//! What is stored, and what is found of it.
+//! What is stored in segments, and what is found of it; and the work itself, in turns with the records'.
 //!
 //! One segment lies in memory that a warm start keeps. Two others are controls: one in the page cache of a disk, which has to
 //! lose; and one without before-images (a planted bug), which has to be torn.
@@ -10,6 +10,7 @@ use vista::{Options, Segment, Survives};
 
 use crate::business::{judge, transact, Draw};
 use crate::port::Port;
+use crate::records::Books;
 
 const MEMORY: &str = "/p/segment";
 const CACHE: &str = "/d/segment";
@@ -54,7 +55,7 @@ pub fn look() {
 
 /// Works until the machine crashes; `begun` is called when it is under way.
 #[allow(clippy::zombie_processes)] // It ends with the machine.
-pub fn work(seed: u64, begun: impl FnOnce()) {
+pub fn work(seed: u64, (mut records, mut lost): (Books, Books), begun: impl FnOnce()) {
     for control in [CACHE, TORN] {
         let _ = std::fs::remove_file(control);
     }
@@ -66,11 +67,15 @@ pub fn work(seed: u64, begun: impl FnOnce()) {
     let (port, mut draw, mut other) = (Port::open(), Draw(seed), Draw(seed));
     let before = judge(&memory).unwrap();
     port.began(before);
+    port.committed('R', records.last());
+    port.committed('L', lost.last());
     let mut begun = Some(begun);
     loop {
         let ended = step(&mut memory, &mut draw);
         step(&mut cache, &mut other);
         port.ended(ended);
+        port.committed('r', records.step(&mut draw));
+        port.committed('l', lost.step(&mut other));
         if ended > before + 50 {
             if let Some(begun) = begun.take() {
                 assert!(tears.try_wait().unwrap().is_none(), "who tears has ended");

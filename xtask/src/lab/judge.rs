@@ -1,14 +1,17 @@
 //! What the machine had announced when it crashed, and what was found when it was back.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::machine::TOLD;
+use super::records::Records;
+use super::told::Told;
 
 /// What was seen so far.
 pub struct Judge {
-    told: PathBuf,
+    /// Which machine, for people.
+    name: String,
+    told: Told,
     /// The crash that the machine is about to have: its number and kind.
     awaited: Option<(u64, String)>,
     kinds: BTreeMap<String, u64>,
@@ -21,12 +24,14 @@ pub struct Judge {
     cycles: u64,
     state: u64,
     memory: String,
+    records: Records,
 }
 
 impl Judge {
-    pub fn new(state: &Path) -> Judge {
+    pub fn new(name: &str, state: &Path) -> Judge {
         Judge {
-            told: state.join(TOLD),
+            name: name.to_owned(),
+            told: Told::new(&state.join(TOLD)),
             awaited: None,
             kinds: BTreeMap::new(),
             failures: Vec::new(),
@@ -38,6 +43,7 @@ impl Judge {
             cycles: 0,
             state: 1,
             memory: String::new(),
+            records: Records::default(),
         }
     }
 
@@ -51,7 +57,7 @@ impl Judge {
     }
 
     pub fn fail(&mut self, what: &str) {
-        println!("  FAILED: {what}");
+        println!("  FAILED{}: {what}", self.name);
         self.failures.push(what.to_owned());
     }
 
@@ -86,7 +92,8 @@ impl Judge {
     fn crashed(&mut self, kind: &str, lines: &[String]) {
         self.cycles += 1;
         *self.kinds.entry(kind.to_owned()).or_default() += 1;
-        let (began, announced) = self.announced();
+        let life = self.told.life();
+        let (began, announced) = life.segment;
         let found = |name: &str| {
             let prefix = format!("FOUND {name} ");
             lines.iter().find_map(|line| line.strip_prefix(prefix.as_str())).unwrap_or("nothing was said")
@@ -105,9 +112,11 @@ impl Judge {
         let is_torn = torn.contains("sum is");
         let verdict = if is_whole { "whole" } else { "LOST OR TORN" };
         println!(
-            "  crash {} by {kind}: {steps} announced, {verdict} ({memory}); control {cache}; without undo {torn}",
-            self.cycles
+            "  crash {}{} by {kind}: {steps} announced, {verdict} ({memory}); control {cache}; without undo {torn}",
+            self.cycles, self.name
         );
+        let (records, control) = (found("records"), found("lost"));
+        println!("    of {} records {records}; of {} control {control}", life.records.last, life.lost.last);
         if !is_whole {
             self.fail(&format!("{announced} were announced, and of the memory was found: {memory}"));
         }
@@ -117,33 +126,29 @@ impl Judge {
         if !has_lost {
             self.fail("the control on a disk lost nothing: nothing was proved");
         }
+        let judged = [self.records.judge(&life.records, records), self.records.judge_control(&life.lost, control)];
+        judged.into_iter().filter_map(Result::err).for_each(|what| self.fail(&what));
         self.announced += steps;
         self.rolled_back += u64::from(number(memory, "rolled_back").unwrap_or(0) != 0);
         self.control_lost += u64::from(has_lost);
         self.torn += u64::from(is_torn);
     }
 
-    /// How many transactions there were when the machine was started last, and how many it announced last.
-    fn announced(&self) -> (u64, u64) {
-        let told = fs::read(&self.told).unwrap_or_default();
-        let (mut began, mut last) = (0, 0);
-        // A crash may have cut off a line.
-        for line in told.split(|byte| *byte == b'\n').filter(|line| line.len() == 13) {
-            let Some(value) = std::str::from_utf8(&line[1..]).ok().and_then(|it| u64::from_str_radix(it, 16).ok())
-            else {
-                continue;
-            };
-            match line[0] {
-                b'b' => (began, last) = (value, value),
-                b'k' => last = value,
-                _ => {}
-            }
-        }
-        (began, last)
+    /// Adds what was seen of another machine.
+    pub fn add(&mut self, other: Judge) {
+        other.kinds.into_iter().for_each(|(kind, count)| *self.kinds.entry(kind).or_default() += count);
+        self.failures.extend(other.failures);
+        self.panics += other.panics;
+        self.announced += other.announced;
+        self.rolled_back += other.rolled_back;
+        self.control_lost += other.control_lost;
+        self.torn += other.torn;
+        self.cycles += other.cycles;
+        self.records.add(&other.records);
     }
 
-    /// A line that says what was seen, and whether it proves what it was to prove.
-    pub fn summary(mut self, wanted: u64) -> (String, bool) {
+    /// Lines that say what was seen, and whether it proves what it was to prove.
+    pub fn summary(mut self, wanted: u64) -> (Vec<String>, bool) {
         let panics = ["c", "n"].iter().filter_map(|kind| self.kinds.get(*kind)).sum::<u64>();
         if self.cycles < wanted {
             self.fail(&format!("{} of {wanted} crashes were seen", self.cycles));
@@ -157,7 +162,7 @@ impl Judge {
         let is_good = self.failures.is_empty() && self.cycles > 0;
         let kinds: Vec<String> = self.kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         let summary = format!(
-            "{} crashes of a system ({}; {} panics), memory {}: {} transactions announced, {}, {} found under way and \
+            "{} crashes of a system ({}; {} panics); segments, memory {}: {} transactions announced, {}, {} found under way and \
              rolled back; controls: page cache lost {} times of {}, without before-images torn {} times",
             self.cycles,
             kinds.join(", "),
@@ -170,6 +175,6 @@ impl Judge {
             self.cycles,
             self.torn
         );
-        (summary, is_good)
+        (vec![summary, self.records.summary(self.cycles, is_good)], is_good)
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
-use super::build::Built;
+use super::build::{Built, MEMORY};
 
 /// Where the port's bytes go.
 pub const TOLD: &str = "told";
@@ -26,20 +26,20 @@ pub struct Machine {
 impl Machine {
     /// Turns it on.
     pub fn start(built: &Built, state: &Path, kinds: &str, seed: u64) -> io::Result<Machine> {
-        // The disk of the control.
-        fs::File::create(state.join("disk"))?.set_len(64 << 20)?;
+        // The disk of the records' files, and of controls.
+        fs::File::create(state.join("disk"))?.set_len(MEMORY << 20)?;
         // Nothing that takes an emulated machine long and proves nothing.
         let kernel = format!(
             "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t nokaslr mitigations=off tsc=reliable no_timer_check audit=0 \
              random.trust_cpu=on acpi=off cryptomgr.notests \
              initcall_blacklist=init_kprobe_trace,load_system_certificate_list,crypto_kdf108_init \
-             memmap=64M!128M rdinit=/init lab.kinds={kinds} lab.seed={seed}"
+             memmap={MEMORY}M!128M rdinit=/init lab.kinds={kinds} lab.seed={seed}"
         );
         let place = |name: &str| state.join(name).display().to_string();
         let arguments = [
-            "-nodefaults -no-user-config -display none -m 256 -smp 1 -serial stdio".to_owned(),
+            "-nodefaults -no-user-config -display none -m 320 -smp 1 -serial stdio".to_owned(),
             "-machine pc,usb=off,vmport=off,memory-backend=ram -accel tcg -cpu qemu64".to_owned(),
-            format!("-object memory-backend-file,id=ram,share=on,mem-path={},size=256M", place("memory")),
+            format!("-object memory-backend-file,id=ram,share=on,mem-path={},size=320M", place("memory")),
             format!("-monitor unix:{},server=on,wait=off", place(MONITOR)),
             format!(
                 "-chardev file,id=told,path={},append=on -device isa-debugcon,iobase=0xe9,chardev=told",

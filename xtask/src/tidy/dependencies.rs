@@ -40,7 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-sim", &["libtp-io"]),
     // Log and processes by themselves: where a log ends must be chosen to the byte.
     ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "rio", "vista"]),
-    ("libtp-lab", &["vista", "rio"]),
+    ("libtp-lab", &["libtp", "vista", "rio"]),
     ("xtask", &[]),
 ];
 

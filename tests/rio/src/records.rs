@@ -1,0 +1,215 @@
+//! What is stored in records, by the library itself, and what is found of it.
+//!
+//! Two environments. Their files lie on a disk, whose page cache goes down with the system, and both answer commits from memory.
+//! That of one lies where a warm start keeps it, which the library finds out by itself. That of the other does not, and was
+//! declared to survive all the same: it is a control, which has to refuse at first, then to lose, and to say so.
+//!
+//! Whatever is not as it has to be is a panic, and so a failure, also in the control, but for how much there is of it: who loses
+//! commits loses the last, and those whole.
+
+use libtp::{Bytes, Db, Durability, Env, Error, How, Keep, Recno, Settings, Survives};
+
+use crate::business::Draw;
+
+const ACCOUNTS: usize = 64;
+/// The ledger has the last so many transfers.
+const KEPT: u64 = 512;
+/// Bytes of a transfer in the ledger; behind them it is filled with whatever.
+const TRANSFER: usize = 48;
+
+/// Where an environment is, and what it is told of its memory.
+struct Place {
+    name: &'static str,
+    files: &'static str,
+    memory: &'static str,
+    declared: Option<Survives>,
+}
+
+const KEPT_OVER_STARTS: Place = Place { name: "records", files: "/d/records", memory: "/p", declared: None };
+const LOST: Place = Place { name: "lost", files: "/d/lost", memory: "/tmp", declared: Some(Survives::System) };
+
+impl Place {
+    /// With files that are small, so that the log goes from one to the next between two crashes, and checkpoints are taken. Every
+    /// other time nobody writes the log to the disk but who has to, and where it is to be lost hardly anybody ever has.
+    fn builder(&self, boots: usize) -> libtp::Builder {
+        let is_control = self.declared.is_some();
+        let is_lazy = is_control || boots % 2 == 1;
+        Env::builder().settings(Settings {
+            durability: Some(Durability::Rio),
+            region_directory: Some(self.memory.into()),
+            region_survives: self.declared,
+            memory: Some(Bytes::mib(4)),
+            log_segment_first: Some(Bytes::kib(64)),
+            log_segment_max: Some(Bytes::kib(256)),
+            checkpoint_log: (!is_control).then_some(Bytes::kib(512)),
+            relaxed_millis: is_lazy.then_some(3_600_000),
+            ..Settings::default()
+        })
+    }
+}
+
+/// A transfer that was committed: its number, and what it and all before it come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    pub number: u64,
+    pub digest: u64,
+}
+
+/// An environment: accounts whose sum never changes, and a ledger that says where each balance comes from.
+pub struct Books {
+    env: Env,
+    accounts: Recno,
+    ledger: Db,
+    last: Committed,
+}
+
+/// Opens the environments, and says what is there if the machine was started before: the one that is kept, and the control.
+pub fn open(boots: usize) -> (Books, Books) {
+    let kept = Books::open(&KEPT_OVER_STARTS.builder(boots), &KEPT_OVER_STARTS, "");
+    let (builder, mut refused) = (LOST.builder(boots), "");
+    if boots > 0 {
+        let error = builder.open(LOST.files).expect_err("it was opened without the memory that has its commits");
+        assert!(matches!(error, Error::Environment { .. }), "without its memory: {error}");
+        refused = " refused at first";
+    }
+    (kept, Books::open(&builder.keep(Keep::Files), &LOST, refused))
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes[..8].try_into().unwrap())
+}
+
+/// What a transfer and all before it come to.
+fn digest(before: u64, from: u64, to: u64, amount: u64) -> u64 {
+    [from, to, amount].iter().fold(before, |sum, value| (sum ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(23))
+}
+
+fn fill(number: u64) -> u8 {
+    number.to_le_bytes()[0]
+}
+
+impl Books {
+    fn open(builder: &libtp::Builder, place: &Place, refused: &str) -> Books {
+        let env = builder.open(place.files).unwrap_or_else(|error| panic!("{}: {error}", place.name));
+        let (accounts, ledger) = (env.recno("accounts", 16).unwrap(), env.btree("ledger").unwrap());
+        let mut books = Books { env, accounts, ledger, last: Committed { number: 0, digest: 0 } };
+        let before = books.look().unwrap_or_else(|what| panic!("{}: {what}", place.name));
+        let (opened, stats) = (books.env.opened(), books.env.stats().unwrap());
+        if opened.how == How::Created {
+            return books;
+        }
+        println!(
+            "LAB FOUND {} ended={} digest={:x} before={before:x} how={:?} lost={} survives={} log_bytes={} undone={}{refused}",
+            place.name,
+            books.last.number,
+            books.last.digest,
+            opened.how,
+            opened.lost,
+            stats.survives,
+            opened.log_bytes,
+            opened.undone
+        );
+        books
+    }
+
+    /// The last transfer that was committed.
+    pub fn last(&self) -> Committed {
+        self.last
+    }
+
+    /// Finds out what is there, and whether it is whole; what all transfers but the last come to.
+    fn look(&mut self) -> Result<u64, String> {
+        for name in ["accounts", "ledger"] {
+            let found = self.env.verify(name).map_err(|error| error.to_string())?.findings;
+            if !found.is_empty() {
+                return Err(format!("{name}: {found:?}"));
+            }
+        }
+        let txn = self.env.begin().unwrap();
+        let mut balances = [(0, 0); ACCOUNTS];
+        let (mut before, mut count) = (0, 0);
+        let mut cursor = self.ledger.cursor(&txn);
+        let mut entry = cursor.first().unwrap();
+        while let Some((key, value)) = entry {
+            let this = number(&key);
+            let word = |index: usize| number(&value[index * 8..]);
+            let (from, to, sum) = (word(0), word(1), word(5));
+            if count > 0 && (this != self.last.number + 1 || digest(self.last.digest, from, to, word(2)) != sum) {
+                return Err(format!("transfer {this} is behind {}, and does not go with it", self.last.number));
+            }
+            if value[TRANSFER..].iter().any(|&byte| byte != fill(this)) {
+                return Err(format!("transfer {this} is not what was put there"));
+            }
+            for (account, balance) in [(from, word(3)), (to, word(4))] {
+                let account = usize::try_from(account).ok().and_then(|account| balances.get_mut(account));
+                *account.ok_or_else(|| format!("transfer {this} names no account"))? = (balance, this);
+            }
+            before = self.last.digest;
+            self.last = Committed { number: this, digest: sum };
+            count += 1;
+            entry = cursor.next().unwrap();
+        }
+        if count != self.last.number.min(KEPT) {
+            return Err(format!("the ledger has {count} transfers up to {}", self.last.number));
+        }
+        let mut total = 0_u64;
+        for (account, in_ledger) in (0..).zip(balances) {
+            let found = self.account(&txn, account);
+            total = total.wrapping_add(found.0);
+            let is_older = in_ledger.1 == 0 && found.1 <= self.last.number.saturating_sub(KEPT);
+            if found != in_ledger && !is_older {
+                return Err(format!("account {account} has {found:?}, and the ledger says {in_ledger:?}"));
+            }
+        }
+        if total != 0 {
+            return Err(format!("the accounts' sum is {total:#x}"));
+        }
+        txn.commit().unwrap();
+        Ok(before)
+    }
+
+    /// An account's balance, and the transfer it comes from.
+    fn account(&self, txn: &libtp::Txn<'_>, account: u64) -> (u64, u64) {
+        let record = self.accounts.get(txn, account + 1).unwrap();
+        record.map_or((0, 0), |record| (number(&record), number(&record[8..])))
+    }
+
+    /// One transfer that is committed.
+    pub fn step(&mut self, draw: &mut Draw) -> Committed {
+        loop {
+            if let Some(committed) = self.transfer(draw) {
+                self.last = committed;
+                return committed;
+            }
+        }
+    }
+
+    /// One transfer; none if it was aborted.
+    fn transfer(&self, draw: &mut Draw) -> Option<Committed> {
+        let this = self.last.number + 1;
+        let accounts = ACCOUNTS as u64;
+        let from = draw.below(accounts);
+        let to = (from + 1 + draw.below(accounts - 1)) % accounts;
+        let amount = draw.below(1000);
+        let txn = self.env.begin().unwrap();
+        let from_after = self.account(&txn, from).0.wrapping_sub(amount);
+        let to_after = self.account(&txn, to).0.wrapping_add(amount);
+        for (account, balance) in [(from, from_after), (to, to_after)] {
+            let record = [balance.to_be_bytes(), this.to_be_bytes()].concat();
+            self.accounts.put(&txn, account + 1, &record).unwrap();
+        }
+        let sum = digest(self.last.digest, from, to, amount);
+        let mut value = [from, to, amount, from_after, to_after, sum].map(u64::to_be_bytes).concat();
+        value.resize(TRANSFER + usize::try_from(draw.below(400)).unwrap(), fill(this));
+        self.ledger.put_new(&txn, &this.to_be_bytes(), &value).unwrap();
+        if this > KEPT {
+            assert!(self.ledger.delete(&txn, &(this - KEPT).to_be_bytes()).unwrap());
+        }
+        if draw.below(8) == 0 {
+            txn.abort().unwrap();
+            return None;
+        }
+        txn.commit().unwrap();
+        Some(Committed { number: this, digest: sum })
+    }
+}

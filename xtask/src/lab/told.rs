@@ -1,0 +1,104 @@
+//! What a machine said through its port before it crashed: what had ended, one line each, at once.
+//!
+//! A life of the machine begins with a line of its own. A crash cuts off the last line of a life, which then says nothing.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// One life of a machine.
+#[derive(Debug, Default)]
+pub struct Life {
+    /// Of the segment: how many transactions had ended at its beginning, and last.
+    pub segment: (u64, u64),
+    /// Of the environment whose memory is kept.
+    pub records: Line,
+    /// Of the one whose memory is not.
+    pub lost: Line,
+}
+
+/// What was said of an environment: how many transfers were committed at the beginning, and last; and what each and all before it
+/// come to, by its number.
+#[derive(Debug, Default)]
+pub struct Line {
+    pub began: u64,
+    pub last: u64,
+    pub digests: HashMap<u64, u64>,
+}
+
+impl Line {
+    /// How many were committed.
+    pub fn steps(&self) -> u64 {
+        self.last - self.began
+    }
+
+    fn says(&mut self, committed: u64, digest: u64, is_beginning: bool) {
+        if is_beginning {
+            *self = Line { began: committed, ..Line::default() };
+        }
+        self.last = committed;
+        self.digests.insert(committed, digest);
+    }
+}
+
+/// What a machine says, life by life.
+pub struct Told {
+    path: PathBuf,
+    /// Where the next life begins, or the end of what was read.
+    at: u64,
+}
+
+impl Told {
+    pub fn new(path: &Path) -> Told {
+        Told { path: path.to_owned(), at: 0 }
+    }
+
+    /// The next life. What the one behind it may have said already is left to it.
+    pub fn life(&mut self) -> Life {
+        let mut bytes = Vec::new();
+        if let Ok(mut file) = fs::File::open(&self.path) {
+            let _ = file.seek(SeekFrom::Start(self.at)).and_then(|_| file.read_to_end(&mut bytes));
+        }
+        let (life, length) = first_life(&bytes);
+        self.at += length;
+        life
+    }
+}
+
+/// The first life, and its length in bytes.
+fn first_life(bytes: &[u8]) -> (Life, u64) {
+    let (mut life, mut length, mut has_begun) = (Life::default(), 0, false);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let said = std::str::from_utf8(line).unwrap_or_default().trim_end();
+        let (letter, rest) = (said.get(..1).unwrap_or_default(), said.get(1..).unwrap_or_default());
+        let hex = |from: usize, to: usize| rest.get(from..to).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        match (letter, rest.len(), hex(0, 12), hex(12, 28)) {
+            ("b", 12, Some(_), _) if has_begun => break,
+            ("b", 12, Some(ended), _) => (life.segment, has_begun) = ((ended, ended), true),
+            ("k", 12, Some(ended), _) => life.segment.1 = ended,
+            ("R" | "r", 28, Some(committed), Some(digest)) => life.records.says(committed, digest, letter == "R"),
+            ("L" | "l", 28, Some(committed), Some(digest)) => life.lost.says(committed, digest, letter == "L"),
+            // Cut off.
+            _ => {}
+        }
+        length += line.len() as u64;
+    }
+    (life, length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_life;
+
+    #[test]
+    fn a_life_ends_where_the_next_begins_and_a_line_that_was_cut_off_says_nothing() {
+        let told = "\nb000000000005\nR0000000000020000000000000007\nk000000000006\nr00000000000300000000000000ff\nr0000000000040\n\
+                    \nb000000000006\nk000000000007\n";
+        let (life, length) = first_life(told.as_bytes());
+        assert_eq!((life.segment, life.records.began, life.records.last), ((5, 6), 2, 3));
+        assert_eq!(life.records.digests.get(&3), Some(&0xff));
+        let (next, _) = first_life(&told.as_bytes()[usize::try_from(length).unwrap()..]);
+        assert_eq!((next.segment, next.records.last), ((6, 7), 0));
+    }
+}
