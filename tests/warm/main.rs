@@ -5,6 +5,7 @@
 //! | `basics` | where such commits are refused, and what is told when the memory is gone |
 //! | `simulated` | a simulated machine goes down: its disk loses what was not synced, its cache what was not written back |
 //! | `ring` | the same for the log alone, whose ring is small and moves |
+//! | `hit` | a wild store hits the log's words in such memory |
 //! | `deaths` | a process dies as it finds what was answered from memory |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 // Test code outside of test functions: a panic is the report.
@@ -14,6 +15,7 @@
 mod basics;
 #[cfg(feature = "failpoints")]
 mod deaths;
+mod hit;
 mod ring;
 mod simulated;
 mod yardstick;
