@@ -160,6 +160,38 @@ fn who_looks_at_the_log_is_told_that_its_words_were_hit() {
     assert!(count > 0);
 }
 
+/// So many words of each structure are hit at most.
+const MANY: usize = 4096;
+
+#[test]
+fn who_looks_does_not_panic_whatever_was_hit() {
+    let names = |env: &Env| -> Vec<&'static str> {
+        let mut names: Vec<_> = env.managers().extents().into_iter().map(|extent| extent.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    let all = names(&no_background().open(tempfile::tempdir().unwrap().path()).unwrap());
+    assert!(all.len() > 20, "{all:?}");
+    for name in all {
+        let directory = tempfile::tempdir().unwrap();
+        let env = no_background().open(directory.path()).unwrap();
+        let table = env.btree("table").unwrap();
+        env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
+        let extents = env.managers().extents();
+        let ranges = extents.into_iter().filter(|extent| extent.name == name).map(|extent| extent.range);
+        ranges.flat_map(|range| range.step_by(8)).take(MANY).for_each(|place| store(&env, place, NONSENSE));
+        // Each may say that it is damaged, or nothing.
+        _ = env.joined_segments();
+        _ = env.repair_times();
+        _ = env.repairs();
+        _ = env.databases();
+        _ = env.sessions();
+        _ = env.stats();
+        _ = env.log_records(0, |_| true);
+    }
+}
+
 #[test]
 fn who_opens_it_does_not_panic_whatever_was_hit() {
     for name in ["session slab", "session slots", "process slab", "process slots", "undo log headers", "log header"] {
