@@ -56,6 +56,27 @@ fn whose_shared_memory_was_made_anew_keeps_memory_until_it_lets_go() {
     keeps_memory_until_it_lets_go(|env, _| env.managers().processes.declare_broken());
 }
 
+/// Memory is given up while the commit record is written, and the next life has it.
+#[test]
+fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = libtp::Settings { no_background: true, ..libtp::Settings::default() };
+    let env = Env::builder().settings(settings).open(dir.path()).unwrap();
+    let segment = env.segment("memory", 64).unwrap();
+    let records = env.btree("records").unwrap();
+    let txn = env.begin_with(libtp::Durability::Relaxed).unwrap();
+    records.put(&txn, b"key", b"value").unwrap();
+    txn.join(&segment).unwrap().set_range(0, 1).unwrap().fill(2);
+    env.managers().processes.declare_broken();
+    rio::failpoint::arm("log: tail published!panic");
+    let answer = txn.commit();
+    rio::failpoint::arm("");
+    answer.unwrap();
+    assert_eq!(env.repairs().rebuilds, 1);
+    assert_eq!(env.run(|txn| records.get(txn, b"key")).unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(env.run(|txn| read(txn, &segment)).unwrap(), 2);
+}
+
 /// A `Relaxed` commit needs nothing of the disk, so it is done although the memory that it is in was given up: it is of no life.
 #[test]
 fn what_commits_in_memory_that_was_given_up_is_told_to_no_segment() {

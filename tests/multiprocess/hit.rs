@@ -110,6 +110,136 @@ fn a_lock_that_says_it_is_another_is_not_granted_to_a_second() {
     member.leave();
 }
 
+/// Where the log's header has its words (`LogHeader`), counted in words.
+const LATCH: usize = 0;
+const TAIL: usize = 1;
+const POISON: usize = 10;
+const LEADER: usize = 17;
+/// What the word says of a log that has failed.
+const POISONED: u64 = u64::from_le_bytes(*b"poisoned");
+
+#[test]
+fn who_is_at_a_write_is_waited_for_though_the_word_for_another_writer_was_hit() {
+    let (directory, env, table, mut member) = beside_a_member();
+    member.ask("put key 1");
+    member.ask("arm buffer: became the writer!stop");
+    member.order("checkpoint");
+    let at_it = stopped(directory.path(), |one| one.roles.contains(&"writes pages"));
+    let (leader, says) = words(&env, "log header")[LEADER];
+    store(&env, leader, NONSENSE);
+    env.managers().processes.declare_broken();
+    let put = || env.run(|txn| table.put(txn, b"key", b"meanwhile"));
+    let refused = put().expect_err("it is still writing").to_string();
+    assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
+    // What it does next is another's story.
+    store(&env, leader, says);
+    member.resume();
+    member.answer();
+    put().unwrap();
+    member.leave();
+}
+
+#[test]
+fn who_looks_at_the_log_is_told_that_its_words_were_hit() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = no_background().open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
+    let header = words(&env, "log header");
+    // Who looks for the dead afterwards meets the second.
+    [TAIL, POISON].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
+    let told = env.log_records(0, |_| true);
+    assert!(matches!(told, Err(libtp::Error::Panicked { .. } | libtp::Error::Rebuilt)), "{told:?}");
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"1"[..]));
+    let mut count = 0;
+    env.log_records(0, |_| {
+        count += 1;
+        true
+    })
+    .unwrap();
+    assert!(count > 0);
+}
+
+/// So many words of each structure are hit at most.
+const MANY: usize = 4096;
+
+#[test]
+fn who_looks_does_not_panic_whatever_was_hit() {
+    let names = |env: &Env| -> Vec<&'static str> {
+        let mut names: Vec<_> = env.managers().extents().into_iter().map(|extent| extent.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    let all = names(&no_background().open(tempfile::tempdir().unwrap().path()).unwrap());
+    assert!(all.len() > 20, "{all:?}");
+    for name in all {
+        let directory = tempfile::tempdir().unwrap();
+        let env = no_background().open(directory.path()).unwrap();
+        let table = env.btree("table").unwrap();
+        env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
+        let extents = env.managers().extents();
+        let ranges = extents.into_iter().filter(|extent| extent.name == name).map(|extent| extent.range);
+        ranges.flat_map(|range| range.step_by(8)).take(MANY).for_each(|place| store(&env, place, NONSENSE));
+        // Each may say that it is damaged, or nothing.
+        _ = env.joined_segments();
+        _ = env.repair_times();
+        _ = env.repairs();
+        _ = env.databases();
+        _ = env.sessions();
+        _ = env.stats();
+        _ = env.log_records(0, |_| true);
+    }
+}
+
+#[test]
+fn who_opens_it_does_not_panic_whatever_was_hit() {
+    for name in ["session slab", "session slots", "process slab", "process slots", "undo log headers", "log header"] {
+        let directory = tempfile::tempdir().unwrap();
+        let env = no_background().open(directory.path()).unwrap();
+        let table = env.btree("table").unwrap();
+        env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
+        words(&env, name).into_iter().for_each(|(place, _)| store(&env, place, NONSENSE));
+        // With threads of its own: it keeps sessions for repairs.
+        let second = Env::open(directory.path());
+        let found = second.and_then(|second| {
+            let table = second.btree("table")?;
+            second.run(|txn| table.get(txn, b"key"))
+        });
+        // It may be refused, but it is told so.
+        if let Ok(found) = found {
+            assert_eq!(found.as_deref(), Some(&b"1"[..]), "{name}");
+        }
+        let found = env.run(|txn| table.get(txn, b"key")).unwrap();
+        assert_eq!(found.as_deref(), Some(&b"1"[..]), "{name}");
+    }
+}
+
+#[test]
+fn who_cannot_read_whether_its_commit_is_there_learns_it_from_the_next_life() {
+    let directory = tempfile::tempdir().unwrap();
+    // Of both: a thread of theirs would give the memory up before it comes to that.
+    std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let mut member = Member::start(directory.path(), 1);
+    member.ask("begin");
+    member.ask("put key 1");
+    member.ask("arm log: tail published, latch held!stop");
+    member.order("commit");
+    stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the log's tail"));
+    // The latch that it is about to give back, and what it would find its record by.
+    let header = words(&env, "log header");
+    [LATCH, TAIL].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
+    // As if a sync had failed: so nobody repairs what it leaves, and notices.
+    store(&env, header[POISON].0, POISONED);
+    member.resume();
+    let answer = member.answer();
+    assert_eq!(answer, "committed");
+    assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"1"[..]));
+    member.leave();
+}
+
 #[test]
 fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
     let (directory, env, table, mut member) = beside_a_member();
@@ -119,7 +249,7 @@ fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
     member.order("commit");
     stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the log's tail"));
     // The latch that it is about to give back: what it meets there is the end of its call, not of its transaction.
-    let (latch, _) = words(&env, "log header")[0];
+    let (latch, _) = words(&env, "log header")[LATCH];
     store(&env, latch, NONSENSE);
     env.managers().processes.declare_broken();
     env.run(|txn| table.put(txn, b"other", b"meanwhile")).unwrap();

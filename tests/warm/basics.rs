@@ -85,11 +85,12 @@ fn entry() {
     let _ = next_order();
 }
 
-/// The entry of a child that opens the environment and no more. In the run of all tests it does nothing.
+/// The entry of a child that opens the environment, and says whether commits are lost. In the run of all tests it does nothing.
 #[test]
 fn opens() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
-        Env::open(Path::new(&directory)).unwrap();
+        let env = Env::open(Path::new(&directory)).unwrap();
+        say(if env.opened().lost { "lost" } else { "whole" });
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `simulated` | a simulated machine goes down: its disk loses what was not synced, its cache what was not written back |
 //! | `ring` | the same for the log alone, whose ring is small and moves |
 //! | `killed` | processes are killed at random moments, and their files lose what was not synced |
+//! | `hit` | a wild store hits the log's words in such memory |
 //! | `deaths` | a process dies as it finds what was answered from memory |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 // Test code outside of test functions: a panic is the report.
@@ -15,6 +16,7 @@
 mod basics;
 #[cfg(feature = "failpoints")]
 mod deaths;
+mod hit;
 mod killed;
 mod ring;
 mod simulated;

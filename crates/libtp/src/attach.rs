@@ -170,6 +170,11 @@ pub(crate) fn warn_of_no_spares(kept: libtp_txn::Result<()>) {
     }
 }
 
+/// Whether who has that seat is seen to have ended. Where the table of processes was hit nobody is.
+fn is_seen_ended(region: &Region, seat: u64) -> bool {
+    catch_unwind(|| ProcessManager::has_ended(region, seat)).unwrap_or(false)
+}
+
 fn open_control(platform: &Platform) -> Result<Arc<dyn File>> {
     // Making it here is harmless: an empty control file is no environment until `create` has filled it.
     Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
@@ -208,7 +213,7 @@ impl<'o> Opening<'o> {
             self.platform.note_directory(region);
         }
         let others = match &found {
-            Found::Good(region) if others => door.others(|seat| ProcessManager::has_ended(region, seat))?,
+            Found::Good(region) if others => door.others(|seat| is_seen_ended(region, seat))?,
             _ => others,
         };
         if control.lost && !others {
@@ -361,23 +366,9 @@ impl<'o> Opening<'o> {
             Err(why) => {
                 tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");
                 // PROTOCOLS L6: first its log, then it is given up.
-                let rescued = libtp_log::rescue_ring(region, &self.platform.log_directory, control);
-                if let Ok(rescued) = &rescued {
-                    self.judge_loss(rescued, control)?;
-                }
-                match (rescued, self.keep) {
-                    (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
-                        keep::put_behind(region, self.platform, &self.control_file)?;
-                        // Nor is it known of what time the data files are: everything else comes from the log.
-                        self.restart(file, How::Restarted, 0, watch)
-                    }
-                    (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
-                        self.memory_is_forgotten(control)?;
-                        self.restart(file, How::Restarted, 0, watch)
-                    }
-                    (Ok(_), _) => self.restart(file, How::Restarted, 0, watch),
-                    (Err(error), _) => Err(error.into()),
-                }
+                let rescue = || libtp_log::rescue_ring(region, &self.platform.log_directory, control);
+                self.take_log(region, control, true, rescue)?;
+                self.restart(file, How::Restarted, 0, watch)
             }
         }
     }

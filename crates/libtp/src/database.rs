@@ -334,7 +334,9 @@ impl Database {
 /// The names of the environment's databases, sorted.
 pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
     env.check_process()?;
-    let mut names: Vec<String> = env.newest().managers.buffers.files().into_iter().map(|info| info.name).collect();
+    let life = env.newest();
+    let files = life.guarded(|| Ok(life.managers.buffers.files()))?;
+    let mut names: Vec<String> = files.into_iter().map(|info| info.name).collect();
     names.sort();
     Ok(names)
 }

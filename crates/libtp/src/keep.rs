@@ -12,7 +12,11 @@ use libtp_log::ControlFile;
 use rio::{Identity, Region, WriteBack};
 
 use crate::platform::Platform;
+use crate::rescue::read;
 use crate::{Error, Result};
+
+/// Of memory whose reading panicked.
+const UNREADABLE: &str = "What is in it is damaged and cannot be read; `tp recover --keep-files` goes by the files";
 
 /// Which of the two is right, where shared memory and log files disagree (PROTOCOLS F1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +58,14 @@ pub(crate) fn settle(
         }
         };
         // Read anew: the log of the one before may have been put behind it.
-        match (libtp_log::all_in_files(region, &platform.log_directory, &file.read()?), keep) {
+        let control = file.read()?;
+        let Some(in_files) = read(|| libtp_log::all_in_files(region, &platform.log_directory, &control)) else {
+            match keep {
+                Some(Keep::Files) => continue,
+                _ => return Err(refuse(UNREADABLE.into())),
+            }
+        };
+        match (in_files, keep) {
             (Ok(()), _) | (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {}
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) if !is_kept => {
                 if !region.is_alone() {
@@ -82,7 +93,9 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
     let is_there = |known: &FileInfo| found.iter().any(|file| file.info.id == known.id);
     // What is not written back of memory that survived a new start of the machine may be of any time: its table of files, too.
     let is_older = region.is_of_earlier_start() && libtp_log::lasting_of(region).write_back != WriteBack::None;
-    let known = if is_older { Vec::new() } else { BufferManager::files_in(region) };
+    let nonsense = || refuse(format!("the shared memory {} was to be kept. {UNREADABLE}", region.path().display()));
+    let files_in = || if is_older { Vec::new() } else { BufferManager::files_in(region) };
+    let known = read(files_in).ok_or_else(nonsense)?;
     if let Some(missing) = known.iter().find(|known| !is_there(known)) {
         return Err(refuse(format!(
             "the shared memory {} has changes to the database `{}`, which was made after the backup and whose file {} is not \
@@ -92,7 +105,8 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
             missing.file_name()
         )));
     }
-    libtp_log::overwrite_from_ring(region, &platform.log_directory, file).map_err(|error| refuse(error.to_string()))?;
+    let overwritten = read(|| libtp_log::overwrite_from_ring(region, &platform.log_directory, file));
+    overwritten.ok_or_else(nonsense)?.map_err(|error| refuse(error.to_string()))?;
     Ok(())
 }
 

@@ -45,6 +45,7 @@ mod panics;
 mod platform;
 mod rebuild;
 mod record_types;
+mod rescue;
 mod segment;
 mod settings;
 mod stats;

@@ -425,7 +425,9 @@ fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) ->
         return unusable;
     }
     match (is_earlier, is_log_known) {
-        (true, true) if libtp_log::lasting_of(&region).is_lasting() => Ok(Found::Left(region, error.to_string())),
+        (true, true) if libtp_log::lasting_of(&region).is_lasting() || libtp_log::is_lasting_hit(&region) => {
+            Ok(Found::Left(region, error.to_string()))
+        }
         (false, true) if is_other_build => Ok(Found::Left(region, error.to_string())),
         (false, false) if is_other_build => Ok(Found::Unreadable(error.to_string())),
         _ => unusable,

@@ -11,13 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtp_io::File;
-use libtp_log::{Control, Rescued};
+use libtp_log::Control;
 use libtp_process::SessionId;
 use libtp_txn::Managers;
 use rio::{failpoint, planted, Region};
 
 use crate::attach::{How, Opened, Opening, Watcher, MOMENT, PATIENCE};
-use crate::keep::{self, Keep};
 use crate::platform::{reserve_after, Found};
 use crate::{Error, Result};
 
@@ -27,24 +26,6 @@ const LAST_PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for one that is stopped, and for one that cannot be seen to run, until those are told who wait for us.
 const STOPPED_PATIENCE: Duration = Duration::from_secs(5);
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(30);
-
-/// Says what could not be kept, if anything.
-fn tell_of_loss(rescued: Rescued, broken: &Region) {
-    // Asked of another manager's words: the log's own may be what was hit.
-    let committed = Managers::last_commit(broken).filter(|&commit| commit >= rescued.to);
-    match rescued.tail {
-        Some(tail) if rescued.to < tail => {
-            tracing::error!(from = %rescued.to, to = %tail, "commits that were not yet on disk are lost with the broken memory");
-        }
-        Some(_) => {}
-        None if committed.is_some() => {
-            tracing::error!(from = %rescued.to, ?committed, "commits that were not yet on disk are lost with the broken memory");
-        }
-        None => {
-            tracing::warn!(from = %rescued.from, to = %rescued.to, "the log's words in the broken memory were hit; its records were found without them")
-        }
-    }
-}
 
 impl Opening<'_> {
     /// Whether nobody finds any more what we have left, and still have mapped, and nothing has become of it since: its log was
@@ -75,28 +56,9 @@ impl Opening<'_> {
             Some(left) => left.log.rescue(directory, control),
             None => libtp_log::rescue_ring(broken, directory, control),
         };
-        // What it reads was checked before; a panic all the same says that nothing of it can be trusted.
         let is_lost = planted("libtp: the log of broken memory is not kept");
-        let rescued = if is_lost { Ok(None) } else { catch_unwind(AssertUnwindSafe(rescue)).unwrap_or(Ok(None)) };
-        let keep = self.keep.filter(|_| !planted("libtp: what to keep of broken memory is not asked"));
-        let rescued = match (rescued, keep) {
-            // PROTOCOLS F1: a backup was restored under it, and the user has decided.
-            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
-                self.memory_is_forgotten(control)?;
-                return self.restart(file, How::Restarted, rebuilds + 1, watch);
-            }
-            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
-                keep::put_behind(broken, self.platform, &self.control_file)?;
-                return self.restart(file, How::Restarted, rebuilds + 1, watch);
-            }
-            (rescued, _) => rescued?,
-        };
-        self.judge_loss(&rescued, control)?;
-        match rescued {
-            Some(rescued) => tell_of_loss(rescued, broken),
-            None => tracing::error!(
-                "the broken memory holds no log that could be trusted: what was not yet on disk is lost"
-            ),
+        if let Some(taken) = self.take_log(broken, control, true, || if is_lost { Ok(None) } else { rescue() })? {
+            taken.tell();
         }
         failpoint("rebuild: ring rescued, log not restarted");
         self.restart(file, How::Restarted, rebuilds + 1, watch)

@@ -1,7 +1,7 @@
 //! What an environment does and holds, for people and tools.
 
-use libtp_log::Lsn;
-use libtp_txn::Managers;
+use libtp_log::{Lsn, RecordRef};
+use libtp_txn::{Managers, RecordTable};
 use serde::Serialize;
 
 use rio::Survives;
@@ -132,36 +132,45 @@ impl crate::Env {
     /// Hands every record of the log from `from` on (zero: the oldest kept) to `each`, until it says false.
     ///
     /// # Errors
-    /// `Corrupt` at a damaged record, `Io`.
+    /// `Corrupt` at a damaged record, `Io`; `Rebuilt` or `Panicked` if the shared memory is damaged: what follows was not handed
+    /// over.
     pub fn log_records(&self, from: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
         self.0.check_process()?;
-        let managers = &self.0.newest().managers;
-        let from = Lsn::new(from).max(managers.log.oldest()).max(Lsn::FIRST);
-        let mut roll = managers.log.roll(from);
-        while let Some(record) = roll.next_record() {
-            let record = record?;
-            let header = &record.header;
-            let compensation = header.flags() & libtp_txn::CLR_FLAG != 0;
-            let body = if compensation { record.body.get(8..).unwrap_or(&[]) } else { record.body };
-            let (kind, text) = match managers.types.get(header.kind()) {
-                Some(known) => (known.name.to_string(), (known.describe)(body)),
-                None if header.kind() == libtp_log::KIND_FLUSH_MARK => ("flush mark".into(), String::new()),
-                None => (format!("unknown {}", header.kind()), String::new()),
-            };
-            let shown = LogRecord {
-                lsn: record.lsn.raw(),
-                kind,
-                code: header.kind(),
-                txn: header.txn().raw(),
-                prev: header.prev().raw(),
-                compensation,
-                text,
-            };
-            if !each(shown) {
+        let life = self.0.newest();
+        let managers = &life.managers;
+        let from = |managers: &Managers| Lsn::new(from).max(managers.log.oldest()).max(Lsn::FIRST);
+        let mut roll = life.guarded(|| Ok(managers.log.roll(from(managers))))?;
+        let mut next = || -> Result<Option<LogRecord>> {
+            let record = roll.next_record().transpose()?;
+            Ok(record.map(|record| shown(&managers.types, &record)))
+        };
+        // The caller's function is called outside: its panics are its own.
+        while let Some(record) = life.guarded(&mut next)? {
+            if !each(record) {
                 break;
             }
         }
         Ok(())
+    }
+}
+
+fn shown(types: &RecordTable, record: &RecordRef<'_>) -> LogRecord {
+    let header = &record.header;
+    let compensation = header.flags() & libtp_txn::CLR_FLAG != 0;
+    let body = if compensation { record.body.get(8..).unwrap_or(&[]) } else { record.body };
+    let (kind, text) = match types.get(header.kind()) {
+        Some(known) => (known.name.to_string(), (known.describe)(body)),
+        None if header.kind() == libtp_log::KIND_FLUSH_MARK => ("flush mark".into(), String::new()),
+        None => (format!("unknown {}", header.kind()), String::new()),
+    };
+    LogRecord {
+        lsn: record.lsn.raw(),
+        kind,
+        code: header.kind(),
+        txn: header.txn().raw(),
+        prev: header.prev().raw(),
+        compensation,
+        text,
     }
 }
 

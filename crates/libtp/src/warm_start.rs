@@ -14,15 +14,15 @@
 use std::sync::Arc;
 
 use libtp_io::File;
-use libtp_log::{Control, Rescued};
+use libtp_log::Control;
 use libtp_txn::{Managers, TxnSession};
-use rio::{failpoint, planted, Identity, Lasting, Region};
+use rio::{failpoint, planted, Identity, Lasting, Region, WriteBack};
 
 use crate::attach::{How, Opened, Opening, Watcher, PATIENCE};
-use crate::keep::{self, Keep};
+use crate::keep::Keep;
 use crate::life::Life;
 use crate::platform::Found;
-use crate::{Durability, Error, Result};
+use crate::{record_types, Durability, Error, Result};
 
 impl Opening<'_> {
     /// Takes the log's tail from a region of an earlier start of the machine or of another build, and restarts.
@@ -35,21 +35,12 @@ impl Opening<'_> {
     ) -> Result<(Arc<Managers>, Opened)> {
         failpoint("warm start: memory found");
         let how = if region.is_of_earlier_start() { How::Survived } else { How::Restarted };
-        let rescue = || libtp_log::rescue_survivor(region, &self.platform.log_directory, control);
         let is_forgotten = planted("libtp: the log's tail in memory that survived is forgotten");
-        let rescued = if is_forgotten { Ok(None) } else { rescue() };
-        let rescued = match (rescued, self.keep) {
-            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
-                self.memory_is_forgotten(control)?;
-                return self.restart(file, how, 0, watch);
-            }
-            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
-                keep::put_behind(region, self.platform, &self.control_file)?;
-                return self.restart(file, how, 0, watch);
-            }
-            (rescued, _) => rescued?,
+        let rescue = || match is_forgotten {
+            true => Ok(None),
+            false => libtp_log::rescue_survivor(region, &self.platform.log_directory, control),
         };
-        self.judge_loss(&rescued, control)?;
+        self.take_log(region, control, is_of_now(region), rescue)?;
         failpoint("warm start: tail in the files, log not restarted");
         self.restart(file, how, 0, watch)
     }
@@ -125,17 +116,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// What could be saved of the log in a region that is given up: whether it is all that was answered.
-    pub(crate) fn judge_loss(&self, rescued: &Option<Rescued>, control: &Control) -> Result<()> {
-        let is_whole = rescued.is_some_and(|rescued| rescued.tail.is_some_and(|tail| rescued.to >= tail));
-        if control.rio && !is_whole {
-            self.tell_loss("the log in the shared memory is damaged")?;
-        }
-        Ok(())
-    }
-
     /// Before the restart forgets it: if we die in that, the next to open tells it.
-    fn tell_loss(&self, why: &str) -> Result<()> {
+    pub(crate) fn tell_loss(&self, why: &str) -> Result<()> {
         self.has_lost.set(true);
         self.note_loss(true)?;
         tracing::error!(
@@ -176,6 +158,14 @@ impl Opening<'_> {
         region.fence(lasting.write_back);
         Ok(())
     }
+}
+
+/// Whether what another manager than the log says there is as it was last, and means what it does here: where lines had to be
+/// written back its own were not, and another build's lie elsewhere.
+fn is_of_now(region: &Region) -> bool {
+    let is_this_build = region.header().layout.get() == record_types::layout_hash();
+    let is_known = !libtp_log::is_lasting_hit(region);
+    is_this_build && is_known && libtp_log::lasting_of(region).write_back == WriteBack::None
 }
 
 fn settle(region: &Region, lasting: Lasting) -> Result<()> {

@@ -121,7 +121,8 @@ impl Env {
         if self.0.check_process().is_err() {
             return Vec::new();
         }
-        let rows = self.managers().joined_segments().into_iter();
+        let life = self.0.newest();
+        let rows = life.guarded(|| Ok(life.managers.joined_segments())).unwrap_or_default().into_iter();
         let shown = rows.map(|row| {
             let is_untold = row.lsn != Lsn::NONE;
             JoinedSegment {
@@ -186,7 +187,8 @@ impl Env {
         if self.0.check_process().is_err() {
             return RepairTimes::default();
         }
-        self.0.newest().managers.processes.repair_times()
+        let life = self.0.newest();
+        life.guarded(|| Ok(life.managers.processes.repair_times())).unwrap_or_default()
     }
 
     /// What was repaired in the shared memory since it was made.
@@ -194,8 +196,11 @@ impl Env {
         if self.0.check_process().is_err() {
             return Repairs::default();
         }
-        let processes = &self.0.newest().managers.processes;
-        Repairs { sessions_repaired: processes.repaired_count(), rebuilds: processes.rebuild_count() }
+        let life = self.0.newest();
+        let processes = &life.managers.processes;
+        let count =
+            || Ok(Repairs { sessions_repaired: processes.repaired_count(), rebuilds: processes.rebuild_count() });
+        life.guarded(count).unwrap_or_default()
     }
 }
 

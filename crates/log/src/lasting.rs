@@ -40,6 +40,13 @@ pub fn lasting_of(region: &Region) -> Lasting {
     header.map_or_else(Lasting::default, |header| Lasting::from_word(header.lasting.load()))
 }
 
+/// Whether nothing says any more what a region's memory survives: the word was hit. Then records that prove themselves may be in
+/// it, and where to look for them it does not say either.
+pub fn is_lasting_hit(region: &Region) -> bool {
+    let header = region.root::<LogHeader>(RootSlot::Log).and_then(|offset| region.try_at(offset));
+    header.is_some_and(|header| Lasting::try_from_word(header.lasting.load()).is_none())
+}
+
 impl LogManager {
     /// What the region's memory survives.
     #[inline]

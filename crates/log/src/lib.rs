@@ -87,7 +87,7 @@ pub use error::{Error, Result};
 pub use flush::FlushedTo;
 pub use group_commit::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
 pub use incarnation::{Incarnation, Incarnations, LifeEnd, INCARNATIONS_MAX};
-pub use lasting::{lasting_of, note_lasting};
+pub use lasting::{is_lasting_hit, lasting_of, note_lasting};
 pub use lsn::Lsn;
 pub use record::{
     record_bytes, Record, RecordHeader, RecordRef, TxnId, BODY_BYTES_MAX, KIND_FILLER, KIND_FLUSH_MARK,

@@ -61,6 +61,8 @@ fn ends(header: &LogHeader, control: &Control) -> Option<(Lsn, Lsn)> {
         && sizes == (control.segment_bytes_first, control.segment_bytes_max);
     let is_named = header.directory.iter().all(|entry| entry.try_load().is_some());
     let (durable, tail) = (header.durable.try_load()?, header.tail.try_load()?);
+    // How old the words may be it says.
+    Lasting::try_from_word(header.lasting.load())?;
     (is_ours && is_named && is_chunk(header.chunk_bytes.get()) && durable >= Lsn::FIRST).then_some((durable, tail))
 }
 

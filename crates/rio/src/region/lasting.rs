@@ -70,6 +70,11 @@ impl Lasting {
         Lasting { survives, write_back: how.unwrap_or_default() }
     }
 
+    /// As [`Lasting::from_word`]; none if nobody has stored that number.
+    pub fn try_from_word(word: u64) -> Option<Lasting> {
+        Some(Lasting::from_word(word)).filter(|says| says.to_word() == word)
+    }
+
     /// What the memory of a file survives, as far as can be found out, or as the operator declares, where that is more.
     pub fn of(file: &File, declared: Option<Survives>) -> Lasting {
         let keeping = Keeping { layout: 0, reserve: 0, declared, write_back: None, is_shared: true };

@@ -1,0 +1,90 @@
+//! A wild store hits a word of the memory that commits were answered from, and whoever stored it dies. They are found all the
+//! same, and nobody is told that they are lost.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use libtp::How;
+#[cfg(feature = "failpoints")]
+use libtp_tests::process::Process;
+
+#[cfg(feature = "failpoints")]
+use crate::basics::DIRECTORY;
+use crate::basics::{apples, found, killed, region_of, start_machine_again};
+
+/// Nobody has stored this anywhere.
+const NONSENSE: u64 = 0x1357_9BDF_0246_8ACE;
+/// Where the region's header says where the log's lies (docs/formats/region.md).
+const LOG_ROOT: u64 = 128 + 8;
+/// The log's header before its directory, and the directory's first words, in words.
+const WORDS: std::ops::Range<u64> = 0..36;
+/// The one that says where the log ends.
+const TAIL: u64 = 1;
+
+fn hit(directory: &Path, word: u64) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(region_of(directory)).unwrap();
+    let mut header = [0; 8];
+    file.read_exact_at(&mut header, LOG_ROOT).unwrap();
+    file.write_all_at(&NONSENSE.to_ne_bytes(), u64::from_ne_bytes(header) + 8 * word).unwrap();
+}
+
+fn with_a_commit_in_memory_alone() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
+    killed(directory.path());
+    directory
+}
+
+#[test]
+fn after_a_new_start_of_the_machine_any_word_of_the_log_may_have_been_hit() {
+    for word in WORDS {
+        let directory = with_a_commit_in_memory_alone();
+        hit(directory.path(), word);
+        start_machine_again(directory.path());
+        let kept = (How::Survived, false, Some(b"3".to_vec()));
+        assert_eq!(apples(directory.path()), kept, "word {word} was hit");
+    }
+}
+
+#[test]
+fn that_they_are_lost_is_not_told_where_all_were_found() {
+    let directory = with_a_commit_in_memory_alone();
+    hit(directory.path(), TAIL);
+    assert_eq!(apples(directory.path()), (How::Restarted, false, Some(b"3".to_vec())));
+}
+
+/// A panic where the log is taken from memory says that it cannot be trusted. Nobody who opens sees more of it.
+#[cfg(feature = "failpoints")]
+#[test]
+fn a_panic_as_the_log_is_taken_is_told_as_a_loss() {
+    for word in [None, Some(TAIL)] {
+        let directory = with_a_commit_in_memory_alone();
+        match word {
+            Some(word) => hit(directory.path(), word),
+            None => start_machine_again(directory.path()),
+        }
+        let (tell, said) = std::sync::mpsc::channel();
+        let panics = "rescue: a piece written, not synced!panic";
+        let variables = [(DIRECTORY, directory.path().display().to_string()), ("LIBTP_FAILPOINT", panics.to_owned())];
+        let mut child = Process::start("basics::opens", &variables, move |line| _ = tell.send(line.to_owned()));
+        child.order("end");
+        assert!(child.wait().success(), "word {word:?}: it panicked");
+        assert_eq!(said.recv().as_deref(), Ok("lost"), "word {word:?}");
+        let (_, lost, _) = apples(directory.path());
+        assert!(!lost, "it is told once");
+    }
+}
+
+#[test]
+fn that_they_are_lost_is_told_where_one_was_hit_itself() {
+    let directory = with_a_commit_in_memory_alone();
+    hit(directory.path(), TAIL);
+    // The record's own bytes.
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(region_of(directory.path())).unwrap();
+    let memory = std::fs::read(region_of(directory.path())).unwrap();
+    let places: Vec<usize> =
+        memory.windows(6).enumerate().filter(|(_, six)| six == b"apples").map(|(at, _)| at).collect();
+    places.iter().for_each(|&at| file.write_all_at(b"APPLES", at as u64).unwrap());
+    let (how, lost, value) = apples(directory.path());
+    assert_eq!((how, lost, value), (How::Restarted, true, None));
+}
