@@ -27,6 +27,8 @@ pub(crate) trait Memory {
 pub(crate) trait Change {
     /// Declares a range, and gives it.
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]>;
+    /// Declares a range whose length the compiler does not know, and gives it.
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]>;
     /// What is there now.
     fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]>;
     /// Ends it.
@@ -62,6 +64,12 @@ impl Change for Bare<'_> {
         let range =
             usize::try_from(at).ok().and_then(|at| self.0.get_mut(at..)).and_then(|rest| rest.first_chunk_mut());
         range.ok_or_else(|| Error::Settings(format!("no range of {N} bytes at {at}")))
+    }
+
+    #[inline(always)]
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        let range = usize::try_from(at).ok().and_then(|at| self.0.get_mut(at..)).and_then(|rest| rest.get_mut(..bytes));
+        range.ok_or_else(|| Error::Settings(format!("no range of {bytes} bytes at {at}")))
     }
 
     #[inline(always)]
@@ -104,6 +112,11 @@ impl Change for vista::Txn<'_> {
     #[inline(always)]
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
         self.set_range(at, N).map(whole).map_err(|why| refused("vista", why))
+    }
+
+    #[inline(always)]
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.set_range(at, bytes).map_err(|why| refused("vista", why))
     }
 
     #[inline(always)]
@@ -160,6 +173,10 @@ impl Change for rvm::Txn<'_> {
         self.set_range(at, N).map(whole).map_err(|why| refused("rvm", why))
     }
 
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.set_range(at, bytes).map_err(|why| refused("rvm", why))
+    }
+
     fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]> {
         self.get(at, N).map(copy).map_err(|why| refused("rvm", why))
     }
@@ -195,6 +212,11 @@ impl Change for ThreadChange<'_, '_> {
     #[inline(always)]
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
         self.txn.set_range(self.from + at, N).map(whole).map_err(|why| refused("vista", why))
+    }
+
+    #[inline(always)]
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.txn.set_range(self.from + at, bytes).map_err(|why| refused("vista", why))
     }
 
     #[inline(always)]
