@@ -17,6 +17,8 @@
 mod build;
 mod cpio;
 mod judge;
+#[cfg(test)]
+mod judge_tests;
 mod machine;
 
 use std::io;
