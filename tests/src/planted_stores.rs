@@ -14,10 +14,12 @@ pub enum NoticedBy {
     Threads,
     /// A machine that stops while the file grows, where the memory outlives the cache.
     Growth,
+    /// Who looks at what is asked of the system while a segment is made.
+    Creation,
 }
 
 /// A bug, and who is to notice it.
-pub const PLANTED_STORES: [(&str, NoticedBy); 7] = [
+pub const PLANTED_STORES: [(&str, NoticedBy); 10] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
@@ -25,4 +27,7 @@ pub const PLANTED_STORES: [(&str, NoticedBy); 7] = [
     ("undo: one more log is not linked", NoticedBy::Two),
     ("threads: two have one lock", NoticedBy::Threads),
     ("rio: new blocks are not made safe", NoticedBy::Growth),
+    ("rio: a new region's first blocks are only set aside", NoticedBy::Creation),
+    ("rio: a new region is named before it is on its disk", NoticedBy::Creation),
+    ("rio: a new region's name is not synced", NoticedBy::Creation),
 ];

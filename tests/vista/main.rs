@@ -9,12 +9,18 @@
 //! | `several` | the same by several threads, which are in each other's way |
 //! | `typed` | the same with typed memory |
 //! | `mappings` | a process that may have few mappings more, and ranges that are found by themselves |
+//! | `calls` | a child whose system calls are told, one after the other |
+//! | `creation` | a new segment is on its disk, name and all, before it is used |
+//! | `commit` | the end of a transaction: one store, no system call |
 //! | `wild` | stores to anywhere, with the guard and without |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
 
 mod business;
+mod calls;
+mod commit;
+mod creation;
 mod killed;
 mod mappings;
 mod several;
