@@ -13,6 +13,7 @@
 //! | `creation` | a new segment is on its disk, name and all, before it is used |
 //! | `commit` | the end of a transaction: one store, no system call |
 //! | `wild` | stores to anywhere, with the guard and without |
+//! | `wild_found` | without it: who notices each of them |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
@@ -28,3 +29,4 @@ mod trace;
 mod traced;
 mod typed;
 mod wild;
+mod wild_found;
