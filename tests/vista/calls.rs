@@ -54,9 +54,9 @@ pub fn calls(command: &mut Command, path: &Path, mut told: impl FnMut(Call)) -> 
             other => panic!("the child came to {other:?}"),
         }
         let regs = ptrace::getregs(pid).unwrap();
-        let number = regs.orig_rax.cast_signed();
+        let number = signed(regs.orig_rax);
         // A call is told of twice; when it begins there is no answer yet.
-        if regs.rax.cast_signed() != -i64::from(libc::ENOSYS) {
+        if signed(regs.rax) != -i64::from(libc::ENOSYS) {
             continue;
         }
         if number == libc::SYS_getppid {
@@ -65,4 +65,8 @@ pub fn calls(command: &mut Command, path: &Path, mut told: impl FnMut(Call)) -> 
             told(Call { number, given: [regs.rdi, regs.rdx, regs.r10], pid });
         }
     }
+}
+
+fn signed(register: u64) -> i64 {
+    i64::from_ne_bytes(register.to_ne_bytes())
 }
