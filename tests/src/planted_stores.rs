@@ -30,10 +30,12 @@ pub enum NoticedBy {
     Threads,
     /// A machine that stops while the file grows, where the memory outlives the cache.
     Growth,
+    /// Who looks at what is asked of the system while a segment is made.
+    Creation,
 }
 
 /// A bug, and who is to notice it.
-pub const PLANTED_STORES: [(&str, NoticedBy); 11] = [
+pub const PLANTED_STORES: [(&str, NoticedBy); 14] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
@@ -45,4 +47,7 @@ pub const PLANTED_STORES: [(&str, NoticedBy); 11] = [
     ("rio: memory is led to before it is handed out in memory", NoticedBy::Growth),
     ("undo: a longer log is led to before its images are in memory", NoticedBy::Growth),
     ("slab: a part is counted before memory knows where it is", NoticedBy::Growth),
+    ("rio: a new region's first blocks are only set aside", NoticedBy::Creation),
+    ("rio: a new region is named before it is on its disk", NoticedBy::Creation),
+    ("rio: a new region's name is not synced", NoticedBy::Creation),
 ];

@@ -10,12 +10,19 @@
 //! | `typed` | the same with typed memory |
 //! | `mappings` | a process that may have few mappings more, and ranges that are found by themselves |
 //! | `forks` | children that outlive their killed parent |
+//! | `calls` | a child whose system calls are told, one after the other |
+//! | `creation` | a new segment is on its disk, name and all, before it is used |
+//! | `commit` | the end of a transaction: one store, no system call |
 //! | `wild` | stores to anywhere, with the guard and without |
+//! | `wild_found` | without it: who notices each of them |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
 
 mod business;
+mod calls;
+mod commit;
+mod creation;
 mod forks;
 mod killed;
 mod mappings;
@@ -24,3 +31,4 @@ mod trace;
 mod traced;
 mod typed;
 mod wild;
+mod wild_found;

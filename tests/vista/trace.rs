@@ -46,7 +46,7 @@ pub fn be_traced(path: &Path) {
 }
 
 /// The thread of the child that is to be stepped, when it has stopped.
-fn stopped(child: &mut Child, path: &Path) -> Pid {
+pub fn stopped(child: &mut Child, path: &Path) -> Pid {
     let told = path.with_extension("thread");
     while !told.exists() {
         let ended = child.try_wait().unwrap();

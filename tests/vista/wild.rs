@@ -22,13 +22,13 @@ const CHILD: &str = "VISTA_TEST_WILD";
 const DECLARED: std::ops::Range<usize> = 1 << 20..(1 << 20) + 100;
 
 /// A store that nothing allows.
-fn store(address: usize, value: u64) {
+pub fn store(address: usize, value: u64) {
     let place = std::ptr::with_exposed_provenance_mut::<u64>(address);
     // SAFETY: none: it is the wild store that is tried. The child that does it ends right after it.
     unsafe { place.write_unaligned(value) };
 }
 
-fn waited(pid: i32) -> ExitStatus {
+pub fn waited(pid: i32) -> ExitStatus {
     let mut status = 0;
     // SAFETY: waits for a child of this process; `status` is a valid place for the answer.
     let done = unsafe { libc::waitpid(pid, &mut status, 0) };

@@ -20,6 +20,8 @@
 mod build;
 mod cpio;
 mod judge;
+#[cfg(test)]
+mod judge_tests;
 mod machine;
 mod records;
 mod told;

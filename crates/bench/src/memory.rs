@@ -40,7 +40,7 @@ use debit_credit::DebitCredit;
 use judge::judge;
 use order_entry::OrderEntry;
 use rounds::measure;
-use synthetic::{Swap, Synthetic};
+use synthetic::{Swap, Synthetic, SyntheticOf};
 use together::measure_threads;
 
 /// A benchmark.
@@ -132,9 +132,10 @@ pub fn run_memory(settings: &MemorySettings) -> Result<MemoryReport> {
         Workload::Synthetic { bytes: 4096, is_hot } => run(settings, &Synthetic::<4096>(is_hot)),
         Workload::Synthetic { bytes: 65_536, is_hot } => run(settings, &Synthetic::<65_536>(is_hot)),
         Workload::Synthetic { bytes: 1_048_576, is_hot } => run(settings, &Synthetic::<1_048_576>(is_hot)),
-        Workload::Synthetic { bytes, .. } => {
-            Err(Error::Settings(format!("{bytes} bytes: it can be 8, 64, 1024, 4096, 65536 or 1048576")))
+        Workload::Synthetic { bytes: bytes @ 1..=1_048_576, is_hot } => {
+            run(settings, &SyntheticOf { bytes: size(bytes), is_hot })
         }
+        Workload::Synthetic { bytes, .. } => Err(Error::Settings(format!("{bytes} bytes: it can be 1 to 1048576"))),
         Workload::Swap { is_hot } => run(settings, &Swap(is_hot)),
         Workload::DebitCredit => run(settings, &DebitCredit),
         Workload::OrderEntry => run(settings, &OrderEntry),

@@ -47,8 +47,9 @@ pub struct Arguments {
 /// What is particular to the synthetic benchmark.
 #[derive(Args)]
 pub struct Synthetic {
-    /// Bytes that a transaction changes: 8, 64, 1024, 4096, 65536 or 1048576.
-    #[arg(long, default_value_t = 8)]
+    /// Bytes that a transaction changes, at most 1048576. Of 8, 64, 1024, 4096, 65536 and 1048576 the compiler knows the
+    /// number, in the bare work, too.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     bytes: u64,
     /// Always at the same place, which is then in the processor's cache, instead of a random one of 50 MB.
     #[arg(long)]
@@ -75,7 +76,8 @@ enum EngineName {
     Rvm,
     /// The same with the redo log in memory, which no sync waits for: the paper's RVM on Rio.
     RvmRio,
-    /// libpmemobj, if it was built in: undo logs in a pool, without flushes unless they are asked for.
+    /// libpmemobj, if it was built in: undo logs in a pool, without flushes unless they are asked for. `pmdk` is the same.
+    #[value(alias = "pmdk")]
     Pmemobj,
     /// The bare work against itself, which shows the noise.
     None,

@@ -1,4 +1,4 @@
-//! `tp vista`: what concerns segments of recoverable memory, which are files and no environment.
+//! `tp vista`: what concerns segments of recoverable memory, which are files, of an environment or of none.
 
 use std::path::{Path, PathBuf};
 
@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use vista::{Options, Segment};
 
+use crate::environment::EnvironmentArgument;
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::spelling::grouped;
@@ -23,22 +24,54 @@ enum Verb {
     Verify {
         /// The segment's file.
         file: PathBuf,
+        /// The directory of the environment that it belongs to, if it belongs to one: that has its lock meanwhile.
+        #[arg(long, value_name = "DIR")]
+        env: Option<PathBuf>,
     },
 }
 
 /// Says what is wrong; exit 1 if anything is.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     match &arguments.verb {
-        Verb::Verify { file } => verify(file, output),
+        Verb::Verify { file, .. } if !file.is_file() => {
+            Err(Failure::Failed(format!("there is no segment {}", file.display())))
+        }
+        Verb::Verify { file, env: None } => verify_alone(file, output),
+        Verb::Verify { file, env: Some(env) } => verify_joined(file, env, output),
     }
 }
 
-fn verify(file: &Path, output: &mut Output) -> Result<Ending> {
-    if !file.is_file() {
-        return Err(Failure::Failed(format!("there is no segment {}", file.display())));
+fn failed(error: vista::Error) -> Failure {
+    let hint = match error {
+        vista::Error::Belongs { .. } => " (here: `tp vista verify FILE --env DIR`)",
+        _ => "",
+    };
+    Failure::Failed(format!("{error}{hint}"))
+}
+
+fn verify_alone(file: &Path, output: &mut Output) -> Result<Ending> {
+    let segment = Options::new(0).anywhere().open(file).map_err(failed)?;
+    let ending = say(&segment, output)?;
+    if ending == Ending::Done {
+        segment.close().map_err(failed)?;
     }
-    let failed = |error: vista::Error| Failure::Failed(error.to_string());
-    let segment: Segment = Options::new(0).anywhere().open(file).map_err(failed)?;
+    Ok(ending)
+}
+
+/// As one of its environment, whose log says what becomes of what is unfinished, and in whose turn nobody changes anything.
+fn verify_joined(file: &Path, env: &Path, output: &mut Output) -> Result<Ending> {
+    let env = EnvironmentArgument { env: env.to_path_buf() }.open(output)?;
+    let segment = env.segment_at(file, &Options::new(0).anywhere())?;
+    let txn = env.begin()?;
+    let joined = txn.join(&segment)?;
+    let ending = say(joined.segment(), output)?;
+    drop(joined);
+    txn.commit()?;
+    Ok(ending)
+}
+
+/// Looks at all of it, and says what was found.
+fn say(segment: &Segment, output: &mut Output) -> Result<Ending> {
     let (survives, rolled_back) = (segment.survives().to_string(), segment.rolled_back());
     let bytes = segment.bytes().len();
     match segment.verify() {
@@ -52,7 +85,6 @@ fn verify(file: &Path, output: &mut Output) -> Result<Ending> {
                 "{} bytes and {} blocks of {} bytes, {} bytes free; {rolled_back} ranges taken back; survives {survives}; 0 findings",
                 grouped(bytes as u64), grouped(blocks), grouped(allocated), grouped(free)
             ))?;
-            segment.close().map_err(failed)?;
             Ok(Ending::Done)
         }
         Err(error) => {

@@ -1,14 +1,22 @@
 //! `tp vista`: a segment that is whole, one that was damaged while nobody had it, and none.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use vista::Segment;
+use libtp::Env;
+use serde_json::Value;
+use vista::{Options, Segment};
 
 fn verify(file: &Path) -> (Output, String) {
-    let done = Command::new(env!("CARGO_BIN_EXE_tp")).args(["--json", "vista", "verify"]).arg(file).output().unwrap();
+    verify_with(file, &[])
+}
+
+fn verify_with(file: &Path, words: &[&str]) -> (Output, String) {
+    let mut tp = Command::new(env!("CARGO_BIN_EXE_tp"));
+    let done = tp.args(["--json", "vista", "verify"]).arg(file).args(words).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     (done, said)
 }
@@ -31,4 +39,75 @@ fn a_segment_is_verified_and_a_damaged_one_is_named() {
     on_disk.write_all_at(&[0x55; 8], 65_536).unwrap();
     let (damaged, said) = verify(&file);
     assert!(damaged.status.code() == Some(1) && said.contains(file.to_str().unwrap()), "{said}");
+}
+
+fn word(file: &File, at: u64) -> u64 {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, at).unwrap();
+    u64::from_ne_bytes(word)
+}
+
+/// Says of a list of free runs that there is one, which the table does not have.
+fn damage_heap(path: &Path) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    // docs/formats/vista.md: root 6 is the segment's header, where the heap's is named.
+    let heap = word(&file, word(&file, 128 + 6 * 8) + 32);
+    assert_eq!(word(&file, heap + 24 + 10 * 8), 0, "no free run is so long");
+    file.write_all_at(&50_u64.to_ne_bytes(), heap + 24 + 10 * 8).unwrap();
+}
+
+/// What the tables were when it was left is looked at when it is opened; what was in use has no such seal.
+#[test]
+fn what_no_seal_covers_is_found_by_reading_all_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, copy) = (directory.path().join("segment"), directory.path().join("copy"));
+    let mut segment = Options::new(1000).anywhere().open(&file).unwrap();
+    let mut txn = segment.begin();
+    txn.malloc(100).unwrap();
+    txn.end().unwrap();
+    // As a process that was killed leaves it.
+    std::fs::copy(&file, &copy).unwrap();
+    drop(segment);
+    let (whole, said) = verify(&copy);
+    assert!(whole.status.success() && said.contains("\"findings\":0"), "{said}");
+    let in_use = File::options().write(true).open(&copy).unwrap();
+    in_use.write_all_at(&0_u64.to_ne_bytes(), 120).unwrap();
+    damage_heap(&copy);
+    let (damaged, said) = verify(&copy);
+    assert_eq!(damaged.status.code(), Some(1), "{said}");
+    let found: Value = serde_json::from_str(said.lines().next_back().unwrap()).unwrap();
+    assert_eq!((&found["findings"], &found["bytes"]), (&1.into(), &1000.into()));
+    assert!(found["what"].as_str().unwrap().contains("list 10 of free runs"), "{said}");
+    assert!(said.contains(copy.to_str().unwrap()), "{said}");
+}
+
+#[test]
+fn a_segment_of_an_environment_is_verified_by_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (home, other) = (directory.path().join("env"), directory.path().join("other"));
+    let file = directory.path().join("segment");
+    let env = Env::open(&home).unwrap();
+    drop(Env::open(&other).unwrap());
+    let segment = env.segment_at(&file, &Options::new(1000).anywhere()).unwrap();
+    let txn = env.begin().unwrap();
+    txn.join(&segment).unwrap().malloc(100).unwrap();
+    txn.commit().unwrap();
+    let with = |env: &Path| verify_with(&file, &["--env", env.to_str().unwrap()]);
+    // By others while it is in use, and when nobody has it.
+    let (shared, said) = with(&home);
+    assert!(shared.status.success() && said.contains("\"blocks\":1"), "{said}");
+    drop((segment, env));
+    let (whole, said) = with(&home);
+    assert!(whole.status.success() && said.contains("\"blocks\":1") && said.contains("\"findings\":0"), "{said}");
+    for (refused, said) in [verify(&file), with(&other)] {
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains("belongs to the environment"), "{said}");
+    }
+    assert!(verify(&file).1.contains("--env DIR"));
+    let in_use = File::options().write(true).open(&file).unwrap();
+    in_use.write_all_at(&0_u64.to_ne_bytes(), 120).unwrap();
+    damage_heap(&file);
+    let (damaged, said) = with(&home);
+    assert_eq!(damaged.status.code(), Some(1), "{said}");
+    assert!(said.contains("\"findings\":1") && said.contains("list 10 of free runs"), "{said}");
 }

@@ -96,14 +96,67 @@ fn find() -> Option<WriteBack> {
     let leaves = unsafe { __cpuid(0) }.eax;
     // SAFETY: as above; the leaf is there.
     let features = if leaves >= 7 { unsafe { __cpuid_count(7, 0) }.ebx } else { 0 };
-    Some(match (features >> 24 & 1, features >> 23 & 1) {
+    Some(choose(features))
+}
+
+/// The best of a processor with these features: `ebx` of its leaf 7, which says nothing of `clflush`, since every x86-64 has
+/// that.
+#[cfg(target_arch = "x86_64")]
+fn choose(features: u32) -> WriteBack {
+    match (features >> 24 & 1, features >> 23 & 1) {
         (1, _) => WriteBack::Clwb,
         (_, 1) => WriteBack::Clflushopt,
         _ => WriteBack::Clflush,
-    })
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 fn find() -> Option<WriteBack> {
     None
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_instruction_is_chosen_by_what_the_processor_says() {
+        let (clflushopt, clwb): (u32, u32) = (1 << 23, 1 << 24);
+        assert_eq!(choose(0), WriteBack::Clflush);
+        assert_eq!(choose(!(clflushopt | clwb)), WriteBack::Clflush, "by no other bit");
+        assert_eq!(choose(clflushopt), WriteBack::Clflushopt);
+        assert_eq!(choose(clflushopt | clwb), WriteBack::Clwb);
+        assert_eq!(choose(clwb), WriteBack::Clwb);
+    }
+
+    /// The kernel reads the same bits, and says what it found by name.
+    #[test]
+    fn the_kernel_says_the_same_of_this_processor() {
+        let told = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        let flags: Vec<&str> = told.lines().find(|line| line.starts_with("flags")).unwrap().split(' ').collect();
+        let best = match (flags.contains(&"clwb"), flags.contains(&"clflushopt")) {
+            (true, _) => WriteBack::Clwb,
+            (_, true) => WriteBack::Clflushopt,
+            _ => WriteBack::Clflush,
+        };
+        assert_eq!(WriteBack::best(), Some(best));
+    }
+
+    #[test]
+    fn each_instruction_of_this_processor_leaves_what_was_stored() {
+        let told = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        let has = |name: &str| told.split_whitespace().any(|flag| flag == name);
+        let bytes: Vec<u8> = (0..=255).collect();
+        for (how, name) in
+            [(WriteBack::Clwb, "clwb"), (WriteBack::Clflushopt, "clflushopt"), (WriteBack::Clflush, "clflush")]
+        {
+            // What a processor does not have is untried on it.
+            if !has(name) {
+                continue;
+            }
+            how.write_back(bytes[3..].as_ptr(), 200);
+            how.fence();
+            assert!(bytes.iter().copied().eq(0..=255), "{name}");
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use crate::{Mapping, Region};
 
@@ -40,34 +41,45 @@ impl Region {
 impl Survives {
     /// What stores into a mapping of the file survive.
     pub(crate) fn of(file: &File) -> Survives {
-        if Mapping::is_synchronous(file).is_err() {
-            return Survives::Process;
-        }
-        match persistence_domain(file).as_deref() {
-            Some("cpu_cache" | "memory_controller") => Survives::Power,
-            _ => Survives::System,
-        }
+        found(Mapping::is_synchronous(file).is_ok(), domain_of(file).as_deref()).0
     }
 
     /// Whether what is in the processor's cache when the machine goes down has to be written to memory first.
     pub(crate) fn needs_write_back(file: &File) -> bool {
-        Survives::of(file) >= Survives::System && persistence_domain(file).as_deref() != Some("cpu_cache")
+        found(Mapping::is_synchronous(file).is_ok(), domain_of(file).as_deref()).1
+    }
+}
+
+/// What stores survive into memory that can be mapped so that its metadata are safe, or not, and of which the kernel says so:
+/// `memory_controller` is where a line is safe that has left the cache, `cpu_cache` where it need not. And whether it has to.
+fn found(is_synchronous: bool, domain: Option<&str>) -> (Survives, bool) {
+    match (is_synchronous, domain) {
+        (false, _) => (Survives::Process, false),
+        (true, Some("cpu_cache")) => (Survives::Power, false),
+        (true, Some("memory_controller")) => (Survives::Power, true),
+        (true, _) => (Survives::System, true),
     }
 }
 
 /// Where the kernel says that stores are safe, of the device under the file.
-fn persistence_domain(file: &File) -> Option<String> {
-    let device = file.metadata().ok()?.dev();
+fn domain_of(file: &File) -> Option<String> {
+    persistence_domain(Path::new("/sys/dev/block"), file.metadata().ok()?.dev())
+}
+
+/// What it says in the directory that has the devices by their numbers.
+fn persistence_domain(devices: &Path, device: u64) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     // Of a partition it is the device around it that knows.
     let places = ["device/../persistence_domain", "../device/../persistence_domain"];
-    let text =
-        places.iter().find_map(|place| std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{place}")).ok());
+    let device = devices.join(format!("{major}:{minor}"));
+    let text = places.iter().find_map(|place| std::fs::read_to_string(device.join(place)).ok());
     Some(text?.trim().to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -76,5 +88,42 @@ mod tests {
         assert_eq!(region.survives(), Survives::Process);
         assert!(!Survives::needs_write_back(region.file()));
         assert!(Survives::Process < Survives::System && Survives::System < Survives::Power);
+    }
+
+    #[test]
+    fn what_is_found_is_what_the_mapping_and_the_kernel_say() {
+        use Survives::{Power, Process, System};
+        for (domain, survives, is_written_back) in [
+            (Some("cpu_cache"), Power, false),
+            (Some("memory_controller"), Power, true),
+            // Of memory that the kernel was told of at boot it says nothing; of a region without either, an empty line.
+            (None, System, true),
+            (Some(""), System, true),
+            (Some("something new"), System, true),
+        ] {
+            assert_eq!(found(true, domain), (survives, is_written_back), "{domain:?}");
+            assert_eq!(found(false, domain), (Process, false), "its metadata are not safe: {domain:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernels_word_is_found_of_a_device_and_of_its_partitions() {
+        let sys = std::env::temp_dir().join(format!("libtp-rio-{}-sys", std::process::id()));
+        let (devices, region) = (sys.join("dev/block"), sys.join("devices/region0"));
+        let disk = region.join("namespace0.0/block/pmem0");
+        std::fs::create_dir_all(disk.join("pmem0p1")).unwrap();
+        std::fs::create_dir_all(&devices).unwrap();
+        let link = |from: PathBuf, to: PathBuf| std::os::unix::fs::symlink(from, to).unwrap();
+        link(region.join("namespace0.0"), disk.join("device"));
+        link(disk.clone(), devices.join("259:0"));
+        link(disk.join("pmem0p1"), devices.join("259:1"));
+        let said = |minor| persistence_domain(&devices, rustix::fs::makedev(259, minor));
+        assert_eq!((said(0), said(1)), (None, None), "it says nothing");
+        for word in ["memory_controller", "cpu_cache", ""] {
+            std::fs::write(region.join("persistence_domain"), format!("{word}\n")).unwrap();
+            assert_eq!((said(0).as_deref(), said(1).as_deref()), (Some(word), Some(word)));
+        }
+        assert_eq!(said(2), None, "no such device");
+        std::fs::remove_dir_all(sys).unwrap();
     }
 }

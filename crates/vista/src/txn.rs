@@ -9,6 +9,62 @@ use crate::{Error, Result, Segment};
 use rio::Quick;
 
 /// A transaction. Dropped without [`Txn::end`], it is aborted.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let mut segment = vista::Options::new(4096).anywhere().open(&directory.path().join("segment"))?;
+/// let mut txn = segment.begin();
+/// let range = txn.set_range(8, 5)?;
+/// range.copy_from_slice(b"hello");
+/// txn.end()?;
+/// segment.begin().end()?;
+/// assert_eq!(segment.bytes()[8], b'h');
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A declaration that was forgotten does not compile: what was not declared cannot be stored to,
+///
+/// ```compile_fail,E0594
+/// # let directory = tempfile::tempdir()?;
+/// # let mut segment = vista::Options::new(4096).anywhere().open(&directory.path().join("segment"))?;
+/// segment.bytes()[8] = b'h';
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// nor in a transaction,
+///
+/// ```compile_fail,E0594
+/// # let directory = tempfile::tempdir()?;
+/// # let mut segment = vista::Options::new(4096).anywhere().open(&directory.path().join("segment"))?;
+/// let mut txn = segment.begin();
+/// txn.bytes()[8] = b'h';
+/// txn.end()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// a declaration does not outlive its transaction,
+///
+/// ```compile_fail,E0505
+/// # let directory = tempfile::tempdir()?;
+/// # let mut segment = vista::Options::new(4096).anywhere().open(&directory.path().join("segment"))?;
+/// let mut txn = segment.begin();
+/// let range = txn.set_range(8, 5)?;
+/// txn.end()?;
+/// range.copy_from_slice(b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// and there is one transaction at a time.
+///
+/// ```compile_fail,E0499
+/// # let directory = tempfile::tempdir()?;
+/// # let mut segment = vista::Options::new(4096).anywhere().open(&directory.path().join("segment"))?;
+/// let txn = segment.begin();
+/// let other = segment.begin();
+/// txn.end()?;
+/// other.end()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'s> {
     pub(crate) segment: Quick<'s, Segment>,

@@ -39,6 +39,8 @@ pub(crate) trait Change {
     fn announce(&mut self, _: &[(u64, usize)]) -> Result<()> {
         Ok(())
     }
+    /// Declares a range whose length the compiler does not know, and gives it.
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]>;
     /// What is there now.
     fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]>;
     /// Ends it.
@@ -74,6 +76,12 @@ impl Change for Bare<'_> {
         let range =
             usize::try_from(at).ok().and_then(|at| self.0.get_mut(at..)).and_then(|rest| rest.first_chunk_mut());
         range.ok_or_else(|| Error::Settings(format!("no range of {N} bytes at {at}")))
+    }
+
+    #[inline(always)]
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        let range = usize::try_from(at).ok().and_then(|at| self.0.get_mut(at..)).and_then(|rest| rest.get_mut(..bytes));
+        range.ok_or_else(|| Error::Settings(format!("no range of {bytes} bytes at {at}")))
     }
 
     #[inline(always)]
@@ -124,6 +132,11 @@ impl Change for vista::Txn<'_> {
 
     fn announce(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
         vista::Txn::announce(self, ranges).map_err(|why| refused("vista", why))
+    }
+
+    #[inline(always)]
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.set_range(at, bytes).map_err(|why| refused("vista", why))
     }
 
     #[inline(always)]
@@ -184,6 +197,10 @@ impl Change for rvm::Txn<'_> {
         self.set_range(at, N).map(whole).map_err(|why| refused("rvm", why))
     }
 
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.set_range(at, bytes).map_err(|why| refused("rvm", why))
+    }
+
     fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]> {
         self.get(at, N).map(copy).map_err(|why| refused("rvm", why))
     }
@@ -219,6 +236,11 @@ impl Change for ThreadChange<'_, '_> {
     #[inline(always)]
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
         self.txn.set_range(self.from + at, N).map(whole).map_err(|why| refused("vista", why))
+    }
+
+    #[inline(always)]
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        self.txn.set_range(self.from + at, bytes).map_err(|why| refused("vista", why))
     }
 
     #[inline(always)]

@@ -107,10 +107,15 @@ impl Memory for Pool {
 
 impl Change for PoolTxn<'_> {
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]> {
-        let range = self.0.bytes().get_mut(super::size(at)..).and_then(|rest| rest.first_chunk_mut());
-        let range: &mut [u8; N] = range.ok_or_else(|| Error::Settings(format!("no range of {N} bytes at {at}")))?;
+        let range = self.range_of(at, N)?;
+        Ok(range.try_into().expect("as long as it was declared"))
+    }
+
+    fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        let range = self.0.bytes().get_mut(super::size(at)..).and_then(|rest| rest.get_mut(..bytes));
+        let range = range.ok_or_else(|| Error::Settings(format!("no range of {bytes} bytes at {at}")))?;
         // SAFETY: of the pool, whose transaction this is.
-        match unsafe { pmemobj_tx_add_range_direct(range.as_ptr().cast(), N) } {
+        match unsafe { pmemobj_tx_add_range_direct(range.as_ptr().cast(), bytes) } {
             0 => Ok(range),
             _ => Err(refused("declaring a range")),
         }

@@ -19,6 +19,30 @@ pub(super) fn drawn(nth: u64) -> u64 {
     (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
 }
 
+/// What is stored where it is always the same.
+fn image() -> &'static [u8] {
+    static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    IMAGE.get_or_init(|| vec![3; LONGEST])
+}
+
+/// Where a transaction stores so many bytes.
+#[inline(always)]
+fn place(nth: u64, bytes: u64, is_hot: bool) -> u64 {
+    if is_hot {
+        return 4096_u64.next_multiple_of(bytes);
+    }
+    drawn(nth) % (DATABASE / bytes) * bytes
+}
+
+/// Whether each piece of so many bytes is as it was stored, or as it was at first.
+fn are_whole(memory: &[u8], bytes: usize) -> std::result::Result<(), String> {
+    let is_whole = |piece: &[u8]| (piece[0] == 1 || piece[0] == 3) && piece.iter().all(|&byte| byte == piece[0]);
+    match memory.chunks_exact(bytes).all(is_whole) {
+        true => Ok(()),
+        false => Err("there is a piece that is not as it was stored".into()),
+    }
+}
+
 /// `N` bytes; whether always the same.
 pub(super) struct Synthetic<const N: usize>(pub(super) bool);
 
@@ -30,12 +54,9 @@ impl<const N: usize> Work for Synthetic<N> {
     }
 
     fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
-        static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
-        let image = IMAGE.get_or_init(|| vec![3; LONGEST]);
-        let image: &[u8; N] = black_box(image.first_chunk().expect("as long"));
-        let hot = 4096_u64.next_multiple_of(N as u64);
+        let image: &[u8; N] = black_box(image().first_chunk().expect("as long"));
         for nth in numbers {
-            let at = if self.0 { hot } else { drawn(nth) % (DATABASE / N as u64) * N as u64 };
+            let at = place(nth, N as u64, self.0);
             let mut txn = memory.begin()?;
             let range = txn.range::<N>(at)?;
             if N == 8 {
@@ -49,15 +70,42 @@ impl<const N: usize> Work for Synthetic<N> {
     }
 
     fn audit(&self, memory: &[u8]) -> std::result::Result<(), String> {
-        // Nothing but what was stored, as far as that is always the same. Of 8 bytes each is its transaction's number.
-        let is_stored = |piece: &[u8]| {
-            let first = piece[0];
-            N == 8 || ((first == 1 || first == 3) && piece.iter().all(|&byte| byte == first))
-        };
-        match memory.chunks_exact(N).all(is_stored) {
-            true => Ok(()),
-            false => Err("there is a piece that is not as it was stored".into()),
+        // Of 8 bytes each is its transaction's number.
+        if N == 8 {
+            Ok(())
+        } else {
+            are_whole(memory, N)
         }
+    }
+}
+
+/// So many bytes, where the compiler does not know how many; whether always the same.
+pub(super) struct SyntheticOf {
+    pub(super) bytes: usize,
+    pub(super) is_hot: bool,
+}
+
+impl Work for SyntheticOf {
+    const BYTES: u64 = DATABASE;
+
+    fn load(&self, memory: &mut [u8]) {
+        memory.fill(1);
+    }
+
+    fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
+        let image = black_box(image().get(..self.bytes).expect("as long"));
+        let bytes = self.bytes as u64;
+        for nth in numbers {
+            let at = place(nth, bytes, self.is_hot);
+            let mut txn = memory.begin()?;
+            txn.range_of(at, self.bytes)?.copy_from_slice(image);
+            txn.end()?;
+        }
+        Ok(())
+    }
+
+    fn audit(&self, memory: &[u8]) -> std::result::Result<(), String> {
+        are_whole(memory, self.bytes)
     }
 }
 

@@ -9,7 +9,7 @@ use super::judge::judge;
 use super::order_entry::OrderEntry;
 use super::place::filesystem_of;
 use super::rounds::measure;
-use super::synthetic::{Swap, Synthetic};
+use super::synthetic::{Swap, Synthetic, SyntheticOf};
 use super::{run_memory, size, MemoryEngine, MemorySettings, Work, Workload};
 use crate::error::Result;
 
@@ -19,11 +19,12 @@ fn settings(workload: Workload, engine: MemoryEngine, directory: PathBuf) -> Mem
     MemorySettings { workload, engine, memory, directory, write_back: false, threads: 1, is_striped: false, time }
 }
 
-const ALL: [Workload; 7] = [
+const ALL: [Workload; 8] = [
     Workload::Synthetic { bytes: 8, is_hot: false },
     Workload::Synthetic { bytes: 8, is_hot: true },
     Workload::Synthetic { bytes: 64, is_hot: false },
     Workload::Synthetic { bytes: 65_536, is_hot: true },
+    Workload::Synthetic { bytes: 100, is_hot: false },
     Workload::Swap { is_hot: false },
     Workload::DebitCredit,
     Workload::OrderEntry,
@@ -83,6 +84,24 @@ fn what_two_engines_are_is_said_and_each_has_its_log_where_its_name_says() {
     for (engine, directory, other) in [(rvm, &memory, "rvm-rio"), (rio, &disk, "ask for rvm")] {
         let refused = run(engine, directory).unwrap_err().to_string();
         assert!(refused.contains(other), "{refused}");
+    }
+}
+
+/// libpmemobj reads its environment when it is loaded, so this test's program is begun once more with what it has to say.
+#[cfg(feature = "peers")]
+#[test]
+fn libpmemobj_adds_up_on_every_benchmark() {
+    let [forced, unflushed] = super::PMEMOBJ_VARIABLES;
+    if std::env::var_os(forced.0).is_none() {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "memory::tests::libpmemobj_adds_up_on_every_benchmark"]);
+        let ended = again.env(forced.0, forced.1).env(unflushed.0, unflushed.1).status().unwrap();
+        return assert!(ended.success(), "{ended}");
+    }
+    for workload in ALL {
+        let report = run_memory(&settings(workload, MemoryEngine::Pmemobj, PathBuf::new())).unwrap();
+        assert_eq!((report.engine, report.audit.as_str()), ("pmemobj", "ok"), "{workload:?}");
+        assert!(report.transactions > 0);
     }
 }
 
@@ -198,6 +217,7 @@ fn an_audit_notices_one_byte_and_one_lost_transaction() {
         of(&Synthetic::<8>(false), Synthetic::<8>::BYTES, at);
     }
     of(&Synthetic::<64>(false), Synthetic::<64>::BYTES, 100);
+    of(&SyntheticOf { bytes: 1000, is_hot: false }, SyntheticOf::BYTES, 100);
     of(&Swap(false), Swap::BYTES, 8000);
     of(&DebitCredit, DebitCredit::BYTES, 64);
     of(&OrderEntry, OrderEntry::BYTES, 64);
@@ -205,8 +225,10 @@ fn an_audit_notices_one_byte_and_one_lost_transaction() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    let odd = Workload::Synthetic { bytes: 9, is_hot: false };
-    assert!(run_memory(&settings(odd, MemoryEngine::Vista, PathBuf::new())).is_err());
+    for bytes in [0, 1_048_577] {
+        let odd = Workload::Synthetic { bytes, is_hot: false };
+        assert!(run_memory(&settings(odd, MemoryEngine::Vista, PathBuf::new())).is_err());
+    }
     let bare = settings(Workload::DebitCredit, MemoryEngine::None, PathBuf::new());
     assert!(run_memory(&MemorySettings { threads: 2, ..bare }).is_err());
 }

@@ -1,0 +1,226 @@
+//! What may be offered for a segment and is none of this version, or not all of one: each is refused in a sentence, and is as it
+//! was before.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use vista::{Error, Membership, Options};
+
+/// Where the header of a region says them (docs/formats/region.md).
+const VERSION: u64 = 8;
+const LAYOUT: u64 = 16;
+const USED: u64 = 104;
+const MEMBER_HEADER: u64 = 184;
+
+const FLAT: u64 = 3 << 20;
+const UNIT: u64 = 64 << 10;
+
+fn word(file: &File, at: u64) -> u64 {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, at).unwrap();
+    u64::from_ne_bytes(word)
+}
+
+fn open_file(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+/// A segment with something in each part of it: where its flat part begins, and a block of its heap.
+fn make(path: &Path) -> (u64, u64) {
+    let mut segment = Options::new(FLAT).anywhere().open(path).unwrap();
+    let mut txn = segment.begin();
+    txn.set_range(0, 3 << 20).unwrap().fill(1);
+    // More than there were entries for at first: the heap's table has grown, and lies behind blocks.
+    let blocks: Vec<u64> = (0..20).map(|_| txn.malloc(1 << 20).unwrap()).collect();
+    for at in &blocks {
+        txn.set_range(*at, 100).unwrap().fill(2);
+    }
+    txn.end().unwrap();
+    segment.close().unwrap();
+    let file = open_file(path);
+    let header = word(&file, 128 + 6 * 8);
+    (word(&file, header + 8), blocks[19])
+}
+
+fn assert_as_it_was(path: &Path, block: u64) {
+    let segment = Options::new(0).anywhere().open(path).unwrap();
+    assert!(segment.bytes().iter().all(|byte| *byte == 1));
+    assert_eq!(segment.get(block, 100).unwrap(), [2; 100]);
+    assert_eq!(segment.verify().unwrap().blocks, 20);
+}
+
+#[test]
+fn a_segment_of_another_version_is_refused_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("segment");
+    let (_, block) = make(&path);
+    let file = open_file(&path);
+    for (at, said) in [(VERSION, "its header version is"), (LAYOUT, "another version")] {
+        let found = word(&file, at);
+        for other in [found + 1, 0, u64::MAX] {
+            file.write_all_at(&other.to_ne_bytes(), at).unwrap();
+            let before = std::fs::read(&path).unwrap();
+            let refused = Options::new(0).anywhere().open(&path).unwrap_err();
+            assert!(matches!(&refused, Error::Memory(rio::Error::Unusable { .. })), "{refused}");
+            let text = refused.to_string();
+            let numbers = [format!("{other:#x}"), format!("expected {found:#x}"), path.display().to_string()];
+            assert!(text.contains(said) && numbers.iter().all(|number| text.contains(number)), "{text}");
+            assert!(std::fs::read(&path).unwrap() == before, "nothing was changed");
+        }
+        file.write_all_at(&found.to_ne_bytes(), at).unwrap();
+    }
+    assert_as_it_was(&path, block);
+}
+
+#[test]
+fn a_segment_of_an_environment_of_another_version_is_refused_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("segment");
+    let member = Membership { environment: [7; 16], number: 3 };
+    let open = || Options::new(4096).anywhere().open_member(&path, member);
+    drop(open().unwrap());
+    let file = open_file(&path);
+    let header = word(&file, MEMBER_HEADER);
+    let found = word(&file, header);
+    file.write_all_at(&(found ^ 1).to_ne_bytes(), header).unwrap();
+    // Whoever opens it, and as whose.
+    for refused in [open().map(drop).unwrap_err(), Options::new(0).anywhere().open(&path).map(drop).unwrap_err()] {
+        assert!(matches!(&refused, Error::Damaged { .. }), "{refused}");
+        assert!(refused.to_string().contains("another layout, which another version made"), "{refused}");
+    }
+    file.write_all_at(&found.to_ne_bytes(), header).unwrap();
+    file.write_all_at(&u64::MAX.to_ne_bytes(), MEMBER_HEADER).unwrap();
+    assert!(open().map(drop).unwrap_err().to_string().contains("lies outside"));
+    file.write_all_at(&header.to_ne_bytes(), MEMBER_HEADER).unwrap();
+    open().unwrap();
+}
+
+/// Who would look at what is not there is killed by `SIGBUS`, and the whole test with it.
+#[test]
+fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, cut) = (directory.path().join("segment"), directory.path().join("cut"));
+    let (flat, block) = make(&path);
+    let file = open_file(&path);
+    let (used, length) = (word(&file, USED), file.metadata().unwrap().len());
+    // The table's second part lies behind the blocks that there were entries for.
+    let ends = [
+        ("nothing", 0),
+        ("a part of the header", 100),
+        ("the header alone", 4096),
+        ("a part of the front", flat / 2),
+        ("a part of the flat part", flat + FLAT / 2),
+        ("the flat part, and no heap", flat + FLAT),
+        ("a part of the heap, and of the table", flat + FLAT + (used - flat - FLAT) / 3),
+        ("a part of the heap, and of the table", flat + FLAT + 2 * (used - flat - FLAT) / 3),
+        ("no last block", flat + block),
+        ("all but a unit", used - UNIT),
+        ("all but a page", length - 4096),
+        ("all but a byte", length - 1),
+    ];
+    for (left, bytes) in ends {
+        assert!(bytes < length);
+        std::fs::copy(&path, &cut).unwrap();
+        open_file(&cut).set_len(bytes).unwrap();
+        // What says that it was left in good order is believed of what is there; and so is what was in use.
+        for is_clean in [true, false] {
+            if bytes >= 4096 {
+                open_file(&cut).write_all_at(&u64::from(is_clean).to_ne_bytes(), 120).unwrap();
+            }
+            let before = std::fs::read(&cut).unwrap();
+            let refused = Options::new(0).anywhere().open(&cut).map(drop).unwrap_err();
+            assert!(matches!(&refused, Error::Memory(rio::Error::Unusable { .. })), "{left}: {refused}");
+            let said = if bytes < 4096 { "less than its header" } else { "its sizes disagree" };
+            assert!(refused.to_string().contains(said), "{left}: {refused}");
+            assert!(std::fs::read(&cut).unwrap() == before, "{left} is left, and was changed");
+        }
+        // As long again as it was: what is missing are zeros, and the tables are not what was sealed.
+        open_file(&cut).set_len(length).unwrap();
+        if bytes >= 4096 && bytes <= flat + FLAT {
+            open_file(&cut).write_all_at(&1_u64.to_ne_bytes(), 120).unwrap();
+            let opened = Options::new(0).anywhere().open(&cut);
+            assert!(opened.is_err(), "{left} is left, with zeros behind it");
+        }
+    }
+    assert_as_it_was(&path, block);
+}
+
+#[test]
+fn a_heap_that_is_full_says_so_keeps_what_is_in_it_and_goes_on() {
+    const RESERVE: u64 = 16 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("segment");
+    let options = Options::new(4096).reserve(RESERVE).anywhere();
+    let mut segment = options.open(&path).unwrap();
+    let mut have = Vec::new();
+    // Blocks of several kinds, each kind until there is no room for another.
+    for bytes in [1 << 20, 100_000, 20_000, 100] {
+        let full = loop {
+            let mut txn = segment.begin();
+            match txn.malloc(bytes) {
+                Ok(at) => {
+                    let fill = u8::try_from(have.len() % 251).unwrap();
+                    txn.set_range(at, usize::try_from(bytes).unwrap()).unwrap().fill(fill);
+                    txn.end().unwrap();
+                    have.push((at, usize::try_from(bytes).unwrap(), fill));
+                }
+                Err(full) => {
+                    // The transaction goes on after it: what it has and changes stands.
+                    txn.set_range(0, 8).unwrap().fill(9);
+                    txn.end().unwrap();
+                    break full;
+                }
+            }
+        };
+        assert!(matches!(&full, Error::Memory(rio::Error::Reserve { reserve: RESERVE, .. })), "{full}");
+        let text = full.to_string();
+        assert!(text.contains("has reached the 16777216 bytes") && text.contains("nothing was changed"), "{text}");
+        assert!(text.contains(path.to_str().unwrap()), "{text}");
+        assert_eq!(segment.bytes()[..8], [9; 8]);
+    }
+    let is_there = |segment: &vista::Segment, have: &[(u64, usize, u8)]| {
+        let is_whole =
+            |&(at, bytes, fill): &(u64, usize, u8)| segment.get(at, bytes).unwrap().iter().all(|it| *it == fill);
+        assert_eq!((have.iter().all(is_whole), segment.verify().unwrap().blocks), (true, have.len() as u64));
+    };
+    assert!(have.len() > 15, "{}", have.len());
+    is_there(&segment, &have);
+    // Refused again and again, in transactions that end as they may, it takes nothing.
+    for is_ended in [true, false] {
+        let mut txn = segment.begin();
+        for _ in 0..100 {
+            txn.malloc(1 << 20).unwrap_err();
+        }
+        if is_ended {
+            txn.end().unwrap();
+        } else {
+            txn.abort();
+        }
+        is_there(&segment, &have);
+    }
+    // What is freed is there for others, in the next transaction and after it was opened again.
+    for _ in 0..3 {
+        let (at, bytes, fill) = have.remove(0);
+        let mut txn = segment.begin();
+        txn.free(at).unwrap();
+        txn.malloc(bytes as u64).unwrap_err();
+        txn.end().unwrap();
+        is_there(&segment, &have);
+        let mut txn = segment.begin();
+        let at = txn.malloc(bytes as u64).unwrap();
+        txn.set_range(at, bytes).unwrap().fill(fill);
+        txn.end().unwrap();
+        have.push((at, bytes, fill));
+        is_there(&segment, &have);
+        drop(segment);
+        segment = options.open(&path).unwrap();
+        is_there(&segment, &have);
+    }
+    let mut txn = segment.begin();
+    have.iter().for_each(|(at, ..)| txn.free(*at).unwrap());
+    txn.end().unwrap();
+    assert_eq!(segment.verify().unwrap().blocks, 0);
+    segment.begin().malloc(4 << 20).unwrap();
+}

@@ -1,0 +1,149 @@
+//! The end of a transaction: one store into the segment, and no system call. And a commit that is answered from memory: no system
+//! call either.
+
+use std::path::Path;
+use std::process::Command;
+
+use libtp::{Durability, Env};
+use libtp_tests::sizes;
+use vista::{Options, Segment};
+
+use crate::calls::{calls, mark};
+use crate::trace::{be_traced, trace, Event};
+
+const PATH: &str = "VISTA_TEST_COMMIT";
+const WORK: &str = "VISTA_TEST_COMMIT_WORK";
+const TXNS: u64 = 1000;
+
+fn open(path: &Path, is_written_back: bool) -> Segment {
+    Options::new(32 << 10).reserve(16 << 20).write_back(is_written_back).anywhere().open(path).unwrap()
+}
+
+/// Changes places of the segment, a block of its heap among them, and leaves it to the caller to end it.
+fn change(segment: &mut Segment, nth: u64) -> vista::Txn<'_> {
+    let mut txn = segment.begin();
+    for (at, bytes) in [(nth * 8 % 4096, 8), (8192, 100), (16_384, 1024)] {
+        txn.set_range(at, bytes).unwrap().fill(u8::try_from(nth % 251 + 1).unwrap());
+    }
+    txn
+}
+
+/// The child's part: all but the end, and then the end, which is looked at.
+fn end_one(path: &Path, is_written_back: bool) {
+    let mut segment = open(path, is_written_back);
+    // So that what the undo log has room for is there.
+    (0..10).for_each(|nth| change(&mut segment, nth).end().unwrap());
+    let mut txn = change(&mut segment, 10);
+    txn.malloc(100).unwrap();
+    be_traced(path);
+    txn.end().unwrap();
+    std::process::exit(0);
+}
+
+/// The child's part: a thousand transactions between two marks. (An abort asks for the process's number, by a call.)
+fn end_many(path: &Path) {
+    let mut segment = open(path, true);
+    (0..10).for_each(|nth| change(&mut segment, nth).end().unwrap());
+    be_traced(path);
+    mark();
+    for nth in 0..TXNS {
+        change(&mut segment, nth).end().unwrap();
+    }
+    mark();
+    std::process::exit(0);
+}
+
+/// The child's part: a thousand commits, each between two marks.
+fn commit_many(path: &Path, durability: Durability) {
+    let directory = path.with_extension("env");
+    std::fs::create_dir_all(directory.join("memory")).unwrap();
+    // Nobody syncs in the background, and nobody is woken to.
+    let text = "region_survives = \"power\"\nrelaxed_millis = 3600000\nno_background = true\n";
+    let memory = format!("region_directory = {:?}\n", directory.join("memory"));
+    std::fs::write(directory.join("libtp.toml"), memory + text).unwrap();
+    let env = Env::open(&directory).unwrap();
+    let stock = env.btree("stock").unwrap();
+    let put = |nth: u64| {
+        let txn = env.begin_with(durability).unwrap();
+        stock.put(&txn, b"apples", &nth.to_ne_bytes()).unwrap();
+        txn
+    };
+    (0..10).for_each(|nth| put(nth).commit().unwrap());
+    be_traced(path);
+    for nth in 0..TXNS {
+        let txn = put(nth);
+        mark();
+        let committed = txn.commit();
+        mark();
+        committed.unwrap();
+    }
+    std::process::exit(0);
+}
+
+fn child(path: &Path, work: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "commit::entry", "--test-threads=1"]).env(PATH, path).env(WORK, work);
+    command
+}
+
+/// The entry of a child. In the run of all tests it does nothing.
+#[test]
+fn entry() {
+    let Some(path) = sizes::chosen::<String>(PATH) else { return };
+    let path = Path::new(&path);
+    match sizes::chosen::<String>(WORK).unwrap().as_str() {
+        "one" => end_one(path, false),
+        "one, written back" => end_one(path, true),
+        "many" => end_many(path),
+        "rio" => commit_many(path, Durability::Rio),
+        "sync" => commit_many(path, Durability::Sync),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn the_end_of_a_transaction_is_one_store() {
+    for work in ["one", "one, written back"] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let mut events = Vec::new();
+        let steps = trace(&mut child(&path, work), &path, |event, _| events.push(event)).unwrap();
+        let count = |what: fn(&Event) -> bool| events.iter().filter(|event| what(event)).count();
+        let stores = count(|event| *event == Event::Store);
+        println!("figures: {work}: the end is {stores} stores, {} events of {steps} instructions", events.len());
+        // Where the memory outlives the cache, the first raises the log's number, which is the commit; the second empties the log.
+        assert_eq!(stores, if work == "one" { 1 } else { 2 }, "{events:?}");
+        assert_eq!(count(|event| *event == Event::Sync), 0);
+        // What was stored is in memory before that store is, and that before anything else.
+        let store = events.iter().position(|event| *event == Event::Store).unwrap();
+        let fences = |events: &[Event]| events.iter().filter(|event| **event == Event::Fence).count();
+        let expected = usize::from(work != "one");
+        assert!(fences(&events[..store]) >= expected && fences(&events[store..]) >= expected, "{events:?}");
+        if work == "one" {
+            assert_eq!(events, [Event::Store], "nothing is written back");
+        }
+    }
+}
+
+/// What a child asks of the system between its marks.
+fn asked(work: &str) -> Vec<i64> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("segment");
+    let mut asked = Vec::new();
+    calls(&mut child(&path, work), &path, |call| asked.push(call.number)).unwrap();
+    asked
+}
+
+#[test]
+fn a_thousand_transactions_make_no_system_call() {
+    assert_eq!(asked("many"), []);
+}
+
+#[test]
+fn a_thousand_commits_that_are_answered_from_memory_make_no_system_call() {
+    assert_eq!(asked("rio"), []);
+    // Who waits for the disk asks for it each time: the control.
+    let synced = asked("sync");
+    let syncs = synced.iter().filter(|call| [libc::SYS_fsync, libc::SYS_fdatasync].contains(call)).count();
+    assert!(syncs as u64 >= TXNS, "{syncs} syncs of {} calls", synced.len());
+}

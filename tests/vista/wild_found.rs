@@ -1,0 +1,160 @@
+//! Wild stores where nobody guards against them, judged one by one: who notices each, if anybody does.
+//!
+//! Each is done, and looked for, by a child of its own; then the file has again what it had.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
+use std::process::Command;
+
+use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::sizes;
+use vista::{Options, Segment};
+
+use crate::business::{self, Draw};
+use crate::wild::{store, waited};
+
+const BYTES: u64 = 8 << 20;
+const CHILD: &str = "VISTA_TEST_WILD_FOUND";
+
+/// Where stores go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    /// To anywhere in the program's mapping.
+    Program,
+    /// To anywhere in the library's, which shows all of the file.
+    Library,
+    /// There, to vista's own structures before the flat part.
+    Tables,
+}
+
+/// Who noticed a store, in a child's answer.
+const NOBODY: i32 = 0;
+const BUSINESS: i32 = 10;
+const VERIFY: i32 = 11;
+
+/// In the child: looks for what was stored, as `tp vista verify` does, and as the program itself can.
+fn look(segment: &Segment) -> i32 {
+    let look = || match (segment.verify().is_ok(), business::judge(segment).is_ok()) {
+        (false, _) => VERIFY,
+        (true, false) => BUSINESS,
+        (true, true) => NOBODY,
+    };
+    // Who comes upon nonsense and says so has noticed it: the one of the two that did.
+    catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| {
+        let verified = catch_unwind(AssertUnwindSafe(|| segment.verify().is_ok()));
+        if verified.is_ok() {
+            BUSINESS
+        } else {
+            VERIFY
+        }
+    })
+}
+
+/// How many of the stores who noticed.
+#[derive(Debug, Default)]
+struct Noticed {
+    faulted: u64,
+    verify: u64,
+    business: u64,
+    nobody: u64,
+}
+
+fn store_one(segment: &Segment, file: &File, target: Target, draw: &mut Draw, noticed: &mut Noticed) {
+    let bytes = file.metadata().unwrap().len();
+    let base = segment.address() as u64;
+    let front = front(file);
+    // A place of the file.
+    let place = match target {
+        // All of the file that is mapped there, and a little behind its end.
+        Target::Program => draw.below(front + (10 << 20)),
+        Target::Library => draw.below(bytes - 8),
+        Target::Tables => 4096 + draw.below(front - 4096 - 8),
+    };
+    let mut before = vec![0; usize::try_from(bytes.saturating_sub(place).min(8)).unwrap()];
+    file.read_exact_at(&mut before, place).unwrap();
+    draw.below(2);
+    let value = draw.0.to_ne_bytes();
+    match make_child(How::Fork) {
+        Side::Child => {
+            // Its end is the parent's to tell of.
+            std::panic::set_hook(Box::new(|_| {}));
+            match target {
+                Target::Program => store(usize::try_from(base - front + place).unwrap(), draw.0),
+                Target::Library | Target::Tables => file.write_all_at(&value, place).unwrap(),
+            }
+            exit_now(look(segment));
+        }
+        Side::Parent(pid) => match waited(pid).code() {
+            None => noticed.faulted += 1,
+            Some(VERIFY) => noticed.verify += 1,
+            Some(BUSINESS) => noticed.business += 1,
+            Some(NOBODY) => noticed.nobody += 1,
+            Some(other) => panic!("the child ended with {other}"),
+        },
+    }
+    file.write_all_at(&before, place).unwrap();
+}
+
+/// Where the flat part begins in the file.
+fn front(file: &File) -> u64 {
+    let word = |at| {
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, at).unwrap();
+        u64::from_ne_bytes(word)
+    };
+    word(word(128 + 6 * 8) + 8)
+}
+
+fn store_all(path: &Path) {
+    let mut segment = Options::new(BYTES).open(path).unwrap();
+    let mut draw = Draw(sizes::first_seed());
+    for _ in 0..500 {
+        business::transact(&mut segment, &mut draw, 5000);
+    }
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let count = sizes::number("LIBTP_TEST_WILD_JUDGED", 200);
+    // The line has the test's name already.
+    println!();
+    for target in [Target::Program, Target::Library, Target::Tables] {
+        let mut noticed = Noticed::default();
+        for _ in 0..count {
+            store_one(&segment, &file, target, &mut draw, &mut noticed);
+            assert_eq!(look(&segment), NOBODY, "everything is as it was before the next");
+        }
+        let Noticed { faulted, verify, business, nobody } = noticed;
+        println!(
+            "figures: no guard, {target:?}: of {count} wild stores one by one {faulted} faulted, verify found {verify}, \
+             the program's own sums {business} more, nobody noticed {nobody}"
+        );
+        // What is vista's is hidden from the program; and who looks at tables finds what is wrong in them.
+        match target {
+            Target::Program => assert!(faulted > 0 && verify == 0),
+            Target::Library => assert!(nobody > 0),
+            Target::Tables => assert!(verify > 0),
+        }
+    }
+}
+
+#[test]
+fn what_is_noticed_of_wild_stores_without_a_guard() {
+    if let Ok(path) = std::env::var(CHILD) {
+        return store_all(Path::new(&path));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    // In a process of its own, which makes children and has no other threads at work.
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "wild_found::what_is_noticed_of_wild_stores_without_a_guard",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(CHILD, directory.path().join("segment"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{said}{}", String::from_utf8_lossy(&child.stderr));
+    said.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));
+}

@@ -1,0 +1,120 @@
+//! What the judge makes of canned lines: of a run in which everything is as it should be, and of one for each thing that is not.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use super::judge::Judge;
+use super::machine::TOLD;
+
+/// What a machine announced, and what was found when it was back.
+#[derive(Clone, Copy)]
+struct Crash {
+    /// How many transactions there were when it was started, and how many it announced.
+    announced: (u64, u64),
+    found: [&'static str; 3],
+}
+
+const WHOLE: Crash = Crash {
+    announced: (0, 7),
+    found: ["FOUND memory ended=7 rolled_back=1", "FOUND cache ended=2 rolled_back=0", "FOUND torn the sum is 3"],
+};
+
+/// What is said of records, and found of them, in each life: `records.rs` tests what is made of others.
+const RECORDS: &str = "R0000000000000000000000000000\nr0000000000010000000000000001\n\
+                       L0000000000000000000000000000\nl0000000000010000000000000001\n";
+const FOUND: [&str; 2] = [
+    "FOUND records ended=1 digest=1 before=0 how=Survived lost=false survives=system",
+    "FOUND lost ended=0 digest=0 before=0 lost=true refused at first",
+];
+
+/// Judges crashes by the kinds in turns; the summary, and whether it is good.
+fn judged(name: &str, crashes: &[Crash], wanted: u64) -> (String, bool) {
+    let state: PathBuf = std::env::temp_dir().join(format!("libtp-xtask-{}-{name}", std::process::id()));
+    fs::create_dir_all(&state).unwrap();
+    let mut judge = Judge::new("", &state);
+    let kinds = ["c", "b", "m", "n", "k"];
+    let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<String>>();
+    let _ = fs::remove_file(state.join(TOLD));
+    let mut port = fs::File::create(state.join(TOLD)).unwrap();
+    judge.boot("1 c", &lines(&["MEMORY mapped synchronously"]));
+    for (crash, nth) in crashes.iter().zip(0..) {
+        let (began, last) = crash.announced;
+        let cut_off = "k00000";
+        let told: String = (began + 1..=last).map(|number| format!("k{number:012x}\n")).collect();
+        write!(port, "\nb{began:012x}\n{RECORDS}{told}{cut_off}").unwrap();
+        if ["c", "n"].contains(&kinds[nth % 5]) {
+            judge.console("[    1.0] Kernel panic - not syncing: as planned");
+        }
+        judge.boot(&format!("{} {}", nth + 2, kinds[(nth + 1) % 5]), &lines(&[&crash.found[..], &FOUND[..]].concat()));
+    }
+    fs::remove_dir_all(state).unwrap();
+    let failed = judge.has_failed();
+    let (summary, is_good) = judge.summary(wanted);
+    assert!(!(failed && is_good), "what failed is not good");
+    (summary.join("\n"), is_good)
+}
+
+fn assert_fails(name: &str, crashes: &[Crash], wanted: u64, why: &str) {
+    let (summary, is_good) = judged(name, crashes, wanted);
+    assert!(!is_good && summary.contains("FAILED") && summary.contains(why), "{name}: {summary}");
+}
+
+#[test]
+fn crashes_that_lose_nothing_while_the_controls_lose_are_good() {
+    let (summary, is_good) = judged("good", &[WHOLE; 5], 5);
+    assert!(is_good && summary.contains("5 crashes") && summary.contains("0 lost or torn"), "{summary}");
+    assert!(summary.contains("35 transactions announced") && summary.contains("2 panics"), "{summary}");
+    assert!(summary.contains("mapped synchronously"), "{summary}");
+    // The one that was under way may have ended, and need not have been announced.
+    let one_more = Crash { found: ["FOUND memory ended=8", WHOLE.found[1], WHOLE.found[2]], ..WHOLE };
+    assert!(judged("one-more", &[one_more; 5], 5).1);
+    // One torn control is enough: it is left to chance.
+    let not_torn = Crash { found: [WHOLE.found[0], WHOLE.found[1], "FOUND torn whole"], ..WHOLE };
+    assert!(judged("torn-once", &[not_torn, WHOLE, not_torn], 3).1);
+}
+
+#[test]
+fn a_loss_fails() {
+    for memory in
+        ["FOUND memory ended=6", "FOUND memory ended=9", "FOUND memory the sum is 1", "FOUND memory", "nothing"]
+    {
+        let lost = Crash { found: [memory, WHOLE.found[1], WHOLE.found[2]], ..WHOLE };
+        assert_fails("lost", &[WHOLE, lost, WHOLE], 3, "7 were announced, and of the memory was found");
+    }
+}
+
+#[test]
+fn a_control_that_kept_everything_fails() {
+    let kept = Crash { found: [WHOLE.found[0], "FOUND cache ended=7", WHOLE.found[2]], ..WHOLE };
+    assert_fails("kept", &[WHOLE, kept, WHOLE], 3, "control on a disk lost nothing");
+    let whole = Crash { found: [WHOLE.found[0], WHOLE.found[1], "FOUND torn whole"], ..WHOLE };
+    assert_fails("whole", &[whole; 3], 3, "was never torn");
+}
+
+#[test]
+fn nothing_that_was_run_proves_nothing() {
+    assert_fails("none", &[], 5, "0 of 5 crashes were seen");
+    assert!(!judged("none-wanted", &[], 0).1, "also if nothing was wanted");
+    assert_fails("fewer", &[WHOLE; 3], 5, "3 of 5 crashes were seen");
+    let idle = Crash { announced: (7, 7), ..WHOLE };
+    assert_fails("idle", &[WHOLE, idle], 2, "before it had announced anything");
+}
+
+#[test]
+fn a_machine_that_miscounts_its_starts_or_does_not_panic_fails() {
+    let state = std::env::temp_dir().join(format!("libtp-xtask-{}-starts", std::process::id()));
+    let mut judge = Judge::new("", &state);
+    judge.boot("3 c", &[]);
+    assert!(judge.has_failed(), "its first start is the first");
+    let mut judge = Judge::new("", &state);
+    judge.boot("1 c", &["FOUND memory ended=7".to_owned()]);
+    assert!(judge.has_failed(), "something is there before the first crash");
+    let mut judge = Judge::new("", &state);
+    judge.boot("1 c", &[]);
+    judge.boot("2 b", &WHOLE.found.map(str::to_owned));
+    let (summary, is_good) = judge.summary(1);
+    let summary = summary.join("\n");
+    assert!(!is_good && summary.contains("0 panics of the kernel were seen of 1"), "{summary}");
+}
