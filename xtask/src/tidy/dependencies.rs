@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rio", &[]),
     ("vista", &["rio"]),
     ("libtp-io", &[]),
-    ("rvm", &["vista", "libtp-io"]),
+    ("rvm", &["vista", "libtp-io", "rio"]),
     ("libtp-process", &["rio"]),
     ("libtp-lock", &["libtp-process", "rio"]),
     ("libtp-log", &["libtp-io", "libtp-process", "rio"]),

@@ -57,7 +57,11 @@ impl Undo {
     /// raised.
     #[inline(never)]
     pub(super) fn commit_checked(&self) {
-        for record in self.records(0) {
+        let records = self.records(0);
+        if planted("undo: the number is raised before the stores are written back") {
+            self.raise_sequence();
+        }
+        for record in records {
             let header = self.words[record].load();
             self.region.write_back_part(header & PLACE_MASK, bytes_of(header));
         }
