@@ -35,6 +35,7 @@
 #![deny(unsafe_code)]
 
 mod about;
+mod apart;
 mod auto_range;
 mod checkpoint;
 mod error;
