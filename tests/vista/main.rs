@@ -8,15 +8,21 @@
 //! | `business` | what they do with a segment, and how it is judged |
 //! | `several` | the same by several threads, which are in each other's way |
 //! | `typed` | the same with typed memory |
+//! | `boxes` | the same with values in boxes |
 //! | `mappings` | a process that may have few mappings more, and ranges that are found by themselves |
+//! | `modes` | what it does until it is killed: all ways to use recoverable memory, one after the other |
+//! | `hidden` | stores to what is vista's, and to the ends of both mappings, where nobody guards anything |
 //! | `wild` | stores to anywhere, with the guard and without |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
 
+mod boxes;
 mod business;
+mod hidden;
 mod killed;
 mod mappings;
+mod modes;
 mod several;
 mod trace;
 mod traced;
