@@ -11,6 +11,7 @@
 //! | `full_disk` | a disk that is really full (R8) |
 //! | `full_memory` | a directory of shared memory that is |
 //! | `frugality` | how little a new environment takes, and how much it holds without a setting |
+//! | `segments` | a full disk under recoverable memory |
 //! | `child`, `saying` | what these share: a process that dies, what errors must say |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -25,4 +26,5 @@ mod full_memory;
 mod lengths;
 mod places;
 mod saying;
+mod segments;
 mod settings;

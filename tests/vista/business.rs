@@ -1,7 +1,7 @@
 //! What the children do with a segment, and how it is judged: cells whose sum never changes, and a list of blocks from the
 //! heap, whose length and the sum of what is in it stand beside it.
 
-use vista::{Segment, Txn};
+use vista::{Error, Memory, Segment, Txn};
 
 /// Cells of eight bytes at the beginning of the segment.
 const CELLS: u64 = 512;
@@ -38,9 +38,23 @@ fn set(txn: &mut Txn<'_>, at: u64, value: u64) {
 
 /// One transaction, whose ranges have at most `longest` bytes; how many have ended, if it did.
 pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
-    let rest = segment.bytes().len() as u64 - REST;
     let mut txn = segment.begin();
-    let ended = get(&txn, ENDED);
+    match change(&mut txn, draw, longest) {
+        Some(ended) => {
+            txn.end().unwrap();
+            Some(ended)
+        }
+        None => {
+            txn.abort();
+            None
+        }
+    }
+}
+
+/// All of a transaction but its end; how many will have ended, or none if it is to be aborted.
+pub fn change(txn: &mut Txn<'_>, draw: &mut Draw, longest: u64) -> Option<u64> {
+    let rest = txn.segment().bytes().len() as u64 - REST;
+    let ended = get(txn, ENDED);
     let moves: Vec<_> =
         (0..=draw.below(8)).map(|_| (draw.below(CELLS) * 8, draw.below(CELLS) * 8, draw.below(1000))).collect();
     if draw.below(2) == 0 {
@@ -49,14 +63,14 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<
         txn.announce(&ranges.chain([(SUM, 8)]).collect::<Vec<_>>()).unwrap();
     }
     for (from, to, amount) in moves {
-        let value = get(&txn, from).wrapping_sub(amount);
-        set(&mut txn, from, value);
-        let value = get(&txn, to).wrapping_add(amount);
-        set(&mut txn, to, value);
+        let value = get(txn, from).wrapping_sub(amount);
+        set(txn, from, value);
+        let value = get(txn, to).wrapping_add(amount);
+        set(txn, to, value);
     }
     match draw.below(4) {
-        0 => push(&mut txn, draw, longest),
-        1 => pop(&mut txn),
+        0 => push(txn, draw, longest),
+        1 => pop(txn),
         2 => {
             let at = draw.below(rest);
             let length = usize::try_from(1 + draw.below((rest - at).min(longest))).unwrap();
@@ -66,12 +80,42 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<
         _ => {}
     }
     if draw.below(8) == 0 {
-        txn.abort();
         return None;
     }
-    set(&mut txn, ENDED, ended + 1);
-    txn.end().unwrap();
+    set(txn, ENDED, ended + 1);
     Some(ended + 1)
+}
+
+/// One transaction whose ranges are found by themselves; how many have ended, if it did.
+pub fn transact_automatically(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
+    let done = segment.automatically(|bytes| {
+        let add = |bytes: &mut [u8], at: u64, amount: u64| {
+            let place = &mut bytes[usize::try_from(at).unwrap()..][..8];
+            let value = word(place).wrapping_add(amount);
+            place.copy_from_slice(&value.to_ne_bytes());
+            value
+        };
+        for _ in 0..=draw.below(8) {
+            let amount = draw.below(1000);
+            add(bytes, draw.below(CELLS) * 8, amount.wrapping_neg());
+            add(bytes, draw.below(CELLS) * 8, amount);
+        }
+        let rest = &mut bytes[usize::try_from(REST).unwrap()..];
+        let at = usize::try_from(draw.below(rest.len() as u64)).unwrap();
+        let length = (rest.len() - at).min(usize::try_from(1 + draw.below(longest)).unwrap());
+        rest[at..at + length].fill(u8::try_from(draw.below(256)).unwrap());
+        let ended = add(bytes, ENDED, 1);
+        // It is taken back.
+        if draw.below(8) == 0 {
+            return Err(Error::NoRoom { path: "told to".into(), wanted: 0, most: 0 });
+        }
+        Ok(ended)
+    });
+    match done {
+        Ok(ended) => Some(ended),
+        Err(Error::NoRoom { .. }) => None,
+        Err(other) => panic!("{other}"),
+    }
 }
 
 /// A block: the next one, its own length, and as many bytes of a value.

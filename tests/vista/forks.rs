@@ -61,6 +61,10 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
     // In memory, and on a disk.
     for home in [Path::new("/dev/shm"), &std::env::temp_dir()] {
         let directory = tempfile::tempdir_in(home).unwrap();
+        if !rio::Anchor::holds_locks_of(std::fs::File::open(directory.path()).unwrap()) {
+            println!("figures: SKIPPED {}: on this filesystem a child keeps its parent's lock", home.display());
+            continue;
+        }
         outlives("forks::entry", &directory.path().join("segment"), |path| {
             let segment = Segment::open(path, 64).unwrap();
             assert_eq!((segment.bytes()[0], segment.rolled_back()), (0, 1), "what its parent had not ended");

@@ -2,105 +2,113 @@
 //!
 //! The child tells of transactions that ended, so that what was acknowledged is looked for, too.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libtp_tests::sizes;
-use vista::{Options, Segment};
 
-use crate::business::{self, Draw};
-use crate::several;
-use crate::typed;
+use crate::business::Draw;
+use crate::modes::{memory_of, tear, Mode};
 
-const BYTES: u64 = 256 << 10;
-/// Ranges and blocks have at most so many bytes.
-const LONGEST: u64 = 5000;
-/// The file says what is done: declared ranges and a list of blocks, or typed memory, or the first by several threads.
-const RANGES: &str = "ranges";
-const TYPED: &str = "typed";
-const SEVERAL: &str = "several";
 const CHILD: &str = "VISTA_TEST_CHILD";
-
-fn open(path: &Path, is_written_back: bool) -> Segment {
-    Options::new(BYTES).write_back(is_written_back).open(path).unwrap()
-}
-
-/// What the child does until it is killed.
-fn change(path: &Path, seed: u64) {
-    let mut segment = open(path, seed % 4 == 0);
-    if path.ends_with(SEVERAL) {
-        let before = several::judge(&segment).unwrap();
-        let threads = segment.share_by(several::STRIPE).unwrap();
-        let told = |ended: u64| {
-            if ended % 64 == 0 {
-                println!("{}", before + ended);
-            }
-        };
-        several::change(&threads, seed, u64::MAX, LONGEST, &told);
-        return;
-    }
-    let (mut draw, mut told) = (Draw(seed), std::io::stdout().lock());
-    let is_typed = path.ends_with(TYPED);
-    let mut transact = || match is_typed {
-        true => typed::transact(&mut segment, &mut draw),
-        false => business::transact(&mut segment, &mut draw, LONGEST),
-    };
-    loop {
-        if let Some(ended) = transact().filter(|ended| ended % 64 == 0) {
-            writeln!(told, "{ended}").unwrap();
-        }
-    }
-}
+/// The child only opens what is there.
+const RECOVERS: &str = "VISTA_TEST_RECOVERS";
+/// So many children after another open what one has left, each killed, before it is looked at.
+const OPENERS: u64 = 3;
 
 #[test]
 fn killed_at_any_moment() {
     if let Ok(path) = std::env::var(CHILD) {
-        change(Path::new(&path), sizes::first_seed());
+        let (path, seed) = (Path::new(&path), sizes::first_seed());
+        match sizes::number(RECOVERS, 0) {
+            0 => Mode::of(path).change(path, seed),
+            _ => Mode::of(path).recover(path, seed),
+        }
+        std::process::exit(0);
     }
-    kill_again_and_again(RANGES, business::judge);
-    kill_again_and_again(TYPED, typed::judge);
-    kill_again_and_again(SEVERAL, several::judge);
+    // Of all modes.
+    let kills = sizes::number("LIBTP_TEST_KILLS", 120).div_ceil(Mode::ALL.len() as u64);
+    let total: u64 = Mode::ALL.into_iter().map(|mode| kill_again_and_again(mode, kills)).sum();
+    println!("figures: {total} kills in {} modes, 0 torn, 0 lost", Mode::ALL.len());
 }
 
-fn kill_again_and_again(name: &str, judge: fn(&Segment) -> Result<u64, String>) {
-    let kills = sizes::number("LIBTP_TEST_KILLS", 100);
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join(name);
-    let (start, mut draw, mut rolled_back, mut ended) = (Instant::now(), Draw(7), 0, 0);
+fn start(directory: &Path, seed: u64, recovers: bool) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "killed::killed_at_any_moment", "--nocapture", "--test-threads=1"])
+        .env(CHILD, directory)
+        .env(RECOVERS, u64::from(recovers).to_string())
+        .env("LIBTP_TEST_SEED", seed.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills a child when it has told of something and some time has gone; the last number that it told.
+fn kill(mut child: Child, is_told: impl Fn(&str) -> bool, later: Duration) -> u64 {
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut told = lines.by_ref().find(|line| is_told(line)).into_iter().collect::<Vec<_>>();
+    assert!(!told.is_empty(), "it ended by itself: {:?}", child.wait());
+    std::thread::sleep(later);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    told.extend(lines);
+    told.iter().rev().find_map(|line| line.parse().ok()).unwrap_or(0)
+}
+
+/// How many were killed.
+fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
+    let place: PathBuf = if mode.is_in_memory() { "/dev/shm".into() } else { std::env::temp_dir() };
+    let parent = tempfile::tempdir_in(place).unwrap();
+    let directory = parent.path().join(mode.name());
+    std::fs::create_dir(&directory).unwrap();
+    let (begun, mut draw, mut rolled_back, mut least, mut killed) = (Instant::now(), Draw(7), 0, 0, 0);
+    let mut most = 0;
     for seed in 0..kills {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "killed::killed_at_any_moment", "--nocapture", "--test-threads=1"])
-            .env(CHILD, &path)
-            .env("LIBTP_TEST_SEED", seed.to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let is_number = |line: &String| line.parse::<u64>().is_ok();
         // Under way, or it will not be; a few die while they map.
-        let mut told: u64 = 0;
-        if seed % 16 != 15 {
-            told = lines.by_ref().map(Result::unwrap).find(is_number).unwrap().parse().unwrap();
+        let is_under_way = seed % 16 != 15;
+        let is_told = |line: &str| if is_under_way { line.parse::<u64>().is_ok() } else { line == "opening" };
+        let later = Duration::from_micros(draw.below(4000));
+        let told = kill(start(&directory, seed, false), is_told, later);
+        killed += 1;
+        least = told.max(least);
+        if mode == Mode::Recovery {
+            for nth in 0..OPENERS {
+                let later = Duration::from_micros(draw.below(600));
+                kill(start(&directory, seed + nth, true), |line| line == "opening", later);
+                killed += 1;
+            }
         }
-        std::thread::sleep(Duration::from_micros(draw.below(4000)));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let last = lines.map_while(Result::ok).filter(is_number).last();
-        told = last.map_or(told, |line| line.parse().unwrap());
-        if !path.exists() {
-            continue;
+        if mode == Mode::Checkpoints && least != 0 {
+            tear(&directory);
+            // Every other time the next child is killed while it restores, or soon after.
+            if seed % 2 == 0 {
+                continue;
+            }
         }
-        let segment = open(&path, false);
-        rolled_back += u64::from(segment.rolled_back() != 0);
-        let now = judge(&segment).unwrap_or_else(|what| panic!("after {kills} kills: {what}"));
-        assert!(now >= told && now >= ended, "{told} were told, {ended} were there, {now} are");
-        ended = now;
+        let judged = mode.judge(&directory);
+        let (ended, was_rolled_back) = judged.unwrap_or_else(|what| panic!("{mode:?}, after {killed} kills: {what}"));
+        rolled_back += u64::from(was_rolled_back);
+        assert!(ended >= least, "{mode:?}: {least} were there or told of, {ended} are");
+        most = ended.max(most);
+        // What was only in memory that was torn may be lost again.
+        if mode != Mode::Checkpoints {
+            least = ended;
+        }
+        // One that has grown to its end is begun anew.
+        if mode == Mode::Growing && seed % 10 == 9 {
+            std::fs::remove_file(directory.join("segment")).unwrap();
+            least = 0;
+        }
+    }
+    if !mode.has_undo() {
+        std::fs::remove_dir_all(memory_of(&directory)).unwrap();
     }
     println!(
-        "figures: {name}: {kills} kills, {ended} transactions ended, {rolled_back} rolled back at map, 0 torn, 0 lost, {} s",
-        start.elapsed().as_secs()
+        "figures: {mode:?}: {killed} kills, {most} transactions ended, {rolled_back} rolled back or restored, 0 torn, 0 lost, {} s",
+        begun.elapsed().as_secs()
     );
-    assert!(rolled_back > kills / 10, "hardly anyone died in a transaction: nothing was tested");
+    assert!(!mode.has_undo() || rolled_back > kills / 10, "{mode:?}: hardly anyone died in a transaction");
+    killed
 }

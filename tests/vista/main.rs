@@ -8,24 +8,30 @@
 //! | `business` | what they do with a segment, and how it is judged |
 //! | `several` | the same by several threads, which are in each other's way |
 //! | `typed` | the same with typed memory |
+//! | `boxes` | the same with values in boxes |
 //! | `mappings` | a process that may have few mappings more, and ranges that are found by themselves |
 //! | `forks` | children that outlive their killed parent |
 //! | `calls` | a child whose system calls are told, one after the other |
 //! | `creation` | a new segment is on its disk, name and all, before it is used |
 //! | `commit` | the end of a transaction: one store, no system call |
+//! | `modes` | what it does until it is killed: all ways to use recoverable memory, one after the other |
+//! | `hidden` | stores to what is vista's, and to the ends of both mappings, where nobody guards anything |
 //! | `wild` | stores to anywhere, with the guard and without |
 //! | `wild_found` | without it: who notices each of them |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
 
+mod boxes;
 mod business;
 mod calls;
 mod commit;
 mod creation;
 mod forks;
+mod hidden;
 mod killed;
 mod mappings;
+mod modes;
 mod several;
 mod trace;
 mod traced;

@@ -139,6 +139,19 @@ pub fn interleaved(workers: &mut [Worker<'_>; 2], draw: &mut Draw, longest: u64)
     }
 }
 
+/// Two transactions, of which neither ends; `look` looks at what is there while both go on.
+pub fn while_under_way(workers: &mut [Worker<'_>; 2], draw: &mut Draw, longest: u64, look: impl FnOnce()) {
+    let [first, second] = workers;
+    let (mut one, mut other) = (first.begin(), second.begin());
+    // One of them has the heap.
+    push_or_pop(&mut one, draw, 0, longest).unwrap();
+    for (nth, txn) in (0..).zip([&mut one, &mut other]) {
+        (0..4).for_each(|_| transfer(txn, draw, &(nth * CELLS / 2..(nth + 1) * CELLS / 2)).unwrap());
+        count(txn, nth).unwrap();
+    }
+    look();
+}
+
 /// What was found: how many transactions ended, or what is torn.
 pub fn judge(segment: &Segment) -> Result<u64, String> {
     let at = judge_cells(segment, CELLS)?;

@@ -42,6 +42,8 @@ enum Scene {
     Life = 2,
     /// Two transactions go on at once.
     Two = 3,
+    /// A segment is opened in which two transactions, of an undo log each, were under way.
+    Recovery = 4,
 }
 
 impl Scene {
@@ -65,8 +67,11 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
 
 /// The child's part.
 fn work(path: &Path) {
-    let is_written_back = sizes::number(WRITTEN_BACK, 0) == 1;
-    let (mut segment, mut draw) = (open(path, is_written_back), Draw(sizes::first_seed()));
+    let (is_written_back, scene) = (sizes::number(WRITTEN_BACK, 0) == 1, sizes::number(SCENE, 0));
+    let is_recovery = scene == Scene::Recovery as u64;
+    // What is to be recovered is a copy of one that is in use.
+    let used = if is_recovery { path.with_extension("used") } else { path.to_path_buf() };
+    let (mut segment, mut draw) = (open(&used, is_written_back), Draw(sizes::first_seed()));
     // The heap's first blocks, so that the file does not grow while it is looked at.
     let before = 300;
     let plant = || {
@@ -80,7 +85,22 @@ fn work(path: &Path) {
         be_traced(path);
     };
     let txns = sizes::number(TXNS, 0);
-    if sizes::number(SCENE, 0) == Scene::Two as u64 {
+    if is_recovery {
+        let threads = segment.share_by(several::STRIPE).unwrap();
+        let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
+        (0..before).for_each(|_| several::interleaved(&mut workers, &mut draw, LONGEST));
+        several::while_under_way(&mut workers, &mut draw, LONGEST, || {
+            std::fs::copy(&used, path).unwrap();
+        });
+        begin();
+        let segment = open(path, is_written_back);
+        assert!(segment.rolled_back() > 8, "both were under way");
+        let threads = segment.share_by(several::STRIPE).unwrap();
+        let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
+        (0..txns).for_each(|_| several::interleaved(&mut workers, &mut draw, LONGEST));
+        std::process::exit(0);
+    }
+    if scene == Scene::Two as u64 {
         // Here, since it is about how the logs are made.
         plant();
         let threads = segment.share_by(several::STRIPE).unwrap();
@@ -99,7 +119,7 @@ fn work(path: &Path) {
             answer();
         }
     };
-    match sizes::number(SCENE, 0) {
+    match scene {
         1 => grow(&mut segment, begin),
         2 => {
             segment.close().unwrap();
@@ -153,6 +173,7 @@ struct Findings {
 struct Run<'r> {
     directory: &'r Path,
     scene: Scene,
+    is_written_back: bool,
     /// What the flat part was when so many transactions had ended.
     seen: BTreeMap<u64, Vec<u8>>,
     /// So many transactions were answered.
@@ -180,9 +201,12 @@ impl Run<'_> {
     fn ended(&mut self, memory: &[u8]) -> Result<u64, String> {
         let copy = self.directory.join("copy");
         std::fs::write(&copy, memory).unwrap();
-        let opened = catch_unwind(|| open(&copy, false));
+        // Recovered as memory is that outlives the cache, and as other is, in turns.
+        let is_written_back = self.is_written_back && self.findings.states % 2 == 0;
+        let opened = catch_unwind(|| open(&copy, is_written_back));
         let segment = opened.map_err(|_| "it cannot be opened")?;
-        let ended = if self.scene == Scene::Two { several::judge(&segment)? } else { judge(&segment)? };
+        let are_several = matches!(self.scene, Scene::Two | Scene::Recovery);
+        let ended = if are_several { several::judge(&segment)? } else { judge(&segment)? };
         let bytes = &segment.bytes()[..usize::try_from(BYTES).unwrap()];
         let first = self.seen.entry(ended).or_insert_with(|| bytes.to_vec());
         if first.as_slice() != bytes {
@@ -286,8 +310,14 @@ fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&s
     if let Some(bug) = bug {
         command.env(BUG, bug);
     }
-    let mut run =
-        Run { directory: directory.path(), scene, seen: BTreeMap::new(), answered: 0, findings: Findings::default() };
+    let mut run = Run {
+        directory: directory.path(),
+        scene,
+        is_written_back,
+        seen: BTreeMap::new(),
+        answered: 0,
+        findings: Findings::default(),
+    };
     let (mut lines, mut stores, mut front): (Option<Lines>, u64, Vec<u8>) = (None, 0, Vec::new());
     let steps = trace(&mut command, &path, |event, stored| {
         // The child begins with nothing under way.
@@ -329,7 +359,9 @@ fn stopped_between_any_two_stores() {
         work(Path::new(&path));
     }
     let txns = sizes::number("LIBTP_TEST_TRACED", 20);
-    for (scene, txns) in [(Scene::Work, txns), (Scene::Two, txns), (Scene::Growth, 3), (Scene::Life, 2)] {
+    for (scene, txns) in
+        [(Scene::Work, txns), (Scene::Two, txns), (Scene::Growth, 3), (Scene::Life, 2), (Scene::Recovery, 2)]
+    {
         for is_written_back in [false, true] {
             let start = Instant::now();
             let found = run(scene, is_written_back, txns, sizes::first_seed(), None);
@@ -354,10 +386,13 @@ fn planted_bugs_are_noticed() {
             NoticedBy::LostLines => (Scene::Work, true),
             NoticedBy::Two => (Scene::Two, false),
             NoticedBy::Growth => (Scene::Growth, true),
-            NoticedBy::Threads | NoticedBy::Creation => continue,
+            NoticedBy::Threads | NoticedBy::Creation | NoticedBy::WildStores | NoticedBy::Disks => continue,
         };
-        let noticed = (1..=5).find(|&seed| !run(scene, is_written_back, 8, seed, Some(bug)).torn.is_empty());
-        println!("  {bug}: noticed with seed {noticed:?}");
-        assert!(noticed.is_some(), "nobody noticed {bug:?}");
+        let is_noticed_in = |scene: Scene| {
+            let noticed = (1..=5).find(|&seed| !run(scene, is_written_back, 8, seed, Some(bug)).torn.is_empty());
+            println!("  {bug}: noticed in {scene:?} with seed {noticed:?}");
+            noticed.is_some()
+        };
+        assert!(is_noticed_in(scene), "nobody noticed {bug:?}");
     }
 }

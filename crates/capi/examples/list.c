@@ -6,6 +6,7 @@
  *   list FILE undo      adds one and aborts
  *   list FILE drop      frees the first
  *   list FILE show      how many, and their sum
+ *   list FILE wild      adds one under the guard, which then ends the process at a store that no transaction has declared
  *   list FILE wrong     misuse: each call is refused, and says why
  */
 #include <stdio.h>
@@ -108,14 +109,20 @@ int main(int argc, char **argv)
     if (argc < 3)
         return 2;
     vista_init();
-    vista *segment = vista_map(argv[1], 4096);
+    const char *what = argv[2];
+    int is_wild = strcmp(what, "wild") == 0;
+    vista *segment = is_wild ? vista_map_guarded(argv[1], 4096) : vista_map(argv[1], 4096);
     if (segment == NULL)
         return failed("map");
     struct root *root = vista_address(segment);
-    const char *what = argv[2];
     int status = 0;
     if (strcmp(what, "add") == 0 || strcmp(what, "die") == 0) {
         status = add(segment, root, argc > 3 ? atol(argv[3]) : 1, what[0] == 'd');
+    } else if (is_wild) {
+        status = add(segment, root, 1, 0);
+        show(root);
+        fflush(stdout);
+        *(volatile long *)&root->count = 1000;
     } else if (strcmp(what, "undo") == 0) {
         if (vista_begin_transaction(segment) != 0 || push(segment, root) != 0 || vista_abort_transaction(segment) != 0)
             status = failed("undo");

@@ -1,6 +1,7 @@
 //! A program in C with `vista.h`: compiled with every warning, run, and ended in the middle of a transaction.
 #![allow(clippy::unwrap_used)]
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -63,6 +64,21 @@ fn a_program_in_c_keeps_what_it_ended_and_no_more() {
     ] {
         assert!(refused.contains(part), "{part:?} is missing in:\n{refused}");
     }
+}
+
+#[test]
+fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
+    let directory = tempfile::tempdir().unwrap();
+    let (program, file) = (directory.path().join("list"), directory.path().join("segment"));
+    compile(&program);
+    assert!(run(&program, &file, &["add", "3"]).status.success());
+    let stopped = run(&program, &file, &["wild"]);
+    let told = String::from_utf8(stopped.stderr).unwrap();
+    assert_eq!(stopped.status.signal(), Some(11), "a fault: {told}");
+    assert_eq!(String::from_utf8(stopped.stdout).unwrap(), "4 of 4, sum 10\n", "what is declared can be stored to");
+    assert!(told.contains("was stopped by the guard") && told.contains(file.to_str().unwrap()), "{told}");
+    let shown = run(&program, &file, &["show"]);
+    assert_eq!(String::from_utf8(shown.stdout).unwrap(), "4 of 4, sum 10\n", "the wild store is not there");
 }
 
 #[test]

@@ -9,9 +9,10 @@
 
 use libtp_buffer::{BufferManager, FileInfo};
 use libtp_log::ControlFile;
-use rio::{Identity, Region, WriteBack};
+use rio::{Identity, Region};
 
 use crate::platform::Platform;
+use crate::warm_start::is_of_now;
 use crate::rescue::read;
 use crate::{Error, Result};
 
@@ -45,7 +46,16 @@ pub(crate) fn settle(
     file: &ControlFile,
     keep: Option<Keep>,
 ) -> Result<Survived> {
-    let regions = platform.survived(identity)?;
+    let (regions, unreadable) = platform.survived(identity)?;
+    if let (Some(path), false) = (unreadable.first(), keep == Some(Keep::Files)) {
+        let what = format!(
+            "the shared memory {} was left by processes that died, for other files than are here now, and this build of the library \
+             cannot take the log out of it: another made it. Nothing was changed. Open and close the environment once with that \
+             build; `tp recover --keep-files` goes by the files",
+            path.display()
+        );
+        return Err(Error::Environment { environment: platform.path.clone(), what });
+    }
     let mut is_kept = false;
     for region in &regions {
         let refuse = |why: String| {
@@ -91,10 +101,10 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
     let refuse = |what: String| Error::Environment { environment: platform.path.clone(), what };
     let found = libtp_record::find_files(platform.directory.as_ref(), &file.read()?.environment_id)?;
     let is_there = |known: &FileInfo| found.iter().any(|file| file.info.id == known.id);
-    // What is not written back of memory that survived a new start of the machine may be of any time: its table of files, too.
-    let is_older = region.is_of_earlier_start() && libtp_log::lasting_of(region).write_back != WriteBack::None;
+    // What is not written back of memory that survived a new start of the machine may be of any time, its table of files, too; and
+    // of another build's memory nothing is known but the log.
     let nonsense = || refuse(format!("the shared memory {} was to be kept. {UNREADABLE}", region.path().display()));
-    let files_in = || if is_older { Vec::new() } else { BufferManager::files_in(region) };
+    let files_in = || if is_of_now(region) { BufferManager::files_in(region) } else { Vec::new() };
     let known = read(files_in).ok_or_else(nonsense)?;
     if let Some(missing) = known.iter().find(|known| !is_there(known)) {
         return Err(refuse(format!(

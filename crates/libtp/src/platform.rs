@@ -294,8 +294,9 @@ impl Platform {
 
     /// The regions of this environment that were made for files which are not here any more: for another control file in
     /// the same directory, or for another incarnation than this one has.
-    pub(crate) fn survived(&self, identity: &Identity) -> Result<Vec<Region>> {
-        let Memory::Files(homes) = &self.memory else { return Ok(Vec::new()) };
+    /// And where there are such of which another build alone can read the log.
+    pub(crate) fn survived(&self, identity: &Identity) -> Result<(Vec<Region>, Vec<PathBuf>)> {
+        let Memory::Files(homes) = &self.memory else { return Ok((Vec::new(), Vec::new())) };
         let access = self.access()?;
         let here = std::fs::canonicalize(&self.path).ok();
         let is_survivor = |region: &Region| {
@@ -305,7 +306,7 @@ impl Platform {
             header.environment.iter().map(rio::Word::get).eq(identity.environment)
                 && (is_own || (header.directory() == here && here.is_some()))
         };
-        let mut found = Vec::new();
+        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         for home in homes {
             let Ok(entries) = std::fs::read_dir(home) else { continue };
             let prefix = if *home == self.path { REGION_NAME.into() } else { name_of_any(identity) };
@@ -319,8 +320,13 @@ impl Platform {
                     // A copy, one of before the machine was started, one that was never finished: never trusted, and so
                     // nothing is in it.
                     Err(error) => {
-                        match left(Region::attach_any_left(&path, RESERVE_BYTES, &access), identity, &error)? {
+                        let looked = || Region::attach_any_left(&path, RESERVE_BYTES, &access);
+                        match left(looked(), identity, &error)? {
                             Found::Left(region, _) => Some(region),
+                            Found::Unreadable(_) => {
+                                unreadable.extend(looked().ok().filter(is_survivor).map(|_| path));
+                                None
+                            }
                             _ => None,
                         }
                     }
@@ -328,7 +334,7 @@ impl Platform {
                 found.extend(attached.filter(is_survivor));
             }
         }
-        Ok(found)
+        Ok((found, unreadable))
     }
 
     /// Removes the region's file: nobody is attached, and what it held is in the files. One that another of the directory's

@@ -162,7 +162,7 @@ impl Opening<'_> {
 
 /// Whether what another manager than the log says there is as it was last, and means what it does here: where lines had to be
 /// written back its own were not, and another build's lie elsewhere.
-fn is_of_now(region: &Region) -> bool {
+pub(crate) fn is_of_now(region: &Region) -> bool {
     let is_this_build = region.header().layout.get() == record_types::layout_hash();
     let is_known = !libtp_log::is_lasting_hit(region);
     is_this_build && is_known && libtp_log::lasting_of(region).write_back == WriteBack::None

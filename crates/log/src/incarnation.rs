@@ -105,6 +105,13 @@ impl Incarnations {
         Ok(())
     }
 
+    /// Forgets those whose last record lies below `oldest`, if there is no other place for one more.
+    pub(crate) fn make_room(&mut self, oldest: Lsn) {
+        while self.0.len() == INCARNATIONS_MAX && self.0[1].start <= oldest {
+            self.0.remove(0);
+        }
+    }
+
     /// Forgets those whose last record lies below `oldest`, but for the last of them.
     pub fn forget_below(&mut self, oldest: Lsn) {
         while self.0.len() > REMEMBERED && self.0[1].start <= oldest {
@@ -154,6 +161,17 @@ mod tests {
         }
         let (first, begun) = (lives.list()[0].number, lives.list()[0].start);
         assert_eq!(lives.end_of(first - 2), Some(LifeEnd::AtMost(begun)), "which may have begun long before");
+    }
+
+    #[test]
+    fn one_more_has_room_where_the_records_of_others_are_gone() {
+        let mut lives = Incarnations::first();
+        for life in 1..2 * INCARNATIONS_MAX as u64 {
+            // Nothing of the first forty is in the log any more, but all of them are remembered.
+            lives.make_room(Lsn::new(40 * 800));
+            let begun = lives.begin(Lsn::new(life * 800));
+            assert_eq!(begun.is_ok(), life < INCARNATIONS_MAX as u64 + 40, "{life}");
+        }
     }
 
     #[test]

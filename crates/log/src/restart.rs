@@ -146,6 +146,7 @@ fn copy_out_unchecked(files: &LogFiles, from: Lsn, buffer: &mut [u8]) -> Result<
 pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) -> Result<()> {
     let mut next = control.clone();
     next.incarnations.forget_below(next.oldest);
+    next.incarnations.make_room(next.oldest);
     next.incarnations.begin(end)?;
     next.clean = false;
     // What memory had that outlives the system is in the files by now, or `lost` says that it is not.

@@ -44,7 +44,8 @@ pub fn rescue_survivor(region: &Region, directory: &Arc<dyn Directory>, control:
         return Ok(Some(Rescued { from, to: from, tail: Some(from) }));
     }
     reach_to(from, &header, &ring, &files, control)?;
-    if header.poison.load() == POISONED {
+    // Where some of it was hit the files may have more, if not synced: then they are not made anew without that.
+    if header.poison.load() == POISONED && from.plus(bytes.len() as u64) == tail {
         files.rewrite(from, &bytes, control.incarnation())?;
     } else {
         files.write(from, &bytes, control.incarnation())?;

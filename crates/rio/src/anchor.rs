@@ -55,11 +55,11 @@ impl Anchor {
         let anchor = Anchor { base };
         // SAFETY: the beginning of the mapping just made, of private memory; nothing in it changes here.
         unsafe { madvise(place, PART, Advice::LinuxWipeOnFork) }?;
-        // Relaxed: nothing is handed over by it.
-        anchor.mark().store(1, Ordering::Relaxed);
         let (behind, shared) = (place.wrapping_byte_add(PART), MapFlags::SHARED | MapFlags::FIXED);
         // SAFETY: MAP_FIXED replaces the second part of the mapping just made, which nobody touches.
         unsafe { mmap(behind, PART, ProtFlags::empty(), shared, file, 0) }?;
+        // Relaxed: nothing is handed over by it. Not before: where that failed the second part may be somebody else's by now.
+        anchor.mark().store(1, Ordering::Relaxed);
         // SAFETY: the part just mapped; the advice is about children alone.
         unsafe { madvise(behind, PART, Advice::LinuxDontFork) }?;
         Ok(anchor)

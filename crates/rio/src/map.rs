@@ -59,9 +59,9 @@ impl Mapping {
     pub fn new(file: &File, bytes: usize) -> std::io::Result<Mapping> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES_MAX);
         let wanted = bytes.checked_add(2 * HUGE_BYTES).ok_or(std::io::ErrorKind::OutOfMemory)?;
-        let (nothing, lazy) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
+        let (null, lazy) = (std::ptr::null_mut(), MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nobody may touch the range yet.
-        let range = unsafe { mmap_anonymous(std::ptr::null_mut(), wanted, nothing, lazy) }?.cast::<u8>();
+        let range = unsafe { mmap_anonymous(null, wanted, rights_of_guard_pages(), lazy) }?.cast::<u8>();
         // Where a huge page of the file can be one of the mapping.
         let front = (range.addr() + 1).next_multiple_of(HUGE_BYTES) - range.addr();
         Mapping::inside(file, (range, wanted), front, bytes)
@@ -78,7 +78,7 @@ impl Mapping {
         let wanted = bytes.checked_add(2 * PAGE_BYTES_MAX).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let lazy = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
         // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping; nobody may touch the range yet.
-        let range = unsafe { mmap_anonymous(from, wanted, ProtFlags::empty(), lazy) }?.cast::<u8>();
+        let range = unsafe { mmap_anonymous(from, wanted, rights_of_guard_pages(), lazy) }?.cast::<u8>();
         Mapping::inside(file, (range, wanted), PAGE_BYTES_MAX, bytes)
     }
 
@@ -103,10 +103,7 @@ impl Mapping {
     fn inside(file: &File, range: (*mut u8, usize), front: usize, bytes: usize) -> std::io::Result<Mapping> {
         let base = range.0.wrapping_add(front);
         // Asked beforehand: a refusal of what follows may have torn the hole into the range.
-        let kind = match Mapping::is_synchronous(file) {
-            Ok(()) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
-            Err(_) => MapFlags::SHARED,
-        };
+        let kind = Mapping::shared(file);
         // SAFETY: MAP_FIXED replaces `bytes` of the range just reserved, which nobody uses; the file outlives the call.
         let mapped = unsafe {
             let flags = kind | MapFlags::NORESERVE | MapFlags::FIXED;
@@ -126,6 +123,32 @@ impl Mapping {
         unsafe { munmap(range.0.cast(), range.1) }?;
         mapped?;
         Err(std::io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// How the file is mapped shared.
+    fn shared(file: &File) -> MapFlags {
+        match Mapping::is_synchronous(file) {
+            Ok(()) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            Err(_) => MapFlags::SHARED,
+        }
+    }
+
+    /// Maps a part, whole pages that the file has, once more in its place: apart, so that what is stored there from now on is
+    /// this process's alone, and comes to no file; or as it was, and then that is gone. It may be stored to.
+    ///
+    /// # Errors
+    /// The error of `mmap`; `InvalidInput` if the part is not one of the mapping.
+    pub(crate) fn set_apart(&self, file: &File, part: Range<usize>, is_apart: bool) -> std::io::Result<()> {
+        if part.end > self.bytes() {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        let place = self.base.as_ptr().wrapping_add(part.start);
+        let kind = if is_apart { MapFlags::PRIVATE } else { Mapping::shared(file) };
+        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, kind | MapFlags::NORESERVE | MapFlags::FIXED);
+        // SAFETY: MAP_FIXED replaces a part of this mapping by the same bytes of the same file, at once: whoever looks there
+        // finds bytes before and after it.
+        unsafe { mmap(place.cast(), part.len(), rights, flags, file, part.start as u64) }?;
+        Ok(())
     }
 
     /// Asks the kernel to put a part of the file, which has blocks all over, into huge pages now: one entry of the
@@ -229,6 +252,14 @@ impl Mapping {
         self.range.1.store(kept, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// None.
+fn rights_of_guard_pages() -> ProtFlags {
+    if crate::planted("rio: a mapping has no guard pages") {
+        return ProtFlags::READ | ProtFlags::WRITE;
+    }
+    ProtFlags::empty()
 }
 
 impl Drop for Mapping {

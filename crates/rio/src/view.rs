@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::map::Protection;
-use crate::{Error, Key, Mapping, Region, Result};
+use crate::{planted, Error, Key, Mapping, Region, Result};
 
 /// The program's mapping of a region. Places in it are counted as in the region.
 pub struct View {
@@ -113,7 +113,9 @@ impl View {
         if self.hidden.contains(&(from, from + bytes)) {
             return Ok(());
         }
-        self.protect(from, from + bytes, Protection::None)?;
+        if !planted("rio: what is hidden can be stored to") {
+            self.protect(from, from + bytes, Protection::None)?;
+        }
         self.hidden.push((from, from + bytes));
         self.hidden.sort_unstable();
         Ok(())
@@ -139,6 +141,23 @@ impl View {
     /// `System` if the kernel refuses.
     pub fn set_writable_part(&self, from: u64, to: u64, is_writable: bool) -> Result<()> {
         self.protect(from, to, if is_writable { Protection::Write } else { Protection::Read })
+    }
+
+    /// Whether what is stored to whole pages from `from` to `to`, none of them hidden, is the program's alone and comes to no file:
+    /// if it was and is no more, it is gone. They may be stored to.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses.
+    pub fn set_apart(&self, from: u64, to: u64, is_apart: bool) -> Result<()> {
+        let (from, to) = (usize::try_from(from), usize::try_from(to));
+        let range = from.unwrap_or(usize::MAX)..to.unwrap_or(usize::MAX);
+        let done = self.mapping.set_apart(self.region.file(), range.clone(), is_apart);
+        let done = done.and_then(|()| match &self.key {
+            Some(key) => self.mapping.set_key(range, key.number()),
+            None => Ok(()),
+        });
+        let path = self.region.path();
+        done.map_err(|source| Error::System { path: path.to_path_buf(), call: "mapping a part anew", source })
     }
 
     /// Gives all that is shown a protection key, for good: from now on it is the key that says what a thread may do, and each

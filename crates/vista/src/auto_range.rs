@@ -22,15 +22,17 @@ impl Segment {
     /// Does `work` in a transaction that may store anywhere in the flat part: its ranges are found by themselves, a page at
     /// a time. Slow: microseconds a page. If the work returns an error, everything is taken back.
     ///
-    /// If a page cannot be saved because the file cannot grow the process ends, as if killed in the transaction. What the kernel is
-    /// told to store there, by `read` into these bytes, finds no range: it answers `EFAULT`, unless something was stored before to
-    /// each of the pages.
+    /// If a page cannot be saved because the file cannot grow, the work goes on to its end, and everything is taken back then. What
+    /// the kernel is told to store there, by `read` into these bytes, finds no range: it answers `EFAULT`, unless something was
+    /// stored before to each of the pages.
     ///
     /// # Errors
-    /// `System` if the kernel refuses, or 64 such transactions of this process go on; else what `work` returns.
+    /// `Memory` if the undo log had to grow and could not; `System` if the kernel refuses, or 64 such transactions of this process go
+    /// on; else what `work` returns.
     pub fn automatically<R, E: From<Error>>(&mut self, work: impl FnOnce(&mut [u8]) -> Result<R, E>) -> Result<R, E> {
         let txn = self.begin_automatic()?;
         let done = work(txn.segment.flat_unsaved())?;
+        txn.segment.refuse_if_apart()?;
         txn.segment.undo.discard();
         Ok(done)
     }
@@ -61,8 +63,8 @@ impl Drop for AutoTxn<'_> {
 unsafe fn on_fault(whose: *mut (), address: usize) {
     // SAFETY: the segment that was given to `Watch::begin`, which nobody else uses now.
     let segment = unsafe { &mut *whose.cast::<Segment>() };
-    if segment.save_page(address - segment.address()).is_err() {
-        std::process::abort();
+    if let Err(why) = segment.save_page(address - segment.address()) {
+        segment.go_on_apart(why);
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Guarded {
     watch: Option<Watch>,
     /// Ranges are found by themselves now.
     is_automatic: bool,
+    /// Why what the transaction stores does not come to the file any more, if it does not.
+    pub(crate) apart: Option<Error>,
 }
 
 impl Guard {
@@ -61,7 +63,7 @@ impl Guard {
         let (from, name) = (view.address(), format!("the segment {}", region.path().display()));
         let bytes = usize::try_from(region.reserved()).unwrap_or(usize::MAX);
         let watch = Watch::refuse(from..from.saturating_add(bytes), &name).map_err(refused)?;
-        Ok(Some(Box::new(Guarded { open: Vec::new(), watch: Some(watch), is_automatic: false })))
+        Ok(Some(Box::new(Guarded { open: Vec::new(), watch: Some(watch), is_automatic: false, apart: None })))
     }
 }
 
@@ -105,13 +107,15 @@ impl Segment {
             self.view.set_writable_part(self.from, self.flat_end(), false)?;
             self.undo.set_quick(false);
         }
-        let new = || Box::new(Guarded { open: Vec::new(), watch: None, is_automatic: true });
+        let new = || Box::new(Guarded { open: Vec::new(), watch: None, is_automatic: true, apart: None });
         self.guarded.get_or_insert_with(new).is_automatic = true;
         Ok(())
     }
 
     /// Ranges are not found by themselves any more. The flat part stays closed for the next such transaction.
     pub(crate) fn leave_flat(&mut self) {
+        // Nobody is told who was told of something else.
+        let _ = self.refuse_if_apart();
         if self.view.key().is_some() {
             let is_open = self.view.set_writable_part(self.from, self.flat_end(), true);
             is_open.expect("pages of this process's own mapping can be made writable, as they were");

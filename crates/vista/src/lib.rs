@@ -36,6 +36,7 @@
 
 mod about;
 mod announce;
+mod apart;
 mod auto_range;
 mod checkpoint;
 mod error;

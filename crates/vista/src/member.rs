@@ -269,7 +269,10 @@ impl Member {
     /// # Errors
     /// `Memory` if something was freed and the undo log had to grow for it and could not.
     pub fn prepare(&mut self) -> Result<()> {
-        self.segment.release_all()
+        self.segment.release_all()?;
+        // The decision is not the undo log's: once it is made, what was stored is to be in memory.
+        self.segment.undo.save_stored();
+        Ok(())
     }
 
     /// The transaction is committed: what it stored stands.

@@ -38,7 +38,7 @@ struct Beside {
     called: &'static [&'static str],
 }
 
-const BESIDE: [Beside; 11] = [
+const BESIDE: [Beside; 12] = [
     Beside {
         file: "rio/src/undo/room.rs",
         because:
@@ -90,6 +90,11 @@ const BESIDE: [Beside; 11] = [
         file: "vista/src/guard.rs",
         because: "the guard is Rio's, section 3, and not of Vista's lines; here it is a setting",
         called: &["begin", "close_flat", "close_ranges", "end_slowly", "leave_flat", "open_range"],
+    },
+    Beside {
+        file: "vista/src/apart.rs",
+        because: "the paper says nothing of a log that cannot grow; here nothing of the transaction stands, and it is told so",
+        called: &["go_on_apart", "refuse_if_apart"],
     },
     Beside {
         file: "vista/src/options.rs",

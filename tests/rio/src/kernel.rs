@@ -21,7 +21,7 @@ pub fn argument(name: &str) -> String {
     value.unwrap_or_else(|| panic!("the kernel was started without {name}")).to_owned()
 }
 
-/// Mounts everything: the file system on memory at `/p`, the one on the disk at `/d`, one that is lost at `/tmp`. Makes the first two them at the first start.
+/// Mounts everything: the file system on memory at `/p`, the one on the disk at `/d`, one that is lost at `/tmp`. Makes the first two at the first start.
 pub fn prepare() {
     for (what, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
         mount(what, place, what, MountFlags::empty(), c"").unwrap();

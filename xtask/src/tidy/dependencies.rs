@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("vista", &["rio"]),
     // Its anchor alone.
     ("libtp-io", &["rio"]),
-    ("rvm", &["vista", "libtp-io"]),
+    ("rvm", &["vista", "libtp-io", "rio"]),
     ("libtp-process", &["rio"]),
     ("libtp-lock", &["libtp-process", "rio"]),
     ("libtp-log", &["libtp-io", "libtp-process", "rio"]),

@@ -1,0 +1,129 @@
+//! Any call to the disk fails, once or from then on: the transaction is refused in words and is gone from memory, after a failed
+//! write or sync of the log nothing more is taken, and what was acknowledged is there when the memory is opened again on the
+//! mended disk, or after a power cut.
+
+use std::sync::Arc;
+
+use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
+use rvm::Error;
+
+use crate::workload::{options, state, transact, word, Draw, BYTES};
+
+const KINDS: [(Fault, Repeat); 6] = [
+    (Fault::Eio, Repeat::Once),
+    (Fault::Eio, Repeat::Forever),
+    (Fault::Enospc, Repeat::Once),
+    (Fault::Enospc, Repeat::Forever),
+    (Fault::ShortWrite, Repeat::Once),
+    (Fault::ShortWrite, Repeat::Forever),
+];
+const TRANSACTIONS: u64 = 40;
+
+/// What the memory is after each transaction, and how many calls they take.
+fn without_failure(group: u32, seed: u64) -> (Vec<Vec<u8>>, u64) {
+    let disk = SimDisk::new(seed);
+    let mut states = vec![vec![0; usize::try_from(BYTES).unwrap()]];
+    let mut memory = options(group).open_in(Arc::new(disk.clone())).unwrap();
+    let mut draw = Draw(seed);
+    for number in 1..=TRANSACTIONS {
+        transact(&mut memory, &mut draw, number).unwrap();
+        states.push(state(memory.segment()));
+    }
+    memory.flush().unwrap();
+    (states, disk.calls(&Calls::Any))
+}
+
+/// What came of one run.
+#[derive(Default)]
+struct Came {
+    /// Transactions that ended.
+    ended: u64,
+    is_refused: bool,
+    is_poisoned: bool,
+}
+
+/// Goes on until something is refused, and a little further.
+fn run(disk: &SimDisk, group: u32, seed: u64, states: &[Vec<u8>]) -> Came {
+    let mut came = Came::default();
+    let mut memory = match options(group).open_in(Arc::new(disk.clone())) {
+        Ok(memory) => memory,
+        Err(error) => {
+            assert!(matches!(error, Error::Disk(_)), "{error}");
+            return Came { is_refused: true, ..came };
+        }
+    };
+    let mut draw = Draw(seed);
+    for number in 1..=TRANSACTIONS {
+        match transact(&mut memory, &mut draw, number) {
+            Ok(()) => {
+                assert!(!came.is_refused, "number {number} was taken after what is on the disk was not known");
+                came.ended = number;
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Disk(_) | Error::Poisoned { .. }), "{error}");
+                assert!(!came.is_poisoned || matches!(error, Error::Poisoned { .. }), "{error}");
+                came.is_poisoned |= matches!(error, Error::Poisoned { .. });
+                came.is_refused = true;
+                let there = &states[usize::try_from(came.ended).unwrap()];
+                assert!(state(memory.segment()) == *there, "what was refused is gone from memory");
+            }
+        }
+        if came.is_refused && number > came.ended + 4 {
+            break;
+        }
+    }
+    came.is_refused |= memory.flush().is_err();
+    came
+}
+
+/// What is there is what was after some transaction, at least that one.
+fn look(disk: SimDisk, group: u32, states: &[Vec<u8>], least: u64, how: &str) {
+    let memory = options(group).open_in(Arc::new(disk));
+    let memory = memory.unwrap_or_else(|error| panic!("{how}: it cannot be opened: {error}"));
+    let found = word(memory.segment(), 0);
+    assert!(found >= least, "{how}: {found} is there, {least} was safe");
+    assert!(state(memory.segment()) == states[usize::try_from(found).unwrap()], "{how}: {found} is torn");
+}
+
+/// Of so many calls one is tried: all of them where `LIBTP_TEST_EVERY` says 1.
+fn every() -> usize {
+    std::env::var("LIBTP_TEST_EVERY").map_or(3, |text| text.parse().unwrap())
+}
+
+fn each_call_fails(group: u32, seed: u64) {
+    let (states, calls) = without_failure(group, seed);
+    let (mut tried, mut refused, mut poisoned) = (0, 0, 0);
+    for call in (0..calls).step_by(every()) {
+        for (fault, repeat) in KINDS {
+            let how = format!("call {call} of {calls}, {fault:?} {repeat:?}");
+            let disk = SimDisk::new(seed);
+            disk.fail_call(Calls::Any, call, fault, repeat);
+            let came = run(&disk, group, seed, &states);
+            let least = came.ended.saturating_sub(u64::from(group) - 1);
+            for mode in [LossMode::DropAll, LossMode::Torn512] {
+                let left = disk.crash_image(mode, seed + call);
+                left.clear_faults();
+                look(left, group, &states, least, &format!("{how}, after a power cut ({mode:?})"));
+            }
+            disk.clear_faults();
+            look(disk, group, &states, least, &format!("{how}, on the mended disk"));
+            tried += 1;
+            refused += u64::from(came.is_refused);
+            poisoned += u64::from(came.is_poisoned);
+        }
+    }
+    println!(
+        "figures: groups of {group}: {tried} failing calls, {refused} runs refused something, {poisoned} took nothing more, 0 lost"
+    );
+    assert!(poisoned * 3 > tried, "the log hardly ever failed");
+}
+
+#[test]
+fn any_call_fails() {
+    each_call_fails(1, 3);
+}
+
+#[test]
+fn any_call_fails_while_groups_are_written() {
+    each_call_fails(4, 4);
+}

@@ -1,0 +1,179 @@
+//! What the children do with values in boxes, by one thread or by several: cells whose sum never changes, and for each of two
+//! lists its boxes, with how many there are and the sum of their values beside them.
+
+use vista::{Persist, Ptr, Result, Segment, ThreadTxn, Threads, Txn};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::business::Draw;
+
+const CELLS: usize = 64;
+const LISTS: u64 = 2;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Node {
+    next: Ptr<Node>,
+    value: u64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct List {
+    ended: u64,
+    first: Ptr<Node>,
+    length: u64,
+    sum: u64,
+    /// So that each has a stripe.
+    room: [u64; 4],
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Root {
+    cells: [u64; CELLS],
+    lists: [List; 2],
+}
+
+/// Where all of that lies.
+struct Places {
+    cells: Vec<Ptr<u64>>,
+    lists: [Ptr<List>; 2],
+}
+
+impl Places {
+    fn of(segment: &Segment) -> Places {
+        let root = segment.root::<Root>();
+        let cells = (0..CELLS).map(|nth| root.part(|root| &root.cells[nth], segment).unwrap()).collect();
+        Places { cells, lists: [0, 1].map(|nth| root.part(|root: &Root| &root.lists[nth], segment).unwrap()) }
+    }
+}
+
+/// What a transaction does with boxes, whoever's it is.
+trait Boxes {
+    fn look<T: Persist + Copy>(&mut self, place: Ptr<T>) -> Result<T>;
+    fn write<T: Persist>(&mut self, place: Ptr<T>) -> Result<&mut T>;
+    fn create<T: Persist>(&mut self, value: T) -> Result<Ptr<T>>;
+    fn delete<T: Persist>(&mut self, place: Ptr<T>) -> Result<()>;
+}
+
+impl Boxes for Txn<'_> {
+    fn look<T: Persist + Copy>(&mut self, place: Ptr<T>) -> Result<T> {
+        place.look(self).copied()
+    }
+
+    fn write<T: Persist>(&mut self, place: Ptr<T>) -> Result<&mut T> {
+        Txn::write(self, place)
+    }
+
+    fn create<T: Persist>(&mut self, value: T) -> Result<Ptr<T>> {
+        Txn::create(self, value)
+    }
+
+    fn delete<T: Persist>(&mut self, place: Ptr<T>) -> Result<()> {
+        Txn::delete(self, place)
+    }
+}
+
+impl Boxes for ThreadTxn<'_, '_> {
+    fn look<T: Persist + Copy>(&mut self, place: Ptr<T>) -> Result<T> {
+        ThreadTxn::look(self, place).copied()
+    }
+
+    fn write<T: Persist>(&mut self, place: Ptr<T>) -> Result<&mut T> {
+        ThreadTxn::write(self, place)
+    }
+
+    fn create<T: Persist>(&mut self, value: T) -> Result<Ptr<T>> {
+        ThreadTxn::create(self, value)
+    }
+
+    fn delete<T: Persist>(&mut self, place: Ptr<T>) -> Result<()> {
+        ThreadTxn::delete(self, place)
+    }
+}
+
+/// All of a transaction but its end.
+fn change(txn: &mut impl Boxes, places: &Places, draw: &mut Draw, nth: u64) -> Result<()> {
+    let list = places.lists[usize::try_from(nth).unwrap()];
+    for _ in 0..=draw.below(4) {
+        let mut cell = || places.cells[usize::try_from(draw.below(CELLS as u64)).unwrap()];
+        let (from, to) = (cell(), cell());
+        let amount = draw.below(1000);
+        let value = txn.write(from)?;
+        *value = value.wrapping_sub(amount);
+        let value = txn.write(to)?;
+        *value = value.wrapping_add(amount);
+    }
+    for _ in 0..draw.below(4) {
+        let List { first, .. } = txn.look(list)?;
+        if draw.below(2) == 0 || first.is_none() {
+            let value = draw.below(1 << 30);
+            let made = txn.create(Node { next: first, value })?;
+            let list = txn.write(list)?;
+            (list.first, list.length, list.sum) = (made, list.length + 1, list.sum + value);
+        } else {
+            let Node { next, value } = txn.look(first)?;
+            txn.delete(first)?;
+            let list = txn.write(list)?;
+            (list.first, list.length, list.sum) = (next, list.length - 1, list.sum - value);
+        }
+    }
+    txn.write(list)?.ended += 1;
+    Ok(())
+}
+
+/// Transactions of one thread; `told` hears after each that ended that one more has.
+pub fn change_alone(segment: &mut Segment, seed: u64, told: &dyn Fn()) {
+    let (places, mut draw) = (Places::of(segment), Draw(seed));
+    loop {
+        let mut txn = segment.begin();
+        let nth = draw.below(LISTS);
+        change(&mut txn, &places, &mut draw, nth).unwrap();
+        if draw.below(8) == 0 {
+            txn.abort();
+        } else {
+            txn.end().unwrap();
+            told();
+        }
+    }
+}
+
+/// The same of two threads.
+pub fn change_together(segment: Segment, stripe: u64, seed: u64, told: &(dyn Fn() + Sync)) {
+    let places = Places::of(&segment);
+    let threads: Threads = segment.share_by(stripe).unwrap();
+    std::thread::scope(|scope| {
+        for nth in 0..LISTS {
+            let (places, threads) = (&places, &threads);
+            scope.spawn(move || {
+                let (mut worker, mut draw) = (threads.worker().unwrap(), Draw(seed * LISTS + nth));
+                loop {
+                    worker.run(|txn| change(txn, places, &mut draw, nth)).unwrap();
+                    told();
+                }
+            });
+        }
+    });
+}
+
+/// What was found: how many transactions ended, or what is torn.
+pub fn judge(segment: &Segment) -> std::result::Result<u64, String> {
+    let text = |error: vista::Error| error.to_string();
+    segment.verify().map_err(text)?;
+    let root = segment.root::<Root>().look(segment).map_err(text)?;
+    let total = root.cells.iter().fold(0_u64, |sum, cell| sum.wrapping_add(*cell));
+    if total != 0 {
+        return Err(format!("the cells' sum is {total:#x}"));
+    }
+    for list in &root.lists {
+        let (mut place, mut length, mut sum) = (list.first, 0, 0);
+        while !place.is_none() && length <= list.length {
+            let node = place.look(segment).map_err(text)?;
+            (place, length, sum) = (node.next, length + 1, sum + node.value);
+        }
+        if (length, sum) != (list.length, list.sum) {
+            return Err(format!("a list has {length} boxes of {sum}, not {} of {}", list.length, list.sum));
+        }
+    }
+    Ok(root.lists.iter().map(|list| list.ended).sum())
+}

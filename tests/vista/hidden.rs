@@ -1,0 +1,129 @@
+//! What is vista's cannot be stored to, also where nobody guards the rest: each page of it faults in the program's mapping, and
+//! so does what lies before and behind that mapping and the library's own.
+//!
+//! Each store is done by a child of its own. A build in which the protection is left out is noticed.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::planted_stores::{NoticedBy, PLANTED_STORES};
+use vista::{Options, Segment};
+
+use crate::wild::{store, waited};
+
+/// Whole units, so that nothing lies between the flat part and what comes behind it.
+const BYTES: u64 = 256 << 10;
+const PAGE: usize = 4096;
+const CHILD: &str = "VISTA_TEST_HIDDEN";
+
+/// A segment with all that is hidden: the front, an undo log that has grown, logs of threads, and a heap's table that has.
+fn of_all_kinds(path: &Path) -> Segment {
+    let mut segment = Options::new(BYTES).open(path).unwrap();
+    let mut txn = segment.begin();
+    txn.set_range(0, 200_000).unwrap();
+    txn.end().unwrap();
+    let threads = segment.share().unwrap();
+    drop([threads.worker().unwrap(), threads.worker().unwrap()]);
+    let mut segment = threads.into_segment();
+    let mut txn = segment.begin();
+    for _ in 0..20 {
+        let _ = txn.malloc(1 << 20).unwrap();
+    }
+    txn.end().unwrap();
+    segment
+}
+
+/// Where the file is mapped: from, to.
+fn mappings(path: &Path) -> Vec<(usize, usize)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut mappings: Vec<(usize, usize)> = Vec::new();
+    for line in maps.lines().filter(|line| line.ends_with(path.to_str().unwrap())) {
+        let (from, to) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
+        let (from, to) = (usize::from_str_radix(from, 16).unwrap(), usize::from_str_radix(to, 16).unwrap());
+        match mappings.last_mut().filter(|last| last.1 == from) {
+            Some(last) => last.1 = to,
+            None => mappings.push((from, to)),
+        }
+    }
+    mappings
+}
+
+fn faults(address: usize, value: u64) -> bool {
+    match make_child(How::Fork) {
+        Side::Child => {
+            store(address, value);
+            exit_now(0);
+        }
+        Side::Parent(pid) => waited(pid).signal() == Some(libc::SIGSEGV),
+    }
+}
+
+/// The child's part: says what does not fault, and should.
+fn store_everywhere(path: &Path) {
+    let segment = of_all_kinds(path);
+    let mappings = mappings(path);
+    assert_eq!(mappings.len(), 2, "the library's and the program's");
+    for (from, to) in &mappings {
+        for address in [from - PAGE, from - 8, *to, to + PAGE - 8] {
+            println!("\nend {}", faults(address, 1));
+        }
+    }
+    let (base, _) = mappings.into_iter().find(|(from, to)| (*from..*to).contains(&segment.address())).unwrap();
+    let front = segment.address() - base;
+    let (mut parts, mut was_hidden) = (0, false);
+    for place in (0..usize::try_from(segment.file_used()).unwrap()).step_by(PAGE) {
+        let shown = place.checked_sub(front).and_then(|at| segment.get(at as u64, 8).ok());
+        if let Some(bytes) = shown {
+            // The control; what is there is stored again.
+            let value = u64::from_ne_bytes(bytes.try_into().unwrap());
+            assert!(place % (1 << 20) != 0 || !faults(base + place, value), "what is shown can be stored to");
+        } else {
+            parts += u64::from(!was_hidden);
+            println!("\nhidden {}", faults(base + place, 1));
+        }
+        was_hidden = shown.is_none();
+    }
+    println!("\nparts {parts}");
+}
+
+/// What was tried and what of that did not fault, by what it is, and in how many parts what is hidden lies.
+fn stored(bug: Option<&str>) -> ([usize; 2], [usize; 2], u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "hidden::what_is_vistas_cannot_be_stored_to", "--nocapture", "--test-threads=1"])
+        .env(CHILD, directory.path().join("segment"));
+    if let Some(bug) = bug {
+        command.env("LIBTP_PLANTED", bug);
+    }
+    let child = command.output().unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{said}{}", String::from_utf8_lossy(&child.stderr));
+    let count = |line: &str| said.lines().filter(|it| it.starts_with(line)).count();
+    let parts = said.lines().find_map(|line| line.strip_prefix("parts ")).unwrap().parse().unwrap();
+    ([count("hidden "), count("hidden false")], [count("end "), count("end false")], parts)
+}
+
+#[test]
+fn what_is_vistas_cannot_be_stored_to() {
+    if let Ok(path) = std::env::var(CHILD) {
+        return store_everywhere(Path::new(&path));
+    }
+    let (hidden, ends, parts) = stored(None);
+    assert_eq!((hidden[1], ends[1]), (0, 0), "so many of the pages that are hidden and of the ends did not fault");
+    assert!(ends[0] == 8 && parts >= 3, "{ends:?} ends, and what is hidden lies in {parts} parts");
+    println!(
+        "figures: no guard: {} hidden pages in {parts} parts and {} ends of mappings, each faults",
+        hidden[0], ends[0]
+    );
+    for (bug, _) in PLANTED_STORES.into_iter().filter(|(_, by)| *by == NoticedBy::WildStores) {
+        let (hidden, ends, _) = stored(Some(bug));
+        println!(
+            "  {bug}: {} of {} hidden pages and {} of {} ends do not fault",
+            hidden[1], hidden[0], ends[1], ends[0]
+        );
+        assert!(hidden[1] + ends[1] > 0, "nobody noticed {bug:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! The ways in which the children of `killed` use recoverable memory: what each does until it is killed, and how what is left
+//! is opened and judged.
+
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rvm::Rvm;
+use vista::{Guard, Options, Segment};
+
+use crate::business::{self, Draw};
+use crate::{boxes, several, typed};
+
+const BYTES: u64 = 256 << 10;
+/// Ranges and blocks have at most so many bytes.
+const LONGEST: u64 = 5000;
+/// Where the undo log and the heap have to grow, and where there is much to be put back.
+const LONG: u64 = 100_000;
+/// How long a flat part becomes that grows.
+const BYTES_MAX: u64 = 4 << 20;
+/// Where a region's header says of which boot it is (docs/formats/region.md).
+const BOOT: u64 = 32;
+
+/// A way to use recoverable memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Declared ranges and a list of blocks.
+    Ranges,
+    /// The same with a guard against other stores.
+    Guarded,
+    /// Ranges that are found by themselves.
+    Automatic,
+    /// The flat part, the heap and the undo log become longer.
+    Growing,
+    /// Vectors and maps.
+    Typed,
+    /// Values in boxes.
+    Boxes,
+    /// The same by several threads.
+    BoxesOfThreads,
+    /// Declared ranges and blocks by several threads.
+    Threads,
+    /// Checkpoints, and segments that are restored from them.
+    Checkpoints,
+    /// Who opens what was left is killed, too.
+    Recovery,
+    /// A redo log on a disk.
+    Rvm,
+    /// A redo log in memory.
+    RvmOnRio,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 12] = [
+        Mode::Ranges,
+        Mode::Guarded,
+        Mode::Automatic,
+        Mode::Growing,
+        Mode::Typed,
+        Mode::Boxes,
+        Mode::BoxesOfThreads,
+        Mode::Threads,
+        Mode::Checkpoints,
+        Mode::Recovery,
+        Mode::Rvm,
+        Mode::RvmOnRio,
+    ];
+
+    /// By what the name of the segment's directory says.
+    pub fn of(path: &Path) -> Mode {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        Mode::ALL.into_iter().find(|mode| mode.name() == name).unwrap()
+    }
+
+    pub fn name(self) -> String {
+        format!("{self:?}")
+    }
+
+    /// Whether the directory is to be in memory. A checkpoint is synced, which takes long on a busy disk, and a kill loses nothing
+    /// of a file.
+    pub fn is_in_memory(self) -> bool {
+        matches!(self, Mode::RvmOnRio | Mode::Checkpoints)
+    }
+
+    /// Whether a segment's own file is left, with an undo log.
+    pub fn has_undo(self) -> bool {
+        !matches!(self, Mode::Rvm | Mode::RvmOnRio)
+    }
+
+    fn options(self, is_written_back: bool) -> Options {
+        let options = Options::new(0).write_back(is_written_back);
+        match self {
+            Mode::Guarded => options.guard(Guard::Pages),
+            _ => options,
+        }
+    }
+
+    /// Opens the segment, which is made if it is not there.
+    fn open(self, directory: &Path, is_written_back: bool) -> vista::Result<Segment> {
+        let (path, options) = (directory.join("segment"), self.options(is_written_back));
+        if !path.exists() {
+            drop(Options::new(BYTES).grows_to(BYTES_MAX).open(&path)?);
+        }
+        match self {
+            Mode::Checkpoints => options.open_or_restore(&path, &directory.join("checkpoint")),
+            _ => options.open(&path),
+        }
+    }
+
+    /// The child's part: changes what is in the directory until it is killed.
+    pub fn change(self, directory: &Path, seed: u64) {
+        if !self.has_undo() {
+            return change_by_redo(directory, seed);
+        }
+        tell("\nopening");
+        let mut segment = self.open(directory, seed % 4 == 0).unwrap();
+        let (mut draw, before) = (Draw(seed), self.judge_segment(&segment).unwrap());
+        let ended = AtomicU64::new(before);
+        let tell_of = |ended: u64| {
+            if ended % 64 == 0 {
+                tell(&ended.to_string())
+            }
+        };
+        let one_more = || tell_of(ended.fetch_add(1, Ordering::SeqCst) + 1);
+        match self {
+            Mode::Threads => {
+                let threads = segment.share_by(several::STRIPE).unwrap();
+                return several::change(&threads, seed, u64::MAX, LONGEST, &|_| one_more());
+            }
+            Mode::BoxesOfThreads => return boxes::change_together(segment, several::STRIPE, seed, &one_more),
+            Mode::Boxes => return boxes::change_alone(&mut segment, seed, &one_more),
+            Mode::Checkpoints => return change_and_copy(&mut segment, directory, draw),
+            _ => {}
+        }
+        loop {
+            let done = match self {
+                Mode::Automatic => business::transact_automatically(&mut segment, &mut draw, LONGEST),
+                Mode::Typed => typed::transact(&mut segment, &mut draw),
+                Mode::Growing | Mode::Recovery => business::transact(&mut segment, &mut draw, LONG),
+                _ => business::transact(&mut segment, &mut draw, LONGEST),
+            };
+            if let Some(ended) = done {
+                tell_of(ended);
+            }
+            if self == Mode::Growing && draw.below(8) == 0 {
+                let longer = segment.bytes().len() as u64 + draw.below(100_000);
+                segment.grow(longer.min(BYTES_MAX)).unwrap();
+            }
+        }
+    }
+
+    /// Only opens what is there, which takes the longest where there is the most to be put back.
+    pub fn recover(self, directory: &Path, seed: u64) {
+        tell("\nopening");
+        drop(self.open(directory, seed % 4 == 0).unwrap());
+    }
+
+    fn judge_segment(self, segment: &Segment) -> Result<u64, String> {
+        match self {
+            Mode::Typed => typed::judge(segment),
+            Mode::Boxes | Mode::BoxesOfThreads => boxes::judge(segment),
+            Mode::Threads => several::judge(segment),
+            _ => business::judge(segment),
+        }
+    }
+
+    /// What is there: how many transactions ended, and whether one was rolled back; or what is torn.
+    pub fn judge(self, directory: &Path) -> Result<(u64, bool), String> {
+        if !self.has_undo() {
+            let memory = open_redo(directory, 1).map_err(|error| error.to_string())?;
+            return Ok((business::judge(memory.segment())?, false));
+        }
+        let segment = self.open(directory, false).map_err(|error| error.to_string())?;
+        Ok((self.judge_segment(&segment)?, segment.rolled_back() != 0 || segment.is_restored()))
+    }
+}
+
+/// Says something to who started this process.
+fn tell(what: &str) {
+    let mut told = std::io::stdout().lock();
+    writeln!(told, "{what}").unwrap();
+}
+
+/// Copies the segment again and again; what is told of is in the copy.
+fn change_and_copy(segment: &mut Segment, directory: &Path, mut draw: Draw) {
+    loop {
+        let mut last = None;
+        for _ in 0..draw.below(20) {
+            last = business::transact(segment, &mut draw, LONGEST).or(last);
+        }
+        segment.checkpoint(directory.join("checkpoint")).unwrap();
+        if let Some(ended) = last {
+            tell(&ended.to_string());
+        }
+    }
+}
+
+/// The machine has gone down under the segment, if that was in use: the boot is another, and memory is whatever.
+pub fn tear(directory: &Path) {
+    let file = std::fs::OpenOptions::new().write(true).open(directory.join("segment")).unwrap();
+    file.write_all_at(&[0x5a; 16], BOOT).unwrap();
+}
+
+fn open_redo(directory: &Path, group: u32) -> rvm::Result<Rvm> {
+    // Small, so that it is truncated again and again. The memory's file has its name for a moment.
+    let options = rvm::Options::of(Options::new(BYTES).anywhere()).log_bytes(128 << 10).group(group);
+    options.memory(memory_of(directory)).open(directory)
+}
+
+/// Where the memory lies that dies with the process: a directory that the parent removes.
+pub fn memory_of(directory: &Path) -> PathBuf {
+    let number = directory.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    let memory = Path::new("/dev/shm").join(format!("vista-killed{number}"));
+    std::fs::create_dir_all(&memory).unwrap();
+    memory
+}
+
+fn change_by_redo(directory: &Path, seed: u64) {
+    tell("\nopening");
+    let group = if seed % 2 == 0 { 1 } else { 4 };
+    let (mut memory, mut draw) = (open_redo(directory, group).unwrap(), Draw(seed));
+    loop {
+        let mut txn = memory.begin().unwrap();
+        match business::change(&mut txn, &mut draw, LONGEST) {
+            // Those of a group that is not full may be lost.
+            Some(ended) => {
+                txn.end().unwrap();
+                tell(&(ended + 1).saturating_sub(u64::from(group)).to_string());
+            }
+            None => txn.abort(),
+        }
+    }
+}
