@@ -43,7 +43,8 @@ size_t vista_bytes(const vista *segment);
 int vista_begin_transaction(vista *segment);
 
 /* Declares that the transaction may change bytes bytes from place on, of the flat part or of what was allocated. What is
- * stored elsewhere is neither taken back nor noticed. */
+ * stored elsewhere is neither taken back nor noticed; on memory whose cache is lost with the power, such a store to what the last
+ * transaction has just changed may cost that transaction. */
 int vista_set_range(vista *segment, void *place, size_t bytes);
 
 /* Ends the transaction: what it stored stands. If this fails it is aborted. */
