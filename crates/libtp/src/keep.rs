@@ -12,8 +12,8 @@ use libtp_log::ControlFile;
 use rio::{Identity, Region};
 
 use crate::platform::Platform;
-use crate::warm_start::is_of_now;
 use crate::rescue::read;
+use crate::warm_start::is_of_now;
 use crate::{Error, Result};
 
 /// Of memory whose reading panicked.

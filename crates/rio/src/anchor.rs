@@ -96,7 +96,7 @@ mod tests {
     fn a_lock_is_kept_without_a_descriptor_until_the_anchor_goes() {
         for directory in [std::env::temp_dir(), "/dev/shm".into()] {
             let path = directory.join(format!("libtp-rio-{}-anchor", std::process::id()));
-            let file = File::create(&path).unwrap();
+            let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
             if !Anchor::holds_locks_of(&file) {
                 continue;
             }

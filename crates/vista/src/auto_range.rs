@@ -88,9 +88,7 @@ impl Segment {
         let saved = txn.set_range(at as u64, end - at).map(drop);
         txn.segment.undo.set_top(txn.top);
         saved?;
-        self.view
-            .set_writable_part(from, to.next_multiple_of(rustix::param::page_size() as u64), true)
-            .map_err(Error::from)
+        Ok(self.view.set_writable_part(from, to.next_multiple_of(rustix::param::page_size() as u64), true)?)
     }
 
     /// Behind the last unit of the flat part.

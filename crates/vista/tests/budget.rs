@@ -112,7 +112,7 @@ const BESIDE: [Beside; 12] = [
 ];
 
 /// All of it, with what is not counted.
-const ALL_LINES_MAX: usize = 1480;
+const ALL_LINES_MAX: usize = 1520;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);

@@ -374,6 +374,15 @@ mod tests {
         undo.words.iter().zip(copy).for_each(|(word, was)| word.init(*was));
     }
 
+    /// Ends it; the word that says so without a sum is not in memory yet.
+    fn end_by_sum(undo: &Undo) {
+        let sequence = &undo.region.at(undo.log).sequence;
+        let before = sequence.get();
+        undo.discard();
+        assert_ne!(sequence.get(), before);
+        sequence.init(before);
+    }
+
     #[test]
     fn what_was_left_of_an_earlier_use_with_checksums_is_no_record() {
         let made = Made::new();
@@ -405,7 +414,7 @@ mod tests {
             made.store(&undo, 0, 2);
             made.store(&undo, 64, 2);
             let log = copy(&undo);
-            undo.discard();
+            end_by_sum(&undo);
             let ended = made.words();
             // The machine goes down. The zero that empties the log is not in memory.
             put(&undo, &log);
@@ -415,7 +424,7 @@ mod tests {
             made.store(&next, 0, 3);
             made.store(&next, 64, 3);
             let log = copy(&next);
-            next.discard();
+            end_by_sum(&next);
             put(&next, &log);
             made.word(lost).init(ended[0]);
             drop(made.used_by(WriteBack::Clflush));
@@ -463,6 +472,38 @@ mod tests {
             made.word(0).init(90 + nth);
             drop(made.used_by(WriteBack::Clflush));
             assert_eq!(made.words()[0], 90 + nth, "it is not taken for the one that ended");
+        }
+    }
+
+    #[test]
+    fn what_was_confirmed_needs_no_sum() {
+        for is_confirmed in [false, true] {
+            let made = Made::new();
+            let undo = made.used_by(WriteBack::Clflush);
+            made.store(&undo, 0, 1);
+            let saved = copy(&undo);
+            end_by_sum(&undo);
+            if is_confirmed {
+                undo.confirm();
+            }
+            put(&undo, &saved);
+            // A store that nothing declared.
+            made.word(0).init(90);
+            drop(made.used_by(WriteBack::Clflush));
+            assert_eq!(made.words()[0], if is_confirmed { 90 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn an_announced_range_is_not_taken_for_a_longer_one() {
+        let made = Made::new();
+        let undo = made.used_by(WriteBack::Clflush);
+        undo.announce(|| undo.save_bytes(made.place, &[0; 8]));
+        let at = undo.words.len();
+        assert!(undo.is_ready(at, made.place, 8), "it was announced");
+        // Its length has the same lowest bits.
+        for longer in [8 << 20, 16 << 20] {
+            assert!(!undo.is_ready(at, made.place, longer + 8), "{longer} and 8 bytes");
         }
     }
 
