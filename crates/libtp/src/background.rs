@@ -17,6 +17,7 @@ use libtp_process::{DeathWatch, Rounds, Waker, Work};
 use libtp_txn::{Managers, TxnSession};
 
 use crate::environment::{lock, Inner};
+use crate::huge_pages::HugePages;
 use crate::panics::Rung;
 use crate::{Error, Result};
 
@@ -263,13 +264,11 @@ fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + S
 fn keep_house(managers: &Managers, who: &TxnSession, stop: &Stop, deadlock_period: Option<Duration>) {
     let mut quiet = Quiet::default();
     let mut searched = Instant::now();
-    let mut huge = Some(0);
+    let mut huge_pages = HugePages::new();
     let mut tail = managers.log.tail();
     let mut turns = Turns::new(Work::House, HOUSE_NAP.min(deadlock_period.unwrap_or(HOUSE_NAP)));
     while turns.sleep(stop) {
-        let collapsed = huge;
-        huge = huge.and_then(|from| managers.region.use_huge_pages(from));
-        turns.is_busy = huge.is_some() && huge != collapsed;
+        turns.is_busy = huge_pages.step(managers);
         if turns.begin(managers) {
             if deadlock_period.is_some_and(|period| searched.elapsed() >= period) {
                 searched = Instant::now();

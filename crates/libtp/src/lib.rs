@@ -33,6 +33,7 @@ mod cursor;
 mod database;
 mod environment;
 mod error;
+mod huge_pages;
 mod joined;
 mod judge;
 mod keep;
