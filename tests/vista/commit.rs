@@ -111,14 +111,15 @@ fn the_end_of_a_transaction_is_one_store() {
         let count = |what: fn(&Event) -> bool| events.iter().filter(|event| what(event)).count();
         let stores = count(|event| *event == Event::Store);
         println!("figures: {work}: the end is {stores} stores, {} events of {steps} instructions", events.len());
-        // Where the memory outlives the cache, the first raises the log's number, which is the commit; the second empties the log.
-        assert_eq!(stores, if work == "one" { 1 } else { 2 }, "{events:?}");
+        // Where the memory outlives the cache they are a sum of what was stored, the log's number, which with that is the commit,
+        // the same without it, for which nobody waits, and the zero that empties the log.
+        assert_eq!(stores, if work == "one" { 1 } else { 4 }, "{events:?}");
         assert_eq!(count(|event| *event == Event::Sync), 0);
-        // What was stored is in memory before that store is, and that before anything else.
+        // All of it is in memory before the answer.
         let store = events.iter().position(|event| *event == Event::Store).unwrap();
         let fences = |events: &[Event]| events.iter().filter(|event| **event == Event::Fence).count();
         let expected = usize::from(work != "one");
-        assert!(fences(&events[..store]) >= expected && fences(&events[store..]) >= expected, "{events:?}");
+        assert!(fences(&events[store..]) >= expected, "{events:?}");
         if work == "one" {
             assert_eq!(events, [Event::Store], "nothing is written back");
         }

@@ -16,6 +16,8 @@ use crate::wild::{store, waited};
 /// Whole units, so that nothing lies between the flat part and what comes behind it.
 const BYTES: u64 = 256 << 10;
 const PAGE: usize = 4096;
+/// As long is the mapping that keeps a segment locked (`rio::Anchor`).
+const ANCHOR: usize = 64 << 10;
 const CHILD: &str = "VISTA_TEST_HIDDEN";
 
 /// A segment with all that is hidden: the front, an undo log that has grown, logs of threads, and a heap's table that has.
@@ -40,8 +42,13 @@ fn mappings(path: &Path) -> Vec<(usize, usize)> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut mappings: Vec<(usize, usize)> = Vec::new();
     for line in maps.lines().filter(|line| line.ends_with(path.to_str().unwrap())) {
-        let (from, to) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (from, to) = words[0].split_once('-').unwrap();
         let (from, to) = (usize::from_str_radix(from, 16).unwrap(), usize::from_str_radix(to, 16).unwrap());
+        if words[1] == "---s" && words[2] == "00000000" && to - from == ANCHOR {
+            // What keeps the file locked: nothing lies there.
+            continue;
+        }
         match mappings.last_mut().filter(|last| last.1 == from) {
             Some(last) => last.1 = to,
             None => mappings.push((from, to)),
