@@ -1,4 +1,5 @@
-//! The log's tail in a region of an earlier start of the machine, whose memory survived that: it goes to the log files.
+//! The log's tail in a region of an earlier start of the machine, whose memory survived that, or of another build of the library: it
+//! goes to the log files.
 //!
 //! Paper: Rio Vista, section 3, the warm reboot; PROTOCOLS L9, F1. All processes and the system have died, each between two
 //! instructions; and where lines had to be written back, each line of memory is as it was at some time since it was written

@@ -178,7 +178,8 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Ends the transaction: what it stored stands (`vista_end_transaction`). One store.
+    /// Ends the transaction: what it stored stands (`vista_end_transaction`). One store; where stores are written back
+    /// from the processor's cache, they are, and a number with a sum of them or behind them.
     ///
     /// # Errors
     /// `Memory` if something was freed and the undo log had to grow for it and could not: then it is aborted.
