@@ -63,10 +63,18 @@ fn entry() {
     let (Some(directory), Ok(number)) = (std::env::var_os(DIRECTORY), std::env::var(NUMBER)) else { return };
     let number = number.parse().expect("a child is told its number");
     let role = Role::of(&std::env::var(ROLE).unwrap_or_default());
+    tell_warnings();
     match serve(&PathBuf::from(directory), number, &role) {
         Ok(()) => say("left"),
         Err(error) => say(&format!("failed: {error}")),
     }
+}
+
+/// Has the library say why it gives the memory up, or what it cannot repair: nobody else could.
+pub fn tell_warnings() {
+    let level = tracing_subscriber::filter::LevelFilter::WARN;
+    // Others of this process may have done it.
+    let _ = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).try_init();
 }
 
 /// Past the harness, which would keep what is printed.

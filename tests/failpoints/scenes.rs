@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use libtp_sim::Random;
 use libtp_tests::failpoints::{Failpoint, Scene};
 
-use crate::child::Role;
+use crate::child::{tell_warnings, Role};
 use crate::crew::Member;
 use crate::rebuild;
 use crate::town::{region_of, Town};
@@ -67,6 +67,7 @@ impl Figures {
 
 /// Plays each failpoint's scene; returns those nobody came to.
 pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<&'static str> {
+    tell_warnings();
     let mut random = Random::new(seed);
     let mut order: Vec<&Failpoint> = points.to_vec();
     random.shuffle(&mut order);

@@ -6,7 +6,7 @@ use crate::workspace::{cargo, Workspace};
 use crate::{child, lab, libtest, setup, tidy};
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -54,9 +54,20 @@ pub fn test(workspace: &Workspace, chosen: &[String]) -> Result<ExitCode, String
     for suite in SUITES.iter().filter(|suite| wanted(suite.name)) {
         outcomes.push(measured(suite.name, || run_suite(workspace, suite, suite.test_env, child::LIMIT)));
     }
+    let mut failed = false;
+    for outcome in outcomes.iter().filter(|outcome| outcome.counts.failed > 0) {
+        failed = true;
+        tell_failures(&outcome.name, &logs(workspace));
+    }
     print!("\n{}", table(&outcomes));
-    let failed = outcomes.iter().any(|outcome| outcome.counts.failed > 0);
     Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// What failed, once more and shortly: between it and the table there may be thousands of lines.
+fn tell_failures(name: &str, logs: &Path) {
+    let output = fs::read_to_string(child::log_path(name, logs)).unwrap_or_default();
+    println!("\nfailed in {name}:");
+    libtest::failures(&output).iter().for_each(|line| println!("  {line}"));
 }
 
 /// Runs one suite, says so before and after, and turns an error into a failure.

@@ -1,4 +1,5 @@
-//! Reads what libtest prints: how many passed, failed and were ignored, and the figures that suites report.
+//! Reads what libtest prints: how many passed, failed and were ignored, the figures that suites report, and what those that
+//! failed said.
 //!
 //! A test that has figures worth keeping (states tried, records lost) prints one line that starts with `figures: `.
 
@@ -6,6 +7,12 @@ use crate::outcome::Counts;
 
 const RESULT: &str = "test result: ";
 const FIGURES: &str = "figures: ";
+const FAILED: &str = " ... FAILED";
+const PANICKED: &str = " panicked at ";
+/// A message may be a table of what everybody held; the log has the rest.
+const MESSAGE_LINES: usize = 12;
+/// What stands between a message and what helps only who reads the log.
+const BACKTRACE: [&str; 2] = ["stack backtrace:", "note: run with `RUST_BACKTRACE"];
 
 /// Sums every `test result:` line of a run.
 pub fn counts(output: &str) -> Counts {
@@ -40,6 +47,23 @@ pub fn figures(output: &str) -> Vec<String> {
     output.lines().filter_map(after).collect()
 }
 
+/// For each test that failed its name and the first lines of what it panicked with: a thread's name is its test's.
+pub fn failures(output: &str) -> Vec<String> {
+    let names = output.lines().filter_map(|line| line.strip_suffix(FAILED)).filter_map(|line| line.rsplit(' ').next());
+    let mut said: Vec<String> = Vec::new();
+    for name in names.filter(|name| !name.is_empty()) {
+        said.push(format!("{name}:"));
+        let thread = format!("thread '{name}'");
+        let message = output
+            .lines()
+            .skip_while(|line| !(line.contains(&thread) && line.contains(PANICKED)))
+            .take_while(|line| !BACKTRACE.iter().any(|end| line.starts_with(end)))
+            .take(MESSAGE_LINES);
+        said.extend(message.map(|line| format!("  {line}")));
+    }
+    said
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +85,24 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
     #[test]
     fn output_without_a_result_line_counts_nothing() {
         assert_eq!(counts("error: could not compile `rio`\n"), Counts::default());
+    }
+
+    #[test]
+    fn who_failed_is_told_with_its_message_and_without_the_backtrace() {
+        let output = "\
+thread 'child' (7) panicked at a.rs:1:1:
+another's
+thread 'b::c' (8) panicked at b.rs:2:2:
+process 3 does not leave
+stack backtrace:
+   0: rust_begin_unwind
+test b::c ... FAILED
+test d ... ok
+failures:
+    b::c
+";
+        let said = failures(output);
+        assert_eq!(said, ["b::c:", "  thread 'b::c' (8) panicked at b.rs:2:2:", "  process 3 does not leave"]);
     }
 
     #[test]
