@@ -38,6 +38,10 @@ pub fn dies_of_a_panic(town: &mut Town, point: &str, random: &mut Random) -> boo
     let is_twice = victim.panics_within(PATIENCE / 10, 2);
     assert!(is_twice || !managers.region.is_broken(), "the memory was given up {what}");
     drop(managers);
+    if is_twice {
+        // That is the end of the memory, as the next test shows.
+        town.means_a_rebuild();
+    }
     town.audit(&what);
     is_hit
 }
