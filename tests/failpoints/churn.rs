@@ -72,6 +72,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("update", &[Deed::Touch, Deed::Upgrade]),
     ("undo", &[Deed::Abort]),
     ("abort", &[Deed::Abort]),
+    ("savepoint", &[Deed::Abort]),
     ("change: comp", &[Deed::Abort]),
     ("buffer", &[Deed::Long, Deed::Checkpoint]),
     ("ring", &[Deed::Long]),
@@ -236,7 +237,9 @@ impl<'e> Churn<'e> {
                 churn.fill.put(txn, &key, &[b'a'; 200])?;
                 churn.fill.delete(txn, &key)?;
             }
+            let part = txn.savepoint();
             churn.long.put(txn, format!("long/abort/{}", at % 4).as_bytes(), &[b'a'; 20_000])?;
+            part.roll_back()?;
             churn.records.append(txn, &[1; 100]).map(|_| ())
         })
     }

@@ -364,6 +364,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("abort: locks released, not over"),
     work("abort: over, append noted"),
     work("abort: between two records"),
+    work("savepoint: undone, more room promised than needed"),
     work("change: pages changed, record not in the slot"),
     work("change: record in the slot, append noted"),
     work("change: append cleared, pages latched"),

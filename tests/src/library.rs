@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use libtp::{
     Bytes, CommitLsn, DatabaseSettings, Db, Durability, Env, Error, Granularity, Keep, Memory, Platform, Recno,
-    Replacement, Settings, SharedMemory, Txn,
+    Replacement, Savepoint, Settings, SharedMemory, Txn,
 };
 use libtp_io::Directory;
 use libtp_sim::{SimDisk, SimProcess};
@@ -190,7 +190,11 @@ pub struct Process {
 /// A running transaction.
 pub struct Running<'p>(Txn<'p>);
 
-impl Running<'_> {
+impl<'p> Running<'p> {
+    /// Notes how far it is.
+    pub fn savepoint(&self) -> Savepoint<'_, 'p> {
+        self.0.savepoint()
+    }
     /// Commits and waits as long as the durability asks.
     ///
     /// # Errors

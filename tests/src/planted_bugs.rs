@@ -103,6 +103,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("txn: commit does not wait"),
     by_crashes("txn: compensation not logged"),
     by_crashes("txn: compensation undone again"),
+    by_crashes("txn: who goes back to a mark takes all back"),
     by_crashes("txn: page LSN not set"),
     by_crashes("txn: reader does not wait for what it read"),
     by_crashes("txn: redo repeats what is there"),

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::rc::Rc;
 
 use libtp::{CommitLsn, Durability};
 use libtp_sim::{Change, NodeId, Random, SimDisk, TraceEntry};
@@ -110,6 +111,7 @@ pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
         plan,
         machine: machine.clone(),
         random: Random::new(plan.seed ^ 0x776f_726b),
+        parts: Random::new(plan.seed ^ 0x7061_7274),
         history: History::new(),
         from: 0,
         lost_at: None,
@@ -159,7 +161,8 @@ enum Ending {
 
 struct Client<'p> {
     process: &'p Process,
-    txn: Option<Running<'p>>,
+    /// Shared with the part of it that may be under way.
+    txn: Option<Rc<Running<'p>>>,
     number: u64,
     effects: Effects,
     /// The highest commit whose work was read.
@@ -175,6 +178,8 @@ struct Runner {
     plan: Plan,
     machine: Machine,
     random: Random,
+    /// Of the parts of transactions.
+    parts: Random,
     history: History,
     /// The I/O index at which `history` begins to hold, and what held before.
     from: usize,
@@ -350,7 +355,7 @@ impl Runner {
             let mut client = Client::new(&processes[at % processes.len()]);
             let Ok(txn) = client.process.begin(Durability::Relaxed) else { continue };
             if let Ok(found) = client.process.get(&txn, place) {
-                client.txn = Some(txn);
+                client.txn = Some(Rc::new(txn));
                 if let Err(Problem::Wrong(what)) = self.check_value(&client, place, found.as_ref()) {
                     return Err(Stop::Wrong(format!("{what}, read after calls had failed")));
                 }
@@ -367,7 +372,9 @@ impl Runner {
             return self.end(client);
         }
         client.left -= 1;
-        match self.operate(client) {
+        let is_part = !client.reads_only && self.parts.chance(1, 12);
+        let done = if is_part { self.nest(client) } else { self.operate(client) };
+        match done {
             Ok(()) => Ok(()),
             Err(Problem::Wrong(what)) => Err(Stop::Wrong(what)),
             Err(Problem::Trouble(Trouble::Conflict)) => {
@@ -412,7 +419,7 @@ impl Runner {
             _ => Durability::Sync,
         };
         match client.process.begin(durability) {
-            Ok(txn) => client.txn = Some(txn),
+            Ok(txn) => client.txn = Some(Rc::new(txn)),
             Err(trouble) => {
                 self.ended += 1;
                 self.failure(format!("beginning a transaction failed: {trouble}"))?;
@@ -423,7 +430,7 @@ impl Runner {
 
     fn abort(&mut self, client: &mut Client<'_>) -> Result<(), Stop> {
         self.count_end()?;
-        let Some(txn) = client.txn.take() else { return Ok(()) };
+        let Some(txn) = client.take_txn() else { return Ok(()) };
         if let Err(trouble) = txn.abort() {
             self.failure(format!("the abort of transaction {} failed: {trouble}", client.number))?;
         }
@@ -459,7 +466,7 @@ impl Runner {
         }
         let disk = self.machine.disk.clone();
         let (begun, had_failed_sync) = (disk.io_index(), self.has_failed_sync());
-        let Some(txn) = client.txn.take() else { return Ok(()) };
+        let Some(txn) = client.take_txn() else { return Ok(()) };
         let (answer, pending) = match client.ending {
             Ending::Async => match txn.commit_async() {
                 Ok(lsn) => (Ok(()), Some(lsn)),
@@ -533,6 +540,25 @@ impl Runner {
 
     fn promise_all(&mut self) {
         self.history.promise(self.machine.disk.io_index(), self.history.len());
+    }
+
+    /// A part of the transaction, a few operations long, that is mostly taken back.
+    fn nest(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        let txn = client.txn.clone().expect("operations are made between begin and end");
+        let before = client.effects.clone();
+        let savepoint = txn.savepoint();
+        for _ in 0..1 + self.parts.below(5) {
+            match self.parts.chance(1, 6) {
+                true => self.nest(client)?,
+                false => self.operate(client)?,
+            }
+        }
+        if self.parts.chance(1, 4) {
+            savepoint.keep();
+            return Ok(());
+        }
+        client.effects = before;
+        savepoint.roll_back().map_err(|error| Problem::Trouble(Trouble::from(error)))
     }
 
     fn operate(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
@@ -765,7 +791,7 @@ fn failed_syncs(trace: &[TraceEntry], from: usize) -> Vec<String> {
 
 /// The processes of these clients are about to be killed.
 fn kill_all(clients: Vec<Client<'_>>) {
-    clients.into_iter().filter_map(|client| client.txn).for_each(Running::die);
+    clients.into_iter().filter_map(|mut client| client.take_txn()).for_each(Running::die);
 }
 
 /// What a range read must find: what is committed, and over it the transaction's own work.
@@ -835,6 +861,10 @@ impl<'p> Client<'p> {
             (Way::Down, None) => ((from.0, Vec::new()), Bound::Included(from.clone())),
         };
         self.reads.push(range);
+    }
+
+    fn take_txn(&mut self) -> Option<Running<'p>> {
+        self.txn.take().and_then(Rc::into_inner)
     }
 
     fn txn(&self) -> &Running<'p> {

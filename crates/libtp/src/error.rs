@@ -26,6 +26,14 @@ pub enum Error {
         /// What the panic said.
         what: String,
     },
+    /// A part of the transaction was to be taken back and could not be, or not wholly. It was not committed: all of it was undone.
+    #[error(
+        "a part of this transaction could not be taken back ({cause}), so it was not committed: all of it was undone"
+    )]
+    HalfUndone {
+        /// What came in the way.
+        cause: String,
+    },
     /// A lock was not granted within the time set.
     #[error(
         "a lock was not granted within the time set; abort the transaction and run it again, or set a longer time"

@@ -174,6 +174,19 @@ struct Part {
     has_begun: bool,
 }
 
+impl Parts {
+    /// Refuses to go back to a savepoint: of memory no part is taken back.
+    ///
+    /// # Errors
+    /// `Segment` if any was joined.
+    pub(crate) fn refuse_to_go_back(&self) -> Result<()> {
+        let parts = self.0.borrow();
+        let Some(part) = parts.first() else { return Ok(()) };
+        let what = "the transaction has joined it, and of what is stored to memory no part is taken back: abort the whole transaction";
+        Err(Error::Segment { path: part.segment.path.clone(), what: what.into() })
+    }
+}
+
 impl Drop for Part {
     fn drop(&mut self) {
         if let Some(mut member) = self.member.take() {

@@ -11,6 +11,7 @@ use crate::environment::Inner;
 use crate::joined::Parts;
 use crate::life::{Life, Seated};
 use crate::open_here::OpenHere;
+use crate::savepoint::Savepoints;
 use crate::{Durability, Error, Result};
 
 /// A running transaction. Dropped without `commit` it is aborted.
@@ -39,6 +40,7 @@ pub struct Txn<'e> {
     who: Option<Box<Seated>>,
     durability: Durability,
     joined: Parts,
+    savepoints: Savepoints,
     _open: OpenHere,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
@@ -72,7 +74,8 @@ impl<'e> Txn<'e> {
                 begun => break begun?,
             }
         };
-        Ok(Txn { env, who: Some(who), durability, joined: Parts::default(), _open: open, not_sync: PhantomData })
+        let (joined, savepoints) = (Parts::default(), Savepoints::default());
+        Ok(Txn { env, who: Some(who), durability, joined, savepoints, _open: open, not_sync: PhantomData })
     }
 
     /// The transaction's number, unique in the environment.
@@ -148,6 +151,8 @@ impl<'e> Txn<'e> {
     }
 
     fn finish(mut self, durability: Durability) -> Result<(Box<Seated>, Committed)> {
+        // Dropping `self` aborts.
+        self.savepoints.refuse_half_undone()?;
         let who = self.who.take().expect("a transaction holds its session until it ends");
         let Seated { life, session } = &*who;
         if let Err(forked) = life.check_process() {
@@ -265,6 +270,11 @@ impl<'e> Txn<'e> {
     }
 
     #[inline]
+    pub(crate) fn savepoints(&self) -> &Savepoints {
+        &self.savepoints
+    }
+
+    #[inline]
     pub(crate) fn environment(&self) -> &Arc<Inner> {
         self.env
     }
@@ -329,8 +339,9 @@ pub(crate) fn run<T>(
     }
 }
 
-fn keep_first(first: Error, aborted: Result<()>) -> Error {
-    match aborted {
+/// The first error, unless it is one that running again may mend and the second is not.
+pub(crate) fn keep_first(first: Error, undone: Result<()>) -> Error {
+    match undone {
         Ok(()) => first,
         Err(second) if first.is_retryable() => second,
         Err(_) => first,

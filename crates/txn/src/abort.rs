@@ -37,7 +37,7 @@ impl TxnSession {
     }
 
     /// Undoes everything the transaction logged after `mark`, newest first.
-    fn undo_to(&self, managers: &Managers, mark: Lsn) -> Result<()> {
+    pub(crate) fn undo_to(&self, managers: &Managers, mark: Lsn) -> Result<()> {
         let change = Change::new(managers, self);
         let mut at = self.last_lsn();
         while at > mark {

@@ -5,7 +5,7 @@
 //! is found through the [`RecordTable`] (LIBTP 3.2.6).
 //!
 //! The files read in this order: [`slot`](mod@slot) (what is shared), `session` (who runs transactions), `change` (the
-//! one driver of every page change), `commit`, `rio`, `abort`, `checkpoint`, `recovery`.
+//! one driver of every page change), `commit`, `rio`, `abort`, `savepoint`, `checkpoint`, `recovery`.
 #![forbid(unsafe_code)]
 
 mod abort;
@@ -22,6 +22,7 @@ mod recovery;
 mod repair;
 mod rio;
 mod roles;
+mod savepoint;
 mod session;
 pub mod slot;
 mod spares;
@@ -38,6 +39,7 @@ pub use reaper::Reaped;
 pub use record_table::{Damage, PageList, RecordTable, RecordType, UndoFn};
 pub use recovery::{restart, Recovered, Watcher};
 pub use repair::Repaired;
+pub use savepoint::Mark;
 pub use session::TxnSession;
 pub use slot::{State, TxnInfo, SEGMENTS_MAX};
 pub use unresolved::OpenOutcome;

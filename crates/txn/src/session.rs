@@ -376,9 +376,13 @@ impl TxnSession {
     /// Counts `bytes` as needed for undoing: what was reserved for and not logged needs nothing.
     #[inline]
     pub(crate) fn count_undo(&self, managers: &Managers, bytes: u64) {
-        let slot = self.slot();
-        let total = slot.undo_bytes.get() + bytes;
-        slot.undo_bytes.init(total);
+        self.set_undo_bytes(managers, self.slot().undo_bytes.get() + bytes);
+    }
+
+    /// Counts that `total` bytes are needed for undoing. What the log was made to promise stays promised.
+    #[inline]
+    pub(crate) fn set_undo_bytes(&self, managers: &Managers, total: u64) {
+        self.slot().undo_bytes.init(total);
         if managers.settings.count_log_bytes {
             managers.locks.set_log_bytes(self.locker, total);
         }

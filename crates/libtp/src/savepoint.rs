@@ -1,0 +1,267 @@
+//! Savepoints, and transactions in transactions.
+//!
+//! Paper: LIBTP, section 6 ("nested transactions", as future work). A nested transaction is a part of the one around it: its locks
+//! are that one's from the start, what it keeps is kept if that one commits, and its abort undoes just it.
+
+use std::cell::{Cell, RefCell};
+
+use libtp_txn::Mark;
+
+use crate::txn::keep_first;
+use crate::{Error, Result, Txn};
+
+/// What a transaction knows of its savepoints.
+#[derive(Default)]
+pub(crate) struct Savepoints {
+    /// Those that can be gone back to, oldest first, by number.
+    live: RefCell<Vec<u64>>,
+    made: Cell<u64>,
+    /// Why a part could not be taken back: then nothing of the transaction may be kept.
+    half_undone: RefCell<Option<String>>,
+}
+
+impl Savepoints {
+    fn make(&self) -> u64 {
+        let number = self.made.get() + 1;
+        self.made.set(number);
+        self.live.borrow_mut().push(number);
+        number
+    }
+
+    /// Ends a savepoint, and all that were made after it. False if it is over: one before it has ended.
+    fn end(&self, number: u64) -> bool {
+        let mut live = self.live.borrow_mut();
+        let Some(place) = live.iter().rposition(|&one| one == number) else { return false };
+        live.truncate(place);
+        true
+    }
+
+    /// Refuses what was half taken back: it may not be committed.
+    pub(crate) fn refuse_half_undone(&self) -> Result<()> {
+        match self.half_undone.borrow_mut().take() {
+            Some(cause) => Err(Error::HalfUndone { cause }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A place in a transaction that it can go back to. Dropped without [`Savepoint::keep`] it is gone back to, as a transaction that
+/// is dropped is aborted.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let stock = env.btree("stock")?;
+/// let txn = env.begin()?;
+/// stock.put(&txn, b"apples", b"3")?;
+/// let before = txn.savepoint();
+/// stock.put(&txn, b"apples", b"2")?;
+/// before.roll_back()?;
+/// assert_eq!(stock.get(&txn, b"apples")?.as_deref(), Some(&b"3"[..]));
+/// txn.commit()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a savepoint that is dropped is gone back to"]
+pub struct Savepoint<'t, 'e> {
+    txn: &'t Txn<'e>,
+    number: u64,
+    mark: Mark,
+}
+
+impl<'e> Txn<'e> {
+    /// Notes how far the transaction is, to go back to that.
+    pub fn savepoint(&self) -> Savepoint<'_, 'e> {
+        Savepoint { txn: self, number: self.savepoints().make(), mark: self.session().mark() }
+    }
+
+    /// Does `work` as a transaction in this one: if it returns an error, or panics, what it did is taken back, and this transaction
+    /// goes on or not, as the caller decides. If it succeeds, it is kept when this one commits, and not before.
+    ///
+    /// The locks that it took stay until this transaction ends. So after `Deadlock` run all of it again, not the part.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let (orders, stock) = (env.btree("orders")?, env.btree("stock")?);
+    /// env.run(|txn| {
+    ///     orders.put(txn, b"17", b"one apple")?;
+    ///     let taken = txn.nested(|part| {
+    ///         stock.put(part, b"apples", b"-1")?;
+    ///         stock.put_new(part, b"apples", b"0")
+    ///     });
+    ///     if let Err(libtp::Error::Exists) = taken {
+    ///         orders.put(txn, b"17", b"waits")?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// let txn = env.begin()?;
+    /// assert_eq!(orders.get(&txn, b"17")?.as_deref(), Some(&b"waits"[..]));
+    /// assert_eq!(stock.get(&txn, b"apples")?, None);
+    /// # txn.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `work` returns, or, where that is one that running again may mend, why it could not be taken back.
+    pub fn nested<T>(&self, work: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
+        let savepoint = self.savepoint();
+        match work(self) {
+            Ok(value) => {
+                savepoint.keep();
+                Ok(value)
+            }
+            Err(error) => Err(keep_first(error, savepoint.roll_back())),
+        }
+    }
+}
+
+impl Savepoint<'_, '_> {
+    /// Keeps what was done since: it is the transaction's. Savepoints made after this one end, too.
+    pub fn keep(self) {
+        self.txn.savepoints().end(self.number);
+    }
+
+    /// Takes back what the transaction did since, newest first; the transaction goes on with all its locks. Savepoints made after this
+    /// one end, too. Nothing happens if one made before it has ended.
+    ///
+    /// # Errors
+    /// `Segment` if the transaction has joined memory, of which a part cannot be taken back; `Corrupt` or `Failed` when a page or the
+    /// log cannot be read. The transaction cannot be committed then: its commit aborts it and returns `HalfUndone`.
+    pub fn roll_back(self) -> Result<()> {
+        self.go_back()
+    }
+
+    fn go_back(&self) -> Result<()> {
+        if !self.txn.savepoints().end(self.number) {
+            return Ok(());
+        }
+        let done = self.txn.parts().refuse_to_go_back().and_then(|()| {
+            let managers = &self.txn.life().managers;
+            self.txn.guarded(|| Ok(self.txn.session().undo_since(managers, self.mark)?))
+        });
+        if let Err(error) = &done {
+            *self.txn.savepoints().half_undone.borrow_mut() = Some(error.to_string());
+        }
+        done
+    }
+}
+
+impl Drop for Savepoint<'_, '_> {
+    fn drop(&mut self) {
+        // What was kept or gone back to has ended. An error is told by the commit, which then refuses.
+        let _ = self.go_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Env, Error};
+
+    #[test]
+    fn what_was_done_since_is_taken_back_and_the_rest_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let (tree, cells) = (env.btree("tree").unwrap(), env.recno("cells", 8).unwrap());
+        let txn = env.begin().unwrap();
+        tree.put(&txn, b"kept", b"1").unwrap();
+        let first = cells.append(&txn, &[1; 8]).unwrap();
+        let outer = txn.savepoint();
+        tree.put(&txn, b"outer", &[7; 9000]).unwrap();
+        tree.delete(&txn, b"kept").unwrap();
+        let inner = txn.savepoint();
+        tree.put(&txn, b"kept", b"3").unwrap();
+        cells.put(&txn, first, &[3; 8]).unwrap();
+        inner.roll_back().unwrap();
+        assert_eq!(tree.get(&txn, b"kept").unwrap(), None);
+        assert_eq!(cells.get(&txn, first).unwrap().as_deref(), Some(&[1; 8][..]));
+        assert_eq!(tree.get(&txn, b"outer").unwrap().map(|value| value.len()), Some(9000));
+        // Dropped: gone back to.
+        drop(outer);
+        assert_eq!(tree.get(&txn, b"outer").unwrap(), None);
+        let late = txn.savepoint();
+        tree.put(&txn, b"late", b"4").unwrap();
+        late.keep();
+        txn.commit().unwrap();
+        let txn = env.begin().unwrap();
+        let (mut cursor, mut all) = (tree.cursor(&txn), Vec::new());
+        while let Some(pair) = cursor.next().unwrap() {
+            all.push(pair);
+        }
+        drop(cursor);
+        let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+        assert_eq!(all, [pair(b"kept", b"1"), pair(b"late", b"4")]);
+        assert_eq!(cells.get(&txn, first).unwrap().as_deref(), Some(&[1; 8][..]));
+        txn.commit().unwrap();
+    }
+
+    #[test]
+    fn one_that_ended_with_an_earlier_one_does_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        let txn = env.begin().unwrap();
+        let first = txn.savepoint();
+        let second = txn.savepoint();
+        tree.put(&txn, b"a", b"1").unwrap();
+        first.roll_back().unwrap();
+        tree.put(&txn, b"b", b"2").unwrap();
+        second.roll_back().unwrap();
+        assert_eq!(tree.get(&txn, b"b").unwrap().as_deref(), Some(&b"2"[..]));
+        txn.commit().unwrap();
+    }
+
+    #[test]
+    fn going_back_and_on_many_times_takes_no_more_room_than_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        let txn = env.begin().unwrap();
+        for round in 0..2000_u32 {
+            let part = txn.savepoint();
+            tree.put(&txn, &round.to_le_bytes(), &[1; 1000]).unwrap();
+            part.roll_back().unwrap();
+        }
+        // As much as before the first: what an abort would take is counted down again.
+        let room = |txn: &crate::Txn<'_>| format!("{:?}", txn.session().mark());
+        assert!(room(&txn).ends_with("undo_bytes: 0 }"), "{}", room(&txn));
+        txn.abort().unwrap();
+    }
+
+    #[test]
+    fn a_transaction_with_memory_is_refused_and_then_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let (tree, notes) = (env.btree("tree").unwrap(), env.segment("notes", 4096).unwrap());
+        let txn = env.begin().unwrap();
+        tree.put(&txn, b"a", b"1").unwrap();
+        let part = txn.savepoint();
+        txn.join(&notes).unwrap().set_range(0, 1).unwrap()[0] = 1;
+        let error = part.roll_back().unwrap_err();
+        assert!(matches!(error, Error::Segment { .. }) && error.to_string().contains("notes"), "{error}");
+        let error = txn.commit().unwrap_err();
+        assert!(matches!(error, Error::HalfUndone { .. }), "{error}");
+        let txn = env.begin().unwrap();
+        assert_eq!(tree.get(&txn, b"a").unwrap(), None);
+        assert_eq!(txn.join(&notes).unwrap().bytes()[0], 0);
+        txn.commit().unwrap();
+    }
+
+    #[test]
+    fn a_part_that_panics_is_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        let txn = env.begin().unwrap();
+        tree.put(&txn, b"a", b"1").unwrap();
+        let part = std::panic::AssertUnwindSafe(|| {
+            txn.nested(|part| {
+                tree.put(part, b"a", b"2")?;
+                panic!("of the program")
+            })
+        });
+        let ended: std::thread::Result<crate::Result<()>> = std::panic::catch_unwind(part);
+        assert!(ended.is_err());
+        assert_eq!(tree.get(&txn, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        txn.commit().unwrap();
+    }
+}
