@@ -34,18 +34,21 @@ pub enum NoticedBy {
     Disks,
     /// A machine that stops while the file grows, where the memory outlives the cache.
     Growth,
+    /// A machine that loses its cache around a commit record that decides over memory, too.
+    Joined,
     /// Who looks at what is asked of the system while a segment is made.
     Creation,
 }
 
 /// A bug, and who is to notice it.
-pub const PLANTED_STORES: [(&str, NoticedBy); 18] = [
+pub const PLANTED_STORES: [(&str, NoticedBy); 19] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
     ("undo: committed before the stores are in memory", NoticedBy::LostLines),
     ("undo: an end is answered before it is in memory", NoticedBy::LostLines),
     ("undo: one more log is not linked", NoticedBy::Two),
+    ("vista: it is decided over stores that are not in memory", NoticedBy::Joined),
     ("threads: two have one lock", NoticedBy::Threads),
     ("rio: what is hidden can be stored to", NoticedBy::WildStores),
     ("rio: a mapping has no guard pages", NoticedBy::WildStores),

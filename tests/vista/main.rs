@@ -5,6 +5,8 @@
 //! | `killed` | a process that changes a segment is killed again and again, at random moments |
 //! | `trace` | a child is stepped through its transactions, one instruction at a time; each store it does, each line it writes back and each fence is told |
 //! | `traced` | after each of them the segment is recovered as if the machine had stopped there |
+//! | `lines` | what memory may have then, where it outlives the cache |
+//! | `joined` | the same of a transaction over records and memory: of both, or of neither |
 //! | `business` | what they do with a segment, and how it is judged |
 //! | `several` | the same by several threads, which are in each other's way |
 //! | `typed` | the same with typed memory |
@@ -29,7 +31,9 @@ mod commit;
 mod creation;
 mod forks;
 mod hidden;
+mod joined;
 mod killed;
+mod lines;
 mod mappings;
 mod modes;
 mod several;

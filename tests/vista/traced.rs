@@ -1,8 +1,6 @@
 //! The machine stops between any two stores: each state of the memory is recovered, and each transaction is whole.
 //!
-//! Where memory outlives the cache a state is more than what was stored: of each line that was stored to since it was last
-//! written back, memory has what it had then, or what it had after any of the stores since; some such states are drawn. And the
-//! file is as long as it was when it was synced last.
+//! Where memory outlives the cache a state is more than what was stored (`lines`); some such states are drawn.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -15,6 +13,7 @@ use libtp_tests::sizes;
 use vista::{Options, Segment};
 
 use crate::business::{judge, transact, Draw};
+use crate::lines::{Lines, LINE};
 use crate::several;
 use crate::trace::{answer, be_traced, trace, Event};
 
@@ -22,7 +21,6 @@ use crate::trace::{answer, be_traced, trace, Event};
 const BYTES: u64 = 16 << 10;
 /// Ranges and blocks have at most so many bytes: each store is a state.
 const LONGEST: u64 = 200;
-const LINE: usize = 64;
 /// In the first bytes of the file lies what leads to everything else.
 const FRONT: usize = 64 << 10;
 const PATH: &str = "VISTA_TEST_TRACED";
@@ -216,86 +214,6 @@ impl Run<'_> {
     }
 }
 
-/// What memory has where it outlives the cache.
-struct Lines {
-    /// What is there for certain; as long as the file is on its disk.
-    memory: Vec<u8>,
-    /// What was stored last.
-    stored: Vec<u8>,
-    /// What each line has been since: one of these may be there instead.
-    since: BTreeMap<usize, Vec<Vec<u8>>>,
-    /// How many of those are on their way, in part or whole.
-    underway: BTreeMap<usize, usize>,
-    draw: Draw,
-}
-
-impl Lines {
-    fn new(stored: &[u8], seed: u64) -> Lines {
-        let (memory, stored) = (stored.to_vec(), stored.to_vec());
-        Lines { memory, stored, since: BTreeMap::new(), underway: BTreeMap::new(), draw: Draw(seed) }
-    }
-
-    fn told(&mut self, event: Event, stored: &[u8]) {
-        if matches!(event, Event::Store | Event::Sync) {
-            self.note(stored);
-        }
-        match event {
-            Event::Store | Event::Answered => {}
-            Event::WriteBack(line) => {
-                self.underway.insert(line, self.since.get(&line).map_or(0, Vec::len));
-            }
-            Event::Fence => {
-                for (line, count) in std::mem::take(&mut self.underway) {
-                    let Some(versions) = self.since.get_mut(&line) else { continue };
-                    if let Some(version) = versions.drain(..count).next_back() {
-                        // What lies behind the end of the file on its disk is nowhere.
-                        if let Some(there) = self.memory.get_mut(line..line + LINE) {
-                            there.copy_from_slice(&version);
-                        }
-                    }
-                    if versions.is_empty() {
-                        self.since.remove(&line);
-                    }
-                }
-            }
-            // What is new was filled by calls, not by stores into the mapping.
-            Event::Sync => {
-                let known = self.memory.len();
-                self.memory.extend_from_slice(&stored[known.min(stored.len())..]);
-            }
-        }
-    }
-
-    /// Notes what the lines that were stored to are now.
-    fn note(&mut self, stored: &[u8]) {
-        self.stored.resize(stored.len(), 0);
-        for (line, now) in stored.chunks(LINE).enumerate() {
-            let line = line * LINE;
-            if self.stored[line..line + LINE] != *now {
-                self.since.entry(line).or_default().push(now.to_vec());
-                self.stored[line..line + LINE].copy_from_slice(now);
-            }
-        }
-    }
-
-    /// What memory may have now: of each line what is there, or what it was after any store since.
-    fn state(&mut self) -> Vec<u8> {
-        let mut state = self.memory.clone();
-        for (line, versions) in self.since.iter().filter(|(line, _)| **line < self.memory.len()) {
-            // The first and the last more often than one in between.
-            let drawn = match self.draw.below(3) {
-                0 => None,
-                1 => usize::try_from(self.draw.below(versions.len() as u64)).ok(),
-                _ => Some(versions.len() - 1),
-            };
-            if let Some(drawn) = drawn {
-                state[*line..line + LINE].copy_from_slice(&versions[drawn]);
-            }
-        }
-        state
-    }
-}
-
 fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&str>) -> Findings {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("segment");
@@ -386,7 +304,9 @@ fn planted_bugs_are_noticed() {
             NoticedBy::LostLines => (Scene::Work, true),
             NoticedBy::Two => (Scene::Two, false),
             NoticedBy::Growth => (Scene::Growth, true),
-            NoticedBy::Threads | NoticedBy::Creation | NoticedBy::WildStores | NoticedBy::Disks => continue,
+            NoticedBy::Threads | NoticedBy::Creation | NoticedBy::WildStores | NoticedBy::Disks | NoticedBy::Joined => {
+                continue
+            }
         };
         let is_noticed_in = |scene: Scene| {
             let noticed = (1..=5).find(|&seed| !run(scene, is_written_back, 8, seed, Some(bug)).torn.is_empty());

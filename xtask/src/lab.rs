@@ -3,7 +3,8 @@
 //! Paper: Rio Vista, section 3. The machine is QEMU's (emulated, on no virtualisation of the host's), with Debian's cloud kernel
 //! and one program, `tests/rio`, linked statically. A part of its memory is kept over warm starts and has a file system that maps
 //! it directly. It is crashed in turns by a panic of the kernel (c), a start without writing anything (b), a reset from
-//! outside (m), an interrupt from outside that is a panic (n), and by killing QEMU, whose memory is a file (k).
+//! outside (m), an interrupt from outside that is a panic (n), and by killing QEMU, whose memory is a file (k); and where there is
+//! a turn left for it by a panic after which a second kernel goes on, which was loaded beside the first (p, known as kdump).
 //!
 //! Two things are judged at each crash: segments of memory, which vista changes, and records, whose commits the library
 //! answers from memory (docs/design/0007). The machine is not its own witness: what has ended it says through a port (`told`).
@@ -38,6 +39,9 @@ use crate::workspace::Workspace;
 
 /// Each is crashed in turn by these.
 const KINDS: &str = "c,b,m,n,k";
+/// The same, of machines that crash often enough for one more: a second kernel takes its time to start.
+const KINDS_OF_MANY: &str = "c,b,m,n,k,p";
+const KIND_COUNT: u64 = 6;
 /// How many crashes, where a suite says it (`suites`).
 const CYCLES: &str = "LIBTP_TEST_CYCLES";
 /// A few crashes take no longer, however long the building took; nor does one start.
@@ -122,7 +126,8 @@ fn crash_again_and_again(
     limits: Limits,
 ) -> io::Result<judge::Judge> {
     std::fs::create_dir_all(state)?;
-    let mut machine = machine::Machine::start(built, state, KINDS, seed)?;
+    let kinds = if cycles < KIND_COUNT { KINDS } else { KINDS_OF_MANY };
+    let mut machine = machine::Machine::start(built, state, kinds, seed)?;
     let mut judge = judge::Judge::new(name, state);
     let mut lines = Vec::new();
     let mut since = Instant::now();

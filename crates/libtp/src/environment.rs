@@ -325,8 +325,15 @@ impl Env {
     /// Opens a segment of recoverable memory of the environment, whose flat part has `bytes` bytes, and makes it if it is
     /// missing. It is a file in the environment's directory.
     ///
+    /// It keeps what such a file keeps ([`Segment::survives`]), whatever the durability of a transaction says, which is of the log
+    /// alone. On ordinary storage that is the death of every process. When the machine goes down while it is in use, the records
+    /// of `Sync` commits are there, and the segment is refused, never opened torn. Opening it logs a warning where commits of
+    /// the environment outlive more than it does. What has to outlive the machine lies in memory that does
+    /// ([`Env::segment_at`]), or in records; the crate `rvm` has memory with a log on an ordinary disk, which joins no transaction.
+    ///
     /// # Errors
-    /// `Memory` if it cannot be made or opened, or is another environment's, as the error says; `Segment`, `Full`, `Io`.
+    /// `Memory` if it cannot be made or opened, is another environment's, or was in use when the machine went down and may be
+    /// torn, as the error says; `Segment`, `Full`, `Io`.
     pub fn segment(&self, name: &str, bytes: u64) -> Result<Segment> {
         Segment::named(&self.0, name, &vista::Options::new(bytes))
     }

@@ -19,7 +19,7 @@ use rio::{failpoint, planted};
 use vista::{Holder, Member, Membership, Survives};
 
 use crate::environment::{lock, Inner};
-use crate::{Error, Result};
+use crate::{Durability, Error, Result};
 
 /// What a segment's file is called in the environment's directory, behind its name.
 const ENDING: &str = ".vista";
@@ -117,6 +117,7 @@ impl Segment {
             row: AtomicU32::new(0),
             file,
         };
+        open.warn_of_less_than_is_promised();
         let open = Arc::new(open);
         segments.retain(|_, open| open.strong_count() != 0);
         segments.insert(path.clone(), Arc::downgrade(&open));
@@ -141,6 +142,19 @@ impl std::fmt::Debug for Segment {
 }
 
 impl OpenSegment {
+    /// Says that the environment's commits outlive more than what they store here: nobody else says it before it is too late.
+    fn warn_of_less_than_is_promised(&self) {
+        if self.env.durability == Durability::Relaxed || self.is_lasting() {
+            return;
+        }
+        tracing::warn!(
+            segment = %self.path.display(),
+            "the environment's commits outlive the machine, and what they store in this segment does not: when it goes down \
+             while the segment is in use, the segment is refused afterwards, and the records are there. Keep in records what \
+             has to stay, or the segment where memory survives (`Env::segment_at`)"
+        );
+    }
+
     /// Takes what this process has of it; none while a transaction has it.
     pub(crate) fn take(&self) -> Option<Box<Member>> {
         lock(&self.member).take()

@@ -3,6 +3,12 @@
 //! Paper: Rio Vista, sections 3 and 4: protection by the virtual memory system, against wild stores, and to find out what a
 //! transaction changes. There is one handler of the signal for the process. The narrowest range that a fault lies in is asked;
 //! a fault that nobody waits for, or that is not to be done again, goes to who caught the signal before.
+//!
+//! Who is told works on the stack of the thread that stores. The alternate stack of signals is for a stack that is full, and is
+//! as small as that allows: those that Rust gives its threads have 8 KiB, of which the kernel fills up to half with registers,
+//! too few for a handler that was not optimised. So the handler runs there only while nobody waits to be told. Meanwhile a stack
+//! that is full ends the process without the words that its own handler would have had for it; every other fault is passed on
+//! as ever.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -41,10 +47,12 @@ pub type OnFault = unsafe fn(whose: *mut (), address: usize);
 #[derive(Debug)]
 pub struct Watch {
     slot: &'static Slot,
+    /// Counted in `TOLD`.
+    is_told: bool,
 }
 
 impl Watch {
-    /// Has `told` called with `whose` at each fault in the range, by the thread that stores; never twice at once.
+    /// Has `told` called with `whose` at each fault in the range, by the thread that stores and on its stack; never twice at once.
     ///
     /// # Errors
     /// The kernel's, or `QuotaExceeded` if 64 ranges are watched.
@@ -53,7 +61,7 @@ impl Watch {
     /// `told` may be called with `whose` whenever a thread of this process touches the range, until the `Watch` is dropped,
     /// or for ever if it is forgotten; and may do what it does in the middle of whatever that thread was doing.
     pub unsafe fn begin(range: Range<usize>, whose: *mut (), told: OnFault) -> std::io::Result<Watch> {
-        Watch::take(range, |slot| {
+        Watch::take(range, true, |slot| {
             // Relaxed: published by the store of the range's end.
             slot.whose.store(whose, Ordering::Relaxed);
             slot.told.store(told as *mut (), Ordering::Relaxed);
@@ -68,7 +76,7 @@ impl Watch {
     pub fn refuse(range: Range<usize>, name: &str) -> std::io::Result<Watch> {
         let name = name.as_bytes();
         let said = &name[name.len().saturating_sub(NAME_BYTES)..];
-        Watch::take(range, |slot| {
+        Watch::take(range, false, |slot| {
             // Relaxed: as above.
             slot.told.store(std::ptr::null_mut(), Ordering::Relaxed);
             for (to, from) in slot.name.iter().zip(said.iter().copied().chain(std::iter::repeat(0))) {
@@ -78,16 +86,19 @@ impl Watch {
         })
     }
 
-    fn take(range: Range<usize>, fill: impl FnOnce(&Slot)) -> std::io::Result<Watch> {
-        catch_faults()?;
+    fn take(range: Range<usize>, is_told: bool, fill: impl FnOnce(&Slot)) -> std::io::Result<Watch> {
         // Acquire: what the slot was used for before is over.
         let free =
             |slot: &&Slot| slot.from.compare_exchange(0, range.start, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = ACTIVE.iter().find(free).ok_or(std::io::ErrorKind::QuotaExceeded)?;
+        // From here on it is given back if this fails.
+        let mut watch = Watch { slot, is_told: false };
         fill(slot);
+        catch_faults(|told| told + usize::from(is_told))?;
+        watch.is_told = is_told;
         // Release: pairs with the handler's load; until then the range is empty.
         slot.to.store(range.end, Ordering::Release);
-        Ok(Watch { slot })
+        Ok(watch)
     }
 }
 
@@ -96,6 +107,8 @@ impl Drop for Watch {
         // Release, in this order: a range whose end is zero is nobody's, and then the slot is free.
         self.slot.to.store(0, Ordering::Release);
         self.slot.from.store(0, Ordering::Release);
+        // Refused, the handler stays on the stacks of the threads, where it may be, too.
+        let _ = catch_faults(|told| told - usize::from(self.is_told));
     }
 }
 
@@ -105,26 +118,43 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-fn catch_faults() -> std::io::Result<()> {
-    static IS_CAUGHT: Mutex<bool> = Mutex::new(false);
-    let mut is_caught = IS_CAUGHT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if *is_caught {
-        return Ok(());
+/// Of so many ranges somebody is told; nothing while the signal is not caught.
+static TOLD: Mutex<Option<usize>> = Mutex::new(None);
+
+/// Catches the signal, where it is not, and has it handled on the stack that goes with how many are to be told.
+fn catch_faults(changed: impl FnOnce(usize) -> usize) -> std::io::Result<()> {
+    let mut told = TOLD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let now = changed(told.unwrap_or(0));
+    let is_as_before = told.is_some_and(|before| (before == 0) == (now == 0));
+    if !is_as_before {
+        handle_on(if now == 0 { libc::SA_ONSTACK } else { 0 })?;
     }
+    *told = Some(now);
+    Ok(())
+}
+
+/// Has the signal handled on the stack of signals, or on that of the thread.
+fn handle_on(stack: i32) -> std::io::Result<()> {
     // SAFETY: zeros are a valid `sigaction`: no flags, an empty mask.
     let (mut before, mut action): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
     // SAFETY: asks only; `before` is a valid place for the answer.
     unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &mut before) };
-    BEFORE.get_or_init(|| before);
     let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) = on_fault;
-    action.sa_sigaction = handler as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-    // SAFETY: a valid `sigaction`, whose handler has the form that SA_SIGINFO asks for.
-    match unsafe { libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) } {
-        0 => *is_caught = true,
-        _ => return Err(std::io::Error::last_os_error()),
+    if before.sa_sigaction == handler as usize {
+        // Ours, on the other stack.
+    } else if BEFORE.set(before).is_err() {
+        // Who caught the signal since has another stack in mind, and passes on to us, or not.
+        return Ok(());
     }
-    Ok(())
+    action.sa_sigaction = handler as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | stack;
+    // SAFETY: a valid `sigaction`, whose handler has the form that SA_SIGINFO asks for. It may run on the stack of any thread: the
+    // kernel leaves what lies below the stack pointer (128 bytes, where the ABI has them) as it is and puts its frame behind
+    // that, and ends the process where there is no room. Nothing of what the handler does keeps an address of its own stack.
+    match unsafe { libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, context: *const libc::c_void) {
@@ -188,4 +218,71 @@ fn say(slot: &Slot, address: usize) {
     put(&mut b"\n".iter().copied());
     // SAFETY: `line` has that many bytes; `write` may be called in a handler. Nobody is to be told if it fails.
     unsafe { libc::write(2, line.as_ptr().cast(), at) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a watched page was made writable for, and where whoever was told of it worked.
+    struct Told {
+        page: *mut libc::c_void,
+        bytes: usize,
+        place: usize,
+        times: usize,
+    }
+
+    unsafe fn open(whose: *mut (), _: usize) {
+        // SAFETY: what `Watch::begin` was given, which nobody uses before the store is done again.
+        let told = unsafe { &mut *whose.cast::<Told>() };
+        (told.place, told.times) = (std::ptr::from_ref(&whose).addr(), told.times + 1);
+        // SAFETY: a mapping of this test.
+        unsafe { libc::mprotect(told.page, told.bytes, libc::PROT_READ | libc::PROT_WRITE) };
+    }
+
+    fn is_on_stack_of_signals() -> bool {
+        // SAFETY: zeros are a valid `sigaction`.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: asks only.
+        unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &mut action) };
+        action.sa_flags & libc::SA_ONSTACK != 0
+    }
+
+    #[test]
+    fn who_is_told_works_on_the_stack_of_the_thread_and_nobody_else_does() {
+        // SAFETY: zeros are a valid `stack_t`.
+        let mut alternate: libc::stack_t = unsafe { std::mem::zeroed() };
+        // SAFETY: asks only.
+        unsafe { libc::sigaltstack(std::ptr::null(), &mut alternate) };
+        let of_signals = alternate.ss_sp.addr()..alternate.ss_sp.addr() + alternate.ss_size;
+        assert!(!of_signals.is_empty(), "a thread of Rust's has a stack for signals");
+        let bytes = rustix::param::page_size();
+        let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, where there is none.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), bytes, read, private, -1, 0) };
+        assert_ne!(page, libc::MAP_FAILED);
+        let mut told = Told { page, bytes, place: 0, times: 0 };
+        let whose = std::ptr::from_mut(&mut told);
+
+        // Not asked before: then the signal may not be caught yet.
+        let refused = Watch::refuse(8..16, "nothing").unwrap();
+        assert!(is_on_stack_of_signals());
+        // SAFETY: `told` and the page outlive the watch.
+        let watch = unsafe { Watch::begin(page.addr()..page.addr() + bytes, whose.cast(), open) }.unwrap();
+        // SAFETY: as above; no fault is ever there.
+        let another = unsafe { Watch::begin(16..24, std::ptr::null_mut(), open) }.unwrap();
+        drop(another);
+        // SAFETY: readable only, so it faults, and is done again when it is writable.
+        unsafe { page.cast::<u8>().write_volatile(1) };
+        assert!(!is_on_stack_of_signals());
+        drop(watch);
+        assert!(is_on_stack_of_signals());
+        drop(refused);
+        assert!(is_on_stack_of_signals());
+
+        assert_eq!(told.times, 1);
+        assert!(!of_signals.contains(&told.place), "{:#x} of {of_signals:#x?}", told.place);
+        // SAFETY: nobody uses it any more.
+        unsafe { libc::munmap(page, bytes) };
+    }
 }

@@ -5,10 +5,11 @@
 //! is found through the [`RecordTable`] (LIBTP 3.2.6).
 //!
 //! The files read in this order: [`slot`](mod@slot) (what is shared), `session` (who runs transactions), `change` (the
-//! one driver of every page change), `commit`, `rio`, `abort`, `savepoint`, `checkpoint`, `recovery`.
+//! one driver of every page change), `commit`, `answered_from_memory`, `abort`, `savepoint`, `checkpoint`, `recovery`.
 #![forbid(unsafe_code)]
 
 mod abort;
+mod answered_from_memory;
 mod change;
 mod checkpoint;
 mod commit;
@@ -20,7 +21,6 @@ mod reaper;
 mod record_table;
 mod recovery;
 mod repair;
-mod rio;
 mod roles;
 mod savepoint;
 mod session;

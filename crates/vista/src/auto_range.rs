@@ -24,7 +24,8 @@ impl Segment {
     ///
     /// If a page cannot be saved because the file cannot grow, the work goes on to its end, and everything is taken back then. What
     /// the kernel is told to store there, by `read` into these bytes, finds no range: it answers `EFAULT`, unless something was
-    /// stored before to each of the pages.
+    /// stored before to each of the pages. A page is saved on the stack of the thread that stores, also where signals have an
+    /// alternate one.
     ///
     /// # Errors
     /// `Memory` if the undo log had to grow and could not; `System` if the kernel refuses, or 64 such transactions of this process go

@@ -14,6 +14,9 @@ const DISK: &str = "/dev/vda";
 /// A ready-made file system, up to its last byte that is not zero.
 const IMAGE: &str = "/fs.img";
 
+/// A crash after which a second kernel goes on (`second`).
+pub const SECOND: &str = "p";
+
 /// An argument of the kernel's command line.
 pub fn argument(name: &str) -> String {
     let line = fs::read_to_string("/proc/cmdline").unwrap();
@@ -65,10 +68,10 @@ fn has_file_system(device: &str) -> bool {
 /// Crashes the machine, or asks whoever started it to.
 pub fn crash(kind: &str) {
     match kind {
-        // A panic of the kernel; a start without anything being written before.
-        "c" | "b" => {
+        // A panic of the kernel, and with another waiting for it; a start without anything being written before.
+        "c" | "b" | SECOND => {
             fs::write("/proc/sys/kernel/sysrq", "1").unwrap();
-            fs::write("/proc/sysrq-trigger", kind).unwrap();
+            fs::write("/proc/sysrq-trigger", if kind == "b" { "b" } else { "c" }).unwrap();
         }
         // An interrupt that nobody knows is a panic.
         _ => {

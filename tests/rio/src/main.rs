@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `kernel` | what a first program does: file systems, drivers, the crash |
 //! | `port` | telling the world outside |
+//! | `second` | a second kernel, which the one that panics starts |
 //! | `work` | what is stored in segments, and what is found of it |
 //! | `records` | what is stored in records, by the library itself, and what is found of it |
 //!
@@ -23,6 +24,7 @@ mod business;
 mod kernel;
 mod port;
 mod records;
+mod second;
 mod work;
 
 use std::time::Duration;
@@ -50,6 +52,12 @@ fn run() {
     let kinds = kernel::argument("lab.kinds");
     let kinds: Vec<&str> = kinds.split(',').collect();
     let kind = kinds[boots % kinds.len()].to_owned();
+    if second::is_running() {
+        println!("LAB SECOND");
+    }
+    if kind == kernel::SECOND {
+        second::load();
+    }
     work::set_boots(boots + 1);
     println!("LAB BOOT {} {kind}", boots + 1);
     let wait = kernel::argument("lab.seed").parse::<u64>().unwrap().wrapping_add(boots as u64);

@@ -32,6 +32,8 @@ pub const MEMORY: u64 = 120;
 pub struct Built {
     pub kernel: PathBuf,
     pub initrd: PathBuf,
+    /// The same, with a kernel that the machine can load beside the one that runs, and that one's own.
+    pub initrd_of_two: PathBuf,
 }
 
 fn other(what: impl Into<String>) -> io::Error {
@@ -51,26 +53,44 @@ fn output(command: &mut Command) -> io::Result<Vec<u8>> {
 pub fn build(workspace: &Workspace, folder: &Path) -> io::Result<Built> {
     fs::create_dir_all(folder)?;
     let (kernel, modules) = kernel(folder)?;
-    let guest = guest(workspace)?;
+    let (guest, image) = (fs::read(guest(workspace)?)?, image(folder)?);
+    let mut of_two = archive(&guest, &image, &modules)?;
+    let initrd = folder.join("initrd");
+    let alone = of_two.clone().finish();
+    fs::write(&initrd, &alone)?;
+    of_two.directory("second");
+    of_two.file("second/kernel", &fs::read(packed_kernel(&modules)?)?);
+    of_two.file("second/initrd", &alone);
+    let initrd_of_two = folder.join("initrd.two");
+    fs::write(&initrd_of_two, of_two.finish())?;
+    Ok(Built { kernel, initrd, initrd_of_two })
+}
+
+/// What the first program finds.
+fn archive(guest: &[u8], image: &[u8], modules: &Path) -> io::Result<Archive> {
     let mut archive = Archive::default();
     for directory in ["dev", "proc", "sys", "p", "d", "lib", "tmp"] {
         archive.directory(directory);
     }
-    archive.file("init", &fs::read(guest)?);
-    archive.file("fs.img", &image(folder)?);
+    archive.file("init", guest);
+    archive.file("fs.img", image);
     let mut list = String::new();
     for name in MODULES {
         let file = format!("{name}.ko");
         // What is not there is built in.
-        if let Some(path) = find(&modules, &|it| it.replace('-', "_") == file) {
+        if let Some(path) = find(modules, &|it| it.replace('-', "_") == file) {
             archive.file(&format!("lib/{file}"), &fs::read(path)?);
             list.push_str(&format!("{file}\n"));
         }
     }
     archive.file("modules", list.as_bytes());
-    let initrd = folder.join("initrd");
-    fs::write(&initrd, archive.finish())?;
-    Ok(Built { kernel, initrd })
+    Ok(archive)
+}
+
+/// Debian's kernel as it is packed: the form in which a running one takes another.
+fn packed_kernel(root: &Path) -> io::Result<PathBuf> {
+    let packed = find(&root.join("boot"), &|it| it.starts_with("vmlinuz-"));
+    packed.ok_or_else(|| other(format!("{} has no kernel", root.display())))
 }
 
 /// Debian's kernel, fetched once and not installed: an uncompressed one, since to decompress it takes an emulated machine
@@ -88,10 +108,8 @@ fn kernel(folder: &Path) -> io::Result<(PathBuf, PathBuf)> {
         let package = package.ok_or_else(|| other(format!("{name} was not fetched")))?;
         output(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root))?;
         fs::remove_file(package)?;
-        let packed = find(&root.join("boot"), &|it| it.starts_with("vmlinuz-"));
-        let packed = packed.ok_or_else(|| other(format!("{name} has no kernel")))?;
         let passing = folder.join("vmlinux.new");
-        fs::write(&passing, unpacked(&fs::read(packed)?)?)?;
+        fs::write(&passing, unpacked(&fs::read(packed_kernel(&root)?)?)?)?;
         fs::rename(passing, &kernel)?;
     }
     Ok((kernel, root))

@@ -1,7 +1,7 @@
 //! An archive that a kernel unpacks as its first file system: `newc`, one header of hexadecimal digits for each file.
 
 /// An archive under way.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
     count: usize,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::machine::TOLD;
+use super::machine::{SECOND, TOLD};
 use super::records::Records;
 use super::told::Told;
 
@@ -120,6 +120,9 @@ impl Judge {
         if !is_whole {
             self.fail(&format!("{announced} were announced, and of the memory was found: {memory}"));
         }
+        if (kind == SECOND) != lines.iter().any(|line| line == "SECOND") {
+            self.fail(&format!("crashed by {kind}, the machine came back by another way than that leads to"));
+        }
         if steps == 0 {
             self.fail("the machine crashed before it had announced anything: nothing was proved");
         }
@@ -149,7 +152,7 @@ impl Judge {
 
     /// Lines that say what was seen, and whether it proves what it was to prove.
     pub fn summary(mut self, wanted: u64) -> (Vec<String>, bool) {
-        let panics = ["c", "n"].iter().filter_map(|kind| self.kinds.get(*kind)).sum::<u64>();
+        let panics = ["c", "n", SECOND].iter().filter_map(|kind| self.kinds.get(*kind)).sum::<u64>();
         if self.cycles < wanted {
             self.fail(&format!("{} of {wanted} crashes were seen", self.cycles));
         }

@@ -14,11 +14,14 @@ struct Crash {
     /// How many transactions there were when it was started, and how many it announced.
     announced: (u64, u64),
     found: [&'static str; 3],
+    /// Whether it was a second kernel that found it.
+    is_second: bool,
 }
 
 const WHOLE: Crash = Crash {
     announced: (0, 7),
     found: ["FOUND memory ended=7 rolled_back=1", "FOUND cache ended=2 rolled_back=0", "FOUND torn the sum is 3"],
+    is_second: false,
 };
 
 /// What is said of records, and found of them, in each life: `records.rs` tests what is made of others.
@@ -34,7 +37,7 @@ fn judged(name: &str, crashes: &[Crash], wanted: u64) -> (String, bool) {
     let state: PathBuf = std::env::temp_dir().join(format!("libtp-xtask-{}-{name}", std::process::id()));
     fs::create_dir_all(&state).unwrap();
     let mut judge = Judge::new("", &state);
-    let kinds = ["c", "b", "m", "n", "k"];
+    let kinds = ["c", "b", "m", "n", "k", "p"];
     let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<String>>();
     let _ = fs::remove_file(state.join(TOLD));
     let mut port = fs::File::create(state.join(TOLD)).unwrap();
@@ -44,10 +47,12 @@ fn judged(name: &str, crashes: &[Crash], wanted: u64) -> (String, bool) {
         let cut_off = "k00000";
         let told: String = (began + 1..=last).map(|number| format!("k{number:012x}\n")).collect();
         write!(port, "\nb{began:012x}\n{RECORDS}{told}{cut_off}").unwrap();
-        if ["c", "n"].contains(&kinds[nth % 5]) {
+        if ["c", "n", "p"].contains(&kinds[nth % 6]) {
             judge.console("[    1.0] Kernel panic - not syncing: as planned");
         }
-        judge.boot(&format!("{} {}", nth + 2, kinds[(nth + 1) % 5]), &lines(&[&crash.found[..], &FOUND[..]].concat()));
+        let second: &[&str] = if crash.is_second { &["SECOND"] } else { &[] };
+        let said = lines(&[&crash.found[..], &FOUND[..], second].concat());
+        judge.boot(&format!("{} {}", nth + 2, kinds[(nth + 1) % 6]), &said);
     }
     fs::remove_dir_all(state).unwrap();
     let failed = judge.has_failed();
@@ -117,4 +122,13 @@ fn a_machine_that_miscounts_its_starts_or_does_not_panic_fails() {
     let (summary, is_good) = judge.summary(1);
     let summary = summary.join("\n");
     assert!(!is_good && summary.contains("0 panics of the kernel were seen of 1"), "{summary}");
+}
+
+#[test]
+fn a_second_kernel_goes_on_where_one_was_loaded_and_nowhere_else() {
+    let second = Crash { is_second: true, ..WHOLE };
+    let (summary, is_good) = judged("second", &[WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, second], 6);
+    assert!(is_good && summary.contains("p 1") && summary.contains("3 panics"), "{summary}");
+    assert_fails("no-second", &[WHOLE; 6], 6, "came back by another way");
+    assert_fails("second-unasked", &[second], 1, "came back by another way");
 }

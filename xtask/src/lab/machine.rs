@@ -12,6 +12,8 @@ use super::build::{Built, MEMORY};
 
 /// Where the port's bytes go.
 pub const TOLD: &str = "told";
+/// A crash that is a panic after which a second kernel goes on, without any firmware in between.
+pub const SECOND: &str = "p";
 const MONITOR: &str = "monitor";
 const CONSOLE: &str = "console";
 
@@ -28,18 +30,23 @@ impl Machine {
     pub fn start(built: &Built, state: &Path, kinds: &str, seed: u64) -> io::Result<Machine> {
         // The disk of the records' files, and of controls.
         fs::File::create(state.join("disk"))?.set_len(MEMORY << 20)?;
+        // A second kernel has memory of its own, which the first never uses.
+        let (megabytes, set_aside, initrd) = match kinds.split(',').any(|kind| kind == SECOND) {
+            true => (512, "crashkernel=160M ", &built.initrd_of_two),
+            false => (320, "", &built.initrd),
+        };
         // Nothing that takes an emulated machine long and proves nothing.
         let kernel = format!(
             "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t nokaslr mitigations=off tsc=reliable no_timer_check audit=0 \
              random.trust_cpu=on acpi=off cryptomgr.notests \
              initcall_blacklist=init_kprobe_trace,load_system_certificate_list,crypto_kdf108_init \
-             memmap={MEMORY}M!128M rdinit=/init lab.kinds={kinds} lab.seed={seed}"
+             memmap={MEMORY}M!128M {set_aside}rdinit=/init lab.kinds={kinds} lab.seed={seed}"
         );
         let place = |name: &str| state.join(name).display().to_string();
         let arguments = [
-            "-nodefaults -no-user-config -display none -m 320 -smp 1 -serial stdio".to_owned(),
+            format!("-nodefaults -no-user-config -display none -m {megabytes} -smp 1 -serial stdio"),
             "-machine pc,usb=off,vmport=off,memory-backend=ram -accel tcg -cpu qemu64".to_owned(),
-            format!("-object memory-backend-file,id=ram,share=on,mem-path={},size=320M", place("memory")),
+            format!("-object memory-backend-file,id=ram,share=on,mem-path={},size={megabytes}M", place("memory")),
             format!("-monitor unix:{},server=on,wait=off", place(MONITOR)),
             format!(
                 "-chardev file,id=told,path={},append=on -device isa-debugcon,iobase=0xe9,chardev=told",
@@ -49,7 +56,7 @@ impl Machine {
                 "-drive if=none,id=disk,file={},format=raw,cache=unsafe -device virtio-blk-pci,drive=disk",
                 place("disk")
             ),
-            format!("-kernel {} -initrd {}", built.kernel.display(), built.initrd.display()),
+            format!("-kernel {} -initrd {}", built.kernel.display(), initrd.display()),
         ];
         let mut command: Vec<String> = arguments.iter().flat_map(|line| line.split(' ')).map(str::to_owned).collect();
         command.extend(["-append".to_owned(), kernel]);
