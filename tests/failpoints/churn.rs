@@ -30,13 +30,15 @@ enum Deed {
     Create,
     Reopen,
     Crowd,
+    Snapshot,
 }
 
 /// What survivors do.
 /// With sessions that come and go: whoever repairs meets newcomers.
-const QUIET: [Deed; 7] = [Deed::Fill, Deed::Sweep, Deed::Abort, Deed::Recno, Deed::Pages, Deed::Upgrade, Deed::Locks];
+const QUIET: [Deed; 8] =
+    [Deed::Fill, Deed::Sweep, Deed::Abort, Deed::Recno, Deed::Pages, Deed::Upgrade, Deed::Locks, Deed::Snapshot];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 12] = [
+const ALL: [Deed; 13] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
@@ -49,6 +51,7 @@ const ALL: [Deed; 12] = [
     Deed::ManyLocks,
     Deed::Checkpoint,
     Deed::Reopen,
+    Deed::Snapshot,
 ];
 
 /// Which deeds come to failpoints whose names begin so.
@@ -69,6 +72,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("ghosts", &[Deed::Sweep]),
     ("split", &[Deed::Fill, Deed::Pages]),
     ("post", &[Deed::Fill]),
+    ("snapshot", &[Deed::Snapshot]),
     ("update", &[Deed::Touch, Deed::Upgrade]),
     ("undo", &[Deed::Abort]),
     ("abort", &[Deed::Abort]),
@@ -165,6 +169,7 @@ impl<'e> Churn<'e> {
             Deed::Create => self.create(),
             Deed::Reopen => self.reopen(),
             Deed::Crowd => self.crowd(),
+            Deed::Snapshot => self.snapshot(),
         }
     }
 
@@ -346,6 +351,23 @@ impl<'e> Churn<'e> {
         }
         let made = self.env.btree(&name)?;
         self.env.run(|txn| made.put(txn, b"made", b"by a victim"))
+    }
+
+    /// What is committed, read twice: it is the same, whoever changes it meanwhile.
+    fn snapshot(&mut self) -> Result<()> {
+        let snapshot = self.env.snapshot()?;
+        let read = || -> Result<Vec<libtp::Pair>> {
+            let mut cursor = self.fill.cursor(&snapshot);
+            let mut seen = Vec::new();
+            while let Some(pair) = cursor.next()?.filter(|_| seen.len() < 200) {
+                seen.push(pair);
+            }
+            self.records.get(&snapshot, 1)?;
+            Ok(seen)
+        };
+        let (first, second) = (read()?, read()?);
+        assert!(first == second, "a snapshot has changed");
+        Ok(())
     }
 
     /// One more handle, for a moment.

@@ -5,7 +5,8 @@
 //! is found through the [`RecordTable`] (LIBTP 3.2.6).
 //!
 //! The files read in this order: [`slot`](mod@slot) (what is shared), `session` (who runs transactions), `change` (the
-//! one driver of every page change), `commit`, `rio`, `abort`, `checkpoint`, `recovery`.
+//! one driver of every page change), `commit`, `rio`, `abort`, `snapshot` (what readers without locks see), `checkpoint`,
+//! `recovery`.
 #![forbid(unsafe_code)]
 
 mod abort;
@@ -24,6 +25,7 @@ mod rio;
 mod roles;
 mod session;
 pub mod slot;
+mod snapshot;
 mod spares;
 mod unresolved;
 
@@ -40,4 +42,5 @@ pub use recovery::{restart, Recovered, Watcher};
 pub use repair::Repaired;
 pub use session::TxnSession;
 pub use slot::{State, TxnInfo, SEGMENTS_MAX};
+pub use snapshot::{Sight, SnapshotInfo, View};
 pub use unresolved::OpenOutcome;

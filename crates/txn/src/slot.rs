@@ -42,8 +42,24 @@ impl State {
 /// So many segments of memory can one transaction join.
 pub const SEGMENTS_MAX: usize = 14;
 
+/// So many ended transactions are remembered by each slot, and one more place is being written: a snapshot that is taken at
+/// this moment must not show them if they ended after what it shows (PROTOCOLS S2).
+pub(crate) const ENDED: usize = 8;
+
 rio::shared! {
-    /// A transaction's slot. Written by its owner only; read by checkpoints and tools.
+    /// A transaction that has ended with a commit record.
+    pub struct Ended {
+        /// Its identifier.
+        pub id: Word<TxnId>,
+        /// Its first log record.
+        pub first_lsn: Word<Lsn>,
+        /// Its commit record.
+        pub end_lsn: Word<Lsn>,
+    } size 24
+}
+
+rio::shared! {
+    /// A transaction's slot. Written by its owner only; read by checkpoints, snapshots and tools.
     pub struct TxnSlot {
         /// The session it belongs to; zero while the slot is free.
         pub owner: Word<SessionId>,
@@ -69,7 +85,20 @@ rio::shared! {
         pub spare_small: Word<u32>,
         /// The segments of memory that it has joined, by number; zeros behind the last (PROTOCOLS F2).
         pub segments: [Word<u32>; SEGMENTS_MAX],
-    } size 128
+
+        /// Transactions that ended here with a commit record: the next is remembered at this number modulo the places.
+        pub ended_count: Word<u64>,
+        /// When the snapshot that its session holds was begun, microseconds since 1970; zero without one.
+        pub pinned_since: Word<u64>,
+        /// What that snapshot shows ends here; none while it is being taken.
+        pub pinned_lsn: Word<Lsn>,
+        /// It may need the log from here on.
+        pub pinned_horizon: Word<Lsn>,
+        /// Zero, kept for later.
+        pub spare_line: [Word<u64>; 4],
+        /// The last ones that ended here.
+        pub ended: [Ended; 8],
+    } size 384
 }
 
 rio::shared! {
@@ -107,8 +136,10 @@ rio::shared! {
         pub spare_line: [Word<u64>; 3],
         /// The highest commit record there is (PROTOCOLS L4). On a cache line of its own: every commit writes it.
         pub last_commit: Word<Lsn>,
+        /// The highest commit record that was answered before it was on disk (PROTOCOLS S1).
+        pub answered: Word<Lsn>,
         /// Zero, kept for later.
-        pub spare_last: [Word<u64>; 7],
+        pub spare_last: [Word<u64>; 6],
     } size 192
 }
 

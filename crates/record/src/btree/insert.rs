@@ -258,7 +258,8 @@ impl<'a> Access<'a> {
             return Ok(Attempt::Done(false));
         }
         let is_settled = |record: &Record<'_>| {
-            record.lsn < ghosts::first_own_lsn(self) || planted("record: replaced chain freed at once")
+            let is_old = record.lsn < ghosts::first_own_lsn(self) && ghosts::is_seen_by_all(self, record.lsn);
+            is_old || planted("record: replaced chain freed at once")
         };
         if before.is_some_and(|record| record.replaced().is_some() && is_settled(&record)) {
             return Ok(Attempt::DropFirst);
