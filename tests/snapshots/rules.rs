@@ -247,7 +247,8 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
         let database = world.database(&who, "records", Method::Btree, 4096);
         // Beside it: what is too old is to be found out from the log.
         let filler = world.database(&who, "filler", Method::Btree, 4096);
-        put(&world, &who, &database, b"key", b"first");
+        // Too long for a shortcut.
+        put(&world, &who, &database, b"key", &[1; 600]);
         let held = Held::begin(&world);
         for round in 0..40_u32 {
             who.begin(&world.managers);
@@ -255,7 +256,7 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
                 let value = (round * 60 + number).to_le_bytes().repeat(500);
                 world.access(&who, &filler).put(&number.to_le_bytes(), &value).unwrap();
             }
-            world.access(&who, &database).put(b"key", &round.to_le_bytes()).unwrap();
+            world.access(&who, &database).put(b"key", &round.to_le_bytes().repeat(150)).unwrap();
             commit(&world, &who);
             world.managers.checkpoint(&who).unwrap();
         }
@@ -276,15 +277,75 @@ fn s4_a_long_history_is_walked_once() {
     let world = World::new(&place, 1 << 24);
     let who = world.join();
     let database = world.database(&who, "records", Method::Btree, 4096);
-    put(&world, &who, &database, b"hot", b"00000000");
+    // Too long for a shortcut.
+    let value = |round: u64| round.to_be_bytes().repeat(80);
+    put(&world, &who, &database, b"hot", &value(0));
     let held = Held::begin(&world);
-    for round in 0..2000_u64 {
-        put(&world, &who, &database, b"hot", &round.to_be_bytes());
+    for round in 1..=1000_u64 {
+        put(&world, &who, &database, b"hot", &value(round));
     }
-    assert_eq!(held.get(&database, b"hot").as_deref(), Some(&b"00000000"[..]));
-    assert_eq!(held.snapshot.log_reads(), 2000);
-    put(&world, &who, &database, b"hot", b"11111111");
-    assert_eq!(held.get(&database, b"hot").as_deref(), Some(&b"00000000"[..]));
-    assert_eq!(held.snapshot.log_reads(), 2000);
+    assert_eq!(held.get(&database, b"hot"), Some(value(0)));
+    assert_eq!(held.snapshot.log_reads(), 1000);
+    put(&world, &who, &database, b"hot", &value(1001));
+    assert_eq!(held.get(&database, b"hot"), Some(value(0)));
+    assert_eq!(held.snapshot.log_reads(), 1000);
     held.end();
+}
+
+#[test]
+fn s4_who_comes_late_is_led_past_a_long_history() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let who = world.join();
+    let database = world.database(&who, "records", Method::Btree, 4096);
+    let numbers = world.database(&who, "numbers", Method::Recno { record_bytes: 4 }, 4096);
+    let hot = [&b"hot"[..], b"hotter", b"hottest"];
+    for key in hot {
+        put(&world, &who, &database, key, b"first");
+    }
+    for number in 0..3000_u32 {
+        put(&world, &who, &database, &number.to_be_bytes(), b"cold");
+    }
+    who.begin(&world.managers);
+    world.access(&who, &numbers).recno_put(7, b"abcd").unwrap();
+    commit(&world, &who);
+    let held = Held::begin(&world);
+    for round in 0..3000_u32 {
+        for key in hot {
+            put(&world, &who, &database, key, &round.to_le_bytes());
+        }
+        who.begin(&world.managers);
+        world.access(&who, &numbers).recno_put(7, &round.to_le_bytes()).unwrap();
+        commit(&world, &who);
+        // What is changed once must not drive out what is changed all the time.
+        put(&world, &who, &database, &round.to_be_bytes(), b"changed");
+    }
+    for key in hot {
+        assert_eq!(held.get(&database, key).as_deref(), Some(&b"first"[..]));
+    }
+    assert_eq!(held.of(&numbers).recno_get(7, <[u8]>::to_vec).unwrap().as_deref(), Some(&b"abcd"[..]));
+    let reads = held.snapshot.log_reads();
+    assert!(reads < 20, "{reads} log records were read");
+    assert!(held.forwards(&database).values().filter(|value| **value == b"cold").count() == 3000);
+    held.end();
+}
+
+#[test]
+fn s4_a_shortcut_is_not_for_who_came_after_it() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let who = world.join();
+    let database = world.database(&who, "records", Method::Btree, 4096);
+    let mut all = Vec::new();
+    for round in 0..12_u8 {
+        put(&world, &who, &database, b"key", &[round; 9]);
+        all.push((Held::begin(&world), round));
+        for between in 100..103 {
+            put(&world, &who, &database, b"key", &[between; 9]);
+        }
+    }
+    for (held, round) in all {
+        assert_eq!(held.get(&database, b"key").as_deref(), Some(&[round; 9][..]), "{round}");
+        held.end();
+    }
 }

@@ -385,6 +385,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("snapshot: place chosen, nothing looked at"),
     work("snapshot: taken"),
     work("snapshot: about to end"),
+    work("shortcut: being written"),
     work("checkpoint: has the role"),
     work("checkpoint: done, has the role"),
     alone("close: checkpoint taken, log not forced"),

@@ -30,4 +30,6 @@ pub const PLANTED_SNAPSHOTS: &[PlantedDeath] = &[
     by("snapshot: what it needs is kept for ever", BOUND),
     by("snapshot: recycled log counts as damage", BOUND),
     by("snapshot: what was found is forgotten", "rules::s4_a_long_history_is_walked_once"),
+    by("snapshot: no shortcuts are left", "rules::s4_who_comes_late_is_led_past_a_long_history"),
+    by("snapshot: a shortcut of before is taken", "rules::s4_a_shortcut_is_not_for_who_came_after_it"),
 ];

@@ -23,20 +23,43 @@ mod recno;
 
 use std::cell::{Cell, RefCell};
 
+use libtp_buffer::FileId;
 use libtp_lock::Wait;
 use libtp_log::{Lsn, RecordRef, RECORD_HEADER_BYTES};
-use libtp_txn::{Managers, Sight, TxnSession, View};
+use libtp_txn::{Managers, OldVersion, Sight, TxnSession, View};
 use rio::planted;
 
 use crate::access::Access;
 use crate::database::Database;
+use crate::page::record_lsn::RecordFlags;
 use crate::{Error, Result};
 
 pub use btree::SnapshotCursor;
 pub use recno::SnapshotNumberCursor;
 
 use cache::Cache;
-use history::{Name, Version};
+use history::Version;
+
+pub(crate) use history::Name;
+
+impl Access<'_> {
+    /// The record of that name, whose page is latched, is about to be changed from that version: for snapshots that will look
+    /// for it (PROTOCOLS S4).
+    #[inline]
+    pub(crate) fn leave_shortcut(&self, name: Name<'_>, lsn: Lsn, flags: RecordFlags, stored: &[u8]) {
+        if self.pages.change.managers.wants_shortcuts() {
+            self.leave_wanted_shortcut(name, lsn, flags, stored);
+        }
+    }
+
+    #[cold]
+    fn leave_wanted_shortcut(&self, name: Name<'_>, lsn: Lsn, flags: RecordFlags, stored: &[u8]) {
+        let change = &self.pages.change;
+        let file = self.database.id();
+        let version = || OldVersion { lsn, flags: flags.0, stored: stored.to_vec() };
+        change.managers.leave_shortcut(change.session(), name.hash(file), || name.bytes(file), lsn, version);
+    }
+}
 
 /// A snapshot as the thread that holds it knows it: the view, and what was found for it.
 #[derive(Debug)]
@@ -115,6 +138,11 @@ impl<'a> SnapshotAccess<'a> {
         }
         let mut version = newest;
         let mut steps = 0_u64;
+        if let Some(older) = self.shortcut(file, name, version.lsn) {
+            self.check_removed(deleter)?;
+            steps = 2;
+            version = older;
+        }
         let found = loop {
             let sight = self.view().sight(version.lsn);
             if sight == Sight::Seen {
@@ -137,6 +165,15 @@ impl<'a> SnapshotAccess<'a> {
             self.snapshot.found.borrow_mut().put(file, name, found.as_ref());
         }
         Ok(found)
+    }
+
+    /// A version that is nearer to what is seen than the newest, if one was left for us. It was the record's at a place of
+    /// the log behind ours, so what is seen is this one or an older.
+    fn shortcut(&self, file: FileId, name: Name<'_>, newest: Lsn) -> Option<Version> {
+        let managers = self.access.pages.change.managers;
+        let found = managers.find_shortcut(name.hash(file), &name.bytes(file), self.view().lsn())?;
+        let version = Version { lsn: found.lsn, flags: RecordFlags(found.flags), stored: found.stored };
+        (version.lsn < newest).then_some(version)
     }
 
     /// Reads the log record that made a version. What was recycled is too old, never damage (PROTOCOLS S4).

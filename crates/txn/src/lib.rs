@@ -5,8 +5,8 @@
 //! is found through the [`RecordTable`] (LIBTP 3.2.6).
 //!
 //! The files read in this order: [`slot`](mod@slot) (what is shared), `session` (who runs transactions), `change` (the
-//! one driver of every page change), `commit`, `rio`, `abort`, `snapshot` (what readers without locks see), `checkpoint`,
-//! `recovery`.
+//! one driver of every page change), `commit`, `rio`, `abort`, `snapshot` (what readers without locks see), `shortcuts`,
+//! `checkpoint`, `recovery`.
 #![forbid(unsafe_code)]
 
 mod abort;
@@ -24,6 +24,7 @@ mod repair;
 mod rio;
 mod roles;
 mod session;
+mod shortcuts;
 pub mod slot;
 mod snapshot;
 mod spares;
@@ -41,6 +42,7 @@ pub use record_table::{Damage, PageList, RecordTable, RecordType, UndoFn};
 pub use recovery::{restart, Recovered, Watcher};
 pub use repair::Repaired;
 pub use session::TxnSession;
+pub use shortcuts::OldVersion;
 pub use slot::{State, TxnInfo, SEGMENTS_MAX};
 pub use snapshot::{Sight, SnapshotInfo, View};
 pub use unresolved::OpenOutcome;

@@ -11,6 +11,7 @@ use rio::{failpoint, Extent, Region, RootSlot};
 
 use crate::checkpoint::Role;
 use crate::record_table::{RecordTable, RecordType};
+use crate::shortcuts::{Shortcut, ShortcutSet, Shortcuts};
 use crate::slot::{Ended, TxnHeader, TxnInfo, TxnSlot, TxnTable};
 use crate::spares::Spares;
 use crate::unresolved::Unresolved;
@@ -87,11 +88,11 @@ pub struct Parts {
 
 impl Managers {
     /// The layout of all that it shares.
-    pub const LAYOUT: u64 = rio::layout![TxnHeader, TxnSlot, Ended, Unresolved];
+    pub const LAYOUT: u64 = rio::layout![TxnHeader, TxnSlot, Ended, Unresolved, Shortcuts, ShortcutSet, Shortcut];
 
     /// Bytes of the region the transaction manager needs at first.
     pub fn size(_settings: &Settings) -> u64 {
-        24 << 10
+        (24 << 10) + size_of::<Shortcuts>() as u64
     }
 
     /// Makes the transaction table in a new region, for a log whose last checkpoint is at `checkpoint`: the next is due by

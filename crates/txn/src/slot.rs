@@ -10,6 +10,7 @@ use libtp_log::{Lsn, TxnId};
 use libtp_process::SessionId;
 use rio::{Offset, Region, Slab, SlabHeader, Word};
 
+use crate::shortcuts::Shortcuts;
 use crate::unresolved::Unresolved;
 use crate::Result;
 
@@ -140,7 +141,14 @@ rio::shared! {
         pub answered: Word<Lsn>,
         /// Zero, kept for later.
         pub spare_last: [Word<u64>; 6],
-    } size 192
+        /// Who changes a record with a version below leaves a shortcut to that; none if no snapshot is held. On a cache line
+        /// that is seldom written: every change reads it.
+        pub pinned_to: Word<Lsn>,
+        /// Where the shortcuts lie.
+        pub shortcuts: rio::Link<Shortcuts>,
+        /// Zero, kept for later.
+        pub spare_shortcuts: [Word<u64>; 6],
+    } size 256
 }
 
 /// Space for undo is promised by the log in steps this large, so that small transactions never touch a shared word.
@@ -171,16 +179,19 @@ pub(crate) struct TxnTable {
     pub(crate) header: rio::Held<TxnHeader>,
     pub(crate) slots: Slab<TxnSlot>,
     pub(crate) unresolved: Slab<Unresolved>,
+    pub(crate) shortcuts: rio::Held<Shortcuts>,
 }
 
 impl TxnTable {
     pub(crate) fn init(region: &Region) -> Result<Offset<TxnHeader>> {
         let slots = Slab::<TxnSlot>::init(region, 32)?;
         let unresolved = Slab::<Unresolved>::init(region, 16)?;
+        let shortcuts = region.allocate::<Shortcuts>(1)?;
         let header = region.allocate::<TxnHeader>(1)?;
         let words = region.at(header);
         words.slots.init(Some(slots));
         words.unresolved.init(Some(unresolved));
+        words.shortcuts.init(Some(shortcuts));
         words.next_id.init(1);
         region.set_root(rio::RootSlot::Txn, header);
         Ok(header)
@@ -191,7 +202,9 @@ impl TxnTable {
         let header = region.hold(header);
         let slots = header.slots.load().expect("init made the slab");
         let unresolved = header.unresolved.load().expect("init made the slab");
-        TxnTable { slots: Slab::attach(region, slots), unresolved: Slab::attach(region, unresolved), header }
+        let shortcuts = region.hold(header.shortcuts.load().expect("init made the shortcuts"));
+        let (slots, unresolved) = (Slab::attach(region, slots), Slab::attach(region, unresolved));
+        TxnTable { slots, unresolved, shortcuts, header }
     }
 
     /// Every slot that runs a transaction.

@@ -267,6 +267,7 @@ impl Managers {
         if is_late {
             slot.pinned_since.publish(micros_since_1970());
         }
+        self.want_shortcuts();
         failpoint("snapshot: taken");
         Ok(view)
     }
@@ -275,6 +276,7 @@ impl Managers {
     pub fn end_snapshot(&self, who: &TxnSession) {
         failpoint("snapshot: about to end");
         who.slot().unpin();
+        self.end_shortcuts();
     }
 
     /// Waits until all that the view shows is on disk.

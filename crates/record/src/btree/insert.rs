@@ -29,6 +29,7 @@ use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
 use crate::page::record_lsn::RecordFlags;
 use crate::page::slotted::SplitKey;
 use crate::pages::{rank, ROUNDS_MAX};
+use crate::snapshot::Name;
 use crate::Result;
 use zerocopy::IntoBytes;
 
@@ -311,6 +312,7 @@ impl<'a> Access<'a> {
             return Ok(Attempt::Reserve(before.stored.len()));
         }
         failpoint("update: leaf latched");
+        self.leave_shortcut(Name::Key(wanted.key), before.lsn, before.flags, before.stored);
         self.pages.change.apply(kind, &mut body, &mut [leaf]);
         failpoint("update: updated");
         Ok(Attempt::Done(true))

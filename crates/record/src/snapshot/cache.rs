@@ -25,24 +25,12 @@ pub(super) struct Cache {
     old: Generation,
 }
 
-fn key_of(file: FileId, name: Name<'_>) -> Vec<u8> {
-    let mut key = file.raw().to_le_bytes().to_vec();
-    match name {
-        Name::Key(bytes) => key.extend_from_slice(bytes),
-        Name::Slot { page, slot } => {
-            key.extend_from_slice(&page.to_le_bytes());
-            key.extend_from_slice(&slot.to_le_bytes());
-        }
-    }
-    key
-}
-
 impl Cache {
     pub(super) fn get(&mut self, file: FileId, name: Name<'_>) -> Option<Option<Version>> {
         if self.young.is_empty() && self.old.is_empty() {
             return None;
         }
-        let key = key_of(file, name);
+        let key = name.bytes(file);
         if let Some(found) = self.young.get(&key) {
             return Some(found.clone());
         }
@@ -52,7 +40,7 @@ impl Cache {
     }
 
     pub(super) fn put(&mut self, file: FileId, name: Name<'_>, found: Option<&Version>) {
-        self.put_as(key_of(file, name), found.cloned());
+        self.put_as(name.bytes(file), found.cloned());
     }
 
     fn put_as(&mut self, key: Vec<u8>, found: Option<Version>) {

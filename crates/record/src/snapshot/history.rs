@@ -3,11 +3,13 @@
 //! A change logs the bytes that it took out, where, and how many it put in there; so the version before is the version after
 //! with these put back. What is read is checked: it must be a change of this record, and lead back.
 
+use libtp_buffer::FileId;
 use libtp_log::{Lsn, RecordRef};
 use libtp_txn::Damage;
 
 use crate::btree::log_records as btree;
 use crate::btree::node::Record;
+use crate::key_hash::key_hash;
 use crate::log_body::{read, take};
 use crate::page::record_lsn::RecordFlags;
 use crate::recno::log_records as recno;
@@ -15,11 +17,36 @@ use crate::{Error, Result};
 
 /// Which record.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Name<'k> {
+pub(crate) enum Name<'k> {
     /// The one of this key.
     Key(&'k [u8]),
     /// The one at this place, which is for ever its own.
     Slot { page: u64, slot: usize },
+}
+
+impl Name<'_> {
+    /// As bytes, with its file's number.
+    pub(super) fn bytes(self, file: FileId) -> Vec<u8> {
+        let mut name = file.raw().to_le_bytes().to_vec();
+        match self {
+            Name::Key(key) => name.extend_from_slice(key),
+            Name::Slot { page, slot } => {
+                name.extend_from_slice(&page.to_le_bytes());
+                name.extend_from_slice(&slot.to_le_bytes());
+            }
+        }
+        name
+    }
+
+    /// A hash of it: names are compared where it counts.
+    pub(super) fn hash(self, file: FileId) -> u64 {
+        let hash = match self {
+            Name::Key(key) => key_hash(key),
+            Name::Slot { page, slot } => key_hash(&(page << 16 ^ slot as u64).to_le_bytes()),
+        };
+        // Not zero, which is nobody's.
+        (hash ^ u64::from(file.raw())) | 1
+    }
 }
 
 /// A version of a record.
