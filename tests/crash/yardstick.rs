@@ -19,6 +19,7 @@ use libtp_tests::planted_bugs::{Catcher, PLANTED_BUGS};
 use libtp_tests::planted_deaths::PLANTED_DEATHS;
 use libtp_tests::planted_joint::PLANTED_JOINT;
 use libtp_tests::planted_rio::PLANTED_RIO;
+use libtp_tests::planted_snapshots::PLANTED_SNAPSHOTS;
 use libtp_tests::planted_stores::{PLANTED_FORKS, PLANTED_STORES};
 use libtp_tests::sizes;
 use libtp_tests::stale_log::stale_records_stay_dead;
@@ -86,12 +87,13 @@ fn every_site_in_the_sources_is_on_the_list() {
         }
     }
     let deaths = PLANTED_DEATHS.iter().chain(PLANTED_JOINT).chain(PLANTED_RIO).map(|bug| bug.name);
+    let deaths = deaths.chain(PLANTED_SNAPSHOTS.iter().map(|bug| bug.name));
     let deaths = deaths.chain(PLANTED_FORKS.iter().map(|bug| bug.name));
     let beside = deaths.chain(PLANTED_STORES.iter().map(|&(name, _)| name));
     let listed: BTreeSet<String> = PLANTED_BUGS.iter().map(|bug| bug.name).chain(beside).map(str::to_owned).collect();
     let beside_count =
         PLANTED_DEATHS.len() + PLANTED_JOINT.len() + PLANTED_RIO.len() + PLANTED_FORKS.len() + PLANTED_STORES.len();
-    let count = PLANTED_BUGS.len() + beside_count;
+    let count = PLANTED_BUGS.len() + PLANTED_SNAPSHOTS.len() + beside_count;
     assert_eq!(listed.len(), count, "a bug is listed twice");
     assert!(listed.len() >= 80, "the yardsticks have {} bugs", listed.len());
     assert_eq!(sites.difference(&listed).collect::<Vec<_>>(), Vec::<&String>::new(), "sites that are not on the list");

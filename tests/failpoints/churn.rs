@@ -6,7 +6,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libtp::{Db, Durability, Env, Error, Recno, Result};
+use libtp::{Db, Durability, Env, Error, Recno, Result, Snapshot};
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_process::Broken;
 use libtp_sim::Random;
@@ -30,13 +30,15 @@ enum Deed {
     Create,
     Reopen,
     Crowd,
+    Snapshot,
 }
 
 /// What survivors do.
 /// With sessions that come and go: whoever repairs meets newcomers.
-const QUIET: [Deed; 7] = [Deed::Fill, Deed::Sweep, Deed::Abort, Deed::Recno, Deed::Pages, Deed::Upgrade, Deed::Locks];
+const QUIET: [Deed; 8] =
+    [Deed::Fill, Deed::Sweep, Deed::Abort, Deed::Recno, Deed::Pages, Deed::Upgrade, Deed::Locks, Deed::Snapshot];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 12] = [
+const ALL: [Deed; 13] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
@@ -49,6 +51,7 @@ const ALL: [Deed; 12] = [
     Deed::ManyLocks,
     Deed::Checkpoint,
     Deed::Reopen,
+    Deed::Snapshot,
 ];
 
 /// Which deeds come to failpoints whose names begin so.
@@ -69,6 +72,8 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("ghosts", &[Deed::Sweep]),
     ("split", &[Deed::Fill, Deed::Pages]),
     ("post", &[Deed::Fill]),
+    ("snapshot", &[Deed::Snapshot]),
+    ("shortcut", &[Deed::Snapshot]),
     ("update", &[Deed::Touch, Deed::Upgrade]),
     ("undo", &[Deed::Abort]),
     ("abort", &[Deed::Abort]),
@@ -166,6 +171,7 @@ impl<'e> Churn<'e> {
             Deed::Create => self.create(),
             Deed::Reopen => self.reopen(),
             Deed::Crowd => self.crowd(),
+            Deed::Snapshot => self.snapshot(),
         }
     }
 
@@ -349,6 +355,28 @@ impl<'e> Churn<'e> {
         }
         let made = self.env.btree(&name)?;
         self.env.run(|txn| made.put(txn, b"made", b"by a victim"))
+    }
+
+    /// What is committed, read twice: it is the same, whoever changes it meanwhile.
+    fn snapshot(&mut self) -> Result<()> {
+        let env = self.env.clone();
+        let snapshot = env.snapshot()?;
+        let first = self.shown(&snapshot)?;
+        for _ in 0..3 {
+            self.touch()?;
+        }
+        assert!(first == self.shown(&snapshot)?, "a snapshot has changed");
+        Ok(())
+    }
+
+    fn shown(&self, snapshot: &Snapshot<'_>) -> Result<Vec<libtp::Pair>> {
+        let mut cursor = self.fill.cursor(snapshot);
+        let mut shown = Vec::new();
+        while let Some(pair) = cursor.next()?.filter(|_| shown.len() < 200) {
+            shown.push(pair);
+        }
+        self.records.get(snapshot, 1)?;
+        Ok(shown)
     }
 
     /// One more handle, for a moment.

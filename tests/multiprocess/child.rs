@@ -151,6 +151,10 @@ fn obey<'e>(
             hold_pages(env, name)?;
             "let go".into()
         }
+        (["hold-snapshot"], _) => {
+            hold_snapshot(env, table)?;
+            "let go".into()
+        }
         (["leave"], _) => return Ok(None),
         (["abort"], _) => std::process::abort(),
         (["break-and-abort"], _) => {
@@ -176,6 +180,20 @@ fn hold_pages(env: &Env, name: &str) -> libtp::Result<()> {
     say("holding");
     next_order();
     drop((one, two));
+    Ok(())
+}
+
+/// Holds a snapshot until it is told to end it, and answers what that shows.
+fn hold_snapshot(env: &Env, table: &Db) -> libtp::Result<()> {
+    let snapshot = env.snapshot()?;
+    say("holding");
+    while let Some(order) = next_order().filter(|order| order != "end") {
+        match table.get(&snapshot, order.as_bytes()) {
+            Ok(found) => say(&found.map_or("none".into(), |value| String::from_utf8_lossy(&value).into_owned())),
+            Err(Error::SnapshotTooOld { .. }) => say("too old"),
+            Err(error) => return Err(error),
+        }
+    }
     Ok(())
 }
 

@@ -30,6 +30,7 @@
 //! | `limits` | processes that may have less memory than others |
 //! | `durable` | what was read of one who died is as durable as its reader asked for |
 //! | `readers` | who reads a page dies as others wait for it |
+//! | `snapshots` | a snapshot among processes that write, are killed, and take checkpoints |
 //! | `twice_alone` | all die, and so does who opens next |
 //! | `yardstick` | planted bugs, each to be noticed by one of these cases |
 // Test code outside of test functions: a panic is the report.
@@ -65,6 +66,8 @@ mod missing;
 #[cfg(feature = "failpoints")]
 mod readers;
 mod rebuild;
+#[cfg(feature = "failpoints")]
+mod snapshots;
 mod stopped;
 mod strangers;
 mod survivors;

@@ -45,6 +45,7 @@ pub mod planted_bugs;
 pub mod planted_deaths;
 pub mod planted_joint;
 pub mod planted_rio;
+pub mod planted_snapshots;
 pub mod planted_stores;
 pub mod process;
 pub mod sizes;

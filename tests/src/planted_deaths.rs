@@ -177,6 +177,9 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by_case("log: what was hit is lost", "hit::relaxed_commits_are_kept_when_all_words_of_the_log_are_hit"),
     by_case("process: what names a process is not checked", "hit::who_is_said_to_be_another_process_is_not_taken_for_dead"),
     by_case("lock: requests are not checked", "hit::a_lock_that_says_it_is_another_is_not_granted_to_a_second"),
+    // S1, S3, S4
+    by_case("snapshot: a dead one's pin stays", "snapshots::the_pin_of_who_dies_is_given_back"),
+    by_case("snapshot: pinned when it is taken", "snapshots::nothing_is_given_up_while_a_snapshot_is_taken"),
     // L4
     by_case("txn: a dead one's commit is not the last", "durable::what_was_read_of_a_dead_one_is_on_the_disk_before_the_answer"),
     // F1

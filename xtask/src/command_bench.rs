@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: every hot path beside its budget; `cargo xtask bench recovery`: sizes, and opening after a crash;
-//! `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`: recoverable memory by the size of a transaction.
+//! `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`: recoverable memory by the size of a transaction;
+//! `cargo xtask bench snapshots`: what snapshots cost readers and writers.
 
 use crate::workspace::{cargo, Workspace};
 use crate::{command_test, setup};
@@ -11,6 +12,7 @@ const HOT_PATHS: &str = "hotpaths";
 const RECOVERY: &str = "recovery";
 const PROCESSES: &str = "processes";
 const MEMORY: &str = "memory";
+const SNAPSHOTS: &str = "snapshots";
 
 /// Builds the benchmark in release and runs it.
 ///
@@ -20,6 +22,7 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
     let (binary, features, arguments) = match arguments.split_first() {
         Some((first, rest)) if first == RECOVERY => (RECOVERY, &[][..], rest),
         Some((first, rest)) if first == MEMORY => (MEMORY, &[][..], rest),
+        Some((first, rest)) if first == SNAPSHOTS => (SNAPSHOTS, &[][..], rest),
         Some((first, rest)) if first == PROCESSES => (PROCESSES, &["--features", "peers"][..], rest),
         _ => (HOT_PATHS, &["--features", "peers"][..], arguments),
     };
@@ -27,7 +30,7 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
         eprintln!("xtask: package {PACKAGE} has no binary {binary} yet: nothing to measure");
         return Ok(ExitCode::from(2));
     }
-    if ![RECOVERY, MEMORY].contains(&binary) {
+    if ![RECOVERY, MEMORY, SNAPSHOTS].contains(&binary) {
         setup::packages(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
     }
     let status = cargo()

@@ -47,7 +47,8 @@ enum Verb {
         hours: Option<f64>,
     },
     /// Every hot path beside its budget, with a bare loop in the same run; `bench recovery`: sizes, opening after a crash;
-    /// `bench processes`: TPC-B by 1 to 64 processes; `bench memory`: recoverable memory by the size of a transaction
+    /// `bench processes`: TPC-B by 1 to 64 processes; `bench memory`: recoverable memory by the size of a transaction;
+    /// `bench snapshots`: what snapshots cost
     Bench {
         /// Passed on to the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

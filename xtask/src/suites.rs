@@ -38,6 +38,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
     Suite { name: "rvm", package: "rvm", target: "disks", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_EVERY", "1")] },
     Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled", "planted"], test_env: &[("LIBTP_TEST_SCHEDULES", "3500")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
+    Suite { name: "snapshots", package: TESTS, target: "snapshots", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_HISTORIES", "500")] },
     Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["planted"], test_env: &[("LIBTP_TEST_KILLS", "900"), ("LIBTP_TEST_WILD", "10000")], soak_env: &[("LIBTP_TEST_KILLS", "24000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_WILD", "100000")] },
     Suite { name: "warm", package: TESTS, target: "warm", only: "", features: &["failpoints", "planted"], test_env: &[("LIBTP_TEST_WARM", "2000"), ("LIBTP_TEST_WARM_KILLS", "10")], soak_env: &[("LIBTP_TEST_WARM", "100000"), ("LIBTP_TEST_WARM_KILLS", "500")] },
     Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["planted"], test_env: &[], soak_env: &[] },

@@ -26,6 +26,7 @@ mod command_put;
 mod command_recover;
 mod command_scan;
 mod command_sessions;
+mod command_snapshots;
 mod command_stat;
 mod command_txns;
 mod command_verify;
@@ -90,6 +91,8 @@ enum Verb {
     Locks(command_locks::Arguments),
     /// List the transactions at work.
     Txns(command_txns::Arguments),
+    /// List the snapshots: who holds which since when, and how much log is kept for it.
+    Snapshots(command_snapshots::Arguments),
     /// List who is in the environment: alive, stopped or dead, and what each waits for.
     Sessions(command_sessions::Arguments),
     /// Search once for transactions that wait for each other in a circle, and let one give way.
@@ -136,6 +139,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Stat(arguments) => command_stat::run(&arguments, output),
         Verb::Locks(arguments) => command_locks::run(&arguments, output),
         Verb::Txns(arguments) => command_txns::run(&arguments, output),
+        Verb::Snapshots(arguments) => command_snapshots::run(&arguments, output),
         Verb::Sessions(arguments) => command_sessions::run(&arguments, output),
         Verb::Deadlock(arguments) => command_deadlock::run(&arguments, output),
         Verb::Printlog(arguments) => command_printlog::run(&arguments, output),

@@ -62,6 +62,20 @@ fn another_process_sees_locks_and_transactions_while_they_are_held() {
 }
 
 #[test]
+fn who_holds_a_snapshot_is_listed() {
+    let directory = tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let snapshot = env.snapshot().unwrap();
+    let (snapshots, result) = lines("snapshots", directory.path(), &[]);
+    assert_eq!((snapshots.len(), &result["snapshots"]), (1, &json!(1)));
+    assert_eq!(snapshots[0]["pid"], std::process::id());
+    assert_eq!((&snapshots[0]["lsn"], &snapshots[0]["kept"]), (&json!(snapshot.lsn()), &json!(true)));
+    drop(snapshot);
+    let (snapshots, _) = lines("snapshots", directory.path(), &[]);
+    assert_eq!(snapshots, Vec::<serde_json::Value>::new());
+}
+
+#[test]
 fn printlog_has_every_record_in_order() {
     let env = tempdir().unwrap();
     // While somebody is attached the log is kept; the last to close in good order leaves a checkpoint and nothing else.

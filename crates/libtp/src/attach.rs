@@ -491,9 +491,9 @@ impl<'o> Opening<'o> {
         let mut settings = libtp_txn::Settings::default();
         settings.count_log_bytes = self.settings.victim == Some(Victim::FewestLogBytes);
         settings.recovery_threads = self.settings.recovery_threads;
-        if let Some(bytes) = self.settings.checkpoint_log {
-            settings.checkpoint_log_bytes = bytes.0;
-        }
+        set(&mut settings.checkpoint_log_bytes, self.settings.checkpoint_log.map(|bytes| bytes.0));
+        set(&mut settings.snapshot_log_bytes, self.settings.snapshot_log.map(|bytes| bytes.0));
+        set(&mut settings.snapshot_age, self.settings.snapshot_age_millis.map(Duration::from_millis));
         Ok(Managers::attach(parts, record_types::all(), settings))
     }
 

@@ -1,14 +1,14 @@
 //! Cursors: a place in a database that moves both ways.
 
-use libtp_record::{Access, BtreeCursor, NumberCursor};
+use libtp_record::{Access, BtreeCursor, NumberCursor, SnapshotCursor, SnapshotNumberCursor};
 
-use crate::{Result, Txn};
+use crate::{Result, Snapshot, Txn};
 
 /// A pair a cursor stands on.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// A place in a B-tree database. It holds no latch between steps, so others go on changing what it has not passed; what it
-/// has passed is locked for reading until its transaction ends.
+/// has passed is locked for reading until its transaction ends. In a [`Snapshot`] nothing is locked, and it shows what that shows.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -27,23 +27,39 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Cursor<'t> {
-    at: BtreeCursor<'t>,
-    txn: &'t Txn<'t>,
+pub struct Cursor<'t>(Place<'t>);
+
+enum Place<'t> {
+    Locking(Box<BtreeCursor<'t>>, &'t Txn<'t>),
+    Snapshot(Box<SnapshotCursor<'t>>, &'t Snapshot<'t>),
+}
+
+/// Does the same with the place of either kind, guarded as its kind is.
+macro_rules! at_either {
+    ($kind:ident, $place:expr, $at:ident => $work:expr) => {
+        match $place {
+            $kind::Locking($at, txn) => txn.guarded(|| Ok($work?)),
+            $kind::Snapshot($at, snapshot) => snapshot.guarded(|| Ok($work?)),
+        }
+    };
 }
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'t> Cursor<'t> {
-    pub(crate) fn new(txn: &'t Txn<'_>, access: Access<'t>) -> Cursor<'t> {
-        Cursor { at: BtreeCursor::new(access), txn }
+    pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>) -> Cursor<'t> {
+        Cursor(Place::Locking(Box::new(BtreeCursor::new(access)), txn))
+    }
+
+    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, at: SnapshotCursor<'t>) -> Cursor<'t> {
+        Cursor(Place::Snapshot(Box::new(at), snapshot))
     }
 
     /// The first pair.
     ///
     /// # Errors
-    /// `Deadlock`, `LockTimeout`, `Corrupt`, `Io`.
+    /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Corrupt`, `Io`.
     pub fn first(&mut self) -> Result<Option<Pair>> {
-        self.txn.guarded(|| Ok(self.at.first()?))
+        at_either!(Place, &mut self.0, at => at.first())
     }
 
     /// The last pair.
@@ -51,7 +67,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<Pair>> {
-        self.txn.guarded(|| Ok(self.at.last()?))
+        at_either!(Place, &mut self.0, at => at.last())
     }
 
     /// The first pair whose key is `key` or greater.
@@ -59,7 +75,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        self.txn.guarded(|| Ok(self.at.seek(key)?))
+        at_either!(Place, &mut self.0, at => at.seek(key))
     }
 
     /// The next pair; the first if the cursor stands nowhere.
@@ -67,7 +83,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
-        self.txn.guarded(|| Ok(self.at.next()?))
+        at_either!(Place, &mut self.0, at => at.next())
     }
 
     /// The pair before; the last if the cursor stands nowhere.
@@ -75,20 +91,26 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
-        self.txn.guarded(|| Ok(self.at.prev()?))
+        at_either!(Place, &mut self.0, at => at.prev())
     }
 }
 
 /// A place in a record-number database.
-pub struct RecnoCursor<'t> {
-    at: NumberCursor<'t>,
-    txn: &'t Txn<'t>,
+pub struct RecnoCursor<'t>(NumberPlace<'t>);
+
+enum NumberPlace<'t> {
+    Locking(Box<NumberCursor<'t>>, &'t Txn<'t>),
+    Snapshot(Box<SnapshotNumberCursor<'t>>, &'t Snapshot<'t>),
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<'t> RecnoCursor<'t> {
-    pub(crate) fn new(txn: &'t Txn<'_>, access: Access<'t>) -> RecnoCursor<'t> {
-        RecnoCursor { at: NumberCursor::new(access), txn }
+    pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>) -> RecnoCursor<'t> {
+        RecnoCursor(NumberPlace::Locking(Box::new(NumberCursor::new(access)), txn))
+    }
+
+    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, at: SnapshotNumberCursor<'t>) -> RecnoCursor<'t> {
+        RecnoCursor(NumberPlace::Snapshot(Box::new(at), snapshot))
     }
 
     /// The first record and its number.
@@ -96,7 +118,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.txn.guarded(|| Ok(self.at.first()?))
+        at_either!(NumberPlace, &mut self.0, at => at.first())
     }
 
     /// The last record.
@@ -104,7 +126,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.txn.guarded(|| Ok(self.at.last()?))
+        at_either!(NumberPlace, &mut self.0, at => at.last())
     }
 
     /// The first record whose number is `number` or greater.
@@ -112,7 +134,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        self.txn.guarded(|| Ok(self.at.seek(number)?))
+        at_either!(NumberPlace, &mut self.0, at => at.seek(number))
     }
 
     /// The next record; the first if the cursor stands nowhere.
@@ -120,7 +142,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.txn.guarded(|| Ok(self.at.next()?))
+        at_either!(NumberPlace, &mut self.0, at => at.next())
     }
 
     /// The record before; the last if the cursor stands nowhere.
@@ -128,6 +150,6 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.txn.guarded(|| Ok(self.at.prev()?))
+        at_either!(NumberPlace, &mut self.0, at => at.prev())
     }
 }

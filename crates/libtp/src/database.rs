@@ -14,7 +14,7 @@ use crate::environment::Inner;
 use crate::life::Life;
 use crate::panics::callers;
 use crate::settings::Granularity;
-use crate::{Error, Result, Txn};
+use crate::{Error, Reader, Result, Txn};
 
 /// A database open in this process, shared by all handles to it.
 pub(crate) type OpenDatabase = libtp_record::Database;
@@ -80,8 +80,16 @@ impl Db {
     }
 
     #[inline]
-    fn access<'a>(&'a self, txn: &'a Txn<'_>) -> Access<'a> {
+    pub(crate) fn access<'a>(&'a self, txn: &'a Txn<'_>) -> Access<'a> {
         access(&self.env, &self.open, txn)
+    }
+
+    pub(crate) fn environment(&self) -> &Arc<Inner> {
+        &self.env
+    }
+
+    pub(crate) fn opened(&self) -> &OpenDatabase {
+        &self.open
     }
 
     /// The database's name.
@@ -94,20 +102,20 @@ impl Db {
         self.open.key_bytes_max()
     }
 
-    /// The value of a key, or none. The key is locked for reading until the transaction ends.
+    /// The value of a key, or none. In a transaction the key is locked for reading until that ends.
     ///
     /// # Errors
-    /// `Deadlock`, `LockTimeout`, `Length`, `Corrupt`, `Io`.
-    pub fn get(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        txn.guarded(|| Ok(self.access(txn).get(key, <[u8]>::to_vec)?))
+    /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Length`, `Corrupt`, `Io`.
+    pub fn get(&self, reader: &impl Reader, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        reader.read(self, key, <[u8]>::to_vec)
     }
 
     /// Hands the value of a key to `read`, in memory that is lent for the call; none if there is no such key.
     ///
     /// # Errors
     /// As [`Db::get`].
-    pub fn get_with<R>(&self, txn: &Txn<'_>, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        txn.guarded(|| Ok(self.access(txn).get_copied(key, |value| callers(|| read(value)))?))
+    pub fn get_with<T>(&self, reader: &impl Reader, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        reader.read_copied(self, key, read)
     }
 
     /// As [`Db::get`], locked for writing at once: a later `put` of the same key cannot end in a deadlock over it.
@@ -153,9 +161,9 @@ impl Db {
         txn.guarded(|| Ok(self.access(txn).delete(key)?))
     }
 
-    /// A cursor over the keys in order. What it passes is locked for reading, the gaps between included.
-    pub fn cursor<'t>(&'t self, txn: &'t Txn<'_>) -> Cursor<'t> {
-        Cursor::new(txn, self.access(txn))
+    /// A cursor over the keys in order. In a transaction what it passes is locked for reading, the gaps between included.
+    pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> Cursor<'t> {
+        reader.cursor(self)
     }
 }
 
@@ -173,8 +181,16 @@ impl Recno {
     }
 
     #[inline]
-    fn access<'a>(&'a self, txn: &'a Txn<'_>) -> Access<'a> {
+    pub(crate) fn access<'a>(&'a self, txn: &'a Txn<'_>) -> Access<'a> {
         access(&self.env, &self.open, txn)
+    }
+
+    pub(crate) fn environment(&self) -> &Arc<Inner> {
+        &self.env
+    }
+
+    pub(crate) fn opened(&self) -> &OpenDatabase {
+        &self.open
     }
 
     /// The database's name.
@@ -194,8 +210,8 @@ impl Recno {
     ///
     /// # Errors
     /// As [`Db::get`].
-    pub fn get(&self, txn: &Txn<'_>, number: u64) -> Result<Option<Vec<u8>>> {
-        txn.guarded(|| Ok(self.access(txn).recno_get(number, <[u8]>::to_vec)?))
+    pub fn get(&self, reader: &impl Reader, number: u64) -> Result<Option<Vec<u8>>> {
+        reader.read_number(self, number, <[u8]>::to_vec)
     }
 
     /// Stores a record under a number, whatever was there.
@@ -223,8 +239,8 @@ impl Recno {
     }
 
     /// A cursor over the records in the order of their numbers.
-    pub fn cursor<'t>(&'t self, txn: &'t Txn<'_>) -> RecnoCursor<'t> {
-        RecnoCursor::new(txn, self.access(txn))
+    pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> RecnoCursor<'t> {
+        reader.number_cursor(self)
     }
 }
 

@@ -39,6 +39,9 @@ pub enum Error {
         "a lock was not granted within the time set; abort the transaction and run it again, or set a longer time"
     )]
     LockTimeout,
+    /// A snapshot needs what is not kept any more: it was held for longer, or more was written meanwhile, than the bounds allow.
+    #[error("{0}")]
+    SnapshotTooOld(String),
     /// Something is full; nothing was changed.
     #[error("{what} is full: {source}")]
     Full {
@@ -129,9 +132,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same transaction, run again from its beginning, may succeed without anyone doing anything.
+    /// Whether the same transaction, run again from its beginning, may succeed without anyone doing anything; or what was read
+    /// in a snapshot, read in another.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Error::Deadlock | Error::LockTimeout | Error::Rebuilt | Error::Panicked { .. })
+        let is_locks = matches!(self, Error::Deadlock | Error::LockTimeout);
+        is_locks || matches!(self, Error::Rebuilt | Error::Panicked { .. } | Error::SnapshotTooOld(_))
     }
 
     /// What went wrong after a commit record was written says nothing of the transaction, whatever it says of itself.
@@ -226,6 +231,7 @@ sorted!(libtp_record::Error, error =>
     libtp_record::Error::Log(log) => log.into(),
     libtp_record::Error::Process(process) => process.into(),
     libtp_record::Error::Io(io) => io.into(),
+    libtp_record::Error::SnapshotTooOld { .. } => Error::SnapshotTooOld(error.to_string()),
     libtp_record::Error::Corrupt { .. } => Error::Corrupt(error.to_string()),
     libtp_record::Error::KeyTooLong { bytes, limit, .. } =>
         Error::Length { what: "a key", bytes, limit: format!("up to {limit} bytes") },

@@ -21,7 +21,8 @@
 //! commit is answered when it is on disk ([`Durability::Sync`]) or at once ([`Durability::Relaxed`]: it survives any
 //! process, and is on disk a tenth of a second later). Where the memory outlives a crash of the system, [`Durability::Rio`]
 //! answers at once and survives that. Transactions that wait for each other in a circle are found, and
-//! one gets [`Error::Deadlock`]; [`Env::run`] runs it again.
+//! one gets [`Error::Deadlock`]; [`Env::run`] runs it again. A [`Snapshot`] reads what was committed at one moment, without a
+//! lock.
 //!
 //! Paper: Seltzer and Olson, "LIBTP: Portable, Modular Transactions for UNIX", 1992. This crate is the door: the managers
 //! of the paper's figure 1 are crates of their own.
@@ -50,6 +51,7 @@ mod rescue;
 mod savepoint;
 mod segment;
 mod settings;
+mod snapshot;
 mod stats;
 mod txn;
 mod warm_start;
@@ -73,6 +75,7 @@ pub use rio::Survives;
 pub use savepoint::Savepoint;
 pub use segment::Segment;
 pub use settings::{Bytes, DatabaseSettings, Granularity, Replacement, Settings, Victim, SETTINGS_NAME};
+pub use snapshot::{HeldSnapshot, Reader, Snapshot};
 pub use stats::{DatabaseInfo, LogRecord, Pool, Stats};
 pub use txn::{CommitLsn, Txn};
 pub use vista;

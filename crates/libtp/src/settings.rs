@@ -89,6 +89,10 @@ pub struct Settings {
     pub log_segment_max: Option<Bytes>,
     /// A checkpoint is taken after so much log.
     pub checkpoint_log: Option<Bytes>,
+    /// So much log is kept for snapshots, and what was deleted within it (default 4 GiB).
+    pub snapshot_log: Option<Bytes>,
+    /// So long it is kept for one snapshot (default an hour).
+    pub snapshot_age_millis: Option<u64>,
     /// Threads that repeat history at a restart; by the length of the log and the processors there are if unset.
     pub recovery_threads: Option<u32>,
     /// The longest a lock is waited for; for ever if unset.
@@ -138,6 +142,8 @@ impl Settings {
             log_segment_first: self.log_segment_first.or(under.log_segment_first),
             log_segment_max: self.log_segment_max.or(under.log_segment_max),
             checkpoint_log: self.checkpoint_log.or(under.checkpoint_log),
+            snapshot_log: self.snapshot_log.or(under.snapshot_log),
+            snapshot_age_millis: self.snapshot_age_millis.or(under.snapshot_age_millis),
             recovery_threads: self.recovery_threads.or(under.recovery_threads),
             lock_timeout_millis: self.lock_timeout_millis.or(under.lock_timeout_millis),
             deadlock_period_millis: self.deadlock_period_millis.or(under.deadlock_period_millis),

@@ -123,6 +123,7 @@ impl<'e> Txn<'e> {
             }
             Durability::Rio | Durability::Relaxed => Ok(()),
         };
+        session.note_answer(&life.managers, durability);
         let ended = life.managers.region.is_broken().then(|| life.number());
         env.give_session(who);
         let waited = waited.map_err(Error::behind_a_commit);
@@ -142,6 +143,8 @@ impl<'e> Txn<'e> {
     pub fn commit_async(self) -> Result<CommitLsn> {
         let env = self.env;
         let (who, committed) = self.finish(Durability::Relaxed)?;
+        // Everybody sees it from now on, and who was told of it may look for it in a snapshot.
+        who.session.note_answer(&who.life.managers, Durability::Relaxed);
         let (number, has_ended) = (who.life.number(), who.life.managers.region.is_broken());
         env.give_session(who);
         if has_ended {

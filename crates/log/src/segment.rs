@@ -17,7 +17,7 @@ use crate::Lsn;
 /// Bytes of the block that holds a segment's header; the log's bytes begin after it.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 /// The version of the log's format.
-pub const LOG_VERSION: u32 = 2;
+pub const LOG_VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"libtplog";
 /// A segment that is being prepared.
 pub(crate) const NAME_PREPARING: &str = "log.preparing";

@@ -417,7 +417,9 @@ impl ProcessManager {
         self.slots().filter_map(|(_, slot)| {
             // Acquire: a cleared note means that the record is in its transaction's slot.
             let lsn = slot.append_lsn.load();
-            (lsn != 0).then(|| (lsn, slot.append_txn.get()))
+            let txn = slot.append_txn.load();
+            // The next note has another LSN, and then the transaction may have been its own.
+            (lsn != 0 && slot.append_lsn.load() == lsn).then_some((lsn, txn))
         })
     }
 

@@ -13,17 +13,17 @@
 
 pub mod difference;
 pub mod encode;
-mod get;
+pub(crate) mod get;
 mod ghosts;
 mod insert;
 pub mod log_records;
-mod long_value;
+pub(crate) mod long_value;
 pub mod node;
 mod post;
 pub mod rebuild;
 pub mod record_types;
 pub mod redo;
-mod scan;
+pub(crate) mod scan;
 pub(crate) mod search;
 mod split;
 pub mod split_plan;

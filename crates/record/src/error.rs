@@ -22,6 +22,12 @@ pub enum Error {
     /// From the disk, while a file is made or opened.
     #[error(transparent)]
     Io(#[from] libtp_io::Error),
+    /// A snapshot needs what is not kept any more.
+    #[error("the snapshot is older than what is kept for snapshots: {what}. Read it again in a new snapshot; to have more kept, set `snapshot_log` and `snapshot_age_millis` in libtp.toml")]
+    SnapshotTooOld {
+        /// What it needs, and what is there.
+        what: String,
+    },
     /// A page says what cannot be.
     #[error("page {page} of {file} is damaged: {what}; nothing was changed; `tp verify` lists all that is wrong with the file; restore it from a backup")]
     Corrupt {

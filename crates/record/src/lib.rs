@@ -9,7 +9,7 @@
 //! | `open`, `database` | files made and found; a database as a process knows it |
 //! | `access` | a database on behalf of a transaction: pages and locks |
 //! | `btree`, `recno` | the access methods |
-//! | `cursor` | one record after the other, whatever the method |
+//! | `snapshot` | what is read without locks, out of the log |
 //! | `page`, `free_pages` | what pages look like; which are to be had |
 //! | `key_hash`, `lock_names` | what the lock manager is asked for |
 #![forbid(unsafe_code)]
@@ -27,6 +27,7 @@ pub mod page;
 mod page_header;
 mod pages;
 pub mod recno;
+pub mod snapshot;
 
 use libtp_txn::RecordType;
 
@@ -37,6 +38,7 @@ pub use database::{Database, Granularity, Method};
 pub use error::{Error, Result};
 pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
 pub use recno::NumberCursor;
+pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotNumberCursor};
 
 /// Every log-record type of the record manager, for the table that recovery reads (LIBTP 3.2.6).
 pub fn record_types() -> Vec<RecordType> {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libtp_lock::Wait;
 use libtp_record::{Access, BtreeCursor, Database, Error, Granularity, Method};
-use libtp_txn::TxnSession;
+use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};
 
 /// Whether the error says: abort, and try again.
@@ -33,7 +33,7 @@ fn run(
         let access = Access::new(&world.managers, who, database, Wait::Forever);
         match body(&access) {
             Ok(()) => {
-                who.commit_now(&world.managers).unwrap();
+                who.commit(&world.managers, Durability::Relaxed).unwrap();
                 return retries;
             }
             Err(error) if is_deadlock(&error) => {
@@ -77,7 +77,7 @@ fn threads_that_insert_and_delete_side_by_side_find_all_they_should() {
                     if aborts {
                         who.abort(&world.managers).unwrap();
                     } else {
-                        who.commit_now(&world.managers).unwrap();
+                        who.commit(&world.managers, Durability::Relaxed).unwrap();
                         number += 10;
                     }
                 }
@@ -238,9 +238,9 @@ fn a_key_that_was_looked_for_in_vain_is_not_there_the_second_time() {
     assert!(impatient.put(b"b", b"").is_err());
     // Another key beside it is nobody's business.
     impatient.put(b"a", b"").unwrap();
-    writer.commit_now(&world.managers).unwrap();
+    writer.commit(&world.managers, Durability::Relaxed).unwrap();
     assert_eq!(world.access(&reader, &database).get(b"b", |_| ()).unwrap(), None);
-    reader.commit_now(&world.managers).unwrap();
+    reader.commit(&world.managers, Durability::Relaxed).unwrap();
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn an_aborted_insertion_leaves_no_way_into_a_gap_somebody_has_scanned() {
         assert!(Access::new(&world.managers, &second, &database, Wait::No).put(key, b"").is_err(), "{key:?}");
     }
     second.abort(&world.managers).unwrap();
-    scanner.commit_now(&world.managers).unwrap();
+    scanner.commit(&world.managers, Durability::Relaxed).unwrap();
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn whoever_waits_for_a_lock_keeps_no_page_from_being_used_again() {
                 std::thread::yield_now();
             }
             drain(&world, &who, &database);
-            holder.commit_now(&world.managers).unwrap();
+            holder.commit(&world.managers, Durability::Relaxed).unwrap();
         });
         let verified = world.assert_sound(&who, &database);
         assert!(verified.tree_pages < 10, "{waits_in}: {verified:?}");
@@ -406,9 +406,9 @@ fn a_transaction_with_very_many_locks_locks_the_database_if_nobody_is_in_the_way
         if is_in_the_way {
             writer.abort(&world.managers).unwrap();
         } else {
-            writer.commit_now(&world.managers).unwrap();
+            writer.commit(&world.managers, Durability::Relaxed).unwrap();
         }
-        other.commit_now(&world.managers).unwrap();
+        other.commit(&world.managers, Durability::Relaxed).unwrap();
     }
     let found = world.run(&writer, &database, |access| access.get(&7u32.to_be_bytes(), <[u8]>::to_vec).unwrap());
     assert_eq!(found, Some(vec![0]));

@@ -10,6 +10,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use libtp_record::{BtreeCursor, Error, Method};
+use libtp_txn::Durability;
 use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -160,7 +161,7 @@ fn random_transactions(seed: u64, page_bytes: u32, transactions: u32, paged: boo
                 database = open(&world, &who);
             }
             _ => {
-                who.commit_now(&world.managers).unwrap();
+                who.commit(&world.managers, Durability::Relaxed).unwrap();
                 model = after;
             }
         }

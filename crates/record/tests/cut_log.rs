@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use libtp_log::{Lsn, SEGMENT_HEADER_BYTES};
 use libtp_record::btree::log_records::{POST, ROOT_SPLIT, SPLIT};
 use libtp_record::{BtreeCursor, Method};
+use libtp_txn::Durability;
 use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -56,7 +57,7 @@ fn tell() -> Story {
         if transaction % 7 == 6 {
             who.abort(&world.managers).unwrap();
         } else {
-            who.commit_now(&world.managers).unwrap();
+            who.commit(&world.managers, Durability::Relaxed).unwrap();
             model = after;
         }
         commits.push((world.managers.log.tail(), model.clone()));

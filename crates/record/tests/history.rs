@@ -15,6 +15,7 @@ use libtp_buffer::{page_lsn, PageId, PageMut};
 use libtp_log::Lsn;
 use libtp_process::Rank;
 use libtp_record::{BtreeCursor, Method};
+use libtp_txn::Durability;
 use world::{Place, Random, World};
 
 /// Pages made from the log.
@@ -87,7 +88,7 @@ fn workload(world: &World, who: &libtp_txn::TxnSession) {
         if round % 5 == 4 {
             who.abort(&world.managers).unwrap();
         } else {
-            who.commit_now(&world.managers).unwrap();
+            who.commit(&world.managers, Durability::Relaxed).unwrap();
         }
     }
     empty_and_scan(world, who, &tree);

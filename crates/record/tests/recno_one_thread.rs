@@ -10,7 +10,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use libtp_record::{Access, Error, Method, NumberCursor};
-use libtp_txn::TxnSession;
+use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};
 
 const RECORD: usize = 50;
@@ -94,7 +94,7 @@ fn random_transactions(seed: u64, paged: bool) {
                 database = open(&world, &who);
             }
             _ => {
-                who.commit_now(&world.managers).unwrap();
+                who.commit(&world.managers, Durability::Relaxed).unwrap();
                 model = after;
             }
         }
@@ -150,7 +150,7 @@ fn a_number_that_somebody_looked_for_is_passed_over() {
     assert_eq!(world.access(&reader, &database).recno_get(2, |_| ()).unwrap(), None);
     world.run(&writer, &database, |access| assert_eq!(access.recno_append(&[3; 50]).unwrap(), 3));
     assert_eq!(world.access(&reader, &database).recno_get(2, |_| ()).unwrap(), None);
-    reader.commit_now(&world.managers).unwrap();
+    reader.commit(&world.managers, Durability::Relaxed).unwrap();
     let found = world.run(&writer, &database, |access| access.recno_get(3, <[u8]>::to_vec).unwrap());
     assert_eq!(found, Some(vec![3; 50]));
 }

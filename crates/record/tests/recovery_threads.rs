@@ -11,7 +11,7 @@ mod world;
 use libtp_log::Lsn;
 use libtp_record::btree::log_records::{ROOT_SPLIT, SPLIT, UNLINK};
 use libtp_record::{BtreeCursor, Database, Method};
-use libtp_txn::{Recovered, TxnSession};
+use libtp_txn::{Durability, Recovered, TxnSession};
 use world::{Place, Random, World};
 
 const MUCH: u64 = 64 << 20;
@@ -56,7 +56,7 @@ fn story() -> Place {
         work(&world, &who, &bank, &mut random);
         match number % 9 {
             8 => who.abort(&world.managers).unwrap(),
-            _ => drop(who.commit_now(&world.managers).unwrap()),
+            _ => drop(who.commit(&world.managers, Durability::Relaxed).unwrap()),
         }
     }
     // A stretch of keys goes, so that pages are emptied and unlinked.

@@ -126,7 +126,8 @@ impl Managers {
         session.clear_append();
         failpoint("checkpoint: logged, not forced");
         self.log.force(session, lsn)?;
-        let keep_from = redo_point.min(oldest);
+        // Behind the force: a snapshot that is taken later needs nothing below what runs now (`snapshot.rs`).
+        let keep_from = redo_point.min(oldest).min(self.needed_by_snapshots());
         failpoint("checkpoint: forced, control file old");
         self.write_control(session, lsn, redo_point, keep_from, false)?;
         failpoint("checkpoint: control file written, region old");

@@ -55,10 +55,13 @@ impl TxnSession {
             Durability::Rio => self.keep(managers, committed),
             Durability::Relaxed => {}
         }
+        self.note_answer(managers, durability);
         Ok(committed)
     }
 
-    /// Writes the commit record and releases the locks; does not wait for the disk.
+    /// Writes the commit record and releases the locks; does not wait for the disk. Until it is there, or
+    /// [`TxnSession::note_answer`] says that the caller was told all the same, no snapshot sees it, and what it deleted keeps
+    /// its room (PROTOCOLS S1, S3).
     ///
     /// # Errors
     /// `Log` when the record cannot be written: the transaction still runs.
@@ -85,6 +88,7 @@ impl TxnSession {
         managers.txns.header.last_commit.fetch_max(lsn);
         failpoint("commit: logged, record not in the slot");
         self.logged(lsn);
+        self.remember_end(lsn);
         failpoint("commit: record in the slot, locks held");
         managers.locks.unlock_all(self.session(), self.locker());
         failpoint("commit: locks released, not over");

@@ -89,6 +89,7 @@ impl TxnSession {
         failpoint("joined: logged, not the last commit");
         managers.txns.header.last_commit.fetch_max(lsn);
         self.logged(lsn);
+        self.remember_end(lsn);
         failpoint("joined: record in the slot, append noted");
         self.session().clear_append();
         failpoint("joined: logged, memory not told");

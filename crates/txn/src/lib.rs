@@ -5,7 +5,8 @@
 //! is found through the [`RecordTable`] (LIBTP 3.2.6).
 //!
 //! The files read in this order: [`slot`](mod@slot) (what is shared), `session` (who runs transactions), `change` (the
-//! one driver of every page change), `commit`, `answered_from_memory`, `abort`, `savepoint`, `checkpoint`, `recovery`.
+//! one driver of every page change), `commit`, `answered_from_memory`, `abort`, `savepoint`, `snapshot` (what readers without
+//! locks see), `shortcuts`, `checkpoint`, `recovery`.
 #![forbid(unsafe_code)]
 
 mod abort;
@@ -24,7 +25,9 @@ mod repair;
 mod roles;
 mod savepoint;
 mod session;
+mod shortcuts;
 pub mod slot;
+mod snapshot;
 mod spares;
 mod unresolved;
 
@@ -41,5 +44,7 @@ pub use recovery::{restart, Recovered, Watcher};
 pub use repair::Repaired;
 pub use savepoint::Mark;
 pub use session::TxnSession;
+pub use shortcuts::OldVersion;
 pub use slot::{State, TxnInfo, SEGMENTS_MAX};
+pub use snapshot::{Sight, SnapshotInfo, View};
 pub use unresolved::OpenOutcome;

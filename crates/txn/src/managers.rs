@@ -11,7 +11,8 @@ use rio::{failpoint, Extent, Region, RootSlot};
 
 use crate::checkpoint::Role;
 use crate::record_table::{RecordTable, RecordType};
-use crate::slot::{TxnHeader, TxnInfo, TxnSlot, TxnTable};
+use crate::shortcuts::{Shortcut, ShortcutSet, Shortcuts};
+use crate::slot::{Ended, TxnHeader, TxnInfo, TxnSlot, TxnTable};
 use crate::spares::Spares;
 use crate::unresolved::Unresolved;
 use crate::{log_records, Result};
@@ -30,11 +31,21 @@ pub struct Settings {
     pub count_log_bytes: bool,
     /// Threads that repeat history at a restart; unset, by the length of the log and the processors there are.
     pub recovery_threads: Option<u32>,
+    /// So much log is kept for snapshots, and ghosts and replaced values that were let go of within it.
+    pub snapshot_log_bytes: u64,
+    /// So long they are kept for one snapshot.
+    pub snapshot_age: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { checkpoint_log_bytes: 256 << 20, count_log_bytes: false, recovery_threads: None }
+        Settings {
+            checkpoint_log_bytes: 256 << 20,
+            count_log_bytes: false,
+            recovery_threads: None,
+            snapshot_log_bytes: 4 << 30,
+            snapshot_age: Duration::from_secs(3600),
+        }
     }
 }
 
@@ -77,11 +88,11 @@ pub struct Parts {
 
 impl Managers {
     /// The layout of all that it shares.
-    pub const LAYOUT: u64 = rio::layout![TxnHeader, TxnSlot, Unresolved];
+    pub const LAYOUT: u64 = rio::layout![TxnHeader, TxnSlot, Ended, Unresolved, Shortcuts, ShortcutSet, Shortcut];
 
     /// Bytes of the region the transaction manager needs at first.
     pub fn size(_settings: &Settings) -> u64 {
-        16 << 10
+        (24 << 10) + size_of::<Shortcuts>() as u64
     }
 
     /// Makes the transaction table in a new region, for a log whose last checkpoint is at `checkpoint`: the next is due by

@@ -355,6 +355,9 @@ impl Managers {
                 if kind == Some(COMMIT) && !planted("txn: the memory of who died committed is forgotten") {
                     who.leave_segments_open(self, last)?;
                 }
+                if kind == Some(COMMIT) {
+                    who.remember_end(last);
+                }
                 failpoint("repair: committed, locks held");
                 self.locks.unlock_all(who.session(), who.locker());
                 failpoint("repair: committed, locks fallen");

@@ -95,6 +95,9 @@ impl Managers {
                     self.note_open(who.session(), OpenOutcome { segment, txn: id, lsn: last })?;
                 }
             }
+            if kind == COMMIT {
+                slot.remember_end(id, first, last);
+            }
             if is_over {
                 self.txns.header.last_commit.fetch_max(last);
                 repaired.finished += 1;
@@ -122,6 +125,9 @@ impl Managers {
     fn free_slot(&self, who: &TxnSession, index: u32, slot: &TxnSlot) {
         slot.undo_counted.init(0);
         slot.forget_segments();
+        if !planted("snapshot: a dead one's pin stays") {
+            slot.unpin();
+        }
         failpoint("alone: slot about to be idle");
         slot.state.publish(State::Idle as u32);
         if slot.owner.get() == SessionId::NONE {

@@ -110,6 +110,9 @@ impl Managers {
             session.mark_dead();
             return session;
         }
+        if !planted("snapshot: a dead one's pin stays") {
+            slot.unpin();
+        }
         failpoint("txn: about to leave");
         let header = &self.txns.header;
         let guard = header.latch.exclusive(&session, Rank::TXN_TABLE);
@@ -334,9 +337,10 @@ impl TxnSession {
         self.noted_before_commit.set(None);
         self.entered.escalate_at.set(0);
         let slot = self.slot();
-        slot.id.init(id);
+        // Released, as is the first LSN: who takes a snapshot and finds the one finds what was before it (`snapshot.rs`).
+        slot.id.publish(id);
         failpoint("txn: begins, has a number");
-        slot.first_lsn.init(Lsn::NONE);
+        slot.first_lsn.publish(Lsn::NONE);
         slot.last_lsn.init(Lsn::NONE);
         let tail = managers.log.tail();
         slot.begin_lsn.init(tail);

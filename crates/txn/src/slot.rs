@@ -10,6 +10,7 @@ use libtp_log::{Lsn, TxnId};
 use libtp_process::SessionId;
 use rio::{Offset, Region, Slab, SlabHeader, Word};
 
+use crate::shortcuts::Shortcuts;
 use crate::unresolved::Unresolved;
 use crate::Result;
 
@@ -42,8 +43,24 @@ impl State {
 /// So many segments of memory can one transaction join.
 pub const SEGMENTS_MAX: usize = 14;
 
+/// So many ended transactions are remembered by each slot, and one more place is being written: a snapshot that is taken at
+/// this moment must not show them if they ended after what it shows (PROTOCOLS S2).
+pub(crate) const ENDED: usize = 8;
+
 rio::shared! {
-    /// A transaction's slot. Written by its owner only; read by checkpoints and tools.
+    /// A transaction that has ended with a commit record.
+    pub struct Ended {
+        /// Its identifier.
+        pub id: Word<TxnId>,
+        /// Its first log record.
+        pub first_lsn: Word<Lsn>,
+        /// Its commit record.
+        pub end_lsn: Word<Lsn>,
+    } size 24
+}
+
+rio::shared! {
+    /// A transaction's slot. Written by its owner only; read by checkpoints, snapshots and tools.
     pub struct TxnSlot {
         /// The session it belongs to; zero while the slot is free.
         pub owner: Word<SessionId>,
@@ -69,7 +86,20 @@ rio::shared! {
         pub spare_small: Word<u32>,
         /// The segments of memory that it has joined, by number; zeros behind the last (PROTOCOLS F2).
         pub segments: [Word<u32>; SEGMENTS_MAX],
-    } size 128
+
+        /// Transactions that ended here with a commit record: the next is remembered at this number modulo the places.
+        pub ended_count: Word<u64>,
+        /// When the snapshot that its session holds was begun, microseconds since 1970; zero without one.
+        pub pinned_since: Word<u64>,
+        /// What that snapshot shows ends here; none while it is being taken.
+        pub pinned_lsn: Word<Lsn>,
+        /// It may need the log from here on.
+        pub pinned_horizon: Word<Lsn>,
+        /// Zero, kept for later.
+        pub spare_line: [Word<u64>; 4],
+        /// The last ones that ended here.
+        pub ended: [Ended; 8],
+    } size 384
 }
 
 rio::shared! {
@@ -107,9 +137,18 @@ rio::shared! {
         pub spare_line: [Word<u64>; 3],
         /// The highest commit record there is (PROTOCOLS L4). On a cache line of its own: every commit writes it.
         pub last_commit: Word<Lsn>,
+        /// The highest commit record that was answered before it was on disk (PROTOCOLS S1).
+        pub answered: Word<Lsn>,
         /// Zero, kept for later.
-        pub spare_last: [Word<u64>; 7],
-    } size 192
+        pub spare_last: [Word<u64>; 6],
+        /// Who changes a record with a version below leaves a shortcut to that; none if no snapshot is held. On a cache line
+        /// that is seldom written: every change reads it.
+        pub pinned_to: Word<Lsn>,
+        /// Where the shortcuts lie.
+        pub shortcuts: rio::Link<Shortcuts>,
+        /// Zero, kept for later.
+        pub spare_shortcuts: [Word<u64>; 6],
+    } size 256
 }
 
 /// Space for undo is promised by the log in steps this large, so that small transactions never touch a shared word.
@@ -140,16 +179,19 @@ pub(crate) struct TxnTable {
     pub(crate) header: rio::Held<TxnHeader>,
     pub(crate) slots: Slab<TxnSlot>,
     pub(crate) unresolved: Slab<Unresolved>,
+    pub(crate) shortcuts: rio::Held<Shortcuts>,
 }
 
 impl TxnTable {
     pub(crate) fn init(region: &Region) -> Result<Offset<TxnHeader>> {
         let slots = Slab::<TxnSlot>::init(region, 32)?;
         let unresolved = Slab::<Unresolved>::init(region, 16)?;
+        let shortcuts = region.allocate::<Shortcuts>(1)?;
         let header = region.allocate::<TxnHeader>(1)?;
         let words = region.at(header);
         words.slots.init(Some(slots));
         words.unresolved.init(Some(unresolved));
+        words.shortcuts.init(Some(shortcuts));
         words.next_id.init(1);
         region.set_root(rio::RootSlot::Txn, header);
         Ok(header)
@@ -160,7 +202,9 @@ impl TxnTable {
         let header = region.hold(header);
         let slots = header.slots.load().expect("init made the slab");
         let unresolved = header.unresolved.load().expect("init made the slab");
-        TxnTable { slots: Slab::attach(region, slots), unresolved: Slab::attach(region, unresolved), header }
+        let shortcuts = region.hold(header.shortcuts.load().expect("init made the shortcuts"));
+        let (slots, unresolved) = (Slab::attach(region, slots), Slab::attach(region, unresolved));
+        TxnTable { slots, unresolved, shortcuts, header }
     }
 
     /// Every slot that runs a transaction.

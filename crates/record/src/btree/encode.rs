@@ -125,6 +125,7 @@ pub fn split(body: &mut Vec<u8>, page: u64, node: &Node<'_>, plan: &SplitPlan, t
         level: node.level(),
         flags,
         unused: 0.into(),
+        deleter_lsn: node.deleter_lsn().raw().into(),
     };
     body.extend_from_slice(record.as_bytes());
     body.extend_from_slice(&plan.separator);
@@ -145,6 +146,7 @@ pub fn root_split(body: &mut Vec<u8>, page: u64, node: &Node<'_>, plan: &SplitPl
         separator_bytes: short(plan.separator.len()),
         level: node.level(),
         unused: 0,
+        deleter_lsn: node.deleter_lsn().raw().into(),
     };
     body.extend_from_slice(record.as_bytes());
     body.extend_from_slice(&plan.separator);

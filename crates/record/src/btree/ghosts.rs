@@ -6,6 +6,11 @@
 //! of it is one redo-only record; the page remembers the highest LSN of a ghost that left it, for snapshots.
 //!
 //! Where the transaction's own lock covers more than records, its own ghosts are told by their LSN.
+//!
+//! A ghost is also kept, and so is a chain that was replaced, while a snapshot may look for what was there before: until every
+//! one, of now or later, sees the change that made it so (`Managers::reclaim_horizon`).
+
+use std::cell::OnceCell;
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
@@ -37,6 +42,22 @@ pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
     running.iter().find(|txn| txn.id == who.id()).map_or(Lsn::NONE, |txn| txn.first_lsn)
 }
 
+/// Below this no snapshot looks for what a change replaced. Found out when the first asks: mostly nobody does.
+#[derive(Default)]
+struct Horizon(OnceCell<Lsn>);
+
+impl Horizon {
+    /// Whether every snapshot sees that version: a ghost that never was committed is nothing to see.
+    fn has_passed(&self, access: &Access<'_>, version: Lsn) -> bool {
+        version < *self.0.get_or_init(|| access.pages.change.managers.reclaim_horizon())
+    }
+}
+
+/// Whether no snapshot looks for what that version replaced.
+pub(crate) fn is_seen_by_all(access: &Access<'_>, version: Lsn) -> bool {
+    Horizon::default().has_passed(access, version)
+}
+
 /// Whether nobody can want an earlier state of the record back.
 fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
     let is_locked = !access.is_free(lock_names::record(access.database.id(), hash));
@@ -47,6 +68,7 @@ fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> 
 fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(Vec<ReclaimEntry>, Lsn)> {
     let mut entries = Vec::new();
     let mut deleter = Lsn::NONE;
+    let horizon = Horizon::default();
     for slot in 0..node.count() {
         let record = access.record_at(number, node, slot)?;
         let has_slack = record.room > record.stored.len();
@@ -59,6 +81,7 @@ fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(
         }
         let leaves = record.is_ghost()
             && !record.flags.has(RecordFlags::REPLACED)
+            && horizon.has_passed(access, record.lsn)
             && access.is_free(lock_names::gap(access.database.id(), hash));
         if leaves {
             deleter = deleter.max(record.lsn);
@@ -73,6 +96,7 @@ fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(
 
 /// Frees the chains of records that nobody locks.
 fn free_chains(access: &Access<'_>, number: u32, own: Lsn) -> Result<()> {
+    let horizon = Horizon::default();
     let keys: Vec<(Vec<u8>, u64)> = {
         let leaf = access.pages.shared(number, 0)?;
         let node = node_of(&access.pages, number, &leaf)?;
@@ -81,7 +105,9 @@ fn free_chains(access: &Access<'_>, number: u32, own: Lsn) -> Result<()> {
         }
         let replaced = (0..node.count()).filter(|&slot| {
             let record = node.record(slot);
-            record.is_some_and(|record| record.replaced().is_some() && record.lsn < own)
+            record.is_some_and(|record| {
+                record.replaced().is_some() && record.lsn < own && horizon.has_passed(access, record.lsn)
+            })
         });
         replaced.map(|slot| (node.key(slot).to_vec(), hash_of(node.key(slot)))).collect()
     };

@@ -29,6 +29,7 @@ use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
 use crate::page::record_lsn::RecordFlags;
 use crate::page::slotted::SplitKey;
 use crate::pages::{rank, ROUNDS_MAX};
+use crate::snapshot::Name;
 use crate::Result;
 use zerocopy::IntoBytes;
 
@@ -258,7 +259,8 @@ impl<'a> Access<'a> {
             return Ok(Attempt::Done(false));
         }
         let is_settled = |record: &Record<'_>| {
-            record.lsn < ghosts::first_own_lsn(self) || planted("record: replaced chain freed at once")
+            let is_old = record.lsn < ghosts::first_own_lsn(self) && ghosts::is_seen_by_all(self, record.lsn);
+            is_old || planted("record: replaced chain freed at once")
         };
         if before.is_some_and(|record| record.replaced().is_some() && is_settled(&record)) {
             return Ok(Attempt::DropFirst);
@@ -310,6 +312,7 @@ impl<'a> Access<'a> {
             return Ok(Attempt::Reserve(before.stored.len()));
         }
         failpoint("update: leaf latched");
+        self.leave_shortcut(Name::Key(wanted.key), before.lsn, before.flags, before.stored);
         self.pages.change.apply(kind, &mut body, &mut [leaf]);
         failpoint("update: updated");
         Ok(Attempt::Done(true))

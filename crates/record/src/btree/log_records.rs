@@ -103,7 +103,7 @@ body! {
 body! {
     /// Body of [`SPLIT`]; the separator, the old high key and the cells that move follow. Roles: the page, the new page,
     /// the meta page, the old right neighbour.
-    Split, 40 {
+    Split, 48 {
         /// 00: the page that is split.
         page: U64,
         /// 08: the new page, its right neighbour.
@@ -130,12 +130,14 @@ body! {
         flags: u8,
         /// 36: zero.
         unused: U32,
+        /// 40: the highest LSN of a ghost removed from the page, which the new one inherits.
+        deleter_lsn: U64,
     }
 }
 
 body! {
     /// Body of [`ROOT_SPLIT`]; the separator and all cells follow. Roles: the root, the two new pages, the meta page.
-    RootSplit, 32 {
+    RootSplit, 40 {
         /// 00: the root.
         page: U64,
         /// 08: the new left page.
@@ -156,6 +158,8 @@ body! {
         level: u8,
         /// 31: zero.
         unused: u8,
+        /// 32: the highest LSN of a ghost removed from the root, which the new pages inherit.
+        deleter_lsn: U64,
     }
 }
 
@@ -211,7 +215,7 @@ pub const RECLAIM_TRIM: u16 = 2;
 body! {
     /// Body of [`UNLINK`]; the high key of the page that goes follows. Roles: the left neighbour, the page, the parent,
     /// the right neighbour.
-    Unlink, 24 {
+    Unlink, 32 {
         /// 00: the left neighbour, which takes over the range.
         page: U64,
         /// 08: the page that goes.
@@ -224,6 +228,8 @@ body! {
         slot: U16,
         /// 22: bytes of the high key, zero for none.
         high_bytes: U16,
+        /// 24: the highest LSN of a ghost removed from either page: what is absent there is absent here from now on.
+        deleter_lsn: U64,
     }
 }
 

@@ -96,6 +96,11 @@ impl<'p> Node<'p> {
         Some(Node { page: Slotted::over(page)?, level })
     }
 
+    /// The highest LSN of what was removed from the page for good: ghosts, and values that were replaced (PROTOCOLS S3).
+    pub fn deleter_lsn(&self) -> Lsn {
+        page_header::deleter_lsn(self.page.bytes())
+    }
+
     /// How far above the leaves; zero is a leaf.
     #[inline]
     pub fn level(&self) -> u8 {

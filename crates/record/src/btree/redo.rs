@@ -16,7 +16,7 @@ use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
 use crate::free_pages;
 use crate::log_body::{file_number, page_number, read, take};
 use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
-use crate::page::record_lsn::{pack_lsn, RecordFlags};
+use crate::page::record_lsn::{pack_lsn, unpack_lsn, RecordFlags};
 use crate::page::slotted::{
     close_slot, head_of, open_slot, store_header, store_slot, store_slots, Flags, Slot, SplitKey, SLOT_BYTES,
 };
@@ -110,12 +110,16 @@ pub fn update(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) ->
 }
 
 /// Redoes the compensation of an insertion, an update or a deletion.
-pub fn restore(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+pub fn restore(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> Redone {
     if role != 0 {
         return no_role(role);
     }
     let (record, edit) = restore_edit(body)?;
-    change(page, record.slot.get().into(), edit, record.lsn_and_flags.get())
+    let mut word = record.lsn_and_flags.get();
+    if planted("record: what is undone is a new version") {
+        word = pack_lsn(lsn, unpack_lsn(word).1);
+    }
+    change(page, record.slot.get().into(), edit, word)
 }
 
 /// Whether [`restore`] can be applied to the page: not to one that an old version has taken the place of.
@@ -261,7 +265,9 @@ pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
             for _ in 0..record.count.get() {
                 writer.push(take_cell(&mut rest, record.level, prefix)?)?;
             }
-            writer.finish()
+            writer.finish()?;
+            inherit_deleter(page, record.deleter_lsn.get());
+            Ok(())
         }
         2 => free_pages::set_allocated(page, record.free_head.get(), record.page_count.get()),
         3 => set_left(page, record.right.get()),
@@ -310,7 +316,16 @@ pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             writer.push(cell)?;
         }
     }
-    writer.finish()
+    writer.finish()?;
+    inherit_deleter(page, record.deleter_lsn.get());
+    Ok(())
+}
+
+/// A page whose range was another's: what was removed from that one for good is missing here.
+fn inherit_deleter(page: &mut PageMut<'_, '_>, lsn: u64) {
+    if !planted("record: a split forgets what was removed") {
+        page_header::set_deleter_lsn(page, Lsn::new(lsn));
+    }
 }
 
 /// Redoes the posting of a right neighbour in the parent.
@@ -369,7 +384,9 @@ pub fn unlink(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -
             frame.high = high.to_vec();
             frame.right = record.neighbour.get();
             frame.unlinked = record.gone.get();
-            rebuild(page, &frame, |_, cell, writer| writer.push(cell))
+            rebuild(page, &frame, |_, cell, writer| writer.push(cell))?;
+            inherit_deleter(page, record.deleter_lsn.get());
+            Ok(())
         }
         1 => {
             let mut header = *node_of(page)?.header();
@@ -432,8 +449,14 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             } else {
                 (older.as_bytes(), at.flags)
             };
-            let word = pack_lsn(at.lsn, flags);
-            change(page, slot, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)
+            let (word, replaced_by) = (pack_lsn(at.lsn, flags), at.lsn);
+            change(page, slot, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)?;
+            // Older versions of the record led to what is free now, and are told by what is not there any more.
+            let deleter = page_header::deleter_lsn(page.bytes()).max(replaced_by);
+            if !planted("record: a freed chain leaves no trace") {
+                page_header::set_deleter_lsn(page, deleter);
+            }
+            Ok(())
         }
         1 => {
             overflow::set_next(page, record.next.get());

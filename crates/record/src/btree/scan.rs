@@ -24,7 +24,7 @@ use crate::btree::search::{self, node_of};
 use crate::database::Granularity;
 use crate::lock_names;
 use crate::page::overflow::ChainRef;
-use crate::pages::ROUNDS_MAX;
+use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
 /// So often a step goes its whole way again; then it goes on from the last ghost that it has passed.
@@ -396,32 +396,13 @@ impl<'a> BtreeCursor<'a> {
             }
             let Some(left) = node.left() else { return Ok(Attempt::End) };
             drop(leaf);
-            let Some(found) = self.left_neighbour(left, number)? else {
+            let Some(found) = left_neighbour(&pages, left, number)? else {
                 self.position = None;
                 return Ok(Attempt::Again);
             };
             slot = node_of(&pages, found.id().page().raw(), &found)?.count();
             leaf = found;
         }
-    }
-
-    /// The page whose right link leads to `of`, looked for from `from` to the right (PROTOCOLS T3); none if lost.
-    fn left_neighbour(&self, from: u32, of: u32) -> Result<Option<SharedPage<'a>>> {
-        let pages = self.access.pages;
-        let mut number = from;
-        for _ in 0..ROUNDS_MAX {
-            let page = pages.shared(number, 0)?;
-            let Some(node) = Node::over(&page) else { return Ok(None) };
-            if !node.is_leaf() || node.is_deleted() {
-                return Ok(None);
-            }
-            match node.right() {
-                Some(right) if right == of => return Ok(Some(page)),
-                Some(right) => number = right,
-                None => return Ok(None),
-            }
-        }
-        Ok(None)
     }
 
     /// Whether cleaning the leaf was not tried yet, nor too often.
@@ -493,4 +474,22 @@ impl<'a> BtreeCursor<'a> {
             Value::Chain(chain) => Ok(Some(Attempt::Chain(chain))),
         }
     }
+}
+
+/// The page whose right link leads to `of`, looked for from `from` to the right (PROTOCOLS T3); none if lost.
+pub(crate) fn left_neighbour<'a>(pages: &Pages<'a>, from: u32, of: u32) -> Result<Option<SharedPage<'a>>> {
+    let mut number = from;
+    for _ in 0..ROUNDS_MAX {
+        let page = pages.shared(number, 0)?;
+        let Some(node) = Node::over(&page) else { return Ok(None) };
+        if !node.is_leaf() || node.is_deleted() {
+            return Ok(None);
+        }
+        match node.right() {
+            Some(right) if right == of => return Ok(Some(page)),
+            Some(right) => number = right,
+            None => return Ok(None),
+        }
+    }
+    Ok(None)
 }

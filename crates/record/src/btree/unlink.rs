@@ -81,6 +81,7 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
         neighbour: right.unwrap_or_default().into(),
         slot: short(slot),
         high_bytes: short(high.len()),
+        deleter_lsn: left_node.deleter_lsn().max(gone_node.deleter_lsn()).raw().into(),
     };
     let mut body = pages.change.who.scratch();
     body.writer().extend_from_slice(record.as_bytes());

@@ -12,6 +12,7 @@ use crate::btree::get::LeafPlace;
 use crate::btree::log_records::{Update, UPDATE};
 use crate::btree::node::Node;
 use crate::page::record_lsn::RecordFlags;
+use crate::snapshot::Name;
 use crate::Result;
 
 impl Access<'_> {
@@ -71,6 +72,7 @@ impl Access<'_> {
             return Ok(true);
         }
         failpoint("update: in its place, leaf latched");
+        self.leave_shortcut(Name::Key(key), before.lsn, before.flags, before.stored);
         self.pages.change.apply(UPDATE, &mut record, &mut [&mut leaf]);
         failpoint("update: updated in its place");
         Ok(true)

@@ -210,6 +210,12 @@ impl<'p> Slotted<'p> {
         Some(Slotted { page, header, slots })
     }
 
+    /// The whole page.
+    #[inline]
+    pub fn bytes(&self) -> &'p [u8] {
+        self.page
+    }
+
     /// The header.
     #[inline]
     pub fn header(&self) -> &'p SlottedHeader {

@@ -9,6 +9,7 @@ use crate::access::{Access, Purpose, Tried};
 use crate::lock_names;
 use crate::pages::ROUNDS_MAX;
 use crate::recno::log_records::{encode_change, Change, DELETE, PUT, UPDATE};
+use crate::snapshot::Name;
 use crate::{Error, Result};
 
 /// A number so many pages beyond the end is taken for a mistake: the file would be filled with nothing up to it.
@@ -90,6 +91,10 @@ impl Access<'_> {
             let mut body = self.pages.change.who.scratch();
             encode_change(body.writer(), self.pages.id(page_number).raw(), slot, &before, record);
             failpoint("recno: page latched to put");
+            // The ghost's zeros are nobody's bytes.
+            let stored = if before.is_record() { before.bytes } else { &[] };
+            let name = Name::Slot { page: self.pages.id(page_number).raw(), slot };
+            self.leave_shortcut(name, before.lsn, before.flags, stored);
             self.pages.change.apply(kind, &mut body, &mut [&mut page]);
             failpoint("recno: put");
             return Ok(true);

@@ -11,7 +11,7 @@ use libtp_lock::{LockManager, Wait};
 use libtp_log::{Control, ControlFile, LogManager, Lsn, CONTROL_NAME};
 use libtp_process::ProcessManager;
 use libtp_record::{Access, Database, Granularity, Method, OpenSettings};
-use libtp_txn::{Managers, Parts, TxnSession};
+use libtp_txn::{Durability, Managers, Parts, TxnSession};
 use rio::Region;
 
 /// A directory that goes away with the test.
@@ -20,7 +20,9 @@ pub struct Place(PathBuf);
 impl Place {
     pub fn new() -> Place {
         #[cfg(feature = "planted")]
-        rio::planted::plant(std::env::var("LIBTP_TEST_PLANTED").ok().as_deref());
+        rio::planted::plant(
+            ["LIBTP_TEST_PLANTED", "LIBTP_PLANTED"].iter().find_map(|it| std::env::var(it).ok()).as_deref(),
+        );
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let base = std::path::Path::new("/dev/shm");
@@ -57,10 +59,15 @@ fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
 impl World {
     /// A new environment.
     pub fn new(place: &Place, budget_bytes: u64) -> World {
+        World::with_settings(place, budget_bytes, Default::default())
+    }
+
+    /// A new environment whose transaction manager has these settings.
+    pub fn with_settings(place: &Place, budget_bytes: u64, settings: libtp_txn::Settings) -> World {
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(&place.0).unwrap());
         let control = Control::new([0; 16], &libtp_log::Settings::default());
         control_file(&directory).create(&control).unwrap();
-        World::start(directory, &control, Lsn::FIRST, budget_bytes, Default::default())
+        World::start(directory, &control, Lsn::FIRST, budget_bytes, settings)
     }
 
     /// What is found after everyone died and the region is lost: the log is replayed.
@@ -155,7 +162,7 @@ impl World {
     pub fn run<R>(&self, who: &TxnSession, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
         who.begin(&self.managers);
         let result = body(&self.access(who, database));
-        who.commit_now(&self.managers).unwrap();
+        who.commit(&self.managers, Durability::Relaxed).unwrap();
         result
     }
 

@@ -1,0 +1,296 @@
+//! What snapshots cost, and whom: `cargo xtask bench snapshots`.
+//!
+//! Four figures: the first read of a record with a long history; a snapshot held for `--seconds` while 8 writers make `--paced`
+//! transactions of TPC-B a second; what writers at full speed lose while one is held and read, in `--pairs` of turns of `--turn`
+//! seconds; and a scan of all `--accounts` under update, in a snapshot and with shared locks. `--dir` holds the environment, which is
+//! removed. Ratios within one run count.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use libtp::{Db, Env, Snapshot};
+use libtp_bench::engine_libtp::Libtp;
+use libtp_bench::tpcb::balance_of;
+use libtp_bench::{Durability, Engine, Error, Granularity, Outcome, Result, Scale, Session, Table, Transfers};
+
+/// As many as the paper's multi-user runs begin to crowd at.
+const WRITERS: u32 = 8;
+/// The seed of the transfers.
+const SEED: u64 = 1;
+
+struct Wanted {
+    accounts: u32,
+    updates: u32,
+    seconds: Duration,
+    paced: u32,
+    pairs: u32,
+    turn: Duration,
+    directory: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match wanted(std::env::args().skip(1)).and_then(|wanted| run(&wanted)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("snapshots: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted> {
+    let mut wanted = Wanted {
+        accounts: 1_000_000,
+        updates: 200_000,
+        seconds: Duration::from_secs(60),
+        paced: 20_000,
+        pairs: 10,
+        turn: Duration::from_secs(5),
+        directory: std::env::temp_dir(),
+    };
+    let known = "--accounts N, --updates N, --seconds S, --paced N, --pairs N, --turn S and --dir DIR are known";
+    let refused = |word: &str| Error::Settings(format!("{word}: {known}"));
+    while let Some(word) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| refused(&word))?;
+        let number = || value.parse().map_err(|_| refused(&value));
+        let seconds = || value.parse().ok().and_then(|it| Duration::try_from_secs_f64(it).ok()).ok_or(refused(&value));
+        match word.as_str() {
+            "--accounts" => wanted.accounts = number()?,
+            "--updates" => wanted.updates = number()?,
+            "--seconds" => wanted.seconds = seconds()?,
+            "--paced" => wanted.paced = number()?,
+            "--pairs" => wanted.pairs = number()?,
+            "--turn" => wanted.turn = seconds()?,
+            "--dir" => wanted.directory = PathBuf::from(value),
+            _ => return Err(refused(&word)),
+        }
+    }
+    Ok(wanted)
+}
+
+fn run(wanted: &Wanted) -> Result<()> {
+    let directory = wanted.directory.join(format!("libtp-snapshots-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).map_err(Error::file("make", &directory))?;
+    let done = measure(wanted, &directory);
+    let removed = std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory));
+    done.and(removed)
+}
+
+fn measure(wanted: &Wanted, directory: &Path) -> Result<()> {
+    let bank = Libtp::open(directory, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})?;
+    let scale = Scale::with_accounts(wanted.accounts);
+    bank.load(&scale, &mut |_| {})?;
+    long_history(bank.env(), wanted.updates)?;
+    held(&bank, scale, wanted)?;
+    lost(&bank, scale, wanted)?;
+    scan(&bank, scale)?;
+    let audit = bank.audit(&scale)?;
+    println!("audit: {audit:?}");
+    Ok(())
+}
+
+fn failed(doing: &'static str) -> impl FnOnce(libtp::Error) -> Error {
+    Error::engine("libtp", doing)
+}
+
+/// The first read of a record that was changed so often since: short, and too long for a shortcut.
+fn long_history(env: &Env, updates: u32) -> Result<()> {
+    let table = env.btree("history of one").map_err(failed("opening"))?;
+    for bytes in [100_usize, 1000] {
+        let put = |value: &[u8]| env.run_with(libtp::Durability::Relaxed, |txn| table.put(txn, b"hot", value));
+        put(&vec![1; bytes]).map_err(failed("putting"))?;
+        let snapshot = env.snapshot().map_err(failed("beginning a snapshot"))?;
+        let mut value = vec![0; bytes];
+        for update in 0..updates {
+            value[..4].copy_from_slice(&update.to_le_bytes());
+            put(&value).map_err(failed("putting"))?;
+        }
+        let read = || -> Result<Duration> {
+            let begun = Instant::now();
+            let found = table.get(&snapshot, b"hot").map_err(failed("reading"))?;
+            let took = begun.elapsed();
+            assert_eq!(found, Some(vec![1; bytes]), "a snapshot shows what was");
+            Ok(took)
+        };
+        let (first, second) = (read()?, read()?);
+        println!(
+            "{bytes} bytes, {updates} versions back: first read {:.1} us, {} log records; second {:.1} us",
+            micros(first),
+            snapshot.log_reads(),
+            micros(second)
+        );
+    }
+    Ok(())
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// Runs writers beside `beside`; each makes so many transactions a second, or as many as it can. How many they made, a second.
+fn with_writers<T>(
+    bank: &Libtp,
+    scale: Scale,
+    paced: Option<u32>,
+    beside: impl FnOnce() -> Result<T>,
+) -> Result<(f64, T)> {
+    let (is_over, made) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let (is_over, made) = (&is_over, &made);
+        let write = move || -> Result<()> {
+            let mut session = bank.session_at(Durability::Relaxed);
+            let mut transfers = Transfers::new(scale, SEED, NEXT_CLIENT.fetch_add(1, Ordering::Relaxed) & 0xff_ffff);
+            let begun = Instant::now();
+            let mut own = 0_u64;
+            // Relaxed: nothing is handed over by it.
+            while !is_over.load(Ordering::Relaxed) {
+                let due = paced.map(|all| Duration::from_secs_f64(own as f64 * f64::from(WRITERS) / f64::from(all)));
+                if let Some(early) = due.and_then(|due| due.checked_sub(begun.elapsed())) {
+                    std::thread::sleep(early.max(Duration::from_millis(1)));
+                    continue;
+                }
+                let transfer = transfers.next_transfer();
+                while matches!(session.transact(&transfer)?, Outcome::Aborted) {}
+                own += 1;
+                made.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let writers: Vec<_> = (0..WRITERS).map(|_| scope.spawn(write)).collect();
+        let begun = Instant::now();
+        let done = beside();
+        let (all, took) = (made.load(Ordering::Relaxed), begun.elapsed());
+        is_over.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer.join().expect("a writer does not panic")?;
+        }
+        Ok((all as f64 / took.as_secs_f64(), done?))
+    })
+}
+
+/// The next client's number: no two make the same transfers.
+static NEXT_CLIENT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+
+/// Reads a whole table in a snapshot: how many records, and the sum of their balances.
+fn sum_in(snapshot: &Snapshot<'_>, table: &Db) -> Result<(u64, i64)> {
+    let mut cursor = table.cursor(snapshot);
+    let (mut count, mut sum) = (0, 0);
+    while let Some((_, record)) = cursor.next().map_err(failed("reading"))? {
+        count += 1;
+        sum += balance_of(&record);
+    }
+    Ok((count, sum))
+}
+
+fn table(bank: &Libtp, table: Table) -> Result<Db> {
+    bank.env().btree(table.name()).map_err(failed("opening"))
+}
+
+/// A snapshot that is held while writers are at work, and read every second.
+fn held(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
+    let branches = table(bank, Table::Branch)?;
+    let (made, (times, log_bytes)) = with_writers(bank, scale, Some(wanted.paced), || {
+        let snapshot = bank.env().snapshot().map_err(failed("beginning a snapshot"))?;
+        let begun = Instant::now();
+        let first = sum_in(&snapshot, &branches)?;
+        let mut times = Vec::new();
+        while begun.elapsed() < wanted.seconds {
+            std::thread::sleep(Duration::from_secs(1));
+            let read = Instant::now();
+            assert_eq!(sum_in(&snapshot, &branches)?, first, "a snapshot has changed");
+            times.push(read.elapsed());
+        }
+        Ok((times, bank.env().snapshots()[0].log_bytes))
+    })?;
+    let longest = times.iter().max().copied().unwrap_or_default();
+    println!(
+        "{WRITERS} writers, {} a second asked for, {made:.0} made; a snapshot held for {:.0} s reads all {} branches every second: \
+         longest {:.0} us, median {:.0} us; {:.0} MB of log are kept for it",
+        wanted.paced,
+        wanted.seconds.as_secs_f64(),
+        scale.branches,
+        micros(longest),
+        micros(median(&times)),
+        log_bytes as f64 / 1e6
+    );
+    Ok(())
+}
+
+fn median<T: Copy + PartialOrd + Default>(of: &[T]) -> T {
+    let mut sorted = of.to_vec();
+    sorted.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+/// What writers at full speed lose while a snapshot is held, and read every second.
+fn lost(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
+    let branches = table(bank, Table::Branch)?;
+    let turn = |with: bool| {
+        let beside = || {
+            let snapshot = with.then(|| bank.env().snapshot()).transpose().map_err(failed("beginning a snapshot"))?;
+            let begun = Instant::now();
+            while let Some(left) = wanted.turn.checked_sub(begun.elapsed()) {
+                if let Some(snapshot) = &snapshot {
+                    sum_in(snapshot, &branches)?;
+                }
+                std::thread::sleep(left.min(Duration::from_secs(1)));
+            }
+            Ok(())
+        };
+        with_writers(bank, scale, None, beside).map(|(made, ())| made)
+    };
+    let mut ratios = Vec::new();
+    for pair in 0..wanted.pairs {
+        // Each first as often as the other.
+        let (with, without) = match pair % 2 {
+            0 => (turn(true)?, turn(false)?),
+            _ => {
+                let without = turn(false)?;
+                (turn(true)?, without)
+            }
+        };
+        println!("pair {pair}: {with:.0} a second with a snapshot, {without:.0} without: {:.3}", with / without);
+        ratios.push(with / without);
+    }
+    println!("writers at full speed beside a snapshot: median of {} pairs {:.3}", wanted.pairs, median(&ratios));
+    Ok(())
+}
+
+/// A scan of all accounts under update, in a snapshot and with locks.
+fn scan(bank: &Libtp, scale: Scale) -> Result<()> {
+    let accounts = table(bank, Table::Account)?;
+    let in_snapshot = || {
+        let begun = Instant::now();
+        let snapshot = bank.env().snapshot().map_err(failed("beginning a snapshot"))?;
+        let (count, _) = sum_in(&snapshot, &accounts)?;
+        assert_eq!(count, u64::from(scale.accounts), "no account is missing");
+        Ok(begun.elapsed())
+    };
+    let with_locks = || {
+        let begun = Instant::now();
+        let scanned = bank.env().run_with(libtp::Durability::Relaxed, |txn| {
+            let (mut cursor, mut count, mut sum) = (accounts.cursor(txn), 0_u64, 0);
+            while let Some((_, record)) = cursor.next()? {
+                count += 1;
+                sum += balance_of(&record);
+            }
+            Ok((count, sum))
+        });
+        let (count, _) = scanned.map_err(failed("scanning"))?;
+        assert_eq!(count, u64::from(scale.accounts), "no account is missing");
+        Ok(begun.elapsed())
+    };
+    let (snapshot_rate, snapshot_time) = with_writers(bank, scale, None, in_snapshot)?;
+    let (lock_rate, lock_time) = with_writers(bank, scale, None, with_locks)?;
+    println!(
+        "scan of {} accounts under update: in a snapshot {:.2} s ({snapshot_rate:.0} transactions a second meanwhile), with locks \
+         {:.2} s ({lock_rate:.0})",
+        scale.accounts,
+        snapshot_time.as_secs_f64(),
+        lock_time.as_secs_f64()
+    );
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! `tp snapshots`: who holds which snapshot, since when, and what is kept for it.
+
+use std::time::SystemTime;
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::facts::write_line;
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+}
+
+/// One snapshot.
+#[derive(Serialize)]
+struct Snapshot {
+    pid: u32,
+    session: u64,
+    held_ms: u64,
+    lsn: Option<u64>,
+    needs_from: u64,
+    log_bytes: u64,
+    kept: bool,
+}
+
+/// Prints a line for each snapshot, in all processes.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open_to_look(output)?;
+    let snapshots = env.snapshots();
+    for snapshot in &snapshots {
+        let held = SystemTime::now().duration_since(snapshot.since).unwrap_or_default();
+        let shown = Snapshot {
+            pid: snapshot.pid,
+            session: snapshot.session.raw(),
+            held_ms: u64::try_from(held.as_millis()).unwrap_or(u64::MAX),
+            lsn: snapshot.lsn,
+            needs_from: snapshot.needs_from,
+            log_bytes: snapshot.log_bytes,
+            kept: snapshot.is_kept,
+        };
+        write_line(output, &shown)?;
+    }
+    output.object(&json!({ "snapshots": snapshots.len() }))?;
+    if snapshots.is_empty() {
+        output.line("no snapshot is held")?;
+    }
+    Ok(Ending::Done)
+}

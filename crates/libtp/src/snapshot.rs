@@ -1,0 +1,283 @@
+//! A snapshot, as a program holds it: a read-only transaction that takes no locks, never waits for anybody and is never
+//! chosen to end.
+//!
+//! Paper: none (DESIGN 7; PROTOCOLS S1 to S4). A snapshot has a session of its own, in whose slot is noted what is kept for
+//! it; when the process dies that is given back with the session.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use libtp_process::SessionId;
+use libtp_record::{SnapshotCursor, SnapshotNumberCursor};
+
+use crate::cursor::{Cursor, RecnoCursor};
+use crate::database::{Db, Recno};
+use crate::environment::Inner;
+use crate::life::Seated;
+use crate::panics::callers;
+use crate::{Env, Error, Result, Txn};
+
+/// What everybody had committed at one moment. It is read without a lock: nobody waits for it, and it for nobody.
+///
+/// It shows every commit that was answered when it began, of this process and others, and none that losing the machine could
+/// take back, unless that was answered before it was on disk ([`Durability`](crate::Durability)). What was changed since is
+/// read as it was, out of the log. That is kept for a snapshot within bounds (`snapshot_log`, `snapshot_age_millis` in
+/// `libtp.toml`); beyond them a read may end with [`Error::SnapshotTooOld`]. If the shared memory is made anew
+/// ([`Error::Rebuilt`]), the snapshot is over; another can be begun at once.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let stock = env.btree("stock")?;
+/// env.run(|txn| stock.put(txn, b"apples", b"3"))?;
+/// let before = env.snapshot()?;
+/// env.run(|txn| stock.put(txn, b"apples", b"2"))?;
+/// assert_eq!(stock.get(&before, b"apples")?.as_deref(), Some(&b"3"[..]));
+/// assert_eq!(stock.get(&env.snapshot()?, b"apples")?.as_deref(), Some(&b"2"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Snapshot<'e> {
+    env: &'e Arc<Inner>,
+    who: Option<Box<Seated>>,
+    shown: libtp_record::Snapshot,
+    not_sync: PhantomData<std::cell::Cell<()>>,
+}
+
+/// A snapshot that some process holds, for people and tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSnapshot {
+    /// The session that holds it.
+    pub session: SessionId,
+    /// Its process, as that process's own pid namespace calls it; zero is not known.
+    pub pid: u32,
+    /// Since when.
+    pub since: SystemTime,
+    /// It shows what was committed below this place of the log; none while it is being taken.
+    pub lsn: Option<u64>,
+    /// It needs the log from here on.
+    pub needs_from: u64,
+    /// How much log that is by now.
+    pub log_bytes: u64,
+    /// Whether that is kept for it: if not it is too old, or needs too much, and the next that needs the room takes it.
+    pub is_kept: bool,
+}
+
+impl<'e> Snapshot<'e> {
+    pub(crate) fn begin(env: &'e Arc<Inner>) -> Result<Snapshot<'e>> {
+        loop {
+            let begun = env.take_session().and_then(|who| {
+                let begun = who.life.guarded_by(&who.session, || Ok(who.life.managers.begin_snapshot(&who.session)?));
+                match begun {
+                    Ok(view) => Ok((who, view)),
+                    Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => Err(ended),
+                    Err(refused) => {
+                        env.give_session(who);
+                        Err(refused)
+                    }
+                }
+            });
+            match begun {
+                Err(Error::Rebuilt | Error::Panicked { .. }) => {}
+                begun => {
+                    let (who, view) = begun?;
+                    let shown = libtp_record::Snapshot::new(view);
+                    return Ok(Snapshot { env, who: Some(who), shown, not_sync: PhantomData });
+                }
+            }
+        }
+    }
+
+    /// It shows what was committed below this place of the log.
+    pub fn lsn(&self) -> u64 {
+        self.shown.view().lsn().raw()
+    }
+
+    /// Log records that were read for it so far.
+    pub fn log_reads(&self) -> u64 {
+        self.shown.log_reads()
+    }
+
+    /// Waits until all that it shows is on disk: for who tells others what it has read. Where every commit waits for the disk it
+    /// is so from the beginning.
+    ///
+    /// # Errors
+    /// `Failed` when writing to disk failed.
+    pub fn durable(&self) -> Result<()> {
+        let Seated { life, session } = self.seated();
+        self.guarded(|| Ok(life.managers.wait_view_durable(session, self.shown.view())?))
+    }
+
+    fn seated(&self) -> &Seated {
+        self.who.as_ref().expect("a snapshot holds its session until it ends")
+    }
+
+    /// Does something in it. Memory that was given up shows nothing any more that can be relied on.
+    pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Seated { life, session } = self.seated();
+        let done = life.guarded_by(session, work);
+        match life.managers.region.is_broken() {
+            true => Err(Error::Rebuilt),
+            false => done,
+        }
+    }
+
+    fn access<'a>(&'a self, env: &'a Arc<Inner>, open: &'a libtp_record::Database) -> libtp_record::SnapshotAccess<'a> {
+        assert!(Arc::ptr_eq(env, self.env), "a database is read with snapshots of its own environment handle");
+        let Seated { life, session } = self.seated();
+        libtp_record::SnapshotAccess::new(&life.managers, session, open, &self.shown)
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        let Some(who) = self.who.take() else { return };
+        let Seated { life, session } = &*who;
+        if life.check_process().is_err() {
+            // The parent's, whose it stays.
+            std::mem::forget(who);
+            return;
+        }
+        if session.session().is_dead() || life.managers.region.is_broken() {
+            return;
+        }
+        // What fails of it is the repair's.
+        let _ = life.guarded_by(session, || {
+            life.managers.end_snapshot(session);
+            Ok(())
+        });
+        self.env.give_session(who);
+    }
+}
+
+impl Env {
+    /// Begins a snapshot of what is committed now: to read much, or for long, without keeping anybody from writing.
+    ///
+    /// # Errors
+    /// `Full` when shared memory cannot grow for one more session.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        Snapshot::begin(&self.0)
+    }
+
+    /// Every snapshot of every process, and what is kept for it.
+    pub fn snapshots(&self) -> Vec<HeldSnapshot> {
+        if self.0.check_process().is_err() {
+            return Vec::new();
+        }
+        let life = self.0.newest();
+        let held = life.guarded(|| {
+            let managers = &life.managers;
+            let (sessions, held) = (managers.processes.sessions(), managers.snapshots());
+            // Behind the snapshots: none of them needs what is not there yet.
+            let tail = managers.log.tail();
+            let some = |lsn: libtp_log::Lsn| Some(lsn.raw()).filter(|&lsn| lsn != 0);
+            let show = |held: libtp_txn::SnapshotInfo| HeldSnapshot {
+                session: held.session,
+                pid: sessions.iter().find(|session| session.id == held.session).map_or(0, |session| session.pid),
+                since: held.since,
+                lsn: some(held.lsn),
+                needs_from: held.horizon.raw(),
+                log_bytes: tail.since(held.horizon),
+                is_kept: held.is_kept,
+            };
+            Ok(held.into_iter().map(show).collect())
+        });
+        held.unwrap_or_default()
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for crate::Txn<'_> {}
+    impl Sealed for super::Snapshot<'_> {}
+    impl<R: Sealed> Sealed for &R {}
+}
+
+/// What a database can be read in: a [`Txn`], which locks what it reads, or a [`Snapshot`], which does not.
+pub trait Reader: sealed::Sealed {
+    #[doc(hidden)]
+    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
+    #[doc(hidden)]
+    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
+    #[doc(hidden)]
+    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
+    #[doc(hidden)]
+    fn cursor<'t>(&'t self, db: &'t Db) -> Cursor<'t>;
+    #[doc(hidden)]
+    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t>;
+}
+
+impl Reader for Txn<'_> {
+    #[inline]
+    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.guarded(|| Ok(db.access(self).get(key, read)?))
+    }
+
+    #[inline]
+    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.guarded(|| Ok(db.access(self).get_copied(key, |value| callers(|| read(value)))?))
+    }
+
+    #[inline]
+    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.guarded(|| Ok(db.access(self).recno_get(number, read)?))
+    }
+
+    fn cursor<'t>(&'t self, db: &'t Db) -> Cursor<'t> {
+        Cursor::locking(self, db.access(self))
+    }
+
+    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
+        RecnoCursor::locking(self, db.access(self))
+    }
+}
+
+impl Reader for Snapshot<'_> {
+    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.guarded(|| Ok(self.access(db.environment(), db.opened()).get(key, read)?))
+    }
+
+    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        let copied = self.read(db, key, <[u8]>::to_vec)?;
+        Ok(copied.map(|value| read(&value)))
+    }
+
+    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.guarded(|| Ok(self.access(db.environment(), db.opened()).recno_get(number, read)?))
+    }
+
+    fn cursor<'t>(&'t self, db: &'t Db) -> Cursor<'t> {
+        let access = self.access(db.environment(), db.opened());
+        Cursor::of_snapshot(self, SnapshotCursor::new(access))
+    }
+
+    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
+        let access = self.access(db.environment(), db.opened());
+        RecnoCursor::of_snapshot(self, SnapshotNumberCursor::new(access))
+    }
+}
+
+impl<R: Reader> Reader for &R {
+    #[inline]
+    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        (**self).read(db, key, read)
+    }
+
+    #[inline]
+    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        (**self).read_copied(db, key, read)
+    }
+
+    #[inline]
+    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        (**self).read_number(db, number, read)
+    }
+
+    fn cursor<'t>(&'t self, db: &'t Db) -> Cursor<'t> {
+        (**self).cursor(db)
+    }
+
+    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
+        (**self).number_cursor(db)
+    }
+}

@@ -1,0 +1,194 @@
+//! Reading what a snapshot shows: no lock is taken, and nobody is waited for but the disk.
+//!
+//! Not in the paper (DESIGN 7, PROTOCOLS S1 to S4). A record carries the LSN of the log record that made it, and that one
+//! holds what was there before, and *its* LSN: the log is the version store. A reader copies the record from its page, asks
+//! the view of its LSN, and goes back in the log until there is a version that is seen.
+//!
+//! What is *not* there counts, too: a key that is missing, or whose first version is not seen, was not there, unless its
+//! ghost was removed. So each page says up to which LSN such were removed from it, and chains that were replaced were
+//! freed; a snapshot whose horizon is not above that gets [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
+//!
+//! | file | what |
+//! |---|---|
+//! | `history` | one version back, out of a log record |
+//! | `cache` | what was found far back is not looked for again |
+//! | `btree`, `recno` | one record, and record after record |
+//!
+//! Latches: those of pages, one at a time; none while the log is read.
+
+mod btree;
+mod cache;
+mod history;
+mod recno;
+
+use std::cell::{Cell, RefCell};
+
+use libtp_buffer::FileId;
+use libtp_lock::Wait;
+use libtp_log::{Lsn, RecordRef, RECORD_HEADER_BYTES};
+use libtp_txn::{Managers, OldVersion, Sight, TxnSession, View};
+use rio::planted;
+
+use crate::access::Access;
+use crate::database::Database;
+use crate::page::record_lsn::RecordFlags;
+use crate::{Error, Result};
+
+pub use btree::SnapshotCursor;
+pub use recno::SnapshotNumberCursor;
+
+use cache::Cache;
+use history::Version;
+
+pub(crate) use history::Name;
+
+impl Access<'_> {
+    /// The record of that name, whose page is latched, is about to be changed from that version: for snapshots that will look
+    /// for it (PROTOCOLS S4).
+    #[inline]
+    pub(crate) fn leave_shortcut(&self, name: Name<'_>, lsn: Lsn, flags: RecordFlags, stored: &[u8]) {
+        if self.pages.change.managers.wants_shortcuts() {
+            self.leave_wanted_shortcut(name, lsn, flags, stored);
+        }
+    }
+
+    #[cold]
+    fn leave_wanted_shortcut(&self, name: Name<'_>, lsn: Lsn, flags: RecordFlags, stored: &[u8]) {
+        let change = &self.pages.change;
+        let file = self.database.id();
+        let version = || OldVersion { lsn, flags: flags.0, stored: stored.to_vec() };
+        change.managers.leave_shortcut(change.session(), name.hash(file), || name.bytes(file), lsn, version);
+    }
+}
+
+/// A snapshot as the thread that holds it knows it: the view, and what was found for it.
+#[derive(Debug)]
+pub struct Snapshot {
+    view: View,
+    found: RefCell<Cache>,
+    /// Where log records are read to.
+    buffer: RefCell<Vec<u8>>,
+    log_reads: Cell<u64>,
+}
+
+impl Snapshot {
+    /// A snapshot that shows this view.
+    pub fn new(view: View) -> Snapshot {
+        Snapshot { view, found: RefCell::default(), buffer: RefCell::default(), log_reads: Cell::new(0) }
+    }
+
+    /// What it shows.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Log records that were read for it.
+    pub fn log_reads(&self) -> u64 {
+        self.log_reads.get()
+    }
+}
+
+/// A database as a snapshot shows it.
+#[derive(Clone, Copy)]
+pub struct SnapshotAccess<'a> {
+    access: Access<'a>,
+    snapshot: &'a Snapshot,
+}
+
+impl<'a> SnapshotAccess<'a> {
+    /// Access for the snapshot that the session holds.
+    pub fn new(
+        managers: &'a Managers,
+        who: &'a TxnSession,
+        database: &'a Database,
+        snapshot: &'a Snapshot,
+    ) -> SnapshotAccess<'a> {
+        SnapshotAccess { access: Access::new(managers, who, database, Wait::No), snapshot }
+    }
+
+    fn view(&self) -> &'a View {
+        &self.snapshot.view
+    }
+
+    fn sees(&self, version: Lsn) -> bool {
+        self.view().sight(version) == Sight::Seen
+    }
+
+    /// Refuses to conclude anything from what is not there, where it may have been removed since.
+    fn check_removed(&self, deleter: Lsn) -> Result<()> {
+        if deleter < self.view().horizon() || planted("snapshot: what was removed was never there") {
+            return Ok(());
+        }
+        let what = format!(
+            "versions up to LSN {deleter} were removed from a page, and it needs those from LSN {} on",
+            self.view().horizon()
+        );
+        Err(Error::SnapshotTooOld { what })
+    }
+
+    /// The version of a record that is seen, none if there was no record then. `newest` stood on a page from which
+    /// versions up to `deleter` were removed.
+    fn resolve(&self, name: Name<'_>, newest: Version, deleter: Lsn) -> Result<Option<Version>> {
+        if self.sees(newest.lsn) {
+            return Ok(newest.into_record());
+        }
+        let file = self.access.database().id();
+        if let Some(found) = self.snapshot.found.borrow_mut().get(file, name) {
+            return Ok(found);
+        }
+        let mut version = newest;
+        let mut steps = 0_u64;
+        if let Some(older) = self.shortcut(file, name, version.lsn) {
+            self.check_removed(deleter)?;
+            steps = 2;
+            version = older;
+        }
+        let found = loop {
+            let sight = self.view().sight(version.lsn);
+            if sight == Sight::Seen {
+                break version.into_record();
+            }
+            let mut buffer = self.snapshot.buffer.borrow_mut();
+            let record = self.read_log(version.lsn, &mut buffer)?;
+            if sight == Sight::Ask && self.view().sees(record.header.txn()) {
+                break version.into_record();
+            }
+            self.check_removed(deleter)?;
+            steps += 1;
+            match history::before(name, &record, version)? {
+                Some(older) => version = older,
+                None => break None,
+            }
+        };
+        // One step back is cheaper than to remember it.
+        if steps > 1 && !planted("snapshot: what was found is forgotten") {
+            self.snapshot.found.borrow_mut().put(file, name, found.as_ref());
+        }
+        Ok(found)
+    }
+
+    /// A version that is nearer to what is seen than the newest, if one was left for us. It was the record's at a place of
+    /// the log behind ours, so what is seen is this one or an older.
+    fn shortcut(&self, file: FileId, name: Name<'_>, newest: Lsn) -> Option<Version> {
+        let managers = self.access.pages.change.managers;
+        let found = managers.find_shortcut(name.hash(file), &name.bytes(file), self.view().lsn())?;
+        let version = Version { lsn: found.lsn, flags: RecordFlags(found.flags), stored: found.stored };
+        (version.lsn < newest).then_some(version)
+    }
+
+    /// Reads the log record that made a version. What was recycled is too old, never damage (PROTOCOLS S4).
+    fn read_log<'b>(&self, lsn: Lsn, buffer: &'b mut Vec<u8>) -> Result<RecordRef<'b>> {
+        self.snapshot.log_reads.set(self.snapshot.log_reads.get() + 1);
+        match self.access.pages.change.managers.log.read_into(lsn, buffer) {
+            Ok(header) => {
+                let body = &buffer[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + header.body_bytes()];
+                Ok(RecordRef { lsn, header, body })
+            }
+            Err(libtp_log::Error::TooOld { lsn, oldest }) if !planted("snapshot: recycled log counts as damage") => {
+                let what = format!("it needs the log from LSN {lsn} on, and what is kept begins at {oldest}");
+                Err(Error::SnapshotTooOld { what })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

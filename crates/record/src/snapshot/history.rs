@@ -1,0 +1,157 @@
+//! One version back: what a log record says of the record it changed, as it was before.
+//!
+//! A change logs the bytes that it took out, where, and how many it put in there; so the version before is the version after
+//! with these put back. What is read is checked: it must be a change of this record, and lead back.
+
+use libtp_buffer::FileId;
+use libtp_log::{Lsn, RecordRef};
+use libtp_txn::Damage;
+
+use crate::btree::log_records as btree;
+use crate::btree::node::Record;
+use crate::key_hash::key_hash;
+use crate::log_body::{read, take};
+use crate::page::record_lsn::RecordFlags;
+use crate::recno::log_records as recno;
+use crate::{Error, Result};
+
+/// Which record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Name<'k> {
+    /// The one of this key.
+    Key(&'k [u8]),
+    /// The one at this place, which is for ever its own.
+    Slot { page: u64, slot: usize },
+}
+
+impl Name<'_> {
+    /// As bytes, with its file's number.
+    pub(super) fn bytes(self, file: FileId) -> Vec<u8> {
+        let mut name = file.raw().to_le_bytes().to_vec();
+        match self {
+            Name::Key(key) => name.extend_from_slice(key),
+            Name::Slot { page, slot } => {
+                name.extend_from_slice(&page.to_le_bytes());
+                name.extend_from_slice(&slot.to_le_bytes());
+            }
+        }
+        name
+    }
+
+    /// A hash of it: names are compared where it counts.
+    pub(super) fn hash(self, file: FileId) -> u64 {
+        let hash = match self {
+            Name::Key(key) => key_hash(key),
+            Name::Slot { page, slot } => key_hash(&(page << 16 ^ slot as u64).to_le_bytes()),
+        };
+        // Not zero, which is nobody's.
+        (hash ^ u64::from(file.raw())) | 1
+    }
+}
+
+/// A version of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) lsn: Lsn,
+    pub(super) flags: RecordFlags,
+    /// What is stored, references and all; nothing for the ghost of a recno file.
+    pub(super) stored: Vec<u8>,
+}
+
+impl Version {
+    pub(super) fn of(record: &Record<'_>) -> Version {
+        Version { lsn: record.lsn, flags: record.flags, stored: record.stored.to_vec() }
+    }
+
+    /// None if it is no record, but a key.
+    pub(super) fn into_record(self) -> Option<Version> {
+        (!self.flags.has(RecordFlags::GHOST) && !self.lsn.is_none()).then_some(self)
+    }
+
+    /// As it would stand on a page.
+    pub(super) fn as_record(&self) -> Record<'_> {
+        Record { lsn: self.lsn, flags: self.flags, stored: &self.stored, room: 0, cell_at: 0, stored_at: 0 }
+    }
+}
+
+/// A change of a record, whatever the method.
+struct Changed<'b> {
+    offset: usize,
+    cut_out: &'b [u8],
+    put_bytes: usize,
+    flags_before: u8,
+    lsn_before: u64,
+}
+
+/// The version that `record` replaced by `after`; none if there was none.
+pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> Result<Option<Version>> {
+    let damaged = |damage: Damage| {
+        Error::from(libtp_txn::Error::Damaged { lsn: record.lsn, name: "version of a record", what: damage.0 })
+    };
+    let changed = match (name, record.header.kind()) {
+        (Name::Key(key), btree::INSERT) => check_inserted(key, record.body).map(|()| None),
+        (Name::Key(key), btree::UPDATE | btree::DELETE) => changed_at_key(key, record.body).map(Some),
+        (Name::Slot { page, slot }, recno::PUT | recno::UPDATE | recno::DELETE) => {
+            changed_in_slot(page, slot, record.body).map(Some)
+        }
+        (_, kind) => Err(Damage(format!("it has type {kind}, which changes no such record"))),
+    };
+    let Some(changed) = changed.map_err(damaged)? else { return Ok(None) };
+    put_back(&changed, record.lsn, after).map(Some).map_err(damaged)
+}
+
+fn check_inserted(key: &[u8], body: &[u8]) -> std::result::Result<(), Damage> {
+    let (record, mut rest) = read::<btree::Insert>(body)?;
+    check_key(key, take(&mut rest, record.key_bytes.get().into())?)
+}
+
+fn check_key(wanted: &[u8], found: &[u8]) -> std::result::Result<(), Damage> {
+    if wanted == found {
+        return Ok(());
+    }
+    Err(Damage("it changes the record of another key".into()))
+}
+
+fn changed_at_key<'b>(key: &[u8], body: &'b [u8]) -> std::result::Result<Changed<'b>, Damage> {
+    let (record, mut rest) = read::<btree::Update>(body)?;
+    check_key(key, take(&mut rest, record.key_bytes.get().into())?)?;
+    Ok(Changed {
+        offset: record.offset.get().into(),
+        cut_out: take(&mut rest, record.cut_bytes.get().into())?,
+        put_bytes: record.put_bytes.get().into(),
+        flags_before: record.flags_before,
+        lsn_before: record.lsn_before.get(),
+    })
+}
+
+fn changed_in_slot(page: u64, slot: usize, body: &[u8]) -> std::result::Result<Changed<'_>, Damage> {
+    let (record, mut rest) = read::<recno::Change>(body)?;
+    if record.page.get() != page || usize::from(record.slot.get()) != slot {
+        return Err(Damage("it changes the record of another number".into()));
+    }
+    Ok(Changed {
+        offset: record.offset.get().into(),
+        cut_out: take(&mut rest, record.cut_bytes.get().into())?,
+        put_bytes: record.put_bytes.get().into(),
+        flags_before: record.flags_before,
+        lsn_before: record.lsn_before.get(),
+    })
+}
+
+fn put_back(changed: &Changed<'_>, at: Lsn, after: Version) -> std::result::Result<Version, Damage> {
+    let lsn = Lsn::new(changed.lsn_before);
+    if lsn >= at {
+        return Err(Damage("it says that the version before is a later one".into()));
+    }
+    let mut stored = after.stored;
+    let put = changed.offset..changed.offset + changed.put_bytes;
+    if put.end > stored.len() {
+        return Err(Damage(format!("it put in more than the {} bytes that there are", stored.len())));
+    }
+    if changed.cut_out.len() == put.len() {
+        stored[put].copy_from_slice(changed.cut_out);
+    } else {
+        stored.splice(put, changed.cut_out.iter().copied());
+    }
+    Ok(Version { lsn, flags: RecordFlags(changed.flags_before), stored })
+}

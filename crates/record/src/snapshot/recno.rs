@@ -1,0 +1,207 @@
+//! A recno file as a snapshot shows it: one record by its number, and a cursor.
+//!
+//! Slots are never given up, so what is not there never was, and no page has to be asked what was removed from it.
+
+use std::ops::Range;
+
+use libtp_log::Lsn;
+
+use super::history::{Name, Version};
+use super::SnapshotAccess;
+use crate::page::record_lsn::RecordFlags;
+use crate::recno::page::Slot;
+use crate::Result;
+
+/// A version of a slot, as it stands on its page.
+fn version_of(slot: &Slot<'_>) -> Version {
+    let stored = if slot.flags.has(RecordFlags::GHOST) { Vec::new() } else { slot.bytes.to_vec() };
+    Version { lsn: slot.lsn, flags: slot.flags, stored }
+}
+
+impl SnapshotAccess<'_> {
+    /// The record `number`, passed to `read`; none if there was no such record.
+    ///
+    /// A page may be latched while `read` runs: it copies, or looks, and calls nothing (PROTOCOLS D12).
+    ///
+    /// # Errors
+    /// `SnapshotTooOld`, and what pages and the log can fail with.
+    pub fn recno_get<R>(&self, number: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        let access = &self.access;
+        access.check_recno()?;
+        let Some((page_number, index)) = access.database.arithmetic().place(number) else { return Ok(None) };
+        if !access.has_page(page_number)? {
+            return Ok(None);
+        }
+        let newest = {
+            let page = access.pages.shared(page_number, 0)?;
+            let recno = access.recno_page(page_number, &page)?;
+            let Some(slot) = recno.slot(index).filter(|_| index < recno.used()) else { return Ok(None) };
+            if self.sees(slot.lsn) {
+                return Ok(slot.is_record().then(|| read(slot.bytes)));
+            }
+            version_of(&slot)
+        };
+        let name = Name::Slot { page: access.pages.id(page_number).raw(), slot: index };
+        let version = self.resolve(name, newest, Lsn::NONE)?;
+        Ok(version.map(|version| read(&version.stored)))
+    }
+}
+
+/// Where a cursor stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Nowhere,
+    /// On the entry of that index.
+    On(usize),
+    BelowAll,
+    AboveAll,
+}
+
+/// What is seen of one page, in order.
+#[derive(Debug, Default)]
+struct Batch {
+    page: u32,
+    bytes: Vec<u8>,
+    entries: Vec<(u64, Range<usize>)>,
+}
+
+/// A cursor over what a snapshot shows of a recno file.
+pub struct SnapshotNumberCursor<'a> {
+    at: SnapshotAccess<'a>,
+    standing: Standing,
+    batch: Batch,
+}
+
+#[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
+impl<'a> SnapshotNumberCursor<'a> {
+    /// A cursor that stands nowhere yet.
+    pub fn new(at: SnapshotAccess<'a>) -> SnapshotNumberCursor<'a> {
+        SnapshotNumberCursor { at, standing: Standing::Nowhere, batch: Batch::default() }
+    }
+
+    /// The number and record it stands on.
+    pub fn record(&self) -> Option<(u64, &[u8])> {
+        let Standing::On(index) = self.standing else { return None };
+        let (number, range) = &self.batch.entries[index];
+        Some((*number, &self.batch.bytes[range.clone()]))
+    }
+
+    fn found(&self) -> Option<(u64, Vec<u8>)> {
+        self.record().map(|(number, record)| (number, record.to_vec()))
+    }
+
+    /// The first record and its number.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::recno_get`].
+    pub fn first(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        self.seek(1)
+    }
+
+    /// The last record.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::recno_get`].
+    pub fn last(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        self.at.access.check_recno()?;
+        let tail = self.at.access.recno_tail()?;
+        self.go_down_from(tail)?;
+        Ok(self.found())
+    }
+
+    /// The first record whose number is `number` or greater.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::recno_get`].
+    pub fn seek(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
+        self.at.access.check_recno()?;
+        match self.at.access.database.arithmetic().place(number.max(1)) {
+            Some((page, _)) => self.go_up_from(page, number)?,
+            None => self.standing = Standing::AboveAll,
+        }
+        Ok(self.found())
+    }
+
+    /// The next record; the first, if it stands nowhere yet.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::recno_get`].
+    pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        match self.standing {
+            Standing::Nowhere | Standing::BelowAll => return self.first(),
+            Standing::On(index) if index + 1 < self.batch.entries.len() => self.standing = Standing::On(index + 1),
+            Standing::On(_) => self.go_up_from(self.batch.page.saturating_add(1), 0)?,
+            Standing::AboveAll => {}
+        }
+        Ok(self.found())
+    }
+
+    /// The record before; the last, if it stands nowhere yet.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::recno_get`].
+    pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        match self.standing {
+            Standing::Nowhere | Standing::AboveAll => return self.last(),
+            Standing::On(index) if index > 0 => self.standing = Standing::On(index - 1),
+            Standing::On(_) => self.go_down_from(self.batch.page - 1)?,
+            Standing::BelowAll => {}
+        }
+        Ok(self.found())
+    }
+
+    /// Goes to the first record with `number` or a greater one, from `page` on.
+    fn go_up_from(&mut self, page: u32, number: u64) -> Result<()> {
+        let mut page = page;
+        while page <= self.at.access.recno_tail()? {
+            let batch = self.at.batch_of(page)?;
+            if let Some(index) = batch.entries.iter().position(|(at, _)| *at >= number) {
+                self.batch = batch;
+                self.standing = Standing::On(index);
+                return Ok(());
+            }
+            page += 1;
+        }
+        self.standing = Standing::AboveAll;
+        Ok(())
+    }
+
+    /// Goes to the last record on `page` or before.
+    fn go_down_from(&mut self, page: u32) -> Result<()> {
+        let mut page = page;
+        while page >= crate::free_pages::FIRST_PAGE {
+            let batch = self.at.batch_of(page)?;
+            if let Some(last) = batch.entries.len().checked_sub(1) {
+                self.batch = batch;
+                self.standing = Standing::On(last);
+                return Ok(());
+            }
+            page -= 1;
+        }
+        self.standing = Standing::BelowAll;
+        Ok(())
+    }
+}
+
+impl SnapshotAccess<'_> {
+    /// What is seen of a page.
+    fn batch_of(&self, page_number: u32) -> Result<Batch> {
+        let access = &self.access;
+        let copied: Vec<(usize, Version)> = {
+            let page = access.pages.shared(page_number, 0)?;
+            let recno = access.recno_page(page_number, &page)?;
+            let slots = (0..recno.used().min(recno.capacity())).filter_map(|index| Some((index, recno.slot(index)?)));
+            slots.filter(|(_, slot)| !slot.lsn.is_none()).map(|(index, slot)| (index, version_of(&slot))).collect()
+        };
+        let mut batch = Batch { page: page_number, ..Batch::default() };
+        for (slot, newest) in copied {
+            let name = Name::Slot { page: access.pages.id(page_number).raw(), slot };
+            let Some(version) = self.resolve(name, newest, Lsn::NONE)? else { continue };
+            let at = batch.bytes.len();
+            batch.bytes.extend_from_slice(&version.stored);
+            let number = access.database.arithmetic().number(page_number, slot);
+            batch.entries.push((number, at..batch.bytes.len()));
+        }
+        Ok(batch)
+    }
+}

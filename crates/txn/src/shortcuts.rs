@@ -1,0 +1,229 @@
+//! Shortcuts through long histories: which version a record had when it was first changed behind a snapshot's place.
+//!
+//! Not in the paper (PROTOCOLS S4). A record that everybody changes has as many versions as it was changed, and a reader that
+//! comes late would walk all of them. So while a snapshot is held, who changes a record whose version is older than
+//! that leaves a copy of it here, with the log's tail at that moment: *at this place of the log the record had this version*. A
+//! reader whose snapshot ends there or before begins its walk at that version, mostly the one that it sees.
+//!
+//! It is a cache: such a sentence stays true whatever becomes of the record, and one that is missing costs a longer walk. Records
+//! that are changed again and again keep their places; long ones have none.
+//!
+//! Invariants
+//! 1. The edition of an entry is odd while it is written: who finds it odd, or another afterwards, has read nothing.
+//! 2. An entry is written by the session that it names. One that names a dead session is anybody's.
+//!
+//! If we die here: the entry stays odd, and says nothing until another writes it. So it needs no section.
+
+use libtp_log::Lsn;
+use libtp_process::{Session, SessionId};
+use rio::{failpoint, planted, Word};
+
+use crate::Managers;
+
+/// Entries of one set: what has the same place by its hash.
+const WAYS: usize = 4;
+/// Sets in all.
+const SETS: usize = 256;
+/// Words for a record's name and version.
+const WORDS: usize = 59;
+
+rio::shared! {
+    /// One sentence.
+    pub struct Shortcut {
+        /// The session that writes it, zero if none does.
+        pub writer: Word<SessionId>,
+        /// Odd while it is written.
+        pub edition: Word<u64>,
+        /// The log's tail when the record had that version; none if there is nothing here.
+        pub place: Word<Lsn>,
+        /// The version.
+        pub lsn: Word<Lsn>,
+        /// Bytes of the name, bytes of what is stored, flags: sixteen bits each.
+        pub lengths: Word<u64>,
+        /// The name, then what is stored.
+        pub words: [Word<u64>; WORDS],
+    } size 512
+}
+
+rio::shared! {
+    /// Entries that names of one place share.
+    pub struct ShortcutSet {
+        /// The hash of each entry's name.
+        pub hashes: [Word<u64>; WAYS],
+        /// Non-zero if the entry's record was changed since somebody looked for room here.
+        pub used: [Word<u64>; WAYS],
+        /// The entries.
+        pub entries: [Shortcut; WAYS],
+    } size 2112
+}
+
+rio::shared! {
+    /// All of them.
+    pub struct Shortcuts {
+        /// By hash.
+        pub sets: [ShortcutSet; SETS],
+    } size 540672
+}
+
+/// A version of a record, as the access method stores it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OldVersion {
+    /// The log record that made it.
+    pub lsn: Lsn,
+    /// Its flags.
+    pub flags: u8,
+    /// What is stored.
+    pub stored: Vec<u8>,
+}
+
+impl Shortcuts {
+    fn set(&self, hash: u64) -> &ShortcutSet {
+        &self.sets[usize::try_from(hash >> 32).unwrap_or(0) % SETS]
+    }
+}
+
+fn sixteen(word: u64, at: u32) -> usize {
+    usize::from(u16::from_le_bytes([word.to_le_bytes()[at as usize], word.to_le_bytes()[at as usize + 1]]))
+}
+
+impl Shortcut {
+    fn write(&self, place: Lsn, name: &[u8], version: &OldVersion) {
+        let edition = self.edition.load() | 1;
+        self.edition.publish(edition);
+        // Release, all of them: who finds any of these finds the edition odd.
+        self.place.publish(place);
+        self.lsn.publish(version.lsn);
+        let lengths = name.len() as u64 | (version.stored.len() as u64) << 16 | u64::from(version.flags) << 32;
+        self.lengths.publish(lengths);
+        failpoint("shortcut: being written");
+        let bytes = [name, &version.stored].concat();
+        for (word, chunk) in self.words.iter().zip(bytes.chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..chunk.len()].copy_from_slice(chunk);
+            word.publish(u64::from_le_bytes(eight));
+        }
+        self.edition.publish(edition + 1);
+    }
+
+    /// What it says of the record of that name at `from` or later: where, and the version.
+    fn read(&self, name: &[u8], from: Lsn) -> Option<OldVersion> {
+        // Acquire, all of them.
+        let edition = self.edition.load();
+        let (place, lsn, lengths) = (self.place.load(), self.lsn.load(), self.lengths.load());
+        let (name_bytes, stored_bytes) = (sixteen(lengths, 0), sixteen(lengths, 2));
+        if place < from && !planted("snapshot: a shortcut of before is taken") {
+            return None;
+        }
+        if name_bytes != name.len() || place == Lsn::NONE || name_bytes + stored_bytes > WORDS * 8 {
+            return None;
+        }
+        let words = self.words.iter().take((name_bytes + stored_bytes).div_ceil(8));
+        let mut bytes: Vec<u8> = words.flat_map(|word| word.load().to_le_bytes()).collect();
+        let is_whole = edition % 2 == 0 && self.edition.load() == edition;
+        if !is_whole || bytes[..name_bytes] != *name {
+            return None;
+        }
+        bytes.truncate(name_bytes + stored_bytes);
+        Some(OldVersion { lsn, flags: lengths.to_le_bytes()[4], stored: bytes.split_off(name_bytes) })
+    }
+}
+
+impl Managers {
+    /// Whether a snapshot is held, or was a moment ago: then who changes a record says so with [`Managers::leave_shortcut`].
+    #[inline]
+    pub fn wants_shortcuts(&self) -> bool {
+        // Relaxed: it is asked for what is seldom wrong.
+        self.txns.header.pinned_to.get() != Lsn::NONE
+    }
+
+    /// The record of that name, whose page is latched, is about to be changed: leaves a shortcut if its version may be one that
+    /// a snapshot looks for. `version` is asked for what is there only then.
+    pub fn leave_shortcut(
+        &self,
+        by: &Session,
+        hash: u64,
+        name: impl FnOnce() -> Vec<u8>,
+        lsn: Lsn,
+        version: impl FnOnce() -> OldVersion,
+    ) {
+        let set = self.txns.shortcuts.set(hash);
+        if lsn >= self.txns.header.pinned_to.get() {
+            // What it was before is here, or forgotten. It will be looked for through many versions.
+            for (known, used) in set.hashes.iter().zip(&set.used) {
+                if known.get() == hash && used.get() == 0 {
+                    used.init(1);
+                }
+            }
+            return;
+        }
+        let (name, version) = (name(), version());
+        if name.len() + version.stored.len() > WORDS * 8 || planted("snapshot: no shortcuts are left") {
+            return;
+        }
+        // The page is latched: nobody changes the record between this place and our own log record.
+        let place = self.log.tail();
+        let is_new = |way: &usize| set.entries[*way].place.load() == Lsn::NONE;
+        let is_unused = |way: &usize| set.used[*way].get() == 0;
+        let first = usize::try_from(place.raw() / 8 % WAYS as u64).unwrap_or(0);
+        let ways = || (0..WAYS).map(|way| (first + way) % WAYS);
+        let way = ways().find(is_new).or_else(|| ways().find(is_unused)).unwrap_or(first);
+        // All had their chance.
+        set.used.iter().for_each(|used| used.init(0));
+        let entry = &set.entries[way];
+        let writer = entry.writer.load();
+        let is_free = writer == SessionId::NONE || !self.processes.is_alive(writer);
+        if !is_free || entry.writer.compare_exchange(writer, by.id()).is_err() {
+            return;
+        }
+        set.hashes[way].init(hash);
+        entry.write(place, &name, &version);
+        entry.writer.publish(SessionId::NONE);
+    }
+
+    /// The oldest version that the record of that name is known to have had at `from` or later.
+    pub fn find_shortcut(&self, hash: u64, name: &[u8], from: Lsn) -> Option<OldVersion> {
+        let set = self.txns.shortcuts.set(hash);
+        let known = set.hashes.iter().zip(&set.entries).filter(|(known, _)| known.load() == hash);
+        known.filter_map(|(_, entry)| entry.read(name, from)).min_by_key(|version| version.lsn)
+    }
+
+    /// A snapshot was taken: shortcuts are wanted to what is there now.
+    pub(crate) fn want_shortcuts(&self) {
+        self.txns.header.pinned_to.fetch_max(self.log.tail());
+    }
+
+    /// A snapshot has ended: shortcuts are not wanted any more if it was the last. If another begins at this moment they may
+    /// be missing for that one.
+    pub(crate) fn end_shortcuts(&self) {
+        let pinned_to = self.txns.header.pinned_to.load();
+        if pinned_to != Lsn::NONE && self.snapshots().is_empty() {
+            // Else another has begun.
+            let _ = self.txns.header.pinned_to.compare_exchange(pinned_to, Lsn::NONE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_says_what_was_written_of_that_name_and_nothing_of_before_or_while_it_is_written() {
+        let region = rio::Region::anonymous(1 << 20).unwrap();
+        let place = region.allocate::<Shortcut>(1).unwrap();
+        let entry = region.at(place);
+        assert_eq!(entry.read(b"name", Lsn::NONE), None);
+        let version = OldVersion { lsn: Lsn::new(80), flags: 2, stored: (0..100).collect() };
+        entry.write(Lsn::new(800), b"name", &version);
+        assert_eq!(entry.read(b"name", Lsn::new(800)), Some(version.clone()));
+        assert_eq!(entry.read(b"nama", Lsn::new(800)), None);
+        assert_eq!(entry.read(b"nam", Lsn::new(800)), None);
+        assert_eq!(entry.read(b"name", Lsn::new(808)), None, "of a place beyond nothing is known");
+        let edition = entry.edition.load();
+        entry.edition.publish(edition + 1);
+        assert_eq!(entry.read(b"name", Lsn::new(800)), None, "its writer may have died");
+        let shorter = OldVersion { stored: Vec::new(), ..version };
+        entry.write(Lsn::new(808), b"name", &shorter);
+        assert_eq!(entry.read(b"name", Lsn::new(808)), Some(shorter));
+    }
+}

@@ -1,0 +1,173 @@
+//! Snapshots among processes: who holds one sees one state while others write, are killed, and take checkpoints; who dies
+//! with one keeps nothing from anybody (PROTOCOLS S1 to S4).
+
+use std::time::{Duration, Instant};
+
+use libtp::{Db, Durability, Env};
+use libtp_tests::sizes;
+
+use crate::bank::Bank;
+use crate::crew::Member;
+
+/// As many keys as take several pages.
+const KEYS: u32 = 600;
+const VALUE: [u8; 90] = [b'v'; 90];
+
+fn key(number: u32) -> String {
+    format!("key{number:04}")
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3), "not so: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn one_state_is_shown_while_others_write_and_are_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let bank = Bank::open(&env).unwrap();
+    let start = |number: u64| {
+        let mut member = Member::start(directory.path(), number);
+        member.order(if number % 2 == 0 { "work sync" } else { "work relaxed" });
+        member
+    };
+    let mut members: Vec<Member> = (1..=3).map(start).collect();
+    for round in 0..12_u64 {
+        let snapshot = env.snapshot().unwrap();
+        let seen = bank.audit_in(&snapshot).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
+        let mut victim = members.remove(0);
+        // It has done something by then, mostly in the middle of something.
+        std::thread::sleep(Duration::from_millis(20 + round * 3));
+        victim.kill();
+        assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: while it dies");
+        let told = victim.acknowledged();
+        members.push(start(round + 4));
+        env.checkpoint().unwrap();
+        assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: when it is dead");
+        drop(snapshot);
+        let later = bank.audit_in(&env.snapshot().unwrap()).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
+        assert!(later.is_superset(&seen), "round {round}: what was seen is gone");
+        assert!(later.is_superset(&told), "round {round}: what was answered is not seen");
+    }
+    assert!(env.snapshots().is_empty(), "{:?}", env.snapshots());
+    assert_eq!(env.repairs().rebuilds, 0);
+}
+
+#[test]
+fn the_pin_of_who_dies_is_given_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
+    let [mut victim, mut other] = [1, 2].map(|number| Member::start(directory.path(), number));
+    assert_eq!(victim.ask("hold-snapshot"), "holding");
+    assert_eq!(other.ask("hold-snapshot"), "holding");
+    env.run(|txn| table.put(txn, b"key", b"new")).unwrap();
+    assert_eq!(env.snapshots().len(), 2);
+    assert_eq!(victim.ask("key"), "old");
+    victim.kill();
+    victim.wait();
+    until("the dead one's pin is given back", || env.snapshots().len() == 1);
+    assert_eq!(other.ask("key"), "old");
+    // All die; who opens next gives back what they had.
+    other.kill();
+    other.wait();
+    drop((table, env));
+    let env = Env::open(directory.path()).unwrap();
+    assert!(env.snapshots().is_empty(), "{:?}", env.snapshots());
+    let table = env.btree("table").unwrap();
+    assert_eq!(table.get(&env.snapshot().unwrap(), b"key").unwrap().as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn who_holds_one_outlives_others_checkpoints_or_is_told_that_it_is_too_old() {
+    for (bound, is_kept) in [("1GiB", true), ("1MiB", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("libtp.toml"), format!("snapshot_log = \"{bound}\"\n")).unwrap();
+        let env = Env::open(directory.path()).unwrap();
+        let table = env.btree("table").unwrap();
+        // Too long for shortcuts.
+        let fill = |text: &str| {
+            env.run_with(Durability::Relaxed, |txn| {
+                let value = text.repeat(300);
+                (0..KEYS).try_for_each(|one| table.put(txn, key(one).as_bytes(), value.as_bytes()))
+            })
+        };
+        fill("old").unwrap();
+        let [mut reader, mut other] = [1, 2].map(|number| Member::start(directory.path(), number));
+        assert_eq!(reader.ask("hold-snapshot"), "holding");
+        let begun = Instant::now();
+        for round in 0..KEYS {
+            fill(&format!("{round:03}")).unwrap();
+            other.ask("checkpoint");
+            // Another each time: what was found once stays.
+            let answer = reader.ask(&key(round));
+            if answer == "too old" {
+                assert!(!is_kept);
+                break;
+            }
+            assert_eq!(answer, "old".repeat(300));
+            // It reads on for as long as what it needs is still in memory.
+            match is_kept {
+                true if round > 30 => break,
+                true => {}
+                false => assert!(begun.elapsed() < Duration::from_secs(200), "it is never too old"),
+            }
+        }
+        assert_eq!(env.snapshots()[0].is_kept, is_kept);
+        assert_eq!(reader.ask("end"), "let go");
+        assert!(env.snapshots().is_empty());
+        reader.leave();
+        other.leave();
+    }
+}
+
+/// Deletes most keys, and makes others so that room is wanted on their pages.
+fn sweep(env: &Env, table: &Db) {
+    let deleted = env.run(|txn| {
+        (100..500).try_for_each(|number| table.delete(txn, key(number).as_bytes()).map(|was_there| assert!(was_there)))
+    });
+    deleted.unwrap();
+    for number in 0..KEYS {
+        let between = format!("{}+", key(number));
+        env.run_with(Durability::Relaxed, |txn| table.put(txn, between.as_bytes(), &VALUE)).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_given_up_while_a_snapshot_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &VALUE))).unwrap();
+    let mut reader = Member::start(directory.path(), 1);
+    reader.ask("arm snapshot: taken, pinned for more!stop");
+    reader.order("hold-snapshot");
+    until("it stands still", || env.sessions().iter().any(|one| one.life == libtp::Life::Stopped));
+    sweep(&env, &table);
+    env.checkpoint().unwrap();
+    reader.resume();
+    assert_eq!(reader.answer(), "holding");
+    for number in 0..KEYS {
+        assert_eq!(reader.ask(&key(number)).as_bytes(), VALUE, "{}", key(number));
+    }
+    assert_eq!(reader.ask("end"), "let go");
+    sweep_is_possible(&env, &table);
+    reader.leave();
+}
+
+/// When nobody waits any more the ghosts go.
+fn sweep_is_possible(env: &Env, table: &Db) {
+    for number in 0..KEYS {
+        let between = format!("{}++", key(number));
+        env.run_with(Durability::Relaxed, |txn| table.put(txn, between.as_bytes(), &VALUE)).unwrap();
+    }
+    let verified = env.verify("table").unwrap();
+    assert!(verified.findings.is_empty());
+    assert!(verified.ghosts < 400, "{} ghosts", verified.ghosts);
+}

@@ -1,0 +1,191 @@
+//! Random histories against a model, and sums among threads.
+//!
+//! The doubt: what a snapshot shows is put together from pages as they are now and from the log, by comparing LSNs; an LSN
+//! that is restored, inherited or compared wrongly shows what nobody ever committed, and nobody notices.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libtp_lock::Wait;
+use libtp_record::{Access, Database, Method, SnapshotNumberCursor};
+use libtp_tests::sizes;
+use libtp_txn::{Durability, TxnSession};
+
+use crate::held::{put, Held, Model};
+use crate::world::{Place, Random, World};
+
+/// A writer's transaction that is open, and what it has changed.
+struct Writer {
+    who: TxnSession,
+    is_open: bool,
+    changed: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+fn value_of(random: &mut Random, method: Method) -> Vec<u8> {
+    let length = match (method, random.below(12)) {
+        (Method::Recno { record_bytes }, _) => record_bytes as usize,
+        (_, 0) => 3000 + usize::try_from(random.below(9000)).unwrap(),
+        (_, 1..4) => 0,
+        _ => usize::try_from(random.below(200)).unwrap(),
+    };
+    let seed = random.next().to_le_bytes();
+    seed.iter().copied().cycle().take(length).collect()
+}
+
+fn change(access: &Access<'_>, method: Method, key: &[u8], value: Option<&[u8]>) {
+    let number = || u64::from_be_bytes(key.try_into().unwrap());
+    match (method, value) {
+        (Method::Btree, Some(value)) => access.put(key, value).unwrap(),
+        (_, Some(value)) => access.recno_put(number(), value).unwrap(),
+        (Method::Btree, None) => {
+            access.delete(key).unwrap();
+        }
+        (_, None) => {
+            access.recno_delete(number()).unwrap();
+        }
+    }
+}
+
+fn shown(held: &Held<'_>, database: &Database, backwards: bool) -> Model {
+    match database.method() {
+        Method::Btree if backwards => held.backwards(database),
+        Method::Btree => held.forwards(database),
+        Method::Recno { .. } => {
+            let mut cursor = SnapshotNumberCursor::new(held.of(database));
+            let step = || if backwards { cursor.prev().unwrap() } else { cursor.next().unwrap() };
+            std::iter::from_fn(step).map(|(number, record)| (number.to_be_bytes().to_vec(), record)).collect()
+        }
+    }
+}
+
+fn random_history(seed: u64, method: Method) {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let mut random = Random(seed);
+    let database = world.database(&world.join(), "records", method, 4096);
+    let mut committed = Model::new();
+    let mut writers: Vec<Writer> =
+        (0..3).map(|_| Writer { who: world.join(), is_open: false, changed: BTreeMap::new() }).collect();
+    let mut held: Vec<(Held<'_>, Model)> = Vec::new();
+    for _ in 0..4000 {
+        let number = random.below(writers.len() as u64);
+        let writer = &mut writers[usize::try_from(number).unwrap()];
+        match random.below(40) {
+            0..30 => {
+                if !writer.is_open {
+                    writer.who.begin(&world.managers);
+                    writer.is_open = true;
+                }
+                // Keys of its own, so that nobody waits.
+                let key = (random.below(300) * 3 + number + 1).to_be_bytes().to_vec();
+                let value = (random.below(3) != 0).then(|| value_of(&mut random, method));
+                let access = Access::new(&world.managers, &writer.who, &database, Wait::Forever);
+                change(&access, method, &key, value.as_deref());
+                writer.changed.insert(key, value);
+            }
+            30..36 if writer.is_open => {
+                writer.is_open = false;
+                if random.below(3) == 0 {
+                    writer.changed.clear();
+                    writer.who.abort(&world.managers).unwrap();
+                    continue;
+                }
+                let durability = if random.below(8) == 0 { Durability::Sync } else { Durability::Relaxed };
+                writer.who.commit(&world.managers, durability).unwrap();
+                for (key, value) in std::mem::take(&mut writer.changed) {
+                    match value {
+                        Some(value) => drop(committed.insert(key, value)),
+                        None => drop(committed.remove(&key)),
+                    }
+                }
+            }
+            36 if held.len() < 5 => held.push((Held::begin(&world), committed.clone())),
+            37 if !held.is_empty() => {
+                let at = usize::try_from(random.below(held.len() as u64)).unwrap();
+                let (held, _) = held.swap_remove(at);
+                held.end();
+            }
+            38 if random.below(10) == 0 => drop(world.managers.checkpoint(&writer.who)),
+            _ => {
+                let Some((held, model)) = held.last() else { continue };
+                let backwards = random.below(2) == 0;
+                assert!(shown(held, &database, backwards) == *model, "seed {seed}, backwards: {backwards}");
+            }
+        }
+    }
+    for (held, model) in held {
+        assert!(shown(&held, &database, false) == model, "seed {seed}");
+        for key in (0..900_u64).map(u64::to_be_bytes) {
+            let found = match method {
+                Method::Btree => held.get(&database, &key),
+                Method::Recno { .. } => held.of(&database).recno_get(u64::from_be_bytes(key), <[u8]>::to_vec).unwrap(),
+            };
+            assert_eq!(found.as_ref(), model.get(&key[..]), "seed {seed}");
+        }
+        held.end();
+    }
+}
+
+#[test]
+fn random_histories_are_shown_as_they_were() {
+    let first = sizes::first_seed();
+    for seed in first..first + sizes::number("LIBTP_TEST_HISTORIES", 6) {
+        random_history(seed, Method::Btree);
+        random_history(seed, Method::Recno { record_bytes: 40 });
+    }
+}
+
+#[test]
+fn a_sum_that_nobody_changes_is_the_same_in_every_snapshot() {
+    const ACCOUNTS: u64 = 40;
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let who = world.join();
+    let database = world.database(&who, "accounts", Method::Btree, 4096);
+    for account in 0..ACCOUNTS {
+        put(&world, &who, &database, &account.to_be_bytes(), &1000_i64.to_le_bytes());
+    }
+    let is_over = AtomicBool::new(false);
+    let transfer = |who: &TxnSession, random: &mut Random| {
+        who.begin(&world.managers);
+        let access = world.access(who, &database);
+        let mut two = [random.below(ACCOUNTS), random.below(ACCOUNTS)];
+        two.sort_unstable();
+        let moved = two.into_iter().zip([-1_i64, 1]).all(|(account, change)| {
+            access
+                .update(&account.to_be_bytes(), |value| {
+                    let sum = i64::from_le_bytes((&*value).try_into().unwrap()) + change;
+                    value.copy_from_slice(&sum.to_le_bytes());
+                })
+                .is_ok()
+        });
+        let durability = if random.below(10) == 0 { Durability::Sync } else { Durability::Relaxed };
+        if moved && random.below(10) != 0 {
+            who.commit(&world.managers, durability).unwrap();
+        } else {
+            who.abort(&world.managers).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        for seed in 1..=3 {
+            let (transfer, is_over, world) = (&transfer, &is_over, &world);
+            scope.spawn(move || {
+                let (who, mut random) = (world.join(), Random(seed));
+                // Relaxed: nothing is handed over by it.
+                while !is_over.load(Ordering::Relaxed) {
+                    transfer(&who, &mut random);
+                }
+            });
+        }
+        for round in 0..400 {
+            let held = Held::begin(&world);
+            for _ in 0..2 {
+                let all = held.forwards(&database);
+                let sum: i64 = all.values().map(|value| i64::from_le_bytes(value[..].try_into().unwrap())).sum();
+                assert_eq!((all.len() as u64, sum), (ACCOUNTS, 1000 * ACCOUNTS as i64), "round {round}");
+            }
+            held.end();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}

@@ -1,0 +1,18 @@
+//! Snapshots out of the log: what they show is what was committed at one moment, whatever becomes of the pages.
+//!
+//! | file | what |
+//! |---|---|
+//! | `rules` | each rule of PROTOCOLS S1 to S4 alone |
+//! | `histories` | random histories against a model, and sums among threads |
+//! | `held` | a snapshot that a test holds |
+//! | `yardstick` | planted bugs, each to be noticed by one of these |
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
+mod held;
+mod histories;
+mod rules;
+#[path = "../../crates/record/tests/world/mod.rs"]
+mod world;
+mod yardstick;

@@ -1,0 +1,351 @@
+//! Each rule of PROTOCOLS S1 to S4 alone.
+
+use std::time::Duration;
+
+use libtp_record::{Database, Error, Method, SnapshotCursor};
+use libtp_txn::{Settings, TxnSession};
+
+use crate::held::{commit, put, Held};
+use crate::world::{Place, World};
+
+fn is_too_old<T: std::fmt::Debug>(read: Result<T, Error>) -> bool {
+    match read {
+        Err(Error::SnapshotTooOld { .. }) => true,
+        other => {
+            assert!(other.is_ok(), "neither read nor too old: {other:?}");
+            false
+        }
+    }
+}
+
+#[test]
+fn s1_what_waits_for_the_disk_is_not_seen_and_what_was_answered_is() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let (who, other) = (world.join(), world.join());
+    let database = world.database(&who, "records", Method::Btree, 4096);
+    put(&world, &who, &database, b"key", b"relaxed");
+    let held = Held::begin(&world);
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"relaxed"[..]));
+    held.end();
+    who.begin(&world.managers);
+    world.access(&who, &database).put(b"key", b"sync").unwrap();
+    let committed = who.commit_now(&world.managers).unwrap();
+    // Committed, and not answered: the machine may yet lose it.
+    let held = Held::begin(&world);
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"relaxed"[..]));
+    who.wait_durable(&world.managers, committed).unwrap();
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"relaxed"[..]), "a snapshot stays as it is");
+    held.end();
+    let held = Held::begin(&world);
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"sync"[..]));
+    held.end();
+    // What is answered from memory takes along what it may have read.
+    who.begin(&world.managers);
+    world.access(&who, &database).put(b"key", b"waits").unwrap();
+    who.commit_now(&world.managers).unwrap();
+    put(&world, &other, &database, b"other", b"relaxed");
+    let held = Held::begin(&world);
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"waits"[..]));
+    world.managers.wait_view_durable(&held.who, held.snapshot.view()).unwrap();
+    assert!(world.managers.log.durable() >= held.snapshot.view().lsn());
+    held.end();
+}
+
+#[test]
+fn s2_what_runs_is_not_seen_though_it_logged_before() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let (one, two) = (world.join(), world.join());
+    let database = world.database(&one, "records", Method::Btree, 4096);
+    let numbers = world.database(&one, "numbers", Method::Recno { record_bytes: 4 }, 4096);
+    put(&world, &one, &database, b"key", b"old");
+    one.begin(&world.managers);
+    world.access(&one, &database).put(b"key", b"dirty").unwrap();
+    world.access(&one, &database).put(b"new", b"dirty").unwrap();
+    world.access(&one, &numbers).recno_put(3, b"dirt").unwrap();
+    // All of that is below what is visible now.
+    put(&world, &two, &database, b"later", b"clean");
+    let held = Held::begin(&world);
+    let check = |held: &Held<'_>| {
+        assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"old"[..]));
+        assert_eq!(held.get(&database, b"new"), None);
+        assert_eq!(held.get(&database, b"later").as_deref(), Some(&b"clean"[..]));
+        assert_eq!(held.of(&numbers).recno_get(3, <[u8]>::to_vec).unwrap(), None);
+        assert_eq!(held.forwards(&database).len(), 2);
+        assert_eq!(held.forwards(&database), held.backwards(&database));
+    };
+    check(&held);
+    commit(&world, &one);
+    check(&held);
+    held.end();
+    let held = Held::begin(&world);
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"dirty"[..]));
+    assert_eq!(held.of(&numbers).recno_get(3, <[u8]>::to_vec).unwrap().as_deref(), Some(&b"dirt"[..]));
+    held.end();
+}
+
+#[test]
+fn s2_who_has_ended_beyond_what_is_visible_is_remembered() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let (one, two) = (world.join(), world.join());
+    let database = world.database(&one, "records", Method::Btree, 4096);
+    put(&world, &one, &database, b"key", b"old");
+    one.begin(&world.managers);
+    world.access(&one, &database).put(b"key", b"new").unwrap();
+    // The change is on the disk, the commit is not.
+    put(&world, &two, &database, b"later", b"clean");
+    one.commit_now(&world.managers).unwrap();
+    // Its slot runs another.
+    one.begin(&world.managers);
+    let held = Held::begin(&world);
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"old"[..]));
+    one.abort(&world.managers).unwrap();
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"old"[..]));
+    held.end();
+}
+
+#[test]
+fn s3_what_is_undone_has_the_lsn_it_had() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let who = world.join();
+    let database = world.database(&who, "records", Method::Btree, 4096);
+    let numbers = world.database(&who, "numbers", Method::Recno { record_bytes: 4 }, 4096);
+    put(&world, &who, &database, b"key", b"value");
+    put(&world, &who, &database, b"gone", b"value");
+    who.begin(&world.managers);
+    world.access(&who, &database).delete(b"gone").unwrap();
+    world.access(&who, &numbers).recno_put(1, b"abcd").unwrap();
+    commit(&world, &who);
+    let held = Held::begin(&world);
+    who.begin(&world.managers);
+    let access = world.access(&who, &database);
+    access.put(b"key", b"another value").unwrap();
+    access.put(b"gone", b"again").unwrap();
+    access.put(b"new", b"value").unwrap();
+    world.access(&who, &numbers).recno_put(1, b"efgh").unwrap();
+    who.abort(&world.managers).unwrap();
+    assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"value"[..]));
+    assert_eq!(held.get(&database, b"gone"), None);
+    assert_eq!(held.get(&database, b"new"), None);
+    assert_eq!(held.of(&numbers).recno_get(1, <[u8]>::to_vec).unwrap().as_deref(), Some(&b"abcd"[..]));
+    assert_eq!(held.snapshot.log_reads(), 0, "what was undone looks as if it had never been changed");
+    held.end();
+}
+
+/// Fills leaves, deletes most keys, and inserts others so that room is wanted.
+fn churn(world: &World, who: &TxnSession, database: &Database, deleted: std::ops::Range<u32>, bytes: usize) {
+    who.begin(&world.managers);
+    for number in deleted {
+        world.access(who, database).delete(&number.to_be_bytes()).unwrap();
+    }
+    commit(world, who);
+    for number in 0..600_u32 {
+        put(world, who, database, &[&number.to_be_bytes()[..], b"+"].concat(), &vec![7; bytes]);
+    }
+}
+
+fn filled(world: &World, who: &TxnSession) -> Database {
+    let database = world.database(who, "records", Method::Btree, 4096);
+    who.begin(&world.managers);
+    for number in 0..600_u32 {
+        world.access(who, &database).put(&number.to_be_bytes(), &[1; 90]).unwrap();
+    }
+    commit(world, who);
+    database
+}
+
+#[test]
+fn s3_ghosts_wait_for_the_oldest_snapshot() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let who = world.join();
+    let database = filled(&world, &who);
+    let held = Held::begin(&world);
+    let before = held.forwards(&database);
+    churn(&world, &who, &database, 100..500, 90);
+    assert_eq!(before.len(), 600);
+    for number in 0..600_u32 {
+        assert_eq!(held.get(&database, &number.to_be_bytes()).as_deref(), Some(&[1; 90][..]), "{number}");
+    }
+    assert_eq!(held.forwards(&database), before);
+    assert_eq!(held.backwards(&database), before);
+    let kept = world.assert_sound(&who, &database).ghosts;
+    assert!(kept >= 400, "{kept} ghosts wait for the snapshot");
+    held.end();
+    churn(&world, &who, &database, 0..600, 700);
+    assert!(world.assert_sound(&who, &database).ghosts < kept, "nobody waits any more");
+}
+
+#[test]
+fn s3_who_is_beyond_the_bounds_is_told_that_ghosts_are_gone() {
+    told_that_ghosts_are_gone(Settings { snapshot_log_bytes: 0, ..Settings::default() });
+    told_that_ghosts_are_gone(Settings { snapshot_age: Duration::ZERO, ..Settings::default() });
+}
+
+fn told_that_ghosts_are_gone(settings: Settings) {
+    let place = Place::new();
+    let world = World::with_settings(&place, 1 << 24, settings);
+    let who = world.join();
+    let database = filled(&world, &who);
+    let held = Held::begin(&world);
+    churn(&world, &who, &database, 100..500, 90);
+    assert!(world.assert_sound(&who, &database).ghosts < 400, "nobody waits for who is beyond the bounds");
+    let mut too_old = 0;
+    for number in 0..600_u32 {
+        match held.of(&database).get(&number.to_be_bytes(), <[u8]>::to_vec) {
+            // Also where the ghost was removed from a page that was split, or unlinked, since.
+            Ok(found) => assert_eq!(found.as_deref(), Some(&[1; 90][..]), "{number} was there"),
+            Err(Error::SnapshotTooOld { .. }) => too_old += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(too_old > 0);
+    assert!(is_too_old(SnapshotCursor::new(held.of(&database)).last().and_then(|_| {
+        let mut cursor = SnapshotCursor::new(held.of(&database));
+        while cursor.move_next()? {}
+        Ok(())
+    })));
+    held.end();
+}
+
+#[test]
+fn s3_replaced_chains_wait_for_the_oldest_snapshot() {
+    for bytes in [4 << 30, 0] {
+        let place = Place::new();
+        let world =
+            World::with_settings(&place, 1 << 24, Settings { snapshot_log_bytes: bytes, ..Settings::default() });
+        let who = world.join();
+        let database = world.database(&who, "records", Method::Btree, 4096);
+        put(&world, &who, &database, b"long", &[1; 30_000]);
+        let held = Held::begin(&world);
+        for round in 2..8_u8 {
+            put(&world, &who, &database, b"long", &vec![round; 20_000 + usize::from(round)]);
+            put(&world, &who, &database, b"long", &[round]);
+            put(&world, &who, &database, &[round], &[round; 9000]);
+        }
+        match held.of(&database).get(b"long", <[u8]>::to_vec) {
+            Ok(found) => assert_eq!((found.as_deref(), bytes != 0), (Some(&[1; 30_000][..]), true)),
+            Err(Error::SnapshotTooOld { .. }) => assert_eq!(bytes, 0),
+            Err(other) => panic!("{other}"),
+        }
+        held.end();
+        put(&world, &who, &database, b"long", b"short");
+        world.assert_sound(&who, &database);
+    }
+}
+
+#[test]
+fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
+    for (bytes, is_kept) in [(4 << 30, true), (1 << 20, false)] {
+        let place = Place::new();
+        let world =
+            World::with_settings(&place, 1 << 24, Settings { snapshot_log_bytes: bytes, ..Settings::default() });
+        let who = world.join();
+        let database = world.database(&who, "records", Method::Btree, 4096);
+        // Beside it: what is too old is to be found out from the log.
+        let filler = world.database(&who, "filler", Method::Btree, 4096);
+        // Too long for a shortcut.
+        put(&world, &who, &database, b"key", &[1; 600]);
+        let held = Held::begin(&world);
+        for round in 0..40_u32 {
+            who.begin(&world.managers);
+            for number in 0..60_u32 {
+                let value = (round * 60 + number).to_le_bytes().repeat(500);
+                world.access(&who, &filler).put(&number.to_le_bytes(), &value).unwrap();
+            }
+            world.access(&who, &database).put(b"key", &round.to_le_bytes().repeat(150)).unwrap();
+            commit(&world, &who);
+            world.managers.checkpoint(&who).unwrap();
+        }
+        let needed = held.snapshot.view().horizon();
+        assert_eq!(world.managers.log.oldest() <= needed, is_kept, "a bound of {bytes} bytes");
+        assert_eq!(world.managers.snapshots()[0].is_kept, is_kept);
+        assert_eq!(is_too_old(held.of(&database).get(b"key", <[u8]>::to_vec)), !is_kept);
+        held.end();
+        assert!(world.managers.snapshots().is_empty());
+        world.managers.checkpoint(&who).unwrap();
+        assert!(world.managers.log.oldest() > needed, "nobody needs it any more");
+    }
+}
+
+#[test]
+fn s4_a_long_history_is_walked_once() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let who = world.join();
+    let database = world.database(&who, "records", Method::Btree, 4096);
+    // Too long for a shortcut.
+    let value = |round: u64| round.to_be_bytes().repeat(80);
+    put(&world, &who, &database, b"hot", &value(0));
+    let held = Held::begin(&world);
+    for round in 1..=1000_u64 {
+        put(&world, &who, &database, b"hot", &value(round));
+    }
+    assert_eq!(held.get(&database, b"hot"), Some(value(0)));
+    assert_eq!(held.snapshot.log_reads(), 1000);
+    put(&world, &who, &database, b"hot", &value(1001));
+    assert_eq!(held.get(&database, b"hot"), Some(value(0)));
+    assert_eq!(held.snapshot.log_reads(), 1000);
+    held.end();
+}
+
+#[test]
+fn s4_who_comes_late_is_led_past_a_long_history() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let who = world.join();
+    let database = world.database(&who, "records", Method::Btree, 4096);
+    let numbers = world.database(&who, "numbers", Method::Recno { record_bytes: 4 }, 4096);
+    let hot = [&b"hot"[..], b"hotter", b"hottest"];
+    for key in hot {
+        put(&world, &who, &database, key, b"first");
+    }
+    for number in 0..3000_u32 {
+        put(&world, &who, &database, &number.to_be_bytes(), b"cold");
+    }
+    who.begin(&world.managers);
+    world.access(&who, &numbers).recno_put(7, b"abcd").unwrap();
+    commit(&world, &who);
+    let held = Held::begin(&world);
+    for round in 0..3000_u32 {
+        for key in hot {
+            put(&world, &who, &database, key, &round.to_le_bytes());
+        }
+        who.begin(&world.managers);
+        world.access(&who, &numbers).recno_put(7, &round.to_le_bytes()).unwrap();
+        commit(&world, &who);
+        // What is changed once must not drive out what is changed all the time.
+        put(&world, &who, &database, &round.to_be_bytes(), b"changed");
+    }
+    for key in hot {
+        assert_eq!(held.get(&database, key).as_deref(), Some(&b"first"[..]));
+    }
+    assert_eq!(held.of(&numbers).recno_get(7, <[u8]>::to_vec).unwrap().as_deref(), Some(&b"abcd"[..]));
+    let reads = held.snapshot.log_reads();
+    assert!(reads < 20, "{reads} log records were read");
+    assert!(held.forwards(&database).values().filter(|value| **value == b"cold").count() == 3000);
+    held.end();
+}
+
+#[test]
+fn s4_a_shortcut_is_not_for_who_came_after_it() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let who = world.join();
+    let database = world.database(&who, "records", Method::Btree, 4096);
+    let mut all = Vec::new();
+    for round in 0..12_u8 {
+        put(&world, &who, &database, b"key", &[round; 9]);
+        all.push((Held::begin(&world), round));
+        for between in 100..103 {
+            put(&world, &who, &database, b"key", &[between; 9]);
+        }
+    }
+    for (held, round) in all {
+        assert_eq!(held.get(&database, b"key").as_deref(), Some(&[round; 9][..]), "{round}");
+        held.end();
+    }
+}
