@@ -195,6 +195,29 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_sees_nothing_of_what_was_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        env.run(|txn| tree.put(txn, b"a", b"1")).unwrap();
+        let before = env.snapshot().unwrap();
+        env.run(|txn| {
+            tree.put(txn, b"a", b"2")?;
+            let part = txn.savepoint();
+            tree.put(txn, b"a", b"3")?;
+            tree.put(txn, b"b", b"3")?;
+            part.roll_back()?;
+            tree.put(txn, b"c", b"4")
+        })
+        .unwrap();
+        let after = env.snapshot().unwrap();
+        let look = |key: &[u8]| [tree.get(&before, key).unwrap(), tree.get(&after, key).unwrap()];
+        assert_eq!(look(b"a"), [Some(b"1".to_vec()), Some(b"2".to_vec())]);
+        assert_eq!(look(b"b"), [None, None]);
+        assert_eq!(look(b"c"), [None, Some(b"4".to_vec())]);
+    }
+
+    #[test]
     fn one_that_ended_with_an_earlier_one_does_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::open(dir.path()).unwrap();
