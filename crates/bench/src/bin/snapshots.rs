@@ -88,7 +88,10 @@ fn measure(wanted: &Wanted, directory: &Path) -> Result<()> {
     lost(&bank, scale, wanted)?;
     scan(&bank, scale)?;
     let audit = bank.audit(&scale)?;
-    println!("audit: {audit:?}");
+    match audit.verdict(audit.history_count) {
+        verdict if verdict == "ok" => println!("audit: ok, {} transfers", audit.history_count),
+        wrong => return Err(Error::Settings(wrong)),
+    }
     Ok(())
 }
 
