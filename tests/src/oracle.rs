@@ -232,10 +232,11 @@ impl History {
         }
     }
 
-    /// Withdraws the last commit's doubt: it was seen and answered for.
+    /// Withdraws the doubt of the last of so many commits: it was seen and answered for. What was doubtful before it may have
+    /// ended without a commit record, in a life of the environment that is over.
     pub fn settle(&mut self, commits: usize) {
-        for commit in &mut self.commits[..commits] {
-            commit.is_doubtful = false;
+        if let Some(seen) = commits.checked_sub(1) {
+            self.commits[seen].is_doubtful = false;
         }
     }
 
@@ -407,6 +408,11 @@ mod tests {
         without.apply(&effect("c", Some("3")));
         assert!(history.judge(&without, history.allowed_at(9)).is_ok());
         assert!(history.judge(&history.state_after(2), history.allowed_at(9)).is_err());
+        // Who sees the third has not seen the second.
+        history.settle(3);
+        assert!(history.judge(&without, history.allowed_at(9)).is_ok());
+        history.settle(2);
+        assert!(history.judge(&without, history.allowed_at(9)).is_err());
     }
 
     #[test]

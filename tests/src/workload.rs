@@ -694,7 +694,7 @@ impl Runner {
     fn get(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let place = if self.random.chance(1, 5) { self.any_cell() } else { self.any_tree_place() };
         let found = client.process.get(client.txn(), &place)?;
-        client.seen = client.seen.max(self.writers.get(&place).copied().unwrap_or(0));
+        client.seen = client.seen.max(self.writer_of(&place, found.as_ref()));
         client.has_read(&place);
         self.check_value(client, &place, found.as_ref())
     }
@@ -705,8 +705,8 @@ impl Runner {
         let way = if self.random.coin() { Way::Up } else { Way::Down };
         let limit = 1 + self.random.index(12);
         let found = client.process.scan(client.txn(), tree, Some(&key), way, limit)?;
-        for (key, _) in &found {
-            client.seen = client.seen.max(self.writers.get(&(table, key.clone())).copied().unwrap_or(0));
+        for (key, value) in &found {
+            client.seen = client.seen.max(self.writer_of(&(table, key.clone()), Some(value)));
         }
         let wanted = merged(self.history.last(), &client.effects, &(table, key.clone()), way, limit);
         client.has_scanned(&(table, key.clone()), way, found.last().filter(|_| found.len() == limit));
@@ -728,6 +728,19 @@ impl Runner {
             }
         }
         Ok(())
+    }
+
+    /// The last commit that changed a place, if this is what it made of it: a doubtful one may not have come to be, and who
+    /// finds it missing has not seen it.
+    fn writer_of(&self, place: &Place, found: Option<&Value>) -> usize {
+        let number = self.writers.get(place).copied().unwrap_or(0);
+        let effects = number.checked_sub(1).and_then(|at| self.history.effects().nth(at));
+        let made = effects.and_then(|effects| effects.get(place));
+        if made.is_some_and(|made| made.as_ref() == found) {
+            number
+        } else {
+            0
+        }
     }
 
     /// What the transaction must see at `place`.
