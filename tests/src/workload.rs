@@ -597,8 +597,9 @@ impl Runner {
         }
     }
 
+    /// Also one that nobody has had yet: who has looked there keeps others from it.
     fn any_cell(&mut self) -> Place {
-        cell(1 + self.random.below(self.cells.max(1)))
+        cell(1 + self.random.below(self.cells + 2))
     }
 
     fn new_value(&mut self, client: &Client<'_>) -> Value {

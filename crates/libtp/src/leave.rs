@@ -81,7 +81,8 @@ fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
 fn end_sessions(managers: &Managers, mut sessions: Sessions) -> Result<()> {
     // Who has none has nothing to end.
     let Some(last) = sessions.pop() else { return Ok(()) };
-    let forced = force(managers, &last.session);
+    // A dead one does nothing any more: others repair what it left.
+    let forced = if last.session.session().is_dead() { Ok(()) } else { force(managers, &last.session) };
     failpoint("leave: log durable");
     for session in sessions {
         failpoint("leave: a session leaves");
