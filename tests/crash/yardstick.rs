@@ -32,7 +32,7 @@ const SEEDS: u64 = 10;
 const STATES: u64 = 800;
 /// How many calls of each kind fail. A batch that is interrupted shows in few of its power cuts.
 const FAILING_CALLS: [(Which, u64); 3] = [(Which::Syncs, 60), (Which::PageWrites, 100), (Which::Any, 40)];
-const DAMAGES: u64 = 20;
+const DAMAGES: u64 = 60;
 /// The longest one bug may take, on a machine that has much else to do; a bug that hangs is a bug that is noticed.
 const LIMIT: Duration = Duration::from_secs(900);
 
