@@ -10,6 +10,7 @@ use libtp::{Db, Durability, Env, Error, Recno, Result, Snapshot};
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_process::Broken;
 use libtp_sim::Random;
+use libtp_txn::{Managers, TxnSession};
 
 use crate::child::Role;
 
@@ -95,6 +96,11 @@ const CROWD: usize = 150;
 /// Whether a panic is that of the failpoint that was chosen.
 fn is_planned(payload: &(dyn Any + Send)) -> bool {
     payload.downcast_ref::<String>().is_some_and(|text| text.starts_with("at the failpoint"))
+}
+
+/// Joins without the door, and answers as it would: memory that was given up has no room any more.
+fn join(managers: &Managers) -> Result<TxnSession> {
+    managers.join().map_err(|error| if managers.region.is_broken() { Error::Rebuilt } else { error.into() })
 }
 
 /// One thread that does all this.
@@ -309,7 +315,7 @@ impl<'e> Churn<'e> {
     /// A session comes, takes locks of all kinds, and goes.
     fn locks(&mut self, most: u64) -> Result<()> {
         let managers = self.env.managers();
-        let who = managers.join()?;
+        let who = join(&managers)?;
         let (session, locker, locks) = (who.session(), who.locker(), &managers.locks);
         let brief = Wait::For(Duration::from_millis(2));
         // A refusal is an answer: others want the same.
@@ -341,7 +347,7 @@ impl<'e> Churn<'e> {
         let managers = self.env.managers();
         let mut all = Vec::with_capacity(CROWD);
         for _ in 0..CROWD {
-            all.push(managers.join()?);
+            all.push(join(&managers)?);
         }
         all.into_iter().for_each(|who| managers.leave(who));
         Ok(())
