@@ -212,7 +212,7 @@ fn both_or_neither_when_the_cache_is_lost() {
     if let Some(directory) = sizes::chosen::<String>(PATH) {
         work(Path::new(&directory));
     }
-    let txns = sizes::number("LIBTP_TEST_TRACED", 20).div_ceil(10);
+    let txns = sizes::number("LIBTP_TEST_TRACED_JOINED", 2);
     let found = run(txns, sizes::first_seed(), None);
     assert!(found.torn.is_none(), "{}", found.torn.unwrap_or_default());
     println!(

@@ -277,8 +277,9 @@ fn stopped_between_any_two_stores() {
         work(Path::new(&path));
     }
     let txns = sizes::number("LIBTP_TEST_TRACED", 20);
+    let of_two = sizes::number("LIBTP_TEST_TRACED_TWO", 20);
     for (scene, txns) in
-        [(Scene::Work, txns), (Scene::Two, txns), (Scene::Growth, 3), (Scene::Life, 2), (Scene::Recovery, 2)]
+        [(Scene::Work, txns), (Scene::Two, of_two), (Scene::Growth, 3), (Scene::Life, 2), (Scene::Recovery, 2)]
     {
         for is_written_back in [false, true] {
             let start = Instant::now();

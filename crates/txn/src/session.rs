@@ -225,7 +225,9 @@ impl TxnSession {
         let (lsn, txn) = self.session.last_noted();
         // Its slot may be another's by now, so it is asked for nothing.
         let is_own = txn != 0 && txn + 1 == self.id_next.get();
-        if self.commit_record() != Lsn::NONE || !is_own || lsn >= managers.log.tail().raw() {
+        // What was noted before the commit began is another record, which the log may not have any more.
+        let is_of_the_commit = self.noted_before_commit.get().is_some_and(|before| before != lsn);
+        if self.commit_record() != Lsn::NONE || !is_own || !is_of_the_commit || lsn >= managers.log.tail().raw() {
             return Ok(self.commit_record());
         }
         // Who died before it published may have been overtaken by another's record there.

@@ -106,3 +106,19 @@ fn a_destructor_may_use_the_library_while_a_panic_is_under_way() {
     assert_eq!(own_panic(goes), "mine");
     assert_eq!(Env::open(dir.path()).unwrap().opened().how, crate::How::Clean);
 }
+
+#[test]
+fn a_commit_that_panicked_before_its_record_is_no_commit_even_where_the_log_has_forgotten_the_records_before() {
+    let (_dir, env, _db) = with_one_record();
+    let managers = env.managers();
+    let who = managers.join().unwrap();
+    let id = who.begin(&managers);
+    // No record begins there.
+    let forgotten = libtp_log::Lsn::new(16);
+    assert!(managers.log.read(forgotten).is_err());
+    who.session().note_append(forgotten.raw(), id.raw());
+    who.session().clear_append();
+    who.session().mark_dead();
+    assert_eq!(who.commit_record_of_dead(&managers).unwrap(), libtp_log::Lsn::NONE);
+    managers.leave(who);
+}
