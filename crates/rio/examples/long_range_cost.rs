@@ -1,0 +1,138 @@
+//! What a before-image of a long range is made of: looking at bytes that are in no cache of this processor.
+//!
+//! So many bytes at a random place of 50 MB in `/dev/shm` are stored by `memcpy`, which for lengths like these need not look at what
+//! was there; by stores of 32 bytes, which must; only looked at; copied to a log that is in the cache; copied there and then stored;
+//! and copied between two places that are in the cache. Nanoseconds, the median of rounds that take turns.
+//!
+//! `cargo run --release -p rio --example long_range_cost`. Linux on x86-64 with AVX2.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)] // A measurement:
+#![allow(clippy::cast_possible_truncation)] // nothing here is used by anything.
+
+#[cfg(target_arch = "x86_64")]
+mod measured {
+    use std::arch::x86_64::{_mm256_load_si256, _mm256_set1_epi8, _mm256_store_si256, _mm256_xor_si256};
+    use std::fs::File;
+    use std::hint::black_box;
+    use std::time::Instant;
+
+    const DATABASE: usize = 50 << 20;
+    const LONGEST: usize = 1 << 20;
+    const ROUNDS: usize = 201;
+    /// Bytes that a round is about.
+    const ROUND: usize = 16 << 20;
+
+    fn drawn(nth: usize) -> usize {
+        (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+    }
+
+    #[derive(Clone, Copy)]
+    enum What {
+        Stored,
+        StoredBy32,
+        LookedAt,
+        Saved,
+        SavedAndStored,
+        InTheCache,
+    }
+
+    const ALL: [(What, &str); 6] = [
+        (What::Stored, "stored by memcpy"),
+        (What::StoredBy32, "stored by 32 bytes"),
+        (What::LookedAt, "looked at"),
+        (What::Saved, "saved"),
+        (What::SavedAndStored, "saved, then stored by memcpy"),
+        (What::InTheCache, "saved where it is in the cache"),
+    ];
+
+    #[target_feature(enable = "avx2")]
+    unsafe fn stored_by_32(to: *mut u8, bytes: usize) {
+        for at in (0..bytes).step_by(32) {
+            unsafe { _mm256_store_si256(to.add(at).cast(), _mm256_set1_epi8(3)) };
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    unsafe fn looked_at(from: *const u8, bytes: usize) {
+        let mut sum = [_mm256_set1_epi8(0); 4];
+        for at in (0..bytes).step_by(128) {
+            for (lane, sum) in sum.iter_mut().enumerate() {
+                *sum = _mm256_xor_si256(*sum, unsafe { _mm256_load_si256(from.add(at + lane * 32).cast()) });
+            }
+        }
+        black_box(sum);
+    }
+
+    #[target_feature(enable = "avx2")]
+    unsafe fn saved(from: *const u8, to: *mut u8, bytes: usize) {
+        for at in (0..bytes).step_by(32) {
+            unsafe { _mm256_store_si256(to.add(at).cast(), _mm256_load_si256(from.add(at).cast())) };
+        }
+    }
+
+    fn memory() -> *mut u8 {
+        use rustix::mm::{mmap, MapFlags, ProtFlags};
+        let path = format!("/dev/shm/long_range_cost.{}", std::process::id());
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let bytes = DATABASE + 2 * LONGEST;
+        file.set_len(bytes as u64).unwrap();
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let at = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, &file, 0) };
+        let at = at.unwrap().cast::<u8>();
+        unsafe { at.write_bytes(1, bytes) };
+        at
+    }
+
+    pub fn main() {
+        let (memory, image) = (memory(), vec![3_u8; LONGEST]);
+        let (log, hot) = (DATABASE, DATABASE + LONGEST);
+        let mut nth = 0;
+        for bytes in [4096, 64 << 10, 1 << 20] {
+            let times = ROUND / bytes;
+            let mut took = ALL.map(|_| Vec::new());
+            for _ in 0..ROUNDS {
+                for ((what, _), took) in ALL.iter().zip(&mut took) {
+                    let start = Instant::now();
+                    for _ in 0..times {
+                        nth += 1;
+                        let at = drawn(nth) % (DATABASE / bytes) * bytes;
+                        let image = black_box(image.as_ptr());
+                        unsafe {
+                            let (place, log) = (memory.add(at), memory.add(log));
+                            match what {
+                                What::Stored => place.copy_from_nonoverlapping(image, bytes),
+                                What::StoredBy32 => stored_by_32(place, bytes),
+                                What::LookedAt => looked_at(place, bytes),
+                                What::Saved => saved(place, log, bytes),
+                                What::SavedAndStored => {
+                                    saved(place, log, bytes);
+                                    place.copy_from_nonoverlapping(image, bytes);
+                                }
+                                What::InTheCache => saved(memory.add(hot), log, bytes),
+                            }
+                        }
+                    }
+                    took.push(start.elapsed().as_secs_f64() * 1e9 / times as f64);
+                }
+            }
+            for ((_, what), took) in ALL.iter().zip(&mut took) {
+                took.sort_unstable_by(f64::total_cmp);
+                println!("{bytes} bytes, {what}: {:.0}", took[ROUNDS / 2]);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn main() {
+    if std::is_x86_feature_detected!("avx2") {
+        measured::main();
+    } else {
+        println!("AVX2 only");
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn main() {
+    println!("x86-64 only");
+}
