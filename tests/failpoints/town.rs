@@ -1,7 +1,7 @@
 //! An environment and its survivors: what is expected of them when somebody dies, and in the end.
 
 use std::collections::BTreeSet;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -201,8 +201,13 @@ impl Town {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
             Buried::After(Duration::from_nanos(u64::try_from(now.saturating_sub(at)).unwrap_or(u64::MAX)))
         };
-        // The observer's memory may be found broken while it looks: then it unwinds.
-        Burial(std::thread::spawn(move || catch_unwind(AssertUnwindSafe(watch)).unwrap_or(Buried::GivenUp)))
+        // The observer's memory may be found broken while it looks: then it unwinds. Any other panic is told.
+        let looks = move || match catch_unwind(AssertUnwindSafe(watch)) {
+            Ok(buried) => buried,
+            Err(payload) if payload.is::<libtp_process::Broken>() => Buried::GivenUp,
+            Err(payload) => resume_unwind(payload),
+        };
+        Burial(std::thread::spawn(looks))
     }
 
     /// Waits until nobody is dead any more.
@@ -223,7 +228,7 @@ impl Town {
     #[track_caller]
     pub fn bury(&mut self, death: &Death, burial: Burial) -> Option<Duration> {
         let (seed, point) = (self.seed, &death.point);
-        match burial.0.join().expect("what it unwinds with is caught") {
+        match burial.0.join().unwrap_or_else(|payload| resume_unwind(payload)) {
             Buried::After(time) => Some(time),
             Buried::GivenUp if self.is_rebuild_meant => None,
             Buried::GivenUp => self.despair(&format!(

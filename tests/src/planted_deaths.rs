@@ -135,6 +135,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
         judge: Judge::OwnCase("panics::a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_know"),
         is_seldom: false,
     },
+    by("process: who leaves frees the slot, whoever has it", &[Young("txn: room promised, not noted")]),
     by_case("process: the seat alone says who is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
     by_case("process: who runs another program lives", "forked::who_becomes_another_program_is_dead_though_nobody_needs_what_it_held"),
     by_case("libtp: sessions for repairs outlive the seat", "stopped::who_is_stopped_as_it_has_just_left_has_nothing_to_be_repaired"),

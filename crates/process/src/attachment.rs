@@ -325,11 +325,17 @@ impl Attachments {
         if !self.process.is_current() {
             return;
         }
-        if let Some(slot) = self.slot(self.own).filter(|_| !has_sessions(sessions, self.own)) {
-            let tenant = slot.tenant.load();
-            // Failing means that another saw our seat free and has done it.
-            let _ = slot.tenant.compare_exchange(tenant, tenant.left());
+        let Some(slot) = self.slot(self.own) else { return };
+        let mut tenant = slot.tenant.load();
+        if tenant.id() != self.own || has_sessions(sessions, self.own) {
+            return;
         }
+        if planted("process: who leaves frees the slot, whoever has it") {
+            rio::planted::linger();
+            tenant = slot.tenant.load();
+        }
+        // Failing means that another saw our seat free and has done it; a newcomer may have the slot by now, under another name.
+        let _ = slot.tenant.compare_exchange(tenant, tenant.left());
     }
 
     /// Gives the seat back.
