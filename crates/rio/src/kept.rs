@@ -11,6 +11,7 @@ use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{flock, FlockOperation};
 use FlockOperation::NonBlockingLockExclusive as Exclusive;
@@ -22,6 +23,11 @@ use crate::{
 };
 
 mod shared;
+
+/// So long a child may have what its parent has let go, before it is another program: another thread made it while the parent
+/// opened that.
+const SOON: Duration = Duration::from_millis(100);
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// A region that this process has and nobody else, unless all who have it share it.
 pub struct Kept {
@@ -115,7 +121,7 @@ impl Keeping {
     pub(crate) fn take(&self, path: &Path) -> Result<Option<Kept>> {
         let access =
             Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
-        let locked = if self.is_shared { shared::lock(path, &access)? } else { lock(path, &access, Exclusive)? };
+        let locked = if self.is_shared { shared::lock(path, &access)? } else { lock_alone(path, &access)? };
         let Some(lock) = locked else { return Ok(None) };
         let file = access.open(path)?;
         if !is_same(&file, &lock).map_err(|source| system(path, "stat", source))? {
@@ -311,6 +317,17 @@ fn is_same(one: &File, other: &File) -> std::io::Result<bool> {
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
+/// Locks the file for this handle alone, as soon as no child has it that will soon be another program.
+fn lock_alone(path: &Path, access: &Access) -> Result<Option<File>> {
+    let begun = Instant::now();
+    loop {
+        match lock(path, access, Exclusive) {
+            Err(Error::InUse { .. }) if begun.elapsed() < SOON => std::thread::sleep(MOMENT),
+            locked => return locked,
+        }
+    }
+}
+
 fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File>> {
     loop {
         match std::fs::symlink_metadata(path) {
@@ -336,6 +353,23 @@ fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_somebody_lets_go_in_a_moment_is_waited_for_and_no_longer() {
+        let path = std::env::temp_dir().join(format!("libtp-rio-{}-soon", std::process::id()));
+        let access = Access::of_directory(&std::env::temp_dir()).unwrap();
+        let other = File::create(&path).unwrap();
+        flock(&other, Exclusive).unwrap();
+        assert!(matches!(lock_alone(&path, &access), Err(Error::InUse { .. })));
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(SOON / 5);
+                drop(other);
+            });
+            assert!(lock_alone(&path, &access).unwrap().is_some(), "as a child that becomes another program");
+        });
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn cache_lines_are_written_back_unless_somebody_knows_of_more_than_was_found() {
