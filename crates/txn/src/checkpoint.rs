@@ -127,7 +127,7 @@ impl Managers {
         failpoint("checkpoint: logged, not forced");
         self.log.force(session, lsn)?;
         // Behind the force: a snapshot that is taken later needs nothing below what runs now (`snapshot.rs`).
-        let keep_from = redo_point.min(oldest).min(self.needed_by_snapshots());
+        let keep_from = redo_point.min(oldest).min(self.needed_by_snapshots()).min(self.needed_by_repairs());
         failpoint("checkpoint: forced, control file old");
         self.write_control(session, lsn, redo_point, keep_from, false)?;
         failpoint("checkpoint: control file written, region old");
@@ -136,6 +136,11 @@ impl Managers {
         failpoint("checkpoint: counted, log not recycled");
         self.log.recycle(session, keep_from)?;
         Ok(Checkpointed { lsn, redo_point, keep_from })
+    }
+
+    /// From here on sessions have noted records: if one is dead, who repairs it reads that, whatever it is about.
+    fn needed_by_repairs(&self) -> Lsn {
+        self.processes.noted_appends().map(|(lsn, _)| Lsn::new(lsn)).min().unwrap_or(Lsn::new(u64::MAX))
     }
 
     /// The transactions that had logged something below `begin` and may be unfinished.

@@ -161,3 +161,30 @@ fn a_commit_is_kept_only_if_it_lies_before_the_first_life_that_followed_its_own(
     assert!(matches!(stopped.0.outcome_of(0, began[0]), Err(Error::Rebuilt)), "nobody has that record");
     stopped.0.outcome_of(0, libtp_log::Lsn::new(began[0].raw() - 8)).unwrap();
 }
+
+#[test]
+fn what_a_dead_one_has_noted_is_kept_until_it_is_repaired_however_much_is_logged_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = "log_segment_first = \"64KiB\"\nlog_segment_max = \"64KiB\"\n";
+    std::fs::write(dir.path().join(crate::SETTINGS_NAME), small).unwrap();
+    let nobody_looks = crate::Settings { no_background: true, ..crate::Settings::default() };
+    let env = Env::builder().settings(nobody_looks).open(dir.path()).unwrap();
+    let stock = env.btree("stock").unwrap();
+    let managers = env.managers();
+    let who = managers.join().unwrap();
+    let done = managers.checkpoint(&who).unwrap().unwrap();
+    // As one leaves it that dies between its record, which is no transaction's, and what it does next.
+    who.session().note_append(done.lsn.raw(), 0);
+    who.session().mark_dead();
+    for _ in 0..3 {
+        for round in 0..50_u32 {
+            env.run(|txn| stock.put(txn, &round.to_be_bytes(), &[7; 8000])).unwrap();
+        }
+        env.checkpoint().unwrap();
+    }
+    managers.reap().unwrap();
+    assert!(!managers.region.is_broken(), "its record was gone");
+    assert_eq!(managers.processes.dead_sessions(), []);
+    env.checkpoint().unwrap();
+    assert!(managers.log.read(done.lsn).is_err(), "it is given up when nobody needs it any more");
+}
