@@ -32,6 +32,7 @@ enum Deed {
     Reopen,
     Crowd,
     Snapshot,
+    Pass,
 }
 
 /// What survivors do.
@@ -39,7 +40,7 @@ enum Deed {
 const QUIET: [Deed; 8] =
     [Deed::Fill, Deed::Sweep, Deed::Abort, Deed::Recno, Deed::Pages, Deed::Upgrade, Deed::Locks, Deed::Snapshot];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 13] = [
+const ALL: [Deed; 14] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
@@ -53,6 +54,7 @@ const ALL: [Deed; 13] = [
     Deed::Checkpoint,
     Deed::Reopen,
     Deed::Snapshot,
+    Deed::Pass,
 ];
 
 /// Which deeds come to failpoints whose names begin so.
@@ -79,6 +81,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("undo", &[Deed::Abort]),
     ("abort", &[Deed::Abort]),
     ("savepoint", &[Deed::Abort]),
+    ("pass", &[Deed::Pass]),
     ("change: comp", &[Deed::Abort]),
     ("buffer", &[Deed::Long, Deed::Checkpoint]),
     ("ring", &[Deed::Long]),
@@ -178,6 +181,7 @@ impl<'e> Churn<'e> {
             Deed::Reopen => self.reopen(),
             Deed::Crowd => self.crowd(),
             Deed::Snapshot => self.snapshot(),
+            Deed::Pass => self.pass(),
         }
     }
 
@@ -254,6 +258,25 @@ impl<'e> Churn<'e> {
             part.roll_back()?;
             churn.records.append(txn, &[1; 100]).map(|_| ())
         })
+    }
+
+    /// A transaction is passed on and gone on with, with its locks and what it did; sometimes nobody takes it before this process ends.
+    fn pass(&mut self) -> Result<()> {
+        let (at, is_kept) = (self.random.below(3000), self.random.coin());
+        let key = format!("any/{at:06}").into_bytes();
+        let other = format!("any/{:06}", at + 1).into_bytes();
+        let txn = self.env.begin_with(self.durability())?;
+        let begun = self.fill.put(&txn, &key, &[b'p'; 100]);
+        let txn = match begun {
+            Ok(()) => self.env.attach(&txn.detach()?)?,
+            Err(Error::Deadlock | Error::LockTimeout) => return txn.abort(),
+            Err(error) => return Err(error),
+        };
+        match self.fill.put(&txn, &other, &[b'p'; 100]) {
+            Ok(()) if is_kept => txn.commit(),
+            Ok(()) | Err(Error::Deadlock | Error::LockTimeout) => txn.abort(),
+            Err(error) => Err(error),
+        }
     }
 
     fn recno(&mut self) -> Result<()> {

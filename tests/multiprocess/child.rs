@@ -111,6 +111,15 @@ fn obey<'e>(
             running.take().expect("the pattern says so").commit()?;
             "committed".into()
         }
+        (["pass-on"], Some(_)) => running.take().expect("the pattern says so").detach()?.to_string(),
+        (["take-over", word], None) => match word.parse().and_then(|detached| env.attach(&detached)) {
+            Ok(txn) => {
+                *running = Some(txn);
+                "taken over".into()
+            }
+            Err(Error::NotPassed { .. }) => "not passed on".into(),
+            Err(error) => return Err(error),
+        },
         (["region"], _) => env.stats()?.region,
         #[cfg(feature = "failpoints")]
         (["arm", point @ ..], _) => {

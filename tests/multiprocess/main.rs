@@ -63,6 +63,7 @@ mod leaving;
 mod left;
 mod limits;
 mod missing;
+mod passing;
 #[cfg(feature = "failpoints")]
 mod readers;
 mod rebuild;

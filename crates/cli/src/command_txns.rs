@@ -25,6 +25,7 @@ struct Transaction {
     locker: u32,
     first_lsn: u64,
     last_lsn: u64,
+    is_offered: bool,
 }
 
 /// Prints a line for each transaction, in all processes.
@@ -39,6 +40,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
             locker: transaction.locker,
             first_lsn: transaction.first_lsn.raw(),
             last_lsn: transaction.last_lsn.raw(),
+            is_offered: transaction.is_offered,
         };
         write_line(output, &shown)?;
     }

@@ -18,6 +18,7 @@ use crate::database::{wait_of, OpenDatabase};
 use crate::keep::Keep;
 use crate::left_memory::LeftMemory;
 use crate::life::{Present, Refused};
+use crate::passing::PassedOn;
 use crate::segment::{OpenSegments, Segment};
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::{run, CommitLsn};
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) renewing: Mutex<Option<Refused>>,
     databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
     pub(crate) segments: OpenSegments,
+    /// Transactions that were passed on by this handle and not yet taken over, as far as it knows.
+    pub(crate) passed_on: PassedOn,
     pub(crate) platform: Platform,
     pub(crate) settings: Settings,
     pub(crate) durability: Durability,
@@ -252,6 +255,7 @@ impl Env {
             renewing: Mutex::new(None),
             databases: Mutex::new(HashMap::new()),
             segments: OpenSegments::default(),
+            passed_on: PassedOn::default(),
             durability: settings.durability.unwrap_or_default(),
             wait: wait_of(settings.lock_timeout()),
             platform,
@@ -476,6 +480,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.check_process().is_err() {
+            self.passed_on.forget_inherited();
             return self.present.forget_inherited();
         }
         if let Err(error) = self.end() {

@@ -34,6 +34,14 @@ pub enum Error {
         /// What came in the way.
         cause: String,
     },
+    /// A transaction cannot be passed on, or taken over.
+    #[error("transaction {txn} is not passed on: {what}")]
+    NotPassed {
+        /// Its number.
+        txn: u64,
+        /// Why not, what became of it, and what to do.
+        what: String,
+    },
     /// A lock was not granted within the time set.
     #[error(
         "a lock was not granted within the time set; abort the transaction and run it again, or set a longer time"

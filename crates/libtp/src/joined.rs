@@ -187,6 +187,13 @@ impl Parts {
     }
 }
 
+impl Parts {
+    /// Whether the transaction has joined no memory.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+}
+
 impl Drop for Part {
     fn drop(&mut self) {
         if let Some(mut member) = self.member.take() {

@@ -379,6 +379,7 @@ impl Inner {
             let mut present = lock(&self.present.0);
             (Arc::clone(&present.life), std::mem::take(&mut present.idle))
         };
+        self.passed_on.end();
         life.end(self, idle)
     }
 

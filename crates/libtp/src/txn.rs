@@ -74,8 +74,18 @@ impl<'e> Txn<'e> {
                 begun => break begun?,
             }
         };
+        Ok(Txn::of(env, who, durability, open))
+    }
+
+    /// One that runs already.
+    pub(crate) fn of(env: &'e Arc<Inner>, who: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
         let (joined, savepoints) = (Parts::default(), Savepoints::default());
-        Ok(Txn { env, who: Some(who), durability, joined, savepoints, _open: open, not_sync: PhantomData })
+        Txn { env, who: Some(who), durability, joined, savepoints, _open: open, not_sync: PhantomData }
+    }
+
+    /// Its session, which it does without from now on.
+    pub(crate) fn part(mut self) -> Box<Seated> {
+        self.who.take().expect("a transaction holds its session until it ends")
     }
 
     /// The transaction's number, unique in the environment.

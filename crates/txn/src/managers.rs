@@ -283,6 +283,7 @@ impl Managers {
                 first_lsn: slot.first_lsn.get(),
                 last_lsn: slot.last_lsn.load(),
                 locker: slot.locker.get(),
+                is_offered: slot.is_offered(),
             })
             .collect()
     }

@@ -81,6 +81,15 @@ impl Managers {
         Ok(Some(self.session_on(session, index, locker)))
     }
 
+    /// As one that began that transaction itself has it.
+    pub(crate) fn session_with(&self, session: Session, index: u32, locker: LockerId, txn: TxnId) -> TxnSession {
+        let who = self.session_on(session, index, locker);
+        // The last of its block: what it noted is told from others' by that.
+        who.id_next.set(txn.raw() + 1);
+        who.id_end.set(txn.raw() + 1);
+        who
+    }
+
     fn session_on(&self, session: Session, index: u32, locker: LockerId) -> TxnSession {
         TxnSession {
             session,

@@ -82,8 +82,8 @@ rio::shared! {
         pub locker: Word<u32>,
         /// The next free slot, for the free list.
         pub next_free: Word<u32>,
-        /// Zero, kept for later.
-        pub spare_small: Word<u32>,
+        /// Says that whoever was told of it may take the running transaction over (`pass.rs`).
+        pub offered: Word<u32>,
         /// The segments of memory that it has joined, by number; zeros behind the last (PROTOCOLS F2).
         pub segments: [Word<u32>; SEGMENTS_MAX],
 
@@ -172,6 +172,8 @@ pub struct TxnInfo {
     pub last_lsn: Lsn,
     /// Its locker's number.
     pub locker: u32,
+    /// Whether nobody works in it until somebody takes it over.
+    pub is_offered: bool,
 }
 
 /// A process's handle to the transaction table.

@@ -1,0 +1,337 @@
+//! Passing a running transaction on: to another thread, or another process of the same environment.
+//!
+//! Whoever passes it on keeps a session for it until it is taken over. If that process dies or leaves before, the transaction is
+//! undone, as any that a process leaves behind.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use libtp_process::SessionId;
+use libtp_txn::{Managers, Offer};
+use rio::failpoint;
+
+use crate::environment::lock;
+use crate::life::{Life, Seated, Sessions};
+use crate::open_here::OpenHere;
+use crate::{Durability, Env, Error, Result, Txn};
+
+/// Names a running transaction that was passed on with [`Txn::detach`], for [`Env::attach`]. As text it is one word, to be sent
+/// to another process, and good for one that takes it over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detached {
+    /// Of the environment, and of this life of its memory.
+    region: String,
+    offer: Offer,
+}
+
+impl Detached {
+    /// The transaction's number.
+    pub fn txn(&self) -> u64 {
+        self.offer.txn.raw()
+    }
+}
+
+impl fmt::Display for Detached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Offer { slot, txn, session } = self.offer;
+        write!(f, "{}/{}.{slot}.{:x}", self.region, txn.raw(), session.raw())
+    }
+}
+
+impl FromStr for Detached {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Detached> {
+        let parse = || {
+            let (region, numbers) = text.trim().rsplit_once('/')?;
+            let mut numbers = numbers.split('.');
+            let txn = libtp_log::TxnId::new(numbers.next()?.parse().ok()?);
+            let slot = numbers.next()?.parse().ok()?;
+            let session = SessionId::from_raw(u64::from_str_radix(numbers.next()?, 16).ok()?);
+            numbers.next().is_none().then(|| Detached { region: region.into(), offer: Offer { slot, txn, session } })
+        };
+        parse().ok_or_else(|| Error::NotPassed {
+            txn: 0,
+            what: format!("{text:?} names none: it is to be what `Txn::detach` gave, as text"),
+        })
+    }
+}
+
+/// Sessions whose transactions were passed on, as far as this handle knows.
+#[derive(Default)]
+pub(crate) struct PassedOn(Mutex<Sessions>);
+
+impl PassedOn {
+    /// Gives up the sessions whose transactions are others' by now, or whose memory is no more.
+    pub(crate) fn sweep(&self) {
+        let is_over = |who: &Seated| who.life.managers.region.is_broken() || who.life.managers.is_taken(&who.session);
+        let mut list = lock(&self.0);
+        let (over, kept): (Sessions, Sessions) = list.drain(..).partition(|who| is_over(who));
+        *list = kept;
+        drop(list);
+        over.into_iter().for_each(|who| let_go(*who));
+    }
+
+    /// In the child of a fork: the sessions are the parent's.
+    pub(crate) fn forget_inherited(&mut self) {
+        let list = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        list.drain(..).for_each(std::mem::forget);
+    }
+
+    /// The handle goes: what nobody has taken over is undone, by whoever looks after the dead.
+    pub(crate) fn end(&self) {
+        self.sweep();
+        for who in std::mem::take(&mut *lock(&self.0)) {
+            // It may have been taken since.
+            who.session.session().mark_dead();
+        }
+    }
+}
+
+fn let_go(who: Seated) {
+    let Seated { session, life } = who;
+    if life.managers.region.is_broken() {
+        // It goes with its region.
+        return;
+    }
+    // What fails is the next call's to tell.
+    let _ = life.guarded(|| {
+        life.managers.leave_taken(session);
+        Ok(())
+    });
+}
+
+/// The name by which processes know that they are in the same memory: of its file, and of the log's life.
+fn region_name(managers: &Managers) -> String {
+    let name = managers.region.path().file_name().unwrap_or_default().to_string_lossy();
+    format!("{name}-{}", managers.log.incarnation())
+}
+
+impl Txn<'_> {
+    /// Passes the transaction on: whoever has the answer, a thread or another process of the environment, goes on with it by
+    /// [`Env::attach`]. With its locks, and all it did; savepoints are forgotten. If this process dies, or leaves the environment,
+    /// before it is taken over, it is undone.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let stock = env.btree("stock")?;
+    /// let txn = env.begin()?;
+    /// stock.put(&txn, b"apples", b"3")?;
+    /// let word = txn.detach()?.to_string();
+    /// // In this process, or in another that has the environment open:
+    /// let txn = env.attach(&word.parse()?)?;
+    /// assert_eq!(stock.get(&txn, b"apples")?.as_deref(), Some(&b"3"[..]));
+    /// txn.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotPassed` if it has joined memory; `HalfUndone`; `Rebuilt`. It was undone then.
+    pub fn detach(self) -> Result<Detached> {
+        self.savepoints().refuse_half_undone()?;
+        if !self.parts().is_empty() {
+            let what =
+                "it has joined memory, which belongs to this process; it was undone. Pass it on before it joins any";
+            return Err(Error::NotPassed { txn: self.id(), what: what.into() });
+        }
+        self.guarded(|| Ok(()))?;
+        let env = self.environment().clone();
+        env.passed_on.sweep();
+        let who = self.part();
+        let detached = Detached { region: region_name(&who.life.managers), offer: who.session.offer() };
+        lock(&env.passed_on.0).push(who);
+        failpoint("pass: offered, kept until it is taken");
+        Ok(detached)
+    }
+}
+
+impl Env {
+    /// Goes on with a transaction that was passed on.
+    ///
+    /// # Errors
+    /// `NotPassed` if it is not to be had any more: another has taken it over, it was undone because the process that passed it on
+    /// died, left, or lost its memory, or it is of another environment. `Full` if there is no room for a session: it can be tried again.
+    pub fn attach(&self, detached: &Detached) -> Result<Txn<'_>> {
+        self.attach_with(detached, self.0.durability)
+    }
+
+    fn attach_with(&self, detached: &Detached, durability: Durability) -> Result<Txn<'_>> {
+        let refuse = |what: &str| Error::NotPassed { txn: detached.txn(), what: what.into() };
+        let life = self.0.life()?;
+        if region_name(&life.managers) != detached.region {
+            return Err(refuse(
+                "it is of another environment, or the shared memory was made anew since: then it was undone",
+            ));
+        }
+        let taken = life.guarded(|| Ok(life.managers.take_offered(detached.offer)?))?;
+        let Some(session) = taken else {
+            return Err(refuse(
+                "another has taken it over, or it was undone because the process that passed it on has died or left",
+            ));
+        };
+        self.0.passed_on.sweep();
+        Ok(Txn::of(&self.0, Box::new(Seated { session, life }), durability, OpenHere::new()))
+    }
+}
+
+impl Life {
+    /// Whether a transaction of it is kept for who takes it over, for tests.
+    #[cfg(test)]
+    pub(crate) fn offers(&self) -> usize {
+        self.managers.transactions().iter().filter(|txn| txn.is_offered).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use crate::{Db, Env, Error};
+
+    fn with_stock() -> (tempfile::TempDir, Env, Db) {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let stock = env.btree("stock").unwrap();
+        env.run(|txn| stock.put(txn, b"apples", b"1")).unwrap();
+        (dir, env, stock)
+    }
+
+    fn apples(env: &Env, stock: &Db) -> Vec<u8> {
+        env.run(|txn| stock.get(txn, b"apples")).unwrap().unwrap()
+    }
+
+    #[test]
+    fn what_one_began_another_handle_goes_on_with_and_ends() {
+        let (dir, env, stock) = with_stock();
+        let other = Env::builder().lock_timeout(Duration::from_millis(20)).open(dir.path()).unwrap();
+        let theirs = other.btree("stock").unwrap();
+        for (value, is_kept) in [(b"2", true), (b"3", false)] {
+            let before = apples(&env, &stock);
+            let txn = env.begin().unwrap();
+            stock.put(&txn, b"apples", value).unwrap();
+            let word = txn.detach().unwrap().to_string();
+            assert_eq!(env.0.newest().offers(), 1);
+            let meanwhile = other.begin().unwrap();
+            assert!(matches!(theirs.get(&meanwhile, b"apples"), Err(Error::LockTimeout)), "its locks are held");
+            drop(meanwhile);
+            let txn = other.attach(&word.parse().unwrap()).unwrap();
+            assert_eq!(theirs.get(&txn, b"apples").unwrap().unwrap(), value);
+            theirs.put(&txn, b"pears", value).unwrap();
+            let again = env.attach(&word.parse().unwrap()).err().unwrap();
+            assert!(matches!(again, Error::NotPassed { .. }), "{again}");
+            if is_kept {
+                txn.commit().unwrap();
+            } else {
+                txn.abort().unwrap();
+            }
+            assert_eq!(apples(&env, &stock), if is_kept { value.to_vec() } else { before });
+        }
+        assert_eq!(env.run(|txn| stock.get(txn, b"pears")).unwrap().as_deref(), Some(&b"2"[..]));
+    }
+
+    #[test]
+    fn who_leaves_takes_what_it_has_passed_on_with_it() {
+        let (dir, env, stock) = with_stock();
+        let other = Env::open(dir.path()).unwrap();
+        let theirs = other.btree("stock").unwrap();
+        let txn = env.begin().unwrap();
+        stock.put(&txn, b"apples", b"2").unwrap();
+        let detached = txn.detach().unwrap();
+        drop((stock, env));
+        assert_eq!(apples(&other, &theirs), b"1", "whoever waited for its locks got them");
+        let refused = other.attach(&detached).err().unwrap().to_string();
+        assert!(refused.contains("was undone because the process that passed it on has died or left"), "{refused}");
+        drop((theirs, other));
+        // And alone.
+        let env = Env::open(dir.path()).unwrap();
+        let stock = env.btree("stock").unwrap();
+        let txn = env.begin().unwrap();
+        stock.put(&txn, b"apples", b"2").unwrap();
+        let detached = txn.detach().unwrap();
+        drop((stock, env));
+        let env = Env::open(dir.path()).unwrap();
+        assert_eq!(apples(&env, &env.btree("stock").unwrap()), b"1");
+        let refused = env.attach(&detached).err().unwrap().to_string();
+        assert!(refused.contains("of another environment, or the shared memory was made anew"), "{refused}");
+    }
+
+    #[test]
+    fn sessions_that_were_kept_for_what_was_taken_are_given_back() {
+        let (_dir, env, stock) = with_stock();
+        for round in 0..200_u32 {
+            let txn = env.begin().unwrap();
+            stock.put(&txn, b"apples", &round.to_be_bytes()).unwrap();
+            let txn = env.attach(&txn.detach().unwrap()).unwrap();
+            txn.commit().unwrap();
+        }
+        assert_eq!(apples(&env, &stock), 199_u32.to_be_bytes());
+        assert!(env.sessions().len() < 12, "{} sessions", env.sessions().len());
+    }
+
+    #[test]
+    fn of_many_who_try_one_has_it() {
+        let (_dir, env, stock) = with_stock();
+        for round in 0..100_u32 {
+            let txn = env.begin().unwrap();
+            stock.put(&txn, b"apples", &round.to_be_bytes()).unwrap();
+            let detached = txn.detach().unwrap();
+            let tries = || match env.attach(&detached) {
+                Ok(txn) => txn.commit().map(|()| 1).unwrap(),
+                Err(Error::NotPassed { .. }) => 0,
+                Err(error) => panic!("{error}"),
+            };
+            let had = std::thread::scope(|scope| {
+                let tries: Vec<_> = (0..4).map(|_| scope.spawn(tries)).collect();
+                tries.into_iter().map(|one| one.join().unwrap()).sum::<u32>()
+            });
+            assert_eq!(had, 1, "round {round}");
+            assert_eq!(apples(&env, &stock), round.to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn threads_take_turns_in_one_transaction() {
+        let (_dir, env, stock) = with_stock();
+        let txn = Mutex::new(env.begin().unwrap());
+        std::thread::scope(|scope| {
+            for name in ["pears", "plums", "cherries"] {
+                let (txn, stock) = (&txn, &stock);
+                scope.spawn(move || stock.put(&txn.lock().unwrap(), name.as_bytes(), b"5").unwrap());
+            }
+        });
+        txn.into_inner().unwrap().commit().unwrap();
+        for name in ["apples", "pears", "plums", "cherries"] {
+            assert!(env.run(|txn| stock.get(txn, name.as_bytes())).unwrap().is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_transaction_is_refused_with_its_text() {
+        let (_dir, env, _stock) = with_stock();
+        for text in ["", "libtp", "libtp-1/2", "a/b.c.d", "a/1.2.3.4"] {
+            let refused = text.parse::<super::Detached>().err().unwrap().to_string();
+            assert!(refused.contains(&format!("{text:?} names none")), "{refused}");
+        }
+        // A number that nobody has, and a transaction that nobody passed on.
+        let txn = env.begin().unwrap();
+        let detached = {
+            let other = env.begin().unwrap().detach().unwrap();
+            env.attach(&other).unwrap().abort().unwrap();
+            other
+        };
+        for slot in [0, detached.offer.slot, u32::MAX] {
+            let mut forged = detached.clone();
+            forged.offer.slot = slot;
+            assert!(matches!(env.attach(&forged), Err(Error::NotPassed { .. })));
+        }
+        let mut forged = detached;
+        forged.offer.txn = libtp_log::TxnId::new(txn.id());
+        forged.offer.session = txn.session().session().id();
+        forged.offer.slot = txn.session().slot_index();
+        assert!(matches!(env.attach(&forged), Err(Error::NotPassed { .. })), "its owner is at work in it");
+        txn.commit().unwrap();
+    }
+}

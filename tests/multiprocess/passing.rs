@@ -1,0 +1,96 @@
+//! A transaction that one process passes on and another goes on with: who dies with it is who has it.
+
+use std::path::Path;
+
+use libtp::Env;
+
+use crate::crew::Member;
+
+/// A process that has changed `key` to "new" and passed that on, and the word for it.
+fn passes_on(directory: &Path, number: u64) -> (Member, String) {
+    passes_on_that(directory, number, "key")
+}
+
+fn passes_on_that(directory: &Path, number: u64, key: &str) -> (Member, String) {
+    let mut member = Member::start(directory, number);
+    assert_eq!(member.ask("begin"), "begun");
+    assert_eq!(member.ask(&format!("put {key} new")), "put");
+    let word = member.ask("pass-on");
+    (member, word)
+}
+
+#[test]
+fn another_process_goes_on_with_what_one_began_and_the_first_may_die() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
+    let (mut first, word) = passes_on(directory.path(), 1);
+    let mut second = Member::start(directory.path(), 2);
+    assert_eq!(second.ask(&format!("take-over {word}")), "taken over");
+    first.kill();
+    first.wait();
+    assert_eq!(second.ask("get key"), "new");
+    assert_eq!(second.ask("put other new"), "put");
+    // The dead one is buried, with locks and all that was its own.
+    env.run(|txn| table.put(txn, b"third", b"by the way")).unwrap();
+    let mut third = Member::start(directory.path(), 3);
+    assert_eq!(third.ask(&format!("take-over {word}")), "not passed on");
+    assert_eq!(second.ask("commit"), "committed");
+    let seen = env.run(|txn| Ok([table.get(txn, b"key")?, table.get(txn, b"other")?])).unwrap();
+    assert_eq!(seen.map(Option::unwrap), [b"new", b"new"]);
+    assert_eq!(env.repairs().rebuilds, 0);
+}
+
+#[test]
+fn who_dies_with_a_transaction_that_it_has_passed_on_or_taken_over_takes_it_along() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
+    for is_taken in [false, true, false, true] {
+        let (mut first, word) = passes_on(directory.path(), 1);
+        let mut second = Member::start(directory.path(), 2);
+        if is_taken {
+            assert_eq!(second.ask(&format!("take-over {word}")), "taken over");
+            assert_eq!(second.ask("put other new"), "put");
+            second.kill();
+            second.wait();
+        } else {
+            first.kill();
+            first.wait();
+        }
+        // Waits for its locks until it was undone.
+        let seen = env.run(|txn| Ok((table.get(txn, b"key")?, table.get(txn, b"other")?))).unwrap();
+        assert_eq!(seen, (Some(b"old".to_vec()), None), "taken over: {is_taken}");
+        let mut left = if is_taken { first } else { second };
+        assert_eq!(left.ask(&format!("take-over {word}")), "not passed on");
+        assert_eq!(left.ask("get key"), "old");
+        left.order("leave");
+    }
+    assert_eq!(env.transactions(), [], "nothing is left of them");
+    assert_eq!(env.repairs().rebuilds, 0);
+}
+
+#[test]
+fn all_die_and_what_was_passed_on_is_undone_by_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
+    let (mut first, word) = passes_on(directory.path(), 1);
+    let mut second = Member::start(directory.path(), 2);
+    drop(env);
+    assert_eq!(second.ask(&format!("take-over {word}")), "taken over");
+    let (mut third, other) = passes_on_that(directory.path(), 3, "other");
+    for member in [&mut first, &mut second, &mut third] {
+        member.kill();
+        member.wait();
+    }
+    let env = Env::open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let seen = env.run(|txn| Ok((table.get(txn, b"key")?, table.get(txn, b"other")?))).unwrap();
+    assert_eq!(seen, (Some(b"old".to_vec()), None));
+    for word in [word, other] {
+        assert!(env.attach(&word.parse().unwrap()).is_err());
+    }
+}
