@@ -72,13 +72,13 @@ mod measured {
     fn memory() -> *mut u8 {
         use rustix::mm::{mmap, MapFlags, ProtFlags};
         let path = format!("/dev/shm/long_range_cost.{}", std::process::id());
-        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a new file");
+        std::fs::remove_file(&path).expect("it is ours");
         let bytes = DATABASE + 2 * LONGEST;
-        file.set_len(bytes as u64).unwrap();
+        file.set_len(bytes as u64).expect("room");
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let at = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, &file, 0) };
-        let at = at.unwrap().cast::<u8>();
+        let at = at.expect("addresses").cast::<u8>();
         unsafe { at.write_bytes(1, bytes) };
         at
     }
