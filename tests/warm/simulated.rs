@@ -192,6 +192,7 @@ fn many(write_back: WriteBack) {
     for seed in first..first + sizes::number("LIBTP_TEST_WARM", 300) {
         libtp_tests::trial::begin_seed(seed - first + 1);
         lives(seed, write_back, &mut figures);
+        simulated_cache::forget_closed();
     }
     println!(
         "figures: {} crashes of a system, {} of opening after it, {} commits answered from memory, {} lines of cache lost, \

@@ -4,7 +4,7 @@
 //! it what its memory would have without the cache. A crash leaves of each line that is not the same in both the one or the
 //! other: a cache may write back any line at any time, and in any order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -63,6 +63,15 @@ pub fn crash(region: &Region, mut is_kept: impl FnMut() -> bool) -> u64 {
 /// The memory is gone, or has been put in another's place.
 pub fn forget(region: &Region) {
     with_memory(region, Vec::clear);
+}
+
+/// Forgets the memory of each region whose file this process has not open any more: of those that were opened on the way.
+pub fn forget_closed() {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
+    let inodes: HashSet<u64> =
+        open.filter_map(|entry| std::fs::metadata(entry.path()).ok()).map(|file| file.ino()).collect();
+    let mut all = MEMORIES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|inode, _| inodes.contains(inode));
 }
 
 /// The first word of a region is its magic number, which never changes: it has no place that can be named.
