@@ -79,7 +79,11 @@ fn records(env: &Env, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut records: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     loop {
         let last = records.last().map(|(key, _)| key.clone());
+        if let Database::Hash(hash) = &database {
+            return env.run(|txn| everything(hash, txn));
+        }
         let piece = env.run(|txn| match &database {
+            Database::Hash(_) => Ok(Vec::new()),
             Database::Btree(tree) => keys_after(tree, txn, last.as_deref()),
             Database::Recno(numbers) => numbers_after(numbers, txn, last.as_deref()),
         })?;
@@ -100,6 +104,18 @@ fn keys_after(tree: &Db, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<Vec<(Vec<
         pair = cursor.next()?;
     }
     Ok(piece)
+}
+
+/// In the order of their keys, which a hash file does not have.
+fn everything(hash: &Db, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let (mut cursor, mut all) = (hash.cursor(txn), Vec::new());
+    let mut pair = cursor.first()?;
+    while let Some(record) = pair {
+        all.push(record);
+        pair = cursor.next()?;
+    }
+    all.sort();
+    Ok(all)
 }
 
 fn numbers_after(numbers: &Recno, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {

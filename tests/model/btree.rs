@@ -14,7 +14,7 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A value: how long, as a part of the longest, and what is in it.
 #[derive(Clone, Copy, Debug)]
-struct Filling {
+pub struct Filling {
     length: Length,
     byte: u8,
 }
@@ -56,14 +56,19 @@ enum Step {
     Walk(i8),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+/// Mostly short, a few of up to three pages.
+pub fn filling() -> impl Strategy<Value = Filling> + Clone {
     let length = prop_oneof![
         6 => (0u16..80).prop_map(Length::Bytes),
         3 => (80u16..1500).prop_map(Length::Bytes),
         1 => any::<u8>().prop_map(Length::Pages),
         1 => any::<i8>().prop_map(Length::Edge),
     ];
-    let filling = (length, any::<u8>()).prop_map(|(length, byte)| Filling { length, byte });
+    (length, any::<u8>()).prop_map(|(length, byte)| Filling { length, byte })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let filling = filling();
     let key = prop_oneof![3 => 0u8..24, 1 => any::<u8>()];
     prop_oneof![
         8 => (key.clone(), filling.clone()).prop_map(|(key, filling)| Step::Put(key, filling)),
@@ -86,7 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The key of a number: a few are as long as may be, one is empty, many share a beginning.
-fn key(number: u8, limit: usize) -> Vec<u8> {
+pub fn key(number: u8, limit: usize) -> Vec<u8> {
     let text = format!("{number:03}");
     let mut key = match number % 8 {
         0 if number == 0 => return Vec::new(),
@@ -103,7 +108,8 @@ fn key(number: u8, limit: usize) -> Vec<u8> {
     key
 }
 
-fn value(filling: Filling, page_bytes: usize) -> Vec<u8> {
+/// The bytes of a value.
+pub fn value(filling: Filling, page_bytes: usize) -> Vec<u8> {
     let length = match filling.length {
         Length::Bytes(bytes) => usize::from(bytes),
         Length::Pages(part) => 3 * page_bytes * usize::from(part) / 255,

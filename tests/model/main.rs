@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `life` | an environment's life on a simulated disk: transactions, closing, deaths of processes, power cuts |
 //! | `btree` | B-trees with keys up to the limit and values of up to three pages |
+//! | `hash` | hash files, with the same keys and values, and scans among changes |
 //! | `recno` | records by number |
 //!
 //! `LIBTP_TEST_CASES` says how many cases with the smallest pages, `LIBTP_TEST_SEED` which ones; a failure prints a case
@@ -13,5 +14,6 @@
 #![forbid(unsafe_code)]
 
 mod btree;
+mod hash;
 mod life;
 mod recno;

@@ -29,6 +29,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let kind = match &database {
         Database::Btree(_) => DumpType::Btree,
         Database::Recno(_) => DumpType::Recno,
+        Database::Hash(_) => DumpType::Hash,
     };
     let bar = Progress::endless(output.may_draw() && !output.is_terminal(), "records written");
     let as_text = !output.is_json();

@@ -41,7 +41,7 @@ pub struct Arguments {
 
 /// Where the records go.
 enum Target {
-    Btree(Db),
+    Pairs(Db),
     Recno(Recno),
 }
 
@@ -142,8 +142,14 @@ impl Target {
     fn open(env: &Env, arguments: &Arguments, source: &Source, first: &[Pair]) -> Result<Target> {
         let name = &arguments.at.database;
         let header = source.reader.header();
-        if header.kind == DumpType::Btree {
-            return Ok(Target::Btree(env.btree(name)?));
+        match (header.kind, env.database(name)) {
+            // What is there takes pairs of either kind.
+            (DumpType::Btree | DumpType::Hash, Ok(libtp::Database::Btree(db) | libtp::Database::Hash(db))) => {
+                return Ok(Target::Pairs(db));
+            }
+            (DumpType::Btree, _) => return Ok(Target::Pairs(env.btree(name)?)),
+            (DumpType::Hash, _) => return Ok(Target::Pairs(env.hash(name)?)),
+            (DumpType::Recno, _) => {}
         }
         if let Ok(libtp::Database::Recno(recno)) = env.database(name) {
             return Ok(Target::Recno(recno));
@@ -163,7 +169,7 @@ impl Target {
     /// Stores a batch in one transaction; `before` records of the dump came before it.
     fn store(&self, env: &Env, before: u64, batch: &[Pair]) -> Result<()> {
         match self {
-            Target::Btree(db) => env.run_with(Durability::Relaxed, |txn| {
+            Target::Pairs(db) => env.run_with(Durability::Relaxed, |txn| {
                 batch.iter().try_for_each(|(key, value)| db.put(txn, key.as_deref().unwrap_or_default(), value))
             })?,
             Target::Recno(recno) => {

@@ -24,6 +24,9 @@ pub struct Arguments {
     /// Key and value are given in hexadecimal (standard input is not).
     #[arg(long)]
     hex: bool,
+    /// If the database is missing, make it a hash database and not a B-tree.
+    #[arg(long)]
+    hash: bool,
 }
 
 /// Writes the record; environment and database are made if they are missing.
@@ -38,7 +41,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         }
     };
     let env = arguments.at.environment.open_or_create(output)?;
-    let database = open_or_create(&env, name)?;
+    let database = open_or_create(&env, name, arguments.hash)?;
     let key = Key::read(&database, name, &arguments.key, spelling)?;
     records::put(&env, &database, &key, &value)?;
     let mut result = records::result(name, &key, spelling);
@@ -47,8 +50,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn open_or_create(env: &Env, name: &str) -> Result<Database> {
+fn open_or_create(env: &Env, name: &str, as_hash: bool) -> Result<Database> {
     match env.database(name) {
+        Err(libtp::Error::NoDatabase { .. }) if as_hash => Ok(Database::Hash(env.hash(name)?)),
         Err(libtp::Error::NoDatabase { .. }) => Ok(Database::Btree(env.btree(name)?)),
         found => Ok(found?),
     }

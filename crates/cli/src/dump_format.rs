@@ -10,8 +10,10 @@ use std::io::{BufRead, Write};
 /// What kind of database a dump is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpType {
-    /// Pairs in the order of their keys. A hash dump reads as one too: its pairs are the same.
+    /// Pairs in the order of their keys.
     Btree,
+    /// Pairs in no order.
+    Hash,
     /// Values by number.
     Recno,
 }
@@ -21,6 +23,7 @@ impl DumpType {
     pub fn name(self) -> &'static str {
         match self {
             DumpType::Btree => "btree",
+            DumpType::Hash => "hash",
             DumpType::Recno => "recno",
         }
     }
@@ -101,7 +104,8 @@ impl<R: BufRead> Reader<R> {
                 ("format", "bytevalue") => self.header.print = false,
                 ("format", "print") => self.header.print = true,
                 ("format", other) => return Err(self.wrong(format!("format `{other}` is unknown"))),
-                ("type", "btree" | "hash") => kind = Some(DumpType::Btree),
+                ("type", "btree") => kind = Some(DumpType::Btree),
+                ("type", "hash") => kind = Some(DumpType::Hash),
                 ("type", "recno" | "queue") => kind = Some(DumpType::Recno),
                 ("type", other) => return Err(self.wrong(format!("databases of type `{other}` cannot be loaded"))),
                 ("keys", value) => keys = Some(value == "1"),
@@ -113,7 +117,7 @@ impl<R: BufRead> Reader<R> {
             }
         }
         self.header.kind = kind.ok_or_else(|| self.wrong("the header names no type".into()))?;
-        self.header.keys = keys.unwrap_or(self.header.kind == DumpType::Btree);
+        self.header.keys = keys.unwrap_or(self.header.kind != DumpType::Recno);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Reading a database in order, forwards or backwards, in one transaction.
+//! Reading a database in order, forwards or backwards, in one transaction; a hash file in the order it has.
 
 use libtp::{Database, Env};
 
@@ -85,7 +85,7 @@ pub fn each_record(
 ) -> Result<()> {
     let txn = env.begin()?;
     match database {
-        Database::Btree(db) => walk(&mut db.cursor(&txn), range, each)?,
+        Database::Btree(db) | Database::Hash(db) => walk(&mut db.cursor(&txn), range, each)?,
         Database::Recno(db) => walk(&mut db.cursor(&txn), range, each)?,
     }
     txn.commit()?;

@@ -1,4 +1,4 @@
-//! Records of either kind of database, by key or by number.
+//! Records of any kind of database, by key or by number.
 
 use libtp::{Database, Env};
 
@@ -9,7 +9,7 @@ use crate::spelling::{Object, Spelling};
 /// The key of a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// Of a B-tree.
+    /// Of a B-tree or a hash file.
     Bytes(Vec<u8>),
     /// Of a record-number database, from 1.
     Number(u64),
@@ -19,7 +19,7 @@ impl Key {
     /// Reads the key that stands on the command line: a number is always decimal.
     pub fn read(database: &Database, name: &str, word: &std::ffi::OsStr, spelling: Spelling) -> Result<Key> {
         match database {
-            Database::Btree(_) => Ok(Key::Bytes(spelling.read(word)?)),
+            Database::Btree(_) | Database::Hash(_) => Ok(Key::Bytes(spelling.read(word)?)),
             Database::Recno(_) => {
                 let number = word.to_str().and_then(|text| text.parse().ok()).filter(|&number| number > 0);
                 number.map(Key::Number).ok_or_else(|| {
@@ -60,7 +60,7 @@ pub fn result(database: &str, key: &Key, spelling: Spelling) -> Object {
 /// Reads one record.
 pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>> {
     let value = env.run(|txn| match (database, key) {
-        (Database::Btree(db), Key::Bytes(key)) => db.get(txn, key),
+        (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.get(txn, key),
         (Database::Recno(db), Key::Number(number)) => db.get(txn, *number),
         _ => unreachable!("a key is read for its own database"),
     })?;
@@ -70,7 +70,7 @@ pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>>
 /// Writes one record.
 pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()> {
     env.run(|txn| match (database, key) {
-        (Database::Btree(db), Key::Bytes(key)) => db.put(txn, key, value),
+        (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.put(txn, key, value),
         (Database::Recno(db), Key::Number(number)) => db.put(txn, *number, value),
         _ => unreachable!("a key is read for its own database"),
     })?;
@@ -80,7 +80,7 @@ pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()
 /// Deletes one record; false if it was not there.
 pub fn delete(env: &Env, database: &Database, key: &Key) -> Result<bool> {
     let was_there = env.run(|txn| match (database, key) {
-        (Database::Btree(db), Key::Bytes(key)) => db.delete(txn, key),
+        (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.delete(txn, key),
         (Database::Recno(db), Key::Number(number)) => db.delete(txn, *number),
         _ => unreachable!("a key is read for its own database"),
     })?;

@@ -1,14 +1,18 @@
 //! Cursors: a place in a database that moves both ways.
 
-use libtp_record::{Access, BtreeCursor, NumberCursor, SnapshotCursor, SnapshotNumberCursor};
+use libtp_record::{
+    Access, BtreeCursor, HashCursor, Method, NumberCursor, SnapshotAccess, SnapshotCursor, SnapshotHashCursor,
+    SnapshotNumberCursor,
+};
 
-use crate::{Result, Snapshot, Txn};
+use crate::{Error, Result, Snapshot, Txn};
 
 /// A pair a cursor stands on.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// A place in a B-tree database. It holds no latch between steps, so others go on changing what it has not passed; what it
 /// has passed is locked for reading until its transaction ends. In a [`Snapshot`] nothing is locked, and it shows what that shows.
+/// In a hash file it has no order: from the first record, whichever that is, to the next and so on.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -32,6 +36,36 @@ pub struct Cursor<'t>(Place<'t>);
 enum Place<'t> {
     Locking(Box<BtreeCursor<'t>>, &'t Txn<'t>),
     Snapshot(Box<SnapshotCursor<'t>>, &'t Snapshot<'t>),
+    HashLocking(Box<HashCursor<'t>>, &'t Txn<'t>),
+    HashSnapshot(Box<SnapshotHashCursor<'t>>, &'t Snapshot<'t>),
+}
+
+fn no_order() -> Error {
+    let what = "it is a hash database, whose keys have no order: a cursor goes from its first record on, one by one";
+    Error::Database { name: "of the cursor".into(), what: what.into() }
+}
+
+/// Does something with the place in a B-tree; a hash file refuses.
+macro_rules! in_order {
+    ($place:expr, $at:ident => $work:expr) => {
+        match $place {
+            Place::Locking($at, txn) => txn.guarded(|| Ok($work?)),
+            Place::Snapshot($at, snapshot) => snapshot.guarded(|| Ok($work?)),
+            Place::HashLocking(..) | Place::HashSnapshot(..) => Err(no_order()),
+        }
+    };
+}
+
+/// Does the same with the place in a file of either kind.
+macro_rules! at_any {
+    ($place:expr, $at:ident => $work:expr) => {
+        match $place {
+            Place::Locking($at, txn) => txn.guarded(|| Ok($work?)),
+            Place::Snapshot($at, snapshot) => snapshot.guarded(|| Ok($work?)),
+            Place::HashLocking($at, txn) => txn.guarded(|| Ok($work?)),
+            Place::HashSnapshot($at, snapshot) => snapshot.guarded(|| Ok($work?)),
+        }
+    };
 }
 
 /// Does the same with the place of either kind, guarded as its kind is.
@@ -47,11 +81,17 @@ macro_rules! at_either {
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'t> Cursor<'t> {
     pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>) -> Cursor<'t> {
-        Cursor(Place::Locking(Box::new(BtreeCursor::new(access)), txn))
+        match access.database().method() {
+            Method::Hash => Cursor(Place::HashLocking(Box::new(HashCursor::new(access)), txn)),
+            _ => Cursor(Place::Locking(Box::new(BtreeCursor::new(access)), txn)),
+        }
     }
 
-    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, at: SnapshotCursor<'t>) -> Cursor<'t> {
-        Cursor(Place::Snapshot(Box::new(at), snapshot))
+    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, access: SnapshotAccess<'t>) -> Cursor<'t> {
+        match access.database().method() {
+            Method::Hash => Cursor(Place::HashSnapshot(Box::new(SnapshotHashCursor::new(access)), snapshot)),
+            _ => Cursor(Place::Snapshot(Box::new(SnapshotCursor::new(access)), snapshot)),
+        }
     }
 
     /// The first pair.
@@ -59,23 +99,23 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Corrupt`, `Io`.
     pub fn first(&mut self) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.first())
+        at_any!(&mut self.0, at => at.first())
     }
 
     /// The last pair.
     ///
     /// # Errors
-    /// As [`Cursor::first`].
+    /// As [`Cursor::first`]; `Database` for a hash file, which has no order.
     pub fn last(&mut self) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.last())
+        in_order!(&mut self.0, at => at.last())
     }
 
     /// The first pair whose key is `key` or greater.
     ///
     /// # Errors
-    /// As [`Cursor::first`].
+    /// As [`Cursor::last`].
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.seek(key))
+        in_order!(&mut self.0, at => at.seek(key))
     }
 
     /// The next pair; the first if the cursor stands nowhere.
@@ -83,15 +123,15 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.next())
+        at_any!(&mut self.0, at => at.next())
     }
 
     /// The pair before; the last if the cursor stands nowhere.
     ///
     /// # Errors
-    /// As [`Cursor::first`].
+    /// As [`Cursor::last`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.prev())
+        in_order!(&mut self.0, at => at.prev())
     }
 }
 

@@ -1,11 +1,11 @@
-//! Databases, as a program holds them: [`Db`], a B-tree, and [`Recno`], records by number.
+//! Databases, as a program holds them: [`Db`], a B-tree or a hash file, and [`Recno`], records by number.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use libtp_buffer::PoolSettings;
 use libtp_lock::Wait;
-use libtp_record::{Access, Method, OpenSettings};
+use libtp_record::{Access, Link, Method, OpenSettings};
 use libtp_txn::Managers;
 
 use crate::attach;
@@ -19,7 +19,8 @@ use crate::{Error, Reader, Result, Txn};
 /// A database open in this process, shared by all handles to it.
 pub(crate) type OpenDatabase = libtp_record::Database;
 
-/// A B-tree database: keys in order, values of any size.
+/// A database of keys and values of any size: a B-tree, which keeps the keys in order, or a hash file ([`Env::hash`](crate::Env::hash)),
+/// which finds a key in one step and has no order.
 ///
 /// Every call works in a transaction of the same [`Env`](crate::Env) handle or a clone of it, and panics with one of
 /// another. The handle is cheap to clone and may be used by all threads.
@@ -61,22 +62,30 @@ pub struct Recno {
     open: Arc<OpenDatabase>,
 }
 
-/// A database of either kind, for tools that are given a name.
+/// A database of any kind, for tools that are given a name.
 #[derive(Clone)]
 pub enum Database {
     /// A B-tree.
     Btree(Db),
     /// Records by number.
     Recno(Recno),
+    /// A hash file.
+    Hash(Db),
 }
 
 impl Db {
-    pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<Db> {
-        let open = open(env, name, Some(Method::Btree))?;
+    /// Opens a B-tree or a hash file.
+    pub(crate) fn open(env: &Arc<Inner>, name: &str, wanted: Method) -> Result<Db> {
+        let open = open(env, name, Some(wanted))?;
         match open.method() {
-            Method::Btree => Ok(Db { env: Arc::clone(env), open }),
-            other => Err(wrong_kind(name, other.name(), "btree")),
+            found if found == wanted => Ok(Db { env: Arc::clone(env), open }),
+            other => Err(wrong_kind(name, other.name(), wanted.name())),
         }
+    }
+
+    /// Whether it is a hash file, which has no order.
+    pub fn is_hash(&self) -> bool {
+        self.open.method() == Method::Hash
     }
 
     #[inline]
@@ -161,7 +170,46 @@ impl Db {
         txn.guarded(|| Ok(self.access(txn).delete(key)?))
     }
 
-    /// A cursor over the keys in order. In a transaction what it passes is locked for reading, the gaps between included.
+    /// A link to the record of a key: its address, to be kept in another record and followed with [`Db::get_at`]; none if there
+    /// is no such key. The key is locked for reading.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let parts = env.hash("parts")?;
+    /// env.run(|txn| {
+    ///     parts.put(txn, b"screw", b"steel")?;
+    ///     let link = parts.link_of(txn, b"screw")?.expect("it was just put");
+    ///     parts.put(txn, b"hinge", &link.to_bytes())?;
+    ///     let found = match parts.get_at(txn, link)? {
+    ///         Some((_, value)) => Some(value),
+    ///         // It was moved, or deleted: the key knows.
+    ///         None => parts.get(txn, b"screw")?,
+    ///     };
+    ///     assert_eq!(found.as_deref(), Some(&b"steel"[..]));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn link_of(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Link>> {
+        txn.guarded(|| Ok(self.access(txn).link_of(key)?))
+    }
+
+    /// The key and value of the record that a link leads to, locked for reading, without a search. None if it is not there any
+    /// more: it was deleted, or went elsewhere when its page was split or it grew. Then its key tells which, and a new link can
+    /// be had. Another record is never taken for it.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get_at(&self, txn: &Txn<'_>, link: Link) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        txn.guarded(|| Ok(self.access(txn).get_linked(link, |key, value| (key.to_vec(), value.to_vec()))?))
+    }
+
+    /// A cursor over the keys in order. In a transaction what it passes is locked for reading, the gaps between included. That of
+    /// a hash file has no order, and goes one way: each record that is there all the time is met once.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> Cursor<'t> {
         reader.cursor(self)
     }
@@ -202,7 +250,7 @@ impl Recno {
     pub fn record_bytes(&self) -> u32 {
         match self.open.method() {
             Method::Recno { record_bytes } => record_bytes,
-            Method::Btree => 0,
+            Method::Btree | Method::Hash => 0,
         }
     }
 
@@ -333,7 +381,7 @@ pub(crate) fn take_along(life: &Life, open: &OpenDatabase) -> Result<()> {
 impl Database {
     pub(crate) fn verify(&self, txn: &Txn<'_>) -> Result<libtp_record::Verified> {
         let access = match self {
-            Database::Btree(db) => db.access(txn),
+            Database::Btree(db) | Database::Hash(db) => db.access(txn),
             Database::Recno(recno) => recno.access(txn),
         };
         txn.guarded(|| Ok(libtp_record::verify(&access)?))
@@ -341,7 +389,8 @@ impl Database {
 
     pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<Database> {
         match open(env, name, None)?.method() {
-            Method::Btree => Ok(Database::Btree(Db::open(env, name)?)),
+            Method::Btree => Ok(Database::Btree(Db::open(env, name, Method::Btree)?)),
+            Method::Hash => Ok(Database::Hash(Db::open(env, name, Method::Hash)?)),
             Method::Recno { .. } => Ok(Database::Recno(Recno::open(env, name, None)?)),
         }
     }

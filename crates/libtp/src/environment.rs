@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use libtp_process::ForkMark;
-use libtp_record::Verified;
+use libtp_record::{Method, Verified};
 use libtp_txn::Managers;
 use rio::Survives;
 
@@ -307,7 +307,24 @@ impl Env {
     /// # Errors
     /// `Database` when the name belongs to another kind or cannot be a file's; `Full`, `Io`, `Corrupt`.
     pub fn btree(&self, name: &str) -> Result<Db> {
-        Db::open(&self.0, name)
+        Db::open(&self.0, name, Method::Btree)
+    }
+
+    /// Opens a hash database and makes it if it is missing: its keys have no order, and are found in one step.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let parts = env.hash("parts")?;
+    /// env.run(|txn| parts.put(txn, b"4711", b"a screw"))?;
+    /// assert_eq!(env.run(|txn| parts.get(txn, b"4711"))?.as_deref(), Some(&b"a screw"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Env::btree`].
+    pub fn hash(&self, name: &str) -> Result<Db> {
+        Db::open(&self.0, name, Method::Hash)
     }
 
     /// Opens a record-number database of records of `record_bytes`, and makes it if it is missing.

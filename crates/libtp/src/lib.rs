@@ -1,7 +1,7 @@
 //! libtp: transactions that any number of processes share.
 //!
 //! An [`Env`] is a directory. Any number of processes open it at once and change its databases in transactions ([`Txn`]):
-//! [`Db`], a B-tree, and [`Recno`], records by number. They share one page cache, one lock table and one log in memory.
+//! [`Db`], a B-tree or a hash file, and [`Recno`], records by number. They share one page cache, one lock table and one log in memory.
 //! Nothing has to be sized or set.
 //!
 //! ```
@@ -70,7 +70,7 @@ pub use keep::Keep;
 pub use left_memory::LeftMemory;
 pub use libtp_lock::{Deadlock, Edge, LockInfo, LockName, LockerId, Mode};
 pub use libtp_process::{RepairTimes, SessionId, Times};
-pub use libtp_record::{Finding, Verified};
+pub use libtp_record::{Finding, Link, Verified};
 pub use libtp_txn::{Durability, State, TxnInfo};
 pub use passing::Detached;
 pub use rio::Survives;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use libtp_process::SessionId;
-use libtp_record::{SnapshotCursor, SnapshotNumberCursor};
+use libtp_record::SnapshotNumberCursor;
 
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::database::{Db, Recno};
@@ -248,7 +248,7 @@ impl Reader for Snapshot<'_> {
 
     fn cursor<'t>(&'t self, db: &'t Db) -> Cursor<'t> {
         let access = self.access(db.environment(), db.opened());
-        Cursor::of_snapshot(self, SnapshotCursor::new(access))
+        Cursor::of_snapshot(self, access)
     }
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {

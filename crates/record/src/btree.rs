@@ -14,8 +14,8 @@
 pub mod difference;
 pub mod encode;
 pub(crate) mod get;
-mod ghosts;
-mod insert;
+pub(crate) mod ghosts;
+pub(crate) mod insert;
 pub mod log_records;
 pub(crate) mod long_value;
 pub mod node;

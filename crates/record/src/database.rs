@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libtp_buffer::{FileId, PoolId};
 use libtp_log::Lsn;
 
+use crate::hash::geometry::Geometry;
 use crate::recno::page::Arithmetic;
 
 /// How records are organised.
@@ -19,6 +20,8 @@ pub enum Method {
         /// Bytes of every record.
         record_bytes: u32,
     },
+    /// Keys and values in no order, found by the key alone.
+    Hash,
 }
 
 impl Method {
@@ -27,6 +30,7 @@ impl Method {
         match self {
             Method::Btree => "btree",
             Method::Recno { .. } => "recno",
+            Method::Hash => "hash",
         }
     }
 }
@@ -64,6 +68,8 @@ pub struct Database {
     pool: PoolId,
     granularity: Granularity,
     arithmetic: Arithmetic,
+    /// Where the buckets of a hash file are, as this process last saw them.
+    geometry: Option<Box<Geometry>>,
     /// The last page of a recno file, as this process last saw it; zero if it never did.
     tail_hint: AtomicU32,
     /// Pages this process has seen unlinked and not yet freed.
@@ -76,7 +82,7 @@ impl Database {
     pub(crate) fn new(id: FileId, name: String, page_bytes: u32, method: Method, pool: PoolId) -> Database {
         let nothing = Arithmetic { record_bytes: 0, per_page: 1 };
         let arithmetic = match method {
-            Method::Btree => nothing,
+            Method::Btree | Method::Hash => nothing,
             Method::Recno { record_bytes } => {
                 Arithmetic::new(page_bytes as usize, record_bytes as usize).unwrap_or(nothing)
             }
@@ -89,6 +95,7 @@ impl Database {
             pool,
             granularity: Granularity::Record,
             arithmetic,
+            geometry: (method == Method::Hash).then(|| Box::new(Geometry::new())),
             tail_hint: AtomicU32::new(0),
             unlinked: Mutex::new(Vec::new()),
             staying: Mutex::default(),
@@ -136,7 +143,7 @@ impl Database {
         self.granularity
     }
 
-    /// The longest key of a B-tree, in bytes.
+    /// The longest key of a B-tree or a hash file, in bytes.
     #[inline]
     pub fn key_bytes_max(&self) -> usize {
         self.page_bytes() / 4
@@ -146,6 +153,12 @@ impl Database {
     #[inline]
     pub(crate) fn arithmetic(&self) -> Arithmetic {
         self.arithmetic
+    }
+
+    /// Where the buckets of a hash file are.
+    #[inline]
+    pub(crate) fn geometry(&self) -> Option<&Geometry> {
+        self.geometry.as_deref()
     }
 
     #[inline]
@@ -166,6 +179,9 @@ impl Database {
         self.staying().clear();
         // It may be beyond what came back.
         self.set_tail_hint(0);
+        if let Some(geometry) = self.geometry() {
+            geometry.forget();
+        }
     }
 
     pub(crate) fn unlinked(&self) -> MutexGuard<'_, Vec<Unlinked>> {

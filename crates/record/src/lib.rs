@@ -1,4 +1,4 @@
-//! Record Manager: records in files of pages, by key (B-tree) or by number (recno), under transactions.
+//! Record Manager: records in files of pages, by key (B-tree, hash) or by number (recno), under transactions.
 //!
 //! Paper: LIBTP 3.2.6 and 4.4: the access routines of db(3), which call the log, lock and buffer managers, and define a
 //! collection of log-record types with their redo and undo. [`record_types`] is that collection; the transaction manager
@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `open`, `database` | files made and found; a database as a process knows it |
 //! | `access` | a database on behalf of a transaction: pages and locks |
-//! | `btree`, `recno` | the access methods |
+//! | `btree`, `recno`, `hash` | the access methods |
+//! | `link` | a record found again by its place |
 //! | `snapshot` | what is read without locks, out of the log |
 //! | `page`, `free_pages` | what pages look like; which are to be had |
 //! | `key_hash`, `lock_names` | what the lock manager is asked for |
@@ -19,7 +20,9 @@ pub mod btree;
 pub mod database;
 mod error;
 pub mod free_pages;
+pub mod hash;
 pub mod key_hash;
+pub mod link;
 pub mod lock_names;
 pub mod log_body;
 pub mod open;
@@ -36,14 +39,21 @@ pub use btree::verify::{Finding, Verified};
 pub use btree::BtreeCursor;
 pub use database::{Database, Granularity, Method};
 pub use error::{Error, Result};
+pub use hash::HashCursor;
+pub use link::Link;
 pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
 pub use recno::NumberCursor;
-pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotNumberCursor};
+pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotHashCursor, SnapshotNumberCursor};
 
 /// Every log-record type of the record manager, for the table that recovery reads (LIBTP 3.2.6).
 pub fn record_types() -> Vec<RecordType> {
-    [btree::record_types::record_types(), recno::record_types::record_types(), page::record_types::record_types()]
-        .concat()
+    [
+        btree::record_types::record_types(),
+        recno::record_types::record_types(),
+        page::record_types::record_types(),
+        hash::record_types::record_types(),
+    ]
+    .concat()
 }
 
 /// Looks at everything a database's pages say of each other.
@@ -54,5 +64,6 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
     match access.database().method() {
         Method::Btree => btree::verify::verify(access),
         Method::Recno { .. } => recno::verify::verify(access),
+        Method::Hash => hash::verify::verify(access),
     }
 }

@@ -26,6 +26,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::btree::search::ROOT;
 use crate::database::{Database, Method};
 use crate::free_pages::META_PAGE;
+use crate::hash::log_records::{Create, CREATE};
+use crate::hash::page::{FIRST_BUCKET, HEADER_PAGE};
 use crate::page::log_records::{encode_format, FORMAT};
 use crate::page::PageKind;
 use crate::pages::{rank, Pages};
@@ -49,6 +51,7 @@ const UNFINISHED: &str = ".new";
 const PAGES_MIN: u64 = 3;
 const METHOD_BTREE: u32 = 1;
 const METHOD_RECNO: u32 = 2;
+const METHOD_HASH: u32 = 3;
 
 /// Bytes 32 to 79 of page 0; zeros follow. See docs/formats/file.md.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +65,7 @@ pub struct FileHeader {
     pub page_bytes: U32,
     /// 48: the environment the file belongs to.
     pub environment: [u8; 16],
-    /// 64: 1 a B-tree, 2 records by number.
+    /// 64: 1 a B-tree, 2 records by number, 3 a hash file.
     pub method: U32,
     /// 68: bytes of a record of a recno file, else zero.
     pub record_bytes: U32,
@@ -104,6 +107,7 @@ impl FileHeader {
     fn method(&self) -> Option<Method> {
         match (self.method.get(), self.record_bytes.get()) {
             (METHOD_BTREE, 0) => Some(Method::Btree),
+            (METHOD_HASH, 0) => Some(Method::Hash),
             (METHOD_RECNO, record_bytes) => Some(Method::Recno { record_bytes }),
             _ => None,
         }
@@ -113,6 +117,7 @@ impl FileHeader {
         let (code, record_bytes) = match method {
             Method::Btree => (METHOD_BTREE, 0),
             Method::Recno { record_bytes } => (METHOD_RECNO, record_bytes),
+            Method::Hash => (METHOD_HASH, 0),
         };
         FileHeader {
             magic: MAGIC,
@@ -421,7 +426,6 @@ fn environment_id(managers: &Managers) -> [u8; 16] {
 /// Makes the meta page and the root, if nobody has.
 fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -> Result<()> {
     let pages = Pages::new(Change::new(managers, who), file);
-    let is_btree = method == Method::Btree;
     let buffers = &managers.buffers;
     let session = who.session();
     if !buffers.shared(session, pages.id(META_PAGE), Rank::META)?.lsn().is_none() {
@@ -429,7 +433,12 @@ fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -
     }
     pages.reserve_common(pages.page_bytes()?, 64)?;
     let (meta_pin, root_pin) = (pages.pin(META_PAGE)?, pages.pin(ROOT)?);
+    let bucket_pin = match method {
+        Method::Hash => Some(buffers.pin_new(session, pages.id(FIRST_BUCKET))?),
+        _ => None,
+    };
     let mut root = root_pin.exclusive(rank(0));
+    let mut bucket = bucket_pin.as_ref().map(|pin| pin.exclusive(rank(0)));
     let mut meta = meta_pin.exclusive(Rank::META);
     if !meta.lsn().is_none() {
         return Ok(());
@@ -439,7 +448,16 @@ fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -
         return Err(pages.corrupt(META_PAGE, "it is empty, and the page behind it is not"));
     }
     failpoint("create: root and meta latched");
-    if is_btree {
+    if method == Method::Hash {
+        let Some(bucket) = &mut bucket else { return Ok(()) };
+        let record = Create {
+            page: pages.id(META_PAGE).raw().into(),
+            header: HEADER_PAGE.into(),
+            bucket: FIRST_BUCKET.into(),
+        };
+        pages.change.apply_redo_only(CREATE, record.as_bytes(), &mut [&mut meta, &mut root, bucket]);
+        failpoint("create: hash file formatted");
+    } else if method == Method::Btree {
         let body = encode_format(file.raw(), ROOT, ROOT + 1);
         pages.change.apply_redo_only(FORMAT, &body, &mut [&mut meta, &mut root]);
         failpoint("create: tree formatted");

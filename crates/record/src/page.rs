@@ -24,13 +24,25 @@ pub enum PageKind {
     Free = 5,
     /// Fixed-length records by number.
     Recno = 6,
+    /// A page of a bucket of a hash file.
+    Hash = 7,
+    /// A hash file's header: how many buckets there are, and where.
+    HashHeader = 8,
 }
 
 impl PageKind {
     /// The kind a byte stands for, if it is one of ours.
     pub fn from_byte(byte: u8) -> Option<PageKind> {
-        [Self::FileHeader, Self::Meta, Self::Btree, Self::Overflow, Self::Free, Self::Recno]
-            .into_iter()
-            .find(|&kind| kind as u8 == byte)
+        const ALL: [PageKind; 8] = [
+            PageKind::FileHeader,
+            PageKind::Meta,
+            PageKind::Btree,
+            PageKind::Overflow,
+            PageKind::Free,
+            PageKind::Recno,
+            PageKind::Hash,
+            PageKind::HashHeader,
+        ];
+        ALL.into_iter().find(|&kind| kind as u8 == byte)
     }
 }

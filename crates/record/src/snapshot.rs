@@ -12,12 +12,13 @@
 //! |---|---|
 //! | `history` | one version back, out of a log record |
 //! | `cache` | what was found far back is not looked for again |
-//! | `btree`, `recno` | one record, and record after record |
+//! | `btree`, `recno`, `hash` | one record, and record after record |
 //!
 //! Latches: those of pages, one at a time; none while the log is read.
 
 mod btree;
 mod cache;
+mod hash;
 mod history;
 mod recno;
 
@@ -35,6 +36,7 @@ use crate::page::record_lsn::RecordFlags;
 use crate::{Error, Result};
 
 pub use btree::SnapshotCursor;
+pub use hash::SnapshotHashCursor;
 pub use recno::SnapshotNumberCursor;
 
 use cache::Cache;
@@ -104,6 +106,11 @@ impl<'a> SnapshotAccess<'a> {
         snapshot: &'a Snapshot,
     ) -> SnapshotAccess<'a> {
         SnapshotAccess { access: Access::new(managers, who, database, Wait::No), snapshot }
+    }
+
+    /// The database.
+    pub fn database(&self) -> &'a Database {
+        self.access.database()
     }
 
     fn view(&self) -> &'a View {

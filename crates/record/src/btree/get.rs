@@ -149,6 +149,9 @@ impl<'a> Access<'a> {
         place: &mut Option<LeafPlace>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
+        if self.is_hash() {
+            return self.hash_get(key, purpose, read);
+        }
         self.check_btree()?;
         self.check_key(key)?;
         let granularity = self.enter(purpose)?;

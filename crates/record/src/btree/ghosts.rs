@@ -44,11 +44,11 @@ pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
 
 /// Below this no snapshot looks for what a change replaced. Found out when the first asks: mostly nobody does.
 #[derive(Default)]
-struct Horizon(OnceCell<Lsn>);
+pub(crate) struct Horizon(OnceCell<Lsn>);
 
 impl Horizon {
     /// Whether every snapshot sees that version: a ghost that never was committed is nothing to see.
-    fn has_passed(&self, access: &Access<'_>, version: Lsn) -> bool {
+    pub(crate) fn has_passed(&self, access: &Access<'_>, version: Lsn) -> bool {
         version < *self.0.get_or_init(|| access.pages.change.managers.reclaim_horizon())
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn is_seen_by_all(access: &Access<'_>, version: Lsn) -> bool {
 }
 
 /// Whether nobody can want an earlier state of the record back.
-fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
+pub(crate) fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
     let is_locked = !access.is_free(lock_names::record(access.database.id(), hash));
     (record.lsn < own && !is_locked) || planted("record: ghosts removed while locked")
 }

@@ -35,7 +35,7 @@ use zerocopy::IntoBytes;
 
 /// What a put does where there is a record already, and where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Policy {
+pub(crate) enum Policy {
     /// Replaces or inserts.
     Always,
     /// Inserts only.
@@ -44,7 +44,7 @@ enum Policy {
 
 /// What is to become of the record of a key.
 #[derive(Clone, Copy)]
-enum Outcome<'v> {
+pub(crate) enum Outcome<'v> {
     /// This value.
     Value(&'v [u8]),
     /// A value in a chain already written.
@@ -56,7 +56,7 @@ enum Outcome<'v> {
 impl Outcome<'_> {
     /// Bytes of the stored value it makes, or of the value that will be written elsewhere.
     #[inline]
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Outcome::Value(value) => value.len(),
             Outcome::Chain(_) => CHAIN_REF_BYTES,
@@ -152,6 +152,9 @@ impl<'a> Access<'a> {
     }
 
     fn change_record(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
+        if self.is_hash() {
+            return self.hash_change(key, outcome, policy);
+        }
         self.check_btree()?;
         self.check_key(key)?;
         let granularity = self.enter(Purpose::Write)?;
@@ -237,7 +240,7 @@ impl<'a> Access<'a> {
         self.reserve_lock()
     }
 
-    fn is_long(&self, key: &[u8], value: &[u8]) -> bool {
+    pub(crate) fn is_long(&self, key: &[u8], value: &[u8]) -> bool {
         key.len() + value.len() > self.database.page_bytes() / 4
     }
 
@@ -390,7 +393,7 @@ impl<'a> Access<'a> {
 }
 
 /// The chain a change of this record replaces or goes on replacing: its value's own, or the one replaced before.
-fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
+pub(crate) fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
     if record.flags.has(RecordFlags::OVERFLOW) {
         return ChainRef::read(record.stored.get(..CHAIN_REF_BYTES)?);
     }

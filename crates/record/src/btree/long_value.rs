@@ -15,6 +15,7 @@ use zerocopy::IntoBytes;
 use crate::access::Access;
 use crate::btree::get::Value;
 use crate::btree::log_records::{DropChain, DROP_CHAIN};
+use crate::btree::node::Node;
 use crate::btree::search::{self, node_of};
 use crate::free_pages::META_PAGE;
 use crate::page::log_records::{WritePiece, WRITE_PIECE};
@@ -100,7 +101,7 @@ fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, ol
 }
 
 /// The chain that the one beginning on `page` replaced.
-fn older_on(pages: &Pages<'_>, number: u32, page: &[u8]) -> Result<ChainRef> {
+pub(crate) fn older_on(pages: &Pages<'_>, number: u32, page: &[u8]) -> Result<ChainRef> {
     let header = overflow::header(page).ok_or_else(|| pages.corrupt(number, "it is no part of a long value"))?;
     Ok(ChainRef { first: header.older_first, last: header.older_last, bytes: header.older_bytes })
 }
@@ -162,11 +163,18 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
 
 /// A replaced chain of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Replaced {
-    slot: usize,
-    chain: ChainRef,
+pub(crate) struct Replaced {
+    pub(crate) slot: usize,
+    pub(crate) chain: ChainRef,
     /// The first page of the record's value, if that lies in a chain.
-    live: Option<u32>,
+    pub(crate) live: Option<u32>,
+}
+
+impl Replaced {
+    /// Whether it is the same chain of the same record, wherever that stands by now.
+    pub(crate) fn is_same(&self, other: &Replaced) -> bool {
+        (self.chain, self.live) == (other.chain, other.live)
+    }
 }
 
 /// The replaced chain of the record of `key` on a leaf; none if there is no such record, or no such chain.
@@ -176,7 +184,17 @@ fn replaced_at(access: &Access<'_>, number: u32, leaf: &[u8], key: &[u8]) -> Res
     if !found {
         return Ok(None);
     }
-    let record = access.record_at(number, &node, slot)?;
+    replaced_record(access, number, &node, slot)
+}
+
+/// The replaced chain of the record at a slot; none if there is no such chain.
+pub(crate) fn replaced_record(
+    access: &Access<'_>,
+    number: u32,
+    node: &Node<'_>,
+    slot: usize,
+) -> Result<Option<Replaced>> {
+    let record = access.record_at(number, node, slot)?;
     let live = match access.value_of(number, slot, &record)? {
         Value::Chain(chain) => Some(chain.first.get()),
         Value::Here(_) => None,

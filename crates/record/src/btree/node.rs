@@ -96,6 +96,15 @@ impl<'p> Node<'p> {
         Some(Node { page: Slotted::over(page)?, level })
     }
 
+    /// Looks at a page that holds records in key order, of a B-tree or of a bucket of a hash file, which has no other fields
+    /// and no other cells; none if it is neither.
+    pub fn over_records(page: &'p [u8]) -> Option<Node<'p>> {
+        if page_header::kind(page) == PageKind::Hash as u8 {
+            return Some(Node { page: Slotted::over(page)?, level: page_header::level(page) });
+        }
+        Node::over(page)
+    }
+
     /// The highest LSN of what was removed from the page for good: ghosts, and values that were replaced (PROTOCOLS S3).
     pub fn deleter_lsn(&self) -> Lsn {
         page_header::deleter_lsn(self.page.bytes())

@@ -206,7 +206,7 @@ impl<'b> PageWriter<'b> {
         self.header.slot_count = number(self.count)?.into();
         self.header.heap_start = u32::try_from(self.heap_start).map_err(|_| too_small())?.into();
         self.bytes[HEADER_AT..FENCES_AT].copy_from_slice(self.header.as_bytes());
-        let Some(node) = Node::over(self.bytes) else { return Err(too_small()) };
+        let Some(node) = Node::over_records(self.bytes) else { return Err(too_small()) };
         let (first, last) = (node.first_key(), node.count().saturating_sub(1));
         let shared = if first > last { 0 } else { common_prefix(node.key(first).suffix, node.key(last).suffix) };
         let skip = if node.count() == 0 { 0 } else { worth_skipping(shared) };
@@ -246,7 +246,7 @@ pub fn rebuild(
     mut edit: impl FnMut(usize, Cell<'_>, &mut PageWriter<'_>) -> Result<(), Damage>,
 ) -> Result<(), Damage> {
     let old = page.bytes().to_vec();
-    let node = Node::over(&old).ok_or_else(|| Damage("it is no B-tree page".into()))?;
+    let node = Node::over_records(&old).ok_or_else(|| Damage("it holds no records in key order".into()))?;
     let length = old.len();
     let mut writer = PageWriter::begin(page.range(0..length), frame)?;
     for slot in 0..node.count() {
@@ -261,7 +261,7 @@ pub fn rebuild(
 /// # Errors
 /// The page is no B-tree page.
 pub fn compact(page: &mut PageMut<'_, '_>) -> Result<(), Damage> {
-    let node = Node::over(page.bytes()).ok_or_else(|| Damage("it is no B-tree page".into()))?;
+    let node = Node::over_records(page.bytes()).ok_or_else(|| Damage("it holds no records in key order".into()))?;
     let frame = Frame::of(&node);
     rebuild(page, &frame, |_, cell, writer| writer.push(cell))
 }

@@ -70,21 +70,21 @@ fn free_unlinked_pages(body: &[u8]) -> PageList {
     PageList::of([Some(PageId::from_u64(page)), sibling(page, record.gone.get()), sibling(page, META_PAGE), None])
 }
 
-fn drop_chain_pages(body: &[u8]) -> PageList {
+pub(crate) fn drop_chain_pages(body: &[u8]) -> PageList {
     let Ok((record, _)) = read::<DropChain>(body) else { return PageList::NONE };
     let page = record.page.get();
     let others = [record.last.get(), META_PAGE, record.live.get()].map(|number| sibling(page, number));
     PageList::of([Some(PageId::from_u64(page)), others[0], others[1], others[2]])
 }
 
-fn describe_insert(body: &[u8]) -> String {
+pub(crate) fn describe_insert(body: &[u8]) -> String {
     let Ok((record, mut rest)) = read::<Insert>(body) else { return UNREADABLE.into() };
     let key = take(&mut rest, record.key_bytes.get().into()).unwrap_or_default();
     let (page, slot) = (page_name(record.page.get()), record.slot);
     format!("{page} slot {slot} key {} value {} bytes {:?}", show(key), record.stored_bytes, RecordFlags(record.flags))
 }
 
-fn describe_update(body: &[u8]) -> String {
+pub(crate) fn describe_update(body: &[u8]) -> String {
     let Ok((record, mut rest)) = read::<Update>(body) else { return UNREADABLE.into() };
     let key = show(take(&mut rest, record.key_bytes.get().into()).unwrap_or_default());
     let (page, slot, offset) = (page_name(record.page.get()), record.slot, record.offset);
@@ -93,7 +93,7 @@ fn describe_update(body: &[u8]) -> String {
     format!("{page} slot {slot} key {key} at {offset} {cut} bytes out {put} in, {before:?} to {after:?}, was LSN {lsn}")
 }
 
-fn describe_restore(body: &[u8]) -> String {
+pub(crate) fn describe_restore(body: &[u8]) -> String {
     let Ok((record, _)) = read::<Restore>(body) else { return UNREADABLE.into() };
     let (lsn, flags) = unpack_lsn(record.lsn_and_flags.get());
     let (page, slot, offset) = (page_name(record.page.get()), record.slot, record.offset);
@@ -122,7 +122,7 @@ fn describe_post(body: &[u8]) -> String {
     format!("{page} has neighbour {child}, known to parent {} at slot {slot}", record.parent)
 }
 
-fn describe_reclaim(body: &[u8]) -> String {
+pub(crate) fn describe_reclaim(body: &[u8]) -> String {
     let Ok((record, _)) = read::<Reclaim>(body) else { return UNREADABLE.into() };
     format!("{} {} slots, up to the ghost of LSN {}", page_name(record.page.get()), record.count, record.deleter_lsn)
 }
@@ -138,7 +138,7 @@ fn describe_free_unlinked(body: &[u8]) -> String {
     format!("{} lets page {} go", page_name(record.page.get()), record.gone)
 }
 
-fn describe_drop_chain(body: &[u8]) -> String {
+pub(crate) fn describe_drop_chain(body: &[u8]) -> String {
     let Ok((record, _)) = read::<DropChain>(body) else { return UNREADABLE.into() };
     let (page, slot) = (page_name(record.page.get()), record.slot);
     format!("{page} slot {slot} lets the value on pages {} to {} go", record.first, record.last)

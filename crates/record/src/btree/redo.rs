@@ -28,7 +28,8 @@ use libtp_txn::Damage;
 type Redone = Result<(), Damage>;
 
 fn node_of<'p>(page: &'p PageMut<'_, '_>) -> Result<Node<'p>, Damage> {
-    Node::over(page.bytes()).ok_or_else(|| Damage("it is no B-tree page, or its header contradicts itself".into()))
+    Node::over_records(page.bytes())
+        .ok_or_else(|| Damage("it holds no records in key order, or its header contradicts itself".into()))
 }
 
 fn record_of<'p>(node: &Node<'p>, slot: usize) -> Result<Record<'p>, Damage> {
@@ -126,7 +127,7 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -
 pub(crate) fn check_restore(page: &[u8], body: &[u8]) -> Redone {
     let (record, edit) = restore_edit(body)?;
     let slot = record.slot.get().into();
-    let node = Node::over(page).ok_or_else(|| Damage("it is no B-tree page".into()))?;
+    let node = Node::over_records(page).ok_or_else(|| Damage("it holds no records in key order".into()))?;
     let there = record_of(&node, slot)?;
     let new_bytes = edit.offset + edit.put.len() + edit.tail(slot, there.stored.len())?;
     if new_bytes > there.room && !node.fits_change(slot, new_bytes) {

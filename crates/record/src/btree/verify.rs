@@ -24,8 +24,10 @@ pub struct Finding {
 
 /// What a page was found to be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
+pub(crate) enum Use {
     Tree,
+    /// Of a hash file: kept for buckets to come.
+    Ahead,
     Unlinked,
     Value,
     Free,
@@ -49,12 +51,13 @@ pub struct Verified {
 }
 
 /// One page as it was read: a copy, so that no latch is held while others are read.
-struct Copied {
+pub(crate) struct Copied {
     number: u32,
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
-struct Verifier<'v, 'a> {
+/// What goes through a file, and what it has found so far.
+pub(crate) struct Verifier<'v, 'a> {
     access: &'v Access<'a>,
     result: Verified,
     uses: HashMap<u32, Use>,
@@ -66,20 +69,32 @@ struct Verifier<'v, 'a> {
 /// Only what keeps pages from being read at all, other than their damage, which is a finding.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_btree()?;
-    let mut verifier = Verifier { access, result: Verified::default(), uses: HashMap::new() };
+    let mut verifier = Verifier::new(access);
     verifier.tree()?;
     verifier.free_list()?;
     verifier.lost_pages()?;
-    Ok(verifier.result)
+    Ok(verifier.into_result())
 }
 
-impl Verifier<'_, '_> {
-    fn report(&mut self, page: u32, what: impl Into<String>) {
+impl<'v, 'a> Verifier<'v, 'a> {
+    pub(crate) fn new(access: &'v Access<'a>) -> Verifier<'v, 'a> {
+        Verifier { access, result: Verified::default(), uses: HashMap::new() }
+    }
+
+    pub(crate) fn result_mut(&mut self) -> &mut Verified {
+        &mut self.result
+    }
+
+    pub(crate) fn into_result(self) -> Verified {
+        self.result
+    }
+
+    pub(crate) fn report(&mut self, page: u32, what: impl Into<String>) {
         self.result.findings.push(Finding { page, what: what.into() });
     }
 
     /// Reads a page; a damaged one is a finding.
-    fn read(&mut self, number: u32) -> Result<Option<Copied>> {
+    pub(crate) fn read(&mut self, number: u32) -> Result<Option<Copied>> {
         match self.access.pages.shared(number, 0) {
             Ok(page) => Ok(Some(Copied { number, bytes: page.to_vec() })),
             Err(crate::Error::Buffer(error @ libtp_buffer::Error::Corrupt { .. })) => {
@@ -90,7 +105,7 @@ impl Verifier<'_, '_> {
         }
     }
 
-    fn claim(&mut self, page: u32, as_what: Use) -> bool {
+    pub(crate) fn claim(&mut self, page: u32, as_what: Use) -> bool {
         match self.uses.insert(page, as_what) {
             None => true,
             Some(before) => {
@@ -189,7 +204,7 @@ impl Verifier<'_, '_> {
     }
 
     /// Checks one page in itself, and counts its records.
-    fn page(&mut self, copied: &Copied, node: &Node<'_>, low: &[u8]) -> Result<()> {
+    pub(crate) fn page(&mut self, copied: &Copied, node: &Node<'_>, low: &[u8]) -> Result<()> {
         let number = copied.number;
         if node.is_deleted() {
             self.report(number, "it is marked as deleted, and others lead to it");
@@ -313,7 +328,7 @@ impl Verifier<'_, '_> {
         Ok(())
     }
 
-    fn free_list(&mut self) -> Result<()> {
+    pub(crate) fn free_list(&mut self) -> Result<()> {
         let mut number = self.access.pages.meta()?.free_head.get();
         while number != 0 {
             let Some(copied) = self.read(number)? else { return Ok(()) };
@@ -330,7 +345,7 @@ impl Verifier<'_, '_> {
         Ok(())
     }
 
-    fn lost_pages(&mut self) -> Result<()> {
+    pub(crate) fn lost_pages(&mut self) -> Result<()> {
         let count = self.access.pages.meta()?.page_count.get();
         for page in FIRST_PAGE..count {
             if !self.uses.contains_key(&page) {

@@ -28,6 +28,9 @@ impl<'a> SnapshotAccess<'a> {
     /// # Errors
     /// `SnapshotTooOld`, `KeyTooLong`, and what pages and the log can fail with.
     pub fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        if self.access.is_hash() {
+            return self.hash_get(key, read);
+        }
         self.access.check_btree()?;
         self.access.check_key(key)?;
         let pages = &self.access.pages;
@@ -61,7 +64,7 @@ impl<'a> SnapshotAccess<'a> {
         }
     }
 
-    fn value_of<'v>(&self, key: &[u8], version: &'v Version) -> Result<Value<'v>> {
+    pub(super) fn value_of<'v>(&self, key: &[u8], version: &'v Version) -> Result<Value<'v>> {
         let what = || format!("a version of the record of a key of {} bytes leads nowhere", key.len());
         version.as_record().value().ok_or_else(|| self.access.pages.corrupt(search::ROOT, what()))
     }
@@ -90,27 +93,27 @@ enum Standing {
 
 /// A value in a batch.
 #[derive(Debug)]
-enum Stored {
+pub(super) enum Stored {
     Here(Range<usize>),
     Chain(ChainRef),
 }
 
 /// A record as it stands on a leaf, copied.
-struct Copied {
-    key: Range<usize>,
-    stored: Range<usize>,
-    lsn: Lsn,
-    flags: RecordFlags,
+pub(super) struct Copied {
+    pub(super) key: Range<usize>,
+    pub(super) stored: Range<usize>,
+    pub(super) lsn: Lsn,
+    pub(super) flags: RecordFlags,
 }
 
 /// What is seen of the keys from `low` up to `high`, in order.
 #[derive(Debug, Default)]
-struct Batch {
+pub(super) struct Batch {
     low: Vec<u8>,
     /// None: to the end.
     high: Option<Vec<u8>>,
-    bytes: Vec<u8>,
-    entries: Vec<(Range<usize>, Stored)>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) entries: Vec<(Range<usize>, Stored)>,
 }
 
 /// A cursor over what a snapshot shows of a B-tree.
@@ -322,7 +325,7 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     /// Finds, without a latch, what is seen of the records that were copied.
-    fn settle(&self, mut batch: Batch, copied: Vec<Copied>, deleter: Lsn) -> Result<Batch> {
+    pub(super) fn settle(&self, mut batch: Batch, copied: Vec<Copied>, deleter: Lsn) -> Result<Batch> {
         for Copied { key, stored, lsn, flags } in copied {
             if self.sees(lsn) && flags == RecordFlags::NONE {
                 batch.entries.push((key, Stored::Here(stored)));

@@ -9,6 +9,7 @@ use libtp_txn::Damage;
 
 use crate::btree::log_records as btree;
 use crate::btree::node::Record;
+use crate::hash::log_records as hash;
 use crate::key_hash::key_hash;
 use crate::log_body::{read, take};
 use crate::page::record_lsn::RecordFlags;
@@ -89,8 +90,8 @@ pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> 
         Error::from(libtp_txn::Error::Damaged { lsn: record.lsn, name: "version of a record", what: damage.0 })
     };
     let changed = match (name, record.header.kind()) {
-        (Name::Key(key), btree::INSERT) => check_inserted(key, record.body).map(|()| None),
-        (Name::Key(key), btree::UPDATE | btree::DELETE) => changed_at_key(key, record.body).map(Some),
+        (Name::Key(key), btree::INSERT | hash::INSERT) => check_inserted(key, record.body).map(|()| None),
+        (Name::Key(key), btree::UPDATE | btree::DELETE | hash::UPDATE | hash::DELETE) => changed_at_key(key, record.body).map(Some),
         (Name::Slot { page, slot }, recno::PUT | recno::UPDATE | recno::DELETE) => {
             changed_in_slot(page, slot, record.body).map(Some)
         }

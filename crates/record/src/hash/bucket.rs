@@ -1,0 +1,363 @@
+//! A bucket latched, and its pages gone through.
+//!
+//! The latch on a bucket's first page is the bucket's: who holds it exclusively alone changes any of its pages, who holds it
+//! shared sees it as it is. The further pages are latched one at a time behind it, and those of another bucket never with
+//! it, but for the two of a split: the one that gives has the lower number and comes first.
+//!
+//! While records are still on their way from one bucket to another, who looks for a key of the new one latches both, and looks
+//! into the old one's pages as well.
+//!
+//! Nothing waits for the disk with a latch held: a further page that is not in memory is asked for ([`Sought::Read`]), and all
+//! begins again.
+
+use std::ops::Deref;
+
+use libtp_buffer::{ExclusivePage, Pin, SharedPage};
+
+use crate::access::Access;
+use crate::database::Method;
+use crate::hash::geometry::{bucket_of, parent_of, Geometry};
+use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
+use crate::pages::{rank, Pages, ROUNDS_MAX};
+use crate::{Error, Result};
+use libtp_log::Lsn;
+
+/// The rank level of a bucket's further pages: behind all first pages.
+pub(crate) const FURTHER_LEVEL: u8 = 1;
+/// The rank level of the file's header: behind all pages of buckets.
+pub(crate) const HEADER_LEVEL: u8 = 2;
+/// So many pages of a chain stay in memory at once for who goes through it; behind these they are only likely to.
+const KEPT_MAX: usize = 24;
+
+/// A page latched one way or the other.
+pub(crate) trait Latched<'a>: Deref<Target = [u8]> + Sized {
+    /// Latches the first page of a bucket; may wait for the disk.
+    fn first(pages: &Pages<'a>, page: u32) -> Result<Self>;
+    /// Latches a page if that takes nothing but the latch.
+    fn now(pages: &Pages<'a>, page: u32) -> Option<Self>;
+    /// Latches a further page that stays in memory.
+    fn kept(pin: &Pin<'a>) -> Self;
+    /// Latches the first page of a bucket that stays in memory.
+    fn first_kept(pin: &Pin<'a>) -> Self;
+}
+
+impl<'a> Latched<'a> for SharedPage<'a> {
+    #[inline]
+    fn first(pages: &Pages<'a>, page: u32) -> Result<Self> {
+        match pages.shared_now(page, 0) {
+            Some(page) => Ok(page),
+            None => pages.shared(page, 0),
+        }
+    }
+
+    #[inline]
+    fn now(pages: &Pages<'a>, page: u32) -> Option<Self> {
+        pages.shared_now(page, FURTHER_LEVEL)
+    }
+
+    fn kept(pin: &Pin<'a>) -> Self {
+        pin.shared(rank(FURTHER_LEVEL))
+    }
+
+    fn first_kept(pin: &Pin<'a>) -> Self {
+        pin.shared(rank(0))
+    }
+}
+
+impl<'a> Latched<'a> for ExclusivePage<'a> {
+    #[inline]
+    fn first(pages: &Pages<'a>, page: u32) -> Result<Self> {
+        match pages.exclusive_now(page, 0) {
+            Some(page) => Ok(page),
+            None => pages.exclusive(page, 0),
+        }
+    }
+
+    #[inline]
+    fn now(pages: &Pages<'a>, page: u32) -> Option<Self> {
+        pages.exclusive_now(page, FURTHER_LEVEL)
+    }
+
+    fn kept(pin: &Pin<'a>) -> Self {
+        pin.exclusive(rank(FURTHER_LEVEL))
+    }
+
+    fn first_kept(pin: &Pin<'a>) -> Self {
+        pin.exclusive(rank(0))
+    }
+}
+
+/// Looks at a page as a page of a bucket.
+#[inline]
+pub(crate) fn bucket_page<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<BucketPage<'p>> {
+    BucketPage::over(page).ok_or_else(|| no_bucket(pages, number))
+}
+
+#[cold]
+fn no_bucket(pages: &Pages<'_>, number: u32) -> Error {
+    pages.corrupt(number, "it is not the page of a bucket that others lead to")
+}
+
+/// The bucket of a hash, latched.
+pub(crate) struct Bucket<'a, L> {
+    /// Its first page, and that one's number.
+    pub(crate) own: (u32, L),
+    /// The first page of the bucket from which records may still be on their way to it.
+    pub(crate) giving: Option<(u32, L)>,
+    _of: std::marker::PhantomData<&'a ()>,
+}
+
+/// Which page, of those that were latched.
+pub(crate) enum Which<L> {
+    /// The bucket's own first page.
+    Own,
+    /// The first page of the bucket that gives.
+    Giving,
+    /// A further page.
+    Further(u32, L),
+}
+
+/// What looking through a bucket came to.
+pub(crate) enum Sought<L, T> {
+    /// What was looked for, and where.
+    Found(Which<L>, T),
+    /// It is nowhere.
+    Missing,
+    /// A further page is not in memory, or busy: keep it, and begin again.
+    Read(u32),
+}
+
+/// Pages that stay in memory while a bucket is gone through.
+#[derive(Default)]
+pub(crate) struct Kept<'a> {
+    pins: Vec<Pin<'a>>,
+}
+
+impl<'a> Kept<'a> {
+    /// Brings a page into memory, to stay there as long as there is room for it here. No latch is held.
+    pub(crate) fn keep(&mut self, pages: &Pages<'a>, page: u32) -> Result<()> {
+        if self.pins.len() >= KEPT_MAX {
+            self.pins.drain(..KEPT_MAX / 2);
+        }
+        self.pins.push(pages.pin(page)?);
+        Ok(())
+    }
+
+    pub(crate) fn latch<L: Latched<'a>>(&self, pages: &Pages<'a>, page: u32) -> Option<L> {
+        match self.pins.iter().find(|pin| pin.id().page().raw() == page) {
+            Some(pin) => Some(L::kept(pin)),
+            None => L::now(pages, page),
+        }
+    }
+}
+
+/// Where the buckets of a file are, as its header says now. Holds no latch before and none after.
+pub(crate) fn read_header(pages: &Pages<'_>) -> Result<HashHeader> {
+    let page = pages.shared(HEADER_PAGE, HEADER_LEVEL)?;
+    HashHeader::of(&page).copied().ok_or_else(|| pages.corrupt(HEADER_PAGE, "it is not the header of a hash file"))
+}
+
+/// A hash file's pages, and what the process knows of where its buckets are.
+#[derive(Clone, Copy)]
+pub(crate) struct Buckets<'a> {
+    pub(crate) pages: Pages<'a>,
+    /// None where a file is only known by its number, as for undo: its header is asked each time.
+    geometry: Option<&'a Geometry>,
+}
+
+impl<'a> Buckets<'a> {
+    pub(crate) fn new(pages: Pages<'a>, geometry: Option<&'a Geometry>) -> Buckets<'a> {
+        Buckets { pages, geometry }
+    }
+
+    /// How many buckets there are, asking the header.
+    fn ask(&self) -> Result<HashHeader> {
+        let header = read_header(&self.pages)?;
+        if let Some(geometry) = self.geometry {
+            geometry.learn(header.buckets.get(), header.extents.iter().map(|first| first.get()));
+        }
+        Ok(header)
+    }
+
+    /// How many buckets there are, as far as is known.
+    #[inline]
+    pub(crate) fn count(&self) -> Result<u32> {
+        match self.geometry.map_or(0, Geometry::buckets) {
+            0 => Ok(self.ask()?.buckets.get()),
+            known => Ok(known),
+        }
+    }
+
+    /// The page a bucket begins on; none if there is no such bucket.
+    #[inline]
+    pub(crate) fn page_of(&self, bucket: u32) -> Result<Option<u32>> {
+        if let Some(page) = self.geometry.and_then(|geometry| geometry.page(bucket)) {
+            return Ok(Some(page));
+        }
+        let header = self.ask()?;
+        let (index, at, _) = crate::hash::geometry::extent_of(bucket);
+        let first = header.extents.get(index).map_or(0, |first| first.get());
+        Ok((bucket < header.buckets.get() && first != 0).then(|| first + at))
+    }
+
+    /// Latches the bucket of a hash, and with it the one that may still have some of its records.
+    pub(crate) fn latch<L: Latched<'a>>(&self, hash: u64) -> Result<Bucket<'a, L>> {
+        let mut count = self.count()?;
+        for _ in 0..ROUNDS_MAX {
+            let bucket = bucket_of(hash, count);
+            let page = self.page_of(bucket)?;
+            let number = page.ok_or_else(|| self.pages.corrupt(HEADER_PAGE, format!("it has no page for bucket {bucket}")))?;
+            let own = L::first(&self.pages, number)?;
+            let is_taking = match BucketPage::over(&own) {
+                Some(first) if first.is_first_of(hash) && first.bucket() == bucket => first.is_taking(),
+                _ => {
+                    // It was split since, or what is known of it is from a time that never was.
+                    drop(own);
+                    let now = self.ask()?.buckets.get();
+                    if now == count {
+                        return Err(self.pages.corrupt(number, format!("it is not the first page of bucket {bucket}")));
+                    }
+                    count = now;
+                    continue;
+                }
+            };
+            if !is_taking {
+                return Ok(Bucket { own: (number, own), giving: None, _of: std::marker::PhantomData });
+            }
+            drop(own);
+            if let Some(both) = self.latch_both(bucket, number)? {
+                return Ok(both);
+            }
+        }
+        Err(self.pages.corrupt(HEADER_PAGE, "a bucket could not be found"))
+    }
+
+    /// Latches a bucket that takes records from another, the other first; none if it does not any more, or has given some
+    /// away itself.
+    fn latch_both<L: Latched<'a>>(&self, bucket: u32, number: u32) -> Result<Option<Bucket<'a, L>>> {
+        let (parent, bits) = parent_of(bucket);
+        let page = self.page_of(parent)?;
+        let giving = page.ok_or_else(|| self.pages.corrupt(HEADER_PAGE, format!("it has no page for bucket {parent}")))?;
+        // Both pages are in memory while the first is latched.
+        let pin = self.pages.pin(number)?;
+        let old = L::first(&self.pages, giving)?;
+        let own = L::first_kept(&pin);
+        let is_taking = bucket_page(&self.pages, number, &own)?.is_taking();
+        let is_giving = bucket_page(&self.pages, giving, &old)?;
+        if !is_taking || !is_giving.is_giving() || is_giving.bits() != bits {
+            return Ok(None);
+        }
+        Ok(Some(Bucket { own: (number, own), giving: Some((giving, old)), _of: std::marker::PhantomData }))
+    }
+}
+
+impl<'a, L: Latched<'a>> Bucket<'a, L> {
+    /// Looks at every page where a record of the bucket may stand, until `look` finds what it looks for; `look` is told the
+    /// page's number and whether it is one of the bucket's own.
+    pub(crate) fn look<T>(
+        &self,
+        pages: &Pages<'a>,
+        kept: &Kept<'a>,
+        mut look: impl FnMut(u32, &BucketPage<'_>, bool) -> Result<Option<T>>,
+    ) -> Result<Sought<L, T>> {
+        // The bucket that gives first: whoever moves a record has both latched, so the order is only for the eye.
+        for (first, is_own) in [(self.giving.as_ref(), false), (Some(&self.own), true)] {
+            let Some((number, page)) = first else { continue };
+            let node = bucket_page(pages, *number, page)?;
+            if let Some(found) = look(*number, &node, is_own)? {
+                return Ok(Sought::Found(if is_own { Which::Own } else { Which::Giving }, found));
+            }
+            let (bucket, mut next) = (node.bucket(), node.next());
+            let mut steps = 0;
+            while let Some(number) = next {
+                let Some(page) = kept.latch::<L>(pages, number) else { return Ok(Sought::Read(number)) };
+                let node = further_page(pages, number, &page, bucket)?;
+                if let Some(found) = look(number, &node, is_own)? {
+                    return Ok(Sought::Found(Which::Further(number, page), found));
+                }
+                next = node.next();
+                steps += 1;
+                if steps > ROUNDS_MAX {
+                    return Err(pages.corrupt(number, "the pages of its bucket lead in a circle"));
+                }
+            }
+        }
+        Ok(Sought::Missing)
+    }
+
+    /// Finds the record of a key, or its ghost: its slot, and where the page is.
+    #[inline]
+    pub(crate) fn find(&self, pages: &Pages<'a>, kept: &Kept<'a>, key: &[u8]) -> Result<Sought<L, usize>> {
+        self.look(pages, kept, |_, node, _| {
+            let (slot, found) = node.find(key);
+            Ok(found.then_some(slot))
+        })
+    }
+
+    /// The page that was found.
+    pub(crate) fn page<'b>(&'b self, which: &'b Which<L>) -> (u32, &'b L) {
+        match which {
+            Which::Own => (self.own.0, &self.own.1),
+            Which::Giving => self.giving.as_ref().map_or((self.own.0, &self.own.1), |(number, page)| (*number, page)),
+            Which::Further(number, page) => (*number, page),
+        }
+    }
+
+    /// The page that was found, to be changed.
+    pub(crate) fn page_mut<'b>(&'b mut self, which: &'b mut Which<L>) -> (u32, &'b mut L) {
+        match which {
+            Which::Further(number, page) => (*number, page),
+            Which::Giving if self.giving.is_some() => {
+                let (number, page) = self.giving.as_mut().expect("it was asked whether there is one");
+                (*number, page)
+            }
+            Which::Own | Which::Giving => (self.own.0, &mut self.own.1),
+        }
+    }
+
+    /// The highest LSN of what was removed for good from any page where a record of the bucket may have stood; none if a page is
+    /// to be read first.
+    pub(crate) fn deleter(&self, pages: &Pages<'a>, kept: &Kept<'a>) -> Result<std::result::Result<Lsn, u32>> {
+        let mut deleter = Lsn::NONE;
+        let sought = self.look(pages, kept, |_, node, _| {
+            deleter = deleter.max(node.deleter_lsn());
+            Ok(None::<()>)
+        })?;
+        Ok(match sought {
+            Sought::Read(page) => Err(page),
+            _ => Ok(deleter),
+        })
+    }
+}
+
+/// A page behind the first of a bucket.
+pub(crate) fn further_page<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8], bucket: u32) -> Result<BucketPage<'p>> {
+    let node = bucket_page(pages, number, page)?;
+    if node.is_further() && node.bucket() == bucket {
+        return Ok(node);
+    }
+    Err(pages.corrupt(number, format!("it is no further page of bucket {bucket}, whose pages lead to it")))
+}
+
+impl<'a> Access<'a> {
+    /// Whether the file is a hash file.
+    #[inline]
+    pub(crate) fn is_hash(&self) -> bool {
+        self.database.method() == Method::Hash
+    }
+
+    /// Refuses a call for a hash file on another.
+    pub(crate) fn check_hash(&self) -> Result<()> {
+        if self.is_hash() {
+            return Ok(());
+        }
+        let (found, wanted) = (self.database.method().name(), "hash");
+        Err(Error::WrongMethod { database: self.database.name().to_string(), found, wanted })
+    }
+
+    /// The file's buckets.
+    #[inline]
+    pub(crate) fn buckets(&self) -> Buckets<'a> {
+        Buckets::new(self.pages, self.database.geometry())
+    }
+}

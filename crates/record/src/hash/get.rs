@@ -1,0 +1,81 @@
+//! Reading one record by its key: one bucket, mostly one page.
+//!
+//! The lock has the key's name, as in a B-tree, and protects the absence of the key as well. It is tried while the bucket is
+//! latched; where another holds it, the bucket is let go, the lock waited for, and the record looked for again. A hash file is
+//! always locked by records: a split takes records to pages that nobody has locked.
+
+use libtp_buffer::SharedPage;
+use libtp_lock::LockName;
+
+use crate::access::{Access, Purpose, Tried};
+use crate::btree::get::Value;
+use crate::btree::long_value;
+use crate::database::Granularity;
+use crate::hash::bucket::{bucket_page, Kept, Sought};
+use crate::hash::page::HEADER_PAGE;
+use crate::key_hash::key_hash;
+use crate::lock_names;
+use crate::pages::ROUNDS_MAX;
+use crate::Result;
+use rio::planted;
+
+/// The lock of a record of a hash file.
+#[inline]
+pub(crate) fn record_lock(access: &Access<'_>, hash: u64) -> LockName {
+    let hash = if planted("record: hash record locked by its bucket's half") { hash >> 1 } else { hash };
+    lock_names::record(access.database.id(), hash)
+}
+
+impl Access<'_> {
+    /// Reads a record of a hash file.
+    pub(crate) fn hash_get<R>(&self, key: &[u8], purpose: Purpose, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.check_key(key)?;
+        let granularity = self.enter(purpose)?;
+        self.hash_get_entered(key, (purpose, granularity), read)
+    }
+
+    /// As [`Access::hash_get`], where the database's own lock has been seen to.
+    pub(crate) fn hash_get_entered<R>(
+        &self,
+        key: &[u8],
+        (purpose, granularity): (Purpose, Option<Granularity>),
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let hash = key_hash(key);
+        let (buckets, mut kept) = (self.buckets(), Kept::default());
+        for _ in 0..ROUNDS_MAX {
+            // Each time: the lock that was waited for has used up what was reserved.
+            self.reserve_lock()?;
+            let bucket = buckets.latch::<SharedPage<'_>>(hash)?;
+            if granularity.is_some() {
+                let name = record_lock(self, hash);
+                if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
+                    drop(bucket);
+                    self.lock(name, purpose.mode())?;
+                    continue;
+                }
+            }
+            let (which, slot) = match bucket.find(&self.pages, &kept, key)? {
+                Sought::Found(which, slot) => (which, slot),
+                Sought::Missing => return Ok(None),
+                Sought::Read(page) => {
+                    drop(bucket);
+                    kept.keep(&self.pages, page)?;
+                    continue;
+                }
+            };
+            let (number, page) = bucket.page(&which);
+            let record = self.record_at(number, &*bucket_page(&self.pages, number, page)?, slot)?;
+            if record.is_ghost() {
+                return Ok(None);
+            }
+            let chain = match self.value_of(number, slot, &record)? {
+                Value::Here(value) => return Ok(Some(read(value))),
+                Value::Chain(chain) => chain,
+            };
+            drop((which, bucket));
+            return Ok(Some(read(&long_value::read(&self.pages, chain)?)));
+        }
+        Err(self.pages.corrupt(HEADER_PAGE, "a record could not be read"))
+    }
+}

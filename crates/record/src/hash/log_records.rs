@@ -1,0 +1,139 @@
+//! The hash file's log records.
+//!
+//! Paper: LIBTP 3.2.6. What changes one record, removes ghosts or lets a replaced long value go is laid out as for a B-tree
+//! (../btree/log_records.rs), under codes of its own: undo looks for the key elsewhere. Byte tables: docs/formats/log.md.
+//!
+//! `page` is always a packed page identifier; other pages of the same record are of the same file and named by number, zero
+//! for none.
+
+use zerocopy::little_endian::{U16, U32, U64};
+
+use crate::log_body::body;
+
+/// A record enters a bucket. Undo: it becomes a ghost that never was committed.
+pub const INSERT: u16 = 96;
+/// A record's value changes, or a ghost becomes a record. Undo: the old bytes, flags and LSN.
+pub const UPDATE: u16 = 97;
+/// A record becomes a ghost. Undo: as there.
+pub const DELETE: u16 = 98;
+/// The compensation of all three.
+pub const RESTORE: u16 = 99;
+/// A new file gets its header and its first bucket. Roles: the meta page, the header, the bucket's page. No undo.
+pub const CREATE: u16 = 100;
+/// A bucket more. No undo.
+pub const SPLIT: u16 = 101;
+/// Records go from one page to another. No undo.
+pub const MOVE: u16 = 102;
+/// A new bucket has all its records. No undo.
+pub const FINISH: u16 = 103;
+/// A chain gets one more page. No undo.
+pub const EXTEND: u16 = 104;
+/// An empty page leaves its chain and is free. No undo.
+pub const SHRINK: u16 = 105;
+/// Ghosts leave a page and slack is given up. No undo.
+pub const RECLAIM: u16 = 106;
+/// A replaced chain of overflow pages enters the free list. No undo.
+pub const DROP_CHAIN: u16 = 107;
+
+body! {
+    /// Body of [`CREATE`].
+    Create, 16 {
+        /// 00: the meta page.
+        page: U64,
+        /// 08: the header.
+        header: U32,
+        /// 12: the page of the first bucket, the last of the file.
+        bucket: U32,
+    }
+}
+
+body! {
+    /// Body of [`SPLIT`]; the cells that go follow. Roles: the first page of the bucket that gives, that of the new one,
+    /// the header, the meta page if an extent begins.
+    Split, 40 {
+        /// 00: the first page of the bucket that gives.
+        page: U64,
+        /// 08: the first page of the new bucket.
+        new: U32,
+        /// 12: the header.
+        header: U32,
+        /// 16: the new bucket's number.
+        bucket: U32,
+        /// 20: the page count afterwards if an extent begins with the new page, else zero.
+        page_count: U32,
+        /// 24: the head of the free list, which stays.
+        free_head: U32,
+        /// 28: how many cells go.
+        count: U16,
+        /// 30: 1 if records may have stayed on further pages: both buckets are marked.
+        is_marked: u8,
+        /// 31: zero.
+        unused: u8,
+        /// 32: the highest LSN of what was removed for good from any page of the bucket that gives.
+        deleter_lsn: U64,
+    }
+}
+
+body! {
+    /// Body of [`MOVE`]; the slots that go and their cells follow. Roles: the page they go from, the page they go to.
+    Move, 24 {
+        /// 00: the page they go from.
+        page: U64,
+        /// 08: the page they go to.
+        to: U32,
+        /// 12: how many.
+        count: U16,
+        /// 14: zero.
+        unused: U16,
+        /// 16: the highest LSN of what was removed for good from the page they go from.
+        deleter_lsn: U64,
+    }
+}
+
+body! {
+    /// Body of [`FINISH`]. Roles: the first page of the bucket that gave, that of the new one.
+    Finish, 24 {
+        /// 00: the first page of the bucket that gave.
+        page: U64,
+        /// 08: the first page of the new bucket.
+        new: U32,
+        /// 12: zero.
+        unused: U32,
+        /// 16: the highest LSN of what was removed for good from any page of the bucket that gave.
+        deleter_lsn: U64,
+    }
+}
+
+body! {
+    /// Body of [`EXTEND`]. Roles: the last page, the new one, the meta page.
+    Extend, 24 {
+        /// 00: the last page of the chain.
+        page: U64,
+        /// 08: the new one.
+        new: U32,
+        /// 12: the bucket.
+        bucket: U32,
+        /// 16: the head of the free list afterwards.
+        free_head: U32,
+        /// 20: the page count afterwards.
+        page_count: U32,
+    }
+}
+
+body! {
+    /// Body of [`SHRINK`]. Roles: the page before, the page that goes, the meta page.
+    Shrink, 32 {
+        /// 00: the page before.
+        page: U64,
+        /// 08: the page that goes, the new head of the free list.
+        gone: U32,
+        /// 12: the page behind it, zero for none.
+        after: U32,
+        /// 16: the head of the free list before.
+        next: U32,
+        /// 20: zero.
+        unused: U32,
+        /// 24: the highest LSN of what was removed for good from the page that goes.
+        deleter_lsn: U64,
+    }
+}

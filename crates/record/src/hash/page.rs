@@ -1,0 +1,169 @@
+//! The pages of a hash file: its header, and the pages of a bucket.
+//!
+//! A bucket is a page and a chain of further ones. Each is laid out as a leaf of a B-tree without fences (../page/slotted.rs),
+//! its records in key order, with three fields of the slotted header meaning something else: `left` is the bucket's number,
+//! `right` the next page of the chain, `unlinked` by how many bits of its hash a key belongs here.
+
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::btree::node::Node;
+use crate::btree::rebuild::Frame;
+use crate::free_pages::FIRST_PAGE;
+use crate::hash::geometry::{low_bits, BUCKETS_MAX, EXTENTS};
+use crate::page::PageKind;
+use crate::page_header;
+use libtp_buffer::PageMut;
+
+/// The header's page number.
+pub const HEADER_PAGE: u32 = FIRST_PAGE;
+/// The page of the first bucket.
+pub const FIRST_BUCKET: u32 = FIRST_PAGE + 1;
+
+const AT: usize = 32;
+const END: usize = AT + size_of::<HashHeader>();
+
+/// Bytes 32 to 1007 of the header page. See docs/formats/hash.md.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug)]
+#[repr(C)]
+pub struct HashHeader {
+    /// 32: how many buckets there are.
+    pub buckets: U32,
+    /// 36: zero.
+    pub unused: [u8; 12],
+    /// 48: the first page of each extent, zero for none.
+    pub extents: [U32; EXTENTS],
+}
+
+const _: () = assert!(size_of::<HashHeader>() == 16 + 4 * EXTENTS);
+
+impl HashHeader {
+    /// Reads the header page; none if it is another kind of page, or says what cannot be.
+    pub fn of(page: &[u8]) -> Option<&HashHeader> {
+        if page_header::kind(page) != PageKind::HashHeader as u8 {
+            return None;
+        }
+        let header = HashHeader::ref_from_bytes(page.get(AT..END)?).ok()?;
+        (1..=BUCKETS_MAX).contains(&header.buckets.get()).then_some(header)
+    }
+}
+
+/// Makes the header page new: one bucket.
+pub fn make_header(page: &mut PageMut<'_, '_>, file: u32) {
+    let bytes = page.fresh();
+    page_header::make_new(bytes, file, HEADER_PAGE, PageKind::HashHeader as u8, 0);
+    bytes[AT..AT + 4].copy_from_slice(&1_u32.to_le_bytes());
+    let extents = std::mem::offset_of!(HashHeader, extents);
+    bytes[AT + extents..AT + extents + 4].copy_from_slice(&FIRST_BUCKET.to_le_bytes());
+}
+
+/// Stores how many buckets there are and, if `extent` says so, where the last extent begins.
+pub fn set_buckets(page: &mut PageMut<'_, '_>, buckets: u32, extent: Option<(usize, u32)>) {
+    page.range(AT..AT + 4).copy_from_slice(&buckets.to_le_bytes());
+    if let Some((index, first)) = extent {
+        let at = AT + std::mem::offset_of!(HashHeader, extents) + 4 * index;
+        page.range(at..at + 4).copy_from_slice(&first.to_le_bytes());
+    }
+}
+
+/// Bits of [`SlottedHeader::flags`](crate::page::slotted::SlottedHeader) on a page of a bucket.
+pub struct BucketFlags;
+
+impl BucketFlags {
+    /// First page: further pages of the bucket may still hold records of the one that it gave records to.
+    pub const GIVING: u16 = 1;
+    /// First page: records of the bucket may still stand in that which it takes them from.
+    pub const TAKING: u16 = 2;
+    /// A page of the chain, not the first.
+    pub const FURTHER: u16 = 4;
+}
+
+/// A page of a bucket, to be read.
+#[derive(Clone, Copy)]
+pub struct BucketPage<'p>(Node<'p>);
+
+impl<'p> std::ops::Deref for BucketPage<'p> {
+    type Target = Node<'p>;
+
+    fn deref(&self) -> &Node<'p> {
+        &self.0
+    }
+}
+
+impl<'p> BucketPage<'p> {
+    /// Looks at a page; none if it is no page of a bucket or contradicts itself.
+    #[inline]
+    pub fn over(page: &'p [u8]) -> Option<BucketPage<'p>> {
+        if page_header::kind(page) != PageKind::Hash as u8 {
+            return None;
+        }
+        let node = Node::over_records(page)?;
+        let has_fences = node.header().high_bytes.get() != 0 || node.header().low_bytes.get() != 0;
+        (node.is_leaf() && !has_fences && node.header().unlinked.get() <= 32).then_some(BucketPage(node))
+    }
+
+    /// The bucket's number.
+    #[inline]
+    pub fn bucket(&self) -> u32 {
+        self.header().left.get()
+    }
+
+    /// By how many bits of its hash a key belongs here; zero on further pages.
+    #[inline]
+    pub fn bits(&self) -> u32 {
+        self.header().unlinked.get()
+    }
+
+    /// The next page of the chain.
+    #[inline]
+    pub fn next(&self) -> Option<u32> {
+        self.right()
+    }
+
+    fn has(&self, flag: u16) -> bool {
+        self.header().flags.get() & flag != 0
+    }
+
+    /// See [`BucketFlags::GIVING`].
+    pub fn is_giving(&self) -> bool {
+        self.has(BucketFlags::GIVING)
+    }
+
+    /// See [`BucketFlags::TAKING`].
+    pub fn is_taking(&self) -> bool {
+        self.has(BucketFlags::TAKING)
+    }
+
+    /// Whether this is not the first page.
+    pub fn is_further(&self) -> bool {
+        self.has(BucketFlags::FURTHER)
+    }
+
+    /// Whether it is the first page of the bucket of a hash.
+    #[inline]
+    pub fn is_first_of(&self, hash: u64) -> bool {
+        !self.is_further() && low_bits(hash, self.bits()) == self.bucket()
+    }
+}
+
+/// What a page of a bucket says beside its records.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BucketFrame {
+    /// The bucket.
+    pub bucket: u32,
+    /// See [`BucketPage::bits`].
+    pub bits: u32,
+    /// [`BucketFlags`].
+    pub flags: u16,
+    /// The next page, zero for none.
+    pub next: u32,
+}
+
+impl BucketFrame {
+    /// As a frame of a slotted page.
+    pub fn to_frame(self) -> Frame {
+        let BucketFrame { bucket, bits, flags, next } = self;
+        Frame { left: bucket, right: next, flags, unlinked: bits, ..Frame::default() }
+    }
+}
+

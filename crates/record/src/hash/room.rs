@@ -1,0 +1,333 @@
+//! Room in a bucket: ghosts leave it, slack is given up, a record that grows goes to another page, the chain gets one page more.
+//!
+//! What may leave, and when, is as in a B-tree (../btree/ghosts.rs; PROTOCOLS K1, S3, T4), but that a key has no gap of its
+//! own. Each action is redo-only and stands whatever becomes of the transaction that needed it.
+
+use libtp_buffer::ExclusivePage;
+use libtp_log::Lsn;
+use libtp_process::Rank;
+use rio::failpoint;
+use zerocopy::IntoBytes;
+
+use crate::access::Access;
+use crate::btree::ghosts::{first_own_lsn, is_settled, Horizon};
+use crate::btree::insert::hash_of;
+use crate::btree::log_records::{append_cell, Reclaim, ReclaimEntry, RECLAIM_REMOVE, RECLAIM_TRIM};
+use crate::free_pages::META_PAGE;
+use crate::hash::bucket::{bucket_page, further_page, Bucket, Kept, Sought, Which};
+use crate::hash::log_records::{Extend, Move, Shrink, EXTEND, MOVE, RECLAIM, SHRINK};
+use crate::hash::page::{BucketPage, HEADER_PAGE};
+use crate::hash::{replaced, split};
+use crate::log_body::short;
+use crate::page::record_lsn::RecordFlags;
+use crate::page::slotted::SLOT_BYTES;
+use crate::pages::{Candidate, Pages, ROUNDS_MAX};
+use crate::Result;
+
+/// What is to come into a bucket.
+#[derive(Clone, Copy)]
+pub(crate) struct Incoming<'k> {
+    pub(crate) key: &'k [u8],
+    pub(crate) hash: u64,
+    /// Bytes of a new record, slot and all; of one that is there, of what is to be stored.
+    pub(crate) bytes: usize,
+    pub(crate) is_new: bool,
+}
+
+/// Makes room in a bucket. When it returns there may be room: the caller tries again. A bucket that needed one more page
+/// is the sign that the file needs one more bucket.
+pub(crate) fn make_room(access: &Access<'_>, incoming: Incoming<'_>) -> Result<()> {
+    if reclaim(access, incoming)? || (!incoming.is_new && relocate(access, incoming)?) {
+        return Ok(());
+    }
+    extend(access, incoming.hash)?;
+    // A service to all: whoever needs it meets the error again.
+    let _ = split::split_next(&access.buckets());
+    Ok(())
+}
+
+/// What becomes of each slot of a page that can give something up, and the highest LSN of a ghost among them.
+fn plan(access: &Access<'_>, number: u32, node: &BucketPage<'_>, own: Lsn) -> Result<(Vec<ReclaimEntry>, Lsn)> {
+    let mut entries = Vec::new();
+    let mut deleter = Lsn::NONE;
+    let horizon = Horizon::default();
+    for slot in 0..node.count() {
+        let record = access.record_at(number, node, slot)?;
+        let has_slack = record.room > record.stored.len();
+        if (!record.is_ghost() && !has_slack) || !is_settled(access, &record, hash_of(node.key(slot)), own) {
+            continue;
+        }
+        let leaves = record.is_ghost()
+            && !record.flags.has(RecordFlags::REPLACED)
+            && horizon.has_passed(access, record.lsn);
+        if leaves {
+            deleter = deleter.max(record.lsn);
+        } else if !has_slack {
+            continue;
+        }
+        let action = if leaves { RECLAIM_REMOVE } else { RECLAIM_TRIM };
+        entries.push(ReclaimEntry { slot: short(slot), action: action.into() });
+    }
+    Ok((entries, deleter))
+}
+
+/// Removes from the pages of a bucket what can go; whether that made room.
+fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
+    let (pages, own, mut kept) = (&access.pages, first_own_lsn(access), Kept::default());
+    replaced::free_chains(access, incoming.hash, own)?;
+    for _ in 0..ROUNDS_MAX {
+        pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
+        let mut bucket = access.buckets().latch::<ExclusivePage<'_>>(incoming.hash)?;
+        let sought = bucket.look(pages, &kept, |number, node, is_own| {
+            let (entries, deleter) = if is_own { plan(access, number, node, own)? } else { Default::default() };
+            Ok((!entries.is_empty()).then_some((entries, deleter.max(node.deleter_lsn()))))
+        })?;
+        match sought {
+            Sought::Missing => return Ok(false),
+            Sought::Read(page) => {
+                drop(bucket);
+                kept.keep(pages, page)?;
+            }
+            Sought::Found(mut which, (entries, deleter)) => {
+                let (number, page) = bucket.page_mut(&mut which);
+                let head = Reclaim {
+                    page: pages.id(number).raw().into(),
+                    deleter_lsn: deleter.raw().into(),
+                    count: short(entries.len()),
+                    ..Reclaim::default()
+                };
+                let mut body = pages.change.who.scratch();
+                body.writer().extend_from_slice(head.as_bytes());
+                body.writer().extend_from_slice(entries.as_bytes());
+                failpoint("hash: ghosts about to be removed");
+                pages.change.apply_redo_only(RECLAIM, body.body(), &mut [page]);
+                failpoint("hash: ghosts removed");
+                let node = bucket_page(pages, number, page)?;
+                let (slot, found) = node.find(incoming.key);
+                let fits = match (incoming.is_new, found) {
+                    (true, _) => incoming.bytes <= node.free_bytes(),
+                    (false, true) => node.fits_change(slot, incoming.bytes),
+                    (false, false) => false,
+                };
+                if fits {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Err(pages.corrupt(HEADER_PAGE, "ghosts could not be removed"))
+}
+
+/// Logs and makes the moving of some slots from one page to another, both latched.
+pub(crate) fn move_cells<'a>(
+    pages: &Pages<'a>,
+    (from_number, from): (u32, &mut ExclusivePage<'a>),
+    (to_number, to): (u32, &mut ExclusivePage<'a>),
+    slots: &[usize],
+) -> Result<()> {
+    let node = bucket_page(pages, from_number, from)?;
+    let head = Move {
+        page: pages.id(from_number).raw().into(),
+        to: to_number.into(),
+        count: short(slots.len()),
+        unused: 0.into(),
+        deleter_lsn: node.deleter_lsn().raw().into(),
+    };
+    let mut body = pages.change.who.scratch();
+    body.writer().extend_from_slice(head.as_bytes());
+    for &slot in slots {
+        body.writer().extend_from_slice(short(slot).as_bytes());
+    }
+    for &slot in slots {
+        append_cell(&node, slot, body.writer())
+            .ok_or_else(|| pages.corrupt(from_number, format!("the cell at slot {slot} lies outside its heap")))?;
+    }
+    failpoint("hash: records about to move");
+    pages.change.apply_redo_only(MOVE, body.body(), &mut [from, to]);
+    failpoint("hash: records moved");
+    Ok(())
+}
+
+/// Takes a record that is to grow to another page of its bucket that has room for it; whether there is one.
+fn relocate(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
+    let (pages, mut kept) = (&access.pages, Kept::default());
+    for _ in 0..ROUNDS_MAX {
+        pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
+        let mut bucket = access.buckets().latch::<ExclusivePage<'_>>(incoming.hash)?;
+        let read = match relocate_latched(pages, &mut bucket, &kept, incoming)? {
+            Ok(done) => return Ok(done),
+            Err(page) => page,
+        };
+        drop(bucket);
+        kept.keep(pages, read)?;
+    }
+    Err(pages.corrupt(HEADER_PAGE, "a record could not be moved"))
+}
+
+fn relocate_latched<'a>(
+    pages: &Pages<'a>,
+    bucket: &mut Bucket<'a, ExclusivePage<'a>>,
+    kept: &Kept<'a>,
+    incoming: Incoming<'_>,
+) -> Result<std::result::Result<bool, u32>> {
+    if bucket.giving.is_some() {
+        // To be finished first.
+        return Ok(Ok(true));
+    }
+    let (mut which, slot) = match bucket.find(pages, kept, incoming.key)? {
+        Sought::Found(which, slot) => (which, slot),
+        Sought::Missing => return Ok(Ok(true)),
+        Sought::Read(page) => return Ok(Err(page)),
+    };
+    let (number, page) = bucket.page(&which);
+    let node = bucket_page(pages, number, page)?;
+    if node.fits_change(slot, incoming.bytes) {
+        return Ok(Ok(true));
+    }
+    let room = node.record(slot).map_or(0, |record| record.room);
+    // It takes its cell along, and gets its new one beside it.
+    let need = SLOT_BYTES + node.cell_bytes(slot) - room + incoming.bytes.max(room);
+    let Which::Further(..) = which else { return relocate_from_first(pages, bucket, kept, slot, need) };
+    // The page it stands on is latched, and so is no page behind it: in the chain's order first the others.
+    let own = bucket_page(pages, bucket.own.0, &bucket.own.1)?;
+    if need <= own.free_bytes() {
+        let (from, page) = match &mut which {
+            Which::Further(number, page) => (*number, page),
+            _ => return Ok(Ok(true)),
+        };
+        let (to, first) = &mut bucket.own;
+        move_cells(pages, (from, page), (*to, first), &[slot])?;
+        return Ok(Ok(true));
+    }
+    let Which::Further(from, mut page) = which else { return Ok(Ok(true)) };
+    let (mut next, bucket_number) = (own.next(), own.bucket());
+    while let Some(to) = next {
+        if to == from {
+            next = further_page(pages, from, &page, bucket_number)?.next();
+            continue;
+        }
+        let Some(mut target) = kept.latch::<ExclusivePage<'a>>(pages, to) else { return Ok(Err(to)) };
+        let node = further_page(pages, to, &target, bucket_number)?;
+        if need <= node.free_bytes() {
+            move_cells(pages, (from, &mut page), (to, &mut target), &[slot])?;
+            return Ok(Ok(true));
+        }
+        next = node.next();
+    }
+    Ok(Ok(false))
+}
+
+fn relocate_from_first<'a>(
+    pages: &Pages<'a>,
+    bucket: &mut Bucket<'a, ExclusivePage<'a>>,
+    kept: &Kept<'a>,
+    slot: usize,
+    need: usize,
+) -> Result<std::result::Result<bool, u32>> {
+    let (number, first) = &mut bucket.own;
+    let node = bucket_page(pages, *number, first)?;
+    let (mut next, bucket_number) = (node.next(), node.bucket());
+    while let Some(to) = next {
+        let Some(mut target) = kept.latch::<ExclusivePage<'a>>(pages, to) else { return Ok(Err(to)) };
+        let node = further_page(pages, to, &target, bucket_number)?;
+        if need <= node.free_bytes() {
+            move_cells(pages, (*number, first), (to, &mut target), &[slot])?;
+            return Ok(Ok(true));
+        }
+        next = node.next();
+    }
+    Ok(Ok(false))
+}
+
+/// Gives the bucket of a hash one page more.
+fn extend(access: &Access<'_>, hash: u64) -> Result<()> {
+    let (pages, mut kept) = (&access.pages, Kept::default());
+    for _ in 0..ROUNDS_MAX {
+        pages.reserve_common(access.database.page_bytes(), size_of::<Extend>())?;
+        let candidate = pages.candidate(false)?;
+        let mut bucket = access.buckets().latch::<ExclusivePage<'_>>(hash)?;
+        if bucket.giving.is_some() {
+            return Ok(());
+        }
+        match extend_latched(pages, &mut bucket.own, &kept, &candidate)? {
+            Extended::Done => return Ok(()),
+            Extended::Read(page) => {
+                drop(bucket);
+                kept.keep(pages, page)?;
+            }
+            Extended::Taken => {
+                drop(bucket);
+                candidate.wait();
+            }
+        }
+    }
+    Err(pages.corrupt(META_PAGE, "no page could be taken for a bucket"))
+}
+
+/// What an attempt to lengthen a chain came to.
+pub(crate) enum Extended {
+    Done,
+    /// A page that is not in memory.
+    Read(u32),
+    /// Another has taken the page.
+    Taken,
+}
+
+/// Lengthens the chain of a bucket whose first page is latched.
+pub(crate) fn extend_latched<'a>(
+    pages: &Pages<'a>,
+    (first_number, first): &mut (u32, ExclusivePage<'a>),
+    kept: &Kept<'a>,
+    candidate: &Candidate<'a>,
+) -> Result<Extended> {
+    let node = bucket_page(pages, *first_number, first)?;
+    let (bucket, mut next) = (node.bucket(), node.next());
+    let mut last: Option<(u32, ExclusivePage<'a>)> = None;
+    while let Some(number) = next {
+        drop(last.take());
+        let Some(page) = kept.latch::<ExclusivePage<'a>>(pages, number) else { return Ok(Extended::Read(number)) };
+        next = further_page(pages, number, &page, bucket)?.next();
+        last = Some((number, page));
+    }
+    let Some(mut new) = pages.allocate(candidate)? else { return Ok(Extended::Taken) };
+    let (number, page) = match &mut last {
+        Some((number, page)) => (*number, page),
+        None => (*first_number, first),
+    };
+    let record = Extend {
+        page: pages.id(number).raw().into(),
+        new: new.number.into(),
+        bucket: bucket.into(),
+        free_head: new.free_head.into(),
+        page_count: new.page_count.into(),
+    };
+    failpoint("hash: chain about to be extended");
+    pages.change.apply_redo_only(EXTEND, record.as_bytes(), &mut [page, &mut new.page, &mut new.meta]);
+    failpoint("hash: chain extended");
+    Ok(Extended::Done)
+}
+
+/// Takes an empty page out of its chain, behind a page that is latched as it is: both are of a bucket whose first page is.
+/// The meta page's pin keeps that in memory.
+pub(crate) fn shrink_latched<'a>(
+    pages: &Pages<'a>,
+    (before_number, before): (u32, &mut ExclusivePage<'a>),
+    (gone, page): (u32, &mut ExclusivePage<'a>),
+    meta_pin: &libtp_buffer::Pin<'a>,
+) -> Result<()> {
+    let node = bucket_page(pages, gone, page)?;
+    let (after, deleter) = (node.next().unwrap_or_default(), node.deleter_lsn());
+    let mut meta = meta_pin.exclusive(Rank::META);
+    let record = Shrink {
+        page: pages.id(before_number).raw().into(),
+        gone: gone.into(),
+        after: after.into(),
+        next: pages.meta_of(&meta)?.free_head,
+        unused: 0.into(),
+        deleter_lsn: deleter.raw().into(),
+    };
+    failpoint("hash: chain about to be shortened");
+    pages.change.apply_redo_only(SHRINK, record.as_bytes(), &mut [before, page, &mut meta]);
+    failpoint("hash: chain shortened");
+    Ok(())
+}

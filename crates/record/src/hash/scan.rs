@@ -1,0 +1,162 @@
+//! Going through all records, in no order that means anything.
+//!
+//! The order is that of the hashes read from their low end: the bits turned round, as a number. A bucket then holds a range of
+//! them, and a split cuts it in two; so a place in this order stays what it is however the buckets are split meanwhile, and a
+//! record that is there all the time is met once.
+//!
+//! The cursor copies the keys of a range, and looks each of them up when its turn comes, as a read would. Each range lies in
+//! one *gap*, one sixteenth of all hashes, which is locked first, so that nobody puts a new key where the cursor has been; a
+//! key that is only a ghost is looked up as well, and so waits for whoever deleted it.
+
+use libtp_buffer::{FileId, SharedPage};
+use libtp_lock::{LockName, Mode};
+use rio::planted;
+
+use crate::access::{Access, Purpose};
+use crate::btree::insert::hash_of;
+use crate::btree::scan::Pair;
+use crate::hash::bucket::{bucket_page, Bucket, Kept, Sought};
+use crate::hash::geometry::low_bits;
+use crate::hash::page::HEADER_PAGE;
+use crate::lock_names;
+use crate::pages::{Pages, ROUNDS_MAX};
+use crate::Result;
+
+/// A gap is told by so many low bits of a hash.
+const GAP_BITS: u32 = 4;
+
+/// The gap that a new key of this hash enters.
+pub(crate) fn gap_of(file: FileId, hash: u64) -> LockName {
+    lock_names::gap(file, u64::from(low_bits(hash, GAP_BITS)))
+}
+
+/// The last place of the range of a bucket told by `bits` bits in which a place lies.
+pub(crate) fn range_end(at: u64, bits: u32) -> u64 {
+    at | u64::MAX.checked_shr(bits).unwrap_or(0)
+}
+
+/// A range of places, from one on: what of it a bucket holds.
+pub(crate) struct Range {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+/// The range from a place on that lies in one bucket and one gap; the bucket is latched.
+pub(crate) fn range_from(pages: &Pages<'_>, bucket: &Bucket<'_, SharedPage<'_>>, first: u64) -> Result<Range> {
+    let node = bucket_page(pages, bucket.own.0, &bucket.own.1)?;
+    Ok(Range { first, last: range_end(first, node.bits().max(GAP_BITS)) })
+}
+
+/// Where a cursor stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Nowhere,
+    On,
+    Behind,
+}
+
+/// A cursor over a hash file.
+pub struct HashCursor<'a> {
+    access: Access<'a>,
+    standing: Standing,
+    /// The first place that was not copied yet; none if that is the end.
+    from: Option<u64>,
+    /// Keys that were copied and not looked up yet, the next one last.
+    keys: Vec<Vec<u8>>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+#[allow(clippy::should_implement_trait)] // `next` can fail: the field's word
+impl<'a> HashCursor<'a> {
+    /// A cursor that stands nowhere yet.
+    pub fn new(access: Access<'a>) -> HashCursor<'a> {
+        HashCursor { access, standing: Standing::Nowhere, from: Some(0), keys: Vec::new(), key: Vec::new(), value: Vec::new() }
+    }
+
+    /// The key and value it stands on.
+    pub fn record(&self) -> Option<(&[u8], &[u8])> {
+        (self.standing == Standing::On).then_some((&self.key[..], &self.value[..]))
+    }
+
+    /// The first record of all.
+    ///
+    /// # Errors
+    /// What locks and pages can fail with.
+    pub fn first(&mut self) -> Result<Option<Pair>> {
+        self.from = Some(0);
+        self.keys.clear();
+        self.next()
+    }
+
+    /// The next record; the first, if it stands nowhere yet.
+    ///
+    /// # Errors
+    /// As [`HashCursor::first`].
+    pub fn next(&mut self) -> Result<Option<Pair>> {
+        Ok(self.move_next()?.then(|| (self.key.clone(), self.value.clone())))
+    }
+
+    /// Goes to the next record, to be looked at with [`HashCursor::record`]; whether there is one.
+    ///
+    /// # Errors
+    /// As [`HashCursor::first`].
+    pub fn move_next(&mut self) -> Result<bool> {
+        self.access.check_hash()?;
+        loop {
+            while let Some(key) = self.keys.last() {
+                let granularity = self.access.enter(Purpose::Read)?;
+                self.value.clear();
+                let value = &mut self.value;
+                let found =
+                    self.access.hash_get_entered(key, (Purpose::Read, granularity), |stored| value.extend_from_slice(stored))?;
+                self.key = self.keys.pop().unwrap_or_default();
+                if found.is_some() {
+                    self.standing = Standing::On;
+                    return Ok(true);
+                }
+            }
+            let Some(from) = self.from else {
+                self.standing = Standing::Behind;
+                return Ok(false);
+            };
+            self.copy_from(from)?;
+        }
+    }
+
+    /// Locks the gap in which a place lies, and copies the keys from there on that lie in the same bucket and gap.
+    fn copy_from(&mut self, from: u64) -> Result<()> {
+        let access = self.access;
+        if access.enter(Purpose::Read)?.is_some() {
+            access.lock(gap_of(access.database.id(), from.reverse_bits()), Mode::S)?;
+        }
+        let (pages, mut kept) = (&access.pages, Kept::default());
+        for _ in 0..ROUNDS_MAX {
+            let bucket = access.buckets().latch::<SharedPage<'_>>(from.reverse_bits())?;
+            let range = range_from(pages, &bucket, from)?;
+            let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
+            let sought = bucket.look(pages, &kept, |_, node, is_own| {
+                if !is_own && planted("record: a scan misses what is on its way") {
+                    return Ok(None);
+                }
+                for slot in 0..node.count() {
+                    let place = hash_of(node.key(slot)).reverse_bits();
+                    if (range.first..=range.last).contains(&place) {
+                        found.push((place, node.key(slot).to_vec()));
+                    }
+                }
+                Ok(None::<()>)
+            })?;
+            drop(bucket);
+            if let Sought::Read(page) = sought {
+                kept.keep(pages, page)?;
+                continue;
+            }
+            found.sort_unstable_by(|one, other| other.cmp(one));
+            self.keys = found.into_iter().map(|(_, key)| key).collect();
+            self.from = range.last.checked_add(1);
+            return Ok(());
+        }
+        Err(pages.corrupt(HEADER_PAGE, "a cursor found no way on"))
+    }
+}

@@ -1,0 +1,136 @@
+//! Verification: every record stands in its bucket, once; every bucket is where the header says; every page is accounted for.
+//!
+//! Meant for a database at rest, as for a B-tree (../btree/verify.rs), whose checks of a page, of long values and of free pages
+//! are used here too.
+
+use std::collections::HashSet;
+
+use crate::access::Access;
+use crate::btree::insert::hash_of;
+use crate::btree::verify::{Use, Verified, Verifier};
+use crate::hash::geometry::{bucket_of, extent_of, low_bits, parent_of};
+use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
+use crate::Result;
+
+/// A bucket that is marked, and by how many bits its keys are told.
+type Mark = Option<u32>;
+
+/// Verifies a hash file.
+///
+/// # Errors
+/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+pub fn verify(access: &Access<'_>) -> Result<Verified> {
+    access.check_hash()?;
+    let mut verifier = Verifier::new(access);
+    let Some(copied) = verifier.read(HEADER_PAGE)? else { return Ok(verifier.into_result()) };
+    verifier.claim(HEADER_PAGE, Use::Tree);
+    let Some(header) = HashHeader::of(&copied.bytes) else {
+        verifier.report(HEADER_PAGE, "it is not the header of a hash file");
+        return Ok(verifier.into_result());
+    };
+    let buckets = header.buckets.get();
+    let mut keys = HashSet::new();
+    let mut giving: Vec<(u32, Mark)> = Vec::new();
+    for bucket in 0..buckets {
+        let (index, at, count) = extent_of(bucket);
+        let first = header.extents[index].get();
+        if first == 0 {
+            verifier.report(HEADER_PAGE, format!("it has no page for bucket {bucket}"));
+            continue;
+        }
+        if at == 0 {
+            // What the last extent has ahead of the buckets.
+            let unused = (0..count).filter(|ahead| bucket.saturating_add(*ahead) >= buckets);
+            for ahead in unused {
+                verifier.claim(first.saturating_add(ahead), Use::Ahead);
+            }
+        }
+        if let Some(mark) = one_bucket(&mut verifier, (bucket, buckets), first + at, &mut keys)? {
+            giving.push((bucket, mark));
+        }
+    }
+    marks(&mut verifier, &giving);
+    verifier.free_list()?;
+    verifier.lost_pages()?;
+    Ok(verifier.into_result())
+}
+
+/// Which marks a bucket bears: none, or [`Mark`] of one that gives; one that takes is told by `bits` zero.
+fn one_bucket(
+    verifier: &mut Verifier<'_, '_>,
+    (bucket, buckets): (u32, u32),
+    first: u32,
+    keys: &mut HashSet<Vec<u8>>,
+) -> Result<Option<Mark>> {
+    let (mut next, mut is_first) = (Some(first), true);
+    let mut mark = None;
+    while let Some(number) = next {
+        let Some(copied) = verifier.read(number)? else { return Ok(mark) };
+        if !verifier.claim(number, Use::Tree) {
+            return Ok(mark);
+        }
+        let Some(node) = BucketPage::over(&copied.bytes) else {
+            verifier.report(number, format!("it is no page of a bucket, and bucket {bucket} leads there"));
+            return Ok(mark);
+        };
+        verifier.result_mut().tree_pages += 1;
+        if node.bucket() != bucket || node.is_further() == is_first {
+            verifier.report(number, format!("it says that it is of bucket {}, and bucket {bucket} leads there", node.bucket()));
+            return Ok(mark);
+        }
+        if is_first {
+            let own_bits = node.bits();
+            let expected = bits_of(bucket, buckets);
+            if own_bits != expected {
+                verifier.report(number, format!("its keys are told by {own_bits} bits of their hashes, not by {expected}"));
+            }
+            mark = match (node.is_giving(), node.is_taking()) {
+                (false, false) => None,
+                (true, false) => Some(Some(own_bits)),
+                (false, true) => Some(None),
+                (true, true) => {
+                    verifier.report(number, "it is marked as giving records and as taking some");
+                    None
+                }
+            };
+        }
+        verifier.page(&copied, &node, &[])?;
+        for slot in 0..node.count() {
+            let hash = hash_of(node.key(slot));
+            let is_on_its_way = !is_first && matches!(mark, Some(Some(bits)) if low_bits(hash, bits) == bucket | 1 << (bits - 1));
+            if bucket_of(hash, buckets) != bucket && !is_on_its_way {
+                verifier.report(number, format!("the key of slot {slot} belongs to bucket {}", bucket_of(hash, buckets)));
+            }
+            if !keys.insert(node.key(slot).to_vec()) {
+                verifier.report(number, format!("the key of slot {slot} stands in the file twice"));
+            }
+        }
+        next = node.next();
+        is_first = false;
+    }
+    Ok(mark)
+}
+
+/// By how many bits the keys of a bucket are told, of so many.
+fn bits_of(bucket: u32, buckets: u32) -> u32 {
+    let wide = buckets.ilog2();
+    let is_split = u64::from(bucket) + (1 << wide) < u64::from(buckets) || bucket >= 1 << wide;
+    wide + u32::from(is_split)
+}
+
+/// Every bucket that gives has one that takes, and the other way round.
+fn marks(verifier: &mut Verifier<'_, '_>, marked: &[(u32, Mark)]) {
+    for &(bucket, mark) in marked {
+        let has_other = match mark {
+            Some(bits) if bits > 0 => marked.contains(&(bucket | 1 << (bits - 1), None)),
+            Some(_) => false,
+            None => {
+                let (parent, bits) = parent_of(bucket);
+                marked.contains(&(parent, Some(bits)))
+            }
+        };
+        if !has_other {
+            verifier.report(HEADER_PAGE, format!("bucket {bucket} is marked as being split, and no other with it"));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Links: a record found again by where it stood, without a search.
+//!
+//! OO1 (Cattell and Skeen 1992) follows connections between parts; LIBTP's records by number have such addresses by nature. A
+//! record of a B-tree or a hash file has none that stays: splits and changes of length move it. So a link is where it stood and
+//! the hash of its key, which is also the name of its lock. Found there, it is that record; not found there, it may be
+//! elsewhere or gone, and whoever asks looks for the key (docs/design/0010-links.md).
+
+use libtp_buffer::SharedPage;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::access::{Access, Purpose, Tried};
+use crate::btree::get::Value;
+use crate::btree::insert::hash_of;
+use crate::btree::long_value;
+use crate::btree::node::Node;
+use crate::btree::search::{self, node_of};
+use crate::database::Granularity;
+use crate::hash::bucket::{Kept, Sought};
+use crate::key_hash::key_hash;
+use crate::lock_names;
+use crate::pages::ROUNDS_MAX;
+use crate::Result;
+use rio::planted;
+
+/// Where a record stood, and which it is. Sixteen bytes, to be kept in other records.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Link {
+    /// 00: the page.
+    page: U32,
+    /// 04: the slot.
+    slot: U16,
+    /// 06: zero.
+    unused: U16,
+    /// 08: the hash of the key.
+    hash: U64,
+}
+
+const _: () = assert!(size_of::<Link>() == 16);
+
+impl Link {
+    fn new(page: u32, slot: usize, hash: u64) -> Link {
+        Link { page: page.into(), slot: crate::log_body::short(slot), unused: 0.into(), hash: hash.into() }
+    }
+
+    /// As bytes, to be kept in a record.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(self.as_bytes());
+        bytes
+    }
+
+    /// From bytes that were kept. Any sixteen bytes are a link; those that never were lead nowhere.
+    pub fn from_bytes(bytes: [u8; 16]) -> Link {
+        zerocopy::transmute!(bytes)
+    }
+}
+
+/// The slot of a page whose key has this hash: mostly where it was, or near.
+fn slot_of(node: &Node<'_>, was: usize, hash: u64) -> Option<usize> {
+    let is_it = |slot: &usize| hash_of(node.key(*slot)) == hash;
+    let count = node.count();
+    if planted("record: a link trusts its place") {
+        return (was < count).then_some(was);
+    }
+    let was = was.min(count);
+    (was..count).take(1).chain((0..was).rev()).chain(was.saturating_add(1)..count).find(is_it)
+}
+
+impl<'a> Access<'a> {
+    /// A link to the record of a key, which is locked for reading; none if there is no such record.
+    ///
+    /// # Errors
+    /// As [`Access::get`].
+    pub fn link_of(&self, key: &[u8]) -> Result<Option<Link>> {
+        if self.get(key, |_| ())?.is_none() {
+            return Ok(None);
+        }
+        let hash = key_hash(key);
+        if !self.is_hash() {
+            let _visit = self.pages.visit();
+            let leaf = search::shared(&self.pages, key, 0)?;
+            let number = leaf.id().page().raw();
+            let (slot, found) = node_of(&self.pages, number, &leaf)?.find(key);
+            return Ok(found.then(|| Link::new(number, slot, hash)));
+        }
+        let mut kept = Kept::default();
+        for _ in 0..ROUNDS_MAX {
+            let bucket = self.buckets().latch::<SharedPage<'a>>(hash)?;
+            let read = match bucket.find(&self.pages, &kept, key)? {
+                Sought::Found(which, slot) => return Ok(Some(Link::new(bucket.page(&which).0, slot, hash))),
+                Sought::Missing => return Ok(None),
+                Sought::Read(page) => page,
+            };
+            drop(bucket);
+            kept.keep(&self.pages, read)?;
+        }
+        Ok(None)
+    }
+
+    /// Reads the record that a link leads to, under a shared lock, and passes key and value to `read`. None if it is not where
+    /// it was: deleted or moved, which its key tells.
+    ///
+    /// The page is latched while `read` runs: it copies, or looks, and calls nothing (PROTOCOLS D12).
+    ///
+    /// # Errors
+    /// What locks and pages can fail with.
+    pub fn get_linked<R>(&self, link: Link, read: impl FnOnce(&[u8], &[u8]) -> R) -> Result<Option<R>> {
+        if !self.is_hash() {
+            self.check_btree()?;
+        }
+        let (number, hash) = (link.page.get(), link.hash.get());
+        let granularity = self.enter(Purpose::Read)?;
+        let file = self.database.id();
+        for _ in 0..ROUNDS_MAX {
+            // Each time: the lock that was waited for has used up what was reserved.
+            self.reserve_lock()?;
+            let page = match self.pages.shared(number, 0) {
+                Ok(page) => page,
+                // It need never have been one of the file's.
+                Err(_) if number >= self.pages.meta()?.page_count.get() => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let Some(node) = Node::over_records(&page).filter(|node| node.is_leaf() && !node.is_deleted()) else {
+                return Ok(None);
+            };
+            let Some(slot) = slot_of(&node, link.slot.get().into(), hash) else { return Ok(None) };
+            let name = match granularity {
+                None => None,
+                Some(Granularity::Page) if !self.is_hash() => Some(lock_names::page(file, number)),
+                Some(_) => Some(lock_names::record(file, hash)),
+            };
+            if let Some(name) = name {
+                if self.try_record_lock(name, Purpose::Read.mode())? == Tried::Busy {
+                    drop(page);
+                    self.lock(name, Purpose::Read.mode())?;
+                    continue;
+                }
+            }
+            let record = self.record_at(number, &node, slot)?;
+            if record.is_ghost() {
+                return Ok(None);
+            }
+            let key = node.key(slot).to_vec();
+            let chain = match self.value_of(number, slot, &record)? {
+                Value::Here(value) => return Ok(Some(read(&key, value))),
+                Value::Chain(chain) => chain,
+            };
+            drop(page);
+            return Ok(Some(read(&key, &long_value::read(&self.pages, chain)?)));
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_the_same_after_it_was_kept() {
+        let link = Link::new(4711, 17, 0x0123_4567_89ab_cdef);
+        assert_eq!(Link::from_bytes(link.to_bytes()), link);
+        assert_eq!(&link.to_bytes()[..6], &[0x67, 0x12, 0, 0, 17, 0]);
+    }
+}

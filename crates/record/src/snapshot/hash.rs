@@ -1,0 +1,205 @@
+//! A hash file as a snapshot shows it: one record by its key, and a cursor in the order of `hash/scan.rs`.
+//!
+//! What is missing counts for a whole bucket: a page of it says up to which LSN something was removed, and hands that on to
+//! wherever its records go.
+
+use libtp_buffer::SharedPage;
+use libtp_log::Lsn;
+
+use super::btree::{Batch, Copied, Stored};
+use super::history::{Name, Version};
+use super::SnapshotAccess;
+use crate::btree::get::Value;
+use crate::btree::insert::hash_of;
+use crate::btree::long_value;
+use crate::btree::scan::Pair;
+use crate::hash::bucket::{bucket_page, Bucket, Kept, Sought};
+use crate::hash::page::HEADER_PAGE;
+use crate::hash::scan::range_from;
+use crate::key_hash::key_hash;
+use crate::page::overflow::ChainRef;
+use crate::pages::ROUNDS_MAX;
+use crate::Result;
+
+/// What a look at a bucket came to.
+enum Seen<T> {
+    Done(T),
+    Read(u32),
+}
+
+impl<'a> SnapshotAccess<'a> {
+    /// Latches the bucket of a hash and lets `look` look at it, with what was removed from it for good, until no page is
+    /// missing.
+    fn in_bucket<T>(
+        &self,
+        hash: u64,
+        mut look: impl FnMut(&Bucket<'a, SharedPage<'a>>, &Kept<'a>, Lsn) -> Result<Seen<T>>,
+    ) -> Result<T> {
+        let (pages, mut kept) = (&self.access.pages, Kept::default());
+        for _ in 0..ROUNDS_MAX {
+            let bucket = self.access.buckets().latch::<SharedPage<'a>>(hash)?;
+            let seen = match bucket.deleter(pages, &kept)? {
+                Ok(deleter) => look(&bucket, &kept, deleter)?,
+                Err(page) => Seen::Read(page),
+            };
+            drop(bucket);
+            match seen {
+                Seen::Done(done) => return Ok(done),
+                Seen::Read(page) => kept.keep(pages, page)?,
+            }
+        }
+        Err(pages.corrupt(HEADER_PAGE, "a bucket could not be gone through"))
+    }
+
+    /// As [`SnapshotAccess::get`], of a hash file.
+    pub(super) fn hash_get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.access.check_key(key)?;
+        let pages = &self.access.pages;
+        let found = self.in_bucket(key_hash(key), |bucket, kept, deleter| {
+            let (which, slot) = match bucket.find(pages, kept, key)? {
+                Sought::Read(page) => return Ok(Seen::Read(page)),
+                Sought::Missing => return self.check_removed(deleter).map(|()| Seen::Done(None)),
+                Sought::Found(which, slot) => (which, slot),
+            };
+            let (number, page) = bucket.page(&which);
+            let record = self.access.record_at(number, &*bucket_page(pages, number, page)?, slot)?;
+            Ok(Seen::Done(Some((Version::of(&record), deleter))))
+        })?;
+        let Some((newest, deleter)) = found else { return Ok(None) };
+        let Some(version) = self.resolve(Name::Key(key), newest, deleter)? else { return Ok(None) };
+        match self.value_of(key, &version)? {
+            Value::Here(value) => Ok(Some(read(value))),
+            Value::Chain(chain) => Ok(Some(read(&self.hash_chain(key, chain)?))),
+        }
+    }
+
+    /// As [`SnapshotAccess::read_chain`], of a hash file.
+    pub(super) fn hash_chain(&self, key: &[u8], chain: ChainRef) -> Result<Vec<u8>> {
+        let value = long_value::read(&self.access.pages, chain);
+        self.in_bucket(key_hash(key), |_, _, deleter| self.check_removed(deleter).map(Seen::Done))?;
+        value
+    }
+
+    /// What is seen of the records from a place on that lie in one bucket, and the place behind.
+    fn hash_batch(&self, from: u64) -> Result<(Batch, Option<u64>)> {
+        let pages = &self.access.pages;
+        let (places, next, deleter) = self.in_bucket(from.reverse_bits(), |bucket, kept, deleter| {
+            self.check_removed(deleter)?;
+            let range = range_from(pages, bucket, from)?;
+            let mut found = Vec::new();
+            let sought = bucket.look(pages, kept, |number, node, _| {
+                for slot in 0..node.count() {
+                    let place = hash_of(node.key(slot)).reverse_bits();
+                    let record = self.access.record_at(number, node, slot)?;
+                    let is_gone = record.is_ghost() && self.sees(record.lsn);
+                    if (range.first..=range.last).contains(&place) && !is_gone {
+                        found.push((place, node.key(slot).to_vec(), Version::of(&record)));
+                    }
+                }
+                Ok(None::<()>)
+            })?;
+            if let Sought::Read(page) = sought {
+                return Ok(Seen::Read(page));
+            }
+            Ok(Seen::Done((found, range.last.checked_add(1), deleter)))
+        })?;
+        let mut places = places;
+        places.sort_unstable_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        let mut batch = Batch::default();
+        let mut copied = Vec::with_capacity(places.len());
+        for (_, key, version) in places {
+            let key_at = batch.bytes.len();
+            batch.bytes.extend_from_slice(&key);
+            let stored_at = batch.bytes.len();
+            batch.bytes.extend_from_slice(&version.stored);
+            let (key, stored) = (key_at..stored_at, stored_at..batch.bytes.len());
+            copied.push(Copied { key, stored, lsn: version.lsn, flags: version.flags });
+        }
+        Ok((self.settle(batch, copied, deleter)?, next))
+    }
+}
+
+/// Where a cursor stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Nowhere,
+    On(usize),
+    Behind,
+}
+
+/// A cursor over what a snapshot shows of a hash file.
+pub struct SnapshotHashCursor<'a> {
+    at: SnapshotAccess<'a>,
+    standing: Standing,
+    /// The first place that was not copied yet; none if that is the end.
+    from: Option<u64>,
+    batch: Batch,
+    /// The value of the record it stands on, if that is long.
+    long: Vec<u8>,
+}
+
+#[allow(clippy::should_implement_trait)] // `next` can fail: the field's word
+impl<'a> SnapshotHashCursor<'a> {
+    /// A cursor that stands nowhere yet.
+    pub fn new(at: SnapshotAccess<'a>) -> SnapshotHashCursor<'a> {
+        SnapshotHashCursor { at, standing: Standing::Nowhere, from: Some(0), batch: Batch::default(), long: Vec::new() }
+    }
+
+    /// The key and value of the record it stands on.
+    pub fn record(&self) -> Option<(&[u8], &[u8])> {
+        let Standing::On(index) = self.standing else { return None };
+        let (key, stored) = &self.batch.entries[index];
+        let value = match stored {
+            Stored::Here(range) => &self.batch.bytes[range.clone()],
+            Stored::Chain(_) => &self.long,
+        };
+        Some((&self.batch.bytes[key.clone()], value))
+    }
+
+    /// The first record of all.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::get`].
+    pub fn first(&mut self) -> Result<Option<Pair>> {
+        (self.standing, self.from, self.batch) = (Standing::Nowhere, Some(0), Batch::default());
+        self.next()
+    }
+
+    /// The next record; the first, if it stands nowhere yet.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::get`].
+    pub fn next(&mut self) -> Result<Option<Pair>> {
+        let found = self.move_next()?;
+        Ok(self.record().filter(|_| found).map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+
+    /// Goes to the next record, to be looked at with [`SnapshotHashCursor::record`]; whether there is one.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::get`].
+    pub fn move_next(&mut self) -> Result<bool> {
+        self.at.access.check_hash()?;
+        let mut index = match self.standing {
+            Standing::Behind => return Ok(false),
+            Standing::Nowhere => self.batch.entries.len(),
+            Standing::On(index) => index + 1,
+        };
+        while index >= self.batch.entries.len() {
+            let Some(from) = self.from else {
+                self.standing = Standing::Behind;
+                return Ok(false);
+            };
+            let (batch, next) = self.at.hash_batch(from)?;
+            (self.batch, self.from, index) = (batch, next, 0);
+            // Whoever asks after an error goes on here.
+            self.standing = Standing::Nowhere;
+        }
+        let (key, stored) = &self.batch.entries[index];
+        if let Stored::Chain(chain) = stored {
+            self.long = self.at.hash_chain(&self.batch.bytes[key.clone()], *chain)?;
+        }
+        self.standing = Standing::On(index);
+        Ok(true)
+    }
+}
