@@ -22,6 +22,7 @@ enum Deed {
     Long,
     Abort,
     Recno,
+    Hash,
     Pages,
     Upgrade,
     Touch,
@@ -37,8 +38,17 @@ enum Deed {
 
 /// What survivors do.
 /// With sessions that come and go: whoever repairs meets newcomers.
-const QUIET: [Deed; 8] =
-    [Deed::Fill, Deed::Sweep, Deed::Abort, Deed::Recno, Deed::Pages, Deed::Upgrade, Deed::Locks, Deed::Snapshot];
+const QUIET: [Deed; 9] = [
+    Deed::Fill,
+    Deed::Sweep,
+    Deed::Abort,
+    Deed::Recno,
+    Deed::Hash,
+    Deed::Pages,
+    Deed::Upgrade,
+    Deed::Locks,
+    Deed::Snapshot,
+];
 /// What a victim does, beside what its failpoint asks for.
 const ALL: [Deed; 14] = [
     Deed::Fill,
@@ -46,6 +56,7 @@ const ALL: [Deed; 14] = [
     Deed::Long,
     Deed::Abort,
     Deed::Recno,
+    Deed::Hash,
     Deed::Pages,
     Deed::Upgrade,
     Deed::Touch,
@@ -71,6 +82,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("txn", &[Deed::Reopen, Deed::Locks, Deed::Crowd]),
     ("long value", &[Deed::Long]),
     ("recno", &[Deed::Recno]),
+    ("hash", &[Deed::Hash]),
     ("unlink", &[Deed::Sweep]),
     ("ghosts", &[Deed::Sweep]),
     ("split", &[Deed::Fill, Deed::Pages]),
@@ -91,6 +103,10 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
 
 /// So many keys of one process there are at a time.
 const WINDOW: u64 = 400;
+/// So many hash files there are ..
+const HASH_FILES: u64 = 16;
+/// .. with so many keys each.
+const HASH_KEYS: u64 = 2000;
 /// Databases of other names that victims make in one environment.
 const MADE: u64 = 12;
 /// Sessions that one thread has at once: more than the tables of sessions and of transactions begin with.
@@ -115,6 +131,7 @@ pub struct Churn<'e> {
     long: Db,
     pages: Db,
     records: Recno,
+    hash: Db,
     random: Random,
     /// The keys from here on are there, and up to there.
     window: (u64, u64),
@@ -141,6 +158,8 @@ impl<'e> Churn<'e> {
             long: env.btree("long")?,
             pages: env.btree("pages")?,
             records: env.recno("records", 100)?,
+            // A file that has grown is split no more: there are several.
+            hash: env.hash(&format!("hash{}", number % HASH_FILES))?,
             random: Random::new(number),
             window: (0, 0),
             is_doorless: false,
@@ -171,6 +190,7 @@ impl<'e> Churn<'e> {
             Deed::Long => self.long(),
             Deed::Abort => self.abort(),
             Deed::Recno => self.recno(),
+            Deed::Hash => self.hash(),
             Deed::Pages => self.pages(),
             Deed::Upgrade => self.upgrade(),
             Deed::Touch => self.touch(),
@@ -293,6 +313,22 @@ impl<'e> Churn<'e> {
         })
     }
 
+    /// New records and old ones in all places of a hash file, long ones among them, some of them taken back.
+    fn hash(&mut self) -> Result<()> {
+        let (is_kept, with_long) = (self.random.chance(3, 4), self.random.chance(1, 4));
+        let first = self.random.below(HASH_KEYS);
+        let (put, long) = (vec![b'h'; 20 + self.random.index(1900)], vec![b'l'; 5_000 + self.random.index(20_000)]);
+        let key = |at: u64| format!("hash/{:06}", at * 7919 % HASH_KEYS).into_bytes();
+        self.in_txn(is_kept, |churn, txn| {
+            (first..first + 12).try_for_each(|at| churn.hash.put(txn, &key(at), &put))?;
+            (first + 12..first + 18).try_for_each(|at| churn.hash.delete(txn, &key(at)).map(|_| ()))?;
+            match with_long {
+                true => churn.hash.put(txn, &key(first % 8), &long),
+                false => Ok(()),
+            }
+        })
+    }
+
     /// The same under page locks.
     fn pages(&mut self) -> Result<()> {
         let at = self.random.below(20_000);
@@ -382,6 +418,9 @@ impl<'e> Churn<'e> {
         if self.random.coin() {
             return self.env.recno(&format!("{name}r"), 40).map(|_| ());
         }
+        if self.random.coin() {
+            return self.env.hash(&format!("{name}h")).map(|_| ());
+        }
         let made = self.env.btree(&name)?;
         self.env.run(|txn| made.put(txn, b"made", b"by a victim"))
     }
@@ -405,6 +444,7 @@ impl<'e> Churn<'e> {
             shown.push(pair);
         }
         self.records.get(snapshot, 1)?;
+        self.hash.get(snapshot, b"hash/000000")?;
         Ok(shown)
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libtp_lock::Wait;
-use libtp_record::{Access, Database, Method, SnapshotNumberCursor};
+use libtp_record::{Access, Database, Method, SnapshotHashCursor, SnapshotNumberCursor};
 use libtp_tests::sizes;
 use libtp_txn::{Durability, TxnSession};
 
@@ -35,9 +35,9 @@ fn value_of(random: &mut Random, method: Method) -> Vec<u8> {
 fn change(access: &Access<'_>, method: Method, key: &[u8], value: Option<&[u8]>) {
     let number = || u64::from_be_bytes(key.try_into().unwrap());
     match (method, value) {
-        (Method::Btree, Some(value)) => access.put(key, value).unwrap(),
+        (Method::Btree | Method::Hash, Some(value)) => access.put(key, value).unwrap(),
         (_, Some(value)) => access.recno_put(number(), value).unwrap(),
-        (Method::Btree, None) => {
+        (Method::Btree | Method::Hash, None) => {
             access.delete(key).unwrap();
         }
         (_, None) => {
@@ -50,6 +50,13 @@ fn shown(held: &Held<'_>, database: &Database, backwards: bool) -> Model {
     match database.method() {
         Method::Btree if backwards => held.backwards(database),
         Method::Btree => held.forwards(database),
+        Method::Hash => {
+            let mut cursor = SnapshotHashCursor::new(held.of(database));
+            let all: Vec<_> = std::iter::from_fn(|| cursor.next().unwrap()).collect();
+            let (count, model) = (all.len(), all.into_iter().collect::<Model>());
+            assert_eq!(count, model.len(), "a record was met twice");
+            model
+        }
         Method::Recno { .. } => {
             let mut cursor = SnapshotNumberCursor::new(held.of(database));
             let step = || if backwards { cursor.prev().unwrap() } else { cursor.next().unwrap() };
@@ -117,7 +124,7 @@ fn random_history(seed: u64, method: Method) {
         assert!(shown(&held, &database, false) == model, "seed {seed}");
         for key in (0..900_u64).map(u64::to_be_bytes) {
             let found = match method {
-                Method::Btree => held.get(&database, &key),
+                Method::Btree | Method::Hash => held.get(&database, &key),
                 Method::Recno { .. } => held.of(&database).recno_get(u64::from_be_bytes(key), <[u8]>::to_vec).unwrap(),
             };
             assert_eq!(found.as_ref(), model.get(&key[..]), "seed {seed}");
@@ -131,6 +138,7 @@ fn random_histories_are_shown_as_they_were() {
     let first = sizes::first_seed();
     for seed in first..first + sizes::number("LIBTP_TEST_HISTORIES", 6) {
         random_history(seed, Method::Btree);
+        random_history(seed, Method::Hash);
         random_history(seed, Method::Recno { record_bytes: 40 });
     }
 }

@@ -6,7 +6,7 @@
 use libtp::Durability;
 use libtp_sim::{Random, SimDisk};
 
-use crate::library::{Layout, Machine, Process, Trouble, Way};
+use crate::library::{Layout, Machine, Process, Trouble, Way, HASH};
 use crate::oracle::{brief, name, Allowed, Effects, Era, History, Table, Value};
 
 /// What follows when an image was right.
@@ -140,7 +140,7 @@ fn end_orderly(machine: &Machine, process: Process, history: &History, commits: 
     let failed = |what: &'static str| move |trouble: Trouble| format!("UNUSABLE: {what} failed: {trouble}");
     let mut wanted = history.state_after(commits);
     let txn = process.begin(Durability::Sync).map_err(failed("beginning"))?;
-    for (tree, key) in [("accounts", "account/0100"), ("journal", "journal/zzz")] {
+    for (tree, key) in [("accounts", "account/0100"), ("journal", "journal/zzz"), (HASH, "part/0100")] {
         let place = (Table::Tree(tree), key.as_bytes().to_vec());
         let value = Value::from(b"after the crash".as_slice());
         process.put(&txn, &place, &value).map_err(failed("a put"))?;

@@ -21,7 +21,9 @@ use crate::oracle::{cell, cell_number, Place, State, Table, Value};
 /// Bytes of a cell.
 pub const CELL_BYTES: u32 = 40;
 /// The trees that are there from the beginning.
-pub const TREES: [&str; 2] = ["accounts", "journal"];
+pub const TREES: [&str; 3] = ["accounts", "journal", HASH];
+/// The one among them that is a hash file.
+pub const HASH: &str = "parts";
 /// A tree that is made in the middle of the workload.
 pub const LATE_TREE: &str = "late";
 
@@ -95,7 +97,7 @@ impl Layout {
         let small_pages = DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
         let granularity = self.locks_pages.then_some(Granularity::Page);
         let accounts = DatabaseSettings { granularity, ..small_pages.clone() };
-        let names = ["journal", LATE_TREE, "cells"].map(|name| (name.to_owned(), small_pages.clone()));
+        let names = ["journal", LATE_TREE, HASH, "cells"].map(|name| (name.to_owned(), small_pages.clone()));
         Settings {
             no_background: true,
             recovery_threads: self.recovers_on_threads.then_some(2),
@@ -258,7 +260,7 @@ impl Process {
         if let Some(tree) = self.trees.borrow().get(name) {
             return Ok(tree.clone());
         }
-        let tree = self.env.btree(name)?;
+        let tree = if name == HASH { self.env.hash(name)? } else { self.env.btree(name)? };
         self.trees.borrow_mut().insert(name, tree.clone());
         Ok(tree)
     }
@@ -357,6 +359,9 @@ impl Process {
         limit: usize,
     ) -> Answer<Vec<(Vec<u8>, Value)>> {
         let tree = self.tree(tree)?;
+        if tree.is_hash() {
+            return Ok(part_of(everything(&tree, &txn.0)?, from, way, limit));
+        }
         let mut cursor = tree.cursor(&txn.0);
         let mut found = Vec::new();
         let mut at = match (from, way) {
@@ -478,4 +483,30 @@ impl Process {
         }
         Ok(findings)
     }
+}
+
+/// Every record of a hash file, in the order in which it has them.
+fn everything(hash: &Db, txn: &Txn<'_>) -> Answer<Vec<(Vec<u8>, Value)>> {
+    let (mut cursor, mut all) = (hash.cursor(txn), Vec::new());
+    let mut at = cursor.first()?;
+    while let Some((key, value)) = at {
+        all.push((key, Value::from(value)));
+        at = cursor.next()?;
+    }
+    Ok(all)
+}
+
+/// What a scan in the order of keys would have found of these.
+fn part_of(mut all: Vec<(Vec<u8>, Value)>, from: Option<&[u8]>, way: Way, limit: usize) -> Vec<(Vec<u8>, Value)> {
+    all.sort();
+    match (from, way) {
+        (Some(from), Way::Up) => all.retain(|(key, _)| &key[..] >= from),
+        (Some(from), Way::Down) => all.retain(|(key, _)| &key[..] <= from),
+        (None, _) => {}
+    }
+    if way == Way::Down {
+        all.reverse();
+    }
+    all.truncate(limit);
+    all
 }

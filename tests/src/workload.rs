@@ -16,7 +16,7 @@ use std::rc::Rc;
 use libtp::{CommitLsn, Durability};
 use libtp_sim::{Change, NodeId, Random, SimDisk, TraceEntry};
 
-use crate::library::{Layout, Machine, Process, Running, Trouble, Way, CELL_BYTES, LATE_TREE};
+use crate::library::{Layout, Machine, Process, Running, Trouble, Way, CELL_BYTES, HASH, LATE_TREE};
 use crate::oracle::{brief, cell, name, Allowed, Effects, Era, History, Place, State, Table, Value};
 
 /// What to run.
@@ -593,6 +593,7 @@ impl Runner {
                 let key = format!("account/{number:04}/{}", "long".repeat(40 + number % 40));
                 (Table::Tree("accounts"), key.into_bytes())
             }
+            4..=5 => (Table::Tree(HASH), format!("part/{number:04}").into_bytes()),
             _ => (Table::Tree("accounts"), format!("account/{number:04}").into_bytes()),
         }
     }

@@ -450,11 +450,8 @@ fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -
     failpoint("create: root and meta latched");
     if method == Method::Hash {
         let Some(bucket) = &mut bucket else { return Ok(()) };
-        let record = Create {
-            page: pages.id(META_PAGE).raw().into(),
-            header: HEADER_PAGE.into(),
-            bucket: FIRST_BUCKET.into(),
-        };
+        let record =
+            Create { page: pages.id(META_PAGE).raw().into(), header: HEADER_PAGE.into(), bucket: FIRST_BUCKET.into() };
         pages.change.apply_redo_only(CREATE, record.as_bytes(), &mut [&mut meta, &mut root, bucket]);
         failpoint("create: hash file formatted");
     } else if method == Method::Btree {

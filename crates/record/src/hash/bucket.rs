@@ -206,7 +206,8 @@ impl<'a> Buckets<'a> {
         for _ in 0..ROUNDS_MAX {
             let bucket = bucket_of(hash, count);
             let page = self.page_of(bucket)?;
-            let number = page.ok_or_else(|| self.pages.corrupt(HEADER_PAGE, format!("it has no page for bucket {bucket}")))?;
+            let number =
+                page.ok_or_else(|| self.pages.corrupt(HEADER_PAGE, format!("it has no page for bucket {bucket}")))?;
             let own = L::first(&self.pages, number)?;
             let is_taking = match BucketPage::over(&own) {
                 Some(first) if first.is_first_of(hash) && first.bucket() == bucket => first.is_taking(),
@@ -237,7 +238,8 @@ impl<'a> Buckets<'a> {
     fn latch_both<L: Latched<'a>>(&self, bucket: u32, number: u32) -> Result<Option<Bucket<'a, L>>> {
         let (parent, bits) = parent_of(bucket);
         let page = self.page_of(parent)?;
-        let giving = page.ok_or_else(|| self.pages.corrupt(HEADER_PAGE, format!("it has no page for bucket {parent}")))?;
+        let giving =
+            page.ok_or_else(|| self.pages.corrupt(HEADER_PAGE, format!("it has no page for bucket {parent}")))?;
         // Both pages are in memory while the first is latched.
         let pin = self.pages.pin(number)?;
         let old = L::first(&self.pages, giving)?;

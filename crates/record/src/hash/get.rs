@@ -22,7 +22,6 @@ use rio::planted;
 /// The lock of a record of a hash file.
 #[inline]
 pub(crate) fn record_lock(access: &Access<'_>, hash: u64) -> LockName {
-    let hash = if planted("record: hash record locked by its bucket's half") { hash >> 1 } else { hash };
     lock_names::record(access.database.id(), hash)
 }
 
@@ -48,7 +47,8 @@ impl Access<'_> {
             self.reserve_lock()?;
             let bucket = buckets.latch::<SharedPage<'_>>(hash)?;
             if granularity.is_some() {
-                let name = record_lock(self, hash);
+                let is_wrong = planted("record: who reads a hash file locks another name");
+                let name = record_lock(self, if is_wrong { hash ^ 1 } else { hash });
                 if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
                     drop(bucket);
                     self.lock(name, purpose.mode())?;

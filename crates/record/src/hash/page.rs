@@ -166,4 +166,3 @@ impl BucketFrame {
         Frame { left: bucket, right: next, flags, unlinked: bits, ..Frame::default() }
     }
 }
-

@@ -133,11 +133,7 @@ impl<'a> Access<'a> {
     }
 
     /// Makes the change in the bucket, or says what is missing. Nothing in here waits.
-    fn hash_attempt(
-        &self,
-        bucket: &mut Bucket<'a, ExclusivePage<'a>>,
-        wanted: &Wanted<'_, 'a>,
-    ) -> Result<Attempt> {
+    fn hash_attempt(&self, bucket: &mut Bucket<'a, ExclusivePage<'a>>, wanted: &Wanted<'_, 'a>) -> Result<Attempt> {
         let found = match bucket.find(&self.pages, &wanted.kept, wanted.key)? {
             Sought::Read(page) => return Ok(Attempt::Read(page)),
             Sought::Missing => None,
@@ -154,9 +150,8 @@ impl<'a> Access<'a> {
         if (exists && wanted.policy == Policy::New) || (!exists && matches!(wanted.outcome, Outcome::Ghost)) {
             return Ok(Attempt::Done(false));
         }
-        let is_settled = |record: &Record<'_>| {
-            record.lsn < ghosts::first_own_lsn(self) && ghosts::is_seen_by_all(self, record.lsn)
-        };
+        let is_settled =
+            |record: &Record<'_>| record.lsn < ghosts::first_own_lsn(self) && ghosts::is_seen_by_all(self, record.lsn);
         if before.is_some_and(|record| record.replaced().is_some() && is_settled(&record)) {
             return Ok(Attempt::DropFirst);
         }
@@ -182,7 +177,10 @@ impl<'a> Access<'a> {
         (mut which, slot): (Which<ExclusivePage<'a>>, usize),
         after: After<'_>,
     ) -> Result<Attempt> {
-        let giving = bucket.giving.as_ref().map(|(number, page)| bucket_page(&self.pages, *number, page).map(|page| page.bucket()));
+        let giving = bucket
+            .giving
+            .as_ref()
+            .map(|(number, page)| bucket_page(&self.pages, *number, page).map(|page| page.bucket()));
         let giving = giving.transpose()?;
         let (number, page) = bucket.page_mut(&mut which);
         let node = bucket_page(&self.pages, number, page)?;
@@ -229,7 +227,9 @@ impl<'a> Access<'a> {
         }
         if wanted.granularity.is_some() {
             let gap = gap_of(self.database.id(), wanted.hash);
-            if !planted("record: gap of a hash file entered without asking") && self.try_instant(gap, Mode::IX)? == Tried::Busy {
+            if !planted("record: gap of a hash file entered without asking")
+                && self.try_instant(gap, Mode::IX)? == Tried::Busy
+            {
                 return Ok(Attempt::WaitForGap(gap));
             }
         }

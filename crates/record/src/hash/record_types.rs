@@ -2,16 +2,17 @@
 
 use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
+use rio::planted;
 
 use crate::btree::record_types::{
-    describe_drop_chain, describe_insert, describe_reclaim, describe_restore, describe_update, drop_chain_pages, first_page,
-    sibling, UNREADABLE,
+    describe_drop_chain, describe_insert, describe_reclaim, describe_restore, describe_update, drop_chain_pages,
+    first_page, sibling, UNREADABLE,
 };
 use crate::btree::redo as of_records;
 use crate::free_pages::META_PAGE;
 use crate::hash::log_records::{
-    Create, Extend, Finish, Move, Shrink, Split, CREATE, DELETE, DROP_CHAIN, EXTEND, FINISH, INSERT, MOVE, RECLAIM, RESTORE,
-    SHRINK, SPLIT, UPDATE,
+    Create, Extend, Finish, Move, Shrink, Split, CREATE, DELETE, DROP_CHAIN, EXTEND, FINISH, INSERT, MOVE, RECLAIM,
+    RESTORE, SHRINK, SPLIT, UPDATE,
 };
 use crate::hash::{redo, undo};
 use crate::log_body::{file_number, page_number, read};
@@ -34,7 +35,8 @@ fn create_pages(body: &[u8]) -> PageList {
 fn split_pages(body: &[u8]) -> PageList {
     let Ok((record, _)) = read::<Split>(body) else { return PageList::NONE };
     let meta = if record.page_count.get() == 0 { 0 } else { META_PAGE };
-    pages(record.page.get(), [record.new.get(), record.header.get(), meta])
+    let new = if planted("record: new bucket not in the log record") { 0 } else { record.new.get() };
+    pages(record.page.get(), [new, record.header.get(), meta])
 }
 
 fn move_pages(body: &[u8]) -> PageList {

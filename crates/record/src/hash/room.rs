@@ -57,9 +57,8 @@ fn plan(access: &Access<'_>, number: u32, node: &BucketPage<'_>, own: Lsn) -> Re
         if (!record.is_ghost() && !has_slack) || !is_settled(access, &record, hash_of(node.key(slot)), own) {
             continue;
         }
-        let leaves = record.is_ghost()
-            && !record.flags.has(RecordFlags::REPLACED)
-            && horizon.has_passed(access, record.lsn);
+        let leaves =
+            record.is_ghost() && !record.flags.has(RecordFlags::REPLACED) && horizon.has_passed(access, record.lsn);
         if leaves {
             deleter = deleter.max(record.lsn);
         } else if !has_slack {

@@ -71,7 +71,14 @@ pub struct HashCursor<'a> {
 impl<'a> HashCursor<'a> {
     /// A cursor that stands nowhere yet.
     pub fn new(access: Access<'a>) -> HashCursor<'a> {
-        HashCursor { access, standing: Standing::Nowhere, from: Some(0), keys: Vec::new(), key: Vec::new(), value: Vec::new() }
+        HashCursor {
+            access,
+            standing: Standing::Nowhere,
+            from: Some(0),
+            keys: Vec::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+        }
     }
 
     /// The key and value it stands on.
@@ -108,8 +115,9 @@ impl<'a> HashCursor<'a> {
                 let granularity = self.access.enter(Purpose::Read)?;
                 self.value.clear();
                 let value = &mut self.value;
-                let found =
-                    self.access.hash_get_entered(key, (Purpose::Read, granularity), |stored| value.extend_from_slice(stored))?;
+                let found = self
+                    .access
+                    .hash_get_entered(key, (Purpose::Read, granularity), |stored| value.extend_from_slice(stored))?;
                 self.key = self.keys.pop().unwrap_or_default();
                 if found.is_some() {
                     self.standing = Standing::On;

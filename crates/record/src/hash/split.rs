@@ -74,7 +74,8 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
         };
         failpoint("hash: buckets of a split latched");
         let mut header = header_pin.exclusive(rank(HEADER_LEVEL));
-        let says = HashHeader::of(&header).ok_or_else(|| pages.corrupt(HEADER_PAGE, "it is not the header of a hash file"))?;
+        let says =
+            HashHeader::of(&header).ok_or_else(|| pages.corrupt(HEADER_PAGE, "it is not the header of a hash file"))?;
         if says.buckets.get() != new {
             return Ok(());
         }
@@ -92,7 +93,9 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
             page_count: meta_says.map_or(0, |_| number + count).into(),
             free_head: meta_says.map_or(0, |meta| meta.free_head.get()).into(),
             count: short(slots.len()),
-            is_marked: u8::from(node.next().is_some() && !planted("record: a bucket is split without its further pages")),
+            is_marked: u8::from(
+                node.next().is_some() && !planted("record: a bucket is split without its further pages"),
+            ),
             unused: 0,
             deleter_lsn: node.deleter_lsn().raw().into(),
         };

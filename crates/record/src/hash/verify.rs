@@ -75,14 +75,18 @@ fn one_bucket(
         };
         verifier.result_mut().tree_pages += 1;
         if node.bucket() != bucket || node.is_further() == is_first {
-            verifier.report(number, format!("it says that it is of bucket {}, and bucket {bucket} leads there", node.bucket()));
+            verifier.report(
+                number,
+                format!("it says that it is of bucket {}, and bucket {bucket} leads there", node.bucket()),
+            );
             return Ok(mark);
         }
         if is_first {
             let own_bits = node.bits();
             let expected = bits_of(bucket, buckets);
             if own_bits != expected {
-                verifier.report(number, format!("its keys are told by {own_bits} bits of their hashes, not by {expected}"));
+                verifier
+                    .report(number, format!("its keys are told by {own_bits} bits of their hashes, not by {expected}"));
             }
             mark = match (node.is_giving(), node.is_taking()) {
                 (false, false) => None,
@@ -97,9 +101,11 @@ fn one_bucket(
         verifier.page(&copied, &node, &[])?;
         for slot in 0..node.count() {
             let hash = hash_of(node.key(slot));
-            let is_on_its_way = !is_first && matches!(mark, Some(Some(bits)) if low_bits(hash, bits) == bucket | 1 << (bits - 1));
+            let is_on_its_way =
+                !is_first && matches!(mark, Some(Some(bits)) if low_bits(hash, bits) == bucket | 1 << (bits - 1));
             if bucket_of(hash, buckets) != bucket && !is_on_its_way {
-                verifier.report(number, format!("the key of slot {slot} belongs to bucket {}", bucket_of(hash, buckets)));
+                verifier
+                    .report(number, format!("the key of slot {slot} belongs to bucket {}", bucket_of(hash, buckets)));
             }
             if !keys.insert(node.key(slot).to_vec()) {
                 verifier.report(number, format!("the key of slot {slot} stands in the file twice"));

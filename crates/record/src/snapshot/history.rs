@@ -91,7 +91,9 @@ pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> 
     };
     let changed = match (name, record.header.kind()) {
         (Name::Key(key), btree::INSERT | hash::INSERT) => check_inserted(key, record.body).map(|()| None),
-        (Name::Key(key), btree::UPDATE | btree::DELETE | hash::UPDATE | hash::DELETE) => changed_at_key(key, record.body).map(Some),
+        (Name::Key(key), btree::UPDATE | btree::DELETE | hash::UPDATE | hash::DELETE) => {
+            changed_at_key(key, record.body).map(Some)
+        }
         (Name::Slot { page, slot }, recno::PUT | recno::UPDATE | recno::DELETE) => {
             changed_in_slot(page, slot, record.body).map(Some)
         }
