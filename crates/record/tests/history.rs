@@ -67,6 +67,7 @@ impl Shadow {
 fn workload(world: &World, who: &libtp_txn::TxnSession) {
     let tree = world.database(who, "tree", Method::Btree, 4096);
     let numbers = world.database(who, "numbers", Method::Recno { record_bytes: 30 }, 4096);
+    let hash = world.database(who, "hash", Method::Hash, 4096);
     let mut random = Random(42);
     for round in 0..300u64 {
         who.begin(&world.managers);
@@ -77,6 +78,16 @@ fn workload(world: &World, who: &libtp_txn::TxnSession) {
             match random.below(4) {
                 0 => drop(access.delete(&key).unwrap()),
                 _ => access.put(&key, &vec![7; usize::try_from(bytes).unwrap()]).unwrap(),
+            }
+        }
+        let access = world.access(who, &hash);
+        for _ in 0..20 {
+            // Few records a page, so that pages of a chain run empty.
+            let key = random.below(900).to_be_bytes();
+            let bytes = [random.below(200), 800, 900, random.below(9000)][usize::try_from(random.below(4)).unwrap()];
+            match random.below(4) {
+                0 => drop(access.delete(&key).unwrap()),
+                _ => access.put(&key, &vec![8; usize::try_from(bytes).unwrap()]).unwrap(),
             }
         }
         let access = world.access(who, &numbers);
@@ -94,6 +105,7 @@ fn workload(world: &World, who: &libtp_txn::TxnSession) {
     empty_and_scan(world, who, &tree);
     world.assert_sound(who, &tree);
     world.assert_sound(who, &numbers);
+    world.assert_sound(who, &hash);
 }
 
 /// Deletes everything, and scans until nothing is left to be cleaned.

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use libtp_record::btree::log_records as btree;
+use libtp_record::hash::log_records as hash;
 use libtp_record::page::log_records as page;
 use libtp_record::page::overflow::ChainRef;
 use libtp_record::recno::log_records as recno;
@@ -52,6 +53,12 @@ fn samples() -> BTreeMap<&'static str, String> {
         page::Format,
         page::WritePiece,
         page::FreePage,
+        hash::Create,
+        hash::Split,
+        hash::Move,
+        hash::Finish,
+        hash::Extend,
+        hash::Shrink,
     );
     samples
 }
@@ -89,6 +96,18 @@ fn codes_are_those_of_the_first_version() {
         (80, "file format"),
         (81, "value write piece"),
         (82, "page free"),
+        (96, "hash insert"),
+        (97, "hash update"),
+        (98, "hash delete"),
+        (99, "hash restore"),
+        (100, "hash create"),
+        (101, "hash split"),
+        (102, "hash move"),
+        (103, "hash finish"),
+        (104, "hash extend"),
+        (105, "hash shrink"),
+        (106, "hash reclaim"),
+        (107, "hash drop chain"),
     ];
     assert_eq!(codes, golden);
 }

@@ -197,7 +197,7 @@ impl<'a> Buckets<'a> {
         let header = self.ask()?;
         let (index, at, _) = crate::hash::geometry::extent_of(bucket);
         let first = header.extents.get(index).map_or(0, |first| first.get());
-        Ok((bucket < header.buckets.get() && first != 0).then(|| first + at))
+        Ok((bucket < header.buckets.get() && first != 0).then(|| first.saturating_add(at)))
     }
 
     /// Latches the bucket of a hash, and with it the one that may still have some of its records.
@@ -226,6 +226,9 @@ impl<'a> Buckets<'a> {
                 return Ok(Bucket { own: (number, own), giving: None, _of: std::marker::PhantomData });
             }
             drop(own);
+            if bucket == 0 {
+                return Err(self.pages.corrupt(number, "it takes records from another bucket, and is the first"));
+            }
             if let Some(both) = self.latch_both(bucket, number)? {
                 return Ok(both);
             }

@@ -39,7 +39,8 @@ pub fn low_bits(hash: u64, bits: u32) -> u32 {
 /// The bucket that gives records to a new one of this number, and by how many bits the two are told from then on.
 pub fn parent_of(new: u32) -> (u32, u32) {
     let bits = u32::BITS - new.leading_zeros();
-    (new - (1 << bits.saturating_sub(1)), bits)
+    // Nobody gives to the first; a damaged page may say so.
+    (new.saturating_sub(1 << bits.saturating_sub(1)), bits)
 }
 
 /// Where a bucket stands in the table of extents: which one, its place in it, and how many the extent has.
@@ -79,7 +80,7 @@ impl Geometry {
         let (index, at, _) = extent_of(bucket);
         // Relaxed: ordered by the number of buckets.
         let first = self.extents.get(index)?.load(Ordering::Relaxed);
-        (first != 0).then(|| first + at)
+        (first != 0).then(|| first.saturating_add(at))
     }
 
     /// Notes what the file's header says.

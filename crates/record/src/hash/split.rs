@@ -45,9 +45,13 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
         let (parent, bits) = parent_of(new);
         let (index, at, count) = extent_of(new);
         let begins = at == 0;
-        let number = if begins { pages.meta()?.page_count.get() } else { header_now.extents[index].get() + at };
+        let number =
+            if begins { pages.meta()?.page_count.get() } else { header_now.extents[index].get().saturating_add(at) };
         if number > u32::MAX - count {
             return Ok(());
+        }
+        if !begins && number <= HEADER_PAGE + at {
+            return Err(pages.corrupt(HEADER_PAGE, format!("it has no page for bucket {new}")));
         }
         let Some(parent_page) = buckets.page_of(parent)? else {
             return Err(pages.corrupt(HEADER_PAGE, format!("it has no page for bucket {parent}")));

@@ -45,7 +45,7 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
                 verifier.claim(first.saturating_add(ahead), Use::Ahead);
             }
         }
-        if let Some(mark) = one_bucket(&mut verifier, (bucket, buckets), first + at, &mut keys)? {
+        if let Some(mark) = one_bucket(&mut verifier, (bucket, buckets), first.saturating_add(at), &mut keys)? {
             giving.push((bucket, mark));
         }
     }
@@ -101,8 +101,8 @@ fn one_bucket(
         verifier.page(&copied, &node, &[])?;
         for slot in 0..node.count() {
             let hash = hash_of(node.key(slot));
-            let is_on_its_way =
-                !is_first && matches!(mark, Some(Some(bits)) if low_bits(hash, bits) == bucket | 1 << (bits - 1));
+            let is_on_its_way = !is_first
+                && matches!(mark, Some(Some(bits)) if bits > 0 && low_bits(hash, bits) == bucket | 1 << (bits - 1));
             if bucket_of(hash, buckets) != bucket && !is_on_its_way {
                 verifier
                     .report(number, format!("the key of slot {slot} belongs to bucket {}", bucket_of(hash, buckets)));

@@ -1,0 +1,158 @@
+//! One thread and several on one hash file: is everything found while buckets are split under it?
+//!
+//! The doubts: a record lost between two buckets; one undone in the wrong place; a scan that misses what a split moves, or meets
+//! it twice; threads that wait for each other's latches for ever. The cases: threads that insert, delete and abort side by side in
+//! a file that grows from one bucket; scans beside them, of records nobody touches; links that are followed while records move.
+
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
+mod world;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libtp_lock::Wait;
+use libtp_record::{Access, HashCursor, Link, Method};
+use libtp_txn::Durability;
+use world::{Place, Random, World};
+
+fn kept(number: u64) -> Vec<u8> {
+    format!("nobody touches {number}").into_bytes()
+}
+
+/// Nobody scans for good while others insert: a scan keeps gaps locked, so it is tried and given up.
+fn scan(world: &World, who: &libtp_txn::TxnSession, database: &libtp_record::Database) -> Option<BTreeSet<Vec<u8>>> {
+    who.begin(&world.managers);
+    let access = Access::new(&world.managers, who, database, Wait::Forever);
+    let mut cursor = HashCursor::new(access);
+    let mut met = BTreeSet::new();
+    loop {
+        match cursor.next() {
+            Ok(Some((key, _))) => assert!(met.insert(key), "met twice"),
+            Ok(None) => break,
+            Err(_) => {
+                who.abort(&world.managers).unwrap();
+                return None;
+            }
+        }
+    }
+    who.commit(&world.managers, Durability::Relaxed).unwrap();
+    Some(met)
+}
+
+#[test]
+fn threads_in_a_file_that_grows_find_all_they_should() {
+    const THREADS: u64 = 4;
+    const KEYS: u64 = 3000;
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let who = world.join();
+    let database = world.database(&who, "side", Method::Hash, 4096);
+    world.run(&who, &database, |access| (0..50).for_each(|number| access.put(&kept(number), &[1; 300]).unwrap()));
+    let other = world.again();
+    let is_over = AtomicBool::new(false);
+    let scans = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                // Half of them work as another process does: in another mapping, with handles of their own.
+                let world = if thread % 2 == 0 { &world } else { &other };
+                scope.spawn(move || {
+                    let who = world.join();
+                    let database = &world.database(&who, "side", Method::Hash, 4096);
+                    let mut random = Random(thread * 77 + 1);
+                    let mut number = 0;
+                    while number < KEYS {
+                        who.begin(&world.managers);
+                        let access = world.access(&who, database);
+                        let is_kept = random.below(5) != 0;
+                        let done = (0..10).try_for_each(|step| {
+                            let key = ((number + step) * THREADS + thread).to_be_bytes();
+                            access.put(&key, &key.repeat(1 + usize::try_from(random.below(40)).unwrap()))?;
+                            access.put(&key, &key.repeat(4))?;
+                            if step % 3 == 2 {
+                                assert!(access.delete(&key)?);
+                            }
+                            Ok::<(), libtp_record::Error>(())
+                        });
+                        if done.is_ok() && is_kept {
+                            who.commit(&world.managers, Durability::Relaxed).unwrap();
+                            number += 10;
+                        } else {
+                            who.abort(&world.managers).unwrap();
+                        }
+                    }
+                    world.managers.leave(who);
+                })
+            })
+            .collect();
+        let scanner = scope.spawn(|| {
+            let who = world.join();
+            let mut scans = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                if let Some(met) = scan(&world, &who, &database) {
+                    scans += 1;
+                    assert!((0..50).all(|number| met.contains(&kept(number))), "a scan missed what is always there");
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            world.managers.leave(who);
+            scans
+        });
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        is_over.store(true, Ordering::Relaxed);
+        scanner.join().unwrap()
+    });
+    println!("{scans} scans beside");
+    let verified = world.assert_sound(&who, &database);
+    assert_eq!(verified.records, THREADS * KEYS / 10 * 7 + 50);
+    assert!(verified.tree_pages > 100, "{verified:?}");
+    world.run(&who, &database, |access| {
+        for number in 0..THREADS * KEYS {
+            let found = access.get(&number.to_be_bytes(), <[u8]>::len).unwrap();
+            assert_eq!(found, ((number / THREADS) % 10 % 3 != 2).then_some(32), "{number}");
+        }
+    });
+}
+
+#[test]
+fn a_link_leads_to_its_record_or_nowhere() {
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let who = world.join();
+    for method in [Method::Btree, Method::Hash] {
+        let database = world.database(&who, method.name(), method, 4096);
+        let value = |number: u64| number.to_le_bytes().repeat(1 + usize::try_from(number % 20).unwrap());
+        let mut links: Vec<Link> = Vec::new();
+        let (mut hits, mut misses) = (0, 0);
+        for number in 0..2000_u64 {
+            world.run(&who, &database, |access| {
+                let key = number.to_be_bytes();
+                access.put(&key, &value(number)).unwrap();
+                links.push(access.link_of(&key).unwrap().unwrap());
+                let old = number * 7919 % (number + 1);
+                let link = links[usize::try_from(old).unwrap()];
+                let copied = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+                match access.get_linked(link, copied).unwrap() {
+                    Some(found) => {
+                        assert_eq!(found, (old.to_be_bytes().to_vec(), value(old)));
+                        hits += 1;
+                    }
+                    None => {
+                        misses += 1;
+                        links[usize::try_from(old).unwrap()] = access.link_of(&old.to_be_bytes()).unwrap().unwrap();
+                    }
+                }
+            });
+        }
+        println!("{}: {hits} links led on, {misses} did not", method.name());
+        assert!(hits > 1000, "{hits} of {}", hits + misses);
+        world.run(&who, &database, |access| {
+            access.delete(&7_u64.to_be_bytes()).unwrap();
+            assert_eq!(access.get_linked(links[7], |_, _| ()).unwrap(), None);
+            assert_eq!(access.link_of(&7_u64.to_be_bytes()).unwrap(), None);
+            for bytes in [[0; 16], [255; 16], [1; 16]] {
+                assert_eq!(access.get_linked(Link::from_bytes(bytes), |_, _| ()).unwrap(), None, "{bytes:?}");
+            }
+        });
+    }
+}
