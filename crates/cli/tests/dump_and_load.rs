@@ -57,6 +57,21 @@ fn a_dump_in_print_loads_over_what_is_there() {
 }
 
 #[test]
+fn a_hash_database_stays_one_through_a_dump() {
+    let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
+    for number in 0..20 {
+        tp("put", one.path(), &["parts", &format!("part{number}"), "kept", "--hash"]).text();
+    }
+    let dump = tp("dump", one.path(), &["parts"]).text();
+    assert!(dump.contains("type=hash\n"), "{dump}");
+    tp_reading("load", two.path(), &["parts"], dump.as_bytes()).text();
+    // The same records in the same file have the same order.
+    assert_eq!(tp("dump", two.path(), &["parts"]).text(), dump);
+    assert_eq!(tp("get", two.path(), &["parts", "part7"]).text().trim_end(), "kept");
+    tp("verify", two.path(), &[]).text();
+}
+
+#[test]
 fn records_by_number_are_dumped_without_keys() {
     let env = tempdir().unwrap();
     let dump = "VERSION=3\nformat=bytevalue\ntype=recno\nHEADER=END\n 0001\n 0203\nDATA=END\n";
