@@ -335,6 +335,22 @@ impl Process {
         })
     }
 
+    /// Counts the records of a tree from one key up to another.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn count(&self, txn: &Running<'_>, tree: &'static str, keys: std::ops::Range<&[u8]>) -> Answer<u64> {
+        Ok(self.tree(tree)?.count(&txn.0, keys)?)
+    }
+
+    /// Removes the records of a tree from one key up to another; returns how many there were.
+    ///
+    /// # Errors
+    /// Those of removing.
+    pub fn delete_range(&self, txn: &Running<'_>, tree: &'static str, keys: std::ops::Range<&[u8]>) -> Answer<u64> {
+        Ok(self.tree(tree)?.delete_range(&txn.0, keys)?)
+    }
+
     /// Adds a cell and returns its number.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Cursors: a place in a database that moves both ways.
 
-use libtp_record::{Access, BtreeCursor, NumberCursor, SnapshotCursor, SnapshotNumberCursor};
+use libtp_record::{Access, BtreeCursor, KeyRange, NumberCursor, SnapshotCursor, SnapshotNumberCursor};
 
 use crate::{Result, Snapshot, Txn};
 
@@ -9,6 +9,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// A place in a B-tree database. It holds no latch between steps, so others go on changing what it has not passed; what it
 /// has passed is locked for reading until its transaction ends. In a [`Snapshot`] nothing is locked, and it shows what that shows.
+/// A cursor of some of the keys ([`Db::range`](crate::Db::range)) goes and locks no further than these.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -46,8 +47,8 @@ macro_rules! at_either {
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'t> Cursor<'t> {
-    pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>) -> Cursor<'t> {
-        Cursor(Place::Locking(Box::new(BtreeCursor::new(access)), txn))
+    pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>, range: KeyRange) -> Cursor<'t> {
+        Cursor(Place::Locking(Box::new(BtreeCursor::new(access).within(range)), txn))
     }
 
     pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, at: SnapshotCursor<'t>) -> Cursor<'t> {

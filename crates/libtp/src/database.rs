@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libtp_buffer::PoolSettings;
 use libtp_lock::Wait;
-use libtp_record::{Access, Method, OpenSettings};
+use libtp_record::{Access, KeyRange, Method, OpenSettings};
 use libtp_txn::Managers;
 
 use crate::attach;
@@ -14,7 +14,7 @@ use crate::environment::Inner;
 use crate::life::Life;
 use crate::panics::callers;
 use crate::settings::Granularity;
-use crate::{Error, Reader, Result, Txn};
+use crate::{Error, Keys, Reader, Result, Txn};
 
 /// A database open in this process, shared by all handles to it.
 pub(crate) type OpenDatabase = libtp_record::Database;
@@ -163,7 +163,40 @@ impl Db {
 
     /// A cursor over the keys in order. In a transaction what it passes is locked for reading, the gaps between included.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> Cursor<'t> {
-        reader.cursor(self)
+        reader.cursor(self, KeyRange::default())
+    }
+
+    /// A cursor over some of the keys. In a transaction it locks these and the gaps between them, and no key beyond.
+    pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Cursor<'t> {
+        reader.cursor(self, keys.into().to_range())
+    }
+
+    /// A cursor over the keys that begin with some bytes.
+    pub fn prefix<'t>(&'t self, reader: &'t impl Reader, beginning: &[u8]) -> Cursor<'t> {
+        self.range(reader, Keys::prefix(beginning))
+    }
+
+    /// How many of these keys there are. In a transaction they are locked as a cursor locks them: the number stays until it ends.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn count(&self, reader: &impl Reader, keys: impl Into<Keys>) -> Result<u64> {
+        reader.count(self, keys.into().to_range())
+    }
+
+    /// Removes all of these keys; returns how many there were. Nobody else puts one there until the transaction ends.
+    ///
+    /// Each key is locked for writing, and the gap below it for reading: some hundred bytes of shared memory a key. From a
+    /// hundred thousand locks on the transaction tries to lock the whole database instead, and then needs no more. Each
+    /// removal is logged with its value. When the transaction has committed, pages with nothing left are given back to the
+    /// file for what comes next, as far as no snapshot needs them; commit returns after that.
+    ///
+    /// # Errors
+    /// As [`Db::put`]. Some of the keys may be gone by then: end the transaction, or go back to a savepoint.
+    pub fn delete_range(&self, txn: &Txn<'_>, keys: impl Into<Keys>) -> Result<u64> {
+        let range = keys.into().to_range();
+        txn.note_emptied(&self.open, &range);
+        txn.guarded(|| Ok(self.access(txn).delete_range(range)?))
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `btree`, `recno` | the access methods |
 //! | `snapshot` | what is read without locks, out of the log |
 //! | `page`, `free_pages` | what pages look like; which are to be had |
+//! | `key_range` | from where to where |
 //! | `key_hash`, `lock_names` | what the lock manager is asked for |
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod database;
 mod error;
 pub mod free_pages;
 pub mod key_hash;
+pub mod key_range;
 pub mod lock_names;
 pub mod log_body;
 pub mod open;
@@ -37,6 +39,7 @@ pub use btree::BtreeCursor;
 pub use database::{Database, Granularity, Method};
 pub use error::{Error, Result};
 pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
+pub use key_range::KeyRange;
 pub use recno::NumberCursor;
 pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotNumberCursor};
 
