@@ -244,7 +244,9 @@ impl<'e> Churn<'e> {
 
     /// Long keys that begin alike come at one end and go at the other, so that pages above the leaves lose their children.
     fn queue(&mut self) -> Result<()> {
-        let name = |at: u64| [format!("{:04}/", self.number % 8).into_bytes(), vec![b'q'; 1500], at.to_be_bytes().to_vec()].concat();
+        let name = |at: u64| {
+            [format!("{:04}/", self.number % 8).into_bytes(), vec![b'q'; 1500], at.to_be_bytes().to_vec()].concat()
+        };
         let db = self.env.btree("queue")?;
         let (from, to) = (self.queued, self.queued + 60);
         self.env.run_with(Durability::Relaxed, |txn| (from..to).try_for_each(|at| db.put(txn, &name(at), b"")))?;

@@ -267,7 +267,7 @@ impl Tree {
                 agree(step, count, self.of_part(*part, model).len() as u64)
             }
             Step::WalkRange(part) => {
-                let mut cursor = self.db.range(txn, self.keys(*part));
+                let mut cursor = self.db.range(txn, self.keys(*part)).map_err(failed("range"))?;
                 let (mut up, mut down) = (Vec::new(), Vec::new());
                 while let Some(pair) = cursor.next().map_err(failed("next within"))? {
                     up.push(pair);

@@ -14,4 +14,5 @@
 
 mod btree;
 mod life;
+mod multi;
 mod recno;

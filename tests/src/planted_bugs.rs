@@ -84,6 +84,8 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("log: recycled too early"),
     caught_by(Catcher::DeadLeader, "log: what another leader wrote is not written again"),
     by_damage("log: witnesses not heard"),
+    by_crashes("libtp: values that came later stand before"),
+    by_crashes("record: an entry does not say where its key ends"),
     by_crashes("record: gap entered without asking"),
     by_crashes("record: gaps passed without locks"),
     by_crashes("record: ghosts removed while locked"),

@@ -9,6 +9,8 @@
 //!
 //! Every answer of the library is compared with the model at once: a workload that lives wrongly fails without a crash.
 
+mod ranges;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
@@ -18,6 +20,8 @@ use libtp_sim::{Change, NodeId, Random, SimDisk, TraceEntry};
 
 use crate::library::{Layout, Machine, Process, Running, Trouble, Way, CELL_BYTES, LATE_TREE};
 use crate::oracle::{brief, cell, name, Allowed, Effects, Era, History, Place, State, Table, Value};
+
+use ranges::journal;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -565,8 +569,10 @@ impl Runner {
     }
 
     fn operate(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
-        if self.ranges.chance(1, 25) {
-            return self.range(client);
+        match self.ranges.below(50) {
+            0..=1 => return self.range(client),
+            2..=4 if !client.reads_only => return self.several(client),
+            _ => {}
         }
         if client.reads_only {
             return match self.random.below(4) {
@@ -601,45 +607,6 @@ impl Runner {
             }
             _ => (Table::Tree("accounts"), format!("account/{number:04}").into_bytes()),
         }
-    }
-
-    /// A range of keys is counted, or deleted: some neighbours, or the old part of the journal.
-    fn range(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
-        let ((table, low), (_, high)) = match self.ranges.chance(1, 2) {
-            true => (journal(0), journal(self.journal.saturating_sub(5 + self.ranges.below(60)))),
-            false => {
-                let first = self.ranges.index(ACCOUNTS);
-                let name = |number: usize| format!("account/{number:04}").into_bytes();
-                let table = Table::Tree("accounts");
-                ((table, name(first)), (table, name(first + 1 + self.ranges.index(6))))
-            }
-        };
-        let Table::Tree(tree) = table else { return Ok(()) };
-        let (from, to) = ((table, low.clone()), (table, high.clone()));
-        let mut there: Vec<Place> = self.history.last().records().range(&from..&to).map(|it| it.0.clone()).collect();
-        there.retain(|place| client.effects.get(place).is_none_or(Option::is_some));
-        let own = client.effects.range(&from..&to).filter(|(_, value)| value.is_some()).map(|it| it.0.clone());
-        let own: Vec<Place> = own.filter(|place| !there.contains(place)).collect();
-        there.extend(own);
-        let is_counted = client.reads_only || self.ranges.chance(1, 3);
-        let keys = &low[..]..&high[..];
-        let count = match is_counted {
-            true => client.process.count(client.txn(), tree, keys)?,
-            false => client.process.delete_range(client.txn(), tree, keys)?,
-        };
-        client.reads.push((from, Bound::Excluded(to)));
-        for place in &there {
-            client.seen = client.seen.max(self.writers.get(place).copied().unwrap_or(0));
-        }
-        if count != there.len() as u64 && !self.plan.has_faults {
-            let what = if is_counted { "counted" } else { "deleted" };
-            let low = String::from_utf8_lossy(&low).into_owned();
-            return Err(Problem::Wrong(format!("WRONG: {what} {count} of {tree} from {low}, wanted {}", there.len())));
-        }
-        if !is_counted {
-            client.effects.extend(there.into_iter().map(|place| (place, None)));
-        }
-        Ok(())
     }
 
     /// Also one that nobody has had yet: who has looked there keeps others from it.
@@ -822,11 +789,6 @@ impl Runner {
             && !client.effects.contains_key(place)
             && self.history.values_at(place, self.history.allowed_at_end()).iter().any(fits)
     }
-}
-
-/// A place of the journal. Its keys are long and begin alike, so that pages above the leaves have few children.
-fn journal(number: u64) -> Place {
-    (Table::Tree("journal"), format!("journal/{}/{number:08}", "j".repeat(500)).into_bytes())
 }
 
 /// Whether a file of that name is not in use yet.

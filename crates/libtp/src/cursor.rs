@@ -1,6 +1,8 @@
 //! Cursors: a place in a database that moves both ways.
 
-use libtp_record::{Access, BtreeCursor, KeyRange, NumberCursor, SnapshotCursor, SnapshotNumberCursor};
+use std::sync::Arc;
+
+use libtp_record::{Access, BtreeCursor, KeyRange, NumberCursor, Order, SnapshotCursor, SnapshotNumberCursor};
 
 use crate::{Result, Snapshot, Txn};
 
@@ -28,7 +30,10 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Cursor<'t>(Place<'t>);
+pub struct Cursor<'t> {
+    place: Place<'t>,
+    order: Option<Arc<dyn Order>>,
+}
 
 enum Place<'t> {
     Locking(Box<BtreeCursor<'t>>, &'t Txn<'t>),
@@ -48,11 +53,27 @@ macro_rules! at_either {
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'t> Cursor<'t> {
     pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>, range: KeyRange) -> Cursor<'t> {
-        Cursor(Place::Locking(Box::new(BtreeCursor::new(access).within(range)), txn))
+        Cursor { place: Place::Locking(Box::new(BtreeCursor::new(access).within(range)), txn), order: None }
     }
 
     pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, at: SnapshotCursor<'t>) -> Cursor<'t> {
-        Cursor(Place::Snapshot(Box::new(at), snapshot))
+        Cursor { place: Place::Snapshot(Box::new(at), snapshot), order: None }
+    }
+
+    /// The same cursor, over keys in that order.
+    pub(crate) fn in_order(mut self, order: &Option<Arc<dyn Order>>) -> Cursor<'t> {
+        self.order.clone_from(order);
+        self
+    }
+
+    /// A pair as the program knows it.
+    fn found(&self, found: Result<Option<Pair>>) -> Result<Option<Pair>> {
+        let Some(order) = &self.order else { return found };
+        Ok(found?.map(|(encoded, value)| {
+            let mut key = Vec::new();
+            order.decode(&encoded, &mut key);
+            (key, value)
+        }))
     }
 
     /// The first pair.
@@ -60,7 +81,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Corrupt`, `Io`.
     pub fn first(&mut self) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.first())
+        let found = at_either!(Place, &mut self.place, at => at.first());
+        self.found(found)
     }
 
     /// The last pair.
@@ -68,7 +90,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.last())
+        let found = at_either!(Place, &mut self.place, at => at.last());
+        self.found(found)
     }
 
     /// The first pair whose key is `key` or greater.
@@ -76,7 +99,16 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.seek(key))
+        let mut encoded = Vec::new();
+        let key = match &self.order {
+            None => key,
+            Some(order) => {
+                order.encode(key, &mut encoded);
+                &encoded
+            }
+        };
+        let found = at_either!(Place, &mut self.place, at => at.seek(key));
+        self.found(found)
     }
 
     /// The next pair; the first if the cursor stands nowhere.
@@ -84,7 +116,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.next())
+        let found = at_either!(Place, &mut self.place, at => at.next());
+        self.found(found)
     }
 
     /// The pair before; the last if the cursor stands nowhere.
@@ -92,7 +125,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
-        at_either!(Place, &mut self.0, at => at.prev())
+        let found = at_either!(Place, &mut self.place, at => at.prev());
+        self.found(found)
     }
 }
 

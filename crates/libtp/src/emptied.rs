@@ -34,9 +34,8 @@ impl Emptied {
     /// Gives back the pages, in no transaction.
     pub(crate) fn clear_away(self, env: &Arc<Inner>) {
         for (database, range) in self.0.into_inner() {
-            let cleared = env.with_session(|managers, who| {
-                Ok(Access::new(managers, who, &database, Wait::No).clear_away(&range)?)
-            });
+            let cleared = env
+                .with_session(|managers, who| Ok(Access::new(managers, who, &database, Wait::No).clear_away(&range)?));
             if let Err(error) = cleared {
                 tracing::debug!(%error, database = database.name(), "emptied pages were not given back yet");
             }

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use libtp_record::KeyRange;
+use libtp_record::{KeyRange, Order};
 
 /// Some of the keys of a database. Made from the ranges of the language, `b"a"..b"c"` say, or of a beginning.
 ///
@@ -42,14 +42,23 @@ impl Keys {
         Keys(Which::Between(low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec)))
     }
 
-    pub(crate) fn to_range(&self) -> KeyRange {
-        match &self.0 {
-            Which::Between(low, high) => KeyRange::between(
-                low.as_ref().map(Vec::as_slice),
-                high.as_ref().map(Vec::as_slice),
-            ),
-            Which::Prefix(beginning) => KeyRange::with_prefix(beginning),
-        }
+    /// The same as they stand in a tree whose keys are in that order; none if they are not side by side there.
+    pub(crate) fn to_range(&self, order: Option<&dyn Order>) -> Option<KeyRange> {
+        let (low, high) = match (&self.0, order) {
+            (Which::Prefix(beginning), None) => return Some(KeyRange::with_prefix(beginning)),
+            (Which::Prefix(beginning), Some(_)) if !beginning.is_empty() => return None,
+            (Which::Prefix(_), Some(_)) => (Bound::Unbounded, Bound::Unbounded),
+            (Which::Between(low, high), None) => (low.clone(), high.clone()),
+            (Which::Between(low, high), Some(order)) => {
+                let encoded = |key: Vec<u8>| {
+                    let mut encoded = Vec::new();
+                    order.encode(&key, &mut encoded);
+                    encoded
+                };
+                (low.clone().map(encoded), high.clone().map(encoded))
+            }
+        };
+        Some(KeyRange::between(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice)))
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libtp_buffer::{FileId, PoolId};
 use libtp_log::Lsn;
 
+use crate::order::OrderName;
 use crate::recno::page::Arithmetic;
 
 /// How records are organised.
@@ -28,6 +29,35 @@ impl Method {
             Method::Btree => "btree",
             Method::Recno { .. } => "recno",
         }
+    }
+}
+
+/// Whether a key of a B-tree may have several values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Duplicates {
+    /// It has one.
+    #[default]
+    None,
+    /// It has a set of values, in the order of their bytes.
+    Sorted,
+    /// It has a list of values, in the order in which they came.
+    AsTheyCame,
+}
+
+/// How the keys of a program stand in a B-tree. It is said in page 0 of the file; the tree itself has keys in the order of
+/// their bytes, each once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Keying {
+    /// Whether a key may have several values.
+    pub duplicates: Duplicates,
+    /// The order of the keys; none for that of their bytes.
+    pub order: Option<OrderName>,
+}
+
+impl Keying {
+    /// Whether keys stand in it as they are.
+    pub fn is_plain(&self) -> bool {
+        *self == Keying::default()
     }
 }
 
@@ -64,6 +94,7 @@ pub struct Database {
     pool: PoolId,
     granularity: Granularity,
     arithmetic: Arithmetic,
+    keying: Keying,
     /// The last page of a recno file, as this process last saw it; zero if it never did.
     tail_hint: AtomicU32,
     /// Pages this process has seen unlinked and not yet freed.
@@ -89,6 +120,7 @@ impl Database {
             pool,
             granularity: Granularity::Record,
             arithmetic,
+            keying: Keying::default(),
             tail_hint: AtomicU32::new(0),
             unlinked: Mutex::new(Vec::new()),
             staying: Mutex::default(),
@@ -100,6 +132,18 @@ impl Database {
     pub fn with_granularity(mut self, granularity: Granularity) -> Database {
         self.granularity = granularity;
         self
+    }
+
+    #[must_use]
+    pub(crate) fn with_keying(mut self, keying: Keying) -> Database {
+        self.keying = keying;
+        self
+    }
+
+    /// How keys stand in it.
+    #[inline]
+    pub fn keying(&self) -> &Keying {
+        &self.keying
     }
 
     /// The file's number.

@@ -11,6 +11,8 @@
 //! | `btree`, `recno` | the access methods |
 //! | `snapshot` | what is read without locks, out of the log |
 //! | `page`, `free_pages` | what pages look like; which are to be had |
+//! | `duplicates` | keys with several values |
+//! | `order` | keys in another order than that of their bytes |
 //! | `key_range` | from where to where |
 //! | `key_hash`, `lock_names` | what the lock manager is asked for |
 #![forbid(unsafe_code)]
@@ -18,6 +20,7 @@
 pub mod access;
 pub mod btree;
 pub mod database;
+pub mod duplicates;
 mod error;
 pub mod free_pages;
 pub mod key_hash;
@@ -25,6 +28,7 @@ pub mod key_range;
 pub mod lock_names;
 pub mod log_body;
 pub mod open;
+pub mod order;
 pub mod page;
 mod page_header;
 mod pages;
@@ -36,10 +40,11 @@ use libtp_txn::RecordType;
 pub use access::Access;
 pub use btree::verify::{Finding, Verified};
 pub use btree::BtreeCursor;
-pub use database::{Database, Granularity, Method};
+pub use database::{Database, Duplicates, Granularity, Keying, Method};
 pub use error::{Error, Result};
-pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
 pub use key_range::KeyRange;
+pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
+pub use order::{Order, OrderName};
 pub use recno::NumberCursor;
 pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotNumberCursor};
 

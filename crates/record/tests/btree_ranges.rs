@@ -52,6 +52,7 @@ fn ranges_are_walked_counted_and_deleted_as_those_of_a_map() {
                 assert_eq!(access.count_range(range.clone()).unwrap(), 0);
             });
             model.retain(|key, _| !gone.contains(key));
+            settle(&world, &who);
             world.access(&who, &database).clear_away(&range).unwrap();
         }
     }
@@ -75,6 +76,12 @@ fn any_range(random: &mut Random) -> KeyRange {
     }
 }
 
+/// Writes to disk what was committed: from then on snapshots show it, and what was deleted is given back.
+fn settle(world: &World, who: &TxnSession) {
+    let log = &world.managers.log;
+    log.force(who.session(), log.tail().minus(8)).unwrap();
+}
+
 /// Cursors of a transaction and of a snapshot, both ways, and the counts.
 fn assert_walks(world: &World, who: &TxnSession, database: &Database, model: &Model, range: &KeyRange) {
     world.run(who, database, |access| {
@@ -88,12 +95,16 @@ fn assert_walks(world: &World, who: &TxnSession, database: &Database, model: &Mo
         }
         assert_eq!(cursor.prev().unwrap(), None, "{range:?}");
         let mut cursor = BtreeCursor::new(*access).within(range.clone());
-        assert_eq!(cursor.last().unwrap().map(|pair| pair.0).as_ref(), of_model(model, range).next_back().map(|it| it.0));
+        assert_eq!(
+            cursor.last().unwrap().map(|pair| pair.0).as_ref(),
+            of_model(model, range).next_back().map(|it| it.0)
+        );
         let inside = key(777);
         let wanted = of_model(model, range).find(|(key, _)| **key >= inside).map(|it| it.0);
         assert_eq!(cursor.seek(&inside).unwrap().map(|pair| pair.0).as_ref(), wanted, "{range:?}");
         assert_eq!(access.count_range(range.clone()).unwrap(), of_model(model, range).count() as u64);
     });
+    settle(world, who);
     let view = world.managers.begin_snapshot(who).unwrap();
     let snapshot = Snapshot::new(view);
     let at = || SnapshotAccess::new(&world.managers, who, database, &snapshot);
@@ -187,8 +198,13 @@ fn a_file_in_which_ranges_come_and_go_does_not_grow() {
             });
             if let Some(end) = ((round + 1) * STEP).checked_sub(LIVE).filter(|&end| end != 0) {
                 let (a, b) = (name(end - STEP), name(end));
-                let range = if is_rising { KeyRange::of(&(a..b)) } else { KeyRange::between(Bound::Excluded(&b), Bound::Included(&a)) };
+                let range = if is_rising {
+                    KeyRange::of(&(a..b))
+                } else {
+                    KeyRange::between(Bound::Excluded(&b), Bound::Included(&a))
+                };
                 world.run(&who, &database, |access| assert_eq!(access.delete_range(range.clone()).unwrap(), STEP));
+                settle(&world, &who);
                 assert!(world.access(&who, &database).clear_away(&range).unwrap() > 10);
             }
             let verified = world.assert_sound(&who, &database);

@@ -14,6 +14,7 @@ use std::cell::OnceCell;
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
+use libtp_txn::State;
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
@@ -35,7 +36,7 @@ use crate::Result;
 /// What the running transaction logged has no lower LSN than this.
 pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
     let who = access.pages.change.who;
-    if who.last_lsn().is_none() {
+    if who.last_lsn().is_none() || who.state() == State::Idle {
         return Lsn::new(u64::MAX);
     }
     let running = access.pages.change.managers.transactions();

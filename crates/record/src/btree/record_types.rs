@@ -4,8 +4,8 @@ use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
 
 use crate::btree::log_records::{
-    Absorb, DropChain, FreeUnlinked, Insert, Post, Reclaim, Restore, RootSplit, Split, Unlink, Update, ABSORB, DELETE, DROP_CHAIN,
-    FREE_UNLINKED, INSERT, POST, RECLAIM, RESTORE, ROOT_SPLIT, SPLIT, UNLINK, UPDATE,
+    Absorb, DropChain, FreeUnlinked, Insert, Post, Reclaim, Restore, RootSplit, Split, Unlink, Update, ABSORB, DELETE,
+    DROP_CHAIN, FREE_UNLINKED, INSERT, POST, RECLAIM, RESTORE, ROOT_SPLIT, SPLIT, UNLINK, UPDATE,
 };
 use crate::btree::{redo, undo};
 use crate::free_pages::META_PAGE;

@@ -8,8 +8,8 @@ use rio::planted;
 use zerocopy::IntoBytes;
 
 use crate::btree::log_records::{
-    take_cell, Absorb, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split, Unlink, Update,
-    RECLAIM_REMOVE,
+    take_cell, Absorb, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split, Unlink,
+    Update, RECLAIM_REMOVE,
 };
 use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
@@ -410,7 +410,11 @@ pub fn absorb(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -
             rebuild(page, &frame, |slot, cell, writer| {
                 writer.push(cell)?;
                 let takes = Some(slot) == last && !planted("record: the child of an absorbed page is lost");
-                if takes { writer.push(child) } else { Ok(()) }
+                if takes {
+                    writer.push(child)
+                } else {
+                    Ok(())
+                }
             })
         }
         1 => mark_deleted(page),
