@@ -93,17 +93,34 @@ impl Multi {
         Ok((decoded, value))
     }
 
+    /// Refuses an entry that is too long, in words about what the program gave.
+    fn check(&self, entry: &[u8]) -> Result<()> {
+        let beyond = entry.len().saturating_sub(self.tree.key_bytes_max());
+        if beyond == 0 {
+            return Ok(());
+        }
+        let limit = self.pair_bytes_max();
+        let (what, limit_of) = match self.kind {
+            Duplicates::Sorted => ("a key with its value", "for both together, where values are sorted"),
+            Duplicates::AsTheyCame | Duplicates::None => ("a key", "for a key that has several values"),
+        };
+        Err(Error::Length { what, bytes: limit + beyond, limit: format!("up to {limit} bytes {limit_of}") })
+    }
+
     /// Adds a value to those of a key: at its place in the order, or as the last. False if the set has it already.
     ///
     /// # Errors
     /// As [`Db::put`]; `Length` when key, or key and value, are too long ([`Multi::pair_bytes_max`]).
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<bool> {
         let key = self.ordered(key);
+        if self.kind == Duplicates::Sorted {
+            let entry = duplicates::sorted_entry(&key, value);
+            self.check(&entry)?;
+            return txn.guarded(|| Ok(self.tree.access(txn).put_new(&entry, b"")?));
+        }
+        self.check(&duplicates::numbered_entry(&key, 0))?;
         txn.guarded(|| {
             let access = self.tree.access(txn);
-            if self.kind == Duplicates::Sorted {
-                return Ok(access.put_new(&duplicates::sorted_entry(&key, value), b"")?);
-            }
             let mut number = txn.life().managers.log.tail().raw();
             if planted("libtp: values that came later stand before") {
                 number = u64::MAX - number;
@@ -208,6 +225,7 @@ impl Multi {
             }
             let (key, _) = duplicates::read(entry).unwrap_or_default();
             let new = duplicates::sorted_entry(&key, value);
+            self.check(&new)?;
             if new != *entry {
                 access.put(&new, b"")?;
                 access.delete(entry)?;

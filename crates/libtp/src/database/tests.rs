@@ -168,3 +168,39 @@ fn keys_that_are_equal_in_an_order_are_one_record_and_one_lock() {
     let crate::Database::Btree(tool) = env.database("names").unwrap() else { panic!("it is a tree") };
     assert_eq!(env.run(|txn| tool.get(txn, b"SMITH")).unwrap().as_deref(), Some(&b"2"[..]));
 }
+
+#[test]
+fn values_of_a_key_have_the_lengths_that_are_told() {
+    use crate::Duplicates;
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
+        let db = env.multi(&format!("{kind:?}"), kind).unwrap();
+        let most = db.pair_bytes_max();
+        let (key, value) = (vec![1; most - 10], [2; 10]);
+        env.run(|txn| {
+            assert!(db.put(txn, &key, &value)?);
+            let long = vec![1; most + 1];
+            let said = db.put(txn, &long, b"").unwrap_err().to_string();
+            assert!(said.contains(&(most + 1).to_string()) && said.contains(&most.to_string()), "{said}");
+            if kind == Duplicates::AsTheyCame {
+                // Values have any length.
+                assert!(db.put(txn, &key, &vec![3; 100_000])?);
+                assert_eq!(db.values(txn, &key)?.iter().map(Vec::len).collect::<Vec<_>>(), [10, 100_000]);
+            }
+            Ok(())
+        })
+        .unwrap();
+        let snapshot = env.snapshot().unwrap();
+        assert_eq!(db.get(&snapshot, &key).unwrap().as_deref(), Some(&value[..]));
+        assert_eq!(db.count(&snapshot, &key).unwrap(), if kind == Duplicates::Sorted { 1 } else { 2 });
+    }
+    assert!(env.btree("Sorted").err().unwrap().to_string().contains("several values a key, sorted"));
+    assert!(env
+        .multi("AsTheyCame", Duplicates::Sorted)
+        .err()
+        .unwrap()
+        .to_string()
+        .contains("in the order in which they came"));
+    assert!(env.multi("none", Duplicates::None).is_err());
+}
