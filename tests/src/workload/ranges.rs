@@ -8,7 +8,7 @@ use crate::oracle::{Place, Table, Value};
 
 /// A place of the journal. Its keys are long and begin alike, so that pages above the leaves have few children.
 pub(super) fn journal(number: u64) -> Place {
-    (Table::Tree("journal"), format!("journal/{}/{number:08}", "j".repeat(500)).into_bytes())
+    (Table::Tree("journal"), format!("journal/{}/{number:08}", "j".repeat(900)).into_bytes())
 }
 
 impl Runner {
