@@ -34,6 +34,7 @@ enum Deed {
     Crowd,
     Snapshot,
     Pass,
+    Queue,
 }
 
 /// What survivors do.
@@ -50,7 +51,7 @@ const QUIET: [Deed; 9] = [
     Deed::Snapshot,
 ];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 14] = [
+const ALL: [Deed; 15] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
@@ -83,7 +84,8 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("long value", &[Deed::Long]),
     ("recno", &[Deed::Recno]),
     ("hash", &[Deed::Hash]),
-    ("unlink", &[Deed::Sweep]),
+    ("absorb", &[Deed::Queue]),
+    ("unlink", &[Deed::Sweep, Deed::Queue]),
     ("ghosts", &[Deed::Sweep]),
     ("split", &[Deed::Fill, Deed::Pages]),
     ("post", &[Deed::Fill]),
@@ -135,6 +137,8 @@ pub struct Churn<'e> {
     random: Random,
     /// The keys from here on are there, and up to there.
     window: (u64, u64),
+    /// The next key of the queue.
+    queued: u64,
     /// What it does now may end by a panic.
     is_doorless: bool,
     often: &'static [Deed],
@@ -162,6 +166,7 @@ impl<'e> Churn<'e> {
             hash: env.hash(&format!("hash{}", number % HASH_FILES))?,
             random: Random::new(number),
             window: (0, 0),
+            queued: 0,
             is_doorless: false,
             often,
             seldom,
@@ -202,6 +207,7 @@ impl<'e> Churn<'e> {
             Deed::Crowd => self.crowd(),
             Deed::Snapshot => self.snapshot(),
             Deed::Pass => self.pass(),
+            Deed::Queue => self.queue(),
         }
     }
 
@@ -254,6 +260,19 @@ impl<'e> Churn<'e> {
             }
             Ok(())
         })
+    }
+
+    /// Long keys that begin alike come at one end and go at the other, so that pages above the leaves lose their children.
+    fn queue(&mut self) -> Result<()> {
+        let name = |at: u64| {
+            [format!("{:04}/", self.number % 8).into_bytes(), vec![b'q'; 1500], at.to_be_bytes().to_vec()].concat()
+        };
+        let db = self.env.btree("queue")?;
+        let (from, to) = (self.queued, self.queued + 60);
+        self.env.run_with(Durability::Relaxed, |txn| (from..to).try_for_each(|at| db.put(txn, &name(at), b"")))?;
+        self.queued = to;
+        self.env.run_with(Durability::Relaxed, |txn| db.delete_range(txn, name(0)..name(to.saturating_sub(20))))?;
+        Ok(())
     }
 
     /// Values of many pages, replaced.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use libtp::{Cursor, Db, Env, Error, Pair, Txn};
+use libtp::{Cursor, Db, Env, Error, Keys, Pair, Txn};
 use libtp_tests::sizes;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -45,6 +45,11 @@ enum Step {
         first: u8,
         count: u8,
     },
+    /// All keys from one to another, the last included or not; or all that begin as one does.
+    DeleteRange(Part),
+    Count(Part),
+    /// A cursor over some of the keys, to its end and back.
+    WalkRange(Part),
     Get(u8),
     GetForUpdate(u8),
     First,
@@ -54,6 +59,25 @@ enum Step {
     Prev,
     /// So many steps up or down.
     Walk(i8),
+}
+
+/// Some of the keys.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Between(u8, u8),
+    UpTo(u8, u8),
+    From(u8),
+    /// So many bytes of the key.
+    Prefix(u8, u8),
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    prop_oneof![
+        (any::<u8>(), any::<u8>()).prop_map(|(low, high)| Part::Between(low, high)),
+        (any::<u8>(), any::<u8>()).prop_map(|(low, high)| Part::UpTo(low, high)),
+        any::<u8>().prop_map(Part::From),
+        (any::<u8>(), any::<u8>()).prop_map(|(number, bytes)| Part::Prefix(number, bytes)),
+    ]
 }
 
 /// Mostly short, a few of up to three pages.
@@ -79,6 +103,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (key.clone(), any::<u8>()).prop_map(|(key, byte)| Step::Update(key, byte)),
         5 => key.clone().prop_map(Step::Delete),
         1 => (any::<u8>(), 0u8..64).prop_map(|(first, count)| Step::DeleteMany { first, count }),
+        1 => part().prop_map(Step::DeleteRange),
+        1 => part().prop_map(Step::Count),
+        1 => part().prop_map(Step::WalkRange),
         3 => key.clone().prop_map(Step::Get),
         1 => key.clone().prop_map(Step::GetForUpdate),
         1 => Just(Step::First),
@@ -184,7 +211,40 @@ fn brief(pair: Option<&Pair>) -> String {
     }
 }
 
+fn agree<T: PartialEq + std::fmt::Debug>(step: &Step, found: T, wanted: T) -> Outcome<()> {
+    match found == wanted {
+        true => Ok(()),
+        false => Err(TestCaseError::fail(format!("{step:?} found {found:?}, not {wanted:?}"))),
+    }
+}
+
 impl Tree {
+    fn keys(&self, part: Part) -> Keys {
+        match part {
+            Part::Between(low, high) => (self.key(low)..self.key(high)).into(),
+            Part::UpTo(low, high) => (self.key(low)..=self.key(high)).into(),
+            Part::From(low) => (self.key(low)..).into(),
+            Part::Prefix(number, bytes) => Keys::prefix(self.beginning(number, bytes)),
+        }
+    }
+
+    fn beginning(&self, number: u8, bytes: u8) -> Vec<u8> {
+        let mut key = self.key(number);
+        key.truncate(usize::from(bytes) % 40);
+        key
+    }
+
+    /// The pairs of the model that are meant.
+    fn of_part(&self, part: Part, model: &Map) -> Vec<Pair> {
+        let is_meant = |key: &Vec<u8>| match part {
+            Part::Between(low, high) => *key >= self.key(low) && *key < self.key(high),
+            Part::UpTo(low, high) => *key >= self.key(low) && *key <= self.key(high),
+            Part::From(low) => *key >= self.key(low),
+            Part::Prefix(number, bytes) => key.starts_with(&self.beginning(number, bytes)),
+        };
+        model.iter().filter(|(key, _)| is_meant(key)).map(owned).collect()
+    }
+
     fn key(&self, number: u8) -> Vec<u8> {
         key(number, self.db.key_bytes_max())
     }
@@ -201,6 +261,30 @@ impl Tree {
             Step::Delete(number) => self.delete(txn, *number, model),
             Step::DeleteMany { first, count } => {
                 (0..*count).try_for_each(|at| self.delete(txn, first.wrapping_add(at), model))
+            }
+            Step::DeleteRange(part) => {
+                let gone = self.of_part(*part, model);
+                gone.iter().for_each(|(key, _)| drop(model.remove(key)));
+                let count = self.db.delete_range(txn, self.keys(*part)).map_err(failed("delete_range"))?;
+                agree(step, count, gone.len() as u64)
+            }
+            Step::Count(part) => {
+                let count = self.db.count(txn, self.keys(*part)).map_err(failed("count"))?;
+                agree(step, count, self.of_part(*part, model).len() as u64)
+            }
+            Step::WalkRange(part) => {
+                let mut cursor = self.db.range(txn, self.keys(*part)).map_err(failed("range"))?;
+                let (mut up, mut down) = (Vec::new(), Vec::new());
+                while let Some(pair) = cursor.next().map_err(failed("next within"))? {
+                    up.push(pair);
+                }
+                while let Some(pair) = cursor.prev().map_err(failed("prev within"))? {
+                    down.push(pair);
+                }
+                let wanted = self.of_part(*part, model);
+                agree(step, up.len(), wanted.len())?;
+                agree(step, up == wanted, down.iter().rev().eq(&wanted))?;
+                agree(step, up == wanted, true)
             }
             Step::Get(number) | Step::GetForUpdate(number) => {
                 let key = self.key(*number);

@@ -16,4 +16,5 @@
 mod btree;
 mod hash;
 mod life;
+mod multi;
 mod recno;

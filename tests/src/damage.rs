@@ -12,7 +12,7 @@ use std::ops::Range;
 use libtp::Durability;
 use libtp_sim::{Change, CrashImages, LossMode, NodeId, Random, SimDisk, TraceEntry};
 
-use crate::library::{Layout, Machine, Process, Trouble, Way, LATE_TREE, TREES};
+use crate::library::{Layout, Machine, Process, Trouble, Way, LATE_TREE, LISTS, SETS, TREES};
 use crate::oracle::{brief, name, Allowed, History, Place, State, Table, Value};
 use crate::workload::{Plan, Run};
 
@@ -281,8 +281,10 @@ impl Read {
 }
 
 fn get(process: &Process, place: &Place) -> Result<Option<Value>, Trouble> {
-    if place.0 == Table::Tree(LATE_TREE) && !process.has_tree(LATE_TREE)? {
-        return Ok(None);
+    for late in [LATE_TREE, LISTS, SETS] {
+        if place.0 == Table::Tree(late) && !process.has_tree(late)? {
+            return Ok(None);
+        }
     }
     let txn = process.begin(Durability::Relaxed)?;
     process.get(&txn, place)

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use libtp::{
-    Bytes, CommitLsn, DatabaseSettings, Db, Durability, Env, Error, Granularity, Keep, Memory, Platform, Recno,
-    Replacement, Savepoint, Settings, SharedMemory, Txn,
+    Bytes, CommitLsn, DatabaseSettings, Db, Duplicates, Durability, Env, Error, Granularity, Keep, Memory, Multi,
+    Platform, Recno, Replacement, Savepoint, Settings, SharedMemory, Txn,
 };
 use libtp_io::Directory;
 use libtp_sim::{SimDisk, SimProcess};
@@ -26,6 +26,11 @@ pub const TREES: [&str; 3] = ["accounts", "journal", HASH];
 pub const HASH: &str = "parts";
 /// A tree that is made in the middle of the workload.
 pub const LATE_TREE: &str = "late";
+
+/// A database whose keys have sets of values. A place of it is key and value, with a bar between; what is there is empty.
+pub const SETS: &str = "sets";
+/// A database whose keys have lists of values. What is at a place of it is all values, each with a line's end behind it.
+pub const LISTS: &str = "lists";
 
 /// Why a call failed, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +102,8 @@ impl Layout {
         let small_pages = DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
         let granularity = self.locks_pages.then_some(Granularity::Page);
         let accounts = DatabaseSettings { granularity, ..small_pages.clone() };
-        let names = ["journal", LATE_TREE, HASH, "cells"].map(|name| (name.to_owned(), small_pages.clone()));
+        let names =
+            ["journal", LATE_TREE, HASH, SETS, LISTS, "cells"].map(|name| (name.to_owned(), small_pages.clone()));
         Settings {
             no_background: true,
             recovery_threads: self.recovers_on_threads.then_some(2),
@@ -227,6 +233,12 @@ impl<'p> Running<'p> {
     }
 }
 
+/// The key and the value of a place of the sets.
+fn of_set(place: &[u8]) -> (&[u8], &[u8]) {
+    let bar = place.iter().position(|&byte| byte == b'|').unwrap_or(place.len());
+    (&place[..bar], place.get(bar + 1..).unwrap_or_default())
+}
+
 /// Which way a key range is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -265,6 +277,50 @@ impl Process {
         Ok(tree)
     }
 
+    fn multi(&self, name: &str) -> Answer<Multi> {
+        let duplicates = if name == SETS { Duplicates::Sorted } else { Duplicates::AsTheyCame };
+        Ok(self.env.multi(name, duplicates)?)
+    }
+
+    /// Counts the values of a key.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn count_values(&self, txn: &Running<'_>, name: &str, key: &[u8]) -> Answer<u64> {
+        Ok(self.multi(name)?.count(&txn.0, key)?)
+    }
+
+    /// Removes a key with all its values; how many there were.
+    ///
+    /// # Errors
+    /// Those of removing.
+    pub fn delete_values(&self, txn: &Running<'_>, name: &str, key: &[u8]) -> Answer<u64> {
+        Ok(self.multi(name)?.delete(&txn.0, key)?)
+    }
+
+    /// Every place of the sets and lists.
+    fn state_of_multi(&self, txn: &Running<'_>, name: &'static str, way: Way) -> Answer<Vec<(Place, Value)>> {
+        let multi = self.multi(name)?;
+        let mut cursor = multi.cursor(&txn.0);
+        let mut pairs = Vec::new();
+        while let Some(pair) = if way == Way::Up { cursor.next()? } else { cursor.prev()? } {
+            pairs.push(pair);
+        }
+        if way == Way::Down {
+            pairs.reverse();
+        }
+        let mut places: Vec<(Place, Vec<u8>)> = Vec::new();
+        for (key, value) in pairs {
+            let place = if name == SETS { [&key[..], b"|", &value].concat() } else { key };
+            let listed = if name == SETS { Vec::new() } else { [&value[..], b"\n"].concat() };
+            match places.last_mut() {
+                Some(last) if last.0 .1 == place => last.1.extend(listed),
+                _ => places.push(((Table::Tree(name), place), listed)),
+            }
+        }
+        Ok(places.into_iter().map(|(place, value)| (place, Value::from(value))).collect())
+    }
+
     /// Whether there is a tree of that name.
     ///
     /// # Errors
@@ -296,6 +352,16 @@ impl Process {
     /// Those of reading.
     pub fn get(&self, txn: &Running<'_>, place: &Place) -> Answer<Option<Value>> {
         let found = match place {
+            (Table::Tree(SETS), place) => {
+                let (key, value) = of_set(place);
+                let values = self.multi(SETS)?.values(&txn.0, key)?;
+                values.iter().any(|one| one == value).then(Vec::new)
+            }
+            (Table::Tree(LISTS), key) => {
+                let values = self.multi(LISTS)?.values(&txn.0, key)?;
+                let listed = values.iter().flat_map(|value| [&value[..], b"\n"]).collect::<Vec<_>>().concat();
+                (!values.is_empty()).then_some(listed)
+            }
             (Table::Tree(tree), key) => self.tree(tree)?.get(&txn.0, key)?,
             (Table::Cells, number) => self.cells()?.get(&txn.0, cell_number(number))?,
         };
@@ -308,6 +374,12 @@ impl Process {
     /// Those of writing.
     pub fn put(&self, txn: &Running<'_>, place: &Place, value: &[u8]) -> Answer<()> {
         match place {
+            (Table::Tree(SETS), place) => {
+                let (key, value) = of_set(place);
+                self.multi(SETS)?.put(&txn.0, key, value)?;
+            }
+            // As the last of the list.
+            (Table::Tree(LISTS), key) => drop(self.multi(LISTS)?.put(&txn.0, key, value)?),
             (Table::Tree(tree), key) => self.tree(tree)?.put(&txn.0, key, value)?,
             (Table::Cells, number) => self.cells()?.put(&txn.0, cell_number(number), value)?,
         }
@@ -332,9 +404,30 @@ impl Process {
     /// Those of removing.
     pub fn delete(&self, txn: &Running<'_>, place: &Place) -> Answer<bool> {
         Ok(match place {
+            (Table::Tree(SETS), place) => {
+                let (key, value) = of_set(place);
+                self.multi(SETS)?.delete_value(&txn.0, key, value)?
+            }
+            (Table::Tree(LISTS), key) => self.multi(LISTS)?.delete(&txn.0, key)? > 0,
             (Table::Tree(tree), key) => self.tree(tree)?.delete(&txn.0, key)?,
             (Table::Cells, number) => self.cells()?.delete(&txn.0, cell_number(number))?,
         })
+    }
+
+    /// Counts the records of a tree from one key up to another.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn count(&self, txn: &Running<'_>, tree: &'static str, keys: std::ops::Range<&[u8]>) -> Answer<u64> {
+        Ok(self.tree(tree)?.count(&txn.0, keys)?)
+    }
+
+    /// Removes the records of a tree from one key up to another; returns how many there were.
+    ///
+    /// # Errors
+    /// Those of removing.
+    pub fn delete_range(&self, txn: &Running<'_>, tree: &'static str, keys: std::ops::Range<&[u8]>) -> Answer<u64> {
+        Ok(self.tree(tree)?.delete_range(&txn.0, keys)?)
     }
 
     /// Adds a cell and returns its number.
@@ -458,6 +551,11 @@ impl Process {
                     )));
                 }
                 state.put(&(Table::Tree(tree), key), Some(&value));
+            }
+        }
+        for multi in [SETS, LISTS].into_iter().filter(|multi| names.iter().any(|name| name == multi)) {
+            for (place, value) in self.state_of_multi(&txn, multi, way)? {
+                state.put(&place, Some(&value));
             }
         }
         let cells = self.cells()?;

@@ -9,6 +9,8 @@
 //!
 //! Every answer of the library is compared with the model at once: a workload that lives wrongly fails without a crash.
 
+mod ranges;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
@@ -18,6 +20,8 @@ use libtp_sim::{Change, NodeId, Random, SimDisk, TraceEntry};
 
 use crate::library::{Layout, Machine, Process, Running, Trouble, Way, CELL_BYTES, HASH, LATE_TREE};
 use crate::oracle::{brief, cell, name, Allowed, Effects, Era, History, Place, State, Table, Value};
+
+use ranges::journal;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +116,7 @@ pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
         machine: machine.clone(),
         random: Random::new(plan.seed ^ 0x776f_726b),
         parts: Random::new(plan.seed ^ 0x7061_7274),
+        ranges: Random::new(plan.seed ^ 0x7261_6e67),
         history: History::new(),
         from: 0,
         lost_at: None,
@@ -180,6 +185,8 @@ struct Runner {
     random: Random,
     /// Of the parts of transactions.
     parts: Random,
+    /// Of the ranges that are counted and deleted.
+    ranges: Random,
     history: History,
     /// The I/O index at which `history` begins to hold, and what held before.
     from: usize,
@@ -562,6 +569,11 @@ impl Runner {
     }
 
     fn operate(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
+        match self.ranges.below(50) {
+            0..=1 => return self.range(client),
+            2..=4 if !client.reads_only => return self.several(client),
+            _ => {}
+        }
         if client.reads_only {
             return match self.random.below(4) {
                 0 => self.scan(client),
@@ -586,7 +598,7 @@ impl Runner {
             0 => (Table::Tree(LATE_TREE), format!("late/{:03}", number % 60).into_bytes()),
             1..=2 => {
                 let back = self.random.below(80);
-                (Table::Tree("journal"), format!("journal/{:08}", self.journal.saturating_sub(back)).into_bytes())
+                journal(self.journal.saturating_sub(back))
             }
             // Some keys are long, so that inner pages split too.
             3 => {
@@ -634,7 +646,7 @@ impl Runner {
 
     fn put_ascending(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         self.journal += 1;
-        let place = (Table::Tree("journal"), format!("journal/{:08}", self.journal).into_bytes());
+        let place = journal(self.journal);
         let value = self.new_value(client);
         client.process.put(client.txn(), &place, &value)?;
         client.effects.insert(place, Some(value));

@@ -1,8 +1,10 @@
 //! Cursors: a place in a database that moves both ways.
 
+use std::sync::Arc;
+
 use libtp_record::{
-    Access, BtreeCursor, HashCursor, Method, NumberCursor, SnapshotAccess, SnapshotCursor, SnapshotHashCursor,
-    SnapshotNumberCursor,
+    Access, BtreeCursor, HashCursor, KeyRange, Method, NumberCursor, Order, SnapshotAccess, SnapshotCursor,
+    SnapshotHashCursor, SnapshotNumberCursor,
 };
 
 use crate::{Error, Result, Snapshot, Txn};
@@ -13,6 +15,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// A place in a B-tree database. It holds no latch between steps, so others go on changing what it has not passed; what it
 /// has passed is locked for reading until its transaction ends. In a [`Snapshot`] nothing is locked, and it shows what that shows.
 /// In a hash file it has no order: from the first record, whichever that is, to the next and so on.
+/// A cursor of some of the keys ([`Db::range`](crate::Db::range)) goes and locks no further than these.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -31,7 +34,10 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Cursor<'t>(Place<'t>);
+pub struct Cursor<'t> {
+    place: Place<'t>,
+    order: Option<Arc<dyn Order>>,
+}
 
 enum Place<'t> {
     Locking(Box<BtreeCursor<'t>>, &'t Txn<'t>),
@@ -80,18 +86,36 @@ macro_rules! at_either {
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'t> Cursor<'t> {
-    pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>) -> Cursor<'t> {
-        match access.database().method() {
-            Method::Hash => Cursor(Place::HashLocking(Box::new(HashCursor::new(access)), txn)),
-            _ => Cursor(Place::Locking(Box::new(BtreeCursor::new(access)), txn)),
-        }
+    pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>, range: KeyRange) -> Cursor<'t> {
+        let place = match access.database().method() {
+            Method::Hash => Place::HashLocking(Box::new(HashCursor::new(access)), txn),
+            _ => Place::Locking(Box::new(BtreeCursor::new(access).within(range)), txn),
+        };
+        Cursor { place, order: None }
     }
 
-    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, access: SnapshotAccess<'t>) -> Cursor<'t> {
-        match access.database().method() {
-            Method::Hash => Cursor(Place::HashSnapshot(Box::new(SnapshotHashCursor::new(access)), snapshot)),
-            _ => Cursor(Place::Snapshot(Box::new(SnapshotCursor::new(access)), snapshot)),
-        }
+    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, access: SnapshotAccess<'t>, range: KeyRange) -> Cursor<'t> {
+        let place = match access.database().method() {
+            Method::Hash => Place::HashSnapshot(Box::new(SnapshotHashCursor::new(access)), snapshot),
+            _ => Place::Snapshot(Box::new(SnapshotCursor::new(access).within(range)), snapshot),
+        };
+        Cursor { place, order: None }
+    }
+
+    /// The same cursor, over keys in that order.
+    pub(crate) fn in_order(mut self, order: &Option<Arc<dyn Order>>) -> Cursor<'t> {
+        self.order.clone_from(order);
+        self
+    }
+
+    /// A pair as the program knows it.
+    fn found(&self, found: Result<Option<Pair>>) -> Result<Option<Pair>> {
+        let Some(order) = &self.order else { return found };
+        Ok(found?.map(|(encoded, value)| {
+            let mut key = Vec::new();
+            order.decode(&encoded, &mut key);
+            (key, value)
+        }))
     }
 
     /// The first pair.
@@ -99,7 +123,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Corrupt`, `Io`.
     pub fn first(&mut self) -> Result<Option<Pair>> {
-        at_any!(&mut self.0, at => at.first())
+        let found = at_any!(&mut self.place, at => at.first());
+        self.found(found)
     }
 
     /// The last pair.
@@ -107,7 +132,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`]; `Database` for a hash file, which has no order.
     pub fn last(&mut self) -> Result<Option<Pair>> {
-        in_order!(&mut self.0, at => at.last())
+        let found = in_order!(&mut self.place, at => at.last());
+        self.found(found)
     }
 
     /// The first pair whose key is `key` or greater.
@@ -115,7 +141,16 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::last`].
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        in_order!(&mut self.0, at => at.seek(key))
+        let mut encoded = Vec::new();
+        let key = match &self.order {
+            None => key,
+            Some(order) => {
+                order.encode(key, &mut encoded);
+                &encoded
+            }
+        };
+        let found = in_order!(&mut self.place, at => at.seek(key));
+        self.found(found)
     }
 
     /// The next pair; the first if the cursor stands nowhere.
@@ -123,7 +158,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
-        at_any!(&mut self.0, at => at.next())
+        let found = at_any!(&mut self.place, at => at.next());
+        self.found(found)
     }
 
     /// The pair before; the last if the cursor stands nowhere.
@@ -131,7 +167,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::last`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
-        in_order!(&mut self.0, at => at.prev())
+        let found = in_order!(&mut self.place, at => at.prev());
+        self.found(found)
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use libtp_buffer::PoolSettings;
 use libtp_lock::Wait;
-use libtp_record::{Access, Link, Method, OpenSettings};
+use libtp_record::order::{AsciiCaseless, Descending, LittleEndian};
+use libtp_record::{Access, Duplicates, KeyRange, Keying, Link, Method, OpenSettings, Order, OrderName};
 use libtp_txn::Managers;
 
 use crate::attach;
@@ -14,7 +15,7 @@ use crate::environment::Inner;
 use crate::life::Life;
 use crate::panics::callers;
 use crate::settings::Granularity;
-use crate::{Error, Reader, Result, Txn};
+use crate::{Error, Keys, Reader, Result, Txn};
 
 /// A database open in this process, shared by all handles to it.
 pub(crate) type OpenDatabase = libtp_record::Database;
@@ -43,6 +44,8 @@ pub(crate) type OpenDatabase = libtp_record::Database;
 pub struct Db {
     env: Arc<Inner>,
     open: Arc<OpenDatabase>,
+    /// None for the order of the keys' bytes.
+    order: Option<Arc<dyn Order>>,
 }
 
 /// A record-number database: records of one length, numbered from one.
@@ -76,11 +79,72 @@ pub enum Database {
 impl Db {
     /// Opens a B-tree or a hash file.
     pub(crate) fn open(env: &Arc<Inner>, name: &str, wanted: Method) -> Result<Db> {
-        let open = open(env, name, Some(wanted))?;
-        match open.method() {
-            found if found == wanted => Ok(Db { env: Arc::clone(env), open }),
-            other => Err(wrong_kind(name, other.name(), wanted.name())),
+        Db::open_as(env, name, wanted, Keying::default(), None)
+    }
+
+    pub(crate) fn open_ordered(env: &Arc<Inner>, name: &str, order: Arc<dyn Order>) -> Result<Db> {
+        let keying = Keying { order: Db::name_of(name, Some(&*order))?, ..Keying::default() };
+        Db::open_keyed(env, name, keying, Some(order))
+    }
+
+    /// The name of an order, as it is to stand in the file of a database.
+    pub(crate) fn name_of(database: &str, order: Option<&dyn Order>) -> Result<Option<OrderName>> {
+        let Some(order) = order else { return Ok(None) };
+        let called = OrderName::new(order.name()).ok_or_else(|| {
+            let what = format!("the name of its order has {} bytes, and such names have 1 to 64", order.name().len());
+            Error::Database { name: database.into(), what }
+        })?;
+        Ok(Some(called))
+    }
+
+    pub(crate) fn open_keyed(
+        env: &Arc<Inner>,
+        name: &str,
+        keying: Keying,
+        order: Option<Arc<dyn Order>>,
+    ) -> Result<Db> {
+        Db::open_as(env, name, Method::Btree, keying, order)
+    }
+
+    fn open_as(
+        env: &Arc<Inner>,
+        name: &str,
+        wanted: Method,
+        keying: Keying,
+        order: Option<Arc<dyn Order>>,
+    ) -> Result<Db> {
+        let open = open(env, name, Some((wanted, keying)))?;
+        if open.method() != wanted {
+            return Err(wrong_kind(name, open.method().name(), wanted.name()));
         }
+        if *open.keying() != keying {
+            return Err(wrong_keying(name, open.keying(), &keying));
+        }
+        Ok(Db { env: Arc::clone(env), open, order })
+    }
+
+    /// A key as it stands in the tree.
+    #[inline]
+    fn stored<'k>(&self, key: &'k [u8], room: &'k mut Vec<u8>) -> &'k [u8] {
+        match &self.order {
+            None => key,
+            Some(order) => {
+                order.encode(key, room);
+                room
+            }
+        }
+    }
+
+    fn to_range(&self, keys: &Keys) -> Result<KeyRange> {
+        if self.is_hash() {
+            let what = "it is a hash database, whose keys have no order: there are no ranges of them";
+            return Err(Error::Database { name: self.name().into(), what: what.into() });
+        }
+        keys.to_range(self.order.as_deref()).ok_or_else(|| {
+            let order = self.order.as_ref().map_or("", |order| order.name());
+            let what = format!("its keys are in the order `{order}`, in which keys that begin alike need not be side by side: give a range of keys");
+            Error::Database { name: self.name().into(), what }
+        })
     }
 
     /// Whether it is a hash file, which has no order.
@@ -116,7 +180,7 @@ impl Db {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Length`, `Corrupt`, `Io`.
     pub fn get(&self, reader: &impl Reader, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        reader.read(self, key, <[u8]>::to_vec)
+        reader.read(self, self.stored(key, &mut Vec::new()), <[u8]>::to_vec)
     }
 
     /// Hands the value of a key to `read`, in memory that is lent for the call; none if there is no such key.
@@ -124,7 +188,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_with<T>(&self, reader: &impl Reader, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        reader.read_copied(self, key, read)
+        reader.read_copied(self, self.stored(key, &mut Vec::new()), read)
     }
 
     /// As [`Db::get`], locked for writing at once: a later `put` of the same key cannot end in a deadlock over it.
@@ -132,7 +196,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_for_update(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        txn.guarded(|| Ok(self.access(txn).get_for_update(key, <[u8]>::to_vec)?))
+        txn.guarded(|| Ok(self.access(txn).get_for_update(self.stored(key, &mut Vec::new()), <[u8]>::to_vec)?))
     }
 
     /// Reads, changes and writes back a value of the same length; none if there is no such key.
@@ -140,7 +204,9 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn update_with<R>(&self, txn: &Txn<'_>, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
-        txn.guarded(|| Ok(self.access(txn).update(key, |value| callers(|| change(value)))?))
+        txn.guarded(|| {
+            Ok(self.access(txn).update(self.stored(key, &mut Vec::new()), |value| callers(|| change(value)))?)
+        })
     }
 
     /// Stores a value under a key, whatever was there.
@@ -148,7 +214,7 @@ impl Db {
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Length` when the key is too long; `Full` with nothing changed; `Failed`, `Corrupt`, `Io`.
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-        txn.guarded(|| Ok(self.access(txn).put(key, value)?))
+        txn.guarded(|| Ok(self.access(txn).put(self.stored(key, &mut Vec::new()), value)?))
     }
 
     /// Stores a value under a key that is not there yet.
@@ -156,7 +222,7 @@ impl Db {
     /// # Errors
     /// `Exists` when it is, with nothing changed; else as [`Db::put`].
     pub fn put_new(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-        match txn.guarded(|| Ok(self.access(txn).put_new(key, value)?))? {
+        match txn.guarded(|| Ok(self.access(txn).put_new(self.stored(key, &mut Vec::new()), value)?))? {
             true => Ok(()),
             false => Err(Error::Exists),
         }
@@ -167,7 +233,7 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<bool> {
-        txn.guarded(|| Ok(self.access(txn).delete(key)?))
+        txn.guarded(|| Ok(self.access(txn).delete(self.stored(key, &mut Vec::new()))?))
     }
 
     /// A link to the record of a key: its address, to be kept in another record and followed with [`Db::get_at`]; none if there
@@ -195,7 +261,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn link_of(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Link>> {
-        txn.guarded(|| Ok(self.access(txn).link_of(key)?))
+        txn.guarded(|| Ok(self.access(txn).link_of(self.stored(key, &mut Vec::new()))?))
     }
 
     /// The key and value of the record that a link leads to, locked for reading, without a search. None if it is not there any
@@ -205,19 +271,75 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_at(&self, txn: &Txn<'_>, link: Link) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        txn.guarded(|| Ok(self.access(txn).get_linked(link, |key, value| (key.to_vec(), value.to_vec()))?))
+        let own = |stored: &[u8]| {
+            let mut key = Vec::new();
+            match &self.order {
+                None => key.extend_from_slice(stored),
+                Some(order) => order.decode(stored, &mut key),
+            }
+            key
+        };
+        txn.guarded(|| Ok(self.access(txn).get_linked(link, |key, value| (own(key), value.to_vec()))?))
     }
 
     /// A cursor over the keys in order. In a transaction what it passes is locked for reading, the gaps between included. That of
     /// a hash file has no order, and goes one way: each record that is there all the time is met once.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> Cursor<'t> {
-        reader.cursor(self)
+        reader.cursor(self, KeyRange::default()).in_order(&self.order)
+    }
+
+    /// A cursor over some of the keys. In a transaction it locks these and the gaps between them, and no key beyond.
+    ///
+    /// # Errors
+    /// `Database` when keys that begin alike are asked for, and the database has an order of its own.
+    pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<Cursor<'t>> {
+        Ok(reader.cursor(self, self.to_range(&keys.into())?).in_order(&self.order))
+    }
+
+    /// A cursor over the keys that begin with some bytes.
+    ///
+    /// # Errors
+    /// As [`Db::range`].
+    pub fn prefix<'t>(&'t self, reader: &'t impl Reader, beginning: &[u8]) -> Result<Cursor<'t>> {
+        self.range(reader, Keys::prefix(beginning))
+    }
+
+    /// How many of these keys there are. In a transaction they are locked as a cursor locks them: the number stays until it ends.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn count(&self, reader: &impl Reader, keys: impl Into<Keys>) -> Result<u64> {
+        reader.count(self, self.to_range(&keys.into())?)
+    }
+
+    /// Removes all of these keys; returns how many there were. Nobody else puts one there until the transaction ends.
+    ///
+    /// Each key is locked for writing, and the gap below it for reading: some hundred bytes of shared memory a key. From a
+    /// hundred thousand locks on the transaction tries to lock the whole database instead, and then needs no more. Each
+    /// removal is logged with its value. When the transaction has committed, pages with nothing left are given back to the
+    /// file for what comes next, as far as no snapshot needs them; commit returns after that.
+    ///
+    /// # Errors
+    /// As [`Db::put`]. Some of the keys may be gone by then: end the transaction, or go back to a savepoint.
+    pub fn delete_range(&self, txn: &Txn<'_>, keys: impl Into<Keys>) -> Result<u64> {
+        self.delete_raw_range(txn, self.to_range(&keys.into())?)
+    }
+
+    pub(crate) fn delete_raw_range(&self, txn: &Txn<'_>, range: KeyRange) -> Result<u64> {
+        txn.note_emptied(&self.open, &range);
+        txn.guarded(|| Ok(self.access(txn).delete_range(range)?))
+    }
+
+    /// A cursor over keys as they stand in the tree.
+    pub(crate) fn raw_cursor<'t>(&'t self, reader: &'t impl Reader, range: KeyRange) -> Cursor<'t> {
+        reader.cursor(self, range)
     }
 }
 
 impl Recno {
     pub(crate) fn open(env: &Arc<Inner>, name: &str, record_bytes: Option<u32>) -> Result<Recno> {
-        let open = open(env, name, record_bytes.map(|record_bytes| Method::Recno { record_bytes }))?;
+        let open =
+            open(env, name, record_bytes.map(|record_bytes| (Method::Recno { record_bytes }, Keying::default())))?;
         match (open.method(), record_bytes) {
             (Method::Recno { record_bytes: found }, Some(wanted)) if found != wanted => {
                 let what = format!("its records have {found} bytes, not {wanted}");
@@ -310,12 +432,13 @@ pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
     }
 }
 
-/// Opens a database, making it if `method` says how and it is missing.
-fn open(env: &Arc<Inner>, name: &str, method: Option<Method>) -> Result<Arc<OpenDatabase>> {
+/// Opens a database, making it if `making` says how and it is missing.
+pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)>) -> Result<Arc<OpenDatabase>> {
     env.check_process()?;
     let own = env.settings.database.get(name);
     let settings = OpenSettings {
-        create: method,
+        create: making.map(|making| making.0),
+        keying: making.map(|making| making.1).unwrap_or_default(),
         page_bytes: own.and_then(|own| own.page_bytes).map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
         own_pool: own
             .and_then(|own| own.own_pool)
@@ -379,21 +502,57 @@ pub(crate) fn take_along(life: &Life, open: &OpenDatabase) -> Result<()> {
 }
 
 impl Database {
-    pub(crate) fn verify(&self, txn: &Txn<'_>) -> Result<libtp_record::Verified> {
-        let access = match self {
-            Database::Btree(db) | Database::Hash(db) => db.access(txn),
-            Database::Recno(recno) => recno.access(txn),
-        };
-        txn.guarded(|| Ok(libtp_record::verify(&access)?))
-    }
-
     pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<Database> {
         match open(env, name, None)?.method() {
-            Method::Btree => Ok(Database::Btree(Db::open(env, name, Method::Btree)?)),
+            Method::Btree => Ok(Database::Btree(open_as_it_is(env, name)?)),
             Method::Hash => Ok(Database::Hash(Db::open(env, name, Method::Hash)?)),
             Method::Recno { .. } => Ok(Database::Recno(Recno::open(env, name, None)?)),
         }
     }
+}
+
+/// Verifies a database. Its pages are in the order of bytes, whatever order its keys are in.
+pub(crate) fn verify(env: &Arc<Inner>, name: &str, txn: &Txn<'_>) -> Result<libtp_record::Verified> {
+    let open = open(env, name, None)?;
+    txn.guarded(|| Ok(libtp_record::verify(&access(env, &open, txn))?))
+}
+
+/// A tree in the order in which its keys are, if the library itself has that.
+fn open_as_it_is(env: &Arc<Inner>, name: &str) -> Result<Db> {
+    let keying = *open(env, name, None)?.keying();
+    let Some(called) = &keying.order else { return Db::open(env, name, Method::Btree) };
+    let known: [Arc<dyn Order>; 3] = [Arc::new(Descending), Arc::new(AsciiCaseless), Arc::new(LittleEndian)];
+    match known.into_iter().find(|order| order.name() == called.as_str()) {
+        Some(order) => Db::open_ordered(env, name, order),
+        None => Err(wrong_keying(name, &keying, &Keying::default())),
+    }
+}
+
+fn wrong_keying(name: &str, found: &Keying, wanted: &Keying) -> Error {
+    let order = |keying: &Keying| match &keying.order {
+        None => "of their bytes".into(),
+        Some(order) => format!("`{}`", order.as_str()),
+    };
+    let duplicates = |keying: &Keying| match keying.duplicates {
+        Duplicates::None => "one value a key",
+        Duplicates::Sorted => "several values a key, sorted",
+        Duplicates::AsTheyCame => "several values a key, in the order in which they came",
+    };
+    let what = if found.order != wanted.order {
+        format!(
+            "its keys are in the order {}, and it was to be opened with keys in the order {}; nothing was opened. Open it with \
+             the order that it was made with (`Env::btree_ordered`)",
+            order(found),
+            order(wanted)
+        )
+    } else {
+        format!(
+            "it has {}, and it was to be opened with {}; nothing was opened. Open it as it was made",
+            duplicates(found),
+            duplicates(wanted)
+        )
+    };
+    Error::Database { name: name.into(), what }
 }
 
 /// The names of the environment's databases, sorted.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use libtp_process::ForkMark;
-use libtp_record::{Method, Verified};
+use libtp_record::{Duplicates, Method, Order, Verified};
 use libtp_txn::Managers;
 use rio::Survives;
 
@@ -22,7 +22,7 @@ use crate::passing::PassedOn;
 use crate::segment::{OpenSegments, Segment};
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::{run, CommitLsn};
-use crate::{Database, Db, Durability, Error, Recno, Result, Txn};
+use crate::{Database, Db, Durability, Error, Multi, Recno, Result, Txn};
 
 /// An open environment. Cloning it is cheap; all clones are one handle. Any thread may use it.
 ///
@@ -327,6 +327,45 @@ impl Env {
         Db::open(&self.0, name, Method::Hash)
     }
 
+    /// Opens a B-tree database whose keys are in an order of their own, and makes it if it is missing. The order's name is
+    /// kept in its file.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let env = libtp::Env::open(dir.path())?;
+    /// let newest_first = env.btree_ordered("news", libtp::order::Descending)?;
+    /// env.run(|txn| {
+    ///     newest_first.put(txn, b"2024-01-01", b"")?;
+    ///     newest_first.put(txn, b"2025-01-01", b"")?;
+    ///     assert_eq!(newest_first.cursor(txn).first()?.map(|pair| pair.0).as_deref(), Some(&b"2025-01-01"[..]));
+    ///     Ok(())
+    /// })?;
+    /// assert!(env.btree("news").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Database` when the database has another order, with both names; else as [`Env::btree`].
+    pub fn btree_ordered(&self, name: &str, order: impl Order + 'static) -> Result<Db> {
+        Db::open_ordered(&self.0, name, Arc::new(order))
+    }
+
+    /// Opens a B-tree database whose keys have several values each, sorted or as they came, and makes it if it is missing.
+    ///
+    /// # Errors
+    /// `Database` when it was made otherwise; else as [`Env::btree`].
+    pub fn multi(&self, name: &str, duplicates: Duplicates) -> Result<Multi> {
+        Multi::open(&self.0, name, duplicates, None)
+    }
+
+    /// As [`Env::multi`], with keys in an order of their own.
+    ///
+    /// # Errors
+    /// As [`Env::multi`] and [`Env::btree_ordered`].
+    pub fn multi_ordered(&self, name: &str, duplicates: Duplicates, order: impl Order + 'static) -> Result<Multi> {
+        Multi::open(&self.0, name, duplicates, Some(Arc::new(order)))
+    }
+
     /// Opens a record-number database of records of `record_bytes`, and makes it if it is missing.
     ///
     /// # Errors
@@ -387,7 +426,7 @@ impl Env {
     /// `NoDatabase`; what keeps pages from being read at all, other than their damage, which is a finding.
     pub fn verify(&self, name: &str) -> Result<Verified> {
         let txn = self.begin()?;
-        let verified = Database::open(&self.0, name)?.verify(&txn)?;
+        let verified = crate::database::verify(&self.0, name, &txn)?;
         txn.commit()?;
         Ok(verified)
     }

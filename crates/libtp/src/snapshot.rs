@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use libtp_process::SessionId;
-use libtp_record::SnapshotNumberCursor;
+use libtp_record::{KeyRange, SnapshotNumberCursor};
 
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::database::{Db, Recno};
@@ -202,7 +202,9 @@ pub trait Reader: sealed::Sealed {
     #[doc(hidden)]
     fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
     #[doc(hidden)]
-    fn cursor<'t>(&'t self, db: &'t Db) -> Cursor<'t>;
+    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t>;
+    #[doc(hidden)]
+    fn count(&self, db: &Db, range: KeyRange) -> Result<u64>;
     #[doc(hidden)]
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t>;
 }
@@ -223,8 +225,12 @@ impl Reader for Txn<'_> {
         self.guarded(|| Ok(db.access(self).recno_get(number, read)?))
     }
 
-    fn cursor<'t>(&'t self, db: &'t Db) -> Cursor<'t> {
-        Cursor::locking(self, db.access(self))
+    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
+        Cursor::locking(self, db.access(self), range)
+    }
+
+    fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
+        self.guarded(|| Ok(db.access(self).count_range(range)?))
     }
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
@@ -246,9 +252,13 @@ impl Reader for Snapshot<'_> {
         self.guarded(|| Ok(self.access(db.environment(), db.opened()).recno_get(number, read)?))
     }
 
-    fn cursor<'t>(&'t self, db: &'t Db) -> Cursor<'t> {
+    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
         let access = self.access(db.environment(), db.opened());
-        Cursor::of_snapshot(self, access)
+        Cursor::of_snapshot(self, access, range)
+    }
+
+    fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
+        self.guarded(|| Ok(self.access(db.environment(), db.opened()).count_range(range)?))
     }
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
@@ -273,8 +283,12 @@ impl<R: Reader> Reader for &R {
         (**self).read_number(db, number, read)
     }
 
-    fn cursor<'t>(&'t self, db: &'t Db) -> Cursor<'t> {
-        (**self).cursor(db)
+    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
+        (**self).cursor(db, range)
+    }
+
+    fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
+        (**self).count(db, range)
     }
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {

@@ -4,9 +4,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use libtp_log::Lsn;
+use libtp_record::KeyRange;
 use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
+use crate::database::OpenDatabase;
+use crate::emptied::Emptied;
 use crate::environment::Inner;
 use crate::joined::Parts;
 use crate::life::{Life, Seated};
@@ -41,6 +44,7 @@ pub struct Txn<'e> {
     durability: Durability,
     joined: Parts,
     savepoints: Savepoints,
+    emptied: Emptied,
     _open: OpenHere,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
@@ -79,8 +83,8 @@ impl<'e> Txn<'e> {
 
     /// One that runs already.
     pub(crate) fn of(env: &'e Arc<Inner>, who: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
-        let (joined, savepoints) = (Parts::default(), Savepoints::default());
-        Txn { env, who: Some(who), durability, joined, savepoints, _open: open, not_sync: PhantomData }
+        let (joined, savepoints, emptied) = (Parts::default(), Savepoints::default(), Emptied::default());
+        Txn { env, who: Some(who), durability, joined, savepoints, emptied, _open: open, not_sync: PhantomData }
     }
 
     /// Its session, which it does without from now on.
@@ -105,7 +109,7 @@ impl<'e> Txn<'e> {
     /// `OutcomeUnknown` with its cause when the commit record was written, but not made sure of: its way to the disk failed,
     /// say. Any other says that the transaction was aborted.
     pub fn commit(self) -> Result<()> {
-        let (env, durability) = (self.env, self.durability);
+        let (env, durability, emptied) = (self.env, self.durability, self.emptied.take());
         let is_early = planted("libtp: a commit is answered before its record is in memory");
         if is_early {
             let read = self.session().last_lsn();
@@ -136,6 +140,9 @@ impl<'e> Txn<'e> {
         session.note_answer(&life.managers, durability);
         let ended = life.managers.region.is_broken().then(|| life.number());
         env.give_session(who);
+        if ended.is_none() && waited.is_ok() {
+            emptied.clear_away(env);
+        }
         let waited = waited.map_err(Error::behind_a_commit);
         let Some(number) = ended else { return waited };
         match env.outcome_of(number, committed.lsn) {
@@ -151,14 +158,15 @@ impl<'e> Txn<'e> {
     /// # Errors
     /// As [`Txn::commit`].
     pub fn commit_async(self) -> Result<CommitLsn> {
-        let env = self.env;
+        let (env, emptied) = (self.env, self.emptied.take());
         let (who, committed) = self.finish(Durability::Relaxed)?;
         // Everybody sees it from now on, and who was told of it may look for it in a snapshot.
         who.session.note_answer(&who.life.managers, Durability::Relaxed);
         let (number, has_ended) = (who.life.number(), who.life.managers.region.is_broken());
         env.give_session(who);
-        if has_ended {
-            env.outcome_of(number, committed.lsn)?;
+        match has_ended {
+            true => env.outcome_of(number, committed.lsn)?,
+            false => emptied.clear_away(env),
         }
         Ok(CommitLsn { life: number, committed })
     }
@@ -285,6 +293,11 @@ impl<'e> Txn<'e> {
     #[inline]
     pub(crate) fn savepoints(&self) -> &Savepoints {
         &self.savepoints
+    }
+
+    /// Some keys of a database are about to be removed, all of them.
+    pub(crate) fn note_emptied(&self, database: &Arc<OpenDatabase>, range: &KeyRange) {
+        self.emptied.note(database, range);
     }
 
     #[inline]

@@ -5,12 +5,14 @@
 //! | `node`, `rebuild` | a page read; a page written as a whole |
 //! | `search`, `get`, `scan` | down the tree; one record; record after record |
 //! | `insert`, `ghosts`, `long_value` | a record put or deleted; room made on a leaf; values too long for one |
-//! | `unlink` | emptied leaves given back |
+//! | `range` | ranges of keys counted, deleted, cleared away |
+//! | `unlink`, `absorb` | emptied leaves given back; pages above them that have one child |
 //! | `split`, `split_plan`, `post` | a page cut in two; where; its parent told |
 //! | `log_records`, `encode`, `difference` | what is logged, and how it is put together |
 //! | `redo`, `undo`, `record_types` | what a log record does to a page; how it is taken back; the list |
 //! | `verify` | everything looked at |
 
+mod absorb;
 pub mod difference;
 pub mod encode;
 pub(crate) mod get;
@@ -20,6 +22,7 @@ pub mod log_records;
 pub(crate) mod long_value;
 pub mod node;
 mod post;
+mod range;
 pub mod rebuild;
 pub mod record_types;
 pub mod redo;

@@ -8,6 +8,7 @@ use libtp_buffer::{FileId, PoolId};
 use libtp_log::Lsn;
 
 use crate::hash::geometry::Geometry;
+use crate::order::OrderName;
 use crate::recno::page::Arithmetic;
 
 /// How records are organised.
@@ -32,6 +33,35 @@ impl Method {
             Method::Recno { .. } => "recno",
             Method::Hash => "hash",
         }
+    }
+}
+
+/// Whether a key of a B-tree may have several values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Duplicates {
+    /// It has one.
+    #[default]
+    None,
+    /// It has a set of values, in the order of their bytes.
+    Sorted,
+    /// It has a list of values, in the order in which they came.
+    AsTheyCame,
+}
+
+/// How the keys of a program stand in a B-tree. It is said in page 0 of the file; the tree itself has keys in the order of
+/// their bytes, each once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Keying {
+    /// Whether a key may have several values.
+    pub duplicates: Duplicates,
+    /// The order of the keys; none for that of their bytes.
+    pub order: Option<OrderName>,
+}
+
+impl Keying {
+    /// Whether keys stand in it as they are.
+    pub fn is_plain(&self) -> bool {
+        *self == Keying::default()
     }
 }
 
@@ -70,6 +100,7 @@ pub struct Database {
     arithmetic: Arithmetic,
     /// Where the buckets of a hash file are, as this process last saw them.
     geometry: Option<Box<Geometry>>,
+    keying: Keying,
     /// The last page of a recno file, as this process last saw it; zero if it never did.
     tail_hint: AtomicU32,
     /// Pages this process has seen unlinked and not yet freed.
@@ -96,6 +127,7 @@ impl Database {
             granularity: Granularity::Record,
             arithmetic,
             geometry: (method == Method::Hash).then(|| Box::new(Geometry::new())),
+            keying: Keying::default(),
             tail_hint: AtomicU32::new(0),
             unlinked: Mutex::new(Vec::new()),
             staying: Mutex::default(),
@@ -107,6 +139,18 @@ impl Database {
     pub fn with_granularity(mut self, granularity: Granularity) -> Database {
         self.granularity = granularity;
         self
+    }
+
+    #[must_use]
+    pub(crate) fn with_keying(mut self, keying: Keying) -> Database {
+        self.keying = keying;
+        self
+    }
+
+    /// How keys stand in it.
+    #[inline]
+    pub fn keying(&self) -> &Keying {
+        &self.keying
     }
 
     /// The file's number.

@@ -12,20 +12,26 @@
 //! | `link` | a record found again by its place |
 //! | `snapshot` | what is read without locks, out of the log |
 //! | `page`, `free_pages` | what pages look like; which are to be had |
+//! | `duplicates` | keys with several values |
+//! | `order` | keys in another order than that of their bytes |
+//! | `key_range` | from where to where |
 //! | `key_hash`, `lock_names` | what the lock manager is asked for |
 #![forbid(unsafe_code)]
 
 pub mod access;
 pub mod btree;
 pub mod database;
+pub mod duplicates;
 mod error;
 pub mod free_pages;
 pub mod hash;
 pub mod key_hash;
+pub mod key_range;
 pub mod link;
 pub mod lock_names;
 pub mod log_body;
 pub mod open;
+pub mod order;
 pub mod page;
 mod page_header;
 mod pages;
@@ -37,11 +43,13 @@ use libtp_txn::RecordType;
 pub use access::Access;
 pub use btree::verify::{Finding, Verified};
 pub use btree::BtreeCursor;
-pub use database::{Database, Granularity, Method};
+pub use database::{Database, Duplicates, Granularity, Keying, Method};
 pub use error::{Error, Result};
 pub use hash::HashCursor;
+pub use key_range::KeyRange;
 pub use link::Link;
 pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
+pub use order::{Order, OrderName};
 pub use recno::NumberCursor;
 pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotHashCursor, SnapshotNumberCursor};
 

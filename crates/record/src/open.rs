@@ -24,10 +24,11 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::btree::search::ROOT;
-use crate::database::{Database, Method};
+use crate::database::{Database, Duplicates, Keying, Method};
 use crate::free_pages::META_PAGE;
 use crate::hash::log_records::{Create, CREATE};
 use crate::hash::page::{FIRST_BUCKET, HEADER_PAGE};
+use crate::order::{OrderName, ORDER_NAME_BYTES_MAX};
 use crate::page::log_records::{encode_format, FORMAT};
 use crate::page::PageKind;
 use crate::pages::{rank, Pages};
@@ -35,8 +36,9 @@ use crate::recno::page::Arithmetic;
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"libtp.tp";
-/// The version of the file format this library writes and reads.
-pub const FILE_VERSION: u32 = 1;
+/// The newest version of the file format that this library reads. Files whose keys are as they always were have version 1.
+pub const FILE_VERSION: u32 = 2;
+const FILE_VERSION_PLAIN: u32 = 1;
 const AT: usize = size_of::<PageHeader>();
 const END: usize = AT + size_of::<FileHeader>();
 /// Who makes the file locks this byte, far behind all pages, and that of its number behind [`MAKERS`].
@@ -53,8 +55,8 @@ const METHOD_BTREE: u32 = 1;
 const METHOD_RECNO: u32 = 2;
 const METHOD_HASH: u32 = 3;
 
-/// Bytes 32 to 79 of page 0; zeros follow. See docs/formats/file.md.
-#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Bytes 32 to 143 of page 0; zeros follow. See docs/formats/file.md.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FileHeader {
     /// 32: `libtp.tp`.
@@ -69,12 +71,19 @@ pub struct FileHeader {
     pub method: U32,
     /// 68: bytes of a record of a recno file, else zero.
     pub record_bytes: U32,
-    /// 72: zero.
-    pub unused: [u8; 8],
+    /// 72: a B-tree: 0 no key twice, 1 keys with several values, sorted, 2 in the order in which they came.
+    pub duplicates: u8,
+    /// 73: bytes of the order's name; 0 for the order of the keys' bytes.
+    pub order_bytes: u8,
+    /// 74: zero.
+    pub unused: [u8; 6],
+    /// 80: the name of the order of the keys.
+    pub order: [u8; ORDER_NAME_BYTES_MAX],
 }
 
 const _: () = {
-    assert!(size_of::<FileHeader>() == 48);
+    assert!(size_of::<FileHeader>() == 112);
+    assert!(std::mem::offset_of!(FileHeader, order) == 48);
     assert!(std::mem::offset_of!(FileHeader, version) == 8);
     assert!(std::mem::offset_of!(FileHeader, method) == 32);
 };
@@ -84,6 +93,8 @@ const _: () = {
 pub struct OpenSettings {
     /// How to make it if it is missing; none not to.
     pub create: Option<Method>,
+    /// How the keys stand in a B-tree that is made.
+    pub keying: Keying,
     /// The page size of a file that is made; none for 8 KiB.
     pub page_bytes: Option<u32>,
     /// A pool of its own for the pages of a file that nobody has registered yet.
@@ -97,6 +108,8 @@ pub struct FoundFile {
     pub info: FileInfo,
     /// How its records are organised.
     pub method: Method,
+    /// How keys stand in it.
+    pub keying: Keying,
 }
 
 fn unsuitable(name: &str, what: impl Into<String>) -> Error {
@@ -113,20 +126,46 @@ impl FileHeader {
         }
     }
 
-    fn new(environment: [u8; 16], page_bytes: u32, method: Method) -> FileHeader {
+    fn keying(&self) -> Option<Keying> {
+        let duplicates = match self.duplicates {
+            0 => Duplicates::None,
+            1 => Duplicates::Sorted,
+            2 => Duplicates::AsTheyCame,
+            _ => return None,
+        };
+        let order = match self.order_bytes {
+            0 if self.order == [0; ORDER_NAME_BYTES_MAX] => None,
+            length => Some(OrderName::of_file(&self.order, length)?),
+        };
+        let keying = Keying { duplicates, order };
+        let fits =
+            (self.method() == Some(Method::Btree) && self.version.get() != FILE_VERSION_PLAIN) || keying.is_plain();
+        fits.then_some(keying)
+    }
+
+    fn new(environment: [u8; 16], page_bytes: u32, method: Method, keying: &Keying) -> FileHeader {
         let (code, record_bytes) = match method {
             Method::Btree => (METHOD_BTREE, 0),
             Method::Recno { record_bytes } => (METHOD_RECNO, record_bytes),
             Method::Hash => (METHOD_HASH, 0),
         };
+        let (order, order_bytes) = keying.order.as_ref().map_or((&[0; ORDER_NAME_BYTES_MAX], 0), OrderName::bytes);
+        let version = if keying.is_plain() { FILE_VERSION_PLAIN } else { FILE_VERSION };
         FileHeader {
             magic: MAGIC,
-            version: FILE_VERSION.into(),
+            version: version.into(),
             page_bytes: page_bytes.into(),
             environment,
             method: code.into(),
             record_bytes: record_bytes.into(),
-            unused: [0; 8],
+            duplicates: match keying.duplicates {
+                Duplicates::None => 0,
+                Duplicates::Sorted => 1,
+                Duplicates::AsTheyCame => 2,
+            },
+            order_bytes,
+            unused: [0; 6],
+            order: *order,
         }
     }
 
@@ -154,9 +193,9 @@ fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
             "it does not begin as a database file does; it is another kind of file, or damaged",
         ));
     };
-    if header.version.get() != FILE_VERSION {
+    if !(FILE_VERSION_PLAIN..=FILE_VERSION).contains(&header.version.get()) {
         let what = format!(
-            "it has format version {}, and this library reads version {FILE_VERSION}; open it with a library that knows it",
+            "it has format version {}, and this library reads versions up to {FILE_VERSION}; open it with a library that knows it",
             header.version
         );
         return Err(unsuitable(&full_name, what));
@@ -174,7 +213,8 @@ fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
     let page = &front[..page_bytes as usize];
     let file_id = FileId::new(PageHeader::of(page).file_id.get());
     check(page, PageId::new(file_id, PageNo::HEADER)).map_err(|damage| damaged(damage.to_string()))?;
-    let is_consistent = header.method().is_some() && header.unused == [0; 8] && is_zero(&page[END..]);
+    let is_consistent =
+        header.keying().is_some() && header.method().is_some() && header.unused == [0; 6] && is_zero(&page[END..]);
     if !is_consistent {
         return Err(damaged(
             "it names no access method this library knows, or holds bytes where there should be none".into(),
@@ -185,12 +225,13 @@ fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
 
 fn found(name: &str, id: FileId, header: &FileHeader) -> Result<FoundFile> {
     let method = header.method().ok_or_else(|| unsuitable(name, "it names no access method this library knows"))?;
+    let keying = header.keying().ok_or_else(|| unsuitable(name, "it names no order of keys this library knows"))?;
     let page_bytes = header.page_bytes.get();
     if let Method::Recno { record_bytes } = method {
         check_record_bytes(name, page_bytes, record_bytes)?;
     }
     let info = FileInfo { id, name: name.to_string(), page_bytes, pool: PoolId::DEFAULT };
-    Ok(FoundFile { info, method })
+    Ok(FoundFile { info, method, keying })
 }
 
 fn check_record_bytes(name: &str, page_bytes: u32, record_bytes: u32) -> Result<()> {
@@ -286,7 +327,8 @@ pub fn open(
     let full_name = file_name(name);
     if !directory.exists(&full_name)? {
         let Some(method) = settings.create else { return Ok(None) };
-        make(managers, who, directory, name, method, settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT))?;
+        let page_bytes = settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT);
+        make(managers, who, directory, name, &Making { method, page_bytes, keying: settings.keying })?;
     }
     let (id, header) = read_header(&*directory.open(&full_name, OpenMode::Existing)?, name)?;
     let mut found = found(name, id, &header)?;
@@ -311,7 +353,8 @@ pub fn open(
     }
     failpoint("create: registered, not formatted");
     format(managers, who, id, found.method)?;
-    Ok(Some(Database::new(id, name.to_string(), found.info.page_bytes, found.method, found.info.pool)))
+    let database = Database::new(id, name.to_string(), found.info.page_bytes, found.method, found.info.pool);
+    Ok(Some(database.with_keying(found.keying)))
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -327,20 +370,21 @@ fn check_name(name: &str) -> Result<()> {
     Err(unsuitable(name, what))
 }
 
-/// Makes the file under another name, holding that file's lock, and gives it its name; another may have done so
-/// meanwhile.
-fn make(
-    managers: &Managers,
-    who: &TxnSession,
-    directory: &dyn Directory,
-    name: &str,
+/// What file is made.
+struct Making {
     method: Method,
     page_bytes: u32,
-) -> Result<()> {
+    keying: Keying,
+}
+
+/// Makes the file under another name, holding that file's lock, and gives it its name; another may have done so
+/// meanwhile.
+fn make(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: &str, making: &Making) -> Result<()> {
+    let page_bytes = making.page_bytes;
     if !is_page_size(page_bytes) {
         return Err(unsuitable(name, format!("pages have 4, 8, 16, 32 or 64 KiB, not {page_bytes} bytes")));
     }
-    if let Method::Recno { record_bytes } = method {
+    if let Method::Recno { record_bytes } = making.method {
         check_record_bytes(name, page_bytes, record_bytes)?;
     }
     let new_name = format!("{}{UNFINISHED}", file_name(name));
@@ -352,7 +396,7 @@ fn make(
     let own = MAKERS + Passer::this().raw();
     // Who cannot say who it is makes it without.
     let _ = file.lock(own, LockMode::Exclusive, false);
-    let made = make_locked(managers, who, directory, name, &*file, (page_bytes, method));
+    let made = make_locked(managers, who, directory, name, &*file, making);
     failpoint("create: made, still locked");
     let _ = file.unlock(own);
     file.unlock(LOCK_BYTE)?;
@@ -388,7 +432,7 @@ fn make_locked(
     directory: &dyn Directory,
     name: &str,
     file: &dyn File,
-    (page_bytes, method): (u32, Method),
+    making: &Making,
 ) -> Result<()> {
     let full_name = file_name(name);
     let new_name = format!("{full_name}{UNFINISHED}");
@@ -401,13 +445,13 @@ fn make_locked(
     }
     let id = FileId::new(managers.next_file_id(who.session())?);
     failpoint("create: has a number");
-    let header = FileHeader::new(environment_id(managers), page_bytes, method);
+    let header = FileHeader::new(environment_id(managers), making.page_bytes, making.method, &making.keying);
     // Somebody may have died here before, with larger pages.
     file.set_len(0)?;
     failpoint("create: emptied");
     file.write_at(&header.to_page(id), 0)?;
     failpoint("create: header written");
-    file.allocate(PAGES_MIN * u64::from(page_bytes))?;
+    file.allocate(PAGES_MIN * u64::from(making.page_bytes))?;
     failpoint("create: allocated, not synced");
     file.sync()?;
     failpoint("create: synced, not renamed");

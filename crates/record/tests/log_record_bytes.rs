@@ -46,6 +46,7 @@ fn samples() -> BTreeMap<&'static str, String> {
         btree::ReclaimEntry,
         btree::Unlink,
         btree::FreeUnlinked,
+        btree::Absorb,
         btree::DropChain,
         recno::Change,
         recno::Restore,

@@ -75,3 +75,132 @@ fn what_is_given_a_value_to_read_may_call_the_library() {
     })
     .unwrap();
 }
+
+/// By the last byte, which is no order that the library has.
+struct ByTheEnd(&'static str);
+
+impl crate::Order for ByTheEnd {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
+        encoded.extend(key.iter().rev());
+    }
+
+    fn decode(&self, encoded: &[u8], key: &mut Vec<u8>) {
+        key.extend(encoded.iter().rev());
+    }
+}
+
+fn keys(db: &crate::Db, reader: &impl crate::Reader) -> Vec<Vec<u8>> {
+    let mut cursor = db.cursor(reader);
+    std::iter::from_fn(|| cursor.next().unwrap()).map(|pair| pair.0).collect()
+}
+
+#[test]
+fn keys_stand_in_the_order_that_the_file_names_and_no_other_opens_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let words: [&[u8]; 4] = [b"ab", b"ba", b"ca", b"bc"];
+    let open = |env: &Env| env.btree_ordered("words", ByTheEnd("by the end"));
+    {
+        let env = Env::open(dir.path()).unwrap();
+        let db = open(&env).unwrap();
+        env.run(|txn| words.iter().try_for_each(|word| db.put(txn, word, word))).unwrap();
+        env.run(|txn| {
+            assert_eq!(keys(&db, txn), [b"ba", b"ca", b"ab", b"bc"]);
+            assert_eq!(db.get(txn, b"ca")?.as_deref(), Some(&b"ca"[..]));
+            assert_eq!(db.cursor(txn).seek(b"cb")?.map(|pair| pair.0).as_deref(), Some(&b"bc"[..]));
+            assert_eq!(db.count(txn, b"ca".as_slice()..=b"ab")?, 2);
+            assert_eq!(db.count(txn, b"ab".as_slice()..b"ba")?, 0);
+            assert!(db.prefix(txn, b"a").is_err());
+            assert!(db.delete(txn, b"ba")?);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(keys(&db, &env.snapshot().unwrap()), [b"ca", b"ab", b"bc"]);
+        // What is undone is found by its key.
+        let txn = env.begin().unwrap();
+        db.put(&txn, b"zz", b"").unwrap();
+        txn.abort().unwrap();
+        assert!(env.verify("words").unwrap().findings.is_empty());
+    }
+    let env = Env::open(dir.path()).unwrap();
+    let refused = [
+        env.btree("words").err(),
+        env.btree_ordered("words", crate::order::Descending).err(),
+        env.database("words").err(),
+    ];
+    for (refused, wanted) in refused.into_iter().zip(["of their bytes", "`descending`", "of their bytes"]) {
+        let said = refused.expect("a database in another order was opened").to_string();
+        assert!(said.contains("`by the end`") && said.contains(wanted), "{said}");
+    }
+    assert!(env.verify("words").unwrap().findings.is_empty());
+    let db = open(&env).unwrap();
+    env.run(|txn| db.put(txn, b"aa", b"")).unwrap();
+    assert_eq!(env.run(|txn| Ok(keys(&db, txn))).unwrap(), [b"aa", b"ca", b"ab", b"bc"]);
+    // A tree that was made without is refused with one, too.
+    env.btree("plain").unwrap();
+    let said = env.btree_ordered("plain", ByTheEnd("by the end")).err().unwrap().to_string();
+    assert!(said.contains("of their bytes") && said.contains("`by the end`"), "{said}");
+    assert!(env.btree_ordered("long", ByTheEnd("")).is_err());
+}
+
+#[test]
+fn keys_that_are_equal_in_an_order_are_one_record_and_one_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
+    let db = env.btree_ordered("names", crate::order::AsciiCaseless).unwrap();
+    env.run(|txn| db.put(txn, b"Smith", b"1")).unwrap();
+    let first = env.begin().unwrap();
+    db.put(&first, b"SMITH", b"2").unwrap();
+    let second = env.begin().unwrap();
+    assert!(matches!(db.get(&second, b"smith"), Err(Error::LockTimeout)));
+    second.abort().unwrap();
+    first.commit().unwrap();
+    env.run(|txn| {
+        assert_eq!(db.get(txn, b"sMITh")?.as_deref(), Some(&b"2"[..]));
+        assert_eq!(db.count(txn, ..)?, 1);
+        Ok(())
+    })
+    .unwrap();
+    // A tool that knows nothing of it opens it as it is.
+    let crate::Database::Btree(tool) = env.database("names").unwrap() else { panic!("it is a tree") };
+    assert_eq!(env.run(|txn| tool.get(txn, b"SMITH")).unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn values_of_a_key_have_the_lengths_that_are_told() {
+    use crate::Duplicates;
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
+        let db = env.multi(&format!("{kind:?}"), kind).unwrap();
+        let most = db.pair_bytes_max();
+        let (key, value) = (vec![1; most - 10], [2; 10]);
+        env.run(|txn| {
+            assert!(db.put(txn, &key, &value)?);
+            let long = vec![1; most + 1];
+            let said = db.put(txn, &long, b"").unwrap_err().to_string();
+            assert!(said.contains(&(most + 1).to_string()) && said.contains(&most.to_string()), "{said}");
+            if kind == Duplicates::AsTheyCame {
+                // Values have any length.
+                assert!(db.put(txn, &key, &vec![3; 100_000])?);
+                assert_eq!(db.values(txn, &key)?.iter().map(Vec::len).collect::<Vec<_>>(), [10, 100_000]);
+            }
+            Ok(())
+        })
+        .unwrap();
+        let snapshot = env.snapshot().unwrap();
+        assert_eq!(db.get(&snapshot, &key).unwrap().as_deref(), Some(&value[..]));
+        assert_eq!(db.count(&snapshot, &key).unwrap(), if kind == Duplicates::Sorted { 1 } else { 2 });
+    }
+    assert!(env.btree("Sorted").err().unwrap().to_string().contains("several values a key, sorted"));
+    assert!(env
+        .multi("AsTheyCame", Duplicates::Sorted)
+        .err()
+        .unwrap()
+        .to_string()
+        .contains("in the order in which they came"));
+    assert!(env.multi("none", Duplicates::None).is_err());
+}

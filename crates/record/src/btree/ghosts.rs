@@ -14,6 +14,7 @@ use std::cell::OnceCell;
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
+use libtp_txn::State;
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
@@ -35,7 +36,7 @@ use crate::Result;
 /// What the running transaction logged has no lower LSN than this.
 pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
     let who = access.pages.change.who;
-    if who.last_lsn().is_none() {
+    if who.last_lsn().is_none() || who.state() == State::Idle {
         return Lsn::new(u64::MAX);
     }
     let running = access.pages.change.managers.transactions();
@@ -177,8 +178,9 @@ fn is_dead(node: &Node<'_>) -> bool {
     (0..node.count()).all(is_ghost)
 }
 
-/// Cleans a leaf that holds nothing but ghosts, or nothing, and unlinks it if nothing is left. What cannot be done now is left.
-pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<()> {
+/// Cleans a leaf that holds nothing but ghosts, or nothing, and unlinks it if nothing is left; whether it did. What cannot be
+/// done now is left.
+pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<bool> {
     let pages = &access.pages;
     let own = first_own_lsn(access);
     free_chains(access, number, own)?;
@@ -188,14 +190,11 @@ pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Resu
         let mut leaf = pages.exclusive(number, 0)?;
         let node = node_of(pages, number, &leaf)?;
         if !is_dead(&node) || node.is_deleted() || is_page_locked(access, number) {
-            return Ok(());
+            return Ok(false);
         }
         node.count() == 0 || (reclaim(access, &mut leaf, own)? && node_of(pages, number, &leaf)?.count() == 0)
     };
-    if is_empty {
-        unlink::unlink(access, number)?;
-    }
-    Ok(())
+    Ok(is_empty && unlink::unlink(access, number)?)
 }
 
 /// Where pages are locked instead of records: whether somebody has locked this one.

@@ -37,6 +37,8 @@ pub const UNLINK: u16 = 40;
 pub const FREE_UNLINKED: u16 = 41;
 /// A replaced chain of overflow pages enters the free list.
 pub const DROP_CHAIN: u16 = 42;
+/// A page above the leaves that has one child leaves the tree; its left neighbour takes over its range and the child.
+pub const ABSORB: u16 = 43;
 
 body! {
     /// Body of [`INSERT`]; the key and the stored value follow.
@@ -271,6 +273,29 @@ body! {
         older_first: U32,
         /// 44: its last page.
         older_last: U32,
+    }
+}
+
+body! {
+    /// Body of [`ABSORB`]; the high key of the page that goes follows. Roles: the left neighbour, the page, the parent,
+    /// the right neighbour.
+    Absorb, 32 {
+        /// 00: the left neighbour, which takes over range and child.
+        page: U64,
+        /// 08: the page that goes.
+        gone: U32,
+        /// 12: the parent of both.
+        parent: U32,
+        /// 16: the right neighbour.
+        neighbour: U32,
+        /// 20: the only child of the page that goes.
+        child: U32,
+        /// 24: the slot of the page that goes, in the parent.
+        slot: U16,
+        /// 26: bytes of the high key, zero for none.
+        high_bytes: U16,
+        /// 28: zero.
+        unused: U32,
     }
 }
 

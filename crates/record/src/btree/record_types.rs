@@ -4,8 +4,8 @@ use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
 
 use crate::btree::log_records::{
-    DropChain, FreeUnlinked, Insert, Post, Reclaim, Restore, RootSplit, Split, Unlink, Update, DELETE, DROP_CHAIN,
-    FREE_UNLINKED, INSERT, POST, RECLAIM, RESTORE, ROOT_SPLIT, SPLIT, UNLINK, UPDATE,
+    Absorb, DropChain, FreeUnlinked, Insert, Post, Reclaim, Restore, RootSplit, Split, Unlink, Update, ABSORB, DELETE,
+    DROP_CHAIN, FREE_UNLINKED, INSERT, POST, RECLAIM, RESTORE, ROOT_SPLIT, SPLIT, UNLINK, UPDATE,
 };
 use crate::btree::{redo, undo};
 use crate::free_pages::META_PAGE;
@@ -59,6 +59,13 @@ fn post_pages(body: &[u8]) -> PageList {
 
 fn unlink_pages(body: &[u8]) -> PageList {
     let Ok((record, _)) = read::<Unlink>(body) else { return PageList::NONE };
+    let page = record.page.get();
+    let others = [record.gone.get(), record.parent.get(), record.neighbour.get()].map(|number| sibling(page, number));
+    PageList::of([Some(PageId::from_u64(page)), others[0], others[1], others[2]])
+}
+
+fn absorb_pages(body: &[u8]) -> PageList {
+    let Ok((record, _)) = read::<Absorb>(body) else { return PageList::NONE };
     let page = record.page.get();
     let others = [record.gone.get(), record.parent.get(), record.neighbour.get()].map(|number| sibling(page, number));
     PageList::of([Some(PageId::from_u64(page)), others[0], others[1], others[2]])
@@ -133,6 +140,12 @@ fn describe_unlink(body: &[u8]) -> String {
     format!("{page} takes over from page {gone}, parent {} slot {}", record.parent, record.slot)
 }
 
+fn describe_absorb(body: &[u8]) -> String {
+    let Ok((record, _)) = read::<Absorb>(body) else { return UNREADABLE.into() };
+    let (page, gone, child) = (page_name(record.page.get()), record.gone, record.child);
+    format!("{page} takes over from page {gone} with child {child}, parent {} slot {}", record.parent, record.slot)
+}
+
 fn describe_free_unlinked(body: &[u8]) -> String {
     let Ok((record, _)) = read::<FreeUnlinked>(body) else { return UNREADABLE.into() };
     format!("{} lets page {} go", page_name(record.page.get()), record.gone)
@@ -159,5 +172,6 @@ pub fn record_types() -> Vec<RecordType> {
         RecordType { code: UNLINK, name: "btree unlink", pages: unlink_pages, redo: redo::unlink, undo: None, describe: describe_unlink },
         RecordType { code: FREE_UNLINKED, name: "btree free unlinked", pages: free_unlinked_pages, redo: redo::free_unlinked, undo: None, describe: describe_free_unlinked },
         RecordType { code: DROP_CHAIN, name: "btree drop chain", pages: drop_chain_pages, redo: redo::drop_chain, undo: None, describe: describe_drop_chain },
+        RecordType { code: ABSORB, name: "btree absorb", pages: absorb_pages, redo: redo::absorb, undo: None, describe: describe_absorb },
     ]
 }

@@ -8,8 +8,8 @@ use rio::planted;
 use zerocopy::IntoBytes;
 
 use crate::btree::log_records::{
-    take_cell, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split, Unlink, Update,
-    RECLAIM_REMOVE,
+    take_cell, Absorb, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split, Unlink,
+    Update, RECLAIM_REMOVE,
 };
 use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
@@ -389,16 +389,47 @@ pub fn unlink(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -
             inherit_deleter(page, record.deleter_lsn.get());
             Ok(())
         }
-        1 => {
-            let mut header = *node_of(page)?.header();
-            header.flags |= Flags::DELETED;
-            store_header(page, header);
-            Ok(())
-        }
+        1 => mark_deleted(page),
         2 => remove_child(page, record.slot.get().into()),
         3 => set_left(page, page_number(record.page.get())),
         _ => no_role(role),
     }
+}
+
+/// Redoes the absorption of a page above the leaves.
+pub fn absorb(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
+    let (record, mut rest) = read::<Absorb>(body)?;
+    let high = take(&mut rest, usize::from(record.high_bytes.get()))?;
+    match role {
+        0 => {
+            let node = node_of(page)?;
+            let (mut frame, last) = (Frame::of(&node), node.count().checked_sub(1));
+            let separator = std::mem::replace(&mut frame.high, high.to_vec());
+            frame.right = record.neighbour.get();
+            frame.unlinked = record.gone.get();
+            let child = Cell::Child { key: SplitKey::whole(&separator), child: record.child.get() };
+            rebuild(page, &frame, |slot, cell, writer| {
+                writer.push(cell)?;
+                let takes = Some(slot) == last && !planted("record: the child of an absorbed page is lost");
+                if takes {
+                    writer.push(child)
+                } else {
+                    Ok(())
+                }
+            })
+        }
+        1 => mark_deleted(page),
+        2 => remove_child(page, record.slot.get().into()),
+        3 => set_left(page, page_number(record.page.get())),
+        _ => no_role(role),
+    }
+}
+
+fn mark_deleted(page: &mut PageMut<'_, '_>) -> Redone {
+    let mut header = *node_of(page)?.header();
+    header.flags |= Flags::DELETED;
+    store_header(page, header);
+    Ok(())
 }
 
 fn remove_child(page: &mut PageMut<'_, '_>, slot: usize) -> Redone {

@@ -8,6 +8,12 @@
 //! Within one leaf, a key's locks are tried under the latch under which it was found to be the next. From one leaf to the
 //! next only one is latched at a time; so there, once the locks are had, the way is gone again: with the gap locked nothing
 //! can enter it any more, and what entered it before is found the second time.
+//!
+//! A cursor within a range locks the gap below the first key that is beyond the range's end, and not that key. Coming from
+//! above it begins with that gap; at the range's beginning it locks nothing more, for the gap below its first key reaches
+//! further down.
+
+use std::cmp::Ordering;
 
 use libtp_buffer::SharedPage;
 use libtp_lock::{LockName, Mode};
@@ -22,6 +28,7 @@ use crate::btree::long_value;
 use crate::btree::node::Node;
 use crate::btree::search::{self, node_of};
 use crate::database::Granularity;
+use crate::key_range::KeyRange;
 use crate::lock_names;
 use crate::page::overflow::ChainRef;
 use crate::pages::{Pages, ROUNDS_MAX};
@@ -92,6 +99,9 @@ enum Locked {
 pub struct BtreeCursor<'a> {
     access: Access<'a>,
     purpose: Purpose,
+    range: KeyRange,
+    /// Whether values are read.
+    with_values: bool,
     standing: Standing,
     position: Option<Position>,
     key: Vec<u8>,
@@ -125,6 +135,8 @@ impl<'a> BtreeCursor<'a> {
         BtreeCursor {
             access,
             purpose,
+            range: KeyRange::default(),
+            with_values: true,
             standing,
             position: None,
             key: Vec::new(),
@@ -133,6 +145,20 @@ impl<'a> BtreeCursor<'a> {
             cleaned: Vec::new(),
             passed: None,
         }
+    }
+
+    /// The same cursor, for the keys of a range: it goes, and locks, no further.
+    #[must_use]
+    pub fn within(mut self, range: KeyRange) -> BtreeCursor<'a> {
+        self.range = range;
+        self
+    }
+
+    /// The same cursor, for who wants keys alone: all values are shown as empty.
+    #[must_use]
+    pub fn without_values(mut self) -> BtreeCursor<'a> {
+        self.with_values = false;
+        self
     }
 
     /// The key and value of the record it stands on.
@@ -195,9 +221,7 @@ impl<'a> BtreeCursor<'a> {
     /// # Errors
     /// As [`BtreeCursor::first`].
     pub fn move_first(&mut self) -> Result<bool> {
-        self.position = None;
-        self.key.clear();
-        self.step(Towards::AtOrAbove)
+        self.seek_from(None)
     }
 
     /// Goes to the last record; whether there is one.
@@ -205,8 +229,23 @@ impl<'a> BtreeCursor<'a> {
     /// # Errors
     /// As [`BtreeCursor::first`].
     pub fn move_last(&mut self) -> Result<bool> {
+        let Some(high) = self.range.high().map(<[u8]>::to_vec) else {
+            self.position = None;
+            return self.step(Towards::Last);
+        };
+        // The gap that the range's end lies in; then down from there.
+        self.seek_from(Some(&high))?;
         self.position = None;
-        self.step(Towards::Last)
+        self.key = high;
+        self.step(Towards::Below)
+    }
+
+    /// Goes to the first record of the range from `key` on.
+    fn seek_from(&mut self, key: Option<&[u8]>) -> Result<bool> {
+        self.position = None;
+        self.key.clear();
+        self.key.extend_from_slice(key.unwrap_or_default().max(self.range.low()));
+        self.step(Towards::AtOrAbove)
     }
 
     /// Goes to the first record whose key is `key` or above; whether there is one.
@@ -215,10 +254,7 @@ impl<'a> BtreeCursor<'a> {
     /// As [`BtreeCursor::seek`].
     pub fn move_to(&mut self, key: &[u8]) -> Result<bool> {
         self.access.check_key(key)?;
-        self.position = None;
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.step(Towards::AtOrAbove)
+        self.seek_from(Some(key))
     }
 
     /// Goes to the next record; to the first, if it stands nowhere yet. Whether there is one.
@@ -344,7 +380,8 @@ impl<'a> BtreeCursor<'a> {
             if let Some(missing) = self.lock_page(number, granularity)? {
                 return Ok(missing);
             }
-            while slot < node.count() {
+            let end = end_within(&node, &self.range);
+            while slot < end {
                 if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, crossed)? {
                     return Ok(missing);
                 }
@@ -356,7 +393,13 @@ impl<'a> BtreeCursor<'a> {
                 node.key(slot).append_to(ghost);
                 slot += 1;
             }
-            let Some(right) = node.right() else { return self.lock_end(granularity, crossed) };
+            let file = self.access.database.id();
+            if slot < node.count() {
+                return self.lock_end(lock_names::gap(file, hash_of(node.key(slot))), granularity, crossed);
+            }
+            let Some(right) = node.right() else {
+                return self.lock_end(lock_names::end_gap(file), granularity, crossed);
+            };
             drop(leaf);
             leaf = pages.shared(right, 0)?;
             (slot, crossed) = (0, true);
@@ -384,7 +427,8 @@ impl<'a> BtreeCursor<'a> {
             if let Some(missing) = self.lock_page(number, granularity)? {
                 return Ok(missing);
             }
-            while slot > 0 {
+            let begin = begin_within(&node, &self.range);
+            while slot > begin {
                 slot -= 1;
                 // The gap above is locked, by the step that brought us here: nothing enters between two looks.
                 if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, false)? {
@@ -394,7 +438,7 @@ impl<'a> BtreeCursor<'a> {
                     return Ok(arrived);
                 }
             }
-            let Some(left) = node.left() else { return Ok(Attempt::End) };
+            let Some(left) = node.left().filter(|_| begin == 0) else { return Ok(Attempt::End) };
             drop(leaf);
             let Some(found) = left_neighbour(&pages, left, number)? else {
                 self.position = None;
@@ -442,12 +486,14 @@ impl<'a> BtreeCursor<'a> {
         Ok(if new { Locked::Missing(Attempt::Again) } else { Locked::Granted })
     }
 
-    /// Takes the lock on the gap above the last key: the way ends here.
-    fn lock_end(&self, granularity: Option<Granularity>, crossed: bool) -> Result<Attempt> {
+    /// Takes the lock on the gap in which the way ends: that above the last key, or the one the range's end lies in.
+    fn lock_end(&self, gap: LockName, granularity: Option<Granularity>, crossed: bool) -> Result<Attempt> {
         if granularity != Some(Granularity::Record) {
             return Ok(Attempt::End);
         }
-        let gap = lock_names::end_gap(self.access.database.id());
+        if self.range.high().is_some() && planted("record: the end of a range not locked") {
+            return Ok(Attempt::End);
+        }
         let new = crossed && self.access.holds(gap).is_none();
         if self.access.try_lock(gap, Mode::S)? == Tried::Busy {
             return Ok(Attempt::Lock(gap, Mode::S));
@@ -466,6 +512,9 @@ impl<'a> BtreeCursor<'a> {
         node.key(slot).append_to(&mut self.key);
         self.value.clear();
         self.position = Some(Position { page: number, lsn: leaf.lsn(), slot });
+        if !self.with_values {
+            return Ok(Some(Attempt::Record));
+        }
         match self.access.value_of(number, slot, &record)? {
             Value::Here(value) => {
                 self.value.extend_from_slice(value);
@@ -474,6 +523,32 @@ impl<'a> BtreeCursor<'a> {
             Value::Chain(chain) => Ok(Some(Attempt::Chain(chain))),
         }
     }
+}
+
+/// The first slot of a leaf that is beyond a range; the slot count if there is none.
+pub(crate) fn end_within(node: &Node<'_>, range: &KeyRange) -> usize {
+    match range.high() {
+        None => node.count(),
+        Some(high) if node.belongs_right(high) => node.count(),
+        Some(high) => lower_bound(node, high),
+    }
+}
+
+/// The first slot of a leaf that is not below a range; the slot count if there is none.
+pub(crate) fn begin_within(node: &Node<'_>, range: &KeyRange) -> usize {
+    match range.low() {
+        [] => 0,
+        low if node.belongs_right(low) => node.count(),
+        low => lower_bound(node, low),
+    }
+}
+
+/// The first slot whose key is not below a key, which may be below the page's range.
+fn lower_bound(node: &Node<'_>, key: &[u8]) -> usize {
+    if node.count() == 0 || node.key(0).compare(key) != Ordering::Less {
+        return 0;
+    }
+    node.find(key).0
 }
 
 /// The page whose right link leads to `of`, looked for from `from` to the right (PROTOCOLS T3); none if lost.

@@ -6,8 +6,10 @@
 //! that was inside a tree operation then has left it: until that time its left neighbour's header names it, so a crash
 //! loses no page.
 //!
-//! A leaf that is the first child of its parent has no neighbour to its left under that parent and stays, empty. Pages
-//! above the leaves stay.
+//! A leaf that is the first child of its parent has no neighbour to its left under that parent and stays, empty, as long as
+//! the parent has other children. Is it the only one, the parent's left neighbour absorbs the parent: it takes over its range
+//! and its child, in one record (`absorb.rs`); then the leaf is a first child no more. So what remains of a range of keys that
+//! is gone is one empty leaf below each page that has others. The root stays, and so does the first page of each level.
 //!
 //! All of this is a service of whoever comes past, and never more than tried: what stood in the way of one, such as a
 //! neighbour whose own neighbour was unlinked a moment ago, does not stand in the way of the next who passes the empty leaf.
@@ -17,6 +19,7 @@ use rio::failpoint;
 use zerocopy::IntoBytes;
 
 use crate::access::Access;
+use crate::btree::absorb;
 use crate::btree::log_records::{FreeUnlinked, Unlink, FREE_UNLINKED, UNLINK};
 use crate::btree::node::Node;
 use crate::btree::rebuild::Frame;
@@ -42,9 +45,11 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
         let Some(node) = Node::over(&page).filter(|node| can_take_over(node, gone)) else { return Ok(false) };
         node.high().unwrap_or_default().to_vec()
     };
-    if is_first_child(access, gone, &separator)? {
-        access.database.note_staying(gone, lsn);
-        return Ok(false);
+    while is_first_child(access, gone, &separator)? {
+        if !absorb::absorb(access, &separator, 1)? {
+            access.database.note_staying(gone, lsn);
+            return Ok(false);
+        }
     }
     pages.reserve_common(2 * access.database.page_bytes(), access.database.page_bytes())?;
     let parent_number = number_of(pages, &separator, 1)?;
@@ -71,7 +76,7 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     let high = gone_node.high().unwrap_or_default();
     let is_locked = access.database.granularity() == Granularity::Page
         && !access.is_free(lock_names::page(access.database.id(), gone));
-    if !all_as_seen || is_locked || !fits_with_high(&left_node, high) {
+    if !all_as_seen || is_locked || !fits_with_high(&left_node, high, 0) {
         return Ok(false);
     }
     let record = Unlink {
@@ -124,17 +129,17 @@ fn can_take_over(node: &Node<'_>, gone: u32) -> bool {
         && node.header().unlinked.get() == 0
 }
 
-/// Whether a page's cells still fit when its keys reach up to `high`: they may have less in common then.
-fn fits_with_high(node: &Node<'_>, high: &[u8]) -> bool {
+/// Whether a page's cells and `more` bytes still fit when its keys reach up to `high`: they may have less in common then.
+pub(crate) fn fits_with_high(node: &Node<'_>, high: &[u8], more: usize) -> bool {
     let page_bytes = node.page_bytes();
     let prefix = usize::from(node.header().prefix_bytes.get());
     let longer = prefix.saturating_sub(Frame::prefix_bytes(node.low(), high, page_bytes)) * node.count();
     let used: usize = (0..node.count()).map(|slot| node.cell_bytes(slot) + crate::page::slotted::SLOT_BYTES).sum();
-    used + longer <= Frame::room(node.low(), high, page_bytes)
+    used + longer + more <= Frame::room(node.low(), high, page_bytes)
 }
 
 /// Notes that `gone` may become free once nobody can be on the way to it any more.
-fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
+pub(crate) fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
     let epoch = access.pages.change.managers.processes.next_tree_epoch();
     let mut unlinked = access.database.unlinked();
     if !unlinked.iter().any(|known| (known.gone, known.lsn) == (gone, lsn)) {
@@ -171,7 +176,11 @@ fn free_one(access: &Access<'_>, unlinked: Unlinked) -> Result<()> {
     let pages = &access.pages;
     pages.reserve_common(access.database.page_bytes(), 64)?;
     let (left_pin, gone_pin, meta_pin) = (pages.pin(unlinked.left)?, pages.pin(unlinked.gone)?, pages.pin(META_PAGE)?);
-    let mut left = left_pin.exclusive(rank(0));
+    let level = {
+        let page = left_pin.shared(rank(0));
+        Node::over(&page).map_or(0, |node| node.level())
+    };
+    let mut left = left_pin.exclusive(rank(level));
     // Another process may have freed it meanwhile.
     if Node::over(&left).is_none_or(|node| node.header().unlinked.get() != unlinked.gone) {
         return Ok(());

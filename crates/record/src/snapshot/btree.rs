@@ -13,8 +13,9 @@ use super::SnapshotAccess;
 use crate::btree::get::Value;
 use crate::btree::long_value;
 use crate::btree::node::Node;
-use crate::btree::scan::{left_neighbour, Pair};
+use crate::btree::scan::{begin_within, end_within, left_neighbour, Pair};
 use crate::btree::search::{self, node_of};
+use crate::key_range::KeyRange;
 use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
 use crate::pages::ROUNDS_MAX;
@@ -119,6 +120,7 @@ pub(super) struct Batch {
 /// A cursor over what a snapshot shows of a B-tree.
 pub struct SnapshotCursor<'a> {
     at: SnapshotAccess<'a>,
+    range: KeyRange,
     standing: Standing,
     batch: Batch,
     /// The value of the record it stands on, if that is long.
@@ -129,7 +131,15 @@ pub struct SnapshotCursor<'a> {
 impl<'a> SnapshotCursor<'a> {
     /// A cursor that stands nowhere yet.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotCursor<'a> {
-        SnapshotCursor { at, standing: Standing::Nowhere, batch: Batch::default(), long: Vec::new() }
+        let range = KeyRange::default();
+        SnapshotCursor { at, range, standing: Standing::Nowhere, batch: Batch::default(), long: Vec::new() }
+    }
+
+    /// The same cursor, for the keys of a range.
+    #[must_use]
+    pub fn within(mut self, range: KeyRange) -> SnapshotCursor<'a> {
+        self.range = range;
+        self
     }
 
     /// The key and value of the record it stands on.
@@ -191,6 +201,10 @@ impl<'a> SnapshotCursor<'a> {
         let found = match self.standing {
             Standing::Nowhere | Standing::AboveAll => self.go_below(None)?,
             Standing::On(index) if index > 0 => self.arrive(index - 1)?,
+            Standing::On(_) if &self.batch.low[..] <= self.range.low() => {
+                self.standing = Standing::BelowAll;
+                false
+            }
             Standing::On(_) => self.go_below(Some(self.batch.low.clone()))?,
             Standing::BelowAll => false,
         };
@@ -215,7 +229,8 @@ impl<'a> SnapshotCursor<'a> {
         self.at.access.check_btree()?;
         let mut from = from;
         while let Some(low) = from {
-            let batch = self.at.batch_from(low)?;
+            let low = low.max(self.range.low().to_vec());
+            let batch = self.at.batch_from(low, &self.range)?;
             if !batch.entries.is_empty() {
                 self.batch = batch;
                 return self.arrive(0);
@@ -229,14 +244,17 @@ impl<'a> SnapshotCursor<'a> {
     /// Goes to the last record below `high`, or of all.
     fn go_below(&mut self, high: Option<Vec<u8>>) -> Result<bool> {
         self.at.access.check_btree()?;
-        let mut high = high;
-        while let Some(batch) = self.at.batch_below(high)? {
+        let mut high = high.or_else(|| self.range.high().map(<[u8]>::to_vec));
+        while let Some(batch) = self.at.batch_below(high.take(), &self.range)? {
             if !batch.entries.is_empty() {
                 let last = batch.entries.len() - 1;
                 self.batch = batch;
                 return self.arrive(last);
             }
-            high = Some(batch.low);
+            high = Some(batch.low).filter(|low| &low[..] > self.range.low());
+            if high.is_none() {
+                break;
+            }
         }
         self.standing = Standing::BelowAll;
         Ok(false)
@@ -253,22 +271,23 @@ impl<'a> SnapshotCursor<'a> {
 }
 
 impl<'a> SnapshotAccess<'a> {
-    /// What is seen of the leaf that holds `low`, from there on.
-    fn batch_from(&self, low: Vec<u8>) -> Result<Batch> {
+    /// What is seen of the leaf that holds `low`, from there to the range's end.
+    fn batch_from(&self, low: Vec<u8>, range: &KeyRange) -> Result<Batch> {
         let pages = &self.access.pages;
         let _visit = pages.visit();
         let leaf = search::shared(pages, &low, 0)?;
         let node = node_of(pages, leaf.id().page().raw(), &leaf)?;
         let (slot, _) = node.find(&low);
-        let high = node.high().map(<[u8]>::to_vec);
+        let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
         let batch = Batch { low, high, ..Batch::default() };
-        let (batch, copied, deleter) = self.fill(batch, &leaf, slot..node.count())?;
+        let (batch, copied, deleter) = self.fill(batch, &leaf, slot..end_within(&node, range).max(slot))?;
         drop(leaf);
         self.settle(batch, copied, deleter)
     }
 
-    /// What is seen of the last leaf that holds a key below `high` (or any), up to there; none if there is no such leaf.
-    fn batch_below(&self, high: Option<Vec<u8>>) -> Result<Option<Batch>> {
+    /// What is seen of the last leaf that holds a key below `high` (or any), from the range's beginning up to there; none if
+    /// there is no such leaf.
+    fn batch_below(&self, high: Option<Vec<u8>>, range: &KeyRange) -> Result<Option<Batch>> {
         let pages = &self.access.pages;
         for _ in 0..ROUNDS_MAX {
             let _visit = pages.visit();
@@ -285,8 +304,10 @@ impl<'a> SnapshotAccess<'a> {
                     _ => node.count(),
                 };
                 if count > 0 {
-                    let batch = Batch { low: node.key(0).to_vec(), high, ..Batch::default() };
-                    let (batch, copied, deleter) = self.fill(batch, &leaf, 0..count)?;
+                    let begin = begin_within(&node, range).min(count);
+                    let low = if begin == 0 { node.key(0).to_vec() } else { range.low().to_vec() };
+                    let batch = Batch { low, high, ..Batch::default() };
+                    let (batch, copied, deleter) = self.fill(batch, &leaf, begin..count)?;
                     drop(leaf);
                     return self.settle(batch, copied, deleter).map(Some);
                 }

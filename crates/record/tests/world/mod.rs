@@ -146,7 +146,7 @@ impl World {
     }
 
     pub fn database(&self, who: &TxnSession, name: &str, method: Method, page_bytes: u32) -> Database {
-        let settings = OpenSettings { create: Some(method), page_bytes: Some(page_bytes), own_pool: None };
+        let settings = OpenSettings { create: Some(method), page_bytes: Some(page_bytes), ..OpenSettings::default() };
         libtp_record::open(&self.managers, who, &*self.directory, name, &settings).unwrap().unwrap()
     }
 

@@ -1,0 +1,89 @@
+//! From which key to which: what a bounded cursor, a count and a range delete are given.
+
+use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+use libtp_record::{KeyRange, Order};
+
+/// Some of the keys of a database. Made from the ranges of the language, `b"a"..b"c"` say, or of a beginning.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// use libtp::Keys;
+/// let words = env.btree("words")?;
+/// env.run(|txn| {
+///     for word in [&b"pear"[..], b"apple", b"plum"] {
+///         words.put(txn, word, b"")?;
+///     }
+///     assert_eq!(words.count(txn, b"b"..)?, 2);
+///     assert_eq!(words.count(txn, Keys::prefix(b"pe"))?, 1);
+///     assert_eq!(words.delete_range(txn, b"a"..=b"pear")?, 2);
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys(Which);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Which {
+    Between(Bound<Vec<u8>>, Bound<Vec<u8>>),
+    Prefix(Vec<u8>),
+}
+
+impl Keys {
+    /// The keys that begin with these bytes.
+    pub fn prefix(beginning: impl AsRef<[u8]>) -> Keys {
+        Keys(Which::Prefix(beginning.as_ref().to_vec()))
+    }
+
+    /// The keys between two bounds.
+    pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> Keys {
+        Keys(Which::Between(low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec)))
+    }
+
+    /// The same as they stand in a tree whose keys are in that order; none if they are not side by side there.
+    pub(crate) fn to_range(&self, order: Option<&dyn Order>) -> Option<KeyRange> {
+        let (low, high) = match (&self.0, order) {
+            (Which::Prefix(beginning), None) => return Some(KeyRange::with_prefix(beginning)),
+            (Which::Prefix(beginning), Some(_)) if !beginning.is_empty() => return None,
+            (Which::Prefix(_), Some(_)) => (Bound::Unbounded, Bound::Unbounded),
+            (Which::Between(low, high), None) => (low.clone(), high.clone()),
+            (Which::Between(low, high), Some(order)) => {
+                let encoded = |key: Vec<u8>| {
+                    let mut encoded = Vec::new();
+                    order.encode(&key, &mut encoded);
+                    encoded
+                };
+                (low.clone().map(encoded), high.clone().map(encoded))
+            }
+        };
+        Some(KeyRange::between(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice)))
+    }
+}
+
+/// The ranges of the language, of anything that is bytes.
+macro_rules! from_ranges {
+    ($($range:ident),*) => {$(
+        impl<K: AsRef<[u8]>> From<$range<K>> for Keys {
+            fn from(range: $range<K>) -> Keys {
+                use std::ops::RangeBounds;
+                Keys::between(range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref))
+            }
+        }
+    )*};
+}
+
+from_ranges!(Range, RangeFrom, RangeInclusive, RangeTo, RangeToInclusive);
+
+impl From<RangeFull> for Keys {
+    fn from(_: RangeFull) -> Keys {
+        Keys::between(Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+impl From<&Keys> for Keys {
+    fn from(keys: &Keys) -> Keys {
+        keys.clone()
+    }
+}

@@ -1,0 +1,119 @@
+//! A page above the leaves that has one child left is absorbed by its left neighbour.
+//!
+//! Not in the paper. Where keys come at one end and go at the other, each page above the leaves would in the end keep one
+//! empty leaf, and the file would grow for ever. As when a leaf is unlinked, the *left* neighbour takes over the range, the
+//! page keeps its right link and a *deleted* mark, and becomes free when nobody can be on the way to it (PROTOCOLS T2).
+//!
+//! If we die here: it is one redo-only record, complete in itself.
+
+use rio::failpoint;
+use zerocopy::IntoBytes;
+
+use crate::access::Access;
+use crate::btree::log_records::{Absorb, ABSORB};
+use crate::btree::node::{Node, INNER_CELL_HEAD};
+use crate::btree::search::{self, node_of, number_of, ROOT};
+use crate::btree::unlink::{fits_with_high, free_unlinked, remember};
+use crate::log_body::short;
+use crate::page::slotted::SLOT_BYTES;
+use crate::pages::rank;
+use crate::Result;
+
+/// Whether a page has one child, and nothing about it is unfinished.
+fn is_absorbable(node: &Node<'_>, level: u8) -> bool {
+    node.level() == level
+        && node.count() == 1
+        && !node.is_deleted()
+        && !node.is_incomplete()
+        && node.header().unlinked.get() == 0
+}
+
+/// Whether a page can take over from its right neighbour `gone`.
+fn can_absorb(node: &Node<'_>, gone: u32, level: u8) -> bool {
+    node.level() == level
+        && node.count() != 0
+        && node.right() == Some(gone)
+        && !node.is_deleted()
+        && !node.is_incomplete()
+        && node.header().unlinked.get() == 0
+}
+
+/// Lets the page on `level` that begins with `separator` go into its left neighbour, if it has one child and nothing stands
+/// in the way; whether it did. What stands in the way for a moment is tried again by the next who passes.
+pub(crate) fn absorb(access: &Access<'_>, separator: &[u8], level: u8) -> Result<bool> {
+    let pages = &access.pages;
+    let gone = number_of(pages, separator, level)?;
+    if gone == ROOT {
+        return Ok(false);
+    }
+    let (left, right) = {
+        let page = pages.shared(gone, level)?;
+        let node = node_of(pages, gone, &page)?;
+        match node.left().filter(|_| is_absorbable(&node, level)) {
+            Some(left) => (left, node.right()),
+            None => return Ok(false),
+        }
+    };
+    free_unlinked(access, Some(left))?;
+    while is_first_child(access, gone, separator, level)? {
+        if !absorb(access, separator, level + 1)? {
+            return Ok(false);
+        }
+    }
+    pages.reserve_common(2 * access.database.page_bytes(), access.database.page_bytes())?;
+    let parent_number = number_of(pages, separator, level + 1)?;
+    let (left_pin, gone_pin, parent_pin) = (pages.pin(left)?, pages.pin(gone)?, pages.pin(parent_number)?);
+    let right_pin = right.map(|right| pages.pin(right)).transpose()?;
+    failpoint("absorb: pages pinned");
+    let mut left_page = left_pin.exclusive(rank(level));
+    let mut gone_page = gone_pin.exclusive(rank(level));
+    let mut right_page = right_pin.as_ref().map(|pin| pin.exclusive(rank(level)));
+    let mut parent_page = parent_pin.exclusive(rank(level + 1));
+    let (left_node, gone_node) = (node_of(pages, left, &left_page)?, node_of(pages, gone, &gone_page)?);
+    let parent = node_of(pages, parent_number, &parent_page)?;
+    let (slot, known) = parent.find(separator);
+    let all_as_seen = can_absorb(&left_node, gone, level)
+        && left_node.high() == Some(separator)
+        && is_absorbable(&gone_node, level)
+        && (gone_node.left(), gone_node.right()) == (Some(left), right)
+        && parent.level() == level + 1
+        && !parent.is_deleted()
+        && known
+        && slot != 0
+        && (parent.child(slot - 1), parent.child(slot)) == (Some(left), Some(gone));
+    let (high, more) = (gone_node.high().unwrap_or_default(), SLOT_BYTES + INNER_CELL_HEAD + separator.len());
+    let Some(child) = gone_node.child(0).filter(|_| all_as_seen && fits_with_high(&left_node, high, more)) else {
+        return Ok(false);
+    };
+    let record = Absorb {
+        page: pages.id(left).raw().into(),
+        gone: gone.into(),
+        parent: parent_number.into(),
+        neighbour: right.unwrap_or_default().into(),
+        child: child.into(),
+        slot: short(slot),
+        high_bytes: short(high.len()),
+        unused: 0.into(),
+    };
+    let mut body = pages.change.who.scratch();
+    body.writer().extend_from_slice(record.as_bytes());
+    body.writer().extend_from_slice(high);
+    let (left_page, gone_page) = (&mut left_page, &mut gone_page);
+    failpoint("absorb: all latched");
+    let lsn = match &mut right_page {
+        Some(right) => {
+            pages.change.apply_redo_only(ABSORB, body.body(), &mut [left_page, gone_page, &mut parent_page, right])
+        }
+        None => pages.change.apply_redo_only(ABSORB, body.body(), &mut [left_page, gone_page, &mut parent_page]),
+    };
+    failpoint("absorb: absorbed, not remembered");
+    remember(access, left, gone, lsn);
+    Ok(true)
+}
+
+/// Whether a page is the first under its parent.
+fn is_first_child(access: &Access<'_>, page: u32, separator: &[u8], level: u8) -> Result<bool> {
+    let parent = search::shared(&access.pages, separator, level + 1)?;
+    let node = node_of(&access.pages, parent.id().page().raw(), &parent)?;
+    Ok(node.child_slot(separator) == 0 && node.child(0) == Some(page))
+}

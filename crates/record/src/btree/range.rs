@@ -1,0 +1,102 @@
+//! Whole ranges of keys: counted, deleted, and what is left of them cleared away.
+//!
+//! Not in the paper. A range is counted and deleted record by record, under the locks of a cursor that passes them: S on each
+//! record (X, to delete) and on the gap below it, and on the gap in which the range ends. So the range stays as it was found,
+//! empty, say, until the transaction ends. From 100,000 locks on it tries to lock the database instead (`access.rs`), and
+//! then needs no more.
+//!
+//! What is deleted stays as ghosts until the transaction has committed. `clear_away`, called then, goes over the leaves
+//! of the range once and again, removes ghosts, unlinks what is empty, and lets pages above absorb each other.
+
+use crate::access::Access;
+use crate::btree::ghosts;
+use crate::btree::search::{self, node_of};
+use crate::btree::unlink;
+use crate::btree::BtreeCursor;
+use crate::key_range::KeyRange;
+use crate::snapshot::{SnapshotAccess, SnapshotCursor};
+use crate::Result;
+
+/// So often the leaves of a range are gone over: each time there are very much fewer.
+const PASSES_MAX: usize = 8;
+
+impl Access<'_> {
+    /// Counts the records of a range, and keeps their number as it is until the transaction ends.
+    ///
+    /// # Errors
+    /// What locks and pages can fail with.
+    pub fn count_range(&self, range: KeyRange) -> Result<u64> {
+        let mut cursor = BtreeCursor::new(*self).within(range).without_values();
+        let mut count = 0;
+        while cursor.move_next()? {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Deletes the records of a range, and returns how many there were. Until the transaction ends nobody else puts one there.
+    ///
+    /// # Errors
+    /// As [`Access::put`]; some of the records may be deleted by then.
+    pub fn delete_range(&self, range: KeyRange) -> Result<u64> {
+        let mut cursor = BtreeCursor::for_update(*self).within(range).without_values();
+        let mut count = 0;
+        while cursor.move_next()? {
+            let Some((key, _)) = cursor.record() else { break };
+            count += u64::from(self.delete(key)?);
+        }
+        Ok(count)
+    }
+
+    /// Gives back the pages of a range whose records were deleted, as far as nobody can want these back; how many leaves left
+    /// the tree. For after the commit: it belongs to no transaction.
+    ///
+    /// # Errors
+    /// What pages and the log can fail with; what was given back by then is.
+    pub fn clear_away(&self, range: &KeyRange) -> Result<u64> {
+        let mut gone = 0;
+        for _ in 0..PASSES_MAX {
+            let pass = self.clear_leaves(range)?;
+            gone += pass;
+            if pass == 0 {
+                break;
+            }
+        }
+        unlink::free_unlinked(self, None)?;
+        Ok(gone)
+    }
+
+    /// Goes over the leaves of a range once.
+    fn clear_leaves(&self, range: &KeyRange) -> Result<u64> {
+        let (mut gone, mut next) = (0, Some(range.low().to_vec()));
+        while let Some(key) = next {
+            let (number, left, is_dead) = {
+                let _visit = self.pages.visit();
+                let leaf = search::shared(&self.pages, &key, 0)?;
+                let number = leaf.id().page().raw();
+                let node = node_of(&self.pages, number, &leaf)?;
+                next = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
+                (number, node.left(), ghosts::is_to_be_cleaned(self, number, leaf.lsn(), &node))
+            };
+            if is_dead {
+                gone += u64::from(ghosts::clean(self, number, left)?);
+            }
+        }
+        Ok(gone)
+    }
+}
+
+impl SnapshotAccess<'_> {
+    /// Counts what is seen of a range.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::get`].
+    pub fn count_range(&self, range: KeyRange) -> Result<u64> {
+        let mut cursor = SnapshotCursor::new(*self).within(range);
+        let mut count = 0;
+        while cursor.move_next()? {
+            count += 1;
+        }
+        Ok(count)
+    }
+}

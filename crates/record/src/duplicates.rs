@@ -1,0 +1,144 @@
+//! A key with several values, as keys of a tree that has each key once.
+//!
+//! Paper: none; db(3)'s `R_DUP`. A value of a key is one entry of the tree. The entry's key is the key, spelled so that it says
+//! where it ends, and behind that what tells the values of one key apart:
+//!
+//! | duplicates | behind the key | the entry's value |
+//! |---|---|---|
+//! | sorted | the value | nothing |
+//! | as they came | a number that grows, big-endian, 8 bytes | the value |
+//!
+//! So the values of a key stand side by side and in their order, and logging, undoing, locking, splitting and snapshots are
+//! those of any keys. In the key a zero byte is followed by 255, and its end is two zeros: bytes order as the keys do, and no entry's
+//! key begins as the entries of another key do.
+//!
+//! The number is the place in the log where its insertion stands, or a little before: it grows for ever, and who inserts a second value of a
+//! key at the same moment, and so has the same number, takes the next.
+
+use rio::planted;
+
+use crate::database::Duplicates;
+use crate::key_range::KeyRange;
+
+/// Bytes of the number behind a key.
+pub const NUMBER_BYTES: usize = 8;
+/// Bytes of the end of a key.
+const END: [u8; 2] = [0, 0];
+/// What follows a zero byte that is the key's own.
+const OWN: u8 = u8::MAX;
+
+/// What all entries of a key begin with.
+pub fn beginning(key: &[u8]) -> Vec<u8> {
+    let mut entry = spelled(key);
+    if !planted("record: an entry does not say where its key ends") {
+        entry.extend_from_slice(&END);
+    }
+    entry
+}
+
+fn spelled(key: &[u8]) -> Vec<u8> {
+    let mut entry = Vec::with_capacity(key.len() + END.len() + NUMBER_BYTES);
+    for &byte in key {
+        entry.push(byte);
+        if byte == 0 {
+            entry.push(OWN);
+        }
+    }
+    entry
+}
+
+/// The entry's key of a value of a sorted set.
+pub fn sorted_entry(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut entry = beginning(key);
+    entry.extend_from_slice(value);
+    entry
+}
+
+/// The entry's key of the value with that number.
+pub fn numbered_entry(key: &[u8], number: u64) -> Vec<u8> {
+    let mut entry = beginning(key);
+    entry.extend_from_slice(&number.to_be_bytes());
+    entry
+}
+
+/// All entries of a key.
+pub fn entries_of(key: &[u8]) -> KeyRange {
+    KeyRange::with_prefix(&beginning(key))
+}
+
+/// What no entry of the key reaches, and every entry of a later key does.
+pub fn behind(key: &[u8]) -> Vec<u8> {
+    let mut entry = spelled(key);
+    entry.extend_from_slice(&[0, 1]);
+    entry
+}
+
+/// The entries of the keys whose entries begin so: the same as the keys that begin with these bytes.
+pub fn entries_beginning(bytes: &[u8]) -> KeyRange {
+    KeyRange::with_prefix(&spelled(bytes))
+}
+
+/// The key of an entry, and what stands behind it; none if it is no entry.
+pub fn read(entry: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut key = Vec::with_capacity(entry.len());
+    let mut at = 0;
+    loop {
+        match (*entry.get(at)?, entry.get(at + 1)) {
+            (0, Some(0)) => return Some((key, &entry[at + 2..])),
+            (0, Some(&OWN)) => {
+                key.push(0);
+                at += 2;
+            }
+            (0, _) => return None,
+            (byte, _) => {
+                key.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// The value of an entry that was read.
+pub fn value_of(duplicates: Duplicates, behind_key: &[u8], value: Vec<u8>) -> Vec<u8> {
+    match duplicates {
+        Duplicates::Sorted => behind_key.to_vec(),
+        Duplicates::AsTheyCame | Duplicates::None => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_order_as_their_keys_and_then_as_their_values() {
+        let bytes = [0, 1, 97, 255];
+        let mut keys = vec![vec![]];
+        for length in 0..3 {
+            let more: Vec<Vec<u8>> = keys.iter().filter(|key: &&Vec<u8>| key.len() == length).cloned().collect();
+            keys.extend(more.iter().flat_map(|key| bytes.map(|byte| [&key[..], &[byte]].concat())));
+        }
+        let values: [&[u8]; 4] = [b"", b"\0", b"\0\xff", b"\xff"];
+        let mut pairs: Vec<(&[u8], &[u8])> =
+            keys.iter().flat_map(|key| values.map(|value| (&key[..], value))).collect();
+        pairs.sort_unstable();
+        let entries: Vec<Vec<u8>> = pairs.iter().map(|(key, value)| sorted_entry(key, value)).collect();
+        assert!(entries.windows(2).all(|two| two[0] < two[1]));
+        for ((key, value), entry) in pairs.iter().zip(&entries) {
+            assert_eq!(read(entry), Some((key.to_vec(), *value)));
+            for (other, entry) in pairs.iter().map(|pair| pair.0).zip(&entries) {
+                let range = entries_of(key);
+                let is_within = &entry[..] >= range.low() && range.high().is_none_or(|high| &entry[..] < high);
+                assert_eq!(is_within, other == *key, "{key:?} {other:?}");
+                assert_eq!(entry[..] >= behind(key)[..], other > *key);
+                let range = entries_beginning(key);
+                let is_within = &entry[..] >= range.low() && range.high().is_none_or(|high| &entry[..] < high);
+                assert!(!other.starts_with(key) || is_within, "{key:?} {other:?}");
+                assert!(other.starts_with(key) || !is_within, "{key:?} {other:?}");
+            }
+        }
+        assert!(numbered_entry(b"a", 255) < numbered_entry(b"a", 256));
+        assert_eq!(read(b"a\0"), None);
+        assert_eq!(read(b"a"), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! A range of keys, by bytes: what a bounded cursor walks, a range delete deletes.
+
+use std::ops::{Bound, RangeBounds};
+
+/// The keys from `low`, inclusive, up to `high`, exclusive; to the end without one. The default is all keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRange {
+    low: Vec<u8>,
+    high: Option<Vec<u8>>,
+}
+
+/// The first key above `key`.
+fn next_key(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+impl KeyRange {
+    /// The keys between these bounds.
+    pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> KeyRange {
+        let low = match low {
+            Bound::Included(key) => key.to_vec(),
+            Bound::Excluded(key) => next_key(key),
+            Bound::Unbounded => Vec::new(),
+        };
+        let high = match high {
+            Bound::Included(key) => Some(next_key(key)),
+            Bound::Excluded(key) => Some(key.to_vec()),
+            Bound::Unbounded => None,
+        };
+        KeyRange { low, high }
+    }
+
+    /// As [`KeyRange::between`], written `a..b`.
+    pub fn of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> KeyRange {
+        KeyRange::between(range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref))
+    }
+
+    /// The keys that begin with `prefix`.
+    pub fn with_prefix(prefix: &[u8]) -> KeyRange {
+        // Behind them all comes the prefix without its last bytes that are as high as can be, and the one before raised.
+        let last = prefix.iter().rposition(|&byte| byte != u8::MAX);
+        let high = last.map(|last| {
+            let mut high = prefix[..=last].to_vec();
+            high[last] += 1;
+            high
+        });
+        KeyRange { low: prefix.to_vec(), high }
+    }
+
+    /// What no key is below.
+    #[inline]
+    pub fn low(&self) -> &[u8] {
+        &self.low
+    }
+
+    /// What every key is below; none without limit.
+    #[inline]
+    pub fn high(&self) -> Option<&[u8]> {
+        self.high.as_deref()
+    }
+
+    /// Whether no key can be in it.
+    pub fn is_empty(&self) -> bool {
+        self.high.as_ref().is_some_and(|high| *high <= self.low)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has(range: &KeyRange, key: &[u8]) -> bool {
+        key >= range.low() && range.high().is_none_or(|high| key < high)
+    }
+
+    #[test]
+    fn a_prefix_has_all_keys_that_begin_with_it_and_no_others() {
+        let keys: Vec<Vec<u8>> = (0..3)
+            .flat_map(|length| {
+                let bytes = [0, 1, 97, 254, 255];
+                (0..bytes.len().pow(length)).map(move |mut number| {
+                    let mut key = Vec::new();
+                    for _ in 0..length {
+                        key.push(bytes[number % bytes.len()]);
+                        number /= bytes.len();
+                    }
+                    key
+                })
+            })
+            .collect();
+        for prefix in &keys {
+            let range = KeyRange::with_prefix(prefix);
+            for key in &keys {
+                assert_eq!(has(&range, key), key.starts_with(prefix), "{prefix:?} {key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_are_taken_as_they_are_written() {
+        let inclusive = KeyRange::of(&(b"b".as_slice()..=b"d".as_slice()));
+        assert!(has(&inclusive, b"b") && has(&inclusive, b"d") && !has(&inclusive, b"d\0"));
+        let exclusive = KeyRange::between(Bound::Excluded(b"b"), Bound::Excluded(b"d"));
+        assert!(!has(&exclusive, b"b") && has(&exclusive, b"b\0") && !has(&exclusive, b"d"));
+        assert!(!KeyRange::default().is_empty() && KeyRange::of(&(b"b".as_slice()..b"b".as_slice())).is_empty());
+    }
+}

@@ -1,0 +1,179 @@
+//! The order of a database's keys, where it is not that of their bytes.
+//!
+//! Not in the paper; db(3) has a comparison function. Here an order is a *normalising* function: it turns a key into bytes whose
+//! order is the one that is meant. The tree holds these bytes and nothing else, so nothing below this file knows of
+//! orders: searching, splitting, locking, undoing, recovery and repair by a process that lacks the function are what they are
+//! for any keys (docs/design/0011-order-of-keys.md). Two keys that are equal in the order have the same bytes, and so one lock and
+//! one record.
+//!
+//! The order's name stands in page 0 of the file; who opens it asks for the same.
+
+/// Bytes of an order's name, at most.
+pub const ORDER_NAME_BYTES_MAX: usize = 64;
+
+/// An order of keys.
+///
+/// Both functions must always do the same, in every process and version that uses the database: the tree is sorted by what they did.
+/// A change needs another name.
+pub trait Order: Send + Sync {
+    /// Its name, which is kept in the file: 1 to 64 bytes.
+    fn name(&self) -> &str;
+
+    /// Appends to `encoded`, which is empty, bytes that order as the keys shall.
+    fn encode(&self, key: &[u8], encoded: &mut Vec<u8>);
+
+    /// Appends to `key`, which is empty, the key with these bytes; where several keys are equal, any of them, always the same.
+    fn decode(&self, encoded: &[u8], key: &mut Vec<u8>);
+}
+
+/// The order of the bytes, from the greatest key to the least.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Descending;
+
+impl Order for Descending {
+    fn name(&self) -> &str {
+        "descending"
+    }
+
+    fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
+        // Every byte the other way round. What ends first must come last, so zeros at first, 255 here, are followed by a
+        // sign that they are none of the end, which is 255 twice.
+        for &byte in key {
+            encoded.push(!byte);
+            if byte == 0 {
+                encoded.push(0);
+            }
+        }
+        encoded.extend_from_slice(&[255, 255]);
+    }
+
+    fn decode(&self, encoded: &[u8], key: &mut Vec<u8>) {
+        let mut bytes = encoded.iter();
+        while let Some(&byte) = bytes.next() {
+            if byte == 255 && bytes.next() != Some(&0) {
+                return;
+            }
+            key.push(!byte);
+        }
+    }
+}
+
+/// Letters from A to Z and from a to z are the same; what is kept is small letters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AsciiCaseless;
+
+impl Order for AsciiCaseless {
+    fn name(&self) -> &str {
+        "ascii-caseless"
+    }
+
+    fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
+        encoded.extend(key.iter().map(u8::to_ascii_lowercase));
+    }
+
+    fn decode(&self, encoded: &[u8], key: &mut Vec<u8>) {
+        key.extend_from_slice(encoded);
+    }
+}
+
+/// Keys are unsigned numbers of any one length, their least byte first, as processors of today have them in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LittleEndian;
+
+impl Order for LittleEndian {
+    fn name(&self) -> &str {
+        "little-endian"
+    }
+
+    fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
+        encoded.extend(key.iter().rev());
+    }
+
+    fn decode(&self, encoded: &[u8], key: &mut Vec<u8>) {
+        key.extend(encoded.iter().rev());
+    }
+}
+
+/// An order's name as it stands in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderName {
+    bytes: [u8; ORDER_NAME_BYTES_MAX],
+    length: usize,
+}
+
+impl OrderName {
+    /// A name; none if it is too long, or empty.
+    pub fn new(name: &str) -> Option<OrderName> {
+        let mut bytes = [0; ORDER_NAME_BYTES_MAX];
+        bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        (!name.is_empty()).then_some(OrderName { bytes, length: name.len() })
+    }
+
+    /// The name in these bytes, behind which zeros stand; none if it is none.
+    pub(crate) fn of_file(bytes: &[u8; ORDER_NAME_BYTES_MAX], length: u8) -> Option<OrderName> {
+        let length = usize::from(length);
+        let name = std::str::from_utf8(bytes.get(..length)?).ok()?;
+        OrderName::new(name).filter(|name| name.bytes == *bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> (&[u8; ORDER_NAME_BYTES_MAX], u8) {
+        (&self.bytes, u8::try_from(self.length).unwrap_or(u8::MAX))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cmp::Ordering;
+
+    fn encoded(order: &dyn Order, key: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        order.encode(key, &mut bytes);
+        bytes
+    }
+
+    fn assert_orders(order: &dyn Order, wanted: impl Fn(&[u8], &[u8]) -> Ordering, keys: &[Vec<u8>]) {
+        for a in keys {
+            let mut again = Vec::new();
+            order.decode(&encoded(order, a), &mut again);
+            assert_eq!(wanted(a, &again), Ordering::Equal, "{}: {a:?} came back as {again:?}", order.name());
+            for b in keys {
+                assert_eq!(encoded(order, a).cmp(&encoded(order, b)), wanted(a, b), "{}: {a:?} {b:?}", order.name());
+            }
+        }
+    }
+
+    fn short_keys() -> Vec<Vec<u8>> {
+        let bytes = [0, 1, 65, 97, 254, 255];
+        let longer = |key: &Vec<u8>| bytes.map(|byte| [&key[..], &[byte]].concat());
+        let mut keys = vec![vec![]];
+        for length in 0..3 {
+            let more: Vec<_> = keys.iter().filter(|key| key.len() == length).flat_map(longer).collect();
+            keys.extend(more);
+        }
+        keys
+    }
+
+    #[test]
+    fn bytes_order_as_the_keys_shall() {
+        let keys = short_keys();
+        assert_orders(&Descending, |a, b| b.cmp(a), &keys);
+        assert_orders(&AsciiCaseless, |a, b| a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase()), &keys);
+        let numbers: Vec<Vec<u8>> = keys.into_iter().filter(|key| key.len() == 2).collect();
+        assert_orders(&LittleEndian, |a, b| a.iter().rev().cmp(b.iter().rev()), &numbers);
+    }
+
+    #[test]
+    fn a_name_comes_back_out_of_a_file() {
+        let name = OrderName::new("descending").unwrap();
+        let (bytes, length) = name.bytes();
+        assert_eq!(OrderName::of_file(bytes, length), Some(name));
+        assert_eq!(OrderName::of_file(bytes, 3), None, "bytes behind the name");
+        assert!(OrderName::new("").is_none() && OrderName::new(&"x".repeat(65)).is_none());
+    }
+}

@@ -1,0 +1,216 @@
+//! Ranges of keys: walked, counted, deleted, locked, and their pages used again.
+//!
+//! The doubt: a cursor that is bounded stops one key too early or too late, or locks one gap too few, so that what was counted
+//! changes; and pages that are empty are never used again, so that a file in which keys come and go grows for ever.
+
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use libtp_lock::Wait;
+use libtp_record::{Access, BtreeCursor, Database, KeyRange, Method, Snapshot, SnapshotAccess, SnapshotCursor};
+use libtp_txn::TxnSession;
+use world::{Place, Random, World};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn key(number: u64) -> Vec<u8> {
+    // Of different lengths, some the beginning of others.
+    format!("{:03}{}", number / 3, "x".repeat(usize::try_from(number % 3).unwrap() * 7)).into_bytes()
+}
+
+fn of_model<'m>(model: &'m Model, range: &'m KeyRange) -> impl DoubleEndedIterator<Item = (&'m Vec<u8>, &'m Vec<u8>)> {
+    let is_within = |key: &[u8]| key >= range.low() && range.high().is_none_or(|high| key < high);
+    model.iter().filter(move |(key, _)| is_within(key))
+}
+
+#[test]
+fn ranges_are_walked_counted_and_deleted_as_those_of_a_map() {
+    let place = Place::new();
+    let world = World::new(&place, 32 << 20);
+    let who = world.join();
+    let database = world.database(&who, "ranges", Method::Btree, 4096);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut model = Model::new();
+    for round in 0..150 {
+        world.run(&who, &database, |access| {
+            for _ in 0..60 {
+                let (key, value) = (key(random.below(2000)), vec![7; usize::try_from(random.below(300)).unwrap()]);
+                access.put(&key, &value).unwrap();
+                model.insert(key, value);
+            }
+        });
+        let range = any_range(&mut random);
+        assert_walks(&world, &who, &database, &model, &range);
+        if round % 3 == 0 {
+            let gone: Vec<Vec<u8>> = of_model(&model, &range).map(|(key, _)| key.clone()).collect();
+            world.run(&who, &database, |access| {
+                assert_eq!(access.delete_range(range.clone()).unwrap(), gone.len() as u64, "{range:?}");
+                assert_eq!(access.count_range(range.clone()).unwrap(), 0);
+            });
+            model.retain(|key, _| !gone.contains(key));
+            settle(&world, &who);
+            world.access(&who, &database).clear_away(&range).unwrap();
+        }
+    }
+    assert_walks(&world, &who, &database, &model, &KeyRange::default());
+    world.assert_sound(&who, &database);
+}
+
+fn any_range(random: &mut Random) -> KeyRange {
+    let (a, b) = (key(random.below(2000)), key(random.below(2000)));
+    let bound = |key: Vec<u8>, kind| match kind {
+        0 => Bound::Unbounded,
+        1 => Bound::Excluded(key),
+        _ => Bound::Included(key),
+    };
+    match random.below(4) {
+        0 => KeyRange::with_prefix(&a[..2]),
+        _ => {
+            let (low, high) = (bound(a, random.below(8)), bound(b, random.below(8)));
+            KeyRange::between(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice))
+        }
+    }
+}
+
+/// Writes to disk what was committed: from then on snapshots show it, and what was deleted is given back.
+fn settle(world: &World, who: &TxnSession) {
+    let log = &world.managers.log;
+    log.force(who.session(), log.tail().minus(8)).unwrap();
+}
+
+/// Cursors of a transaction and of a snapshot, both ways, and the counts.
+fn assert_walks(world: &World, who: &TxnSession, database: &Database, model: &Model, range: &KeyRange) {
+    world.run(who, database, |access| {
+        let mut cursor = BtreeCursor::new(*access).within(range.clone());
+        for wanted in of_model(model, range) {
+            assert_eq!(cursor.next().unwrap().as_ref().map(|(key, value)| (key, value)), Some(wanted), "{range:?}");
+        }
+        assert_eq!(cursor.next().unwrap(), None, "{range:?}");
+        for wanted in of_model(model, range).rev() {
+            assert_eq!(cursor.prev().unwrap().as_ref().map(|(key, value)| (key, value)), Some(wanted), "{range:?}");
+        }
+        assert_eq!(cursor.prev().unwrap(), None, "{range:?}");
+        let mut cursor = BtreeCursor::new(*access).within(range.clone());
+        assert_eq!(
+            cursor.last().unwrap().map(|pair| pair.0).as_ref(),
+            of_model(model, range).next_back().map(|it| it.0)
+        );
+        let inside = key(777);
+        let wanted = of_model(model, range).find(|(key, _)| **key >= inside).map(|it| it.0);
+        assert_eq!(cursor.seek(&inside).unwrap().map(|pair| pair.0).as_ref(), wanted, "{range:?}");
+        assert_eq!(access.count_range(range.clone()).unwrap(), of_model(model, range).count() as u64);
+    });
+    settle(world, who);
+    let view = world.managers.begin_snapshot(who).unwrap();
+    let snapshot = Snapshot::new(view);
+    let at = || SnapshotAccess::new(&world.managers, who, database, &snapshot);
+    let mut cursor = SnapshotCursor::new(at()).within(range.clone());
+    let forwards: Vec<_> = std::iter::from_fn(|| cursor.next().unwrap()).collect();
+    let backwards: Vec<_> = std::iter::from_fn(|| cursor.prev().unwrap()).collect();
+    let wanted: Vec<_> = of_model(model, range).map(|(key, value)| (key.clone(), value.clone())).collect();
+    assert!(forwards == wanted, "{range:?}: a snapshot shows {} of {} pairs", forwards.len(), wanted.len());
+    assert!(backwards.iter().rev().eq(&wanted), "{range:?}: {} of {} pairs", backwards.len(), wanted.len());
+    let mut cursor = SnapshotCursor::new(at()).within(range.clone());
+    assert_eq!(cursor.last().unwrap().as_ref(), wanted.last());
+    assert_eq!(at().count_range(range.clone()).unwrap(), wanted.len() as u64);
+    world.managers.end_snapshot(who);
+}
+
+/// Whether another transaction may put a key just now.
+fn may_put(world: &World, database: &Database, key: &[u8]) -> bool {
+    let other = world.join();
+    other.begin(&world.managers);
+    let put = Access::new(&world.managers, &other, database, Wait::No).put(key, b"other");
+    other.abort(&world.managers).unwrap();
+    world.managers.leave(other);
+    put.is_ok()
+}
+
+#[test]
+fn a_range_that_was_counted_or_deleted_stays_so_and_what_is_beside_it_is_free() {
+    let place = Place::new();
+    let world = World::new(&place, 16 << 20);
+    let who = world.join();
+    let database = world.database(&who, "locks", Method::Btree, 4096);
+    let name = |number: u32| format!("{number:05}").into_bytes();
+    world.run(&who, &database, |access| {
+        for number in (0..2000).step_by(10) {
+            access.put(&name(number), &[1; 100]).unwrap();
+        }
+    });
+    type Work<'w> = &'w dyn Fn(&Access<'_>, KeyRange) -> u64;
+    let works: [Work<'_>; 4] = [
+        &|access, range| access.count_range(range).unwrap(),
+        &|access, range| access.delete_range(range).unwrap(),
+        &|access, range| {
+            let mut cursor = BtreeCursor::new(*access).within(range);
+            std::iter::from_fn(|| cursor.next().unwrap()).count() as u64
+        },
+        &|access, range| {
+            let mut cursor = BtreeCursor::new(*access).within(range);
+            std::iter::from_fn(|| cursor.prev().unwrap()).count() as u64
+        },
+    ];
+    for work in works {
+        for (low, high) in [(505, 1495), (500, 1500), (501, 509), (0, 95), (1905, 9999)] {
+            who.begin(&world.managers);
+            let access = world.access(&who, &database);
+            let range = KeyRange::of(&(name(low)..name(high)));
+            let count = (0..2000).step_by(10).filter(|number| (low..high).contains(number)).count() as u64;
+            assert_eq!(work(&access, range), count);
+            for number in (low..high.min(2010)).filter(|number| number % 10 == 4) {
+                assert!(!may_put(&world, &database, &name(number)), "{number} entered {low}..{high}");
+            }
+            // The keys at both ends, and the gaps behind them, are others'.
+            let above = high.div_ceil(10) * 10;
+            for number in [above, above + 1, low.saturating_sub(10) / 10 * 10].into_iter().filter(|it| *it < 1990) {
+                let is_inside = (low..high).contains(&number);
+                assert_eq!(may_put(&world, &database, &name(number)), !is_inside, "{number} beside {low}..{high}");
+            }
+            who.abort(&world.managers).unwrap();
+        }
+    }
+    world.assert_sound(&who, &database);
+}
+
+#[test]
+fn a_file_in_which_ranges_come_and_go_does_not_grow() {
+    const LIVE: u64 = 300;
+    const STEP: u64 = 100;
+    // Long keys that are alike at their beginnings, so that the pages above the leaves have few children.
+    let name = |number: u64| [&[b'k'; 900][..], &number.to_be_bytes()].concat();
+    for is_rising in [true, false] {
+        let place = Place::new();
+        let world = World::new(&place, 32 << 20);
+        let who = world.join();
+        let database = world.database(&who, "moving", Method::Btree, 4096);
+        let name = |number: u64| name(if is_rising { number } else { 1_000_000 - number });
+        let mut sizes = Vec::new();
+        for round in 0..40 {
+            world.run(&who, &database, |access| {
+                for number in round * STEP..(round + 1) * STEP {
+                    access.put(&name(number), &[5; 50]).unwrap();
+                }
+            });
+            if let Some(end) = ((round + 1) * STEP).checked_sub(LIVE).filter(|&end| end != 0) {
+                let (a, b) = (name(end - STEP), name(end));
+                let range = if is_rising {
+                    KeyRange::of(&(a..b))
+                } else {
+                    KeyRange::between(Bound::Excluded(&b), Bound::Included(&a))
+                };
+                world.run(&who, &database, |access| assert_eq!(access.delete_range(range.clone()).unwrap(), STEP));
+                settle(&world, &who);
+                assert!(world.access(&who, &database).clear_away(&range).unwrap() > 10);
+            }
+            let verified = world.assert_sound(&who, &database);
+            sizes.push(verified.tree_pages + verified.free_pages);
+        }
+        println!("pages, rising {is_rising}: {sizes:?}");
+        assert!(sizes[39] <= sizes[6] + 8, "the file grows, rising {is_rising}: {sizes:?}");
+    }
+}

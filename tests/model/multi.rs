@@ -1,0 +1,256 @@
+//! Databases whose keys have several values, against a map of lists.
+
+use std::collections::BTreeMap;
+
+use libtp::{Duplicates, Env, Multi, Pair, Txn};
+use libtp_tests::sizes;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
+
+type Map = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, u16),
+    /// So many values of one key.
+    PutMany(u8, u16, u8),
+    Delete(u8),
+    DeleteValue(u8, u16),
+    Get(u8),
+    Count(u8),
+    /// Goes to a key, so many duplicates on, and deletes there, or puts another value there.
+    DeleteAt(u8, u8),
+    PutAt(u8, u8, u16),
+    /// From a key to its neighbours.
+    Around(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = || 0u8..24;
+    let value = || prop_oneof![4 => 0u16..40, 1 => any::<u16>()];
+    prop_oneof![
+        8 => (key(), value()).prop_map(|(key, value)| Step::Put(key, value)),
+        2 => (key(), value(), 0u8..50).prop_map(|(key, value, count)| Step::PutMany(key, value, count)),
+        2 => key().prop_map(Step::Delete),
+        4 => (key(), value()).prop_map(|(key, value)| Step::DeleteValue(key, value)),
+        2 => key().prop_map(Step::Get),
+        2 => key().prop_map(Step::Count),
+        3 => (key(), 0u8..6).prop_map(|(key, steps)| Step::DeleteAt(key, steps)),
+        3 => (key(), 0u8..6, value()).prop_map(|(key, steps, value)| Step::PutAt(key, steps, value)),
+        3 => key().prop_map(Step::Around),
+    ]
+}
+
+/// Some keys are the beginning of others, some have zeros in them.
+fn key(number: u8) -> Vec<u8> {
+    match number % 4 {
+        0 => vec![0; usize::from(number / 4)],
+        1 => [&[0, 255][..], &[number]].concat(),
+        2 => vec![b'k'; usize::from(number)],
+        _ => format!("key {number:02}").into_bytes(),
+    }
+}
+
+struct Kind<const SORTED: bool> {
+    db: Multi,
+}
+
+fn agree<T: PartialEq + std::fmt::Debug>(step: &Step, found: T, wanted: T) -> Outcome<()> {
+    match found == wanted {
+        true => Ok(()),
+        false => Err(TestCaseError::fail(format!("{step:?} found {found:?}, not {wanted:?}"))),
+    }
+}
+
+impl<const SORTED: bool> Kind<SORTED> {
+    /// A value: in lists some are very long.
+    fn value(number: u16) -> Vec<u8> {
+        let bytes = if SORTED || number % 64 != 0 { usize::from(number % 200) } else { usize::from(number) };
+        number.to_be_bytes().iter().copied().cycle().take(bytes).collect()
+    }
+
+    /// Adds a value to the model; false if it is there.
+    fn add(model: &mut Map, key: u8, value: Vec<u8>) -> bool {
+        let values = model.entry(self::key(key)).or_default();
+        if !SORTED {
+            values.push(value);
+            return true;
+        }
+        match values.binary_search(&value) {
+            Ok(_) => false,
+            Err(at) => {
+                values.insert(at, value);
+                true
+            }
+        }
+    }
+
+    fn step(&self, txn: &Txn<'_>, step: &Step, model: &mut Map) -> Outcome<()> {
+        match *step {
+            Step::Put(number, value) => self.put(txn, step, number, value, model),
+            Step::PutMany(number, value, count) => {
+                (0..u16::from(count)).try_for_each(|at| self.put(txn, step, number, value.wrapping_add(at), model))
+            }
+            Step::Delete(number) => {
+                let count = self.db.delete(txn, &key(number)).map_err(failed("delete"))?;
+                agree(step, count, model.remove(&key(number)).map_or(0, |values| values.len() as u64))
+            }
+            Step::DeleteValue(number, value) => {
+                let value = Self::value(value);
+                let was_there = self.db.delete_value(txn, &key(number), &value).map_err(failed("delete_value"))?;
+                let values = model.entry(key(number)).or_default();
+                let at = values.iter().position(|one| *one == value);
+                at.map(|at| values.remove(at));
+                agree(step, was_there, at.is_some())
+            }
+            Step::Get(number) => {
+                let found = self.db.get(txn, &key(number)).map_err(failed("get"))?;
+                agree(step, found.as_ref(), model.get(&key(number)).and_then(|values| values.first()))?;
+                let found = self.db.values(txn, &key(number)).map_err(failed("values"))?;
+                agree(step, &found, model.get(&key(number)).unwrap_or(&Vec::new()))
+            }
+            Step::Count(number) => {
+                let count = self.db.count(txn, &key(number)).map_err(failed("count"))?;
+                agree(step, count, model.get(&key(number)).map_or(0, |values| values.len() as u64))
+            }
+            Step::DeleteAt(number, steps) => self.change_at(txn, step, (number, steps), None, model),
+            Step::PutAt(number, steps, value) => {
+                self.change_at(txn, step, (number, steps), Some(Self::value(value)), model)
+            }
+            Step::Around(number) => self.around(txn, step, number, model),
+        }
+    }
+
+    fn put(&self, txn: &Txn<'_>, step: &Step, number: u8, value: u16, model: &mut Map) -> Outcome<()> {
+        let value = Self::value(value);
+        let is_new = self.db.put(txn, &key(number), &value).map_err(failed("put"))?;
+        agree(step, is_new, Self::add(model, number, value))
+    }
+
+    fn change_at(
+        &self,
+        txn: &Txn<'_>,
+        step: &Step,
+        (number, steps): (u8, u8),
+        value: Option<Vec<u8>>,
+        model: &mut Map,
+    ) -> Outcome<()> {
+        let mut cursor = self.db.cursor(txn);
+        let values = model.entry(key(number)).or_default();
+        if values.is_empty() {
+            return Ok(());
+        }
+        let mut found = cursor.seek(&key(number)).map_err(failed("seek"))?;
+        let mut at = 0;
+        for _ in 0..steps {
+            let next = cursor.next_duplicate().map_err(failed("next_duplicate"))?;
+            agree(step, next.as_ref().map(|pair| &pair.1), values.get(at + 1))?;
+            if next.is_some() {
+                (found, at) = (next, at + 1);
+            }
+        }
+        agree(step, found.map(|pair| pair.1).as_ref(), values.get(at))?;
+        let old = values.remove(at);
+        let done = match &value {
+            None => self.db.delete_at(txn, &cursor),
+            Some(value) => self.db.put_at(txn, &cursor, value),
+        };
+        agree(step, done.map_err(failed("at the cursor"))?, true)?;
+        match value {
+            Some(value) if SORTED => drop(Self::add(model, number, value)),
+            Some(value) => values.insert(at, value),
+            None => {
+                // It stands between its neighbours.
+                let next = cursor.next_duplicate().map_err(failed("next_duplicate"))?;
+                agree(step, next.map(|pair| pair.1).as_ref(), values.get(at))?;
+                agree(step, self.db.delete_at(txn, &self.db.cursor(txn)).map_err(failed("nowhere"))?, false)?;
+            }
+        }
+        drop(old);
+        Ok(())
+    }
+
+    fn around(&self, txn: &Txn<'_>, step: &Step, number: u8, model: &Map) -> Outcome<()> {
+        let is_there = |pair: &(&Vec<u8>, &Vec<Vec<u8>>)| !pair.1.is_empty();
+        let first = |pair: (&Vec<u8>, &Vec<Vec<u8>>)| (pair.0.clone(), pair.1[0].clone());
+        let last = |pair: (&Vec<u8>, &Vec<Vec<u8>>)| (pair.0.clone(), pair.1[pair.1.len() - 1].clone());
+        let mut cursor = self.db.cursor(txn);
+        let wanted = model.range(key(number)..).find(is_there).map(first);
+        let found = cursor.seek(&key(number)).map_err(failed("seek"))?;
+        agree(step, found.as_ref(), wanted.as_ref())?;
+        let Some((here, _)) = wanted else { return Ok(()) };
+        let wanted = model.iter().filter(is_there).find(|pair| *pair.0 > here).map(first);
+        agree(step, cursor.next_key().map_err(failed("next_key"))?, wanted)?;
+        cursor.seek(&here).map_err(failed("seek"))?;
+        let wanted = model.iter().filter(is_there).rfind(|pair| *pair.0 < here).map(last);
+        agree(step, cursor.prev_key().map_err(failed("prev_key"))?, wanted)
+    }
+}
+
+fn pairs(model: &Map) -> Vec<Pair> {
+    model.iter().flat_map(|(key, values)| values.iter().map(move |value| (key.clone(), value.clone()))).collect()
+}
+
+impl<const SORTED: bool> Subject for Kind<SORTED> {
+    type Step = Step;
+    type Model = Map;
+
+    fn open(env: &Env, _: Shape) -> libtp::Result<Self> {
+        let duplicates = if SORTED { Duplicates::Sorted } else { Duplicates::AsTheyCame };
+        Ok(Kind { db: env.multi(NAME, duplicates)? })
+    }
+
+    fn work(&self, txn: &Txn<'_>, steps: &[Step], model: &mut Map) -> Outcome<()> {
+        let done = steps.iter().try_for_each(|step| self.step(txn, step, model));
+        model.retain(|_, values| !values.is_empty());
+        done
+    }
+
+    fn state(&self, txn: &Txn<'_>) -> Outcome<Map> {
+        let mut cursor = self.db.cursor(txn);
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        while let Some(pair) = cursor.next().map_err(failed("reading upwards"))? {
+            up.push(pair);
+        }
+        while let Some(pair) = cursor.prev().map_err(failed("reading downwards"))? {
+            down.push(pair);
+        }
+        let mut model = Map::new();
+        for (key, value) in &up {
+            model.entry(key.clone()).or_default().push(value.clone());
+        }
+        down.reverse();
+        match up == down && pairs(&model) == up {
+            true => Ok(model),
+            false => {
+                Err(TestCaseError::fail(format!("{} pairs upwards, {} downwards, or others", up.len(), down.len())))
+            }
+        }
+    }
+
+    fn difference(wanted: &Map, found: &Map) -> String {
+        let first = wanted.iter().find(|(key, values)| found.get(*key) != Some(*values)).or(found.iter().next());
+        format!("{} keys wanted, {} found; {:?}", wanted.len(), found.len(), first.map(|pair| (pair.0, pair.1.len())))
+    }
+}
+
+fn cases() -> u64 {
+    sizes::number("LIBTP_TEST_CASES", 120)
+}
+
+#[test]
+fn sorted_duplicates_are_as_a_map_of_sets() {
+    run::<Kind<true>>("sorted duplicates", Shape { page_bytes: 4096, record_bytes: 0 }, cases() / 2, acts(step(), 16));
+}
+
+#[test]
+fn duplicates_as_they_came_are_as_a_map_of_lists() {
+    run::<Kind<false>>(
+        "duplicates as they came",
+        Shape { page_bytes: 4096, record_bytes: 0 },
+        cases() / 2,
+        acts(step(), 16),
+    );
+}
