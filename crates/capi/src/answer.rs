@@ -16,6 +16,9 @@ macro_rules! codes {
     ($($name:ident = $code:literal, $text:literal;)*) => {
         $(pub(crate) const $name: c_int = $code;)*
 
+        #[cfg(test)]
+        const ALL: &[(&str, c_int)] = &[$((stringify!($name), $code)),*];
+
         /// What a code means, whatever the call; none of another's.
         fn meaning(code: c_int) -> Option<&'static CStr> {
             match code {
@@ -225,6 +228,20 @@ mod tests {
             let (may, text) = (error.is_retryable(), error.to_string());
             assert_eq!(is_retryable(Trouble::from(error).code), may, "{text}");
         }
+    }
+
+    #[test]
+    fn the_header_has_the_same_codes() {
+        let header = include_str!("../include/libtp.h");
+        let in_header = |line: &'static str| {
+            let (name, rest) = line.trim().strip_prefix("TP_")?.split_once(" = ")?;
+            let code: c_int = rest.split([',', ' ']).next()?.parse().ok()?;
+            (code < 0 || name == "OK").then(|| (format!("TP_{name}"), code))
+        };
+        let declared: Vec<(String, c_int)> = header.lines().filter_map(in_header).collect();
+        let ours: Vec<(String, c_int)> = ALL.iter().map(|(name, code)| ((*name).to_owned(), *code)).collect();
+        assert_eq!(declared, ours);
+        assert!(header.contains(concat!("#define TP_VERSION \"", env!("CARGO_PKG_VERSION"), "\"")), "the version");
     }
 
     #[test]

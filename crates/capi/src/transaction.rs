@@ -198,19 +198,19 @@ impl Transaction {
         Ok(self.savepoints.pop().expect("it was found").1)
     }
 
-    /// What the library has of it, when everything else of it has gone; savepoints are kept.
-    fn finish(mut self) -> (Reading, Pinned<Environment>) {
+    /// What the library has of it, when everything else of it has gone; savepoints are kept. Who takes both apart lets the pin, which
+    /// stands first, go last.
+    fn finish(mut self) -> (Pinned<Environment>, Reading) {
         self.cursors.clear();
         self.number_cursors.clear();
         while let Some((_, savepoint)) = self.savepoints.pop() {
             savepoint.keep();
         }
-        (self.reader, self.env)
+        (self.env, self.reader)
     }
 
     fn commit(self) -> Outcome<()> {
-        // The pin is dropped behind the transaction.
-        let (reader, _env) = self.finish();
+        let (_env, reader) = self.finish();
         match reader {
             Reading::Locking(txn) => Ok(alone(txn).commit()?),
             Reading::Snapshot(_) => Ok(()),
@@ -218,7 +218,7 @@ impl Transaction {
     }
 
     fn commit_async(self) -> Outcome<Option<Pending>> {
-        let (reader, env) = self.finish();
+        let (env, reader) = self.finish();
         match reader {
             Reading::Locking(txn) => Ok(Some(Pending { commit: alone(txn).commit_async()?, env })),
             Reading::Snapshot(_) => Ok(None),
@@ -226,7 +226,7 @@ impl Transaction {
     }
 
     fn abort(self) -> Outcome<()> {
-        let (reader, _env) = self.finish();
+        let (_env, reader) = self.finish();
         match reader {
             Reading::Locking(txn) => Ok(alone(txn).abort()?),
             Reading::Snapshot(_) => Ok(()),

@@ -1,6 +1,7 @@
 //! What the tests in C stand on: the library as C links it, a compiler with every warning on, and valgrind.
 #![allow(dead_code, clippy::unwrap_used)]
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -16,6 +17,14 @@ pub fn built(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("cargo builds {name} with the tests"))
 }
 
+/// Every warning, and each an error.
+pub const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror"];
+
+/// A compiler, as an environment variable says, or by its usual name.
+pub fn compiler(variable: &str, usual: &str) -> Command {
+    Command::new(std::env::var(variable).unwrap_or_else(|_| usual.into()))
+}
+
 /// How a program finds the library.
 #[derive(Clone, Copy)]
 pub enum Link {
@@ -23,34 +32,30 @@ pub enum Link {
     Shared,
 }
 
-/// Every warning, and each an error.
-pub const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror"];
+/// A directory for programs, with the shared library under the names that it has when it is installed.
+pub fn workshop() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let stripped = directory.path().join("libtp.so.0");
+    // Without what debuggers read: valgrind would read all of it at each start.
+    let strip = Command::new("strip").args(["--strip-debug", "-o"]).arg(&stripped).arg(built("libtp.so")).status();
+    if !strip.is_ok_and(|status| status.success()) {
+        symlink(built("libtp.so"), &stripped).unwrap();
+    }
+    symlink("libtp.so.0", directory.path().join("libtp.so")).unwrap();
+    directory
+}
 
-/// Compiles a source under this crate into a program in `directory`, and returns that.
-pub fn compiled(source: &str, directory: &Path, link: Link) -> PathBuf {
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+/// Compiles a source under this crate into a program in the workshop, and returns that.
+pub fn compiled(source: &str, workshop: &Path, link: Link) -> PathBuf {
     let source = home().join(source);
-    let program = directory.join(source.file_stem().unwrap());
-    let mut command = Command::new(compiler);
+    let program = workshop.join(source.file_stem().unwrap());
+    let mut command = compiler("CC", "cc");
     command.args(["-std=c99", "-D_DEFAULT_SOURCE", "-g", "-O1"]).args(WARNINGS);
     command.arg("-I").arg(home().join("include")).arg(&source);
     match link {
-        Link::Static => {
-            command.arg(built("libtp.a"));
-        }
-        Link::Shared => {
-            let name = directory.join("libtp.so.0");
-            if !name.exists() {
-                std::os::unix::fs::symlink(built("libtp.so"), &name).unwrap();
-            }
-            let shared = directory.join("libtp.so");
-            if !shared.exists() {
-                std::os::unix::fs::symlink(built("libtp.so"), &shared).unwrap();
-            }
-            command.arg("-L").arg(directory).arg("-ltp");
-            command.arg(format!("-Wl,-rpath,{}", directory.display()));
-        }
-    }
+        Link::Static => command.arg(built("libtp.a")),
+        Link::Shared => command.arg("-L").arg(workshop).arg("-ltp").arg(format!("-Wl,-rpath,{}", workshop.display())),
+    };
     let status = command.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&program).status();
     assert!(status.expect("a C compiler is installed").success(), "{} does not compile", source.display());
     program
@@ -64,7 +69,40 @@ pub fn told(output: &Output) -> String {
 
 /// Runs a program that has to succeed, and returns what it prints.
 pub fn says(program: &Path, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+    succeeded(Command::new(program).args(arguments))
+}
+
+/// As `says`, under valgrind, which has to find nothing. Not where it is not installed.
+///
+/// A process that ends with the environment mapped is not searched for leaks: valgrind would go through all addresses that the
+/// region might grow into, word by word, which takes hours. That is the child of a fork.
+pub fn says_under_valgrind(program: &Path, arguments: &[&str]) -> String {
+    if !is_installed("valgrind", "valgrind") {
+        return says(program, arguments);
+    }
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--error-exitcode=99"]);
+    match program.ends_with("fork") {
+        true => command.arg("--leak-check=no"),
+        false => command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]),
+    };
+    command.arg(format!("--suppressions={}", home().join("tests/c/valgrind.supp").display()));
+    succeeded(command.arg(program).args(arguments))
+}
+
+fn succeeded(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", told(&output));
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Whether a tool is there. What is not is said loudly, and is a failure where nothing may be skipped.
+pub fn is_installed(tool: &str, package: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).exists()));
+    if !found {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{tool} is not installed (Debian: {package})");
+        eprintln!("\n!!! SKIPPED: {tool} is not installed (Debian: {package}) !!!\n");
+    }
+    found
 }
