@@ -8,6 +8,7 @@ mod child;
 mod command_bench;
 mod command_soak;
 mod command_test;
+mod install;
 mod lab;
 mod libtest;
 mod outcome;
@@ -61,6 +62,12 @@ enum Verb {
         #[arg(long, default_value_t = 5)]
         cycles: u64,
     },
+    /// Put the library for C, its headers, pkg-config file and manual pages under a directory
+    Install {
+        /// lib, include and share/man are below it
+        #[arg(long, default_value = "/usr/local")]
+        prefix: std::path::PathBuf,
+    },
     /// The rules about the text of the tree alone (also a suite of `test`)
     Tidy,
     /// The places where a process of the tests can be killed (LIBTP_FAILPOINT), by name
@@ -95,6 +102,7 @@ fn run(verb: Verb) -> Result<ExitCode, String> {
         Verb::Soak { suite, hours } => command_soak::soak(&workspace, suite.as_deref(), hours),
         Verb::Bench { arguments } => command_bench::bench(&workspace, &arguments),
         Verb::Lab { cycles } => lab::lab(&workspace, cycles),
+        Verb::Install { prefix } => install::install(&workspace, &prefix),
         Verb::Tidy => {
             let outcome = tidy::suite(&workspace);
             println!("{}", outcome.counts);

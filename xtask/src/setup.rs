@@ -14,6 +14,10 @@ const PACKAGES: &[(&str, &str)] = &[
     ("db5.3-util", "db5.3_dump and db5.3_load, whose files `tp load` and `tp dump` exchange"),
     ("libdb5.3-dev", "the header of Berkeley DB, a peer of the benchmarks"),
     ("libpmemobj-dev", "persistent memory's library, a peer of the benchmarks"),
+    ("g++", "the headers for C, read as C++"),
+    ("pkg-config", "how programs in C find the library"),
+    ("mandoc", "the manual pages of the calls for C"),
+    ("valgrind", "the programs in C, watched"),
 ];
 
 /// Those of the warm-reboot lab.

@@ -1,4 +1,16 @@
-//! The doors for C. `vista.h` is [`vista`](mod@vista)'s.
+//! The doors for C. `libtp.h` is the records' (`environment`, `transaction`, `database`, `cursor`); `vista.h` is
+//! [`vista`](mod@vista)'s.
+//!
+//! What C holds is looked up and never followed ([`handles`](mod@handles)); what it points to is its promise
+//! ([`arguments`](mod@arguments)); every call answers with a code and a sentence ([`answer`](mod@answer)), and no panic leaves it.
+//! docs/design/0012 has the choices.
 #![deny(unsafe_code)]
 
+mod answer;
+mod arguments;
+mod cursor;
+mod database;
+mod environment;
+mod handles;
+mod transaction;
 mod vista;

@@ -36,7 +36,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("libtp-bench", &["libtp", "rvm", "vista"]),
     ("libtp-cli", &["libtp", "libtp-bench", "vista"]),
-    ("libtp-capi", &["vista"]),
+    ("libtp-capi", &["libtp", "vista"]),
     ("libtp-sim", &["libtp-io"]),
     // Log and processes by themselves: where a log ends must be chosen to the byte.
     ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "rio", "vista"]),

@@ -1,0 +1,254 @@
+//! What a call answers: a code, and for this thread a sentence about the last call that failed.
+//!
+//! Every call goes through [`door`]: no panic leaves it. What C did wrong is an answer like any other ([`Trouble::misuse`]).
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int, CStr, CString};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use libtp::Error;
+
+/// The answers, with what `tp_strerror` says of them. `libtp.h` has the same, and a test compares.
+macro_rules! codes {
+    ($($name:ident = $code:literal, $text:literal;)*) => {
+        $(pub(crate) const $name: c_int = $code;)*
+
+        #[cfg(test)]
+        const ALL: &[(&str, c_int)] = &[$((stringify!($name), $code)),*];
+
+        /// What a code means, whatever the call; none of another's.
+        fn meaning(code: c_int) -> Option<&'static CStr> {
+            match code {
+                $($code => Some($text),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+codes! {
+    TP_OK = 0, c"it is done";
+    TP_NOTFOUND = -31001, c"there is no such record, or none further on";
+    TP_EXISTS = -31002, c"the key is there already; nothing was changed";
+    TP_DEADLOCK = -31003, c"deadlock: this transaction was chosen to end; abort it and run it again";
+    TP_LOCK_TIMEOUT = -31004, c"a lock was not granted within the time set; abort the transaction and run it again";
+    TP_REBUILT = -31005, c"the shared memory was made anew, and this transaction was undone; run it again";
+    TP_PANICKED = -31006, c"the library failed inside itself, and this transaction was undone; run it again";
+    TP_SNAPSHOT_TOO_OLD = -31007, c"the snapshot needs what is not kept any more; begin another";
+    TP_OUTCOME_UNKNOWN = -31008, c"the commit was written, and whether it is kept is not known";
+    TP_HALF_UNDONE = -31009, c"a part of the transaction could not be taken back, so all of it was undone";
+    TP_FULL = -31010, c"something is full; nothing was changed";
+    TP_CORRUPT = -31011, c"a file, a page or a log record is damaged";
+    TP_FAILED = -31012, c"writing to disk failed: the environment takes no more changes until it is opened anew";
+    TP_LENGTH = -31013, c"a key or a value has a length that the database does not take";
+    TP_NO_DATABASE = -31014, c"there is no such database";
+    TP_DATABASE = -31015, c"the database is of another kind, or its name cannot be a file's";
+    TP_ENVIRONMENT = -31016, c"the directory is no environment, or cannot be opened here";
+    TP_NOT_LASTING = -31017, c"the shared memory does not outlive the system, as the durability asked for needs";
+    TP_SEGMENT = -31018, c"a segment of memory cannot be opened or joined";
+    TP_FORKED = -31019, c"the handle belongs to the process that this one was forked from; open the environment again";
+    TP_SETTINGS = -31020, c"the settings are wrong";
+    TP_IO = -31021, c"reading or writing failed";
+    TP_MISUSE = -31022, c"the call was not made as it may be; nothing was changed";
+    TP_IN_USE = -31023, c"what was to be closed is in use, and stays open";
+    TP_BUG = -31024, c"the library failed inside itself, and running it again will not help";
+    TP_OTHER = -31099, c"an error that this header does not know; tp_error says which";
+}
+
+/// Why a call does not answer `TP_OK`.
+pub(crate) struct Trouble {
+    code: c_int,
+    text: Cow<'static, CStr>,
+}
+
+pub(crate) type Outcome<T> = Result<T, Trouble>;
+
+impl Trouble {
+    fn new(code: c_int, text: String) -> Trouble {
+        Trouble { code, text: Cow::Owned(CString::new(text.replace('\0', " ")).unwrap_or_default()) }
+    }
+
+    /// A code that says all there is to say, which costs no memory.
+    fn bare(code: c_int) -> Trouble {
+        Trouble { code, text: Cow::Borrowed(meaning(code).unwrap_or_default()) }
+    }
+
+    pub(crate) fn not_found() -> Trouble {
+        Trouble::bare(TP_NOTFOUND)
+    }
+
+    pub(crate) fn misuse(what: impl Into<String>) -> Trouble {
+        Trouble::new(TP_MISUSE, what.into())
+    }
+
+    pub(crate) fn in_use(what: String) -> Trouble {
+        Trouble::new(TP_IN_USE, what)
+    }
+
+    pub(crate) fn full(what: &str) -> Trouble {
+        Trouble::new(TP_FULL, what.into())
+    }
+
+    /// A code that a function of the program returned, which goes on to who called us.
+    pub(crate) fn of_the_program(code: c_int) -> Trouble {
+        match meaning(code) {
+            // What we told it last stands.
+            Some(_) => Trouble { code, text: Cow::Owned(told()) },
+            None => {
+                Trouble::new(code, format!("the program's function returned {code}, and the transaction was aborted"))
+            }
+        }
+    }
+
+    pub(crate) fn code(&self) -> c_int {
+        self.code
+    }
+
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        self.text.to_string_lossy().into_owned()
+    }
+
+    fn of_panic(payload: &(dyn Any + Send)) -> Trouble {
+        let said = match payload.downcast_ref::<String>() {
+            Some(text) => text.as_str(),
+            None => payload.downcast_ref::<&str>().copied().unwrap_or("nothing"),
+        };
+        let text =
+            format!("the library panicked, which is a bug in it or damaged memory: please report it. It said: {said}");
+        Trouble::new(TP_BUG, text)
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        let code = match &error {
+            // These come often, and their sentences are the code's.
+            Error::Deadlock => return Trouble::bare(TP_DEADLOCK),
+            Error::LockTimeout => return Trouble::bare(TP_LOCK_TIMEOUT),
+            Error::Exists => return Trouble::bare(TP_EXISTS),
+            Error::Rebuilt => TP_REBUILT,
+            Error::Panicked { .. } => TP_PANICKED,
+            Error::SnapshotTooOld(_) => TP_SNAPSHOT_TOO_OLD,
+            Error::OutcomeUnknown { .. } => TP_OUTCOME_UNKNOWN,
+            Error::HalfUndone { .. } => TP_HALF_UNDONE,
+            Error::Full { .. } => TP_FULL,
+            Error::Corrupt(_) => TP_CORRUPT,
+            Error::Failed(_) => TP_FAILED,
+            Error::Length { .. } => TP_LENGTH,
+            Error::NoDatabase { .. } => TP_NO_DATABASE,
+            Error::Database { .. } => TP_DATABASE,
+            Error::Environment { .. } => TP_ENVIRONMENT,
+            Error::NotLasting { .. } => TP_NOT_LASTING,
+            Error::Segment { .. } | Error::Memory(_) => TP_SEGMENT,
+            Error::Forked { .. } => TP_FORKED,
+            Error::Settings { .. } => TP_SETTINGS,
+            Error::Io(_) => TP_IO,
+            _ => TP_OTHER,
+        };
+        Trouble::new(code, error.to_string())
+    }
+}
+
+thread_local! {
+    static SAID: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
+}
+
+fn told() -> CString {
+    SAID.try_with(|said| said.borrow().clone().into_owned()).unwrap_or_default()
+}
+
+/// Does what a call is to do, and answers with its code.
+pub(crate) fn door(call: &str, work: impl FnOnce() -> Outcome<()>) -> c_int {
+    let done = catch_unwind(AssertUnwindSafe(work));
+    let trouble = match done {
+        Ok(Ok(())) => return TP_OK,
+        Ok(Err(trouble)) => trouble,
+        Err(payload) => Trouble::of_panic(&*payload),
+    };
+    let code = trouble.code;
+    let text = match code {
+        TP_MISUSE | TP_IN_USE | TP_BUG => {
+            let text = format!("{call}: {}", trouble.text.to_string_lossy());
+            Cow::Owned(CString::new(text).unwrap_or_default())
+        }
+        _ => trouble.text,
+    };
+    // A thread that ends has no text any more.
+    let _ = SAID.try_with(|said| *said.borrow_mut() = text);
+    code
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_error() -> *const c_char {
+    SAID.try_with(|said| said.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_strerror(code: c_int) -> *const c_char {
+    meaning(code).unwrap_or(c"no code of this library").as_ptr()
+}
+
+/// Whether a transaction that ended with this, or a snapshot, may succeed if it is run again.
+pub(crate) fn is_retryable(code: c_int) -> bool {
+    matches!(code, TP_DEADLOCK | TP_LOCK_TIMEOUT | TP_REBUILT | TP_PANICKED | TP_SNAPSHOT_TOO_OLD)
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_is_retryable(code: c_int) -> c_int {
+    c_int::from(is_retryable(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_run_again_is_what_the_library_says() {
+        let some = [
+            Error::Deadlock,
+            Error::LockTimeout,
+            Error::Rebuilt,
+            Error::Panicked { what: "for a test".into() },
+            Error::SnapshotTooOld("for a test".into()),
+            Error::OutcomeUnknown { cause: "for a test".into() },
+            Error::HalfUndone { cause: "for a test".into() },
+            Error::Corrupt("for a test".into()),
+            Error::Failed("for a test".into()),
+            Error::Exists,
+            Error::Settings { what: "for a test".into() },
+        ];
+        for error in some {
+            let (may, text) = (error.is_retryable(), error.to_string());
+            assert_eq!(is_retryable(Trouble::from(error).code), may, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_header_has_the_same_codes() {
+        let header = include_str!("../include/libtp.h");
+        let in_header = |line: &'static str| {
+            let (name, rest) = line.trim().strip_prefix("TP_")?.split_once(" = ")?;
+            let code: c_int = rest.split([',', ' ']).next()?.parse().ok()?;
+            (code < 0 || name == "OK").then(|| (format!("TP_{name}"), code))
+        };
+        let declared: Vec<(String, c_int)> = header.lines().filter_map(in_header).collect();
+        let ours: Vec<(String, c_int)> = ALL.iter().map(|(name, code)| ((*name).to_owned(), *code)).collect();
+        assert_eq!(declared, ours);
+        assert!(header.contains(concat!("#define TP_VERSION \"", env!("CARGO_PKG_VERSION"), "\"")), "the version");
+    }
+
+    #[test]
+    fn a_panic_is_an_answer() {
+        let code = door("tp_put", || panic!("for a test"));
+        assert_eq!(code, TP_BUG);
+        let said = told().into_string().unwrap();
+        assert!(said.starts_with("tp_put: the library panicked") && said.ends_with("It said: for a test"), "{said}");
+    }
+}

@@ -1,0 +1,304 @@
+//! `tp_db` and `tp_recno`: databases with keys, and of records by number.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use libtp::{Database, Db, Recno};
+
+use crate::answer::{door, Outcome, Trouble};
+use crate::arguments::{Fill, In, Out, Text};
+use crate::environment::{environment, Environment};
+use crate::handles::{Handle, Held, Kind, Pinned, Table};
+use crate::transaction::{transaction, Transaction};
+
+static KEYED: Table<KeyedDatabase> = Table::new();
+static NUMBERED: Table<NumberedDatabase> = Table::new();
+
+/// What is said where one cannot be closed.
+const USERS: &str = "end the transactions that have cursors over it first, or close those, and let no other thread be in a call with it";
+
+/// What C calls `tp_db`.
+pub struct KeyedDatabase {
+    pub(crate) db: Db,
+    env: Pinned<Environment>,
+}
+
+/// What C calls `tp_recno`.
+pub struct NumberedDatabase {
+    pub(crate) recno: Recno,
+    env: Pinned<Environment>,
+}
+
+impl Kind for KeyedDatabase {
+    const CODE: usize = 2;
+    fn table() -> &'static Table<KeyedDatabase> {
+        &KEYED
+    }
+}
+
+impl Kind for NumberedDatabase {
+    const CODE: usize = 3;
+    fn table() -> &'static Table<NumberedDatabase> {
+        &NUMBERED
+    }
+}
+
+/// Both, which belong together.
+pub(crate) fn keyed(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+) -> Outcome<(Pinned<KeyedDatabase>, Held<Transaction>)> {
+    let (db, txn) = (KEYED.pin(db)?, transaction(txn)?);
+    txn.check_same(&db.env)?;
+    Ok((db, txn))
+}
+
+/// Both, which belong together.
+pub(crate) fn numbered(
+    recno: Handle<NumberedDatabase>,
+    txn: Handle<Transaction>,
+) -> Outcome<(Pinned<NumberedDatabase>, Held<Transaction>)> {
+    let (recno, txn) = (NUMBERED.pin(recno)?, transaction(txn)?);
+    txn.check_same(&recno.env)?;
+    Ok((recno, txn))
+}
+
+/// Whether there was a record.
+fn found(is_there: bool) -> Outcome<()> {
+    match is_there {
+        true => Ok(()),
+        false => Err(Trouble::not_found()),
+    }
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_btree_open(env: Handle<Environment>, name: Text, db: Out<Handle<KeyedDatabase>>) -> c_int {
+    door("tp_btree_open", || {
+        let place = db.needed("the database", Handle::NULL)?;
+        let env = environment(env)?;
+        let db = env.env.btree(name.needed("the name")?)?;
+        place.set(KEYED.insert(KeyedDatabase { db, env })?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_db_close(db: Handle<KeyedDatabase>) -> c_int {
+    door("tp_db_close", || {
+        if !db.is_null() {
+            drop(KEYED.remove(db, USERS)?);
+        }
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_db_key_max(db: Handle<KeyedDatabase>, bytes: Out<usize>) -> c_int {
+    door("tp_db_key_max", || {
+        let place = bytes.needed("the length", 0)?;
+        place.set(KEYED.pin(db)?.db.key_bytes_max());
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_get(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    key: In,
+    key_size: usize,
+    mut value: Fill,
+) -> c_int {
+    door("tp_get", || {
+        let (db, txn) = keyed(db, txn)?;
+        txn.get(&db.db, key.bytes("a key", key_size)?, |bytes| value.with(bytes))
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_get_for_update(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    key: In,
+    key_size: usize,
+    mut value: Fill,
+) -> c_int {
+    door("tp_get_for_update", || {
+        let (db, txn) = keyed(db, txn)?;
+        match db.db.get_for_update(txn.writer()?, key.bytes("a key", key_size)?)? {
+            Some(bytes) => value.with(&bytes),
+            None => Err(Trouble::not_found()),
+        }
+    })
+}
+
+/// `tp_change`.
+pub type Change = extern "C" fn(value: *mut c_void, size: usize, argument: *mut c_void);
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_update(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    key: In,
+    key_size: usize,
+    change: Option<Change>,
+    argument: *mut c_void,
+) -> c_int {
+    door("tp_update", || {
+        let (db, txn) = keyed(db, txn)?;
+        let change = change.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+        let key = key.bytes("a key", key_size)?;
+        let changed = db.db.update_with(txn.writer()?, key, |value| {
+            change(value.as_mut_ptr().cast(), value.len(), argument);
+        })?;
+        found(changed.is_some())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_put(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    key: In,
+    key_size: usize,
+    value: In,
+    value_size: usize,
+) -> c_int {
+    door("tp_put", || {
+        let (db, txn) = keyed(db, txn)?;
+        let (key, value) = (key.bytes("a key", key_size)?, value.bytes("a value", value_size)?);
+        Ok(db.db.put(txn.writer()?, key, value)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_put_new(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    key: In,
+    key_size: usize,
+    value: In,
+    value_size: usize,
+) -> c_int {
+    door("tp_put_new", || {
+        let (db, txn) = keyed(db, txn)?;
+        let (key, value) = (key.bytes("a key", key_size)?, value.bytes("a value", value_size)?);
+        Ok(db.db.put_new(txn.writer()?, key, value)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_delete(db: Handle<KeyedDatabase>, txn: Handle<Transaction>, key: In, key_size: usize) -> c_int {
+    door("tp_delete", || {
+        let (db, txn) = keyed(db, txn)?;
+        found(db.db.delete(txn.writer()?, key.bytes("a key", key_size)?)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_recno_open(
+    env: Handle<Environment>,
+    name: Text,
+    record_size: u32,
+    recno: Out<Handle<NumberedDatabase>>,
+) -> c_int {
+    door("tp_recno_open", || {
+        let place = recno.needed("the database", Handle::NULL)?;
+        let env = environment(env)?;
+        let name = name.needed("the name")?;
+        let recno = match record_size {
+            0 => match env.env.database(name)? {
+                Database::Recno(recno) => recno,
+                _ => env.env.recno(name, 0)?,
+            },
+            size => env.env.recno(name, size)?,
+        };
+        place.set(NUMBERED.insert(NumberedDatabase { recno, env })?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_recno_close(recno: Handle<NumberedDatabase>) -> c_int {
+    door("tp_recno_close", || {
+        if !recno.is_null() {
+            drop(NUMBERED.remove(recno, USERS)?);
+        }
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_recno_record_size(recno: Handle<NumberedDatabase>, bytes: Out<u32>) -> c_int {
+    door("tp_recno_record_size", || {
+        let place = bytes.needed("the length", 0)?;
+        place.set(NUMBERED.pin(recno)?.recno.record_bytes());
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_recno_get(
+    recno: Handle<NumberedDatabase>,
+    txn: Handle<Transaction>,
+    number: u64,
+    mut record: Fill,
+) -> c_int {
+    door("tp_recno_get", || {
+        let (recno, txn) = numbered(recno, txn)?;
+        record.with(&txn.get_number(&recno.recno, number)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_recno_put(
+    recno: Handle<NumberedDatabase>,
+    txn: Handle<Transaction>,
+    number: u64,
+    record: In,
+    record_size: usize,
+) -> c_int {
+    door("tp_recno_put", || {
+        let (recno, txn) = numbered(recno, txn)?;
+        Ok(recno.recno.put(txn.writer()?, number, record.bytes("a record", record_size)?)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_recno_append(
+    recno: Handle<NumberedDatabase>,
+    txn: Handle<Transaction>,
+    record: In,
+    record_size: usize,
+    number: Out<u64>,
+) -> c_int {
+    door("tp_recno_append", || {
+        let (recno, txn) = numbered(recno, txn)?;
+        number.set(recno.recno.append(txn.writer()?, record.bytes("a record", record_size)?)?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_recno_delete(recno: Handle<NumberedDatabase>, txn: Handle<Transaction>, number: u64) -> c_int {
+    door("tp_recno_delete", || {
+        let (recno, txn) = numbered(recno, txn)?;
+        found(recno.recno.delete(txn.writer()?, number)?)
+    })
+}

@@ -1,0 +1,145 @@
+//! `tp_env`: an environment, and what is asked of it as a whole.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_uint, CStr};
+
+use libtp::{Env, Keep, Settings};
+
+use crate::answer::{door, Outcome, Trouble};
+use crate::arguments::{Fill, Out, Text};
+use crate::handles::{Handle, Kind, Pinned, Table};
+
+/// What is said to `tp_env_open`, as `libtp.h` has it.
+const TP_NO_CREATE: c_uint = 1;
+const TP_KEEP_FILES: c_uint = 2;
+const TP_KEEP_REGION: c_uint = 4;
+
+static ENVIRONMENTS: Table<Environment> = Table::new();
+
+/// What C calls `tp_env`. Whatever is begun or opened in it keeps it pinned.
+pub struct Environment {
+    pub(crate) env: Env,
+}
+
+impl Kind for Environment {
+    const CODE: usize = 0;
+    fn table() -> &'static Table<Environment> {
+        &ENVIRONMENTS
+    }
+}
+
+/// The environment of a handle.
+pub(crate) fn environment(handle: Handle<Environment>) -> Outcome<Pinned<Environment>> {
+    ENVIRONMENTS.pin(handle)
+}
+
+fn open(directory: &Text, settings: &Text, flags: c_uint) -> Outcome<Environment> {
+    let directory = directory.path("the directory")?;
+    let unknown = flags & !(TP_NO_CREATE | TP_KEEP_FILES | TP_KEEP_REGION);
+    if unknown != 0 {
+        return Err(Trouble::misuse(format!("the flags have bits that mean nothing: {unknown:#x}")));
+    }
+    let mut builder = Env::builder().create(flags & TP_NO_CREATE == 0);
+    if let Some(text) = settings.optional("the settings")? {
+        builder = builder.settings(Settings::parse(text)?);
+    }
+    match (flags & TP_KEEP_FILES != 0, flags & TP_KEEP_REGION != 0) {
+        (true, true) => return Err(Trouble::misuse("TP_KEEP_FILES and TP_KEEP_REGION exclude each other")),
+        (true, false) => builder = builder.keep(Keep::Files),
+        (false, true) => builder = builder.keep(Keep::Region),
+        (false, false) => {}
+    }
+    Ok(Environment { env: builder.open(directory)? })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_env_open(directory: Text, settings: Text, flags: c_uint, env: Out<Handle<Environment>>) -> c_int {
+    door("tp_env_open", || {
+        let place = env.needed("the environment", Handle::NULL)?;
+        place.set(ENVIRONMENTS.insert(open(&directory, &settings, flags)?)?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_env_close(env: Handle<Environment>) -> c_int {
+    door("tp_env_close", || {
+        if !env.is_null() {
+            let users =
+                "end its transactions and close its databases first, and let no other thread be in a call with it";
+            drop(ENVIRONMENTS.remove(env, users)?);
+        }
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_env_databases(env: Handle<Environment>, mut names: Fill) -> c_int {
+    door("tp_env_databases", || {
+        names.needed()?;
+        let mut text = String::new();
+        for name in environment(env)?.env.databases()? {
+            text.push_str(&name);
+            text.push('\0');
+        }
+        names.with(text.as_bytes())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_env_opened(env: Handle<Environment>, mut json: Fill) -> c_int {
+    door("tp_env_opened", || {
+        json.needed()?;
+        json.with(as_json(environment(env)?.env.opened()).as_bytes())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_env_stat(env: Handle<Environment>, mut json: Fill) -> c_int {
+    door("tp_env_stat", || {
+        json.needed()?;
+        json.with(as_json(&environment(env)?.env.stats()?).as_bytes())
+    })
+}
+
+fn as_json(report: &impl serde::Serialize) -> String {
+    serde_json::to_string(report).expect("a report has texts and numbers alone")
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_env_checkpoint(env: Handle<Environment>) -> c_int {
+    door("tp_env_checkpoint", || {
+        environment(env)?.env.checkpoint()?;
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_env_flush(env: Handle<Environment>) -> c_int {
+    door("tp_env_flush", || Ok(environment(env)?.env.flush()?))
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_env_background_step(env: Handle<Environment>) -> c_int {
+    door("tp_env_background_step", || Ok(environment(env)?.env.background_step()?))
+}
+
+/// The version, ended by a zero.
+const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+    Ok(version) => version,
+    Err(_) => panic!("a version has no zero in it"),
+};
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_version() -> *const c_char {
+    VERSION.as_ptr()
+}

@@ -1,0 +1,364 @@
+//! Handles: what C holds instead of pointers to things of ours.
+//!
+//! A handle is a number that looks like a pointer: which slot of its kind's table, and which of the things that have lain there.
+//! So whatever C hands over is looked up and never followed: NULL, a handle of another kind, one that was closed long since, and
+//! a word that never was one are told from each other and refused. A slot stays where it is for as long as the process lives.
+//!
+//! Invariants
+//! 1. The word of a slot says whether something lies there, which (its generation), and how many use it. What lies there goes
+//!    only when nobody uses it, and is used only by who has counted himself.
+//! 2. Who uses a thing alone (`hold`) has found nobody else counted, and keeps the word marked so that nobody else can be.
+//! 3. Nothing here waits, so neither does the child of a fork for a thread that it does not have.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::answer::{Outcome, Trouble};
+
+/// What C calls `tp_env *` and so on.
+#[repr(transparent)]
+pub struct Handle<T>(*mut c_void, PhantomData<fn() -> T>);
+
+// SAFETY: it is a number, which nobody follows.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Handle<T> {}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Handle<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Handle<T> {}
+
+impl<T> Handle<T> {
+    pub(crate) const NULL: Handle<T> = Handle(std::ptr::null_mut(), PhantomData);
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    fn word(self) -> u64 {
+        self.0.addr() as u64
+    }
+
+    fn index(self) -> u32 {
+        low(self.word() >> INDEX_SHIFT & ((1 << INDEX_BITS) - 1))
+    }
+}
+
+/// The lower half.
+fn low(word: u64) -> u32 {
+    u32::try_from(word & u64::from(u32::MAX)).expect("it is masked")
+}
+
+/// A kind of thing that C has handles of.
+pub(crate) trait Kind: Send + Sized + 'static {
+    /// Which of [`NAMES`] it has.
+    const CODE: usize;
+    fn table() -> &'static Table<Self>;
+}
+
+/// The names of all kinds, by their codes.
+const NAMES: [&str; 7] = [
+    "an environment",
+    "a transaction",
+    "a database",
+    "a record-number database",
+    "a cursor",
+    "a cursor over records by number",
+    "a commit that is waited for",
+];
+
+/// From the low end: one bit that is set (such an address is no pointer to anything of ours or C's), seven of the kind's code,
+/// 24 of the slot's index, 32 of its generation.
+const INDEX_BITS: u32 = 24;
+const INDEX_SHIFT: u32 = 8;
+const GENERATION_SHIFT: u32 = 32;
+/// In a slot's word, whose upper half is the generation.
+const IS_THERE: u64 = 1 << 31;
+const IS_ALONE: u64 = 1 << 30;
+const USERS: u64 = IS_ALONE - 1;
+/// Slots of the first chunk; each further one has twice as many as that before.
+const FIRST_CHUNK: u32 = 32;
+const CHUNKS: usize = 20;
+
+struct Slot<T> {
+    word: AtomicU64,
+    /// The next in the list of free slots, index plus one.
+    next: AtomicU32,
+    value: UnsafeCell<Option<T>>,
+}
+
+/// All things of one kind.
+pub(crate) struct Table<T> {
+    chunks: [AtomicPtr<Slot<T>>; CHUNKS],
+    /// The first free slot, index plus one, below a count that tells two states of the list apart.
+    free: AtomicU64,
+    made: AtomicU32,
+}
+
+// SAFETY: a value is reached only as invariants 1 and 2 say: alone by `hold`, which needs no more than `Send`, or by several
+// through `Pinned`, whose `Deref` asks for `Sync` itself.
+unsafe impl<T: Send> Sync for Table<T> {}
+
+fn place(index: u32) -> (usize, usize) {
+    let chunk = (index / FIRST_CHUNK + 1).ilog2();
+    let before = FIRST_CHUNK * ((1 << chunk) - 1);
+    (chunk as usize, (index - before) as usize)
+}
+
+/// Whether a slot with this word has the thing of this handle.
+fn is_in<T>(word: u64, handle: Handle<T>) -> bool {
+    word & IS_THERE != 0 && word >> GENERATION_SHIFT == handle.word() >> GENERATION_SHIFT
+}
+
+impl<T: Kind> Table<T> {
+    /// What people call such a thing.
+    const NAME: &'static str = NAMES[T::CODE];
+
+    pub(crate) const fn new() -> Table<T> {
+        Table {
+            chunks: [const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS],
+            free: AtomicU64::new(0),
+            made: AtomicU32::new(0),
+        }
+    }
+
+    /// The slot, if there is a chunk with it.
+    fn slot(&self, index: u32) -> Option<&Slot<T>> {
+        let (chunk, at) = place(index);
+        let first = self.chunks.get(chunk)?.load(Ordering::Acquire);
+        if first.is_null() {
+            return None;
+        }
+        // SAFETY: chunk `n` is a leaked slice of `FIRST_CHUNK << n` slots, and `place` gives no index beyond that.
+        let slot = unsafe { first.add(at) };
+        // SAFETY: as above; chunks are never freed, and changed through their atomics and `UnsafeCell` alone.
+        Some(unsafe { &*slot })
+    }
+
+    fn make_chunk(&self, chunk: usize) {
+        let new = || Slot { word: AtomicU64::new(0), next: AtomicU32::new(0), value: UnsafeCell::new(None) };
+        let slots: Box<[Slot<T>]> = (0..FIRST_CHUNK << chunk).map(|_| new()).collect();
+        let made = Box::into_raw(slots);
+        let none = std::ptr::null_mut();
+        if self.chunks[chunk].compare_exchange(none, made.cast(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: it is the slice that was made above, and nobody has seen it.
+            drop(unsafe { Box::from_raw(made) });
+        }
+    }
+
+    fn take_free(&self) -> Option<u32> {
+        let mut free = self.free.load(Ordering::Acquire);
+        while let Some(index) = low(free).checked_sub(1) {
+            let next = self.slot(index)?.next.load(Ordering::Relaxed);
+            let without = ((free >> 32) + 1) << 32 | u64::from(next);
+            match self.free.compare_exchange_weak(free, without, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(index),
+                Err(now) => free = now,
+            }
+        }
+        None
+    }
+
+    fn put_free(&self, index: u32, slot: &Slot<T>) {
+        let mut free = self.free.load(Ordering::Acquire);
+        loop {
+            slot.next.store(low(free), Ordering::Relaxed);
+            let with = ((free >> 32) + 1) << 32 | u64::from(index + 1);
+            match self.free.compare_exchange_weak(free, with, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => free = now,
+            }
+        }
+    }
+
+    /// Puts a thing into the table and returns its handle.
+    pub(crate) fn insert(&self, value: T) -> Outcome<Handle<T>> {
+        let index = self.take_free().unwrap_or_else(|| self.made.fetch_add(1, Ordering::Relaxed));
+        if index >= 1 << INDEX_BITS {
+            return Err(Trouble::misuse(format!(
+                "there are too many handles: {} of a kind is the most",
+                1 << INDEX_BITS
+            )));
+        }
+        let (chunk, _) = place(index);
+        if self.chunks[chunk].load(Ordering::Acquire).is_null() {
+            self.make_chunk(chunk);
+        }
+        let slot = self.slot(index).expect("its chunk was made above");
+        // SAFETY: the slot was free, or never used: nobody else has its index, and no handle has its generation.
+        unsafe { *slot.value.get() = Some(value) };
+        let generation = slot.word.load(Ordering::Relaxed) >> GENERATION_SHIFT;
+        slot.word.store(generation << GENERATION_SHIFT | IS_THERE, Ordering::Release);
+        let word = generation << GENERATION_SHIFT | u64::from(index) << INDEX_SHIFT | (T::CODE as u64) << 1 | 1;
+        let word = usize::try_from(word).expect("a pointer has 64 bits here");
+        Ok(Handle(std::ptr::without_provenance_mut(word), PhantomData))
+    }
+
+    fn find(&self, handle: Handle<T>) -> Outcome<&Slot<T>> {
+        let (name, word) = (Self::NAME, handle.word());
+        let misuse = |what: String| Err(Trouble::misuse(what));
+        if word == 0 {
+            return misuse(format!("NULL was given for {name}: the call that was to make it failed, or was not made"));
+        }
+        let strange = || misuse(format!("{name} was asked for, and {word:#x} is no handle of this library"));
+        let other = usize::try_from(word >> 1 & 127).ok().and_then(|code| NAMES.get(code));
+        match (word & 1, other) {
+            (1, Some(&other)) if other != name => misuse(format!("{name} was asked for, and {other} was given")),
+            (1, Some(_)) => self.slot(handle.index()).map_or_else(strange, Ok),
+            _ => strange(),
+        }
+    }
+
+    /// Whether a thing lies there that has this handle.
+    pub(crate) fn has(&self, handle: Handle<T>) -> bool {
+        self.find(handle).is_ok_and(|slot| is_in(slot.word.load(Ordering::Acquire), handle))
+    }
+
+    /// Counts in who uses the thing, with others, or alone.
+    fn enter(&self, handle: Handle<T>, alone: bool) -> Outcome<&Slot<T>> {
+        let slot = self.find(handle)?;
+        let mut word = slot.word.load(Ordering::Acquire);
+        loop {
+            if !is_in(word, handle) {
+                return Err(Trouble::misuse(format!("{} was given that was ended or closed before", Self::NAME)));
+            }
+            if word & IS_ALONE != 0 || (alone && word & USERS != 0) {
+                return Err(Trouble::misuse(format!(
+                    "another call of this program is at work with {}, which one thread uses at a time",
+                    Self::NAME
+                )));
+            }
+            let counted = (word + 1) | if alone { IS_ALONE } else { 0 };
+            match slot.word.compare_exchange_weak(word, counted, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(slot),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Uses the thing with others, until what is returned goes.
+    pub(crate) fn pin(&'static self, handle: Handle<T>) -> Outcome<Pinned<T>> {
+        Ok(Pinned { slot: self.enter(handle, false)? })
+    }
+
+    /// Uses the thing alone, until what is returned goes.
+    pub(crate) fn hold(&'static self, handle: Handle<T>) -> Outcome<Held<T>> {
+        Ok(Held { slot: self.enter(handle, true)?, handle })
+    }
+
+    /// Takes the thing out, if nobody uses it: `in_use` says who may.
+    pub(crate) fn remove(&'static self, handle: Handle<T>, in_use: &str) -> Outcome<T> {
+        match self.hold(handle) {
+            Ok(held) => Ok(held.remove()),
+            Err(refused) => {
+                let slot = self.find(handle)?;
+                let word = slot.word.load(Ordering::Acquire);
+                match word & USERS {
+                    0 => Err(refused),
+                    _ if !is_in(word, handle) => Err(refused),
+                    users => {
+                        Err(Trouble::in_use(format!("{} is in use {users} times: {in_use}. It stays open", Self::NAME)))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A thing that is used with others: it stays where it is meanwhile.
+pub(crate) struct Pinned<T: Kind> {
+    slot: &'static Slot<T>,
+}
+
+// SAFETY: it is a count in the slot, and gives what `T: Sync` lets several threads have.
+unsafe impl<T: Kind + Sync> Send for Pinned<T> {}
+// SAFETY: as above.
+unsafe impl<T: Kind + Sync> Sync for Pinned<T> {}
+
+impl<T: Kind> Pinned<T> {
+    /// Whether it is the same thing.
+    pub(crate) fn is(&self, other: &Pinned<T>) -> bool {
+        std::ptr::eq(self.slot, other.slot)
+    }
+}
+
+impl<T: Kind + Sync> Pinned<T> {
+    /// What is pinned, for as long as the promise holds.
+    ///
+    /// # Safety
+    /// Not used after this `Pinned` has gone.
+    pub(crate) unsafe fn beyond(&self) -> &'static T {
+        let value: *const T = &**self;
+        // SAFETY: slots stay for ever, and what is in this one for as long as it is pinned.
+        unsafe { &*value }
+    }
+}
+
+impl<T: Kind + Sync> Deref for Pinned<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: it is counted, so nobody has the value alone or takes it out (invariants 1 and 2).
+        let value = unsafe { &*self.slot.value.get() };
+        value.as_ref().expect("a slot that is there has a value")
+    }
+}
+
+impl<T: Kind> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        self.slot.word.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A thing that is used alone.
+pub(crate) struct Held<T: Kind> {
+    slot: &'static Slot<T>,
+    handle: Handle<T>,
+}
+
+impl<T: Kind> Held<T> {
+    /// Takes it out: its handle is none any more.
+    pub(crate) fn remove(self) -> T {
+        // SAFETY: it is held, so nobody else reaches the value (invariant 2).
+        let value = unsafe { &mut *self.slot.value.get() }.take().expect("a slot that is there has a value");
+        let generation = (self.handle.word() >> GENERATION_SHIFT).wrapping_add(1);
+        self.slot.word.store(generation << GENERATION_SHIFT, Ordering::Release);
+        T::table().put_free(self.handle.index(), self.slot);
+        // Its word says already that nobody holds it.
+        std::mem::forget(self);
+        value
+    }
+}
+
+impl<T: Kind> Deref for Held<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: it is held (invariant 2).
+        let value = unsafe { &*self.slot.value.get() };
+        value.as_ref().expect("a slot that is there has a value")
+    }
+}
+
+impl<T: Kind> DerefMut for Held<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: it is held (invariant 2).
+        let value = unsafe { &mut *self.slot.value.get() };
+        value.as_mut().expect("a slot that is there has a value")
+    }
+}
+
+impl<T: Kind> Drop for Held<T> {
+    fn drop(&mut self) {
+        self.slot.word.fetch_sub(1 | IS_ALONE, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests;

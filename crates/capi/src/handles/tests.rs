@@ -1,0 +1,86 @@
+//! Misuse of handles, and threads that open and close.
+
+use super::*;
+
+struct Thing(u32);
+
+static THINGS: Table<Thing> = Table::new();
+
+impl Kind for Thing {
+    const CODE: usize = 2;
+    fn table() -> &'static Table<Thing> {
+        &THINGS
+    }
+}
+
+fn said<T>(refused: Outcome<T>) -> String {
+    match refused {
+        Ok(_) => String::new(),
+        Err(trouble) => trouble.text(),
+    }
+}
+
+fn handle(word: usize) -> Handle<Thing> {
+    Handle(std::ptr::without_provenance_mut(word), PhantomData)
+}
+
+#[test]
+fn what_is_no_handle_is_refused_in_words() {
+    assert!(said(THINGS.pin(Handle::NULL)).starts_with("NULL was given for a database"));
+    let on_the_stack = 7;
+    let address = (&raw const on_the_stack).addr() & !1;
+    for strange in [8, 77 << 1 | 1, 2 << 1 | 1 | 0xfff_fff0_0000, address] {
+        assert!(said(THINGS.pin(handle(strange))).contains("is no handle of this library"), "{strange:#x}");
+    }
+    assert!(said(THINGS.pin(handle(1 << 1 | 1))).contains("a database was asked for, and a transaction was given"));
+}
+
+#[test]
+fn one_that_was_closed_is_told_though_another_lies_in_its_place() {
+    let first = THINGS.insert(Thing(1)).ok().unwrap();
+    assert_eq!(THINGS.remove(first, "").ok().unwrap().0, 1);
+    let mut others = Vec::new();
+    for nth in 0..100 {
+        others.push(THINGS.insert(Thing(nth)).ok().unwrap());
+    }
+    assert!(said(THINGS.hold(first)).contains("ended or closed before"));
+    assert!(said(THINGS.remove(first, "")).contains("ended or closed before"));
+    assert!(!THINGS.has(first));
+    for (nth, other) in (0..).zip(others) {
+        assert_eq!(THINGS.remove(other, "").ok().unwrap().0, nth);
+    }
+}
+
+#[test]
+fn who_uses_it_alone_is_alone_and_who_closes_it_finds_nobody() {
+    let thing = THINGS.insert(Thing(5)).ok().unwrap();
+    let (one, other) = (THINGS.pin(thing).ok().unwrap(), THINGS.pin(thing).ok().unwrap());
+    assert!(one.is(&other) && one.0 == 5);
+    assert!(said(THINGS.hold(thing)).contains("another call of this program"));
+    assert!(said(THINGS.remove(thing, "close them")).contains("in use 2 times: close them"));
+    drop((one, other));
+    let mut held = THINGS.hold(thing).ok().unwrap();
+    held.0 = 6;
+    assert!(said(THINGS.hold(thing)).contains("another call of this program"));
+    assert!(said(THINGS.pin(thing)).contains("another call of this program"));
+    drop(held);
+    assert_eq!(THINGS.hold(thing).ok().unwrap().remove().0, 6);
+    assert!(said(THINGS.pin(thing)).contains("ended or closed before"));
+}
+
+#[test]
+fn threads_that_open_and_close_get_no_slot_twice() {
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                for nth in 0..20_000_u32 {
+                    let mine = thread << 24 | nth;
+                    let handle = THINGS.insert(Thing(mine)).ok().unwrap();
+                    let held = THINGS.hold(handle).ok().unwrap();
+                    assert_eq!(held.0, mine);
+                    assert_eq!(held.remove().0, mine);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,108 @@
+//! What the tests in C stand on: the library as C links it, a compiler with every warning on, and valgrind.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Where the sources of this crate lie.
+pub fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A file of the library as cargo has built it: beside the test, or one above.
+pub fn built(name: &str) -> PathBuf {
+    let here = std::env::current_exe().unwrap();
+    let found = here.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|file| file.exists());
+    found.unwrap_or_else(|| panic!("cargo builds {name} with the tests"))
+}
+
+/// Every warning, and each an error.
+pub const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wshadow", "-pedantic", "-Werror"];
+
+/// A compiler, as an environment variable says, or by its usual name.
+pub fn compiler(variable: &str, usual: &str) -> Command {
+    Command::new(std::env::var(variable).unwrap_or_else(|_| usual.into()))
+}
+
+/// How a program finds the library.
+#[derive(Clone, Copy)]
+pub enum Link {
+    Static,
+    Shared,
+}
+
+/// A directory for programs, with the shared library under the names that it has when it is installed.
+pub fn workshop() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let stripped = directory.path().join("libtp.so.0");
+    // Without what debuggers read: valgrind would read all of it at each start.
+    let strip = Command::new("strip").args(["--strip-debug", "-o"]).arg(&stripped).arg(built("libtp.so")).status();
+    if !strip.is_ok_and(|status| status.success()) {
+        symlink(built("libtp.so"), &stripped).unwrap();
+    }
+    symlink("libtp.so.0", directory.path().join("libtp.so")).unwrap();
+    directory
+}
+
+/// Compiles a source under this crate into a program in the workshop, and returns that.
+pub fn compiled(source: &str, workshop: &Path, link: Link) -> PathBuf {
+    let source = home().join(source);
+    let program = workshop.join(source.file_stem().unwrap());
+    let mut command = compiler("CC", "cc");
+    command.args(["-std=c99", "-D_DEFAULT_SOURCE", "-g", "-O1"]).args(WARNINGS);
+    command.arg("-I").arg(home().join("include")).arg(&source);
+    match link {
+        Link::Static => command.arg(built("libtp.a")),
+        Link::Shared => command.arg("-L").arg(workshop).arg("-ltp").arg(format!("-Wl,-rpath,{}", workshop.display())),
+    };
+    let status = command.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&program).status();
+    assert!(status.expect("a C compiler is installed").success(), "{} does not compile", source.display());
+    program
+}
+
+/// What it said, with its code.
+pub fn told(output: &Output) -> String {
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    format!("{}\n{out}{error}", output.status)
+}
+
+/// Runs a program that has to succeed, and returns what it prints.
+pub fn says(program: &Path, arguments: &[&str]) -> String {
+    succeeded(Command::new(program).args(arguments))
+}
+
+/// As `says`, under valgrind, which has to find nothing. Not where it is not installed.
+///
+/// A process that ends with the environment mapped is not searched for leaks: valgrind would go through all addresses that the
+/// region might grow into, word by word, which takes hours. That is the child of a fork.
+pub fn says_under_valgrind(program: &Path, arguments: &[&str]) -> String {
+    if !is_installed("valgrind", "valgrind") {
+        return says(program, arguments);
+    }
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--error-exitcode=99"]);
+    match program.ends_with("fork") {
+        true => command.arg("--leak-check=no"),
+        false => command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]),
+    };
+    command.arg(format!("--suppressions={}", home().join("tests/c/valgrind.supp").display()));
+    succeeded(command.arg(program).args(arguments))
+}
+
+fn succeeded(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", told(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Whether a tool is there. What is not is said loudly, and is a failure where nothing may be skipped.
+pub fn is_installed(tool: &str, package: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).exists()));
+    if !found {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "{tool} is not installed (Debian: {package})");
+        eprintln!("\n!!! SKIPPED: {tool} is not installed (Debian: {package}) !!!\n");
+    }
+    found
+}

@@ -1,0 +1,173 @@
+//! The headers by themselves, and that headers, library, examples and manual agree.
+#![allow(clippy::unwrap_used)]
+
+mod c;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+use c::{built, compiler, home, is_installed, WARNINGS};
+
+const HEADERS: [&str; 2] = ["libtp.h", "vista.h"];
+
+/// A header without its comments.
+fn declarations(header: &str) -> String {
+    let text = fs::read_to_string(home().join("include").join(header)).unwrap();
+    let mut parts = text.split("/*");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |code, part| code + part.split_once("*/").unwrap().1)
+}
+
+/// The functions that a header declares.
+fn functions(header: &str) -> BTreeSet<String> {
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_' || letter.is_ascii_digit();
+    let mut found = BTreeSet::new();
+    for declaration in declarations(header).split(';').filter(|declaration| !declaration.contains("typedef")) {
+        let Some((before, _)) = declaration.split_once('(') else { continue };
+        let name = before.rsplit(|letter| !is_letter(letter)).next().unwrap();
+        if name.starts_with("tp_") || name.starts_with("vista_") {
+            found.insert(name.to_owned());
+        }
+    }
+    found
+}
+
+fn all_functions() -> BTreeSet<String> {
+    let all: BTreeSet<String> = HEADERS.iter().flat_map(|header| functions(header)).collect();
+    assert!(all.contains("tp_put") && all.contains("vista_map") && all.len() > 60, "{all:?}");
+    all
+}
+
+#[test]
+fn each_header_needs_nothing_else_in_c_and_in_cplusplus() {
+    let directory = tempfile::tempdir().unwrap();
+    let languages = [("CC", "cc", "c", "-std=c99"), ("CC", "cc", "c", "-std=c11"), ("CXX", "g++", "cpp", "-std=c++11")];
+    for (variable, usual, ending, standard) in languages {
+        if variable == "CXX" && !is_installed("g++", "g++") {
+            continue;
+        }
+        for header in HEADERS {
+            let source = directory.path().join(format!("alone.{ending}"));
+            let text = match header {
+                "libtp.h" => "int alone(void);\nint alone(void) { tp_buffer buffer = TP_BUFFER; tp_buffer_free(&buffer); return TP_OK; }\n",
+                _ => "int alone(void);\nint alone(void) { return vista_init(); }\n",
+            };
+            fs::write(&source, format!("#include \"{header}\"\n#include \"{header}\"\n{text}")).unwrap();
+            let mut command = compiler(variable, usual);
+            command.arg(standard).args(WARNINGS).args(["-Wconversion", "-fsyntax-only", "-I"]);
+            let status = command.arg(home().join("include")).arg(&source).status();
+            assert!(status.expect("a compiler is installed").success(), "{header} with {usual} {standard}");
+        }
+    }
+}
+
+#[test]
+fn the_library_has_what_the_headers_declare_and_nothing_else() {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(built("libtp.so")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let exported: BTreeSet<String> =
+        text.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect();
+    assert_eq!(exported, all_functions());
+    let dynamic = Command::new("readelf").arg("-d").arg(built("libtp.so")).output().unwrap();
+    assert!(String::from_utf8(dynamic.stdout).unwrap().contains("[libtp.so.0]"), "its name");
+}
+
+#[test]
+fn every_function_is_called_by_an_example() {
+    let examples = fs::read_dir(home().join("examples")).unwrap();
+    let texts: Vec<String> = examples.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+    let is_called = |name: &&String| texts.iter().any(|text| text.contains(&format!("{name}(")));
+    let missing: Vec<String> = all_functions().iter().filter(|name| !is_called(name)).cloned().collect();
+    assert_eq!(missing, [""; 0], "no example calls them");
+}
+
+/// The pages, and the names that each has.
+fn pages() -> BTreeMap<String, Vec<String>> {
+    let mut pages = BTreeMap::new();
+    for entry in fs::read_dir(home().join("man")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let names = text.split(".Sh NAME\n").nth(1).unwrap().split(".Nd ").next().unwrap();
+        let names = names
+            .lines()
+            .filter_map(|line| line.strip_prefix(".Nm "))
+            .map(|name| name.trim_end_matches(" ,").to_owned());
+        pages.insert(path.file_name().unwrap().to_str().unwrap().to_owned(), names.collect());
+    }
+    pages
+}
+
+#[test]
+fn every_function_has_a_page_which_shows_its_declaration() {
+    let pages = pages();
+    let named: BTreeSet<String> = pages.values().flatten().filter(|name| name.contains('_')).cloned().collect();
+    assert_eq!(named, all_functions());
+    for (page, names) in &pages {
+        assert_eq!(page.strip_suffix(".3"), names.first().map(String::as_str), "a page is named for its first name");
+        let text = fs::read_to_string(home().join("man").join(page)).unwrap();
+        for name in names.iter().filter(|name| name.contains('_')) {
+            assert!(text.contains(&format!(".Fo {name}\n")), "{page} does not declare {name}");
+        }
+    }
+}
+
+#[test]
+fn pages_and_headers_declare_the_same() {
+    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").replace("* ", "*");
+    let headers = squeezed(&HEADERS.map(declarations).concat());
+    for page in pages().keys() {
+        let text = fs::read_to_string(home().join("man").join(page)).unwrap();
+        for part in text.split(".Ft ").skip(1) {
+            let (kind, rest) = part.split_once('\n').unwrap();
+            let (name, rest) = rest.strip_prefix(".Fo ").unwrap().split_once('\n').unwrap();
+            let arguments: Vec<&str> = rest
+                .lines()
+                .take_while(|line| *line != ".Fc")
+                .map(|line| line.strip_prefix(".Fa \"").and_then(|line| line.strip_suffix('"')).unwrap())
+                .collect();
+            let declared = squeezed(&format!("{kind} {name}({});", arguments.join(", ")));
+            assert!(headers.contains(&declared), "{page}: {declared} is in no header");
+        }
+    }
+}
+
+#[test]
+fn the_pages_are_well_formed() {
+    if !is_installed("mandoc", "mandoc") {
+        return;
+    }
+    for page in pages().keys() {
+        let path = home().join("man").join(page);
+        let output = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).arg(path).output().unwrap();
+        assert!(output.status.success(), "{page}:\n{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn a_program_finds_the_library_by_pkg_config() {
+    if !is_installed("pkg-config", "pkg-config") {
+        return;
+    }
+    let workshop = c::workshop();
+    let prefix = workshop.path();
+    let template = fs::read_to_string(home().join("libtp.pc.in")).unwrap();
+    let file = template.replace("@PREFIX@", prefix.to_str().unwrap()).replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    fs::write(prefix.join("libtp.pc"), file).unwrap();
+    std::os::unix::fs::symlink(".", prefix.join("lib")).unwrap();
+    std::os::unix::fs::symlink(home().join("include"), prefix.join("include")).unwrap();
+    let answer = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "libtp"])
+        .env("PKG_CONFIG_PATH", prefix)
+        .output()
+        .unwrap();
+    assert!(answer.status.success(), "{}", c::told(&answer));
+    let program = prefix.join("look");
+    let flags = String::from_utf8(answer.stdout).unwrap();
+    let mut command = compiler("CC", "cc");
+    command.arg("-std=c99").arg(home().join("examples/look.c")).args(flags.split_whitespace());
+    assert!(command.arg("-o").arg(&program).status().unwrap().success(), "{flags}");
+    let mut run = Command::new(&program);
+    let output = run.arg(prefix.join("environment")).env("LD_LIBRARY_PATH", prefix).output().unwrap();
+    assert!(output.status.success(), "{}", c::told(&output));
+}
