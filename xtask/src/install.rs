@@ -71,7 +71,7 @@ fn lay_out(home: &Path, built: &Path, prefix: &Path, version: &str) -> io::Resul
 fn replaced(to: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
     match fs::remove_file(to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => make(to),
     }
 }
