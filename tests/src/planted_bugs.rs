@@ -104,7 +104,6 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("record: records not locked"),
     by_crashes("record: replaced chain freed at once"),
     by_crashes("record: slack given up at once"),
-    by_crashes("record: the child of an absorbed page is lost"),
     by_crashes("record: the end of a range not locked"),
     by_crashes("record: undone insertion stays a record"),
     by_crashes("record: who reads a hash file locks another name"),

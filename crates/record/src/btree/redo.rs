@@ -410,11 +410,9 @@ pub fn absorb(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -
             let child = Cell::Child { key: SplitKey::whole(&separator), child: record.child.get() };
             rebuild(page, &frame, |slot, cell, writer| {
                 writer.push(cell)?;
-                let takes = Some(slot) == last && !planted("record: the child of an absorbed page is lost");
-                if takes {
-                    writer.push(child)
-                } else {
-                    Ok(())
+                match Some(slot) == last {
+                    true => writer.push(child),
+                    false => Ok(()),
                 }
             })
         }
