@@ -366,7 +366,6 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("abort: between two records"),
     work("savepoint: undone, more room promised than needed"),
     work("pass: offered, nobody was told"),
-    work("pass: offered, kept until it is taken"),
     work("pass: has a session, nothing taken"),
     work("pass: slot taken over, locker not"),
     work("pass: taken over, still offered"),

@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 
 use libtp_process::SessionId;
 use libtp_txn::{Managers, Offer};
-use rio::failpoint;
 
 use crate::environment::lock;
 use crate::life::{Life, Seated, Sessions};
@@ -136,13 +135,11 @@ impl Txn<'_> {
                 "it has joined memory, which belongs to this process; it was undone. Pass it on before it joins any";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
-        self.guarded(|| Ok(()))?;
         let env = self.environment().clone();
         env.passed_on.sweep();
-        let who = self.part();
-        let detached = Detached { region: region_name(&who.life.managers), offer: who.session.offer() };
-        lock(&env.passed_on.0).push(who);
-        failpoint("pass: offered, kept until it is taken");
+        let offered = || Ok(Detached { region: region_name(&self.life().managers), offer: self.session().offer() });
+        let detached = self.guarded(offered)?;
+        lock(&env.passed_on.0).push(self.part());
         Ok(detached)
     }
 }
