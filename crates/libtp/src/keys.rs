@@ -17,7 +17,7 @@ use libtp_record::{KeyRange, Order};
 ///     }
 ///     assert_eq!(words.count(txn, b"b"..)?, 2);
 ///     assert_eq!(words.count(txn, Keys::prefix(b"pe"))?, 1);
-///     assert_eq!(words.delete_range(txn, b"a"..=b"pear")?, 2);
+///     assert_eq!(words.delete_range(txn, &b"a"[..]..=b"pear")?, 2);
 ///     Ok(())
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use libtp_buffer::{page_lsn, PageId, PageMut};
 use libtp_log::Lsn;
 use libtp_process::Rank;
-use libtp_record::{BtreeCursor, Method};
+use libtp_record::{BtreeCursor, KeyRange, Method};
 use libtp_txn::Durability;
 use world::{Place, Random, World};
 
@@ -103,9 +103,31 @@ fn workload(world: &World, who: &libtp_txn::TxnSession) {
         }
     }
     empty_and_scan(world, who, &tree);
+    keys_come_and_go(world, who);
     world.assert_sound(who, &tree);
     world.assert_sound(who, &numbers);
     world.assert_sound(who, &hash);
+}
+
+/// Keys so long that pages above the leaves have few children come at one end, and go at the other.
+fn keys_come_and_go(world: &World, who: &libtp_txn::TxnSession) {
+    let tree = world.database(who, "deep", Method::Btree, 4096);
+    let key = |number: u64| format!("{}{number:04}", "k".repeat(900)).into_bytes();
+    for number in 0..400_u64 {
+        world.run(who, &tree, |access| {
+            access.put(&key(number), b"v").unwrap();
+            if number >= 100 {
+                access.delete(&key(number - 100)).unwrap();
+            }
+        });
+        if number % 20 == 19 {
+            world.managers.log.force(who.session(), world.managers.log.tail().minus(8)).unwrap();
+            let low = std::ops::Bound::Unbounded;
+            let gone = key(number.saturating_sub(99));
+            world.access(who, &tree).clear_away(&KeyRange::between(low, std::ops::Bound::Excluded(&gone))).unwrap();
+        }
+    }
+    world.assert_sound(who, &tree);
 }
 
 /// Deletes everything, and scans until nothing is left to be cleaned.

@@ -89,6 +89,7 @@ fn codes_are_those_of_the_first_version() {
         (40, "btree unlink"),
         (41, "btree free unlinked"),
         (42, "btree drop chain"),
+        (43, "btree absorb"),
         (64, "recno put"),
         (65, "recno update"),
         (66, "recno delete"),
