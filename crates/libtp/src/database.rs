@@ -196,7 +196,9 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_for_update(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        txn.guarded(|| Ok(self.access(txn).get_for_update(self.stored(key, &mut Vec::new()), <[u8]>::to_vec)?))
+        let mut room = Vec::new();
+        let key = self.stored(key, &mut room);
+        txn.guarded(|| Ok(self.access(txn).get_for_update(key, <[u8]>::to_vec)?))
     }
 
     /// Reads, changes and writes back a value of the same length; none if there is no such key.
@@ -204,9 +206,9 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn update_with<R>(&self, txn: &Txn<'_>, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
-        txn.guarded(|| {
-            Ok(self.access(txn).update(self.stored(key, &mut Vec::new()), |value| callers(|| change(value)))?)
-        })
+        let mut room = Vec::new();
+        let key = self.stored(key, &mut room);
+        txn.guarded(|| Ok(self.access(txn).update(key, |value| callers(|| change(value)))?))
     }
 
     /// Stores a value under a key, whatever was there.
@@ -214,7 +216,9 @@ impl Db {
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Length` when the key is too long; `Full` with nothing changed; `Failed`, `Corrupt`, `Io`.
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-        txn.guarded(|| Ok(self.access(txn).put(self.stored(key, &mut Vec::new()), value)?))
+        let mut room = Vec::new();
+        let key = self.stored(key, &mut room);
+        txn.guarded(|| Ok(self.access(txn).put(key, value)?))
     }
 
     /// Stores a value under a key that is not there yet.
@@ -222,7 +226,9 @@ impl Db {
     /// # Errors
     /// `Exists` when it is, with nothing changed; else as [`Db::put`].
     pub fn put_new(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-        match txn.guarded(|| Ok(self.access(txn).put_new(self.stored(key, &mut Vec::new()), value)?))? {
+        let mut room = Vec::new();
+        let key = self.stored(key, &mut room);
+        match txn.guarded(|| Ok(self.access(txn).put_new(key, value)?))? {
             true => Ok(()),
             false => Err(Error::Exists),
         }
@@ -233,7 +239,9 @@ impl Db {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<bool> {
-        txn.guarded(|| Ok(self.access(txn).delete(self.stored(key, &mut Vec::new()))?))
+        let mut room = Vec::new();
+        let key = self.stored(key, &mut room);
+        txn.guarded(|| Ok(self.access(txn).delete(key)?))
     }
 
     /// A link to the record of a key: its address, to be kept in another record and followed with [`Db::get_at`]; none if there
@@ -261,7 +269,9 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn link_of(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Link>> {
-        txn.guarded(|| Ok(self.access(txn).link_of(self.stored(key, &mut Vec::new()))?))
+        let mut room = Vec::new();
+        let key = self.stored(key, &mut room);
+        txn.guarded(|| Ok(self.access(txn).link_of(key)?))
     }
 
     /// The key and value of the record that a link leads to, locked for reading, without a search. None if it is not there any
@@ -271,15 +281,17 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_at(&self, txn: &Txn<'_>, link: Link) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let own = |stored: &[u8]| {
-            let mut key = Vec::new();
-            match &self.order {
-                None => key.extend_from_slice(stored),
-                Some(order) => order.decode(stored, &mut key),
+        let copied = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+        let found = txn.guarded(|| Ok(self.access(txn).get_linked(link, copied)?))?;
+        // The program's own function, when no page is latched any more.
+        Ok(found.map(|(stored, value)| match &self.order {
+            None => (stored, value),
+            Some(order) => {
+                let mut key = Vec::new();
+                order.decode(&stored, &mut key);
+                (key, value)
             }
-            key
-        };
-        txn.guarded(|| Ok(self.access(txn).get_linked(link, |key, value| (own(key), value.to_vec()))?))
+        }))
     }
 
     /// A cursor over the keys in order. In a transaction what it passes is locked for reading, the gaps between included. That of

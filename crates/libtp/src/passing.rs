@@ -109,7 +109,8 @@ fn region_name(managers: &Managers) -> String {
 
 impl Txn<'_> {
     /// Passes the transaction on: whoever has the answer, a thread or another process of the environment, goes on with it by
-    /// [`Env::attach`]. With its locks, and all it did; savepoints are forgotten. If this process dies, or leaves the environment,
+    /// [`Env::attach`]. With its locks, and all it did; savepoints are forgotten, and it is committed
+    /// as the other's environment does, unless [`Txn::set_durability`] says how there. If this process dies, or leaves the environment,
     /// before it is taken over, it is undone.
     ///
     /// ```

@@ -1,8 +1,9 @@
 //! Databases as two handles to one environment see them: each handle has its own open files, as a process of its own has.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Env, Error, Granularity};
+use crate::{Durability, Env, Error, Granularity};
 
 #[test]
 fn a_database_number_is_given_out_once_whoever_asks() {
@@ -203,4 +204,33 @@ fn values_of_a_key_have_the_lengths_that_are_told() {
         .to_string()
         .contains("in the order in which they came"));
     assert!(env.multi("none", Duplicates::None).is_err());
+}
+
+#[test]
+fn a_long_value_that_was_replaced_is_freed_once_whoever_comes_when() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().durability(Durability::Relaxed).open(dir.path()).unwrap();
+    for db in [env.btree("tree").unwrap(), env.hash("hash").unwrap()] {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // What nobody may free while one is held may be freed a moment later: also between the steps of a change.
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    drop(env.snapshot().unwrap());
+                }
+            });
+            for round in 0..6_000_u32 {
+                let bytes = vec![7; 5_000 + round as usize % 7 * 3_000];
+                env.run(|txn| db.put(txn, b"key", &bytes)).unwrap();
+                env.run(|txn| db.delete(txn, b"key").map(|_| ())).unwrap();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        // What is freed twice is soon somebody else's, or in the list of free pages twice.
+        for other in 0..200_u32 {
+            env.run(|txn| db.put(txn, &other.to_be_bytes(), &[1; 9_000])).unwrap();
+        }
+        let verified = env.verify(db.name()).unwrap();
+        assert_eq!(verified.findings, [], "{}", db.name());
+    }
 }

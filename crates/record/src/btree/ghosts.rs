@@ -96,7 +96,7 @@ fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(
 }
 
 /// Frees the chains of records that nobody locks.
-fn free_chains(access: &Access<'_>, number: u32, own: Lsn) -> Result<()> {
+fn free_chains(access: &Access<'_>, number: u32, own: Lsn, incoming: Option<&[u8]>) -> Result<()> {
     let horizon = Horizon::default();
     let keys: Vec<(Vec<u8>, u64)> = {
         let leaf = access.pages.shared(number, 0)?;
@@ -112,7 +112,8 @@ fn free_chains(access: &Access<'_>, number: u32, own: Lsn) -> Result<()> {
         });
         replaced.map(|slot| (node.key(slot).to_vec(), hash_of(node.key(slot)))).collect()
     };
-    for (key, hash) in keys {
+    // What an incoming value is written to take the place of stays: the record is to say so first.
+    for (key, hash) in keys.into_iter().filter(|(key, _)| incoming != Some(key)) {
         long_value::drop_replaced(access, &key, || access.is_free(lock_names::record(access.database.id(), hash)))?;
     }
     Ok(())
@@ -146,7 +147,7 @@ fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Resul
 pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>) -> Result<bool> {
     let pages = &access.pages;
     let own = first_own_lsn(access);
-    free_chains(access, number, own)?;
+    free_chains(access, number, own, Some(incoming.key))?;
     unlink::free_unlinked(access, None)?;
     pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
     let mut leaf = pages.exclusive(number, 0)?;
@@ -183,7 +184,7 @@ fn is_dead(node: &Node<'_>) -> bool {
 pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<bool> {
     let pages = &access.pages;
     let own = first_own_lsn(access);
-    free_chains(access, number, own)?;
+    free_chains(access, number, own, None)?;
     unlink::free_unlinked(access, left)?;
     pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
     let is_empty = {

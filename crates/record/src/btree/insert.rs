@@ -265,7 +265,9 @@ impl<'a> Access<'a> {
             let is_old = record.lsn < ghosts::first_own_lsn(self) && ghosts::is_seen_by_all(self, record.lsn);
             is_old || planted("record: replaced chain freed at once")
         };
-        if before.is_some_and(|record| record.replaced().is_some() && is_settled(&record)) {
+        // Not once the new value is written: it says which chain it takes the place of.
+        let may_drop = !matches!(wanted.outcome, Outcome::Chain(_));
+        if may_drop && before.is_some_and(|record| record.replaced().is_some() && is_settled(&record)) {
             return Ok(Attempt::DropFirst);
         }
         let (stored, flags) = match &wanted.outcome {

@@ -8,12 +8,16 @@
 //! What is deleted stays as ghosts until the transaction has committed. `clear_away`, called then, goes over the leaves
 //! of the range once and again, removes ghosts, unlinks what is empty, and lets pages above absorb each other.
 
-use crate::access::Access;
+use libtp_lock::Mode;
+use libtp_txn::State;
+
+use crate::access::{Access, Tried};
 use crate::btree::ghosts;
 use crate::btree::search::{self, node_of};
 use crate::btree::unlink;
 use crate::btree::BtreeCursor;
 use crate::key_range::KeyRange;
+use crate::lock_names;
 use crate::snapshot::{SnapshotAccess, SnapshotCursor};
 use crate::Result;
 
@@ -53,7 +57,23 @@ impl Access<'_> {
     ///
     /// # Errors
     /// What pages and the log can fail with; what was given back by then is.
+    ///
+    /// # Panics
+    /// In a transaction.
     pub fn clear_away(&self, range: &KeyRange) -> Result<u64> {
+        let change = &self.pages.change;
+        assert_eq!(change.who.state(), State::Idle, "it ends with all locks given back");
+        // As everybody who cleans holds the database: one who has locked all of it has no locks on its records to be seen by, and
+        // may want back what it deleted.
+        if self.try_lock(lock_names::database(self.database.id()), Mode::IX)? == Tried::Busy {
+            return Ok(0);
+        }
+        let cleared = self.clear_away_locked(range);
+        change.managers.locks.unlock_all(self.pages.session(), change.who.locker());
+        cleared
+    }
+
+    fn clear_away_locked(&self, range: &KeyRange) -> Result<u64> {
         let mut gone = 0;
         for _ in 0..PASSES_MAX {
             let pass = self.clear_leaves(range)?;

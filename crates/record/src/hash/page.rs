@@ -71,9 +71,9 @@ pub struct BucketFlags;
 
 impl BucketFlags {
     /// First page: further pages of the bucket may still hold records of the one that it gave records to.
-    pub const GIVING: u16 = 1;
+    pub const GIVING: u16 = 8;
     /// First page: records of the bucket may still stand in that which it takes them from.
-    pub const TAKING: u16 = 2;
+    pub const TAKING: u16 = 16;
     /// A page of the chain, not the first.
     pub const FURTHER: u16 = 4;
 }

@@ -106,7 +106,7 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
 }
 
 /// Frees the replaced chains of a bucket's records that nobody locks and no snapshot looks for.
-pub(crate) fn free_chains(access: &Access<'_>, hash: u64, own: Lsn) -> Result<()> {
+pub(crate) fn free_chains(access: &Access<'_>, (hash, incoming): (u64, &[u8]), own: Lsn) -> Result<()> {
     let horizon = Horizon::default();
     let (pages, mut kept) = (&access.pages, Kept::default());
     for _ in 0..ROUNDS_MAX {
@@ -128,7 +128,8 @@ pub(crate) fn free_chains(access: &Access<'_>, hash: u64, own: Lsn) -> Result<()
             kept.keep(pages, page)?;
             continue;
         }
-        for (key, hash) in keys {
+        // What the incoming value is written to take the place of stays: the record is to say so first.
+        for (key, hash) in keys.into_iter().filter(|(key, _)| key != incoming) {
             drop_replaced(access, &key, || access.is_free(record_lock(access, hash)))?;
         }
         return Ok(());

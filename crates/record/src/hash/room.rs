@@ -73,7 +73,7 @@ fn plan(access: &Access<'_>, number: u32, node: &BucketPage<'_>, own: Lsn) -> Re
 /// Removes from the pages of a bucket what can go; whether that made room.
 fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
     let (pages, own, mut kept) = (&access.pages, first_own_lsn(access), Kept::default());
-    replaced::free_chains(access, incoming.hash, own)?;
+    replaced::free_chains(access, (incoming.hash, incoming.key), own)?;
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
         let mut bucket = access.buckets().latch::<ExclusivePage<'_>>(incoming.hash)?;

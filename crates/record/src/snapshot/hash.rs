@@ -182,7 +182,7 @@ impl<'a> SnapshotHashCursor<'a> {
         self.at.access.check_hash()?;
         let mut index = match self.standing {
             Standing::Behind => return Ok(false),
-            Standing::Nowhere => self.batch.entries.len(),
+            Standing::Nowhere => 0,
             Standing::On(index) => index + 1,
         };
         while index >= self.batch.entries.len() {
