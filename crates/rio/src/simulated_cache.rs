@@ -67,10 +67,11 @@ pub fn forget(region: &Region) {
 
 /// Forgets the memory of each region whose file this process has not open any more: of those that were opened on the way.
 pub fn forget_closed() {
+    // Latched first: whoever opens one meanwhile has no memory here yet.
+    let mut all = MEMORIES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
     let inodes: HashSet<u64> =
         open.filter_map(|entry| std::fs::metadata(entry.path()).ok()).map(|file| file.ino()).collect();
-    let mut all = MEMORIES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|inode, _| inodes.contains(inode));
 }
 
