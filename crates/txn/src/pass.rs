@@ -10,7 +10,7 @@
 use libtp_lock::LockerId;
 use libtp_log::TxnId;
 use libtp_process::SessionId;
-use rio::{failpoint, planted};
+use rio::failpoint;
 
 use crate::slot::{State, TxnSlot};
 use crate::{Managers, Result, TxnSession};
@@ -76,9 +76,7 @@ impl Managers {
         }
         session.set_owing(true);
         failpoint("pass: slot taken over, locker not");
-        if !planted("txn: who takes a transaction over leaves its locker behind") {
-            self.locks.adopt_locker(&session, locker);
-        }
+        self.locks.adopt_locker(&session, locker);
         failpoint("pass: taken over, still offered");
         slot.offered.publish(0);
         failpoint("pass: taken over");
