@@ -61,6 +61,11 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if gaps > 0 && as_text {
         eprintln!("tp: {gaps} numbers have no record; a dump has no numbers, so records after them get smaller ones in a load");
     }
+    if let Database::Btree(db) = &database {
+        if let Some(order) = db.order_name() {
+            eprintln!("tp: its keys are in the order `{order}`, which a dump does not keep: `tp load` makes a database in the order of bytes, unless a program has made one in that order before");
+        }
+    }
     output.object(&json!({ "database": arguments.at.database, "type": kind.name(), "records": records }))?;
     Ok(Ending::Done)
 }

@@ -147,6 +147,11 @@ impl Db {
         })
     }
 
+    /// The name of the order of its keys, if that is another than that of their bytes.
+    pub fn order_name(&self) -> Option<&str> {
+        self.order.as_ref().map(|order| order.name())
+    }
+
     /// Whether it is a hash file, which has no order.
     pub fn is_hash(&self) -> bool {
         self.open.method() == Method::Hash
