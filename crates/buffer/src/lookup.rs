@@ -240,7 +240,12 @@ impl PageTable {
         }
         let Some(_growth) = self.header.growth.try_exclusive(session, Rank::BUCKET) else { return };
         failpoint("buffer: grows the page table");
+        // Another may have split one since the look above: with one more than that there would be more buckets than frames, and
+        // whoever looks at the table then takes it for nonsense.
         let count = self.header.bucket_count.load();
+        if count >= self.header.frame_count.load() {
+            return;
+        }
         if count >= self.buckets.capacity() && self.buckets.grow().is_err() {
             // No room: chains become longer and everything goes on.
             return;
@@ -452,6 +457,7 @@ fn bucket_number(id: PageId, count: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::{FileId, PageNo};
+    use libtp_process::ProcessManager;
 
     fn id(page: u32) -> PageId {
         PageId::new(FileId::new(3), PageNo::new(page))
@@ -467,6 +473,37 @@ mod tests {
                 assert!(before == after || (before == source + 1 && after == count + 1), "{count}: {before}, {after}");
             }
         }
+    }
+
+    #[test]
+    fn there_are_never_more_buckets_than_frames_however_many_make_them() {
+        let region = Region::anonymous(1 << 24).unwrap();
+        ProcessManager::init(&region).unwrap();
+        let place = PageTable::init(&region).unwrap();
+        let table = PageTable::attach(&region, place);
+        table.add_frames(BUCKETS_FIRST);
+        let frames = std::sync::atomic::AtomicU32::new(BUCKETS_FIRST);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
+                    let session = processes.join().unwrap();
+                    let table = PageTable::attach(&region, place);
+                    while frames.load(Ordering::Relaxed) < 30_000 {
+                        table.grow(&session);
+                    }
+                });
+            }
+            for _ in BUCKETS_FIRST..30_000 {
+                table.add_frames(1);
+                let now = frames.fetch_add(1, Ordering::Relaxed) + 1;
+                while table.bucket_count() < now {
+                    table.check().unwrap();
+                    std::hint::spin_loop();
+                }
+                table.check().unwrap();
+            }
+        });
     }
 
     #[test]
