@@ -1,5 +1,6 @@
 //! Processes that see other memory, too little of it, or other pids: containers that share the directory alone.
 
+use std::process::Command;
 use std::time::Duration;
 
 use libtp::{Env, How};
@@ -68,6 +69,47 @@ fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
         assert_eq!(here.answer(), "put");
         assert_eq!(here.ask("get key"), "after");
         here.leave();
+    });
+}
+
+/// Of which pid namespace `/proc` is: that of who started us, not ours.
+const FOREIGN_TABLE: &[&str] = &["--pid", "--fork", "--kill-child"];
+/// Says that we are in there.
+const AMONG_FOREIGN: &str = "LIBTP_TEST_FOREIGN_TABLE";
+
+/// As with `nsenter --pid`, or a container without a /proc of its own: there our pids are those of other processes.
+#[test]
+fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead() {
+    let name = "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead";
+    alone(name, || {
+        if std::env::var_os(AMONG_FOREIGN).is_none() {
+            let mut program = Command::new("unshare");
+            program.args(FOREIGN_TABLE).arg(std::env::current_exe().unwrap());
+            program.args(["--exact", name, "--nocapture", "--test-threads", "1"]).env(AMONG_FOREIGN, "1");
+            let output = program.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            return assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+        }
+        // The first of the namespace: /proc has another of that pid, which began long ago.
+        assert_eq!(std::process::id(), 1);
+        let directory = tempfile::tempdir().unwrap();
+        let env = Env::open(directory.path()).unwrap();
+        let table = env.btree("table").unwrap();
+        let txn = env.begin().unwrap();
+        table.put(&txn, b"key", b"first").unwrap();
+        let mut other = Member::start(directory.path(), 2);
+        assert_eq!(other.how, "Joined", "the first lives");
+        other.order("put key other");
+        assert_eq!(other.answer_within(Duration::from_secs(2)), None, "the lock is held by a living process");
+        txn.commit().unwrap();
+        assert_eq!(other.answer(), "put");
+        // A death is noticed all the same.
+        other.ask("begin");
+        other.ask("put key unfinished");
+        other.kill();
+        env.run(|txn| table.put(txn, b"key", b"last")).unwrap();
+        assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"last"[..]));
+        assert_eq!(env.repairs().rebuilds, 0);
     });
 }
 

@@ -184,3 +184,45 @@ fn who_is_stopped_at_a_write_of_pages_or_a_new_segment_is_waited_for_and_named()
         writer.leave();
     }
 }
+
+/// In a system call that its process is not seen to sit in, it is disbelieved at last.
+#[test]
+fn who_is_at_a_sync_for_long_writes_no_page_of_memory_given_up_when_it_is_over() {
+    let directory = new_environment(SMALL_POOL);
+    fill(directory.path());
+    let env = idle().open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let mut writer = Member::start(directory.path(), 1);
+    writer.ask("arm buffer: double write synced, batch not open!sleep");
+    let value = "o".repeat(500);
+    let caught = (0..KEYS).step_by(STEP).cycle().find(|&number| {
+        writer.order(&format!("put {} {value}", key(number)));
+        loop {
+            match writer.answer_within(Duration::from_millis(200)) {
+                Some(answer) => assert_eq!(answer, "put"),
+                None if env.sessions().iter().any(|one| one.roles.contains(&WRITES)) => return true,
+                None => continue,
+            }
+            return false;
+        }
+    });
+    env.managers().processes.declare_broken();
+    env.run(|txn| (0..KEYS).step_by(STEP).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'n'; 500])))
+        .unwrap();
+    assert_eq!(env.repairs().rebuilds, 1);
+    assert!(env.checkpoint().unwrap());
+    let file = directory.path().join("table.tp");
+    let before = page_lsns(&file);
+    assert_eq!(writer.answer_within(Duration::ZERO), None, "it is still at it: else nothing is shown");
+    assert_eq!(writer.answer(), "put");
+    writer.leave();
+    env.checkpoint().unwrap();
+    let back = before.iter().zip(page_lsns(&file)).filter(|(before, after)| after < before).count();
+    assert_eq!(back, 0, "pages are what they were in memory that was given up");
+    for number in (0..KEYS).step_by(STEP) {
+        let new = if Some(number) == caught { b'o' } else { b'n' };
+        let found = env.run(|txn| table.get(txn, key(number).as_bytes())).unwrap();
+        assert_eq!(found, Some(vec![new; 500]), "{}", key(number));
+    }
+    assert!(env.verify("table").unwrap().findings.is_empty());
+}

@@ -1,6 +1,7 @@
 //! A process stands still at a task that one session has at a time, or with what everybody's task needs. Nobody can take it
 //! from the process; the others do without.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use libtp::{Env, Life, Settings};
@@ -128,4 +129,66 @@ fn who_is_stopped_with_a_changed_page_latched_keeps_no_checkpoint_from_its_end()
     assert!(env.checkpoint().unwrap());
     assert_eq!(env.managers().buffers.dirty_count(), 0);
     holder.leave();
+}
+
+#[test]
+fn who_is_stopped_as_it_has_buried_one_keeps_nobody_from_repairing_the_next_in_that_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = observer(directory.path());
+    let processes = &env.managers().processes;
+    let places = || processes.sessions().into_iter().map(|one| one.id.index()).collect::<BTreeSet<u32>>();
+    let mut repairer = Member::start(directory.path(), 1);
+    let mut first = Member::start(directory.path(), 2);
+    first.ask("put key old");
+    repairer.ask("arm repair: buried, right not given back!stop");
+    let before = places();
+    first.kill();
+    first.wait();
+    until("who repairs stands still", || stands_still(&env));
+    let buried: BTreeSet<u32> = before.difference(&places()).copied().collect();
+    assert_eq!(buried.len(), 1, "it stands still at the first");
+    let mut next = Member::start(directory.path(), 3);
+    next.ask("begin");
+    next.ask("put key unfinished");
+    assert!(places().is_superset(&buried), "the place of who was buried has no new tenant: nothing is shown");
+    next.kill();
+    next.wait();
+    until("all who died are repaired", || {
+        env.managers().reap().unwrap();
+        processes.sessions().iter().all(|one| one.alive)
+    });
+    repairer.resume();
+    assert_eq!(repairer.ask("get key"), "old");
+    repairer.leave();
+    assert_eq!(env.repairs().rebuilds, 0);
+}
+
+/// Slots in the first chunk of the table of transactions.
+const FIRST_SLOTS: usize = 32;
+const SLOT_BYTES: usize = 384;
+
+#[test]
+fn who_dies_as_it_adds_places_for_transactions_leaves_them_to_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = observer(directory.path());
+    let slots = || {
+        let all = env.managers().extents();
+        let bytes: u64 =
+            all.iter().filter(|one| one.name == "transactions").map(|one| one.range.end - one.range.start).sum();
+        usize::try_from(bytes).unwrap() / SLOT_BYTES
+    };
+    env.run(|txn| env.btree("table")?.put(txn, b"key", b"value")).unwrap();
+    let running: Vec<_> = (0..FIRST_SLOTS).map(|_| env.begin().unwrap()).collect();
+    assert_eq!(slots(), FIRST_SLOTS, "each has one, and nobody else");
+    for number in 1..=4 {
+        let mut victim = Member::launch_armed(directory.path(), number, "txn: slots added, none used");
+        // It dies only if there are none.
+        let is_there = victim.answer_within(Duration::from_secs(5)).is_some();
+        assert_eq!(is_there, number > 1, "{} places", slots());
+        victim.kill();
+        victim.wait();
+        env.managers().reap().unwrap();
+    }
+    assert_eq!(slots(), 3 * FIRST_SLOTS);
+    drop(running);
 }

@@ -1,6 +1,8 @@
 //! A transaction that one process passes on and another goes on with: who dies with it is who has it.
 
 use std::path::Path;
+#[cfg(feature = "failpoints")]
+use std::time::Duration;
 
 use libtp::Env;
 
@@ -92,5 +94,38 @@ fn all_die_and_what_was_passed_on_is_undone_by_the_next() {
     assert_eq!(seen, (Some(b"old".to_vec()), None));
     for word in [word, other] {
         assert!(env.attach(&word.parse().unwrap()).is_err());
+    }
+}
+
+/// Between taking the transaction and taking its locks: who had both may be gone by then, and others wait for the locks.
+#[cfg(feature = "failpoints")]
+#[test]
+fn who_is_stopped_as_it_takes_a_transaction_over_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
+    for is_killed in [true, false] {
+        let (mut first, word) = passes_on(directory.path(), 1);
+        let mut second = Member::start(directory.path(), 2);
+        second.ask("arm pass: slot taken over, locker not!stop");
+        second.order(&format!("take-over {word}"));
+        crate::stopped::stopped(directory.path(), |_| true);
+        if is_killed {
+            first.kill();
+            first.wait();
+        } else {
+            first.leave();
+        }
+        let mut third = Member::start(directory.path(), 3);
+        third.order("get key");
+        // Many times as long as one waits who sees nobody to wait for.
+        assert_eq!(third.answer_within(Duration::from_secs(4)), None, "the lock is held");
+        assert_eq!(env.repairs().rebuilds, 0, "the first is killed: {is_killed}");
+        second.resume();
+        assert_eq!(second.answer(), "taken over");
+        assert_eq!(second.ask("commit"), "committed");
+        assert_eq!(third.answer(), "new");
+        [second, third].into_iter().for_each(Member::leave);
+        assert_eq!(env.repairs().rebuilds, 0, "the first is killed: {is_killed}");
     }
 }

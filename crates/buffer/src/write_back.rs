@@ -49,6 +49,17 @@ const PATIENCE: u32 = 10_000;
 /// A planted bug (rio's `planted`): the write-ahead rule is broken.
 const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
 
+/// Another: pages of memory that was given up are written.
+const WRITES_IN_BROKEN: &str = "buffer: writes pages in a broken region";
+
+/// Before each write: whoever builds the region anew waits for who is at one, but not for ever. A sync may take longer than
+/// that, and what it was to be followed by is then of a life that is over (PROTOCOLS D13).
+fn leave_given_up(session: &Session) {
+    if !planted(WRITES_IN_BROKEN) && !planted("buffer: who was at a sync for long goes on in a broken region") {
+        session.leave_if_broken();
+    }
+}
+
 /// What became of an attempt to claim a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
@@ -355,7 +366,7 @@ impl BufferManager {
     fn write_batch(&self, session: &Session, writer: &Writer<'_>, batch: &mut Batch) -> std::result::Result<(), Fault> {
         self.check_failed()?;
         let double = self.double_write()?;
-        self.finish_open_batch(&double, writer)?;
+        self.finish_open_batch(session, &double, writer)?;
         failpoint("buffer: no batch open, pages claimed");
         let mut youngest = Lsn::NONE;
         for index in 0..batch.len() {
@@ -371,6 +382,7 @@ impl BufferManager {
         failpoint("buffer: log forced, nothing written");
         let sequence = self.next_sequence(&double)?;
         if !planted("buffer: no double write") {
+            leave_given_up(session);
             double.write(sequence, batch)?;
             failpoint("buffer: double write written, not synced");
             self.sync_double(&double)?;
@@ -378,16 +390,16 @@ impl BufferManager {
             self.header.open_batch.publish(sequence);
         }
         failpoint("buffer: batch open, nothing at home");
-        self.bring_home(flushed, batch)?;
+        self.bring_home(session, flushed, batch)?;
         failpoint("buffer: batch at home, still open");
-        self.end_batch(&double, sequence);
+        self.end_batch(session, &double, sequence);
         Ok(())
     }
 
     /// Writes the pages to their homes and syncs those. The batch is in the double-write file.
-    fn bring_home(&self, flushed: FlushedTo, batch: &Batch) -> std::result::Result<(), Fault> {
+    fn bring_home(&self, session: &Session, flushed: FlushedTo, batch: &Batch) -> std::result::Result<(), Fault> {
         let _homes = HomeWrites::begin(self);
-        let homes = self.write_homes(flushed, batch)?;
+        let homes = self.write_homes(session, flushed, batch)?;
         failpoint("buffer: homes written, not synced");
         for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
             home.file.sync().map_err(|error| Fault::Final(self.fail(&error)))?;
@@ -400,7 +412,12 @@ impl BufferManager {
     ///
     /// # Panics
     /// If a page is younger than the durable log: that would break the rule.
-    fn write_homes(&self, flushed: FlushedTo, batch: &Batch) -> Result<BTreeMap<FileId, Arc<OpenFile>>> {
+    fn write_homes(
+        &self,
+        session: &Session,
+        flushed: FlushedTo,
+        batch: &Batch,
+    ) -> Result<BTreeMap<FileId, Arc<OpenFile>>> {
         for image in batch.images() {
             let lsn = page_lsn(batch.page(image));
             let is_covered = lsn.is_none() || flushed.covers(lsn) || planted(LOG_NOT_FORCED);
@@ -418,13 +435,19 @@ impl BufferManager {
                 },
             };
             failpoint("buffer: between two homes");
+            leave_given_up(session);
             home.file.write_at(batch.page(&run), home.offset(run.id))?;
         }
         Ok(homes)
     }
 
     /// If the last batch did not come home, brings it home now, out of the double-write file.
-    fn finish_open_batch(&self, double: &DoubleWrite, _: &Writer<'_>) -> std::result::Result<(), Fault> {
+    fn finish_open_batch(
+        &self,
+        session: &Session,
+        double: &DoubleWrite,
+        _: &Writer<'_>,
+    ) -> std::result::Result<(), Fault> {
         let sequence = self.header.open_batch.load();
         if sequence == 0 || planted("buffer: interrupted batch not brought home") {
             return Ok(());
@@ -436,15 +459,16 @@ impl BufferManager {
         };
         // The log was forced for these pages before they came into the file, and does not shrink.
         failpoint("buffer: a dead one's batch found");
-        self.bring_home(self.log.flushed(), &batch)?;
+        self.bring_home(session, self.log.flushed(), &batch)?;
         failpoint("buffer: a dead one's batch brought home");
-        self.end_batch(double, sequence);
+        self.end_batch(session, double, sequence);
         Ok(())
     }
 
-    fn end_batch(&self, double: &DoubleWrite, sequence: u64) {
+    fn end_batch(&self, session: &Session, double: &DoubleWrite, sequence: u64) {
         self.header.open_batch.publish(0);
         failpoint("buffer: batch closed, not marked done");
+        leave_given_up(session);
         if let Err(error) = double.mark_done(sequence) {
             // Not needed: a restart looks at homes that are whole.
             tracing::debug!(%error, sequence, "a batch of pages could not be marked done");
@@ -498,7 +522,7 @@ impl BufferManager {
         }
         let writer = Writer { manager: self, me };
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
-        if !planted("buffer: writes pages in a broken region") {
+        if !planted(WRITES_IN_BROKEN) {
             session.leave_if_broken();
         }
         failpoint("buffer: became the writer");

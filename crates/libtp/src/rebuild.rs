@@ -22,7 +22,12 @@ use crate::{Error, Result};
 
 /// How long to wait for a living session that a broken region says writes to a file, if its process is seen to run: a wild
 /// store may have hit what says so.
+///
+/// At each look of all that time none of its threads may be in a system call that no signal ends. Who sits in a sync all the same, in
+/// a file system of another process say, looks before its next write whether the memory is anybody's.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked at.
+const GLANCE: Duration = Duration::from_millis(50);
 /// How long to wait for one that is stopped, and for one that cannot be seen to run, until those are told who wait for us.
 const STOPPED_PATIENCE: Duration = Duration::from_secs(5);
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(30);
@@ -77,13 +82,20 @@ impl Opening<'_> {
             // Whoever had not seen the region broken before this has done what it was about to do.
             managers.processes.declare_broken();
             let (mut said, begun) = (false, Instant::now());
+            let (mut not_seen, mut looked) = (begun, begun);
             loop {
                 let writers = managers.writers();
                 if writers.is_empty() || planted("libtp: memory is made anew while somebody writes") {
                     return Some(Ok(managers.processes.rebuild_count()));
                 }
                 let is_running = |writer: &&SessionId| managers.processes.is_seen_running(**writer);
-                if begun.elapsed() > LAST_PATIENCE && writers.iter().all(|writer| is_running(&writer)) {
+                if looked.elapsed() > GLANCE {
+                    looked = Instant::now();
+                    if !writers.iter().all(|writer| is_running(&writer)) {
+                        not_seen = looked;
+                    }
+                }
+                if not_seen.elapsed() > LAST_PATIENCE {
                     tracing::error!(?writers, "the shared memory says that these sessions still write to files, which it has said for very long: it is not believed");
                     return Some(Ok(managers.processes.rebuild_count()));
                 }

@@ -7,11 +7,12 @@
 use std::time::Duration;
 
 use libtp_process::SessionId;
+use rio::planted;
 
 use crate::acquire::Ask;
 use crate::locker::Waiting;
 use crate::request::{Place, Request};
-use crate::LockManager;
+use crate::{LockManager, LockerId};
 
 /// Who has waited so long looks, and again after as long.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -71,7 +72,14 @@ impl LockManager {
         }
         let locker = self.table.locker(number);
         let session = locker.session.load();
-        let is_owned = locker.in_use.load() != 0 && session != SessionId::NONE && self.processes.exists(session);
+        // Who takes a locker over may stand still before it puts its name there, and who had it be gone.
+        let is_kept_for = || {
+            let keeps = self.keepers.get().filter(|_| !planted("lock: who is taken over belongs to nobody"));
+            keeps.is_some_and(|keeps| keeps(LockerId(number))) || self.processes.exists(locker.session.load())
+        };
+        let is_owned = locker.in_use.load() != 0
+            && session != SessionId::NONE
+            && (self.processes.exists(session) || is_kept_for());
         let is_kept = || locker.all_kept(&self.table).any(|kept| kept.place == place);
         is_owned && (locker.requests(&self.table).any(|(own, _)| own == place) || is_kept())
     }

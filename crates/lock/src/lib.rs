@@ -57,6 +57,7 @@ mod waits;
 mod waits_for;
 
 use std::sync::atomic::AtomicU32;
+use std::sync::OnceLock;
 
 use rio::{bits, failpoint, Extent, HeldSlice, Region, RootSlot, Slab};
 
@@ -96,7 +97,11 @@ pub struct LockManager {
     lane_count: u32,
     settings: Settings,
     processes: ProcessManager,
+    keepers: OnceLock<Box<Keeps>>,
 }
+
+/// Whether that locker is about to be taken over by a session that exists.
+type Keeps = dyn Fn(LockerId) -> bool + Send + Sync;
 
 impl LockManager {
     /// The layout of all that it shares.
@@ -155,7 +160,15 @@ impl LockManager {
             owed: AtomicU32::new(0),
             header,
         };
-        Ok(LockManager { table, lanes, lane_count, settings, processes: processes.clone() })
+        let keepers = OnceLock::new();
+        Ok(LockManager { table, lanes, lane_count, settings, processes: processes.clone(), keepers })
+    }
+
+    /// Says who knows of lockers that were given to another session and do not bear its name yet. Set once; without it there are
+    /// none.
+    pub fn set_keeper(&self, keeps: impl Fn(LockerId) -> bool + Send + Sync + 'static) {
+        // A second one is another handle of the same environment: the first does the same.
+        let _ = self.keepers.set(Box::new(keeps));
     }
 
     /// Checks what can be seen of a wild store in the lock manager's slabs, while others work (PROTOCOLS F3).

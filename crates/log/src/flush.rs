@@ -77,9 +77,7 @@ impl LogManager {
         failpoint("log: about to lead");
         let leader = word.compare_exchange(holder, me).ok().map(|_| Leader { log: self, me });
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
-        if !planted("log: flushes in a broken region") {
-            session.leave_if_broken();
-        }
+        leave_given_up(session);
         leader
     }
 
@@ -87,7 +85,7 @@ impl LogManager {
     pub(crate) fn flush(&self, session: &Session, leader: Leader<'_>) -> Result<FlushedTo> {
         let (from, to) = self.append_mark(session);
         failpoint("log: leads a flush");
-        let written = if from == to { Ok(0) } else { self.write_and_sync(&leader, from, to) };
+        let written = if from == to { Ok(0) } else { self.write_and_sync(session, &leader, from, to) };
         match written {
             Err(error) => {
                 // Published before anyone is answered. The next restart writes the ring's tail into new files.
@@ -124,7 +122,7 @@ impl LogManager {
     }
 
     /// Writes `from .. to` out of the ring and syncs each segment it touches, in order.
-    fn write_and_sync(&self, leader: &Leader<'_>, from: Lsn, to: Lsn) -> Result<u64> {
+    fn write_and_sync(&self, session: &Session, leader: &Leader<'_>, from: Lsn, to: Lsn) -> Result<u64> {
         let mut syncs = 0;
         let mut at = from;
         while at < to {
@@ -139,6 +137,8 @@ impl LogManager {
                 let middle = at.plus(first.len() as u64);
                 let second = if middle < end { self.ring.piece(middle, end, leader) } else { &[] };
                 let skipped = already_written(file.as_ref(), offset, first, second);
+                // The sync of the segment before may have taken longer than anybody waits who builds the region anew.
+                leave_given_up(session);
                 if skipped != 0 {
                     file.write_at(&[first, second].concat()[skipped..], offset + skipped as u64)?;
                 } else if second.is_empty() {
@@ -160,6 +160,13 @@ impl LogManager {
             syncs += 1;
         }
         Ok(syncs)
+    }
+}
+
+/// Before each write: the region may be given up, and the files another life's.
+fn leave_given_up(session: &Session) {
+    if !planted("log: flushes in a broken region") {
+        session.leave_if_broken();
     }
 }
 

@@ -43,6 +43,13 @@ impl Drop for Preparer<'_> {
     }
 }
 
+/// Before each change of the files: the region may be given up, and they another life's.
+fn leave_given_up(session: &Session) {
+    if !planted("log: makes segments in a broken region") {
+        session.leave_if_broken();
+    }
+}
+
 impl LogManager {
     /// Who writes to the log's files now, and who makes new ones.
     pub fn writers(&self) -> [SessionId; 2] {
@@ -61,9 +68,7 @@ impl LogManager {
         failpoint("log: about to be the one who prepares");
         let preparer = word.compare_exchange(holder, me).ok().map(|_| Preparer { log: self, me });
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
-        if !planted("log: makes segments in a broken region") {
-            session.leave_if_broken();
-        }
+        leave_given_up(session);
         preparer
     }
 
@@ -77,7 +82,7 @@ impl LogManager {
             self.check_poison()?;
             // Whether the one who is at it lives is a system call or two, for each of all who wait here.
             match self.try_prepare(session, round % SUSPECT == SUSPECT - 1) {
-                Some(preparer) => self.prepare_to(&preparer, need)?,
+                Some(preparer) => self.prepare_to(session, &preparer, need)?,
                 None => {
                     session.sleep(PATIENCE);
                     if said.is_none() && round >= SUSPECT {
@@ -89,12 +94,13 @@ impl LogManager {
         Ok(())
     }
 
-    fn prepare_to(&self, _preparer: &Preparer<'_>, need: Lsn) -> Result<()> {
+    fn prepare_to(&self, session: &Session, _preparer: &Preparer<'_>, need: Lsn) -> Result<()> {
         failpoint("log: prepares a segment");
         let header = &*self.header;
         while header.file_end.load() < need {
             let number = self.files.geometry().locate(header.file_end.load()).segment;
             if !matches!(self.files.segment(number)?, Opened::Good(_)) {
+                leave_given_up(session);
                 self.files.prepare_new(number, self.incarnation)?;
             }
             failpoint("log: segment ready, its name not durable");
@@ -132,7 +138,7 @@ impl LogManager {
             return Ok(false);
         }
         let Some(preparer) = self.try_prepare(session, true) else { return Ok(false) };
-        self.prepare_to(&preparer, end.plus(8))?;
+        self.prepare_to(session, &preparer, end.plus(8))?;
         Ok(true)
     }
 
@@ -161,6 +167,7 @@ impl LogManager {
                 last += 1;
             }
             let ahead = geometry.end(last).since(header.tail.load());
+            leave_given_up(session);
             if geometry.file_bytes(old) == geometry.file_bytes(last + 1) && ahead < self.settings.recycled_bytes_max {
                 self.files.prepare_recycled(old, last + 1, self.incarnation)?;
                 failpoint("log: segment recycled, not counted");

@@ -20,7 +20,7 @@ use std::time::Instant;
 use rio::{failpoint, planted, Offset, Undo};
 
 use crate::latch::Waker;
-use crate::slot::{SessionSlot, State};
+use crate::slot::{Claim, SessionSlot, State};
 use crate::{Latch, NotedAppend, ProcessManager, Session, SessionId};
 
 /// A dead session, and the right to repair it. Dropped before [`Corpse::bury`], it leaves the rest to another.
@@ -72,7 +72,7 @@ impl ProcessManager {
     /// The session that died while it repaired `dead`, if it left a section open. What it changed in there may be the slot of
     /// the one it repaired: the caller repairs it physically before it takes the right.
     pub fn dead_repairer(&self, dead: SessionId) -> Option<SessionId> {
-        let other = self.slot(dead)?.reaper.load();
+        let other = self.slot(dead)?.reaper.load().of_tenant(dead.generation());
         (!self.is_alive(other) && self.may_go_back(other)).then_some(other)
     }
 
@@ -95,11 +95,12 @@ impl ProcessManager {
             let _ = slot.status.compare_exchange(status, status.with_state(State::Dead));
         }
         failpoint("repair: found dead, right not taken");
-        let me = by.id();
-        let other = slot.reaper.load();
+        let (me, claim) = (by.id(), slot.reaper.load());
+        let own = Claim::new(me, dead.generation());
+        let other = claim.of_tenant(dead.generation());
         let is_free = other == SessionId::NONE || (other != me && !self.is_alive(other) && !self.may_go_back(other));
         let is_free = is_free || planted("process: two repair one session");
-        if !is_free || slot.reaper.compare_exchange(other, me).is_err() {
+        if !is_free || slot.reaper.compare_exchange(claim, own).is_err() {
             return None;
         }
         failpoint("repair: right taken");
@@ -110,7 +111,7 @@ impl ProcessManager {
             if still {
                 slot.leave();
             }
-            let _ = slot.reaper.compare_exchange(me, SessionId::NONE);
+            let _ = slot.reaper.compare_exchange(own, Claim::NONE);
             return None;
         };
         let stand_in = Session::stand_in(self.clone(), dead, self.0.slots.place(dead.index()), log);
@@ -214,7 +215,7 @@ impl Corpse<'_> {
     /// Frees the slot: nothing of the dead session is left. The right to repair it is given back after that, or another
     /// would take it for a slot that has a new tenant by the time it is freed again.
     ///
-    /// If we die here: the right is that of a dead one, as good as given back.
+    /// If we die here, or are stopped: the right is for the tenant that was, and keeps nobody from repairing the next.
     ///
     /// `learned` is when the repairer was told of the death.
     pub fn bury(self, learned: Instant) {
@@ -224,12 +225,13 @@ impl Corpse<'_> {
         self.processes.0.header.repaired.fetch_add(1);
         failpoint("repair: counted, not buried");
         if planted("process: the right to repair is free before the slot") {
-            self.slot().reaper.publish(SessionId::NONE);
+            self.slot().reaper.publish(Claim::NONE);
             rio::planted::linger();
         } else if planted("process: two repair one session") {
             rio::planted::linger_until(|| self.slot().status.load().generation() != self.id().generation());
         }
         self.slot().leave();
+        failpoint("repair: buried, right not given back");
     }
 
     fn slot(&self) -> &SessionSlot {
@@ -239,7 +241,8 @@ impl Corpse<'_> {
 
 impl Drop for Corpse<'_> {
     fn drop(&mut self) {
-        // Refused when we were taken for dead.
-        let _ = self.slot().reaper.compare_exchange(self.by, SessionId::NONE);
+        // Refused when we were taken for dead, or have stood still since the burial and the next tenant was repaired.
+        let own = Claim::new(self.by, self.id().generation());
+        let _ = self.slot().reaper.compare_exchange(own, Claim::NONE);
     }
 }

@@ -407,7 +407,10 @@ impl ProcessManager {
     /// Every task of a repair that a session has at this moment, for the tools.
     pub fn roles(&self) -> Vec<(&'static str, SessionId)> {
         let taken = |(_, slot): &(u32, &SessionSlot)| slot.status.load().state() != State::Free;
-        let reapers = self.slots().filter(taken).map(|(_, slot)| ("repairs a dead session", slot.reaper.load()));
+        let reapers = self.slots().filter(taken).map(|(_, slot)| {
+            let generation = slot.status.load().generation();
+            ("repairs a dead session", slot.reaper.load().of_tenant(generation))
+        });
         let freezer = ("counts the holders of a latch anew", self.0.header.freezer.load());
         reapers.chain([freezer]).filter(|(_, session)| *session != SessionId::NONE).collect()
     }

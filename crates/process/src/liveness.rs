@@ -3,11 +3,17 @@
 //! A process is named by its pid and the time it started, so that a pid used again is not taken for it, and by the
 //! namespaces in which these two are told: an observer in another pid namespace can say nothing of it. Only what is
 //! certain counts as death: a stopped process lives, and so does one we may not look at.
+//!
+//! `/proc` need not be that of our pid namespace: who enters a new one without mounting it anew sees there, under the pids of
+//! its neighbours, other processes. Then the kernel is asked by pid alone, which it reads as we mean it.
+
+use std::time::Duration;
 
 use rio::planted;
-use rustix::process::{test_kill_process, Pid};
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::process::{pidfd_open, test_kill_process, Pid, PidfdFlags};
 
-use crate::os::ForkMark;
+use crate::os::{timespec, ForkMark};
 
 /// What tells a process from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +32,8 @@ pub(crate) struct Identity {
 pub(crate) struct Process {
     identity: Identity,
     mark: ForkMark,
+    /// `/proc` names processes as we do.
+    has_table: bool,
 }
 
 impl Process {
@@ -38,7 +46,8 @@ impl Process {
             pid_namespace: namespace("pid"),
             time_namespace: namespace("time"),
         };
-        Process { identity, mark: ForkMark::of_this_process() }
+        let has_table = table_is_ours() || planted("process: the table of another pid namespace is believed");
+        Process { identity, mark: ForkMark::of_this_process(), has_table }
     }
 
     pub(crate) fn identity(&self) -> Identity {
@@ -70,18 +79,21 @@ impl Process {
         if other.pid == own.pid {
             return start_time != 0 && own.start_time != 0 && start_time != own.start_time;
         }
-        !process_runs(other.pid, start_time)
+        match self.has_table {
+            true => !process_runs(other.pid, start_time),
+            false => pid_has_ended(other.pid),
+        }
     }
 
     /// Whether the other is certainly stopped, by a signal or a debugger.
     pub(crate) fn sees_stopped(&self, other: Identity) -> bool {
-        self.shares_pids_with(other) && process_is_stopped(other.pid)
+        self.has_table && self.shares_pids_with(other) && process_is_stopped(other.pid)
     }
 
     /// Whether the other can be seen to run: not stopped, not frozen with its container, not in the middle of a system call that
     /// no signal ends. Of whom nothing can be seen from here it is not known.
     pub(crate) fn sees_running(&self, other: Identity) -> bool {
-        self.shares_pids_with(other) && process_is_running(other.pid)
+        self.has_table && self.shares_pids_with(other) && process_is_running(other.pid)
     }
 
     /// Whether the other's pid means the same here.
@@ -94,6 +106,35 @@ impl Process {
 fn namespace(kind: &str) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |metadata| metadata.ino())
+}
+
+/// Whether `/proc` is that of our own pid namespace. It names us there as that namespace does, and, where the kernel says so
+/// (since 4.1), by as many pids as there are namespaces from there down to ours.
+fn table_is_ours() -> bool {
+    let own = std::process::id().to_string();
+    let is_named_so = std::fs::read_link("/proc/self").is_ok_and(|name| name.as_os_str() == own.as_str());
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_named_so && names_alone(&status, &own)
+}
+
+/// Whether these lines on a process name no pid but this one.
+fn names_alone(status: &str, pid: &str) -> bool {
+    let names = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    names.is_none_or(|names| names.split_ascii_whitespace().eq([pid]))
+}
+
+/// Whether the whole of the process of that pid has ended, asked without `/proc`: of another that has its pid by now it says
+/// what it knows of that one.
+fn pid_has_ended(pid: u32) -> bool {
+    let Some(named) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    match pidfd_open(named, PidfdFlags::empty()) {
+        Ok(descriptor) => {
+            let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+            matches!(poll(&mut polled, Some(&timespec(Duration::ZERO))), Ok(1))
+        }
+        // A kernel or sandbox that knows no such descriptors, or none left.
+        Err(_) => !pid_exists(pid),
+    }
 }
 
 /// Whether a process of that pid runs that started then (zero: whenever).
@@ -178,7 +219,10 @@ impl Stat {
 mod tests {
     use std::process::{Command, Stdio};
 
-    use super::{all_run, process_is_running, process_is_stopped, process_runs, Identity, Process, Stat};
+    use super::{
+        all_run, names_alone, pid_has_ended, process_is_running, process_is_stopped, process_runs, Identity, Process,
+        Stat,
+    };
 
     #[test]
     fn a_process_lives_until_it_is_killed_even_if_nobody_has_waited_for_it() {
@@ -195,6 +239,31 @@ mod tests {
         }
         child.wait().expect("it was killed");
         assert!(!process_runs(child.id(), started));
+    }
+
+    #[test]
+    fn without_a_table_a_process_has_ended_when_the_kernel_says_so() {
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts");
+        let this = Process { has_table: false, ..Process::this() };
+        // Its start is not known: it may be told in a table that is not ours.
+        let other = Identity { pid: child.id(), start_time: 1, ..this.identity() };
+        assert!(!this.has_ended(other) && !this.sees_running(other) && !this.sees_stopped(other));
+        child.kill().expect("it is ours");
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while !this.has_ended(other) {
+            assert!(std::time::Instant::now() < deadline, "a zombie must count as dead");
+            std::thread::yield_now();
+        }
+        child.wait().expect("it was killed");
+        assert!(this.has_ended(other) && pid_has_ended(other.pid), "nobody has the pid");
+    }
+
+    #[test]
+    fn a_table_is_ours_if_it_has_one_name_for_us() {
+        assert!(Process::this().has_table, "this test does not run in a pid namespace without a /proc of its own");
+        assert!(names_alone("Name:\ta\nNSpid:\t7\nNSpgid:\t7\n", "7"));
+        assert!(!names_alone("NSpid:\t7\t7\n", "7"), "by accident both namespaces call us the same");
+        assert!(names_alone("Name:\ta\n", "7"), "a kernel that does not say");
     }
 
     #[test]

@@ -200,6 +200,11 @@ impl Session {
         self.tree_depth.set(depth + 1);
     }
 
+    /// Whether it is in a tree operation.
+    pub fn is_in_tree(&self) -> bool {
+        self.tree_depth.get() != 0
+    }
+
     /// Leaves a tree operation.
     ///
     /// # Panics

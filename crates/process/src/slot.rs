@@ -9,7 +9,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use rio::{bits, shared, Link, SlabHeader, UndoLog, Word};
+use rio::{bits, planted, shared, Link, SlabHeader, UndoLog, Word};
 
 use crate::attachment::{AttachmentId, Attachments};
 use crate::latch_word::OWNER_SHIFT;
@@ -90,6 +90,42 @@ impl fmt::Display for SessionId {
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SessionId({}.{})", self.index(), self.generation())
+    }
+}
+
+/// The right to repair a slot's tenant: who has it, and which tenant it is for. Zero is nobody's.
+///
+/// Bits 0-19 and 32-57 are the repairer's, as in its name; 20-31 and 58-63 the low 18 bits of the tenant's generation. So the
+/// right of one who stands still after the burial is over with the tenant, and does not keep the next from being repaired.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim(u64);
+bits!(Claim: u64);
+
+/// How many bits of the tenant's generation lie beside the repairer's index.
+const BESIDE_INDEX: u32 = 32 - INDEX_BITS;
+const GENERATION_SHIFT: u32 = 32 + GENERATION_BITS;
+const REPAIRER: u64 = ((1 << GENERATION_BITS) - 1) << 32 | ((1 << INDEX_BITS) - 1);
+
+impl Claim {
+    /// Nobody's.
+    pub(crate) const NONE: Claim = Claim(0);
+
+    /// That of `by` to repair the tenant of that generation.
+    pub(crate) fn new(by: SessionId, generation: u32) -> Claim {
+        let generation = u64::from(generation);
+        let low = generation & ((1 << BESIDE_INDEX) - 1);
+        Claim(by.0 | low << INDEX_BITS | (generation >> BESIDE_INDEX) << GENERATION_SHIFT)
+    }
+
+    /// Who repairs the tenant of that generation: none if nobody does, or the right is for one that was there before.
+    pub(crate) fn of_tenant(self, generation: u32) -> SessionId {
+        let by = SessionId(self.0 & REPAIRER);
+        let is_this = self == Claim::new(by, generation) || planted("process: the right to repair outlives the tenant");
+        if is_this {
+            by
+        } else {
+            SessionId::NONE
+        }
     }
 }
 
@@ -198,7 +234,7 @@ shared! {
         /// Who the tenant is; stored last when one comes or goes.
         pub(crate) status: Word<Status>,
         /// Who is repairing it (PROTOCOLS D5), or none.
-        pub(crate) reaper: Word<SessionId>,
+        pub(crate) reaper: Word<Claim>,
         /// Its undo log; stays with the slot.
         pub(crate) undo: Link<UndoLog>,
         /// What it sleeps on: bit 0 asleep, above it the number of wakes.
@@ -284,7 +320,7 @@ pub struct SessionInfo {
 
 #[cfg(test)]
 mod tests {
-    use super::{SessionId, State, Status, GENERATION_BITS, SESSIONS_MAX};
+    use super::{Claim, SessionId, State, Status, GENERATION_BITS, SESSIONS_MAX};
     use crate::attachment::AttachmentId;
 
     #[test]
@@ -293,6 +329,20 @@ mod tests {
             assert_eq!(SessionId::from_latch_word(id.owner_bits()), Some(id));
         }
         assert_eq!(SessionId::from_latch_word(crate::latch_word::COUNT), None);
+    }
+
+    #[test]
+    fn the_right_to_repair_is_for_one_tenant() {
+        let largest = (1 << GENERATION_BITS) - 1;
+        for by in [SessionId::new(1, 1), SessionId::new(SESSIONS_MAX, largest)] {
+            for generation in [1, 4095, 4096, largest] {
+                let claim = Claim::new(by, generation);
+                assert_eq!(claim.of_tenant(generation), by);
+                assert_eq!(claim.of_tenant(generation - 1), SessionId::NONE);
+                assert_eq!(claim.of_tenant(generation + 1), SessionId::NONE);
+            }
+        }
+        assert_eq!(Claim::NONE.of_tenant(0), SessionId::NONE);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Compiled in only with the feature `failpoints`, which nothing but the test suites switches on; without it every call
 //! is empty and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9` does,
 //! when it comes to that place for the third time; a program can also `arm` itself later. With `!stop` behind it the
-//! process stops there, as `kill -STOP` does, until somebody lets it go on; with `!panic` the thread panics.
+//! process stops there, as `kill -STOP` does, until somebody lets it go on; with `!panic` the thread panics; with `!sleep` it
+//! sleeps there for 13 seconds, which is longer than anybody believes that it does anything.
 //! `LIBTP_FAILPOINT_HITS=FILE`: the name of each place is appended to that file when it is first come to, and where the
 //! process died, stopped or panicked, with the time in nanoseconds.
 //!
@@ -30,6 +31,7 @@ mod chosen {
         Die,
         Stop,
         Panic,
+        Sleep,
     }
 
     static PLAN: OnceLock<RwLock<Option<Plan>>> = OnceLock::new();
@@ -49,6 +51,7 @@ mod chosen {
         let (text, deed) = match text.rsplit_once('!') {
             Some((text, "stop")) => (text, Deed::Stop),
             Some((text, "panic")) => (text, Deed::Panic),
+            Some((text, "sleep")) => (text, Deed::Sleep),
             _ => (text, Deed::Die),
         };
         let (name, hit) = text.rsplit_once('@').map_or((text, 1), |(name, hit)| (name, hit.parse().unwrap_or(1)));
@@ -110,6 +113,10 @@ mod chosen {
                 let _ = kill_process(getpid(), Signal::STOP);
                 // The signal may come through another thread first, on a busy machine late: it must not find this one further on.
                 std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+            Deed::Sleep => {
+                append(&format!("slept {now} {name}\n"));
+                std::thread::sleep(std::time::Duration::from_secs(13));
             }
             Deed::Panic => {
                 append(&format!("panicked {now} {name}\n"));

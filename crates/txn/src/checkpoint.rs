@@ -129,6 +129,8 @@ impl Managers {
         // Behind the force: a snapshot that is taken later needs nothing below what runs now (`snapshot.rs`).
         let keep_from = redo_point.min(oldest).min(self.needed_by_snapshots()).min(self.needed_by_repairs());
         failpoint("checkpoint: forced, control file old");
+        // The pages' syncs may have taken longer than anybody waits who builds the region anew.
+        session.leave_if_broken();
         self.write_control(session, lsn, redo_point, keep_from, false)?;
         failpoint("checkpoint: control file written, region old");
         self.txns.header.checkpoint_lsn.publish(lsn);

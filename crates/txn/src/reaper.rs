@@ -71,6 +71,15 @@ impl Managers {
     /// Makes this handle the one that repairs the dead whom its sessions meet.
     pub(crate) fn become_repairer(self: &Arc<Managers>) {
         self.processes.set_repairer(Box::new(Reaper(Arc::downgrade(self))));
+        let own = Arc::downgrade(self);
+        self.locks.set_keeper(move |locker| own.upgrade().is_some_and(|managers| managers.is_in_a_slot(locker)));
+    }
+
+    /// Whether the locker goes with a transaction slot that is a session's. One of a transaction's slot is taken over after the
+    /// slot: until then it bears the name of who had both.
+    fn is_in_a_slot(&self, locker: LockerId) -> bool {
+        let mut slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
+        slots.any(|slot| self.processes.exists(slot.owner.load()) && slot.locker.load() == locker.0)
     }
 
     /// Repairs every dead session, as far as no other living one is at it. The caller holds no latch.
@@ -146,14 +155,9 @@ impl Managers {
             let slot = self.txns.slots.at(index);
             assert!(!is_orphan(&|| slot.owner.load()), "transaction slot {index} belongs to no session");
         }
-        // One of a transaction's slot is taken over after the slot: until then it bears the name of who had both.
-        let is_in_a_slot = |locker: LockerId| {
-            let mut slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
-            slots.any(|slot| slot.owner.load() != SessionId::NONE && slot.locker.load() == locker.0)
-        };
         // Asked twice: it may have been taken over in between, and its slot be free by now.
         let is_orphan =
-            |locker, owner: &dyn Fn() -> SessionId| is_orphan(owner) && !is_in_a_slot(locker) && is_orphan(owner);
+            |locker, owner: &dyn Fn() -> SessionId| is_orphan(owner) && !self.is_in_a_slot(locker) && is_orphan(owner);
         if let Some(locker) = self.locks.find_locker(is_orphan) {
             panic!("{locker} belongs to no session");
         }

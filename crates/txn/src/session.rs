@@ -144,22 +144,24 @@ impl Managers {
     fn take_slot(&self, session: &Session, locker: LockerId) -> Result<u32> {
         let header = &self.txns.header;
         let _guard = header.latch.exclusive(session, Rank::TXN_TABLE);
-        if header.free.get() == 0 {
-            let added = self.txns.slots.grow()?;
-            failpoint("txn: slots added, not listed");
-            let mut section = session.section();
-            // Chained backwards so that the lowest number is used first.
-            for index in added.rev() {
-                self.txns.slots.at(index).next_free.init(header.free.get());
-                failpoint("txn: slots being listed");
-                header.free.set(&mut section, index);
+        let used = header.used.get();
+        let is_fresh = header.free.get() == 0;
+        if is_fresh && used == u64::from(self.txns.slots.capacity()) {
+            self.txns.slots.grow()?;
+            // If we die here: they are above those that are used, and so found by the next.
+            if planted("txn: slots that were added and not used are lost") {
+                header.used.publish(self.txns.slots.capacity().into());
             }
-            section.close();
+            failpoint("txn: slots added, none used");
         }
-        let index = header.free.get();
+        let fresh = || u32::try_from(used + 1).expect("a slab numbers its slots with 32 bits");
+        let index = if is_fresh { fresh() } else { header.free.get() };
         let slot = self.txns.slots.at(index);
         let mut section = session.section();
-        header.free.set(&mut section, slot.next_free.get());
+        match is_fresh {
+            true => header.used.set(&mut section, u64::from(index)),
+            false => header.free.set(&mut section, slot.next_free.get()),
+        }
         failpoint("txn: slot off the list, nobody's");
         // Before the owner: whoever sees that the slot has one finds the locker that goes with it.
         slot.locker.set(&mut section, locker.0);

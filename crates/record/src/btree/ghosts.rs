@@ -183,6 +183,7 @@ fn is_dead(node: &Node<'_>) -> bool {
 /// done now is left.
 pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<bool> {
     let pages = &access.pages;
+    debug_assert!(pages.session().is_in_tree(), "what it goes through may be used for something else meanwhile");
     let own = first_own_lsn(access);
     free_chains(access, number, own, None)?;
     unlink::free_unlinked(access, left)?;

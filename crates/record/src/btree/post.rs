@@ -50,7 +50,8 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
         }
         let mut parent = parent_pin.exclusive(rank(level + 1));
         let node = node_of(pages, parent_number, &parent)?;
-        if node.is_deleted() || node.level() != level + 1 || node.belongs_right(&found.separator) {
+        let is_below = *node.low() > *found.separator;
+        if node.is_deleted() || node.level() != level + 1 || is_below || node.belongs_right(&found.separator) {
             continue;
         }
         let (slot, present) = node.find(&found.separator);

@@ -90,8 +90,9 @@ impl Access<'_> {
     fn clear_leaves(&self, range: &KeyRange) -> Result<u64> {
         let (mut gone, mut next) = (0, Some(range.low().to_vec()));
         while let Some(key) = next {
+            // Until it is cleaned, and what comes with that: nobody goes through the tree outside (PROTOCOLS T2).
+            let _visit = self.pages.visit();
             let (number, left, is_dead) = {
-                let _visit = self.pages.visit();
                 let leaf = search::shared(&self.pages, &key, 0)?;
                 let number = leaf.id().page().raw();
                 let node = node_of(&self.pages, number, &leaf)?;
