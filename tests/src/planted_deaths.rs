@@ -140,6 +140,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     },
     by("process: who leaves frees the slot, whoever has it", &[Young("txn: room promised, not noted")]),
     by_case("process: the seat alone says who is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
+    by_case("io: the child of a fork keeps its parent's locks", "containers::a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive"),
     by_case("process: the table of another pid namespace is believed", "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead"),
     by_case("process: who runs another program lives", "forked::who_becomes_another_program_is_dead_though_nobody_needs_what_it_held"),
     by_case("libtp: sessions for repairs outlive the seat", "stopped::who_is_stopped_as_it_has_just_left_has_nothing_to_be_repaired"),

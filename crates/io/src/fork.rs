@@ -165,6 +165,9 @@ fn close(descriptor: i32) {
 fn install_handlers() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
+        if rio::planted("io: the child of a fork keeps its parent's locks") {
+            return;
+        }
         // SAFETY: the three functions live as long as the program, take nothing and return nothing. The child's only makes
         // system calls and works on atomics, as pthread_atfork(3) demands of it. Without memory for them the call fails:
         // then a child is known by its first call into the library, as one of a raw clone is.

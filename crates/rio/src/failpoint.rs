@@ -4,7 +4,7 @@
 //! is empty and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9` does,
 //! when it comes to that place for the third time; a program can also `arm` itself later. With `!stop` behind it the
 //! process stops there, as `kill -STOP` does, until somebody lets it go on; with `!panic` the thread panics; with `!sleep` it
-//! sleeps there for 13 seconds, which is longer than anybody believes that it does anything.
+//! sleeps there for 25 seconds, which is longer than anybody believes that it does anything.
 //! `LIBTP_FAILPOINT_HITS=FILE`: the name of each place is appended to that file when it is first come to, and where the
 //! process died, stopped or panicked, with the time in nanoseconds.
 //!
@@ -116,7 +116,7 @@ mod chosen {
             }
             Deed::Sleep => {
                 append(&format!("slept {now} {name}\n"));
-                std::thread::sleep(std::time::Duration::from_secs(13));
+                std::thread::sleep(std::time::Duration::from_secs(25));
             }
             Deed::Panic => {
                 append(&format!("panicked {now} {name}\n"));
