@@ -10,6 +10,9 @@
 //! 3. Each flush ends with a mark that states the durable end before it (L2).
 //!
 //! If the leader dies: it is not alive, so whoever waits takes its word over and writes again from `durable`.
+//!
+//! The `unsafe` is a promise to rio: nobody changes what the leader writes.
+#![allow(unsafe_code)]
 
 use libtp_io::File;
 use libtp_process::{leaves_roles, Session, SessionId};
@@ -45,8 +48,9 @@ pub(crate) struct Leader<'l> {
     me: SessionId,
 }
 
-// The published part of the tail is immutable, and its chunks move only below `durable`, which the leader alone moves.
-impl SharedHold for Leader<'_> {}
+// SAFETY: the published part of the tail is immutable, and its chunks move only below `durable`, which the leader alone moves; it is
+// shown for what lies between those two alone.
+unsafe impl SharedHold for Leader<'_> {}
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {

@@ -40,7 +40,7 @@
 //! # std::fs::remove_dir_all(&path)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod agree;
 mod append;

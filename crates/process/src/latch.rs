@@ -396,7 +396,8 @@ impl<'l> SharedGuard<'l> {
     }
 }
 
-impl SharedHold for SharedGuard<'_> {}
+// SAFETY: while it lives nobody has the latch exclusively, in any process, and who has an area shows for it guards of its latch alone.
+unsafe impl SharedHold for SharedGuard<'_> {}
 
 impl Drop for SharedGuard<'_> {
     #[inline]
@@ -430,8 +431,10 @@ impl<'l> ExclusiveGuard<'l> {
     }
 }
 
-impl SharedHold for ExclusiveGuard<'_> {}
-impl ExclusiveHold for ExclusiveGuard<'_> {}
+// SAFETY: as a shared one; and nobody else has the latch at all.
+unsafe impl SharedHold for ExclusiveGuard<'_> {}
+// SAFETY: as above.
+unsafe impl ExclusiveHold for ExclusiveGuard<'_> {}
 
 impl Drop for ExclusiveGuard<'_> {
     #[inline]

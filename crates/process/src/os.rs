@@ -1,6 +1,6 @@
 //! What the process manager asks of the kernel: sleep on a word, wake its sleepers, tell a process from its fork.
 //!
-//! The only file of this crate with `unsafe` in it. Futexes are shared, not private: the sleepers are in other
+//! The only file of this crate with `unsafe` in it, but for what a latch's guards promise to rio (`latch`). Futexes are shared, not private: the sleepers are in other
 //! processes, which map the word at other addresses. No call here sleeps without a bound (PROTOCOLS D8).
 
 use std::num::NonZeroU32;

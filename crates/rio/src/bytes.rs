@@ -20,12 +20,24 @@ pub struct Bytes(());
 
 /// Proof that nobody changes an area's bytes while it is borrowed.
 ///
-/// Implemented by latch guards, and by the leader of a log flush for the published, immutable part of the log's tail.
-/// Implementing it for anything else breaks the argument at the top of this file.
-pub trait SharedHold {}
+/// Implemented by latch guards, by the leader of a log flush for the published, immutable part of the log's tail, and by who has a
+/// segment, or the stripes of a worker's ranges. It says nothing of which area: that is the business of who has one, and gives its
+/// own holds for it alone.
+///
+/// # Safety
+/// A value exists only while nobody changes the bytes of the areas that it is given out for, in any process. Whoever can make two
+/// values for one area can make references to the same bytes that exclude each other, so it takes this word:
+/// ```compile_fail,E0200
+/// struct Mine;
+/// impl rio::SharedHold for Mine {}
+/// ```
+pub unsafe trait SharedHold {}
 
 /// Proof that nobody else reads or changes an area's bytes while it is borrowed. Implemented by exclusive latch guards.
-pub trait ExclusiveHold: SharedHold {}
+///
+/// # Safety
+/// A value exists only while nobody else reads or changes those bytes, in any process.
+pub unsafe trait ExclusiveHold: SharedHold {}
 
 impl Region {
     /// The bytes of an area, for as long as the hold is borrowed.

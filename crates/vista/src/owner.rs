@@ -8,8 +8,10 @@ use rio::{ExclusiveHold, Parts, SharedHold, Undo, View};
 
 /// Proof of having the segment: one handle at a time does, so who borrows it has the bytes to himself.
 pub struct Owner(());
-impl SharedHold for Owner {}
-impl ExclusiveHold for Owner {}
+// SAFETY: one handle has one, and the segment's file; where several share that, one at a time is between its begin and its end.
+unsafe impl SharedHold for Owner {}
+// SAFETY: as above; who borrows it mutably has borrowed the handle so.
+unsafe impl ExclusiveHold for Owner {}
 
 impl Owner {
     /// For the one handle.

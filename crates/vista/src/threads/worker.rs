@@ -1,4 +1,7 @@
 //! A worker: what a thread has to change a shared segment with.
+//!
+//! The `unsafe` is a promise to rio: what has the stripes of a range has its bytes to itself.
+#![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,8 +19,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Proof of having the stripes of a range: only the one that owns a worker has it, and only for ranges whose locks were looked
 /// at.
 pub(super) struct Hold(());
-impl SharedHold for Hold {}
-impl ExclusiveHold for Hold {}
+// SAFETY: it is shown for ranges whose stripes its worker has, and no other worker has those meanwhile.
+unsafe impl SharedHold for Hold {}
+// SAFETY: as above; who borrows it mutably has borrowed the worker so.
+unsafe impl ExclusiveHold for Hold {}
 
 /// What one thread changes a segment with: its own undo log, and the parts of the segment that it has.
 pub struct Worker<'t> {
