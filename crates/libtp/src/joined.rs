@@ -154,6 +154,10 @@ impl vista::Stores for Joined<'_> {
     fn free(&mut self, at: u64) -> vista::Result<()> {
         self.member_mut().free(at)
     }
+
+    fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()> {
+        self.member_mut().ensure_ranges(ranges)
+    }
 }
 
 impl Drop for Joined<'_> {

@@ -259,6 +259,14 @@ impl Member {
         self.segment.in_suspended(|txn| txn.free(at))
     }
 
+    /// Sees to it that ranges can be declared ([`Stores::ensure_ranges`](crate::Stores::ensure_ranges)).
+    ///
+    /// # Errors
+    /// As [`Txn::set_range`](crate::Txn::set_range).
+    pub fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
+        self.segment.in_suspended(|txn| crate::Stores::ensure_ranges(txn, ranges))
+    }
+
     /// The segment as it is now.
     pub fn segment(&self) -> &Segment {
         &self.segment

@@ -138,6 +138,13 @@ pub trait Stores: Memory {
     /// As [`Txn::free`].
     fn free(&mut self, at: u64) -> Result<()>;
 
+    /// Sees to it that the ranges, positions and bytes, can be declared, one after the other, and once more what a call of the heap
+    /// stores: what is stored in several places is stored in all of them or, if this fails, in none.
+    ///
+    /// # Errors
+    /// As [`Txn::set_range`]: nothing has changed.
+    fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> Result<()>;
+
     /// As [`Segment::root`].
     fn root<T: Persist>(&self) -> Ptr<T> {
         self.segment().root()
@@ -192,6 +199,27 @@ impl Stores for Txn<'_> {
 
     fn free(&mut self, at: u64) -> Result<()> {
         Txn::free(self, at)
+    }
+
+    fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
+        self.in_log(|segment| segment.ensure_ranges(ranges))
+    }
+}
+
+/// Of a call of the heap, the old bytes that it saves, generously.
+const UNDO_OF_A_CALL: usize = 4096;
+/// What a place of which nothing is there yet has for a position: bytes of a block to come.
+pub(crate) const NEW: u64 = u64::MAX;
+
+impl Segment {
+    fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
+        // Each takes whole words, a header, a checksum and the zero behind it.
+        let bytes =
+            ranges.iter().map(|(_, bytes)| bytes.saturating_add(40)).fold(UNDO_OF_A_CALL, usize::saturating_add);
+        let there = || ranges.iter().filter(|range| range.0 != NEW);
+        there().try_for_each(|&(at, bytes)| self.get(at, bytes).map(drop))?;
+        self.reserve_undo(bytes)?;
+        there().try_for_each(|&(at, bytes)| self.open_range(at, bytes))
     }
 }
 
@@ -263,6 +291,11 @@ impl<T: Persist> Ptr<T> {
     /// The `nth` of several values in a row, of which this is the first.
     pub(crate) fn nth(self, nth: u64) -> Ptr<T> {
         self.behind(nth.saturating_mul(size_of::<T>() as u64))
+    }
+
+    /// Its position and bytes, of the segment.
+    pub(crate) fn range(self, segment: &Segment) -> (u64, usize) {
+        (self.at(segment), size_of::<T>())
     }
 
     fn at(self, segment: &Segment) -> u64 {

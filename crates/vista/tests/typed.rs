@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use vista::{Error, HashMap, Map, Ptr, Segment, ThreadTxn, Vector};
+use vista::{Error, HashMap, Map, Memory, Ptr, Segment, ThreadTxn, Vector};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 type Names = Map<[u8; 6], u64>;
@@ -262,4 +262,92 @@ fn threads_are_told_of_a_pointer_to_nothing_and_of_what_another_has() {
     let mut other = right.begin();
     other.set_range(4000, 8).unwrap().fill(1);
     assert!(matches!(other.write(last), Err(Error::Contended { .. })), "out of order, so soon");
+}
+
+/// Values that fill what a call of the heap leaves of the undo log.
+type Long = [u64; 500];
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Collections {
+    rows: Vector<[u64; 64]>,
+    names: Map<u64, Long>,
+    hashed: HashMap<u64, Long>,
+}
+
+type All = (Vec<u64>, BTreeMap<u64, u64>, BTreeMap<u64, u64>);
+
+fn all(memory: &impl Memory) -> All {
+    let root: Ptr<Collections> = memory.segment().root();
+    let (rows, names) = (root.part(|it| &it.rows, memory).unwrap(), root.part(|it| &it.names, memory).unwrap());
+    let hashed = root.part(|it| &it.hashed, memory).unwrap();
+    let mut all = All::default();
+    for nth in 0..rows.len(memory).unwrap() {
+        all.0.push(rows.get(memory, nth).unwrap().unwrap()[63]);
+    }
+    names.for_each(memory, |key, value| assert_eq!(all.1.insert(*key, value[499]), None)).unwrap();
+    hashed.for_each(memory, |key, value| assert_eq!(all.2.insert(*key, value[499]), None)).unwrap();
+    assert_eq!(all.1.len() as u64, names.len(memory).unwrap());
+    assert_eq!(all.2.len() as u64, hashed.len(memory).unwrap());
+    all
+}
+
+#[test]
+fn what_finds_no_room_in_the_undo_log_leaves_the_collections_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = vista::Options::new(1 << 20).reserve(4 << 20).anywhere();
+    let mut segment = options.open(&directory.path().join("segment")).unwrap();
+    let root: Ptr<Collections> = segment.root();
+    let (rows, names) = (root.part(|it| &it.rows, &segment).unwrap(), root.part(|it| &it.names, &segment).unwrap());
+    let hashed = root.part(|it| &it.hashed, &segment).unwrap();
+    for nth in 0..8 {
+        let mut txn = segment.begin();
+        rows.push(&mut txn, [nth; 64]).unwrap();
+        names.insert(&mut txn, nth, [nth; 500]).unwrap();
+        hashed.insert(&mut txn, nth, [nth; 500]).unwrap();
+        txn.end().unwrap();
+    }
+    // The vector is full, and the next pair makes the hash map larger. There are free blocks for that, and no more units, so the
+    // undo log can become no longer.
+    let mut txn = segment.begin();
+    let spare: Vec<u64> = [64, 112, 4096, 8192, 16_384]
+        .iter()
+        .flat_map(|bytes| [*bytes; 3])
+        .map(|bytes| txn.malloc(bytes).unwrap())
+        .collect();
+    while txn.malloc(64 << 10).is_ok() {}
+    txn.end().unwrap();
+    let mut txn = segment.begin();
+    spare.into_iter().for_each(|at| txn.free(at).unwrap());
+    txn.end().unwrap();
+    let most =
+        (0..1000).map(|nth| nth << 10).take_while(|bytes| segment.begin().set_range(8192, *bytes).is_ok()).last();
+    let (most, expected) = (most.unwrap(), all(&segment));
+    assert_eq!(expected.0.len(), 8);
+    let (mut refused, mut done) = ([0; 6], [0; 6]);
+    for (what, left) in (0..6).flat_map(|what| (0..18_000).step_by(16).map(move |left| (what, left))) {
+        let mut txn = segment.begin();
+        // So much is left of the log, or a little more.
+        let _ = txn.set_range(8192, most - left).unwrap();
+        let tried = match what {
+            0 => names.insert(&mut txn, 100 + left as u64, [1; 500]).map(drop),
+            1 => names.remove(&mut txn, &3).map(drop),
+            2 => hashed.insert(&mut txn, 100 + left as u64, [1; 500]).map(drop),
+            3 => hashed.remove(&mut txn, &3).map(drop),
+            4 => rows.push(&mut txn, [1; 64]),
+            _ => rows.clear(&mut txn),
+        };
+        if tried.is_ok() {
+            assert_ne!(all(&txn), expected, "call {what}");
+            txn.abort();
+            done[what] += 1;
+        } else {
+            // What was refused is not taken for a reason to abort.
+            txn.end().unwrap_or_else(|why| panic!("call {what}, {left} bytes left: {why}"));
+            refused[what] += 1;
+        }
+        assert_eq!(all(&segment), expected, "call {what}, {left} bytes left");
+        segment.verify().unwrap();
+    }
+    assert!(refused.iter().chain(&done).all(|times| *times > 10), "refused {refused:?}, done {done:?}");
 }

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::chain::Links;
-use super::{create_row, write_row};
+use super::{create_row, write_row, NEW};
 use crate::{Memory, Persist, Ptr, Result, Stores};
 
 const ROWS: usize = 40;
@@ -182,7 +182,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
     /// Stores a value for a key. Whether the key is new.
     ///
     /// # Errors
-    /// As [`Stores::malloc`]; the transaction is to be aborted then, or the map has one bucket more and is else as it was.
+    /// As [`Stores::malloc`]; the map has the pairs that it had then.
     pub fn insert(self, txn: &mut impl Stores, key: K, value: V) -> Result<bool> {
         if let Some(place) = self.place(txn, &key)? {
             *txn.write(place)? = value;
@@ -194,6 +194,10 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         }
         let buckets = self.header().look(txn)?.buckets;
         let link = self.bucket(txn, bucket_of(hash(key.as_bytes()), buckets))?;
+        let (link_at, header_at) = (link.range(txn.segment()), self.header().range(txn.segment()));
+        // Linked and not counted would be worse than refused.
+        let of_node = [size_of::<Node>(), size_of::<K>(), size_of::<V>()].map(|bytes| (NEW, bytes));
+        txn.ensure_ranges(&[&[link_at, header_at], &of_node[..]].concat())?;
         let bytes = NODE_BYTES + (size_of::<K>() as u64).next_multiple_of(16) + size_of::<V>() as u64;
         let node: Ptr<Node> = create_row::<[u8; 16]>(txn, bytes.div_ceil(16))?.behind(0);
         *txn.write(node)? = Node { next: *link.look(txn)? };
@@ -218,38 +222,42 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
             txn.write(self.header())?.buckets = FIRST_ROW;
             return Ok(());
         }
-        // The one whose nodes may belong to the new one.
+        // The one whose nodes may belong to the new one. All of it is looked at before anything is stored.
         let mut link = self.bucket(txn, bucket_of(buckets, buckets))?;
-        let (mut moved, all) = (Ptr::NONE, buckets + 1);
-        let mut links = self.links(txn)?;
-        loop {
-            let node = *link.look(txn)?;
-            if node.is_none() {
-                break;
-            }
+        let (mut moved, all, mut stores) = (Ptr::NONE, buckets + 1, Vec::new());
+        let (mut links, mut node) = (self.links(txn)?, *link.look(txn)?);
+        while !node.is_none() {
             links.follow(txn)?;
+            let next = node.look(txn)?.next;
             if bucket_of(hash(key_of::<K>(node).look(txn)?.as_bytes()), all) == buckets {
-                *txn.write(link)? = node.look(txn)?.next;
-                *txn.write(node)? = Node { next: moved };
+                stores.extend([(link, next), (node.behind(0), moved)]);
                 moved = node;
             } else {
                 link = node.behind(0);
             }
+            node = next;
+        }
+        stores.push((self.bucket(txn, buckets)?, moved));
+        let mut ranges: Vec<_> = stores.iter().map(|store| store.0.range(txn.segment())).collect();
+        ranges.push(self.header().range(txn.segment()));
+        txn.ensure_ranges(&ranges)?;
+        for (link, node) in stores {
+            *txn.write(link)? = node;
         }
         txn.write(self.header())?.buckets = all;
-        let new = self.bucket(txn, buckets)?;
-        *txn.write(new)? = moved;
         Ok(())
     }
 
     /// Removes a key. Whether it was there.
     ///
     /// # Errors
-    /// As [`Stores::free`].
+    /// As [`Stores::free`]; the map is as it was then.
     pub fn remove(self, txn: &mut impl Stores, key: &K) -> Result<bool> {
         let Some((link, node)) = self.find(txn, key)? else { return Ok(false) };
-        *txn.write(link)? = node.look(txn)?.next;
+        let ranges = [link.range(txn.segment()), self.header().range(txn.segment())];
+        txn.ensure_ranges(&ranges)?;
         txn.delete(node)?;
+        *txn.write(link)? = node.look(txn)?.next;
         txn.write(self.header())?.count -= 1;
         Ok(true)
     }

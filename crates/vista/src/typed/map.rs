@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::chain::Links;
-use super::create_row;
+use super::{create_row, NEW};
 use crate::{Memory, Persist, Ptr, Result, Stores};
 
 const LEVELS: usize = 10;
@@ -168,10 +168,20 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
             return Ok(false);
         }
         let before = self.before(txn, &key)?;
+        let height = height(key.as_bytes());
+        // Linked on some levels and not on others, or not counted, would be worse than refused.
+        let segment = txn.segment();
+        let mut ranges: Vec<_> = before.iter().take(height).map(|before| before.range(segment)).collect();
+        ranges.extend([
+            self.header().range(segment),
+            (NEW, size_of::<Tower>()),
+            (NEW, size_of::<K>()),
+            (NEW, size_of::<V>()),
+        ]);
+        txn.ensure_ranges(&ranges)?;
         let bytes = TOWER_BYTES + (size_of::<K>() as u64).next_multiple_of(16) + size_of::<V>() as u64;
         let node: Ptr<Tower> = create_row::<[u8; 16]>(txn, bytes.div_ceil(16))?.behind(0);
         let mut tower = Tower { next: [Ptr::NONE; LEVELS] };
-        let height = height(key.as_bytes());
         for (level, before) in before.iter().enumerate().take(height) {
             tower.next[level] = before.look(txn)?.next[level];
         }
@@ -188,16 +198,21 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
     /// Removes a key. Whether it was there.
     ///
     /// # Errors
-    /// As [`Stores::free`].
+    /// As [`Stores::free`]; the map is as it was then.
     pub fn remove(self, txn: &mut impl Stores, key: &K) -> Result<bool> {
         let Some(node) = self.find(txn, key)? else { return Ok(false) };
-        let tower = *node.look(txn)?;
-        for (level, before) in self.before(txn, key)?.into_iter().enumerate() {
+        let (tower, before) = (*node.look(txn)?, self.before(txn, key)?);
+        let segment = txn.segment();
+        let mut ranges: Vec<_> = before.iter().map(|before| before.range(segment)).collect();
+        ranges.push(self.header().range(segment));
+        txn.ensure_ranges(&ranges)?;
+        // It is there until the transaction ends; and what is no block is refused before anything is stored.
+        txn.delete(node)?;
+        for (level, before) in before.into_iter().enumerate() {
             if before.look(txn)?.next[level] == node {
                 txn.write(before)?.next[level] = tower.next[level];
             }
         }
-        txn.delete(node)?;
         txn.write(self.header())?.count -= 1;
         Ok(true)
     }

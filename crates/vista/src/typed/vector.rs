@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::create_row;
+use super::{create_row, write_row, NEW};
 use crate::{Memory, Persist, Ptr, Result, Stores};
 
 /// A vector. Zeros are an empty one. It is used through a [`Ptr`] to it; a copy of this would be a second owner of the same
@@ -77,10 +77,15 @@ impl<T: Persist> Ptr<Vector<T>> {
         let (count, capacity, mut items) = (vector.count, vector.capacity, vector.items.behind::<T>(0));
         if count == capacity {
             let larger = (capacity * 2).max(4);
+            let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
+            let old =
+                if count == 0 { Vec::new() } else { txn.segment().get(items.range(txn.segment()).0, bytes)?.to_vec() };
+            // What is freed is not to be led to by a header that could not be stored.
+            let header = self.header().range(txn.segment());
+            txn.ensure_ranges(&[(NEW, bytes), header, (NEW, size_of::<T>()), header])?;
             let row = create_row::<T>(txn, larger)?;
-            for nth in 0..count {
-                let bytes = items.nth(nth).look(txn)?.as_bytes().to_vec();
-                txn.write(row.nth(nth))?.as_mut_bytes().copy_from_slice(&bytes);
+            if count != 0 {
+                write_row(txn, row, count)?.copy_from_slice(&old);
             }
             if !items.is_none() {
                 txn.delete(items)?;
@@ -109,9 +114,10 @@ impl<T: Persist> Ptr<Vector<T>> {
     /// Frees the values; the vector is empty then.
     ///
     /// # Errors
-    /// As [`Stores::free`].
+    /// As [`Stores::free`]; the vector is as it was then.
     pub fn clear(self, txn: &mut impl Stores) -> Result<()> {
         let items = self.header().look(txn)?.items;
+        txn.ensure_ranges(&[self.range(txn.segment())])?;
         if !items.is_none() {
             txn.delete(items)?;
         }
