@@ -4,7 +4,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use vista::{Error, Options, Segment, Survives};
+use vista::{Decision, Error, Holder, Membership, Options, Segment, Survives};
 
 const MIB: u64 = 1 << 20;
 
@@ -151,4 +151,24 @@ fn two_threads_that_make_the_same_segment_make_one() {
         assert!(refused.iter().all(|what| what.contains("one at a time may have it")), "{refused:?}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 50, "nothing is left over");
+}
+
+#[test]
+fn a_segment_whose_undo_log_another_handle_has_made_longer_is_left_in_good_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("segment");
+    let open =
+        || Options::new(1 << 20).anywhere().open_member(&file, Membership { environment: [7; 16], number: 1 }).unwrap();
+    // The first has it open all the time, and does nothing.
+    let idle = open();
+    let mut other = open();
+    other.begin(1, Holder { handle: 1, process: 1 }).unwrap();
+    other.set_range(0, 200 << 10).unwrap().fill(7);
+    other.prepare().unwrap();
+    other.end(Decision { incarnation: 1, lsn: 100 });
+    drop(other);
+    // The last to leave it seals what is vista's.
+    drop(idle);
+    let again = open();
+    assert!(again.segment().bytes()[..200 << 10].iter().all(|byte| *byte == 7));
 }

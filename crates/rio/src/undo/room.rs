@@ -142,8 +142,10 @@ impl Undo {
 
     /// Where the log's area lies, and how long it is in bytes.
     pub fn area_range(&self) -> (u64, u64) {
-        let area = self.region.at(self.log).area.load().expect("an undo log was created before it is opened");
-        (area.raw(), self.capacity())
+        let header = self.region.at(self.log);
+        let area = header.area.load().expect("an undo log was created before it is opened");
+        // As the log says: another process may have made it larger than this handle knows.
+        (area.raw(), header.words.load().saturating_mul(8))
     }
 
     /// Bytes of before-images the log can take, headers included.
