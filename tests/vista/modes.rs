@@ -203,12 +203,12 @@ pub fn tear(directory: &Path) {
 }
 
 fn open_redo(directory: &Path, group: u32) -> rvm::Result<Rvm> {
-    // Small, so that it is truncated again and again. The memory's file has its name for a moment.
+    // Small, so that it is truncated again and again.
     let options = rvm::Options::of(Options::new(BYTES).anywhere()).log_bytes(128 << 10).group(group);
     options.memory(memory_of(directory)).open(directory)
 }
 
-/// Where the memory lies that dies with the process: a directory that the parent removes.
+/// Where the memory lies that dies with the process: a directory that the parent removes, and that has nothing in it.
 pub fn memory_of(directory: &Path) -> PathBuf {
     let number = directory.parent().unwrap().file_name().unwrap().to_str().unwrap();
     let memory = Path::new("/dev/shm").join(format!("vista-killed{number}"));

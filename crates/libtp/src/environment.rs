@@ -105,7 +105,8 @@ impl Builder {
     }
 
     /// What the memory there survives, on the operator's word, where that is more than can be found out: better said in
-    /// `libtp.toml`, for all processes alike.
+    /// `libtp.toml`, for all processes alike. The word is for the processor's cache, too: nothing is written back from it then, also
+    /// where that was found to be needed. So say it only where a start after a crash leaves the cache, or empties it into memory.
     #[must_use]
     pub fn region_survives(mut self, what: Survives) -> Builder {
         self.settings.region_survives = Some(what);

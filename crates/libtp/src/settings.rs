@@ -107,7 +107,8 @@ pub struct Settings {
     /// Where the shared memory lies: a directory; `/dev/shm` if unset.
     pub region_directory: Option<PathBuf>,
     /// What the memory there survives, on the operator's word, where that is more than can be found out: `system` where it
-    /// outlives a crash of the operating system, `power` where a battery stands behind the machine.
+    /// outlives a crash of the operating system, `power` where a battery stands behind the machine. Where that is more than was found,
+    /// it is said of the processor's cache, too: nothing is written back from it, also where that was found to be needed.
     #[serde(deserialize_with = "survives")]
     pub region_survives: Option<Survives>,
     /// No thread of ours runs in this process; someone calls `Env::background_step`, or another process does the work.

@@ -22,7 +22,10 @@ use crate::{
     HEADER_BYTES,
 };
 
+mod nameless;
 mod shared;
+
+pub use nameless::Nameless;
 
 /// So long a child may have what its parent has let go, before it is another program: another thread made it while the parent
 /// opened that.
@@ -243,11 +246,11 @@ impl Kept {
     pub(crate) fn check(&self, layout: u64) -> Result<()> {
         let header = self.region.header();
         header.check_kind(layout).map_err(|what| unusable(self.region.path(), what))?;
-        self.region.check_sizes()?;
+        // Before its sizes: what a crash has torn may be longer or shorter than it says, and goes back to its checkpoint, too.
         if !header.is_of_this_boot() && header.clean.get() == 0 && self.survives < Survives::System {
             return Err(Error::Torn { path: self.region.path().to_path_buf() });
         }
-        Ok(())
+        self.region.check_sizes()
     }
 
     /// Says that it is in use: once all of it was looked at, and before anything is stored.

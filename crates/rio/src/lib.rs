@@ -69,7 +69,7 @@ pub use extent::Extent;
 pub use failpoint::failpoint;
 pub use flush::WriteBack;
 pub use guard::{OnFault, Watch};
-pub use kept::{Keeping, Kept};
+pub use kept::{Keeping, Kept, Nameless};
 pub use keys::{Key, Right};
 pub use layout::LayoutHash;
 pub use map::Mapping;
@@ -78,7 +78,6 @@ pub use planted::planted;
 pub use region::{
     boot_id, remove_region, Identity, Lasting, Region, RegionHeader, RootSlot, Unattended, HEADER_BYTES, SIZES,
 };
-pub use seal::admit_copy;
 pub use section::Section;
 pub use shared::Shared;
 pub use slab::{Slab, SlabHeader};

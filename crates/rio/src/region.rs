@@ -176,7 +176,7 @@ impl Region {
         Ok(())
     }
 
-    fn build(file: File, path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
+    pub(crate) fn build(file: File, path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
         extend(&file, path, 0, GROW_STEP)?;
         let region = Region::map(file, path, reserve)?;
         let own = region.0.file.metadata().map_err(|source| system(path, "stat", source))?;

@@ -50,7 +50,7 @@ impl Kept {
 ///
 /// # Errors
 /// The system's, also if the file has no room.
-pub fn admit_copy(file: &File) -> std::io::Result<()> {
+pub(crate) fn admit_copy(file: &File) -> std::io::Result<()> {
     let mut word = [0; 8];
     file.read_exact_at(&mut word, offset_of!(RegionHeader, size) as u64)?;
     fallocate(file, FallocateFlags::empty(), 0, u64::from_ne_bytes(word))?;

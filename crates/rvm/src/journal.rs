@@ -34,9 +34,14 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Makes the database and the log of a new segment.
-    pub(crate) fn create(directory: &dyn Directory, segment: &Segment, log_bytes: u64, group: u32) -> Result<Journal> {
-        let log = RedoLog::create(directory, log_bytes)?;
+    /// Makes the database and the log of a new segment; none if somebody else has made them meanwhile.
+    pub(crate) fn create(
+        directory: &dyn Directory,
+        segment: &Segment,
+        log_bytes: u64,
+        group: u32,
+    ) -> Result<Option<Journal>> {
+        let Some(log) = RedoLog::create(directory, log_bytes, NAME)? else { return Ok(None) };
         let database = directory.open(PASSING, OpenMode::Create)?;
         let used = segment.file_used();
         database.set_len(0)?;
@@ -54,7 +59,7 @@ impl Journal {
         directory.sync()?;
         directory.rename(PASSING, NAME)?;
         directory.sync()?;
-        Ok(Journal { log, database, covered: Lines::default(), growth: segment.growth(), group, waiting: 0 })
+        Ok(Some(Journal { log, database, covered: Lines::default(), growth: segment.growth(), group, waiting: 0 }))
     }
 
     /// Opens what is there, and calls `store` with all bytes of the segment's file, the later ones last.
@@ -90,8 +95,15 @@ impl Journal {
         Ok(Journal { log, database, covered, growth: [0; 5], group, waiting: 0 })
     }
 
+    /// As [`Journal::truncate`], when the segment was just filled from the database and the log: nothing of it has grown since.
+    pub(crate) fn truncate_opened(&mut self, segment: &mut Segment) -> Result<()> {
+        self.growth = segment.growth();
+        self.truncate(segment)
+    }
+
     /// Writes to the database what the log covers, and begins the log anew. No transaction goes on.
-    pub(crate) fn truncate(&mut self, segment: &Segment) -> Result<()> {
+    pub(crate) fn truncate(&mut self, segment: &mut Segment) -> Result<()> {
+        self.log_growth(segment)?;
         self.flush()?;
         let is_late = planted("rvm: the log begins anew before the database is synced");
         let (database, covered) = (&self.database, &self.covered);
@@ -110,6 +122,26 @@ impl Journal {
             self.database.sync()?;
         }
         self.covered.clear();
+        Ok(())
+    }
+
+    /// Logs how the file has grown, if no commit has: for a transaction that was aborted, say. The lines that are about to be
+    /// written to the database may have a part of that, and it is not to get there without the rest. There is room for it: what grew
+    /// since the last commit did so in a transaction that began with half of the log free.
+    fn log_growth(&mut self, segment: &mut Segment) -> Result<()> {
+        let growth = segment.growth();
+        if growth == self.growth || planted("rvm: what has grown outside of transactions gets to the database in part")
+        {
+            return Ok(());
+        }
+        let covered = &mut self.covered;
+        self.log.append(|record| {
+            segment.for_each_header(|place, image| {
+                covered.add(place, image.len() as u64);
+                record::put(record, place, image);
+            });
+        })?;
+        self.growth = growth;
         Ok(())
     }
 

@@ -1,12 +1,12 @@
 //! Recoverable memory on a disk: a segment in memory, and its journal.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use libtp_io::Directory;
-use vista::{Memory, Segment};
+use vista::{Memory, Persist, Ptr, Segment, Stores};
 
 use crate::journal::{self, Journal};
 use crate::{Options, Result};
@@ -18,7 +18,17 @@ pub struct Rvm {
     journal: Journal,
 }
 
-/// A transaction: vista's, which is what its calls are. Dropped without [`Txn::end`], it is aborted.
+/// A transaction: vista's, whose calls are passed on. Dropped without [`Txn::end`], it is aborted.
+///
+/// Nobody gets at vista's own to change it: who did could exchange it for that of another memory, and each would end in the
+/// other's log.
+/// ```compile_fail,E0596
+/// # fn exchange(one: &mut rvm::Rvm, other: &mut rvm::Rvm) -> rvm::Result<()> {
+/// let (mut one, mut other) = (one.begin()?, other.begin()?);
+/// std::mem::swap::<vista::Txn<'_>>(&mut one, &mut other);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'m> {
     inner: vista::Txn<'m>,
@@ -29,21 +39,19 @@ impl Rvm {
     pub(crate) fn open(options: &Options, directory: Arc<dyn Directory>) -> Result<Rvm> {
         let memory = name_of_memory(options);
         if !directory.exists(journal::NAME)? {
-            let segment = options.segment.open(&memory);
-            // Nobody else is to find it, and it is to end with the process.
-            let _ = std::fs::remove_file(&memory);
-            let segment = segment?;
-            let journal = Journal::create(&*directory, &segment, options.log_bytes, options.group)?;
-            return Ok(Rvm { segment, journal });
+            let segment = options.segment.open_in_memory(&memory)?;
+            if let Some(journal) = Journal::create(&*directory, &segment, options.log_bytes, options.group)? {
+                return Ok(Rvm { segment, journal });
+            }
         }
         let mut opened = None;
-        let segment = options.segment.open_copy(&memory, |store| -> Result<()> {
+        let mut segment = options.segment.open_copy(&memory, |store| -> Result<()> {
             opened = Some(Journal::open(&*directory, options.group, store)?);
             Ok(())
         })?;
         let mut journal = opened.expect("the segment was filled from it");
         // What comes behind a record that was not whole may look like one, so the log begins anew.
-        journal.truncate(&segment)?;
+        journal.truncate_opened(&mut segment)?;
         Ok(Rvm { segment, journal })
     }
 
@@ -89,7 +97,7 @@ impl Rvm {
     pub fn truncate(&mut self) -> Result<()> {
         // What a forgotten transaction has stored is not to come to the database.
         self.segment.begin().abort();
-        self.journal.truncate(&self.segment)
+        self.journal.truncate(&mut self.segment)
     }
 
     /// Ends the use of the memory: the database has everything, and is opened without repeating anything.
@@ -112,6 +120,63 @@ impl Drop for Rvm {
 }
 
 impl Txn<'_> {
+    /// As [`vista::Txn::set_range`].
+    ///
+    /// # Errors
+    /// As [`vista::Txn::set_range`].
+    #[inline]
+    pub fn set_range(&mut self, at: u64, bytes: usize) -> vista::Result<&mut [u8]> {
+        self.inner.set_range(at, bytes)
+    }
+
+    /// As [`vista::Txn::announce`].
+    ///
+    /// # Errors
+    /// As [`vista::Txn::announce`].
+    pub fn announce(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()> {
+        self.inner.announce(ranges)
+    }
+
+    /// As [`vista::Txn::malloc`].
+    ///
+    /// # Errors
+    /// As [`vista::Txn::malloc`].
+    pub fn malloc(&mut self, bytes: u64) -> vista::Result<u64> {
+        self.inner.malloc(bytes)
+    }
+
+    /// As [`vista::Txn::free`].
+    ///
+    /// # Errors
+    /// As [`vista::Txn::free`].
+    pub fn free(&mut self, at: u64) -> vista::Result<()> {
+        self.inner.free(at)
+    }
+
+    /// As [`vista::Txn::write`].
+    ///
+    /// # Errors
+    /// As [`vista::Txn::write`].
+    pub fn write<T: Persist>(&mut self, place: Ptr<T>) -> vista::Result<&mut T> {
+        self.inner.write(place)
+    }
+
+    /// As [`vista::Txn::create`].
+    ///
+    /// # Errors
+    /// As [`vista::Txn::create`].
+    pub fn create<T: Persist>(&mut self, value: T) -> vista::Result<Ptr<T>> {
+        self.inner.create(value)
+    }
+
+    /// As [`vista::Txn::delete`].
+    ///
+    /// # Errors
+    /// As [`vista::Txn::delete`].
+    pub fn delete<T: Persist>(&mut self, place: Ptr<T>) -> vista::Result<()> {
+        self.inner.delete(place)
+    }
+
     /// Ends the transaction: what it stored stands, and is safe when its group is.
     ///
     /// # Errors
@@ -133,9 +198,21 @@ impl<'m> Deref for Txn<'m> {
     }
 }
 
-impl<'m> DerefMut for Txn<'m> {
-    fn deref_mut(&mut self) -> &mut vista::Txn<'m> {
-        &mut self.inner
+impl Stores for Txn<'_> {
+    fn set_range(&mut self, at: u64, bytes: usize) -> vista::Result<&mut [u8]> {
+        self.inner.set_range(at, bytes)
+    }
+
+    fn malloc(&mut self, bytes: u64) -> vista::Result<u64> {
+        self.inner.malloc(bytes)
+    }
+
+    fn free(&mut self, at: u64) -> vista::Result<()> {
+        self.inner.free(at)
+    }
+
+    fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()> {
+        self.inner.ensure_ranges(ranges)
     }
 }
 
@@ -151,7 +228,7 @@ impl Memory for Rvm {
     }
 }
 
-/// A file that nobody else of this machine makes.
+/// Where the memory is told of: a name that no other of this machine has.
 fn name_of_memory(options: &Options) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // Relaxed: a number of its own, whatever the order.

@@ -98,8 +98,8 @@ fn what_was_written_behind_a_record_that_is_not_whole_does_not_come_back() {
     // The machine went down while the four were written: the first is not whole, those behind it are.
     let log = std::fs::OpenOptions::new().read(true).write(true).open(directory.path().join("log")).unwrap();
     let mut byte = [0];
-    log.read_exact_at(&mut byte, 4096 + 100).unwrap();
-    log.write_all_at(&[byte[0] ^ 1], 4096 + 100).unwrap();
+    log.read_exact_at(&mut byte, 4096 + 50).unwrap();
+    log.write_all_at(&[byte[0] ^ 1], 4096 + 50).unwrap();
     let mut memory = options.open(directory.path()).unwrap();
     assert!(memory.segment().bytes().iter().all(|byte| *byte == 0));
     // One that is as long as the one that was not whole.

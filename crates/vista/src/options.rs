@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rio::{Keeping, Kept, Region, Survives};
+use rio::{Keeping, Kept, Nameless, Region, Survives};
 
 use crate::member::{self, Membership};
 use crate::segment::LAYOUT;
@@ -20,14 +20,16 @@ pub struct Options {
     pub(crate) grows_to: u64,
     /// Whose it is, where it is opened as somebody's.
     pub(crate) member: Option<Membership>,
+    /// The file, where it has no name.
+    pub(crate) nameless: Option<Nameless>,
 }
 
 impl Options {
     /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
     pub fn new(bytes: u64) -> Options {
-        let (declared, write_back, guard) = (None, None, Guard::Off);
+        let (declared, write_back, guard, member, nameless) = (None, None, Guard::Off, None, None);
         let reserve = bytes.saturating_mul(2).max(16 << 30);
-        Options { bytes, reserve, anywhere: false, declared, write_back, guard, grows_to: 0, member: None }
+        Options { bytes, reserve, anywhere: false, declared, write_back, guard, grows_to: 0, member, nameless }
     }
 
     /// The address space a new segment may grow into, in bytes. 16 GiB, or twice the flat part, if it is not
@@ -50,7 +52,10 @@ impl Options {
     }
 
     /// What the memory behind the file survives, on the operator's word, where that is more than can be found out: with
-    /// power that does not fail, and an operating system that does not crash or leaves memory as it is.
+    /// power that does not fail, and an operating system that does not crash or leaves memory as it is. The word is then for the
+    /// processor's cache, too: memory of which less was found is declared to survive *with* what the cache has, and stores are
+    /// written back no more, even where that was found to be needed. Where the next start empties the cache (a reset after a
+    /// crash of the system under a supply of power that does not fail), say `write_back(true)`, too.
     #[must_use]
     pub fn survives(self, what: Survives) -> Options {
         Options { declared: Some(what), ..self }
@@ -76,11 +81,15 @@ impl Options {
 
     /// Takes the file, and makes it if it is not there, for whom it belongs to.
     pub(crate) fn keep(&self, path: &Path, build: impl FnOnce(&Region) -> Result<()>) -> Result<Kept> {
-        let kept = self.keeping().open(path, |region| {
+        let build = |region: &Region| {
             // First, so that it lies in what is hidden and sealed.
             self.member.map_or(Ok(()), |member| member::found(region, member))?;
             build(region)
-        })?;
+        };
+        let kept = match &self.nameless {
+            Some(file) => self.keeping().open_nameless(file, build)?,
+            None => self.keeping().open(path, build)?,
+        };
         member::check_owner(kept.region(), self.member)?;
         Ok(kept)
     }

@@ -5,12 +5,10 @@
 //!
 //! Places count from the beginning of the file, as everywhere below a segment: what a transaction changes is in part vista's own.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::{Error, Options, Result, Segment, Txn};
-use rio::{Bytes, Offset};
+use rio::{Bytes, Nameless, Offset};
 
 /// Who keeps what transactions have stored.
 pub trait Redo {
@@ -34,7 +32,7 @@ impl Changes<'_> {
     pub fn for_each(&self, mut each: impl FnMut(u64, &[u8])) {
         for (place, bytes) in self.segment.undo.saved() {
             let (from, to) = (place & !7, (place + bytes).next_multiple_of(8));
-            each(from, self.segment.file_part(from, to - from));
+            each(from, self.segment.part(from, to - from));
         }
     }
 
@@ -54,7 +52,7 @@ impl Changes<'_> {
         parts.push((segment.region().offset_of(heap).raw(), size_of_val(heap) as u64));
         parts.extend(heap.table.load().map(|table| (table.raw(), size_of::<rio::SlabHeader>() as u64)));
         for (place, bytes) in parts {
-            each(place, segment.file_part(place, bytes));
+            each(place, segment.part(place, bytes));
         }
     }
 }
@@ -99,11 +97,26 @@ impl Segment {
         Ok(self.region().read_file(place, buffer)?)
     }
 
-    /// What the file has from `place` on, vista's own included; whole words, and not the first.
+    /// As [`Changes::for_each_header`], where no transaction ends.
+    pub fn for_each_header(&mut self, each: impl FnMut(u64, &[u8])) {
+        Changes { segment: self }.for_each_header(each);
+    }
+
+    /// What the file has from `place` on, vista's own included; whole words, and not the first. Only who has the segment alone
+    /// gets it: what is vista's own others change while they have a segment that several share.
+    /// ```compile_fail,E0596
+    /// fn tables(segment: &vista::Segment) -> &[u8] {
+    ///     segment.file_part(4096, 64)
+    /// }
+    /// ```
     ///
     /// # Panics
     /// If it is not a part of the file.
-    pub fn file_part(&self, place: u64, bytes: u64) -> &[u8] {
+    pub fn file_part(&mut self, place: u64, bytes: u64) -> &[u8] {
+        self.part(place, bytes)
+    }
+
+    fn part(&self, place: u64, bytes: u64) -> &[u8] {
         let bytes = usize::try_from(bytes).expect("a part of the file is mapped");
         let at = Offset::<Bytes>::from_raw(place).expect("what is asked for lies behind the first word");
         self.region().bytes(at, bytes, &self.owner)
@@ -111,26 +124,32 @@ impl Segment {
 }
 
 impl Options {
-    /// Opens a segment in memory of its own, whose bytes `fill` stores, each part at its place in the file: they are what an
-    /// earlier one's file had. The file at `path` is new, and its name is gone again at once.
+    /// Opens a new segment in memory of its own: a file that has no name at any time, in the filesystem of the directory of
+    /// `path`, which is what errors call it. It ends with the process.
     ///
     /// # Errors
-    /// As [`Options::open`]; `System` if the file cannot be made or has no room; those of `fill`.
+    /// As [`Options::open`].
+    pub fn open_in_memory(&self, path: &Path) -> Result<Segment> {
+        self.open_nameless(Nameless::new(path)?, path)
+    }
+
+    /// As [`Options::open_in_memory`], with the bytes that `fill` stores, each part at its place in the file: they are what an
+    /// earlier one's file had.
+    ///
+    /// # Errors
+    /// As [`Options::open`]; those of `fill`.
     pub fn open_copy<E: From<Error>>(
         &self,
         path: &Path,
         fill: impl FnOnce(&mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<(), E>,
     ) -> Result<Segment, E> {
-        let system = |source| Error::System { path: path.to_path_buf(), call: "making the memory", source };
-        let made = (|| {
-            let file: File =
-                OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(system)?;
-            fill(&mut |place, bytes| file.write_all_at(bytes, place).map_err(system))?;
-            rio::admit_copy(&file).map_err(system)?;
-            drop(file);
-            Ok(self.open(path)?)
-        })();
-        let _ = std::fs::remove_file(path);
-        made
+        let mut file = Nameless::new(path).map_err(Error::from)?;
+        fill(&mut |place, bytes| Ok(file.store(place, bytes)?))?;
+        file.admit().map_err(Error::from)?;
+        Ok(self.open_nameless(file, path)?)
+    }
+
+    fn open_nameless(&self, file: Nameless, path: &Path) -> Result<Segment> {
+        Options { nameless: Some(file), ..self.clone() }.open(path)
     }
 }

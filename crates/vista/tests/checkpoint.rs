@@ -182,3 +182,28 @@ fn a_checkpoint_of_memory_that_survives_the_system_has_no_block_that_would_be_ze
     assert_eq!(behind - first, 1 << 20, "the room to grow is a hole");
     assert!(behind == end || hole(behind) == end, "there is no other");
 }
+
+#[test]
+fn one_that_a_crash_has_left_with_another_length_goes_back_to_its_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let options = Options::new(1 << 20).anywhere();
+    let mut segment = options.open(&at("segment")).unwrap();
+    set(&mut segment, 1);
+    segment.checkpoint(at("checkpoint")).unwrap();
+    let mut txn = segment.begin();
+    let _ = txn.malloc(8 << 20).unwrap();
+    txn.end().unwrap();
+    // What the file's directory entry says was written later than what is in it, or earlier.
+    for length in [4096, 1 << 20, 5 << 20] {
+        crashed(&at("segment"), &at("left"));
+        std::fs::OpenOptions::new().write(true).open(at("left")).unwrap().set_len(length).unwrap();
+        let refused = options.open(&at("left")).unwrap_err();
+        assert!(matches!(refused, Error::Memory(rio::Error::Torn { .. })), "of {length} bytes: {refused}");
+        let restored = options.open_or_restore(&at("left"), &at("checkpoint")).unwrap();
+        assert!(restored.is_restored() && restored.bytes()[7] == 1, "of {length} bytes");
+        drop(restored);
+        std::fs::remove_file(at("left")).unwrap();
+        std::fs::remove_file(at("left.torn")).unwrap();
+    }
+}

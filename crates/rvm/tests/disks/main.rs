@@ -5,11 +5,15 @@
 //! | `workload` | what is done to the memory |
 //! | `crashes` | the machine crashes between any two calls |
 //! | `failing` | any call fails, once or from then on |
-//! | `planted` | bugs that the other two notice |
+//! | `growth` | what an aborted transaction has made grow |
+//! | `late` | who comes late finds what another has made |
+//! | `planted` | bugs that the others notice |
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod crashes;
 mod failing;
+mod growth;
+mod late;
 #[cfg(feature = "planted")]
 mod planted;
 mod workload;

@@ -1,0 +1,99 @@
+//! A region in a file without a name: memory that one process has, and that is gone when the process is.
+//!
+//! If we die here: the kernel takes the file with its last descriptor and mapping. Where a filesystem makes none without a name, one
+//! with a name and nothing in it may be left.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::{directory_of, Lock};
+use crate::region::system;
+use crate::{Identity, Keeping, Kept, Region, Result};
+
+/// A file without a name, for a kept region.
+#[derive(Clone, Debug)]
+pub struct Nameless {
+    file: Arc<File>,
+    /// What errors call it.
+    path: PathBuf,
+    /// Whether a region was copied into it.
+    is_copy: bool,
+}
+
+impl Nameless {
+    /// Makes an empty one in the filesystem of the directory of `path`, which is what errors call it.
+    ///
+    /// # Errors
+    /// `System` if the kernel refuses.
+    pub fn new(path: &Path) -> Result<Nameless> {
+        let file = make(path).map_err(|source| system(path, "making the memory", source))?;
+        Ok(Nameless { file: Arc::new(file), path: path.to_path_buf(), is_copy: false })
+    }
+
+    /// Stores a part of the region that is copied into it.
+    ///
+    /// # Errors
+    /// `System`, also if there is no room.
+    pub fn store(&self, place: u64, bytes: &[u8]) -> Result<()> {
+        self.file.write_all_at(bytes, place).map_err(|source| system(&self.path, "filling the memory", source))
+    }
+
+    /// All of a region was copied into it: it can be opened, as one that was left in good order, without a seal.
+    ///
+    /// # Errors
+    /// As [`Nameless::store`].
+    pub fn admit(&mut self) -> Result<()> {
+        crate::seal::admit_copy(&self.file).map_err(|source| system(&self.path, "filling the memory", source))?;
+        self.is_copy = true;
+        Ok(())
+    }
+}
+
+impl Keeping {
+    /// As [`Keeping::open`]: the region that was copied into the file, or a new one. Nobody else can have it.
+    ///
+    /// # Errors
+    /// As [`Keeping::open`].
+    pub fn open_nameless<E: From<crate::Error>>(
+        &self,
+        file: &Nameless,
+        build: impl FnOnce(&Region) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Kept, E> {
+        let again = || file.file.try_clone().map_err(|source| system(&file.path, "opening", source));
+        if file.is_copy {
+            let kept = self.have(self.map(again()?, &file.path)?, again()?);
+            kept.check(self.layout)?;
+            return Ok(kept);
+        }
+        let identity = Identity { layout: self.layout, ..Identity::default() };
+        let region = Region::build(again()?, &file.path, &identity, self.reserve)?;
+        let kept = self.have(region, again()?);
+        kept.region.fill_rest()?;
+        build(&kept.region)?;
+        kept.region.set_ready();
+        Ok(kept)
+    }
+
+    fn have(&self, region: Region, file: File) -> Kept {
+        let survives = self.prepare(&region);
+        let (seal, process) = (0, std::process::id());
+        // There is nobody who could take it.
+        Kept { region, lock: Lock::Open(file), survives, seal, process, has_begun: false, is_shared: false }
+    }
+}
+
+fn make(path: &Path) -> std::io::Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let made = rustix::fs::open(directory_of(path), OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode);
+    if let Ok(made) = made {
+        return Ok(made.into());
+    }
+    // A filesystem, or a kernel, without such files.
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}

@@ -1,0 +1,105 @@
+//! Who comes late: between looking for the memory and having the log's lock somebody else has made it. And what is in the
+//! memory's directory meanwhile.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use libtp_io::{Directory, File, OpenMode, Result};
+use libtp_sim::SimDisk;
+
+use crate::workload::{options, transact, word, Draw};
+
+type What = Box<dyn FnMut(&str) + Send>;
+
+/// A directory; something is done behind each look at what is there, and before each opening.
+struct Watched {
+    inner: Arc<dyn Directory>,
+    what: Mutex<What>,
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Watched {
+    fn new(inner: Arc<dyn Directory>, what: impl FnMut(&str) + Send + 'static) -> Arc<Watched> {
+        Arc::new(Watched { inner, what: Mutex::new(Box::new(what)) })
+    }
+}
+
+impl Directory for Watched {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        (self.what.lock().unwrap())("open");
+        self.inner.open(name, mode)
+    }
+
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
+        self.inner.subdirectory(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        let is_there = self.inner.exists(name);
+        (self.what.lock().unwrap())(name);
+        is_there
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.inner.describe(name)
+    }
+
+    fn is_network(&self) -> Result<bool> {
+        self.inner.is_network()
+    }
+}
+
+#[test]
+fn who_comes_late_finds_what_another_has_made_and_ended() {
+    let disk: Arc<dyn Directory> = Arc::new(SimDisk::new(1));
+    let (other, mut is_first) = (Arc::clone(&disk), true);
+    let watched = Watched::new(Arc::clone(&disk), move |name| {
+        if name == "database" && std::mem::take(&mut is_first) {
+            let mut memory = options(1).open_in(Arc::clone(&other)).unwrap();
+            transact(&mut memory, &mut Draw(1), 1).unwrap();
+        }
+    });
+    let memory = options(1).open_in(watched).unwrap();
+    assert_eq!(word(memory.segment(), 0), 1, "it was acknowledged");
+    memory.close().unwrap();
+    assert_eq!(word(options(1).open_in(disk).unwrap().segment(), 0), 1);
+}
+
+#[test]
+fn the_memory_has_no_name_while_it_is_filled() {
+    let disk: Arc<dyn Directory> = Arc::new(SimDisk::new(2));
+    let place = tempfile::tempdir().unwrap();
+    for number in 1..4 {
+        let (path, looked) = (place.path().to_path_buf(), Arc::new(Mutex::new(0)));
+        let looks = Arc::clone(&looked);
+        let watched = Watched::new(Arc::clone(&disk), move |_| {
+            let names: Vec<_> = std::fs::read_dir(&path).unwrap().collect();
+            assert!(names.is_empty(), "a kill would leave {names:?}");
+            *looks.lock().unwrap() += 1;
+        });
+        let mut memory = options(1).memory(place.path()).open_in(watched).unwrap();
+        assert!(*looked.lock().unwrap() > 2, "it was looked there");
+        transact(&mut memory, &mut Draw(number), number).unwrap();
+    }
+}
