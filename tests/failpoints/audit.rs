@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use libtp::{Database, Db, Env, How, Recno, Result, Txn};
+use libtp::{Database, Db, Env, How, List, Recno, Result, Txn};
 
 use crate::bank::Bank;
 
@@ -86,6 +86,7 @@ fn records(env: &Env, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
             Database::Hash(_) => Ok(Vec::new()),
             Database::Btree(tree) => keys_after(tree, txn, last.as_deref()),
             Database::Recno(numbers) => numbers_after(numbers, txn, last.as_deref()),
+            Database::List(list) => list_after(list, txn, last.as_deref()),
         })?;
         if piece.is_empty() {
             return Ok(records);
@@ -137,4 +138,15 @@ pub fn copy(from: &Path, to: &Path) {
             std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
     }
+}
+
+fn list_after(list: &List, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let last = last.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    let (mut cursor, mut piece) = (list.cursor(txn), Vec::new());
+    let mut record = cursor.seek(last + 1)?;
+    while let Some((number, bytes)) = record.filter(|_| piece.len() < PIECE) {
+        piece.push((number.to_be_bytes().to_vec(), bytes));
+        record = cursor.next()?;
+    }
+    Ok(piece)
 }

@@ -6,7 +6,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libtp::{Db, Durability, Env, Error, Recno, Result, Snapshot};
+use libtp::{Db, Durability, Env, Error, List, Recno, Result, Snapshot, TextFile, TextForm};
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_process::Broken;
 use libtp_sim::Random;
@@ -22,6 +22,8 @@ enum Deed {
     Long,
     Abort,
     Recno,
+    List,
+    Text,
     Hash,
     Pages,
     Upgrade,
@@ -39,11 +41,12 @@ enum Deed {
 
 /// What survivors do.
 /// With sessions that come and go: whoever repairs meets newcomers.
-const QUIET: [Deed; 9] = [
+const QUIET: [Deed; 10] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Abort,
     Deed::Recno,
+    Deed::List,
     Deed::Hash,
     Deed::Pages,
     Deed::Upgrade,
@@ -51,12 +54,13 @@ const QUIET: [Deed; 9] = [
     Deed::Snapshot,
 ];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 15] = [
+const ALL: [Deed; 17] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
     Deed::Abort,
     Deed::Recno,
+    Deed::List,
     Deed::Hash,
     Deed::Pages,
     Deed::Upgrade,
@@ -67,6 +71,7 @@ const ALL: [Deed; 15] = [
     Deed::Reopen,
     Deed::Snapshot,
     Deed::Pass,
+    Deed::Text,
 ];
 
 /// Which deeds come to failpoints whose names begin so.
@@ -83,6 +88,8 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("txn", &[Deed::Reopen, Deed::Locks, Deed::Crowd]),
     ("long value", &[Deed::Long]),
     ("recno", &[Deed::Recno]),
+    ("list", &[Deed::List]),
+    ("text file", &[Deed::Text]),
     ("hash", &[Deed::Hash]),
     ("absorb", &[Deed::Queue]),
     ("unlink", &[Deed::Sweep, Deed::Queue]),
@@ -133,6 +140,7 @@ pub struct Churn<'e> {
     long: Db,
     pages: Db,
     records: Recno,
+    list: List,
     hash: Db,
     random: Random,
     /// The keys from here on are there, and up to there.
@@ -162,6 +170,7 @@ impl<'e> Churn<'e> {
             long: env.btree("long")?,
             pages: env.btree("pages")?,
             records: env.recno("records", 100)?,
+            list: env.list("list")?,
             // A file that has grown is split no more: there are several.
             hash: env.hash(&format!("hash{}", number % HASH_FILES))?,
             random: Random::new(number),
@@ -195,6 +204,8 @@ impl<'e> Churn<'e> {
             Deed::Long => self.long(),
             Deed::Abort => self.abort(),
             Deed::Recno => self.recno(),
+            Deed::List => self.list(),
+            Deed::Text => self.text(),
             Deed::Hash => self.hash(),
             Deed::Pages => self.pages(),
             Deed::Upgrade => self.upgrade(),
@@ -330,6 +341,41 @@ impl<'e> Churn<'e> {
             }
             Ok(())
         })
+    }
+
+    /// Records come and go at one place of a list: its nodes are split there, and go again.
+    fn list(&mut self) -> Result<()> {
+        let (at, many, is_kept) = (self.random.below(1 << 20), 1 + self.random.below(150), self.random.chance(3, 4));
+        let record = vec![b'r'; 10 + self.random.index(100)];
+        let durability = self.durability();
+        let is_shrunk = self.random.coin();
+        let txn = self.env.begin_with(durability)?;
+        let done = (|| {
+            // Who has it for itself at once waits for nobody who waits for it.
+            let number = self.list.append(&txn, b"last")?;
+            let first = 1 + at % number;
+            if is_shrunk || number > 2000 {
+                return (0..2 * many).try_for_each(|_| self.list.delete(&txn, first).map(|_| ()));
+            }
+            (0..many).try_for_each(|_| self.list.insert_before(&txn, first, &record).map(|_| ()))
+        })();
+        match done {
+            Ok(()) if is_kept => txn.commit(),
+            Ok(()) | Err(Error::Deadlock | Error::LockTimeout) => txn.abort(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A list and its file of text, which others write back, too. What one who died has written and not noted the next finds.
+    fn text(&mut self) -> Result<()> {
+        let list = self.env.list("text")?;
+        let text = TextFile::open(self.env, &list, self.directory.join("text"), TextForm::default())?;
+        let (line, at) = (format!("by {}", self.number), self.random.below(40));
+        let edited = self.in_txn(true, |_, txn| {
+            list.insert_after(txn, at.min(list.count(txn)?), line.as_bytes())?;
+            list.delete(txn, 40).map(|_| ())
+        });
+        edited.and_then(|()| text.close())
     }
 
     /// New records and old ones in all places of a hash file, long ones among them, some of them taken back.

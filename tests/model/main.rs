@@ -5,6 +5,7 @@
 //! | `life` | an environment's life on a simulated disk: transactions, closing, deaths of processes, power cuts |
 //! | `btree` | B-trees with keys up to the limit and values of up to three pages |
 //! | `hash` | hash files, with the same keys and values, and scans among changes |
+//! | `list` | records by number that are renumbered, through cursors too |
 //! | `recno` | records by number |
 //!
 //! `LIBTP_TEST_CASES` says how many cases with the smallest pages, `LIBTP_TEST_SEED` which ones; a failure prints a case
@@ -16,5 +17,6 @@
 mod btree;
 mod hash;
 mod life;
+mod list;
 mod multi;
 mod recno;

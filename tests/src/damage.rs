@@ -12,7 +12,7 @@ use std::ops::Range;
 use libtp::Durability;
 use libtp_sim::{Change, CrashImages, LossMode, NodeId, Random, SimDisk, TraceEntry};
 
-use crate::library::{Layout, Machine, Process, Trouble, Way, LATE_TREE, LISTS, SETS, TREES};
+use crate::library::{Layout, Machine, Process, Trouble, Way, LATE_TREE, LINES, LISTS, SETS, TREES};
 use crate::oracle::{brief, name, Allowed, History, Place, State, Table, Value};
 use crate::workload::{Plan, Run};
 
@@ -281,7 +281,7 @@ impl Read {
 }
 
 fn get(process: &Process, place: &Place) -> Result<Option<Value>, Trouble> {
-    for late in [LATE_TREE, LISTS, SETS] {
+    for late in [LATE_TREE, LINES, LISTS, SETS] {
         if place.0 == Table::Tree(late) && !process.has_tree(late)? {
             return Ok(None);
         }

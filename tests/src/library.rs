@@ -31,6 +31,8 @@ pub const LATE_TREE: &str = "late";
 pub const SETS: &str = "sets";
 /// A database whose keys have lists of values. What is at a place of it is all values, each with a line's end behind it.
 pub const LISTS: &str = "lists";
+/// A list, whose records are renumbered. All its records are one value here, with a line's end behind each.
+pub const LINES: &str = "lines";
 
 /// Why a call failed, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +75,19 @@ impl From<Error> for Trouble {
 
 type Answer<T> = Result<T, Trouble>;
 
+/// A change of a list.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    /// Behind the last.
+    Append(Vec<u8>),
+    /// Before the record of that number.
+    Insert(u64, Vec<u8>),
+    /// In the place of that record.
+    Replace(u64, Vec<u8>),
+    /// The records of the first number up to the second are removed.
+    Delete(u64, u64),
+}
+
 /// How an environment of the tests is set up: small, so that a short workload meets everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layout {
@@ -102,8 +117,8 @@ impl Layout {
         let small_pages = DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
         let granularity = self.locks_pages.then_some(Granularity::Page);
         let accounts = DatabaseSettings { granularity, ..small_pages.clone() };
-        let names =
-            ["journal", LATE_TREE, HASH, SETS, LISTS, "cells"].map(|name| (name.to_owned(), small_pages.clone()));
+        let names = ["journal", LATE_TREE, HASH, SETS, LISTS, LINES, "cells"]
+            .map(|name| (name.to_owned(), small_pages.clone()));
         Settings {
             no_background: true,
             recovery_threads: self.recovers_on_threads.then_some(2),
@@ -362,6 +377,7 @@ impl Process {
                 let listed = values.iter().flat_map(|value| [&value[..], b"\n"]).collect::<Vec<_>>().concat();
                 (!values.is_empty()).then_some(listed)
             }
+            (Table::Tree(LINES), _) => self.lines(txn, Way::Up)?,
             (Table::Tree(tree), key) => self.tree(tree)?.get(&txn.0, key)?,
             (Table::Cells, number) => self.cells()?.get(&txn.0, cell_number(number))?,
         };
@@ -382,6 +398,38 @@ impl Process {
             (Table::Tree(LISTS), key) => drop(self.multi(LISTS)?.put(&txn.0, key, value)?),
             (Table::Tree(tree), key) => self.tree(tree)?.put(&txn.0, key, value)?,
             (Table::Cells, number) => self.cells()?.put(&txn.0, cell_number(number), value)?,
+        }
+        Ok(())
+    }
+
+    /// All records of the list, one after the other; none if there are none.
+    fn lines(&self, txn: &Running<'_>, way: Way) -> Answer<Option<Vec<u8>>> {
+        let list = self.env.list(LINES)?;
+        let (mut cursor, mut lines) = (list.cursor(&txn.0), Vec::new());
+        while let Some((_, line)) = if way == Way::Up { cursor.next()? } else { cursor.prev()? } {
+            lines.push([&line[..], b"\n"].concat());
+        }
+        if way == Way::Down {
+            lines.reverse();
+        }
+        Ok((!lines.is_empty()).then(|| lines.concat()))
+    }
+
+    /// Changes the list.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn edit(&self, txn: &Running<'_>, edit: &Edit) -> Answer<()> {
+        let list = self.env.list(LINES)?;
+        match edit {
+            Edit::Append(line) => drop(list.append(&txn.0, line)?),
+            Edit::Insert(number, line) => drop(list.insert_before(&txn.0, *number, line)?),
+            Edit::Replace(number, line) => list.put(&txn.0, *number, line)?,
+            Edit::Delete(first, end) => {
+                for _ in *first..*end {
+                    list.delete(&txn.0, *first)?;
+                }
+            }
         }
         Ok(())
     }
@@ -556,6 +604,11 @@ impl Process {
         for multi in [SETS, LISTS].into_iter().filter(|multi| names.iter().any(|name| name == multi)) {
             for (place, value) in self.state_of_multi(&txn, multi, way)? {
                 state.put(&place, Some(&value));
+            }
+        }
+        if names.iter().any(|name| name == LINES) {
+            if let Some(lines) = self.lines(&txn, way)? {
+                state.put(&(Table::Tree(LINES), LINES.into()), Some(&Value::from(lines)));
             }
         }
         let cells = self.cells()?;

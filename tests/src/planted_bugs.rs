@@ -88,6 +88,8 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("record: a change of a hash file undone where it was made"),
     by_crashes("record: bucket counted before it is there"),
     by_crashes("libtp: values that came later stand before"),
+    by_crashes("list: a count above is not changed"),
+    by_crashes("list: numbers changed while others rely on them"),
     by_crashes("record: an entry does not say where its key ends"),
     by_crashes("record: gap entered without asking"),
     by_crashes("record: gap of a hash file entered without asking"),

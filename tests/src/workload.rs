@@ -9,6 +9,7 @@
 //!
 //! Every answer of the library is compared with the model at once: a workload that lives wrongly fails without a crash.
 
+mod lines;
 mod ranges;
 
 use std::collections::BTreeMap;
@@ -20,8 +21,6 @@ use libtp_sim::{Change, NodeId, Random, SimDisk, TraceEntry};
 
 use crate::library::{Layout, Machine, Process, Running, Trouble, Way, CELL_BYTES, HASH, LATE_TREE};
 use crate::oracle::{brief, cell, name, Allowed, Effects, Era, History, Place, State, Table, Value};
-
-use ranges::journal;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -572,6 +571,7 @@ impl Runner {
         match self.ranges.below(50) {
             0..=1 => return self.range(client),
             2..=4 if !client.reads_only => return self.several(client),
+            5..=6 => return self.line(client),
             _ => {}
         }
         if client.reads_only {
@@ -598,7 +598,7 @@ impl Runner {
             0 => (Table::Tree(LATE_TREE), format!("late/{:03}", number % 60).into_bytes()),
             1..=2 => {
                 let back = self.random.below(80);
-                journal(self.journal.saturating_sub(back))
+                ranges::journal(self.journal.saturating_sub(back))
             }
             // Some keys are long, so that inner pages split too.
             3 => {
@@ -646,7 +646,7 @@ impl Runner {
 
     fn put_ascending(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         self.journal += 1;
-        let place = journal(self.journal);
+        let place = ranges::journal(self.journal);
         let value = self.new_value(client);
         client.process.put(client.txn(), &place, &value)?;
         client.effects.insert(place, Some(value));

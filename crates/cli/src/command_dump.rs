@@ -30,6 +30,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         Database::Btree(_) => DumpType::Btree,
         Database::Recno(_) => DumpType::Recno,
         Database::Hash(_) => DumpType::Hash,
+        Database::List(_) => DumpType::List,
     };
     let bar = Progress::endless(output.may_draw() && !output.is_terminal(), "records written");
     let as_text = !output.is_json();

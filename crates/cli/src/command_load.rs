@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use clap::Args;
-use libtp::{Db, Durability, Env, Recno};
+use libtp::{Database, Db, Durability, Env, List, Recno};
 use serde_json::json;
 
 use crate::dump_format::{DumpError, DumpType, Pair, Reader};
@@ -43,6 +43,7 @@ pub struct Arguments {
 enum Target {
     Pairs(Db),
     Recno(Recno),
+    List(List),
 }
 
 /// A dump that is being read.
@@ -144,15 +145,15 @@ impl Target {
         let header = source.reader.header();
         match (header.kind, env.database(name)) {
             // What is there takes pairs of either kind.
-            (DumpType::Btree | DumpType::Hash, Ok(libtp::Database::Btree(db) | libtp::Database::Hash(db))) => {
+            (DumpType::Btree | DumpType::Hash, Ok(Database::Btree(db) | Database::Hash(db))) => {
                 return Ok(Target::Pairs(db));
             }
+            (DumpType::Recno | DumpType::List, Ok(Database::Recno(recno))) => return Ok(Target::Recno(recno)),
+            (DumpType::Recno | DumpType::List, Ok(Database::List(list))) => return Ok(Target::List(list)),
             (DumpType::Btree, _) => return Ok(Target::Pairs(env.btree(name)?)),
             (DumpType::Hash, _) => return Ok(Target::Pairs(env.hash(name)?)),
+            (DumpType::List, _) => return Ok(Target::List(env.list(name)?)),
             (DumpType::Recno, _) => {}
-        }
-        if let Ok(libtp::Database::Recno(recno)) = env.database(name) {
-            return Ok(Target::Recno(recno));
         }
         let said = arguments.record_bytes.map(|bytes| bytes as usize).or(header.record_bytes);
         let bytes = said.or(first.first().map(|(_, value)| value.len())).ok_or_else(|| {
@@ -174,9 +175,15 @@ impl Target {
             })?,
             Target::Recno(recno) => {
                 let length = usize::try_from(recno.record_bytes()).unwrap_or(usize::MAX);
-                let numbered = numbered(batch, before, length)?;
+                let numbered = numbered(batch, before, Some(length))?;
                 env.run_with(Durability::Relaxed, |txn| {
                     numbered.iter().try_for_each(|(number, value)| recno.put(txn, *number, value))
+                })?;
+            }
+            Target::List(list) => {
+                let numbered = numbered(batch, before, None)?;
+                env.run_with(Durability::Relaxed, |txn| {
+                    numbered.iter().try_for_each(|(number, value)| list.put(txn, *number, value))
                 })?;
             }
         }
@@ -184,11 +191,11 @@ impl Target {
     }
 }
 
-/// The records' numbers: what their keys say, or their places in the dump.
-fn numbered(batch: &[Pair], before: u64, length: usize) -> Result<Vec<(u64, &[u8])>> {
+/// The records' numbers: what their keys say, or their places in the dump. All have that length, if there is one.
+fn numbered(batch: &[Pair], before: u64, length: Option<usize>) -> Result<Vec<(u64, &[u8])>> {
     let places = before + 1..;
     let records = places.zip(batch).map(|(place, (key, value))| {
-        if value.len() != length {
+        if let Some(length) = length.filter(|&length| value.len() != length) {
             return Err(Failure::Failed(format!(
                 "record {place} of the dump has {} bytes, the database's records have {length}: all must be of one length",
                 value.len()

@@ -27,6 +27,9 @@ pub struct Arguments {
     /// If the database is missing, make it a hash database and not a B-tree.
     #[arg(long)]
     hash: bool,
+    /// If the database is missing, make it a list: records of any length by number.
+    #[arg(long, conflicts_with = "hash")]
+    list: bool,
 }
 
 /// Writes the record; environment and database are made if they are missing.
@@ -41,7 +44,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         }
     };
     let env = arguments.at.environment.open_or_create(output)?;
-    let database = open_or_create(&env, name, arguments.hash)?;
+    let database = open_or_create(&env, name, arguments)?;
     let key = Key::read(&database, name, &arguments.key, spelling)?;
     records::put(&env, &database, &key, &value)?;
     let mut result = records::result(name, &key, spelling);
@@ -50,9 +53,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn open_or_create(env: &Env, name: &str, as_hash: bool) -> Result<Database> {
+fn open_or_create(env: &Env, name: &str, arguments: &Arguments) -> Result<Database> {
     match env.database(name) {
-        Err(libtp::Error::NoDatabase { .. }) if as_hash => Ok(Database::Hash(env.hash(name)?)),
+        Err(libtp::Error::NoDatabase { .. }) if arguments.list => Ok(Database::List(env.list(name)?)),
+        Err(libtp::Error::NoDatabase { .. }) if arguments.hash => Ok(Database::Hash(env.hash(name)?)),
         Err(libtp::Error::NoDatabase { .. }) => Ok(Database::Btree(env.btree(name)?)),
         found => Ok(found?),
     }

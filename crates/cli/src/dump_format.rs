@@ -14,17 +14,30 @@ pub enum DumpType {
     Btree,
     /// Pairs in no order.
     Hash,
-    /// Values by number.
+    /// Values of one length by number.
     Recno,
+    /// Values of any length by number, which are renumbered.
+    List,
 }
 
 impl DumpType {
-    /// Its name in headers and in JSON.
+    /// Its name for people and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             DumpType::Btree => "btree",
             DumpType::Hash => "hash",
             DumpType::Recno => "recno",
+            DumpType::List => "list",
+        }
+    }
+
+    /// What a header says of it.
+    fn header(self) -> &'static str {
+        match self {
+            DumpType::Btree => "type=btree",
+            DumpType::Hash => "type=hash",
+            DumpType::Recno => "type=recno",
+            DumpType::List => "type=recno\nrenumber=1",
         }
     }
 }
@@ -88,7 +101,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn read_header(&mut self) -> Result<(), DumpError> {
-        let (mut kind, mut keys) = (None, None);
+        let (mut kind, mut keys, mut is_renumbered) = (None, None, false);
         loop {
             self.next_line()?;
             let text = String::from_utf8_lossy(&self.text).into_owned();
@@ -108,6 +121,7 @@ impl<R: BufRead> Reader<R> {
                 ("type", "hash") => kind = Some(DumpType::Hash),
                 ("type", "recno" | "queue") => kind = Some(DumpType::Recno),
                 ("type", other) => return Err(self.wrong(format!("databases of type `{other}` cannot be loaded"))),
+                ("renumber", value) => is_renumbered = value == "1",
                 ("keys", value) => keys = Some(value == "1"),
                 ("re_len", value) => self.header.record_bytes = value.parse().ok(),
                 ("duplicates" | "dupsort", "1") => {
@@ -116,8 +130,9 @@ impl<R: BufRead> Reader<R> {
                 _ => {}
             }
         }
-        self.header.kind = kind.ok_or_else(|| self.wrong("the header names no type".into()))?;
-        self.header.keys = keys.unwrap_or(self.header.kind != DumpType::Recno);
+        let kind = kind.ok_or_else(|| self.wrong("the header names no type".into()))?;
+        self.header.keys = keys.unwrap_or(kind != DumpType::Recno);
+        self.header.kind = if kind == DumpType::Recno && is_renumbered { DumpType::List } else { kind };
         Ok(())
     }
 
@@ -226,7 +241,7 @@ fn digit_of(letter: u8) -> Result<u8, String> {
 /// # Errors
 /// The output's.
 pub fn write_header(out: &mut impl Write, kind: DumpType) -> std::io::Result<()> {
-    writeln!(out, "VERSION=3\nformat=bytevalue\ntype={}\nHEADER=END", kind.name())
+    writeln!(out, "VERSION=3\nformat=bytevalue\n{}\nHEADER=END", kind.header())
 }
 
 /// Writes a key or a value.

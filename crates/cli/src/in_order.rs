@@ -67,6 +67,25 @@ impl Cursor for libtp::RecnoCursor<'_> {
     }
 }
 
+impl Cursor for libtp::ListCursor<'_, libtp::Txn<'_>> {
+    fn first(&mut self) -> libtp::Result<Record> {
+        Ok(libtp::ListCursor::first(self)?.map(by_number))
+    }
+    fn last(&mut self) -> libtp::Result<Record> {
+        Ok(libtp::ListCursor::last(self)?.map(by_number))
+    }
+    fn seek(&mut self, key: &Key) -> libtp::Result<Record> {
+        let Key::Number(number) = key else { unreachable!("a key is read for its own database") };
+        Ok(libtp::ListCursor::seek(self, *number)?.map(by_number))
+    }
+    fn next(&mut self) -> libtp::Result<Record> {
+        Ok(libtp::ListCursor::next(self)?.map(by_number))
+    }
+    fn prev(&mut self) -> libtp::Result<Record> {
+        Ok(libtp::ListCursor::prev(self)?.map(by_number))
+    }
+}
+
 fn by_key((key, value): (Vec<u8>, Vec<u8>)) -> (Key, Vec<u8>) {
     (Key::Bytes(key), value)
 }
@@ -87,6 +106,7 @@ pub fn each_record(
     match database {
         Database::Btree(db) | Database::Hash(db) => walk(&mut db.cursor(&txn), range, each)?,
         Database::Recno(db) => walk(&mut db.cursor(&txn), range, each)?,
+        Database::List(db) => walk(&mut db.cursor(&txn), range, each)?,
     }
     txn.commit()?;
     Ok(())

@@ -11,7 +11,7 @@ use crate::spelling::{Object, Spelling};
 pub enum Key {
     /// Of a B-tree or a hash file.
     Bytes(Vec<u8>),
-    /// Of a record-number database, from 1.
+    /// Of a record-number database or a list, from 1.
     Number(u64),
 }
 
@@ -20,7 +20,7 @@ impl Key {
     pub fn read(database: &Database, name: &str, word: &std::ffi::OsStr, spelling: Spelling) -> Result<Key> {
         match database {
             Database::Btree(_) | Database::Hash(_) => Ok(Key::Bytes(spelling.read(word)?)),
-            Database::Recno(_) => {
+            Database::Recno(_) | Database::List(_) => {
                 let number = word.to_str().and_then(|text| text.parse().ok()).filter(|&number| number > 0);
                 number.map(Key::Number).ok_or_else(|| {
                     let word = word.to_string_lossy();
@@ -62,6 +62,7 @@ pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>>
     let value = env.run(|txn| match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.get(txn, key),
         (Database::Recno(db), Key::Number(number)) => db.get(txn, *number),
+        (Database::List(db), Key::Number(number)) => db.get(txn, *number),
         _ => unreachable!("a key is read for its own database"),
     })?;
     Ok(value)
@@ -72,6 +73,7 @@ pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()
     env.run(|txn| match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.put(txn, key, value),
         (Database::Recno(db), Key::Number(number)) => db.put(txn, *number, value),
+        (Database::List(db), Key::Number(number)) => db.put(txn, *number, value),
         _ => unreachable!("a key is read for its own database"),
     })?;
     Ok(())
@@ -82,6 +84,7 @@ pub fn delete(env: &Env, database: &Database, key: &Key) -> Result<bool> {
     let was_there = env.run(|txn| match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.delete(txn, key),
         (Database::Recno(db), Key::Number(number)) => db.delete(txn, *number),
+        (Database::List(db), Key::Number(number)) => db.delete(txn, *number),
         _ => unreachable!("a key is read for its own database"),
     })?;
     Ok(was_there)

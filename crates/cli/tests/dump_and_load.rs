@@ -72,6 +72,23 @@ fn a_hash_database_stays_one_through_a_dump() {
 }
 
 #[test]
+fn a_list_stays_one_through_a_dump() {
+    let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
+    for (number, line) in ["first", "", "third, which is longer"].into_iter().enumerate() {
+        tp("put", one.path(), &["lines", &(number + 1).to_string(), line, "--list"]).text();
+    }
+    let dump = tp("dump", one.path(), &["lines"]).text();
+    assert!(dump.contains("\ntype=recno\nrenumber=1\n"), "{dump}");
+    tp_reading("load", two.path(), &["lines"], dump.as_bytes()).text();
+    assert_eq!(tp("dump", two.path(), &["lines"]).text(), dump);
+    // Those behind move up.
+    tp("del", two.path(), &["lines", "1"]).text();
+    assert_eq!(tp("scan", two.path(), &["lines"]).text(), "1\t\n2\tthird, which is longer\n");
+    assert_eq!(tp("get", two.path(), &["lines", "2"]).text().trim_end(), "third, which is longer");
+    tp("verify", two.path(), &[]).text();
+}
+
+#[test]
 fn records_by_number_are_dumped_without_keys() {
     let env = tempdir().unwrap();
     let dump = "VERSION=3\nformat=bytevalue\ntype=recno\nHEADER=END\n 0001\n 0203\nDATA=END\n";

@@ -15,7 +15,7 @@ use crate::environment::Inner;
 use crate::life::Life;
 use crate::panics::callers;
 use crate::settings::Granularity;
-use crate::{Error, Keys, Reader, Result, Txn};
+use crate::{Error, Keys, List, Reader, Result, Txn};
 
 /// A database open in this process, shared by all handles to it.
 pub(crate) type OpenDatabase = libtp_record::Database;
@@ -74,6 +74,8 @@ pub enum Database {
     Recno(Recno),
     /// A hash file.
     Hash(Db),
+    /// Records by number, which are renumbered.
+    List(List),
 }
 
 impl Db {
@@ -167,6 +169,10 @@ impl Db {
     }
 
     pub(crate) fn opened(&self) -> &OpenDatabase {
+        &self.open
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<OpenDatabase> {
         &self.open
     }
 
@@ -520,7 +526,9 @@ pub(crate) fn take_along(life: &Life, open: &OpenDatabase) -> Result<()> {
 
 impl Database {
     pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<Database> {
-        match open(env, name, None)?.method() {
+        let open = open(env, name, None)?;
+        match open.method() {
+            Method::Btree if open.keying().is_list => Ok(Database::List(List::open(env, name)?)),
             Method::Btree => Ok(Database::Btree(open_as_it_is(env, name)?)),
             Method::Hash => Ok(Database::Hash(Db::open(env, name, Method::Hash)?)),
             Method::Recno { .. } => Ok(Database::Recno(Recno::open(env, name, None)?)),
@@ -555,7 +563,10 @@ fn wrong_keying(name: &str, found: &Keying, wanted: &Keying) -> Error {
         Duplicates::Sorted => "several values a key, sorted",
         Duplicates::AsTheyCame => "several values a key, in the order in which they came",
     };
-    let what = if found.order != wanted.order {
+    let what = if found.is_list != wanted.is_list {
+        let kind = |keying: &Keying| if keying.is_list { "list" } else { "btree" };
+        format!("it is a {} database, not a {} one", kind(found), kind(wanted))
+    } else if found.order != wanted.order {
         format!(
             "its keys are in the order {}, and it was to be opened with keys in the order {}; nothing was opened. Open it with \
              the order that it was made with (`Env::btree_ordered`)",

@@ -21,6 +21,12 @@ pub(crate) struct Emptied(RefCell<Vec<(Arc<OpenDatabase>, KeyRange)>>);
 impl Emptied {
     pub(crate) fn note(&self, database: &Arc<OpenDatabase>, range: &KeyRange) {
         let mut ranges = self.0.borrow_mut();
+        if let Some((_, last)) = ranges.last_mut().filter(|(last, _)| Arc::ptr_eq(last, database)) {
+            if let Some(both) = last.joined_with(range) {
+                *last = both;
+                return;
+            }
+        }
         if ranges.len() < RANGES_MAX {
             ranges.push((Arc::clone(database), range.clone()));
         }

@@ -22,7 +22,7 @@ use crate::passing::PassedOn;
 use crate::segment::{OpenSegments, Segment};
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::{run, CommitLsn};
-use crate::{Database, Db, Durability, Error, Multi, Recno, Result, Txn};
+use crate::{Database, Db, Durability, Error, List, Multi, Recno, Result, Txn};
 
 /// An open environment. Cloning it is cheap; all clones are one handle. Any thread may use it.
 ///
@@ -326,6 +326,14 @@ impl Env {
     /// As [`Env::btree`].
     pub fn hash(&self, name: &str) -> Result<Db> {
         Db::open(&self.0, name, Method::Hash)
+    }
+
+    /// Opens a list and makes it if it is missing: records of any length by number, where an insertion renumbers all that follow.
+    ///
+    /// # Errors
+    /// As [`Env::btree`].
+    pub fn list(&self, name: &str) -> Result<List> {
+        List::open(&self.0, name)
     }
 
     /// Opens a B-tree database whose keys are in an order of their own, and makes it if it is missing. The order's name is

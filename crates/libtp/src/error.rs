@@ -240,7 +240,7 @@ sorted!(libtp_record::Error, error =>
     libtp_record::Error::Process(process) => process.into(),
     libtp_record::Error::Io(io) => io.into(),
     libtp_record::Error::SnapshotTooOld { .. } => Error::SnapshotTooOld(error.to_string()),
-    libtp_record::Error::Corrupt { .. } => Error::Corrupt(error.to_string()),
+    libtp_record::Error::Corrupt { .. } | libtp_record::Error::DamagedList { .. } => Error::Corrupt(error.to_string()),
     libtp_record::Error::KeyTooLong { bytes, limit, .. } =>
         Error::Length { what: "a key", bytes, limit: format!("up to {limit} bytes") },
     libtp_record::Error::ValueTooLong { bytes, limit } =>

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use libtp_process::SessionId;
-use libtp_record::{KeyRange, SnapshotNumberCursor};
+use libtp_record::{KeyRange, SnapshotNumberCursor, Stretch};
 
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::database::{Db, Recno};
 use crate::environment::Inner;
 use crate::life::Seated;
 use crate::panics::callers;
-use crate::{Env, Error, Result, Txn};
+use crate::{Env, Error, List, Result, Txn};
 
 /// What everybody had committed at one moment. It is read without a lock: nobody waits for it, and it for nobody.
 ///
@@ -127,6 +127,10 @@ impl<'e> Snapshot<'e> {
         let Seated { life, session } = self.seated();
         libtp_record::SnapshotAccess::new(&life.managers, session, open, &self.shown)
     }
+
+    fn list<'a>(&'a self, list: &'a List) -> libtp_record::SnapshotAccess<'a> {
+        self.access(list.tree().environment(), list.tree().opened())
+    }
 }
 
 impl Drop for Snapshot<'_> {
@@ -207,6 +211,17 @@ pub trait Reader: sealed::Sealed {
     fn count(&self, db: &Db, range: KeyRange) -> Result<u64>;
     #[doc(hidden)]
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t>;
+    #[doc(hidden)]
+    fn list_count(&self, list: &List) -> Result<u64>;
+    #[doc(hidden)]
+    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>>;
+    #[doc(hidden)]
+    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>>;
+    #[doc(hidden)]
+    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>>;
+    /// What is other as soon as what it reads may be other: for whoever remembers what was read.
+    #[doc(hidden)]
+    fn stamp(&self) -> u64;
 }
 
 impl Reader for Txn<'_> {
@@ -235,6 +250,27 @@ impl Reader for Txn<'_> {
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
         RecnoCursor::locking(self, db.access(self))
+    }
+
+    fn list_count(&self, list: &List) -> Result<u64> {
+        self.guarded(|| Ok(list.tree().access(self).list_count()?))
+    }
+
+    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>> {
+        self.guarded(|| Ok(list.tree().access(self).list_get(number, <[u8]>::to_vec)?))
+    }
+
+    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>> {
+        self.guarded(|| Ok(list.tree().access(self).list_stretch(number)?))
+    }
+
+    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>> {
+        self.guarded(|| Ok(list.tree().access(self).list_record(id, <[u8]>::to_vec)?))
+    }
+
+    fn stamp(&self) -> u64 {
+        // Of others' changes nothing is seen before it ends: they wait.
+        self.session().last_lsn().raw()
     }
 }
 
@@ -265,6 +301,26 @@ impl Reader for Snapshot<'_> {
         let access = self.access(db.environment(), db.opened());
         RecnoCursor::of_snapshot(self, SnapshotNumberCursor::new(access))
     }
+
+    fn list_count(&self, list: &List) -> Result<u64> {
+        self.guarded(|| Ok(self.list(list).list_count()?))
+    }
+
+    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>> {
+        self.guarded(|| Ok(self.list(list).list_get(number, <[u8]>::to_vec)?))
+    }
+
+    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>> {
+        self.guarded(|| Ok(self.list(list).list_stretch(number)?))
+    }
+
+    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>> {
+        self.guarded(|| Ok(self.list(list).list_record(id, <[u8]>::to_vec)?))
+    }
+
+    fn stamp(&self) -> u64 {
+        0
+    }
 }
 
 impl<R: Reader> Reader for &R {
@@ -293,5 +349,25 @@ impl<R: Reader> Reader for &R {
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
         (**self).number_cursor(db)
+    }
+
+    fn list_count(&self, list: &List) -> Result<u64> {
+        (**self).list_count(list)
+    }
+
+    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>> {
+        (**self).list_get(list, number)
+    }
+
+    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>> {
+        (**self).list_stretch(list, number)
+    }
+
+    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>> {
+        (**self).list_record(list, id)
+    }
+
+    fn stamp(&self) -> u64 {
+        (**self).stamp()
     }
 }

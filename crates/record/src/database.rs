@@ -56,6 +56,8 @@ pub struct Keying {
     pub duplicates: Duplicates,
     /// The order of the keys; none for that of their bytes.
     pub order: Option<OrderName>,
+    /// Whether the tree holds the entries of a list (`list`), and keys are none of the program's.
+    pub is_list: bool,
 }
 
 impl Keying {

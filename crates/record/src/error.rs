@@ -38,6 +38,14 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// The entries of a list contradict each other.
+    #[error("the list {database} is damaged: {what}; nothing was changed; `tp verify` lists all that is wrong with the file; restore it from a backup")]
+    DamagedList {
+        /// The database.
+        database: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The key is longer than a quarter of a page.
     #[error("a key of {bytes} bytes is too long: the pages of {database} take keys of up to {limit} bytes; nothing was changed; create the database with larger pages")]
     KeyTooLong {

@@ -59,6 +59,20 @@ impl KeyRange {
         self.high.as_deref()
     }
 
+    /// This range and one that begins in it or at its end, as one; none if that begins elsewhere.
+    #[must_use]
+    pub fn joined_with(&self, other: &KeyRange) -> Option<KeyRange> {
+        let is_reached = self.high.as_ref().is_none_or(|high| other.low <= *high);
+        if other.low < self.low || !is_reached {
+            return None;
+        }
+        let high = match (&self.high, &other.high) {
+            (Some(one), Some(two)) => Some(one.max(two).clone()),
+            _ => None,
+        };
+        Some(KeyRange { low: self.low.clone(), high })
+    }
+
     /// Whether no key can be in it.
     pub fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|high| *high <= self.low)
@@ -68,6 +82,17 @@ impl KeyRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_that_touch_are_joined() {
+        let range = |low: &[u8], high: Option<&[u8]>| KeyRange { low: low.to_vec(), high: high.map(<[u8]>::to_vec) };
+        let one = range(b"b", Some(b"d"));
+        assert_eq!(one.joined_with(&range(b"d", Some(b"f"))), Some(range(b"b", Some(b"f"))));
+        assert_eq!(one.joined_with(&range(b"c", Some(b"c1"))), Some(one.clone()));
+        assert_eq!(one.joined_with(&range(b"c", None)), Some(range(b"b", None)));
+        assert_eq!(one.joined_with(&range(b"d1", None)), None);
+        assert_eq!(one.joined_with(&range(b"a", None)), None);
+    }
 
     fn has(range: &KeyRange, key: &[u8]) -> bool {
         key >= range.low() && range.high().is_none_or(|high| key < high)

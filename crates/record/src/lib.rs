@@ -9,6 +9,7 @@
 //! | `open`, `database` | files made and found; a database as a process knows it |
 //! | `access` | a database on behalf of a transaction: pages and locks |
 //! | `btree`, `recno`, `hash` | the access methods |
+//! | `list` | records of any length by number, in a tree |
 //! | `link` | a record found again by its place |
 //! | `snapshot` | what is read without locks, out of the log |
 //! | `page`, `free_pages` | what pages look like; which are to be had |
@@ -28,6 +29,7 @@ pub mod hash;
 pub mod key_hash;
 pub mod key_range;
 pub mod link;
+pub mod list;
 pub mod lock_names;
 pub mod log_body;
 pub mod open;
@@ -48,6 +50,7 @@ pub use error::{Error, Result};
 pub use hash::HashCursor;
 pub use key_range::KeyRange;
 pub use link::Link;
+pub use list::Stretch;
 pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
 pub use order::{Order, OrderName};
 pub use recno::NumberCursor;
@@ -70,6 +73,7 @@ pub fn record_types() -> Vec<RecordType> {
 /// Only what keeps pages from being read at all, other than their damage, which is a finding.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     match access.database().method() {
+        Method::Btree if access.database().keying().is_list => list::verify::verify(access),
         Method::Btree => btree::verify::verify(access),
         Method::Recno { .. } => recno::verify::verify(access),
         Method::Hash => hash::verify::verify(access),

@@ -36,8 +36,10 @@ use crate::recno::page::Arithmetic;
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"libtp.tp";
-/// The newest version of the file format that this library reads. Files whose keys are as they always were have version 1.
-pub const FILE_VERSION: u32 = 2;
+/// The newest version of the file format that this library reads. Lists have it; trees whose keys are not as they always were
+/// have version 2, and all other files version 1.
+pub const FILE_VERSION: u32 = 3;
+const FILE_VERSION_KEYED: u32 = 2;
 const FILE_VERSION_PLAIN: u32 = 1;
 const AT: usize = size_of::<PageHeader>();
 const END: usize = AT + size_of::<FileHeader>();
@@ -75,8 +77,10 @@ pub struct FileHeader {
     pub duplicates: u8,
     /// 73: bytes of the order's name; 0 for the order of the keys' bytes.
     pub order_bytes: u8,
-    /// 74: zero.
-    pub unused: [u8; 6],
+    /// 74: 1 if the B-tree holds the entries of a list, else 0.
+    pub list: u8,
+    /// 75: zero.
+    pub unused: [u8; 5],
     /// 80: the name of the order of the keys.
     pub order: [u8; ORDER_NAME_BYTES_MAX],
 }
@@ -87,6 +91,9 @@ const _: () = {
     assert!(std::mem::offset_of!(FileHeader, version) == 8);
     assert!(std::mem::offset_of!(FileHeader, method) == 32);
 };
+
+/// How the entries of a list stand in its tree.
+pub const LIST: Keying = Keying { duplicates: Duplicates::None, order: None, is_list: true };
 
 /// What is wanted of a database that is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,9 +144,13 @@ impl FileHeader {
             0 if self.order == [0; ORDER_NAME_BYTES_MAX] => None,
             length => Some(OrderName::of_file(&self.order, length)?),
         };
-        let keying = Keying { duplicates, order };
-        let fits =
-            (self.method() == Some(Method::Btree) && self.version.get() != FILE_VERSION_PLAIN) || keying.is_plain();
+        let keying = Keying { duplicates, order, is_list: self.list == 1 };
+        let is_tree = self.method() == Some(Method::Btree);
+        let fits = match keying.is_list {
+            _ if self.list > 1 => false,
+            true => is_tree && keying == LIST && self.version.get() == FILE_VERSION,
+            false => (is_tree && self.version.get() != FILE_VERSION_PLAIN) || keying.is_plain(),
+        };
         fits.then_some(keying)
     }
 
@@ -150,7 +161,11 @@ impl FileHeader {
             Method::Hash => (METHOD_HASH, 0),
         };
         let (order, order_bytes) = keying.order.as_ref().map_or((&[0; ORDER_NAME_BYTES_MAX], 0), OrderName::bytes);
-        let version = if keying.is_plain() { FILE_VERSION_PLAIN } else { FILE_VERSION };
+        let version = match keying.is_list {
+            true => FILE_VERSION,
+            false if keying.is_plain() => FILE_VERSION_PLAIN,
+            false => FILE_VERSION_KEYED,
+        };
         FileHeader {
             magic: MAGIC,
             version: version.into(),
@@ -164,7 +179,8 @@ impl FileHeader {
                 Duplicates::AsTheyCame => 2,
             },
             order_bytes,
-            unused: [0; 6],
+            list: keying.is_list.into(),
+            unused: [0; 5],
             order: *order,
         }
     }
@@ -214,7 +230,7 @@ fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
     let file_id = FileId::new(PageHeader::of(page).file_id.get());
     check(page, PageId::new(file_id, PageNo::HEADER)).map_err(|damage| damaged(damage.to_string()))?;
     let is_consistent =
-        header.keying().is_some() && header.method().is_some() && header.unused == [0; 6] && is_zero(&page[END..]);
+        header.keying().is_some() && header.method().is_some() && header.unused == [0; 5] && is_zero(&page[END..]);
     if !is_consistent {
         return Err(damaged(
             "it names no access method this library knows, or holds bytes where there should be none".into(),

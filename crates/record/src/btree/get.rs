@@ -155,6 +155,18 @@ impl<'a> Access<'a> {
         self.check_btree()?;
         self.check_key(key)?;
         let granularity = self.enter(purpose)?;
+        self.get_entered(key, (purpose, granularity), place, read)
+    }
+
+    /// As [`Access::get_at`], by whoever has entered the tree's database; without a granularity nothing is locked below that.
+    #[inline]
+    pub(crate) fn get_entered<R>(
+        &self,
+        key: &[u8],
+        (purpose, granularity): (Purpose, Option<Granularity>),
+        place: &mut Option<LeafPlace>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
         loop {
             // Each time: the lock that was waited for has used up what was reserved.
             self.reserve_lock()?;

@@ -1,0 +1,364 @@
+//! Lists: [`List`], records of any length by number, where an insertion renumbers all that follow.
+//!
+//! Paper: none; db(3)'s `DB_RECNO`. What it is made of is `record/list`; here it has its locks and its savepoint: a change of a list is
+//! several changes of entries, and where one of them fails, those before it are taken back.
+
+use std::sync::Arc;
+
+use libtp_record::list::entries::{nodes_between, records_between, TextNotes};
+use libtp_record::{open::LIST, Stretch};
+
+use crate::database::Db;
+use crate::environment::Inner;
+use crate::txn::keep_first;
+use crate::{Reader, Result, Txn};
+
+/// Once in so many deletions it is looked whether pages of records have become empty ..
+const RECORDS_TO_A_LOOK: u64 = 64;
+/// .. and pages of nodes.
+const NODES_TO_A_LOOK: u64 = 1024;
+
+/// A database of records of any length, numbered from 1 without gaps: who inserts a record, or removes one, changes the
+/// numbers of all that follow. What db(3) calls `DB_RECNO`.
+///
+/// Any number of transactions read a list, and replace records, at once. One that inserts or deletes has the list for
+/// itself until it ends: it waits for all others that have read it, and they for it. So insert with few reads before; where
+/// two have read and both go on to insert, one gets `Deadlock` ([`Env::run`](crate::Env::run) begins it again). A
+/// [`Snapshot`](crate::Snapshot) reads a list as it was, and waits for nobody. A step costs as much as the list is deep: a
+/// million records have four levels.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let lines = env.list("lines")?;
+/// env.run(|txn| {
+///     lines.append(txn, b"first")?;
+///     lines.append(txn, b"third")?;
+///     assert_eq!(lines.insert_before(txn, 2, b"second")?, 2);
+///     assert_eq!(lines.get(txn, 3)?.as_deref(), Some(&b"third"[..]));
+///     assert!(lines.delete(txn, 1)?);
+///     assert_eq!(lines.get(txn, 1)?.as_deref(), Some(&b"second"[..]));
+///     assert_eq!(lines.count(txn)?, 2);
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct List {
+    tree: Db,
+}
+
+impl List {
+    pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<List> {
+        Ok(List { tree: Db::open_keyed(env, name, LIST, None)? })
+    }
+
+    /// The tree that its entries stand in.
+    pub(crate) fn tree(&self) -> &Db {
+        &self.tree
+    }
+
+    /// The database's name.
+    pub fn name(&self) -> &str {
+        self.tree.name()
+    }
+
+    /// How many records there are. In a transaction the number stays until it ends.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Corrupt`, `Io`.
+    pub fn count(&self, reader: &impl Reader) -> Result<u64> {
+        reader.list_count(self)
+    }
+
+    /// The record of that number, from 1; none if there are not so many. In a transaction it is locked for reading, and keeps its
+    /// number, until that ends.
+    ///
+    /// # Errors
+    /// As [`List::count`].
+    pub fn get(&self, reader: &impl Reader, number: u64) -> Result<Option<Vec<u8>>> {
+        reader.list_get(self, number)
+    }
+
+    /// As [`List::get`], locked for writing at once: a later `put` under the same number cannot end in a deadlock over it.
+    ///
+    /// # Errors
+    /// As [`List::count`].
+    pub fn get_for_update(&self, txn: &Txn<'_>, number: u64) -> Result<Option<Vec<u8>>> {
+        txn.guarded(|| Ok(self.tree.access(txn).list_get_for_update(number, <[u8]>::to_vec)?))
+    }
+
+    /// Stores a record under a number, in the place of the one that has it. Behind the last, records without bytes take the numbers
+    /// between, up to a million of them.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`; `Full`, with nothing changed; `Io` for the number 0 and those far behind the last; `Failed`,
+    /// `Corrupt`.
+    pub fn put(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<()> {
+        self.whole(txn, || Ok(self.tree.access(txn).list_put(number, record)?))
+    }
+
+    /// Stores a record behind the last, and returns its number.
+    ///
+    /// # Errors
+    /// As [`List::put`].
+    pub fn append(&self, txn: &Txn<'_>, record: &[u8]) -> Result<u64> {
+        self.whole(txn, || Ok(self.tree.access(txn).list_append(record)?))
+    }
+
+    /// Makes a record the one of that number: the one that had it, and all behind it, get the next higher (`R_IBEFORE`). Returns the
+    /// number. Behind the last it is as [`List::put`].
+    ///
+    /// # Errors
+    /// As [`List::put`].
+    pub fn insert_before(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<u64> {
+        self.whole(txn, || Ok(self.tree.access(txn).list_insert(number, record)?))
+    }
+
+    /// Inserts a record behind the one of that number (`R_IAFTER`), or before all with number 0. Returns its number, the next higher.
+    ///
+    /// # Errors
+    /// As [`List::put`].
+    pub fn insert_after(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<u64> {
+        self.insert_before(txn, number.saturating_add(1), record)
+    }
+
+    /// Removes a record: all behind it get the next lower number. False if there are not so many.
+    ///
+    /// # Errors
+    /// As [`List::put`].
+    pub fn delete(&self, txn: &Txn<'_>, number: u64) -> Result<bool> {
+        let Some(id) = self.whole(txn, || Ok(self.tree.access(txn).list_delete(number)?))? else { return Ok(false) };
+        if id % RECORDS_TO_A_LOOK == 0 {
+            // Records that stand side by side mostly came and go one after the other.
+            txn.note_emptied(self.tree.shared(), &records_between(id.saturating_sub(2 * RECORDS_TO_A_LOOK), id));
+        }
+        if id % NODES_TO_A_LOOK == 0 {
+            txn.note_emptied(self.tree.shared(), &nodes_between(id.saturating_sub(4 * NODES_TO_A_LOOK), id));
+        }
+        Ok(true)
+    }
+
+    /// A cursor over the records in the order of their numbers.
+    pub fn cursor<'t, R: Reader>(&'t self, reader: &'t R) -> ListCursor<'t, R> {
+        ListCursor { list: self, reader, standing: Standing::Nowhere, stretch: Stretch::default(), stamp: 0 }
+    }
+
+    /// What the list remembers of its file of text; nobody else reads or changes the list from now on.
+    pub(crate) fn text_note(&self, txn: &Txn<'_>) -> Result<Option<TextNotes>> {
+        txn.guarded(|| Ok(self.tree.access(txn).list_text_note()?))
+    }
+
+    pub(crate) fn set_text_note(&self, txn: &Txn<'_>, notes: TextNotes) -> Result<()> {
+        txn.guarded(|| Ok(self.tree.access(txn).list_set_text_note(notes)?))
+    }
+
+    /// Makes a change of several entries: wholly, or not at all.
+    fn whole<T>(&self, txn: &Txn<'_>, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = txn.session().last_lsn();
+        let savepoint = txn.savepoint();
+        match txn.guarded(change) {
+            Err(error) if txn.session().last_lsn() != before => Err(keep_first(error, savepoint.roll_back())),
+            done => {
+                savepoint.keep();
+                done
+            }
+        }
+    }
+}
+
+/// Where a cursor stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Nowhere,
+    BelowAll,
+    AboveAll,
+    On(u64),
+    /// Between this number and the one before: the record it stood on is gone.
+    Before(u64),
+}
+
+/// A place among the records of a list.
+///
+/// As in db(3) it stands on a number: where records are inserted or removed before it, and not through it, another record
+/// has that number afterwards. What is changed through the cursor it allows for, and stays on its record.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let lines = env.list("lines")?;
+/// env.run(|txn| {
+///     lines.append(txn, b"two")?;
+///     let mut cursor = lines.cursor(txn);
+///     cursor.first()?;
+///     cursor.insert_before(b"one")?;
+///     cursor.insert_after(b"three")?;
+///     assert_eq!(cursor.number(), Some(2));
+///     assert!(cursor.delete()?);
+///     assert_eq!(cursor.next()?, Some((2, b"three".to_vec())));
+///     assert_eq!(cursor.prev()?, Some((1, b"one".to_vec())));
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ListCursor<'t, R: Reader> {
+    list: &'t List,
+    reader: &'t R,
+    standing: Standing,
+    /// What was seen of the list around the cursor, while nothing changes.
+    stretch: Stretch,
+    stamp: u64,
+}
+
+/// A number and its record.
+type Found = Option<(u64, Vec<u8>)>;
+
+#[allow(clippy::should_implement_trait)] // as for `Cursor`
+impl<R: Reader> ListCursor<'_, R> {
+    /// The number it stands on.
+    pub fn number(&self) -> Option<u64> {
+        match self.standing {
+            Standing::On(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Reads the record of a number.
+    fn read(&mut self, number: u64) -> Result<Found> {
+        let stamp = self.reader.stamp();
+        if stamp != self.stamp || self.stretch.id_of(number).is_none() {
+            self.stretch = self.reader.list_stretch(self.list, number)?.unwrap_or_default();
+            self.stamp = stamp;
+        }
+        let Some(id) = self.stretch.id_of(number) else { return Ok(None) };
+        Ok(Some((number, self.reader.list_record(self.list, id)?)))
+    }
+
+    fn go(&mut self, number: u64, miss: Standing) -> Result<Found> {
+        let found = self.read(number)?;
+        self.standing = if found.is_some() { Standing::On(number) } else { miss };
+        Ok(found)
+    }
+
+    /// The first record and its number.
+    ///
+    /// # Errors
+    /// As [`List::count`].
+    pub fn first(&mut self) -> Result<Found> {
+        self.go(1, Standing::AboveAll)
+    }
+
+    /// The last record.
+    ///
+    /// # Errors
+    /// As [`List::count`].
+    pub fn last(&mut self) -> Result<Found> {
+        let count = self.list.count(self.reader)?;
+        self.go(count, Standing::BelowAll)
+    }
+
+    /// The record of that number, from 1; none if there are not so many.
+    ///
+    /// # Errors
+    /// As [`List::count`].
+    pub fn seek(&mut self, number: u64) -> Result<Found> {
+        self.go(number.max(1), Standing::AboveAll)
+    }
+
+    /// The next record; the first, if the cursor stands nowhere yet.
+    ///
+    /// # Errors
+    /// As [`List::count`].
+    pub fn next(&mut self) -> Result<Found> {
+        match self.standing {
+            Standing::Nowhere | Standing::BelowAll => self.first(),
+            Standing::On(number) => self.go(number.saturating_add(1), Standing::AboveAll),
+            Standing::Before(number) => self.go(number, Standing::AboveAll),
+            Standing::AboveAll => Ok(None),
+        }
+    }
+
+    /// The record before; the last, if the cursor stands nowhere yet.
+    ///
+    /// # Errors
+    /// As [`List::count`].
+    pub fn prev(&mut self) -> Result<Found> {
+        match self.standing {
+            Standing::Nowhere | Standing::AboveAll => self.last(),
+            Standing::On(number) | Standing::Before(number) => {
+                // There may be fewer by now.
+                let number = (number - 1).min(self.list.count(self.reader)?);
+                self.go(number, Standing::BelowAll)
+            }
+            Standing::BelowAll => Ok(None),
+        }
+    }
+}
+
+impl ListCursor<'_, Txn<'_>> {
+    /// Replaces the record it stands on (`R_CURSOR`). False if it stands on none.
+    ///
+    /// # Errors
+    /// As [`List::put`].
+    pub fn put(&mut self, record: &[u8]) -> Result<bool> {
+        let Standing::On(number) = self.standing else { return Ok(false) };
+        if number > self.list.count(self.reader)? {
+            return Ok(false);
+        }
+        self.list.put(self.reader, number, record).map(|()| true)
+    }
+
+    /// Stores a record under a number and goes there (`R_SETCURSOR`).
+    ///
+    /// # Errors
+    /// As [`List::put`].
+    pub fn set(&mut self, number: u64, record: &[u8]) -> Result<()> {
+        self.list.put(self.reader, number, record)?;
+        self.standing = Standing::On(number);
+        Ok(())
+    }
+
+    /// Inserts a record before the one it stands on, and stays on that, whose number is the next higher now. The new one's number;
+    /// none, and nothing is inserted, if the cursor stands at no place.
+    ///
+    /// # Errors
+    /// As [`List::put`].
+    pub fn insert_before(&mut self, record: &[u8]) -> Result<Option<u64>> {
+        let (number, then) = match self.standing {
+            Standing::On(number) => (number, Standing::On(number.saturating_add(1))),
+            Standing::Before(number) => (number, Standing::Before(number.saturating_add(1))),
+            _ => return Ok(None),
+        };
+        self.list.insert_before(self.reader, number, record)?;
+        self.standing = then;
+        Ok(Some(number))
+    }
+
+    /// Inserts a record behind the one it stands on, and stays. The new one's number; none, and nothing is inserted, if the cursor
+    /// stands at no place.
+    ///
+    /// # Errors
+    /// As [`List::put`].
+    pub fn insert_after(&mut self, record: &[u8]) -> Result<Option<u64>> {
+        let number = match self.standing {
+            Standing::On(number) => number.saturating_add(1),
+            Standing::Before(number) => number,
+            _ => return Ok(None),
+        };
+        self.list.insert_before(self.reader, number, record).map(Some)
+    }
+
+    /// Removes the record it stands on; the cursor stays there, between its neighbours. False if it stands on none.
+    ///
+    /// # Errors
+    /// As [`List::put`].
+    pub fn delete(&mut self) -> Result<bool> {
+        let Standing::On(number) = self.standing else { return Ok(false) };
+        let was_there = self.list.delete(self.reader, number)?;
+        self.standing = Standing::Before(number);
+        Ok(was_there)
+    }
+}
+
+#[cfg(test)]
+mod tests;

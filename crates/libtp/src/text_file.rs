@@ -1,0 +1,370 @@
+//! A file of text behind a list: [`TextFile`].
+//!
+//! Paper: none; db(3)'s recno, which keeps the lines of a file of text (recno(3): `bval`, `reclen`, `R_SNAPSHOT`). The file is read
+//! whole at opening, and written back whole, into another one that takes its name when it is on disk: so it is always one state of
+//! the list or another, whatever dies meanwhile.
+//!
+//! The list remembers what the file was like when both were last the same. So it is known who has changed since: the list, whose
+//! changes were committed and not written back; or the file, by a program that knows nothing of lists; or both, and then nobody can say what is
+//! right, and opening is refused.
+//!
+//! If we die here: before the new file has its name, the old one stays, and what is left of the new one is overwritten by the next;
+//! after it, the file is what the list is, and the next who opens it finds both the same.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use libtp_record::list::entries::{TextNote, TextNotes};
+use rio::failpoint;
+
+use crate::{Env, Error, List, Reader, Result, Txn};
+
+/// How records stand in a file of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextForm {
+    /// Each ends with this byte (`bval`), mostly a line's end. Behind the last it may be missing.
+    Delimited(u8),
+    /// Each has so many bytes (`reclen`), shorter ones filled up with that byte (`bval`).
+    Fixed {
+        /// Bytes of each.
+        bytes: usize,
+        /// What fills them up.
+        pad: u8,
+    },
+}
+
+impl Default for TextForm {
+    fn default() -> TextForm {
+        TextForm::Delimited(b'\n')
+    }
+}
+
+impl TextForm {
+    /// The records of a text.
+    pub fn records(self, text: &[u8]) -> Vec<Vec<u8>> {
+        match self {
+            TextForm::Delimited(end) => {
+                let mut records: Vec<Vec<u8>> = text.split(|&byte| byte == end).map(<[u8]>::to_vec).collect();
+                if records.last().is_some_and(Vec::is_empty) {
+                    records.pop();
+                }
+                records
+            }
+            TextForm::Fixed { bytes, pad } => {
+                let filled = |record: &[u8]| {
+                    let mut record = record.to_vec();
+                    record.resize(bytes, pad);
+                    record
+                };
+                text.chunks(bytes.max(1)).map(filled).collect()
+            }
+        }
+    }
+
+    /// The text of a record, with what ends or fills it; what is wrong with it, if it cannot stand in such a file.
+    fn put(self, record: &[u8], text: &mut Vec<u8>) -> std::result::Result<(), String> {
+        match self {
+            TextForm::Delimited(end) if record.contains(&end) => {
+                return Err(format!("it has in it the byte {end}, with which records end there"));
+            }
+            TextForm::Delimited(end) => {
+                text.extend_from_slice(record);
+                text.push(end);
+            }
+            TextForm::Fixed { bytes, .. } if record.len() > bytes => {
+                return Err(format!("it has {} bytes, and records have {bytes} there", record.len()));
+            }
+            TextForm::Fixed { bytes, pad } => {
+                text.extend_from_slice(record);
+                text.resize(text.len() + bytes - record.len(), pad);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file of text whose records a list has, to be written back.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("motd");
+/// let env = libtp::Env::open(dir.path().join("env"))?;
+/// std::fs::write(&path, "Welcome.\nBe kind.\n")?;
+/// let lines = env.list("motd")?;
+/// let text = libtp::TextFile::open(&env, &lines, &path, libtp::TextForm::default())?;
+/// env.run(|txn| lines.insert_after(txn, 1, b"Wipe your feet."))?;
+/// text.close()?;
+/// assert_eq!(std::fs::read_to_string(&path)?, "Welcome.\nWipe your feet.\nBe kind.\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TextFile {
+    env: Env,
+    list: List,
+    path: PathBuf,
+    form: TextForm,
+}
+
+impl TextFile {
+    /// Reads the file into the list (`R_SNAPSHOT`), if they are not the same already; a missing file is one without records.
+    ///
+    /// A list whose changes were committed and not written back, by this or another process, stays as it is: it is what the file
+    /// is to be.
+    ///
+    /// # Errors
+    /// `Database` when the list and the file have both been changed since they were the same, or the list has records and was never
+    /// read from a file, or a record cannot stand in such a file: nothing is changed then; `Io`, and as [`List::put`].
+    pub fn open(env: &Env, list: &List, path: impl AsRef<Path>, form: TextForm) -> Result<TextFile> {
+        let path = path.as_ref().to_path_buf();
+        let this = TextFile { env: env.clone(), list: list.clone(), path, form };
+        if matches!(form, TextForm::Fixed { bytes: 0, .. }) {
+            return Err(this.refused("records of a file of text have at least one byte"));
+        }
+        this.env.run(|txn| this.read_into(txn))?;
+        Ok(this)
+    }
+
+    /// The records of the file; none if there is no file.
+    fn read(&self) -> Result<Option<Vec<Vec<u8>>>> {
+        match fs::read(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            read => Ok(Some(self.form.records(&read.map_err(|error| self.io("cannot be read", &error))?))),
+        }
+    }
+
+    fn read_into(&self, txn: &Txn<'_>) -> Result<()> {
+        // First, so that nobody writes the file back between the look at it and that at the list.
+        let notes = self.list.text_note(txn)?;
+        let records = self.read()?.unwrap_or_default();
+        let in_file = self.note_of(records.iter().map(|record| Ok(record.clone())))?;
+        match notes {
+            Some(notes) if notes.last == in_file => return Ok(()),
+            // Whoever wrote it died before that was noted.
+            Some(notes) if notes.next == in_file => return self.list.set_text_note(txn, TextNotes::both(in_file)),
+            _ => {}
+        }
+        let in_list = self.note_of(self.records(txn))?;
+        let is_list_changed = notes.map_or(self.list.count(txn)? > 0, |notes| notes.last != in_list);
+        if in_list != in_file && is_list_changed {
+            return Err(self.refused(
+                "it has records that never were in that file, and the file has others; nothing was changed. Move the file away, or \
+                 remove the records, and open it again",
+            ));
+        }
+        if in_list != in_file {
+            for number in (1..=self.list.count(txn)?).rev() {
+                self.list.delete(txn, number)?;
+            }
+            for record in &records {
+                self.list.append(txn, record)?;
+            }
+        }
+        self.list.set_text_note(txn, TextNotes::both(in_file))
+    }
+
+    /// Writes the file if the list was changed since it was read or last written; whether it did. What is written is what is
+    /// committed at this moment; who changes the list meanwhile waits.
+    ///
+    /// # Errors
+    /// `Database` when a record cannot stand in such a file, with its number, or another program has changed the file meanwhile;
+    /// `Io`, with the file as it was.
+    pub fn sync(&self) -> Result<bool> {
+        loop {
+            // What is to be written is noted before: whoever finds it in the file knows then that it was no other program.
+            let is_to_be_written = self.env.run(|txn| {
+                let notes = self.list.text_note(txn)?;
+                let next = TextNote::of(&self.text(txn)?);
+                match notes {
+                    Some(notes) if notes.last == next => return Ok(false),
+                    Some(notes) => self.list.set_text_note(txn, TextNotes { next, ..notes })?,
+                    None => return Err(self.refused("it was never read")),
+                }
+                Ok(true)
+            })?;
+            if !is_to_be_written {
+                return Ok(false);
+            }
+            if let Some(is_written) = self.env.run(|txn| self.write_noted(txn))? {
+                return Ok(is_written);
+            }
+        }
+    }
+
+    /// Writes the file if the list is still what was noted, and says whether it was not so already.
+    fn write_noted(&self, txn: &Txn<'_>) -> Result<Option<bool>> {
+        let notes = self.list.text_note(txn)?;
+        let text = self.text(txn)?;
+        let note = TextNote::of(&text);
+        let Some(notes) = notes.filter(|notes| notes.next == note) else { return Ok(None) };
+        let in_file = self.read()?.map(|records| self.note_of(records.into_iter().map(Ok))).transpose()?;
+        if in_file.is_some_and(|in_file| in_file != notes.last && in_file != note) {
+            return Err(self.refused(
+                "another program has changed it since it was read, and the list was changed, too; nothing was written. Move the file \
+                 away and sync again",
+            ));
+        }
+        let is_to_be_written = in_file != Some(note);
+        if is_to_be_written {
+            self.replace(&text)?;
+        }
+        self.list.set_text_note(txn, TextNotes::both(note))?;
+        Ok(Some(is_to_be_written))
+    }
+
+    /// The list as a text.
+    fn text(&self, txn: &Txn<'_>) -> Result<Vec<u8>> {
+        let (mut cursor, mut text) = (self.list.cursor(txn), Vec::new());
+        while let Some((number, record)) = cursor.next()? {
+            self.form.put(&record, &mut text).map_err(|what| {
+                self.refused(&format!("record {number} cannot be written to it: {what}; the file was not changed"))
+            })?;
+        }
+        Ok(text)
+    }
+
+    /// As [`TextFile::sync`], for the last time.
+    ///
+    /// # Errors
+    /// As there. What was not written then is committed in the list, and is written the next time.
+    pub fn close(self) -> Result<()> {
+        self.sync().map(|_| ())
+    }
+
+    /// The records of the list.
+    fn records<'t>(&'t self, reader: &'t impl Reader) -> impl Iterator<Item = Result<Vec<u8>>> + 't {
+        let mut cursor = self.list.cursor(reader);
+        std::iter::from_fn(move || cursor.next().map(|found| found.map(|(_, record)| record)).transpose())
+    }
+
+    /// What is remembered of a file with these records.
+    fn note_of(&self, records: impl Iterator<Item = Result<Vec<u8>>>) -> Result<TextNote> {
+        let mut text = Vec::new();
+        for record in records {
+            // One that could not stand in it makes another text all the same.
+            let record = record?;
+            if self.form.put(&record, &mut text).is_err() {
+                text.extend_from_slice(&record);
+                text.extend_from_slice(b"\0no record of the file\0");
+            }
+        }
+        Ok(TextNote::of(&text))
+    }
+
+    /// Puts a file with this text in the place of the one that is there.
+    fn replace(&self, text: &[u8]) -> Result<()> {
+        let mut name = self.path.file_name().unwrap_or_default().to_os_string();
+        name.push(".tp-new");
+        let new = self.path.with_file_name(name);
+        let written = (|| {
+            let mut file = File::create(&new)?;
+            if let Ok(old) = fs::metadata(&self.path) {
+                file.set_permissions(old.permissions())?;
+            }
+            file.write_all(text)?;
+            file.sync_all()?;
+            failpoint("text file: written, without its name");
+            fs::rename(&new, &self.path)?;
+            failpoint("text file: has its name, not noted");
+            let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+        })();
+        written.map_err(|error| self.io("cannot be written", &error))
+    }
+
+    fn refused(&self, what: &str) -> Error {
+        Error::Database {
+            name: self.list.name().into(),
+            what: format!("the file of text {}: {what}", self.path.display()),
+        }
+    }
+
+    fn io(&self, what: &str, error: &std::io::Error) -> Error {
+        let text = format!("the file of text {} {what}: {error}", self.path.display());
+        Error::Io(Box::new(std::io::Error::new(error.kind(), text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TextFile, TextForm};
+    use crate::{Env, Error};
+
+    #[test]
+    fn records_of_a_text_and_back() {
+        let lines = TextForm::default();
+        for (text, records) in [("", 0), ("\n", 1), ("a", 1), ("a\n", 1), ("a\n\nb", 3), ("a\n\n", 2)] {
+            let found = lines.records(text.as_bytes());
+            assert_eq!(found.len(), records, "{text:?}");
+            let mut back = Vec::new();
+            found.iter().for_each(|record| lines.put(record, &mut back).unwrap());
+            let whole = if text.is_empty() || text.ends_with('\n') { text.to_string() } else { format!("{text}\n") };
+            assert_eq!(String::from_utf8(back).unwrap(), whole);
+        }
+        let fixed = TextForm::Fixed { bytes: 4, pad: b' ' };
+        assert_eq!(fixed.records(b"abcdef"), [b"abcd", b"ef  "]);
+        assert!(fixed.put(b"abcde", &mut Vec::new()).is_err());
+        assert!(lines.put(b"a\nb", &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn who_has_changed_since_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        let env = Env::open(dir.path().join("env")).unwrap();
+        let list = env.list("text").unwrap();
+        let open = || TextFile::open(&env, &list, &path, TextForm::default());
+        let line = |number| env.run(|txn| list.get(txn, number)).unwrap().map(|line| String::from_utf8(line).unwrap());
+        let read = || std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, "one\ntwo").unwrap();
+        let text = open().unwrap();
+        assert_eq!(line(2).as_deref(), Some("two"));
+        // Nothing was changed: not even the last line's end.
+        assert!(!text.sync().unwrap());
+        assert_eq!(read(), "one\ntwo");
+        env.run(|txn| list.delete(txn, 1)).unwrap();
+        drop(text);
+        // Committed, and not written back: that is done now.
+        let text = open().unwrap();
+        assert_eq!(line(1).as_deref(), Some("two"));
+        assert!(text.sync().unwrap());
+        assert_eq!(read(), "two\n");
+        // Another program writes it.
+        std::fs::write(&path, "three\nfour\n").unwrap();
+        drop(text);
+        let text = open().unwrap();
+        assert_eq!((line(1).as_deref(), line(3)), (Some("three"), None));
+        // Both do.
+        env.run(|txn| list.append(txn, b"five")).unwrap();
+        std::fs::write(&path, "six\n").unwrap();
+        assert!(matches!(open(), Err(Error::Database { .. })));
+        assert_eq!((line(3).as_deref(), read().as_str()), (Some("five"), "six\n"));
+        assert!(matches!(text.sync(), Err(Error::Database { .. })));
+        // What somebody has written by hand to be as the list is.
+        std::fs::write(&path, "three\nfour\nfive\n").unwrap();
+        assert!(!text.sync().unwrap());
+        env.run(|txn| list.append(txn, b"two\nlines")).unwrap();
+        let error = text.sync().unwrap_err();
+        assert!(error.to_string().contains("record 4"), "{error}");
+        assert_eq!(read(), "three\nfour\nfive\n");
+        env.run(|txn| list.put(txn, 4, b"one line")).unwrap();
+        text.close().unwrap();
+        assert_eq!(read(), "three\nfour\nfive\none line\n");
+        assert!(env.verify("text").unwrap().findings.is_empty());
+    }
+
+    #[test]
+    fn a_list_that_never_was_in_a_file_is_not_lost_and_a_missing_file_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        let env = Env::open(dir.path().join("env")).unwrap();
+        let (list, other) = (env.list("text").unwrap(), env.list("other").unwrap());
+        env.run(|txn| other.append(txn, b"kept")).unwrap();
+        assert!(TextFile::open(&env, &other, &path, TextForm::default()).is_err());
+        let form = TextForm::Fixed { bytes: 3, pad: b'.' };
+        let text = TextFile::open(&env, &list, &path, form).unwrap();
+        env.run(|txn| list.append(txn, b"a").and_then(|_| list.append(txn, b"bcd"))).unwrap();
+        text.close().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"a..bcd");
+        assert!(TextFile::open(&env, &list, &path, TextForm::Fixed { bytes: 0, pad: 0 }).is_err());
+    }
+}

@@ -1,0 +1,275 @@
+//! Changing a list: one node of each level, from the bottom to the top, then the head.
+//!
+//! A node that has too many children gives half of them to a new one on its right; one to which only the newest is too much, at
+//! its end, gives only that: lists that are appended to are full. A node without children goes, one with few joins its
+//! neighbour if both together are half full.
+
+use libtp_lock::Mode;
+use rio::{failpoint, planted};
+use zerocopy::IntoBytes;
+
+use super::entries::{node_key, record_key, Child, Head, Node, TextNotes, HEAD_KEY, TEXT_KEY};
+use super::find::{damaged, descend, head, node, stretch, text_note, Step};
+use crate::access::Access;
+use crate::lock_names;
+use crate::{Error, Result};
+
+/// What a way is stored after.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Insertion,
+    Deletion,
+}
+
+/// So many empty records at most fill the way to a record that is put far behind the last.
+const FILL_MAX: u64 = 1 << 20;
+
+impl Access<'_> {
+    /// Reads a record as [`Access::list_get`] does, but locks it for writing at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_get_for_update<R>(&self, number: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        let Some(id) = stretch(self, number)?.and_then(|stretch| stretch.id_of(number)) else { return Ok(None) };
+        let found = self.get_for_update(&record_key(id), read)?;
+        found.map(Some).ok_or_else(|| damaged(self.database(), format!("the record with id {id} is missing")))
+    }
+
+    /// Stores a record under a number: in the place of one that is there, or behind the last, after as many empty ones as are
+    /// missing between.
+    ///
+    /// # Errors
+    /// [`Error::RecordNumber`] for 0 and for numbers far behind the last; [`Error::DamagedList`], and what locks, log
+    /// and pages can fail with. After an error the caller takes back what was done.
+    pub fn list_put(&self, number: u64, record: &[u8]) -> Result<()> {
+        if number == 0 {
+            return Err(self.no_number(number));
+        }
+        if let Some(id) = stretch(self, number)?.and_then(|stretch| stretch.id_of(number)) {
+            return self.put(&record_key(id), record);
+        }
+        self.lock_numbers()?;
+        // Others may have been before us.
+        match stretch(self, number)?.and_then(|stretch| stretch.id_of(number)) {
+            Some(id) => self.put(&record_key(id), record),
+            None => self.list_insert(number, record).map(|_| ()),
+        }
+    }
+
+    /// Makes a record the one of that number: those that had this number and higher ones get the next higher. Behind the last,
+    /// as many empty ones as are missing come first.
+    ///
+    /// # Errors
+    /// As [`Access::list_put`].
+    pub fn list_insert(&self, number: u64, record: &[u8]) -> Result<u64> {
+        self.lock_numbers()?;
+        let mut head = head(self)?;
+        let count = head.count.get();
+        if number == 0 || number - 1 > count.saturating_add(FILL_MAX) {
+            return Err(self.no_number(number));
+        }
+        for _ in count..number - 1 {
+            self.insert_at(&mut head, b"", None)?;
+        }
+        self.insert_at(&mut head, record, Some(number - 1))?;
+        Ok(number)
+    }
+
+    /// Stores a record behind the last, and returns its number.
+    ///
+    /// # Errors
+    /// As [`Access::list_put`].
+    pub fn list_append(&self, record: &[u8]) -> Result<u64> {
+        self.lock_numbers()?;
+        let mut head = head(self)?;
+        self.insert_at(&mut head, record, None)?;
+        Ok(head.count.get())
+    }
+
+    /// Removes a record; those behind it get the next lower number. The id that it had; none if there is no such record.
+    ///
+    /// # Errors
+    /// As [`Access::list_put`].
+    pub fn list_delete(&self, number: u64) -> Result<Option<u64>> {
+        self.lock_numbers()?;
+        let mut head = head(self)?;
+        let count = head.count.get();
+        if number == 0 || number > count {
+            return Ok(None);
+        }
+        let mut steps = descend(self, &head, number - 1)?;
+        let Some(leaf) = steps.last_mut() else { return Ok(None) };
+        let gone = leaf.node.children.remove(leaf.at);
+        if !self.delete(&record_key(gone.id))? {
+            return Err(damaged(self.database(), format!("the record with id {} is missing", gone.id)));
+        }
+        failpoint("list: record removed");
+        head.count = (count - 1).into();
+        self.climb(&mut head, steps, After::Deletion)?;
+        self.store_head(&head)?;
+        Ok(Some(gone.id))
+    }
+
+    /// What is remembered of a file of text. Nobody else reads or changes the list from now on.
+    ///
+    /// # Errors
+    /// As [`Access::list_put`].
+    pub fn list_text_note(&self) -> Result<Option<TextNotes>> {
+        self.lock_numbers()?;
+        text_note(self)
+    }
+
+    /// Remembers what a file of text is like that has the records of the list.
+    ///
+    /// # Errors
+    /// As [`Access::list_put`].
+    pub fn list_set_text_note(&self, notes: TextNotes) -> Result<()> {
+        self.lock_numbers()?;
+        self.put(&TEXT_KEY, notes.as_bytes())
+    }
+
+    #[cold]
+    fn no_number(&self, number: u64) -> Error {
+        Error::RecordNumber { database: self.database().name().to_string(), number }
+    }
+
+    /// Locks what numbers depend on: all of the database.
+    fn lock_numbers(&self) -> Result<()> {
+        let name = lock_names::database(self.database().id());
+        if self.holds(name) == Some(Mode::X) || planted("list: numbers changed while others rely on them") {
+            return Ok(());
+        }
+        self.lock_database(Mode::X)
+    }
+
+    /// Stores a new record with `index` others before it; behind the last without one.
+    fn insert_at(&self, head: &mut Head, record: &[u8], index: Option<u64>) -> Result<()> {
+        let count = head.count.get();
+        let mut steps = descend(self, head, index.unwrap_or(count))?;
+        let id = head.take_id();
+        self.put(&record_key(id), record)?;
+        failpoint("list: record stored");
+        head.count = (count + 1).into();
+        let new = Child { id, count: 1 };
+        match steps.last_mut() {
+            Some(leaf) => leaf.node.children.insert(leaf.at, new),
+            None => {
+                let root = head.take_id();
+                head.root = root.into();
+                steps.push(Step { id: root, node: Node { level: 0, children: vec![new] }, at: 0 });
+            }
+        }
+        self.climb(head, steps, After::Insertion)?;
+        self.store_head(head)
+    }
+
+    fn store_head(&self, head: &Head) -> Result<()> {
+        failpoint("list: about to store the head");
+        self.put(&HEAD_KEY, head.as_bytes())
+    }
+
+    fn store_node(&self, id: u64, node: &Node) -> Result<()> {
+        self.put(&node_key(id), &node.to_bytes())?;
+        failpoint("list: node stored");
+        Ok(())
+    }
+
+    fn drop_node(&self, id: u64) -> Result<()> {
+        if !self.delete(&node_key(id))? {
+            return Err(damaged(self.database(), format!("node {id} is missing")));
+        }
+        failpoint("list: node dropped");
+        Ok(())
+    }
+
+    /// Stores the nodes of a way whose last was changed, each with what the one below it has become.
+    fn climb(&self, head: &mut Head, mut steps: Vec<Step>, after: After) -> Result<()> {
+        while let Some(mut step) = steps.pop() {
+            let Some(above) = steps.last_mut() else { return self.store_root(head, step) };
+            if step.node.children.is_empty() {
+                self.drop_node(step.id)?;
+                above.node.children.remove(above.at);
+                continue;
+            }
+            if after == After::Deletion && self.join(&step, above)? {
+                continue;
+            }
+            let right = self.split(head, &mut step)?;
+            self.store_node(step.id, &step.node)?;
+            if !planted("list: a count above is not changed") {
+                above.node.children[above.at].count = step.node.count();
+            }
+            if let Some(right) = right {
+                above.at += 1;
+                above.node.children.insert(above.at, right);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the node on top, or what takes its place.
+    fn store_root(&self, head: &mut Head, mut step: Step) -> Result<()> {
+        if let Some(right) = self.split(head, &mut step)? {
+            self.store_node(step.id, &step.node)?;
+            let left = Child { id: step.id, count: step.node.count() };
+            let root = head.take_id();
+            head.root = root.into();
+            return self.store_node(root, &Node { level: step.node.level + 1, children: vec![left, right] });
+        }
+        let mut is_stored = true;
+        loop {
+            let only = match step.node.children.as_slice() {
+                [] => 0,
+                [only] if step.node.level > 0 => only.id,
+                // What was read as it is need not be stored.
+                _ if !is_stored => return Ok(()),
+                _ => return self.store_node(step.id, &step.node),
+            };
+            self.drop_node(step.id)?;
+            head.root = only.into();
+            if only == 0 {
+                return Ok(());
+            }
+            step = Step { id: only, node: node(self, only)?, at: 0 };
+            is_stored = false;
+        }
+    }
+
+    /// Gives what a node has too much to a new one on its right.
+    fn split(&self, head: &mut Head, step: &mut Step) -> Result<Option<Child>> {
+        let (count, node) = (step.node.children.len(), &mut step.node);
+        if count <= Node::capacity(self.database().page_bytes(), node.level) {
+            return Ok(None);
+        }
+        let keeps = if step.at + 1 == count { count - 1 } else { count / 2 };
+        let right = Node { level: node.level, children: node.children.split_off(keeps) };
+        let id = head.take_id();
+        self.store_node(id, &right)?;
+        Ok(Some(Child { id, count: right.count() }))
+    }
+
+    /// Joins a node that has few children with a neighbour, if both together are half full; whether it did.
+    fn join(&self, step: &Step, above: &mut Step) -> Result<bool> {
+        let capacity = Node::capacity(self.database().page_bytes(), step.node.level);
+        if step.node.children.len() > capacity / 4 || above.node.children.len() < 2 {
+            return Ok(false);
+        }
+        let left_at = if above.at + 1 < above.node.children.len() { above.at } else { above.at - 1 };
+        let neighbour_at = if left_at == above.at { above.at + 1 } else { left_at };
+        let neighbour_id = above.node.children[neighbour_at].id;
+        let neighbour = node(self, neighbour_id)?;
+        if step.node.children.len() + neighbour.children.len() > capacity / 2 {
+            return Ok(false);
+        }
+        let own = Step { id: step.id, node: step.node.clone(), at: 0 };
+        let neighbour = Step { id: neighbour_id, node: neighbour, at: 0 };
+        let (mut left, right) = if left_at == above.at { (own, neighbour) } else { (neighbour, own) };
+        left.node.children.extend(right.node.children);
+        self.store_node(left.id, &left.node)?;
+        self.drop_node(right.id)?;
+        above.node.children.remove(left_at + 1);
+        above.node.children[left_at] = Child { id: left.id, count: left.node.count() };
+        above.at = left_at;
+        Ok(true)
+    }
+}

@@ -1,0 +1,202 @@
+//! From a number to a record: down the counts.
+
+use zerocopy::FromBytes;
+
+use super::entries::{node_key, record_key, Child, Head, Node, TextNotes, HEAD_KEY, TEXT_KEY};
+use crate::access::{Access, Purpose};
+use crate::database::Database;
+use crate::snapshot::SnapshotAccess;
+use crate::{Error, Result};
+
+/// More levels than any list has.
+const LEVELS_MAX: u8 = 40;
+
+/// The entries of a list's tree, as somebody sees them.
+pub(crate) trait Entries {
+    /// Head and nodes: nothing is locked but the database, in an intention mode at least.
+    fn inner(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// A record, locked for reading where locks are taken.
+    fn record<R>(&self, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>>;
+    /// The list.
+    fn list(&self) -> &Database;
+}
+
+impl Entries for Access<'_> {
+    fn inner(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.enter(Purpose::Read)?;
+        self.get_entered(key, (Purpose::Read, None), &mut None, <[u8]>::to_vec)
+    }
+
+    fn record<R>(&self, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.get(&record_key(id), read)
+    }
+
+    fn list(&self) -> &Database {
+        self.database()
+    }
+}
+
+impl Entries for SnapshotAccess<'_> {
+    fn inner(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get(key, <[u8]>::to_vec)
+    }
+
+    fn record<R>(&self, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.get(&record_key(id), read)
+    }
+
+    fn list(&self) -> &Database {
+        self.database()
+    }
+}
+
+/// Says that a list's entries contradict each other.
+#[cold]
+pub(super) fn damaged(list: &Database, what: impl Into<String>) -> Error {
+    Error::DamagedList { database: list.name().to_string(), what: what.into() }
+}
+
+pub(super) fn check_list(list: &Database) -> Result<()> {
+    if list.keying().is_list {
+        return Ok(());
+    }
+    Err(Error::WrongMethod { database: list.name().to_string(), found: list.method().name(), wanted: "list" })
+}
+
+/// The head.
+pub(super) fn head(entries: &impl Entries) -> Result<Head> {
+    check_list(entries.list())?;
+    let Some(bytes) = entries.inner(&HEAD_KEY)? else { return Ok(Head::new()) };
+    Head::of(&bytes).ok_or_else(|| damaged(entries.list(), "its head contradicts itself"))
+}
+
+/// A node.
+pub(super) fn node(entries: &impl Entries, id: u64) -> Result<Node> {
+    let bytes = entries.inner(&node_key(id))?;
+    let bytes = bytes.ok_or_else(|| damaged(entries.list(), format!("node {id} is missing")))?;
+    Node::of(&bytes).ok_or_else(|| damaged(entries.list(), format!("node {id} contradicts itself")))
+}
+
+/// A node on the way down, and the child that the way goes on to.
+pub(super) struct Step {
+    pub(super) id: u64,
+    pub(super) node: Node,
+    pub(super) at: usize,
+}
+
+/// The way to the record that has `index` others before it, or behind the last; root first. Empty if the list is.
+pub(super) fn descend(entries: &impl Entries, head: &Head, index: u64) -> Result<Vec<Step>> {
+    let (mut steps, mut index): (Vec<Step>, u64) = (Vec::new(), index);
+    let mut child = Child { id: head.root.get(), count: head.count.get() };
+    while child.id != 0 {
+        let node = node(entries, child.id)?;
+        let is_below =
+            steps.last().map_or(node.level < LEVELS_MAX, |above| above.node.level.checked_sub(1) == Some(node.level));
+        if !is_below || node.count() != child.count {
+            let what = format!("node {} of level {} counts {} records", child.id, node.level, node.count());
+            return Err(damaged(entries.list(), format!("{what}, and above it stand {}", child.count)));
+        }
+        let (at, rest) = node.place(index);
+        let next = node.children.get(at).copied();
+        let is_leaf = node.level == 0;
+        steps.push(Step { id: child.id, node, at });
+        match next {
+            Some(next) if !is_leaf => child = next,
+            _ => break,
+        }
+        index = rest;
+    }
+    Ok(steps)
+}
+
+/// Records that stand side by side: what is known of one leaf.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stretch {
+    /// The number of the first.
+    pub first: u64,
+    /// Their ids, in order.
+    pub ids: Vec<u64>,
+}
+
+impl Stretch {
+    /// The id of a number, if it is among them.
+    pub fn id_of(&self, number: u64) -> Option<u64> {
+        self.ids.get(usize::try_from(number.checked_sub(self.first)?).ok()?).copied()
+    }
+}
+
+/// The stretch in which a number stands; none if there is no such record.
+pub(super) fn stretch(entries: &impl Entries, number: u64) -> Result<Option<Stretch>> {
+    let head = head(entries)?;
+    if number == 0 || number > head.count.get() {
+        return Ok(None);
+    }
+    let mut steps = descend(entries, &head, number - 1)?;
+    let Some(leaf) = steps.pop() else { return Ok(None) };
+    let ids = leaf.node.children.iter().map(|child| child.id).collect();
+    Ok(Some(Stretch { first: number - leaf.at as u64, ids }))
+}
+
+/// The record of an id that stands in a node.
+pub(super) fn record_of<R>(entries: &impl Entries, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    entries.record(id, read)?.ok_or_else(|| damaged(entries.list(), format!("the record with id {id} is missing")))
+}
+
+pub(super) fn get<R>(entries: &impl Entries, number: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+    let stretch = stretch(entries, number)?;
+    let id = stretch.and_then(|stretch| stretch.id_of(number));
+    id.map(|id| record_of(entries, id, read)).transpose()
+}
+
+/// What is remembered of a file of text; nothing of one that never was read or written.
+pub(super) fn text_note(entries: &impl Entries) -> Result<Option<TextNotes>> {
+    check_list(entries.list())?;
+    let Some(bytes) = entries.inner(&TEXT_KEY)? else { return Ok(None) };
+    let note = TextNotes::read_from_bytes(&bytes);
+    note.map(Some).map_err(|_| damaged(entries.list(), "what it remembers of its file of text contradicts itself"))
+}
+
+/// The calls that read, for both kinds of access.
+macro_rules! reads {
+    ($access:ty) => {
+        impl $access {
+            /// How many records a list has.
+            ///
+            /// # Errors
+            /// [`Error::WrongMethod`](crate::Error::WrongMethod), [`Error::DamagedList`](crate::Error::DamagedList), and what
+            /// locks, snapshots and pages can fail with.
+            pub fn list_count(&self) -> Result<u64> {
+                Ok(head(self)?.count.get())
+            }
+
+            /// The record of that number, from 1, passed to `read`; none if the list has not so many.
+            ///
+            /// A page may be latched while `read` runs: it copies, or looks, and calls nothing (PROTOCOLS D12).
+            ///
+            /// # Errors
+            /// As for the count.
+            pub fn list_get<R>(&self, number: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+                get(self, number, read)
+            }
+
+            /// The stretch in which a number stands, for cursors; none if the list has not so many.
+            ///
+            /// # Errors
+            /// As for the count.
+            pub fn list_stretch(&self, number: u64) -> Result<Option<Stretch>> {
+                stretch(self, number)
+            }
+
+            /// The record of an id of a stretch.
+            ///
+            /// # Errors
+            /// As for the count.
+            pub fn list_record<R>(&self, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
+                record_of(self, id, read)
+            }
+        }
+    };
+}
+
+reads!(Access<'_>);
+reads!(SnapshotAccess<'_>);

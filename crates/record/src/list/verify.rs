@@ -1,0 +1,130 @@
+//! Verification of a list: its tree as any tree, then that the counts are right and every entry is counted once.
+
+use std::collections::HashSet;
+
+use libtp_lock::Mode;
+
+use super::entries::{node_key, Entry, Head, Node, HEAD_KEY};
+use super::find::check_list;
+use crate::access::{Access, Purpose};
+use crate::btree::search::ROOT;
+use crate::btree::verify::{Finding, Verified};
+use crate::btree::BtreeCursor;
+use crate::Result;
+
+/// Verifies a list. It keeps the list from being changed meanwhile, until the transaction ends.
+///
+/// # Errors
+/// Only what keeps pages from being read at all, other than their damage, which is a finding; and what the lock on the
+/// database can fail with.
+pub fn verify(access: &Access<'_>) -> Result<Verified> {
+    check_list(access.database())?;
+    access.lock_database(Mode::S)?;
+    let mut result = crate::btree::verify::verify(access)?;
+    if !result.findings.is_empty() {
+        return Ok(result);
+    }
+    let mut counting = Counting { access, nodes: HashSet::new(), records: HashSet::new(), findings: Vec::new() };
+    let head = counting.head()?;
+    if head.root.get() != 0 {
+        counting.node(head.root.get(), None, head.count.get())?;
+    }
+    counting.entries(&head)?;
+    result.records = counting.records.len() as u64;
+    result.findings = counting.findings.into_iter().map(|what| Finding { page: ROOT, what }).collect();
+    Ok(result)
+}
+
+struct Counting<'v, 'a> {
+    access: &'v Access<'a>,
+    nodes: HashSet<u64>,
+    records: HashSet<u64>,
+    findings: Vec<String>,
+}
+
+impl Counting<'_, '_> {
+    fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.access.enter(Purpose::Read)?;
+        self.access.get_entered(key, (Purpose::Read, None), &mut None, <[u8]>::to_vec)
+    }
+
+    fn head(&mut self) -> Result<Head> {
+        let Some(bytes) = self.read(&HEAD_KEY)? else { return Ok(Head::new()) };
+        Ok(Head::of(&bytes).unwrap_or_else(|| {
+            self.findings.push("the list's head contradicts itself".into());
+            Head::new()
+        }))
+    }
+
+    /// Looks at a node of that level, if it is known, which is said to count so many records.
+    fn node(&mut self, id: u64, level: Option<u8>, count: u64) -> Result<()> {
+        if !self.nodes.insert(id) {
+            self.findings.push(format!("two ways lead to node {id} of the list"));
+            return Ok(());
+        }
+        let Some(bytes) = self.read(&node_key(id))? else {
+            self.findings.push(format!("node {id} of the list is missing"));
+            return Ok(());
+        };
+        let Some(node) = Node::of(&bytes) else {
+            self.findings.push(format!("node {id} of the list contradicts itself"));
+            return Ok(());
+        };
+        if level.is_some_and(|level| level != node.level) {
+            self.findings.push(format!("node {id} of the list is of level {}, and another was expected", node.level));
+            return Ok(());
+        }
+        if node.count() != count {
+            self.findings
+                .push(format!("node {id} of the list counts {} records, above it stand {count}", node.count()));
+        }
+        let most = Node::capacity(self.access.database().page_bytes(), node.level);
+        if node.children.len() > most {
+            self.findings.push(format!("node {id} of the list has {} children, more than {most}", node.children.len()));
+        }
+        for child in &node.children {
+            match node.level.checked_sub(1) {
+                Some(below) => self.node(child.id, Some(below), child.count)?,
+                None if !self.records.insert(child.id) => {
+                    self.findings.push(format!("the record with id {} has two numbers", child.id));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether the tree holds what was counted, and nothing else.
+    fn entries(&mut self, head: &Head) -> Result<()> {
+        let (mut nodes, mut records) = (0, 0);
+        let mut cursor = BtreeCursor::new(*self.access).without_values();
+        while cursor.move_next()? {
+            let Some((key, _)) = cursor.record() else { break };
+            let (is_known, id) = match Entry::of(key) {
+                Some(Entry::Head | Entry::Text) => continue,
+                Some(Entry::Node(id)) => (self.nodes.contains(&id), id),
+                Some(Entry::Record(id)) => (self.records.contains(&id), id),
+                None => {
+                    self.findings.push(format!("a key of {} bytes is none of a list's", key.len()));
+                    continue;
+                }
+            };
+            let kind = if matches!(Entry::of(key), Some(Entry::Node(_))) { "node" } else { "record" };
+            match kind {
+                "node" => nodes += 1,
+                _ => records += 1,
+            }
+            if !is_known {
+                self.findings.push(format!("the {kind} with id {id} is in no place of the list"));
+            }
+            if id == 0 || id >= head.next_id.get() {
+                self.findings.push(format!("the {kind} with id {id} has an id that was never given"));
+            }
+        }
+        if nodes < self.nodes.len() || records < self.records.len() {
+            let (few, many) = (records, self.records.len());
+            self.findings.push(format!("the list counts {many} records, and {few} of them are there"));
+        }
+        Ok(())
+    }
+}
