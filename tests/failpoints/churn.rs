@@ -6,7 +6,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libtp::{Db, Durability, Env, Error, List, Recno, Result, Snapshot, TextFile, TextForm};
+use libtp::{Bytes, Db, Durability, Env, Error, List, Load, Recno, Result, Snapshot, TextFile, TextForm};
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_process::Broken;
 use libtp_sim::Random;
@@ -37,6 +37,7 @@ enum Deed {
     Snapshot,
     Pass,
     Queue,
+    Load,
 }
 
 /// What survivors do.
@@ -92,6 +93,9 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("text file", &[Deed::Text]),
     ("hash", &[Deed::Hash]),
     ("absorb", &[Deed::Queue]),
+    ("load", &[Deed::Load]),
+    ("change: concl", &[Deed::Load]),
+    ("sort", &[Deed::Load]),
     ("unlink", &[Deed::Sweep, Deed::Queue]),
     ("ghosts", &[Deed::Sweep]),
     ("split", &[Deed::Fill, Deed::Pages]),
@@ -116,6 +120,8 @@ const WINDOW: u64 = 400;
 const HASH_FILES: u64 = 16;
 /// .. with so many keys each.
 const HASH_KEYS: u64 = 2000;
+/// Databases that victims load, each once.
+const LOADED: u64 = 1000;
 /// Databases of other names that victims make in one environment.
 const MADE: u64 = 12;
 /// Sessions that one thread has at once: more than the tables of sessions and of transactions begin with.
@@ -219,6 +225,7 @@ impl<'e> Churn<'e> {
             Deed::Snapshot => self.snapshot(),
             Deed::Pass => self.pass(),
             Deed::Queue => self.queue(),
+            Deed::Load => self.load(),
         }
     }
 
@@ -284,6 +291,22 @@ impl<'e> Churn<'e> {
         self.queued = to;
         self.env.run_with(Durability::Relaxed, |txn| db.delete_range(txn, name(0)..name(to.saturating_sub(20))))?;
         Ok(())
+    }
+
+    /// Many records at once, into a database that may have been loaded before. Some loads are broken
+    /// off by a record that is out of order.
+    fn load(&mut self) -> Result<()> {
+        let db = self.env.btree(&format!("loaded{}", self.random.below(LOADED)))?;
+        let is_sorted = self.random.chance(1, 3);
+        let mut numbers: Vec<u64> = (0..400 + self.random.below(400)).collect();
+        if self.random.chance(2, 3) {
+            numbers.reverse();
+        }
+        let how = if is_sorted { Load::sorted() } else { Load::unsorted().memory(Bytes::kib(16)) };
+        match db.load(&how, numbers.iter().map(|at| (at.to_be_bytes(), [b'l'; 60]))) {
+            Err(Error::NotEmpty { .. } | Error::OutOfOrder { .. } | Error::LockTimeout) => Ok(()),
+            done => done.map(|_| ()),
+        }
     }
 
     /// Values of many pages, replaced.

@@ -3,6 +3,8 @@
 //! A [`Machine`] is a simulated disk and memory that simulated processes share. Losing the memory and opening a crash
 //! image is a power cut; forgetting the processes and opening the same disk is their death.
 
+mod load;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
@@ -17,6 +19,8 @@ use libtp_io::Directory;
 use libtp_sim::{SimDisk, SimProcess};
 
 use crate::oracle::{cell, cell_number, Place, State, Table, Value};
+
+pub use load::LOADED;
 
 /// Bytes of a cell.
 pub const CELL_BYTES: u32 = 40;
@@ -117,8 +121,8 @@ impl Layout {
         let small_pages = DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
         let granularity = self.locks_pages.then_some(Granularity::Page);
         let accounts = DatabaseSettings { granularity, ..small_pages.clone() };
-        let names = ["journal", LATE_TREE, HASH, SETS, LISTS, LINES, "cells"]
-            .map(|name| (name.to_owned(), small_pages.clone()));
+        let names = ["journal", LATE_TREE, HASH, SETS, LISTS, LINES, "cells"].into_iter().chain(LOADED);
+        let names = names.map(|name| (name.to_owned(), small_pages.clone()));
         Settings {
             no_background: true,
             recovery_threads: self.recovers_on_threads.then_some(2),
@@ -590,7 +594,9 @@ impl Process {
         let mut state = State::default();
         let txn = self.begin(Durability::Sync)?;
         let names = self.env.databases()?;
-        for tree in TREES.into_iter().chain([LATE_TREE]).filter(|tree| names.iter().any(|name| name == tree)) {
+        for tree in
+            TREES.into_iter().chain([LATE_TREE]).chain(LOADED).filter(|tree| names.iter().any(|name| name == tree))
+        {
             for (key, value) in self.scan(&txn, tree, None, way, usize::MAX)? {
                 if state.get(&(Table::Tree(tree), key.clone())).is_some() {
                     return Err(Trouble::Other(format!(

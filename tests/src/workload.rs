@@ -9,7 +9,9 @@
 //!
 //! Every answer of the library is compared with the model at once: a workload that lives wrongly fails without a crash.
 
+mod failed_syncs;
 mod lines;
+mod loads;
 mod ranges;
 
 use std::collections::BTreeMap;
@@ -17,10 +19,12 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use libtp::{CommitLsn, Durability};
-use libtp_sim::{Change, NodeId, Random, SimDisk, TraceEntry};
+use libtp_sim::{Random, SimDisk};
 
 use crate::library::{Layout, Machine, Process, Running, Trouble, Way, CELL_BYTES, HASH, LATE_TREE};
 use crate::oracle::{brief, cell, name, Allowed, Effects, Era, History, Place, State, Table, Value};
+
+use failed_syncs::{failed_syncs, is_unfinished};
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +120,8 @@ pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
         random: Random::new(plan.seed ^ 0x776f_726b),
         parts: Random::new(plan.seed ^ 0x7061_7274),
         ranges: Random::new(plan.seed ^ 0x7261_6e67),
+        loads: Random::new(plan.seed ^ 0x6c6f_6164),
+        loaded: 0,
         history: History::new(),
         from: 0,
         lost_at: None,
@@ -186,6 +192,10 @@ struct Runner {
     parts: Random,
     /// Of the ranges that are counted and deleted.
     ranges: Random,
+    /// Of what is loaded.
+    loads: Random,
+    /// Trees that are loaded.
+    loaded: usize,
     history: History,
     /// The I/O index at which `history` begins to hold, and what held before.
     from: usize,
@@ -525,6 +535,7 @@ impl Runner {
     /// What background threads and impatient callers do between the transactions.
     fn chores(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let process = &processes[self.random.index(processes.len())];
+        self.load_seldom(processes)?;
         let done = match self.random.below(300) {
             0..=2 => process.checkpoint().map(|_| ()),
             3..=4 => process.flush().map(|()| self.promise_all()),
@@ -790,30 +801,6 @@ impl Runner {
             && !client.effects.contains_key(place)
             && self.history.values_at(place, self.history.allowed_at_end()).iter().any(fits)
     }
-}
-
-/// Whether a file of that name is not in use yet.
-fn is_unfinished(name: &str) -> bool {
-    name.ends_with(".preparing") || name.ends_with(".new")
-}
-
-/// The names, at the time, of the files and directories whose sync failed from the I/O index `from` on; a directory
-/// without a name is `/`.
-fn failed_syncs(trace: &[TraceEntry], from: usize) -> Vec<String> {
-    let mut names: BTreeMap<NodeId, &str> = BTreeMap::new();
-    let mut failed = Vec::new();
-    for (at, entry) in trace.iter().enumerate() {
-        match &entry.change {
-            Change::CreateFile { name, file: node, .. }
-            | Change::CreateDirectory { name, made: node, .. }
-            | Change::Rename { to: name, node, .. } => drop(names.insert(*node, name)),
-            Change::SyncFailed { node, .. } if at >= from => {
-                failed.push(names.get(node).copied().unwrap_or("/").to_owned())
-            }
-            _ => {}
-        }
-    }
-    failed
 }
 
 /// The processes of these clients are about to be killed.

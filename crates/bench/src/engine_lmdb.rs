@@ -80,6 +80,30 @@ impl Lmdb {
     }
 }
 
+/// Puts pairs into a database of its own in `directory`, in one transaction, appended if they are sorted, and syncs it.
+///
+/// # Errors
+/// LMDB's.
+pub fn load_pairs<'p>(
+    directory: &Path,
+    pairs: impl Iterator<Item = (&'p [u8], &'p [u8])>,
+    is_sorted: bool,
+) -> Result<()> {
+    let failed = || Error::engine::<heed::Error>(NAME, "loading");
+    let mut options = EnvOpenOptions::new();
+    options.map_size(MAP_BYTES);
+    // SAFETY: as in `Lmdb::open`: nobody but LMDB changes the map's file.
+    let env = unsafe { options.open(directory) }.map_err(failed())?;
+    let mut write = env.write_txn().map_err(failed())?;
+    let records: Database<Bytes, Bytes> = env.create_database(&mut write, None).map_err(failed())?;
+    let flags = if is_sorted { PutFlags::APPEND } else { PutFlags::empty() };
+    for (key, value) in pairs {
+        records.put_with_flags(&mut write, flags, key, value).map_err(failed())?;
+    }
+    write.commit().map_err(failed())?;
+    env.force_sync().map_err(failed())
+}
+
 impl Engine for Lmdb {
     fn name(&self) -> &'static str {
         NAME

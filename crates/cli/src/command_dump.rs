@@ -4,7 +4,7 @@ use clap::Args;
 use libtp::Database;
 use serde_json::json;
 
-use crate::dump_format::{write_datum, write_end, write_header, DumpType};
+use crate::dump_format::{write_datum, write_end, write_header, DumpType, Header};
 use crate::environment::DatabaseArguments;
 use crate::failure::{Ending, Failure, Result};
 use crate::in_order::{each_record, Range};
@@ -26,16 +26,12 @@ pub struct Arguments {
 /// Writes the dump to standard output; with `--json` an object for each record instead, in hexadecimal.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let (env, database) = arguments.at.open(output)?;
-    let kind = match &database {
-        Database::Btree(_) => DumpType::Btree,
-        Database::Recno(_) => DumpType::Recno,
-        Database::Hash(_) => DumpType::Hash,
-        Database::List(_) => DumpType::List,
-    };
+    let header = header_of(&database);
+    let kind = header.kind;
     let bar = Progress::endless(output.may_draw() && !output.is_terminal(), "records written");
     let as_text = !output.is_json();
     if as_text {
-        write_header(output, kind).map_err(cannot_write)?;
+        write_header(output, &header).map_err(cannot_write)?;
     }
     let (mut records, mut gaps) = (0, 0);
     each_record(&env, &database, &Range::default(), &mut |key, value| {
@@ -62,13 +58,23 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if gaps > 0 && as_text {
         eprintln!("tp: {gaps} numbers have no record; a dump has no numbers, so records after them get smaller ones in a load");
     }
-    if let Database::Btree(db) = &database {
-        if let Some(order) = db.order_name() {
-            eprintln!("tp: its keys are in the order `{order}`, which a dump does not keep: `tp load` makes a database in the order of bytes, unless a program has made one in that order before");
-        }
-    }
     output.object(&json!({ "database": arguments.at.database, "type": kind.name(), "records": records }))?;
     Ok(Ending::Done)
+}
+
+/// What a dump of it begins with.
+fn header_of(database: &Database) -> Header {
+    let named = |name: Option<&str>| name.map(str::to_owned);
+    match database {
+        Database::Btree(db) => Header { order: named(db.order_name()), ..Header::of(DumpType::Btree) },
+        Database::Multi(db) => {
+            let (duplicates, order) = (db.duplicates(), named(db.order_name()));
+            Header { duplicates, order, ..Header::of(DumpType::Btree) }
+        }
+        Database::Recno(_) => Header::of(DumpType::Recno),
+        Database::Hash(_) => Header::of(DumpType::Hash),
+        Database::List(_) => Header::of(DumpType::List),
+    }
 }
 
 fn write_object(output: &mut Output, key: &Key, value: &[u8]) -> Result<()> {

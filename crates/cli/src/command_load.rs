@@ -1,22 +1,26 @@
 //! `tp load`: a dump's records into a database.
 //!
-//! Records go in by transactions of some thousand, relaxed, and the log is written out once at the end: a load that is
-//! broken off leaves the records of the transactions before, and can be run again.
+//! Into a B-tree that is empty, or new, they are loaded all at once: all of them are there in the end, or none
+//! (`load_at_once.rs`). Into others, records go in by transactions of some thousand, relaxed, and the log is written out
+//! once at the end: a load that is broken off leaves the records of the transactions before, and can be run again.
 
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use libtp::{Database, Db, Durability, Env, List, Recno};
+use libtp::order::{self, Order};
+use libtp::{Database, Db, Duplicates, Durability, Env, List, Multi, Recno};
 use serde_json::json;
 
 use crate::dump_format::{DumpError, DumpType, Pair, Reader};
 use crate::environment::DatabaseArguments;
 use crate::failure::{Ending, Failure, Result};
+use crate::load_at_once::load_at_once;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::spelling::grouped;
@@ -37,20 +41,32 @@ pub struct Arguments {
     /// first record has another.
     #[arg(long, value_name = "BYTES")]
     record_bytes: Option<u32>,
+    /// The dump's keys are in no order: sort them before a new B-tree is made of them. It is found out by itself where
+    /// the dump is a file; from standard input nothing else is expected.
+    #[arg(long)]
+    pub unsorted: bool,
+    /// How full the pages of a new B-tree are made, in percent, 10 to 100.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100)]
+    pub fill: u8,
 }
 
 /// Where the records go.
-enum Target {
+pub enum Target {
+    /// Into a B-tree or a hash file.
     Pairs(Db),
+    /// Into a B-tree whose keys have several values.
+    Several(Multi),
+    /// To their numbers.
     Recno(Recno),
     List(List),
 }
 
 /// A dump that is being read.
-struct Source {
-    reader: Reader<Counted>,
+pub struct Source {
+    /// Reads it.
+    pub reader: Reader<Counted>,
     /// Bytes read so far.
-    read: Rc<Cell<u64>>,
+    pub read: Rc<Cell<u64>>,
     /// Bytes in all, if anybody knows.
     total: Option<u64>,
     name: String,
@@ -61,20 +77,12 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut source = Source::open(arguments)?;
     let env = arguments.at.environment.open_or_create(output)?;
     let begin = Instant::now();
-    let mut batch = source.next_batch()?;
-    let target = Target::open(&env, arguments, &source, &batch)?;
-    let bar = source.progress(output.may_draw());
-    let mut loaded = 0;
-    while !batch.is_empty() {
-        let stored = target.store(&env, loaded, &batch);
-        stored.map_err(|failure| source.broken_off(&failure, loaded))?;
-        loaded += batch.len() as u64;
-        bar.set(source.read.get());
-        batch = source.next_batch().map_err(|failure| source.broken_off(&failure, loaded))?;
-    }
-    source.check_end().map_err(|failure| source.broken_off(&failure, loaded))?;
-    env.flush()?;
-    drop(bar);
+    let first = if source.reader.header().kind == DumpType::Recno { source.next_batch()? } else { Vec::new() };
+    let target = Target::open(&env, arguments, &source, &first)?;
+    let loaded = match load_at_once(&target, arguments, &mut source, output.may_draw())? {
+        Some(loaded) => loaded,
+        None => load_in_batches(&env, &target, &mut source, first, output)?,
+    };
     let (database, seconds) = (&arguments.at.database, begin.elapsed().as_secs_f64());
     let kind = source.reader.header().kind;
     output.object(&json!({
@@ -84,8 +92,31 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
+/// Some thousand records after the other; `first` were read already.
+fn load_in_batches(env: &Env, target: &Target, source: &mut Source, first: Vec<Pair>, output: &Output) -> Result<u64> {
+    let mut batch = if first.is_empty() { source.next_batch()? } else { first };
+    let bar = source.progress(output.may_draw());
+    let mut loaded = 0;
+    while !batch.is_empty() {
+        let stored = target.store(env, loaded, &batch);
+        stored.map_err(|failure| source.broken_off(&failure, loaded))?;
+        loaded += batch.len() as u64;
+        bar.set(source.read.get());
+        batch = source.next_batch().map_err(|failure| source.broken_off(&failure, loaded))?;
+    }
+    source.check_end().map_err(|failure| source.broken_off(&failure, loaded))?;
+    env.flush()?;
+    Ok(loaded)
+}
+
 impl Source {
-    fn open(arguments: &Arguments) -> Result<Source> {
+    /// Whether it can be read a second time.
+    pub fn is_file(arguments: &Arguments) -> bool {
+        arguments.file.as_ref().is_some_and(|path| path.as_os_str() != "-" && path.is_file())
+    }
+
+    /// Opens it and reads its header.
+    pub fn open(arguments: &Arguments) -> Result<Source> {
         let read = Rc::new(Cell::new(0));
         let file = arguments.file.as_ref().filter(|path| path.as_os_str() != "-");
         let (input, total, name): (Box<dyn Read>, _, _) = match file {
@@ -102,7 +133,8 @@ impl Source {
         Ok(Source { reader, read, total, name })
     }
 
-    fn progress(&self, shown: bool) -> Progress {
+    /// How far it is read.
+    pub fn progress(&self, shown: bool) -> Progress {
         match self.total {
             Some(bytes) => Progress::bytes(shown, "loading", bytes),
             None => Progress::endless(shown, "bytes loaded:"),
@@ -119,8 +151,21 @@ impl Source {
         Ok(batch)
     }
 
+    /// The order of keys that the header names.
+    fn order(&self) -> Result<Option<Arc<dyn Order>>> {
+        let Some(name) = &self.reader.header().order else { return Ok(None) };
+        let unknown = || {
+            Failure::Failed(format!(
+                "{}: its keys are in the order `{name}`, which is a program's own: that program makes the database, empty, \
+                 and then it is loaded",
+                self.name
+            ))
+        };
+        order::by_name(name).map(Some).ok_or_else(unknown)
+    }
+
     /// A dump of several databases in one file has another header here.
-    fn check_end(&mut self) -> Result<()> {
+    pub fn check_end(&mut self) -> Result<()> {
         if self.reader.has_more().map_err(|error| self.wrong(&error))? {
             return Err(Failure::Failed(format!(
                 "{}: there is more after DATA=END; dump the databases of one file one by one (db_dump -s NAME)",
@@ -130,7 +175,7 @@ impl Source {
         Ok(())
     }
 
-    fn wrong(&self, error: &DumpError) -> Failure {
+    pub fn wrong(&self, error: &DumpError) -> Failure {
         Failure::Failed(format!("{}: {error}", self.name))
     }
 
@@ -144,13 +189,22 @@ impl Target {
         let name = &arguments.at.database;
         let header = source.reader.header();
         match (header.kind, env.database(name)) {
+            (DumpType::Btree, _) if header.duplicates != Duplicates::None => {
+                return Target::several(env, arguments, source, header.duplicates);
+            }
             // What is there takes pairs of either kind.
             (DumpType::Btree | DumpType::Hash, Ok(Database::Btree(db) | Database::Hash(db))) => {
                 return Ok(Target::Pairs(db));
             }
             (DumpType::Recno | DumpType::List, Ok(Database::Recno(recno))) => return Ok(Target::Recno(recno)),
             (DumpType::Recno | DumpType::List, Ok(Database::List(list))) => return Ok(Target::List(list)),
-            (DumpType::Btree, _) => return Ok(Target::Pairs(env.btree(name)?)),
+            (DumpType::Btree | DumpType::Hash, Ok(Database::Multi(db))) => return Ok(Target::Several(db)),
+            (DumpType::Btree, _) => {
+                return Ok(Target::Pairs(match source.order()? {
+                    None => env.btree(name)?,
+                    Some(order) => env.btree_ordered(name, order)?,
+                }))
+            }
             (DumpType::Hash, _) => return Ok(Target::Pairs(env.hash(name)?)),
             (DumpType::List, _) => return Ok(Target::List(env.list(name)?)),
             (DumpType::Recno, _) => {}
@@ -167,11 +221,33 @@ impl Target {
         Ok(Target::Recno(env.recno(name, bytes)?))
     }
 
+    /// A tree for a dump whose keys have several values.
+    fn several(env: &Env, arguments: &Arguments, source: &Source, duplicates: Duplicates) -> Result<Target> {
+        let name = &arguments.at.database;
+        match env.database(name) {
+            Ok(Database::Multi(db)) => return Ok(Target::Several(db)),
+            Ok(_) => {
+                let what = "it has one value a key, and the dump has several; nothing was loaded. Load into a new one";
+                return Err(Failure::Failed(format!("database `{name}`: {what}")));
+            }
+            Err(_) => {}
+        }
+        Ok(Target::Several(match source.order()? {
+            None => env.multi(name, duplicates)?,
+            Some(order) => env.multi_ordered(name, duplicates, order)?,
+        }))
+    }
+
     /// Stores a batch in one transaction; `before` records of the dump came before it.
     fn store(&self, env: &Env, before: u64, batch: &[Pair]) -> Result<()> {
         match self {
             Target::Pairs(db) => env.run_with(Durability::Relaxed, |txn| {
                 batch.iter().try_for_each(|(key, value)| db.put(txn, key.as_deref().unwrap_or_default(), value))
+            })?,
+            Target::Several(multi) => env.run_with(Durability::Relaxed, |txn| {
+                batch
+                    .iter()
+                    .try_for_each(|(key, value)| multi.put(txn, key.as_deref().unwrap_or_default(), value).map(|_| ()))
             })?,
             Target::Recno(recno) => {
                 let length = usize::try_from(recno.record_bytes()).unwrap_or(usize::MAX);
@@ -216,7 +292,7 @@ fn numbered(batch: &[Pair], before: u64, length: Option<usize>) -> Result<Vec<(u
 }
 
 /// An input that counts what was taken from it.
-struct Counted {
+pub struct Counted {
     input: BufReader<Box<dyn Read>>,
     read: Rc<Cell<u64>>,
 }

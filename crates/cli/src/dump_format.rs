@@ -4,8 +4,14 @@
 //! a space, then `DATA=END`. Two spellings of bytes: `format=bytevalue` is hexadecimal; `format=print` shows printable
 //! characters as they are, `\\` for a backslash and `\xx` in hexadecimal for the rest. A record-number database has
 //! lines for values only, unless its header says `keys=1`.
+//!
+//! `duplicates=1` says that keys have several values, and `dupsort=1` that these are sorted. A line that is ours alone,
+//! `libtp_order=NAME`, names the order of the keys where it is not that of their bytes: db_load refuses what it does not
+//! know, and so cannot lose it.
 
 use std::io::{BufRead, Write};
+
+use libtp::Duplicates;
 
 /// What kind of database a dump is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +54,23 @@ pub struct Header {
     /// The kind of database.
     pub kind: DumpType,
     /// Whether bytes are spelled `print`.
-    print: bool,
+    pub print: bool,
     /// Whether values are preceded by their keys.
-    keys: bool,
+    pub keys: bool,
     /// The length of fixed-length records, if it says.
     pub record_bytes: Option<usize>,
+    /// Whether a key may have several values.
+    pub duplicates: Duplicates,
+    /// The order of the keys, if it is not that of their bytes.
+    pub order: Option<String>,
+}
+
+impl Header {
+    /// Of a database of that kind, with one value a key and in the order of bytes.
+    pub fn of(kind: DumpType) -> Header {
+        let keys = kind != DumpType::Recno;
+        Header { kind, print: false, keys, record_bytes: None, duplicates: Duplicates::None, order: None }
+    }
 }
 
 /// What can be wrong with a dump.
@@ -89,7 +107,7 @@ impl<R: BufRead> Reader<R> {
     /// # Errors
     /// A line that the format does not know how to read, or the end of the input.
     pub fn open(input: R) -> Result<Reader<R>, DumpError> {
-        let header = Header { kind: DumpType::Btree, print: false, keys: true, record_bytes: None };
+        let header = Header::of(DumpType::Btree);
         let mut reader = Reader { input, header, line: 0, text: Vec::new(), done: false };
         reader.read_header()?;
         Ok(reader)
@@ -102,6 +120,7 @@ impl<R: BufRead> Reader<R> {
 
     fn read_header(&mut self) -> Result<(), DumpError> {
         let (mut kind, mut keys, mut is_renumbered) = (None, None, false);
+        let (mut has_duplicates, mut are_sorted) = (false, false);
         loop {
             self.next_line()?;
             let text = String::from_utf8_lossy(&self.text).into_owned();
@@ -124,15 +143,24 @@ impl<R: BufRead> Reader<R> {
                 ("renumber", value) => is_renumbered = value == "1",
                 ("keys", value) => keys = Some(value == "1"),
                 ("re_len", value) => self.header.record_bytes = value.parse().ok(),
-                ("duplicates" | "dupsort", "1") => {
-                    return Err(self.wrong("it has several records for one key, which this version cannot keep".into()))
-                }
+                ("duplicates", value) => has_duplicates = value == "1",
+                ("dupsort", value) => are_sorted = value == "1",
+                ("libtp_order", name) => self.header.order = Some(name.into()),
                 _ => {}
             }
         }
         let kind = kind.ok_or_else(|| self.wrong("the header names no type".into()))?;
         self.header.keys = keys.unwrap_or(kind != DumpType::Recno);
         self.header.kind = if kind == DumpType::Recno && is_renumbered { DumpType::List } else { kind };
+        self.header.duplicates = match (has_duplicates, are_sorted) {
+            (_, true) => Duplicates::Sorted,
+            (true, false) => Duplicates::AsTheyCame,
+            (false, false) => Duplicates::None,
+        };
+        if self.header.kind != DumpType::Btree && self.header.duplicates != Duplicates::None {
+            let what = format!("keys of a {} database with several values cannot be kept", self.header.kind.name());
+            return Err(self.wrong(what));
+        }
         Ok(())
     }
 
@@ -240,8 +268,17 @@ fn digit_of(letter: u8) -> Result<u8, String> {
 ///
 /// # Errors
 /// The output's.
-pub fn write_header(out: &mut impl Write, kind: DumpType) -> std::io::Result<()> {
-    writeln!(out, "VERSION=3\nformat=bytevalue\n{}\nHEADER=END", kind.header())
+pub fn write_header(out: &mut impl Write, header: &Header) -> std::io::Result<()> {
+    writeln!(out, "VERSION=3\nformat=bytevalue\n{}", header.kind.header())?;
+    match header.duplicates {
+        Duplicates::None => {}
+        Duplicates::Sorted => writeln!(out, "duplicates=1\ndupsort=1")?,
+        Duplicates::AsTheyCame => writeln!(out, "duplicates=1")?,
+    }
+    if let Some(order) = &header.order {
+        writeln!(out, "libtp_order={order}")?;
+    }
+    writeln!(out, "HEADER=END")
 }
 
 /// Writes a key or a value.
@@ -302,7 +339,7 @@ mod tests {
     #[test]
     fn what_is_written_reads_back() {
         let mut out = Vec::new();
-        write_header(&mut out, DumpType::Btree).unwrap();
+        write_header(&mut out, &Header::of(DumpType::Btree)).unwrap();
         for datum in [&b""[..], b"\n \\", &[0, 128, 255]] {
             write_datum(&mut out, datum).unwrap();
             write_datum(&mut out, b"v").unwrap();

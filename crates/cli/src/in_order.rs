@@ -48,6 +48,25 @@ impl Cursor for libtp::Cursor<'_> {
     }
 }
 
+impl Cursor for libtp::MultiCursor<'_> {
+    fn first(&mut self) -> libtp::Result<Record> {
+        Ok(libtp::MultiCursor::first(self)?.map(by_key))
+    }
+    fn last(&mut self) -> libtp::Result<Record> {
+        Ok(libtp::MultiCursor::last(self)?.map(by_key))
+    }
+    fn seek(&mut self, key: &Key) -> libtp::Result<Record> {
+        let Key::Bytes(key) = key else { unreachable!("a key is read for its own database") };
+        Ok(libtp::MultiCursor::seek(self, key)?.map(by_key))
+    }
+    fn next(&mut self) -> libtp::Result<Record> {
+        Ok(libtp::MultiCursor::next(self)?.map(by_key))
+    }
+    fn prev(&mut self) -> libtp::Result<Record> {
+        Ok(libtp::MultiCursor::prev(self)?.map(by_key))
+    }
+}
+
 impl Cursor for libtp::RecnoCursor<'_> {
     fn first(&mut self) -> libtp::Result<Record> {
         Ok(libtp::RecnoCursor::first(self)?.map(by_number))
@@ -105,6 +124,7 @@ pub fn each_record(
     let txn = env.begin()?;
     match database {
         Database::Btree(db) | Database::Hash(db) => walk(&mut db.cursor(&txn), range, each)?,
+        Database::Multi(db) => walk(&mut db.cursor(&txn), range, each)?,
         Database::Recno(db) => walk(&mut db.cursor(&txn), range, each)?,
         Database::List(db) => walk(&mut db.cursor(&txn), range, each)?,
     }

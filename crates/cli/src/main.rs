@@ -41,6 +41,7 @@ mod facts;
 mod failure;
 mod in_order;
 mod live_rate;
+mod load_at_once;
 mod lock_names;
 mod output;
 mod progress;

@@ -19,7 +19,7 @@ impl Key {
     /// Reads the key that stands on the command line: a number is always decimal.
     pub fn read(database: &Database, name: &str, word: &std::ffi::OsStr, spelling: Spelling) -> Result<Key> {
         match database {
-            Database::Btree(_) | Database::Hash(_) => Ok(Key::Bytes(spelling.read(word)?)),
+            Database::Btree(_) | Database::Hash(_) | Database::Multi(_) => Ok(Key::Bytes(spelling.read(word)?)),
             Database::Recno(_) | Database::List(_) => {
                 let number = word.to_str().and_then(|text| text.parse().ok()).filter(|&number| number > 0);
                 number.map(Key::Number).ok_or_else(|| {
@@ -57,10 +57,11 @@ pub fn result(database: &str, key: &Key, spelling: Spelling) -> Object {
     object
 }
 
-/// Reads one record.
+/// Reads one record; the first value of a key that has several.
 pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>> {
     let value = env.run(|txn| match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.get(txn, key),
+        (Database::Multi(db), Key::Bytes(key)) => db.get(txn, key),
         (Database::Recno(db), Key::Number(number)) => db.get(txn, *number),
         (Database::List(db), Key::Number(number)) => db.get(txn, *number),
         _ => unreachable!("a key is read for its own database"),
@@ -72,6 +73,7 @@ pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>>
 pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()> {
     env.run(|txn| match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.put(txn, key, value),
+        (Database::Multi(db), Key::Bytes(key)) => db.put(txn, key, value).map(|_| ()),
         (Database::Recno(db), Key::Number(number)) => db.put(txn, *number, value),
         (Database::List(db), Key::Number(number)) => db.put(txn, *number, value),
         _ => unreachable!("a key is read for its own database"),
@@ -79,10 +81,11 @@ pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Deletes one record; false if it was not there.
+/// Deletes one record, with all its values; false if it was not there.
 pub fn delete(env: &Env, database: &Database, key: &Key) -> Result<bool> {
     let was_there = env.run(|txn| match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.delete(txn, key),
+        (Database::Multi(db), Key::Bytes(key)) => Ok(db.delete(txn, key)? > 0),
         (Database::Recno(db), Key::Number(number)) => db.delete(txn, *number),
         (Database::List(db), Key::Number(number)) => db.delete(txn, *number),
         _ => unreachable!("a key is read for its own database"),

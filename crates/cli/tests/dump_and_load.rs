@@ -111,6 +111,8 @@ fn records_by_number_are_dumped_without_keys() {
 #[test]
 fn a_broken_dump_names_its_line_and_what_was_loaded_before_it_stays() {
     let env = tempdir().unwrap();
+    // A new database would be loaded all at once.
+    tp("put", env.path(), &["db", "is there", ""]).text();
     let mut dump = HEADER.to_string();
     (0..6_000).for_each(|n| dump.push_str(&format!(" {n:08x}\n 00\n")));
     let broken = tp_reading("load", env.path(), &["db", "--json"], format!("{dump} 6\n").as_bytes());
@@ -118,7 +120,7 @@ fn a_broken_dump_names_its_line_and_what_was_loaded_before_it_stays() {
     assert!(sentence.contains("standard input: line 12005: an odd number"), "{sentence}");
     assert!(sentence.contains("5000 records before"), "{sentence}");
     assert!(broken.json()[0]["error"].as_str().unwrap().contains("line 12005"));
-    assert_eq!(tp("scan", env.path(), &["db", "--json"]).result()["records"], 5_000);
+    assert_eq!(tp("scan", env.path(), &["db", "--json"]).result()["records"], 5_001);
     let cut = tp_reading("load", env.path(), &["db"], dump.as_bytes());
     assert!(cut.refused(1).contains("before DATA=END"));
     let two = format!("{HEADER} 61\n 62\nDATA=END\n{HEADER}DATA=END\n");
@@ -127,6 +129,77 @@ fn a_broken_dump_names_its_line_and_what_was_loaded_before_it_stays() {
     assert!(tp_reading("load", &parent, &["db"], b"no dump\n").refused(1).contains("line 1"));
     assert!(!parent.exists(), "a file that is no dump makes no environment");
     assert!(tp("load", env.path(), &["db", "/nowhere/dump"]).refused(1).contains("/nowhere/dump"));
+}
+
+/// A new database is loaded all at once, whatever order the dump is in and wherever it comes from.
+#[test]
+fn a_dump_in_any_order_is_loaded_sorted_and_a_broken_one_not_at_all() {
+    let place = tempdir().unwrap();
+    let env = place.path().join("env");
+    let mut pairs: Vec<String> = (0..3000).map(|n| format!(" {n:08x}\n {}\n", "cd".repeat(n % 50))).collect();
+    let sorted = format!("{HEADER}{}DATA=END\n", pairs.concat());
+    pairs.reverse();
+    let unsorted = format!("{HEADER}{}DATA=END\n", pairs.concat());
+    let file = place.path().join("dump");
+    std::fs::write(&file, &unsorted).unwrap();
+    tp("load", &env, &["file", file.to_str().unwrap()]).text();
+    tp("load", &env, &["said", "--unsorted", "--fill", "70", file.to_str().unwrap()]).text();
+    tp_reading("load", &env, &["read"], unsorted.as_bytes()).text();
+    for name in ["file", "said", "read"] {
+        assert!(tp("dump", &env, &[name]).text() == sorted, "{name}");
+    }
+    tp("verify", &env, &[]).text();
+    let broken = unsorted.replace("DATA=END\n", " 61\n");
+    let said = tp_reading("load", &env, &["broken"], broken.as_bytes());
+    assert!(said.refused(1).contains("nothing was loaded"));
+    assert_eq!(tp("dump", &env, &["broken"]).text(), format!("{HEADER}DATA=END\n"));
+    // Into what is there, records go one by one, over what they meet.
+    tp_reading("load", &env, &["file"], sorted.as_bytes()).text();
+    assert!(tp("dump", &env, &["file"]).text() == sorted);
+}
+
+/// The order of keys, and several values of a key, go through a dump.
+#[test]
+fn an_order_and_several_values_a_key_go_through_a_dump() {
+    let place = tempdir().unwrap();
+    let (one, two) = (place.path().join("one"), place.path().join("two"));
+    {
+        let env = Env::open(&one).unwrap();
+        let down = env.btree_ordered("down", libtp::order::Descending).unwrap();
+        let sets = env.multi("sets", libtp::Duplicates::Sorted).unwrap();
+        let lists = env.multi_ordered("lists", libtp::Duplicates::AsTheyCame, libtp::order::AsciiCaseless).unwrap();
+        env.run(|txn| {
+            for (key, value) in [("a", "1"), ("b", "3"), ("b", "2"), ("c", "0")] {
+                down.put(txn, key.as_bytes(), value.as_bytes())?;
+                sets.put(txn, key.as_bytes(), value.as_bytes())?;
+                lists.put(txn, key.as_bytes(), value.as_bytes())?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    let dumps = [
+        ("down", "libtp_order=descending\n", " 63\n 30\n 62\n 32\n 61\n 31\n"),
+        ("sets", "duplicates=1\ndupsort=1\n", " 61\n 31\n 62\n 32\n 62\n 33\n 63\n 30\n"),
+        ("lists", "duplicates=1\nlibtp_order=ascii-caseless\n", " 61\n 31\n 62\n 33\n 62\n 32\n 63\n 30\n"),
+    ];
+    for (name, lines, pairs) in dumps {
+        let wanted = format!("VERSION=3\nformat=bytevalue\ntype=btree\n{lines}HEADER=END\n{pairs}DATA=END\n");
+        let dump = tp("dump", &one, &[name]).text();
+        assert_eq!(dump, wanted, "{name}");
+        tp_reading("load", &two, &[name], dump.as_bytes()).text();
+        assert_eq!(tp("dump", &two, &[name]).text(), wanted, "{name}");
+    }
+    let env = Env::open(&two).unwrap();
+    let down = env.btree_ordered("down", libtp::order::Descending).unwrap();
+    assert_eq!(env.run(|txn| down.get(txn, b"b")).unwrap().as_deref(), Some(&b"2"[..]));
+    let lists = env.multi_ordered("lists", libtp::Duplicates::AsTheyCame, libtp::order::AsciiCaseless).unwrap();
+    assert_eq!(env.run(|txn| lists.values(txn, b"B")).unwrap(), [b"3", b"2"]);
+    drop(lists);
+    drop(env);
+    let foreign = "VERSION=3\nformat=bytevalue\ntype=btree\nlibtp_order=martian\nHEADER=END\nDATA=END\n";
+    let said = tp_reading("load", &two, &["foreign"], foreign.as_bytes());
+    assert!(said.refused(1).contains("martian"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libtp_buffer::PoolSettings;
 use libtp_lock::Wait;
-use libtp_record::order::{AsciiCaseless, Descending, LittleEndian};
+use libtp_record::order;
 use libtp_record::{Access, Duplicates, KeyRange, Keying, Link, Method, OpenSettings, Order, OrderName};
 use libtp_txn::Managers;
 
@@ -13,6 +13,7 @@ use crate::attach;
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::environment::Inner;
 use crate::life::Life;
+use crate::multi::Multi;
 use crate::panics::callers;
 use crate::settings::Granularity;
 use crate::{Error, Keys, List, Reader, Result, Txn};
@@ -70,6 +71,8 @@ pub struct Recno {
 pub enum Database {
     /// A B-tree.
     Btree(Db),
+    /// A B-tree whose keys have several values each.
+    Multi(Multi),
     /// Records by number.
     Recno(Recno),
     /// A hash file.
@@ -135,6 +138,14 @@ impl Db {
                 room
             }
         }
+    }
+
+    /// A key as it stands in the tree, in memory of its own.
+    pub(crate) fn stored_key(&self, key: Vec<u8>) -> Vec<u8> {
+        let Some(order) = &self.order else { return key };
+        let mut encoded = Vec::new();
+        order.encode(&key, &mut encoded);
+        encoded
     }
 
     fn to_range(&self, keys: &Keys) -> Result<KeyRange> {
@@ -529,7 +540,7 @@ impl Database {
         let open = open(env, name, None)?;
         match open.method() {
             Method::Btree if open.keying().is_list => Ok(Database::List(List::open(env, name)?)),
-            Method::Btree => Ok(Database::Btree(open_as_it_is(env, name)?)),
+            Method::Btree => open_as_it_is(env, name),
             Method::Hash => Ok(Database::Hash(Db::open(env, name, Method::Hash)?)),
             Method::Recno { .. } => Ok(Database::Recno(Recno::open(env, name, None)?)),
         }
@@ -542,14 +553,19 @@ pub(crate) fn verify(env: &Arc<Inner>, name: &str, txn: &Txn<'_>) -> Result<libt
     txn.guarded(|| Ok(libtp_record::verify(&access(env, &open, txn))?))
 }
 
-/// A tree in the order in which its keys are, if the library itself has that.
-fn open_as_it_is(env: &Arc<Inner>, name: &str) -> Result<Db> {
+/// A tree as it is made, in the order in which its keys are, if the library itself has that.
+fn open_as_it_is(env: &Arc<Inner>, name: &str) -> Result<Database> {
     let keying = *open(env, name, None)?.keying();
-    let Some(called) = &keying.order else { return Db::open(env, name, Method::Btree) };
-    let known: [Arc<dyn Order>; 3] = [Arc::new(Descending), Arc::new(AsciiCaseless), Arc::new(LittleEndian)];
-    match known.into_iter().find(|order| order.name() == called.as_str()) {
-        Some(order) => Db::open_ordered(env, name, order),
-        None => Err(wrong_keying(name, &keying, &Keying::default())),
+    let order = match &keying.order {
+        None => None,
+        Some(called) => {
+            let unknown = || wrong_keying(name, &keying, &Keying::default());
+            Some(order::by_name(called.as_str()).ok_or_else(unknown)?)
+        }
+    };
+    match keying.duplicates {
+        Duplicates::None => Ok(Database::Btree(Db::open_keyed(env, name, keying, order)?)),
+        kind => Ok(Database::Multi(Multi::open(env, name, kind, order)?)),
     }
 }
 

@@ -77,6 +77,20 @@ pub enum Error {
     /// `put_new` found the key.
     #[error("the key is there already; nothing was changed")]
     Exists,
+    /// Records were to be loaded into a database that has some, or had so many that their pages are still its own.
+    #[error("database `{name}` is not empty, and records are loaded into an empty one; nothing was loaded. Load them into a new one, or put them")]
+    NotEmpty {
+        /// Its name.
+        name: String,
+    },
+    /// Records that were said to be sorted are not.
+    #[error("record {number} of those that were to be loaded into database `{name}` has a smaller key than the one before it; nothing was loaded. Load them as unsorted")]
+    OutOfOrder {
+        /// The database.
+        name: String,
+        /// Which one, from 1 on; records with the key of the one before are not counted.
+        number: u64,
+    },
     /// There is no such database.
     #[error("there is no database `{name}` in {environment}; `tp load`, `tp put` or `Env::btree` make one")]
     NoDatabase {
@@ -248,6 +262,8 @@ sorted!(libtp_record::Error, error =>
     libtp_record::Error::RecordLength { bytes, expected, .. } =>
         Error::Length { what: "a record", bytes, limit: format!("records of {expected} bytes") },
     libtp_record::Error::Unsuitable { name, what } => Error::Database { name, what },
+    libtp_record::Error::NotEmpty { database } => Error::NotEmpty { name: database },
+    libtp_record::Error::OutOfOrder { database, before } => Error::OutOfOrder { name: database, number: before + 1 },
     libtp_record::Error::TooManyPages { .. } => full("the database file", error),
     _ => other(error),
 );

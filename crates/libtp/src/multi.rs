@@ -58,6 +58,11 @@ impl Multi {
         self.tree.name()
     }
 
+    /// The name of the order of its keys, if that is another than that of their bytes.
+    pub fn order_name(&self) -> Option<&str> {
+        self.order.as_ref().map(|order| order.name())
+    }
+
     /// In which order the values of a key stand.
     pub fn duplicates(&self) -> Duplicates {
         self.kind
@@ -69,7 +74,11 @@ impl Multi {
         self.tree.key_bytes_max() - duplicates::beginning(&[]).len() - own
     }
 
-    fn ordered(&self, key: &[u8]) -> Vec<u8> {
+    pub(crate) fn tree(&self) -> &Db {
+        &self.tree
+    }
+
+    pub(crate) fn ordered(&self, key: &[u8]) -> Vec<u8> {
         let Some(order) = &self.order else { return key.to_vec() };
         let mut encoded = Vec::new();
         order.encode(key, &mut encoded);
@@ -94,7 +103,7 @@ impl Multi {
     }
 
     /// Refuses an entry that is too long, in words about what the program gave.
-    fn check(&self, entry: &[u8]) -> Result<()> {
+    pub(crate) fn check(&self, entry: &[u8]) -> Result<()> {
         let beyond = entry.len().saturating_sub(self.tree.key_bytes_max());
         if beyond == 0 {
             return Ok(());

@@ -7,6 +7,7 @@
 //! | `insert`, `ghosts`, `long_value` | a record put or deleted; room made on a leaf; values too long for one |
 //! | `range` | ranges of keys counted, deleted, cleared away |
 //! | `unlink`, `absorb` | emptied leaves given back; pages above them that have one child |
+//! | `load`, `filling`, `redo_load` | an empty tree made of sorted records, page after page |
 //! | `split`, `split_plan`, `post` | a page cut in two; where; its parent told |
 //! | `log_records`, `encode`, `difference` | what is logged, and how it is put together |
 //! | `redo`, `undo`, `record_types` | what a log record does to a page; how it is taken back; the list |
@@ -15,9 +16,11 @@
 mod absorb;
 pub mod difference;
 pub mod encode;
+mod filling;
 pub(crate) mod get;
 pub(crate) mod ghosts;
 pub(crate) mod insert;
+pub mod load;
 pub mod log_records;
 pub(crate) mod long_value;
 pub mod node;
@@ -26,6 +29,7 @@ mod range;
 pub mod rebuild;
 pub mod record_types;
 pub mod redo;
+pub mod redo_load;
 pub(crate) mod scan;
 pub(crate) mod search;
 mod split;

@@ -108,6 +108,20 @@ pub enum Error {
         /// Who, for people.
         maker: String,
     },
+    /// What is loaded into has records, or had so many that their pages are still its own.
+    #[error("records are loaded into an empty database, and {database} is not empty; nothing was changed. Load into a new one, or put the records")]
+    NotEmpty {
+        /// The database.
+        database: String,
+    },
+    /// What is loaded was said to be sorted.
+    #[error("the record behind the first {before} has a smaller key than the one before it, and they were to come in the order of their keys; nothing was loaded into {database}. Load them as unsorted")]
+    OutOfOrder {
+        /// The database.
+        database: String,
+        /// So many came before.
+        before: u64,
+    },
     /// A file that is none of ours, or of another environment or version, or settings that cannot be.
     #[error("the database file {name} cannot be used: {what}; nothing was changed")]
     Unsuitable {

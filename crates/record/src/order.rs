@@ -8,6 +8,8 @@
 //!
 //! The order's name stands in page 0 of the file; who opens it asks for the same.
 
+use std::sync::Arc;
+
 /// Bytes of an order's name, at most.
 pub const ORDER_NAME_BYTES_MAX: usize = 64;
 
@@ -92,6 +94,26 @@ impl Order for LittleEndian {
     fn decode(&self, encoded: &[u8], key: &mut Vec<u8>) {
         key.extend(encoded.iter().rev());
     }
+}
+
+impl Order for Arc<dyn Order> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
+        (**self).encode(key, encoded);
+    }
+
+    fn decode(&self, encoded: &[u8], key: &mut Vec<u8>) {
+        (**self).decode(encoded, key);
+    }
+}
+
+/// The order of that name, if it is one of this module's.
+pub fn by_name(name: &str) -> Option<Arc<dyn Order>> {
+    let known: [Arc<dyn Order>; 3] = [Arc::new(Descending), Arc::new(AsciiCaseless), Arc::new(LittleEndian)];
+    known.into_iter().find(|order| order.name() == name)
 }
 
 /// An order's name as it stands in a file.

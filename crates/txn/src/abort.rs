@@ -53,6 +53,8 @@ impl TxnSession {
 fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Lsn> {
     let header = &record.header;
     if header.flags() & CLR_FLAG != 0 {
+        // It may be the end of changes that stand, which others see from now on (`Change::conclude`).
+        change.managers.txns.header.last_commit.fetch_max(record.lsn);
         return undo_next(record);
     }
     let unknown = Error::UnknownRecord { lsn: record.lsn, code: header.kind() };

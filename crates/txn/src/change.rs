@@ -67,8 +67,25 @@ impl<'a> Change<'a> {
     /// If redo refuses the record: a broken invariant of the caller.
     #[inline]
     pub fn apply(&self, kind: u16, record: &mut RecordBuffer, pages: &mut [&mut ExclusivePage<'_>]) -> Lsn {
+        let undo_body_bytes = record.body().len();
+        self.apply_undone_by(kind, record, pages, undo_body_bytes)
+    }
+
+    /// As [`Change::apply`], where the compensation is as long as a record with a body of `undo_body_bytes`, however long this
+    /// one is.
+    ///
+    /// # Panics
+    /// As [`Change::apply`].
+    #[inline]
+    pub fn apply_undone_by(
+        &self,
+        kind: u16,
+        record: &mut RecordBuffer,
+        pages: &mut [&mut ExclusivePage<'_>],
+        undo_body_bytes: usize,
+    ) -> Lsn {
         let entry = Entry { kind, flags: 0, txn: self.who.id(), prev: self.who.last_lsn() };
-        let undo_bytes = undo_bytes(record.body().len());
+        let undo_bytes = undo_bytes(undo_body_bytes);
         let lsn = self.drive(&entry, Logged::Buffer(record), pages);
         self.who.count_undo(self.managers, undo_bytes);
         failpoint("change: pages changed, record not in the slot");
@@ -110,6 +127,20 @@ impl<'a> Change<'a> {
         self.who.logged(lsn);
         failpoint("change: compensated, append noted");
         self.session().clear_append();
+        lsn
+    }
+
+    /// Logs and makes the last of several changes that stand from now on, whatever becomes of the transaction (ARIES: a nested
+    /// top action): undo passes over them and goes on at `undo_next`, where the transaction was before the first. Who reads what
+    /// they made waits for this record as for a commit (PROTOCOLS L4); its pages are latched meanwhile.
+    ///
+    /// # Panics
+    /// As [`Change::apply`].
+    pub fn conclude(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>], undo_next: Lsn) -> Lsn {
+        let lsn = self.compensate(kind, body, pages, undo_next);
+        // If we die before this, the undo that passes over the changes does it.
+        failpoint("change: concluded, readers not told");
+        self.managers.txns.header.last_commit.fetch_max(lsn);
         lsn
     }
 

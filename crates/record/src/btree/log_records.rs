@@ -39,6 +39,10 @@ pub const FREE_UNLINKED: u16 = 41;
 pub const DROP_CHAIN: u16 = 42;
 /// A page above the leaves that has one child leaves the tree; its left neighbour takes over its range and the child.
 pub const ABSORB: u16 = 43;
+/// A new page takes a part of what is loaded. Undo: the page is free again.
+pub const LOAD: u16 = 44;
+/// The root of an empty tree leads to what was loaded. Logged as a compensation that passes over the load.
+pub const LOAD_ROOT: u16 = 45;
 
 body! {
     /// Body of [`INSERT`]; the key and the stored value follow.
@@ -296,6 +300,53 @@ body! {
         high_bytes: U16,
         /// 28: zero.
         unused: U32,
+    }
+}
+
+body! {
+    /// Body of [`LOAD`]; the low fence, the high key and the cells follow. Roles: the new page, the meta page, the left
+    /// neighbour.
+    Load, 40 {
+        /// 00: the new page.
+        page: U64,
+        /// 08: its left neighbour, zero for the first of its level.
+        left: U32,
+        /// 12: the head of the free list afterwards.
+        free_head: U32,
+        /// 16: the page count afterwards.
+        page_count: U32,
+        /// 20: how many cells.
+        count: U16,
+        /// 22: bytes of the low fence, as far as it is stored.
+        low_bytes: U16,
+        /// 24: bytes of the high key, zero for none.
+        high_bytes: U16,
+        /// 26: how many of these begin every key.
+        prefix_bytes: U16,
+        /// 28: the level.
+        level: u8,
+        /// 29: zero.
+        unused: u8,
+        /// 30: zero.
+        unused_2: U16,
+        /// 32: the highest LSN of a ghost removed from the tree when it was one leaf.
+        deleter_lsn: U64,
+    }
+}
+
+body! {
+    /// Body of [`LOAD_ROOT`]; the cells follow. Role: the root.
+    LoadRoot, 16 {
+        /// 00: the root.
+        page: U64,
+        /// 08: how many cells.
+        count: U16,
+        /// 10: the level of the root.
+        level: u8,
+        /// 11: zero.
+        unused: u8,
+        /// 12: zero.
+        unused_2: U32,
     }
 }
 

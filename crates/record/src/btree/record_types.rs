@@ -4,10 +4,11 @@ use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
 
 use crate::btree::log_records::{
-    Absorb, DropChain, FreeUnlinked, Insert, Post, Reclaim, Restore, RootSplit, Split, Unlink, Update, ABSORB, DELETE,
-    DROP_CHAIN, FREE_UNLINKED, INSERT, POST, RECLAIM, RESTORE, ROOT_SPLIT, SPLIT, UNLINK, UPDATE,
+    Absorb, DropChain, FreeUnlinked, Insert, Load, LoadRoot, Post, Reclaim, Restore, RootSplit, Split, Unlink, Update,
+    ABSORB, DELETE, DROP_CHAIN, FREE_UNLINKED, INSERT, LOAD, LOAD_ROOT, POST, RECLAIM, RESTORE, ROOT_SPLIT, SPLIT,
+    UNLINK, UPDATE,
 };
-use crate::btree::{redo, undo};
+use crate::btree::{redo, redo_load, undo};
 use crate::free_pages::META_PAGE;
 use crate::log_body::{file_number, page_number, read, take};
 use crate::page::record_lsn::{unpack_lsn, RecordFlags};
@@ -75,6 +76,13 @@ fn free_unlinked_pages(body: &[u8]) -> PageList {
     let Ok((record, _)) = read::<FreeUnlinked>(body) else { return PageList::NONE };
     let page = record.page.get();
     PageList::of([Some(PageId::from_u64(page)), sibling(page, record.gone.get()), sibling(page, META_PAGE), None])
+}
+
+fn load_pages(body: &[u8]) -> PageList {
+    let Ok((record, _)) = read::<Load>(body) else { return PageList::NONE };
+    let page = record.page.get();
+    let (meta, left) = (sibling(page, META_PAGE), sibling(page, record.left.get()));
+    PageList::of([Some(PageId::from_u64(page)), meta, left, None])
 }
 
 pub(crate) fn drop_chain_pages(body: &[u8]) -> PageList {
@@ -151,6 +159,17 @@ fn describe_free_unlinked(body: &[u8]) -> String {
     format!("{} lets page {} go", page_name(record.page.get()), record.gone)
 }
 
+fn describe_load(body: &[u8]) -> String {
+    let Ok((record, _)) = read::<Load>(body) else { return UNREADABLE.into() };
+    let (page, left, count) = (page_name(record.page.get()), record.left, record.count);
+    format!("{page} level {} takes {count} cells behind page {left}", record.level)
+}
+
+fn describe_load_root(body: &[u8]) -> String {
+    let Ok((record, _)) = read::<LoadRoot>(body) else { return UNREADABLE.into() };
+    format!("{} level {} leads to {} loaded pages", page_name(record.page.get()), record.level, record.count)
+}
+
 pub(crate) fn describe_drop_chain(body: &[u8]) -> String {
     let Ok((record, _)) = read::<DropChain>(body) else { return UNREADABLE.into() };
     let (page, slot) = (page_name(record.page.get()), record.slot);
@@ -173,5 +192,7 @@ pub fn record_types() -> Vec<RecordType> {
         RecordType { code: FREE_UNLINKED, name: "btree free unlinked", pages: free_unlinked_pages, redo: redo::free_unlinked, undo: None, describe: describe_free_unlinked },
         RecordType { code: DROP_CHAIN, name: "btree drop chain", pages: drop_chain_pages, redo: redo::drop_chain, undo: None, describe: describe_drop_chain },
         RecordType { code: ABSORB, name: "btree absorb", pages: absorb_pages, redo: redo::absorb, undo: None, describe: describe_absorb },
+        RecordType { code: LOAD, name: "btree load", pages: load_pages, redo: redo_load::load, undo: Some(undo::load), describe: describe_load },
+        RecordType { code: LOAD_ROOT, name: "btree load root", pages: first_page, redo: redo_load::load_root, undo: None, describe: describe_load_root },
     ]
 }

@@ -7,10 +7,10 @@
 
 use libtp_log::{Lsn, RecordRef};
 use libtp_txn::{Change, Damage};
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::btree::encode;
-use crate::btree::log_records::{Insert, Update, RESTORE};
+use crate::btree::log_records::{Insert, Load, Update, RESTORE};
 use crate::btree::redo::check_restore;
 use crate::btree::search::{self, node_of};
 use crate::log_body::{file_number, page_number, read, take};
@@ -84,6 +84,17 @@ pub fn update(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
 /// that led there was changed back before.
 pub fn write_piece(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     let (record, _) = read::<WritePiece>(logged.body).map_err(|damage| damaged(logged.lsn, damage))?;
+    let packed = record.page.get();
+    free_page(&pages_of(change, packed), page_number(packed), logged.header.prev())
+        .map_err(|error| error.during_undo(logged.lsn))
+}
+
+/// Undoes the loading of a page: it is free again. Nobody can be on the way to it, for the root does not lead there.
+pub fn load(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
+    if planted("record: pages of a load that is undone are not given back") {
+        return Ok(());
+    }
+    let (record, _) = read::<Load>(logged.body).map_err(|damage| damaged(logged.lsn, damage))?;
     let packed = record.page.get();
     free_page(&pages_of(change, packed), page_number(packed), logged.header.prev())
         .map_err(|error| error.during_undo(logged.lsn))

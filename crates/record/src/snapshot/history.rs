@@ -90,6 +90,8 @@ pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> 
         Error::from(libtp_txn::Error::Damaged { lsn: record.lsn, name: "version of a record", what: damage.0 })
     };
     let changed = match (name, record.header.kind()) {
+        // Before a load there was nothing.
+        (Name::Key(_), btree::LOAD) => read::<btree::Load>(record.body).map(|_| None),
         (Name::Key(key), btree::INSERT | hash::INSERT) => check_inserted(key, record.body).map(|()| None),
         (Name::Key(key), btree::UPDATE | btree::DELETE | hash::UPDATE | hash::DELETE) => {
             changed_at_key(key, record.body).map(Some)

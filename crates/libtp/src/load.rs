@@ -1,0 +1,230 @@
+//! Many records at once, into a database that is empty: [`Load`], [`Db::load`], [`Multi::load`].
+//!
+//! Not in the paper. Sorted records make the tree from its leaves up, a page with each log record (`record/btree/load.rs`);
+//! others are sorted first (`sort.rs`). docs/design/0014-bulk-load.md.
+
+use libtp_lock::Mode;
+use libtp_record::duplicates;
+use libtp_record::Duplicates;
+
+use crate::database::Db;
+use crate::multi::Multi;
+use crate::settings::Bytes;
+use crate::sort::{Merge, Sorter};
+use crate::txn::keep_first;
+use crate::{Durability, Error, Pair, Result, Txn};
+
+/// How often somebody who watches is told.
+const TELL_EVERY: u64 = 1024;
+/// So often the lock on the whole database is tried when others are in the way.
+const TRIES: u32 = 100;
+
+/// How records are loaded.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let squares = env.btree("squares")?;
+/// let pairs = (0..1000_u32).map(|number| (number.to_be_bytes(), (number * number).to_le_bytes()));
+/// assert_eq!(squares.load(&libtp::Load::sorted(), pairs)?, 1000);
+/// let words = env.btree("words")?;
+/// assert_eq!(words.load(&libtp::Load::unsorted(), [("pear", "7"), ("apple", "3"), ("pear", "8")])?, 2);
+/// assert_eq!(env.run(|txn| words.get(txn, b"pear"))?.as_deref(), Some(&b"8"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Load {
+    is_sorted: bool,
+    fill_percent: u8,
+    memory: Bytes,
+}
+
+impl Load {
+    /// Records that come in the order of their keys, as the database has them. One that does not is refused, and all of them.
+    pub fn sorted() -> Load {
+        Load { is_sorted: true, fill_percent: 100, memory: Bytes(64 << 20) }
+    }
+
+    /// Records that come in any order: they are sorted first, in a file of the environment's directory if they are more than
+    /// memory is to hold ([`Load::memory`]).
+    pub fn unsorted() -> Load {
+        Load { is_sorted: false, ..Load::sorted() }
+    }
+
+    /// How full the pages are to be, in percent, 10 to 100; 100 if nothing is said. A full page is split by the next key that
+    /// comes to it: who will insert between what is loaded leaves room.
+    #[must_use]
+    pub fn fill_percent(mut self, percent: u8) -> Load {
+        self.fill_percent = percent;
+        self
+    }
+
+    /// How much memory sorting takes, about; 64 MiB if nothing is said.
+    #[must_use]
+    pub fn memory(mut self, bytes: Bytes) -> Load {
+        self.memory = bytes;
+        self
+    }
+}
+
+/// Who is told how far a load is: what is done, how many records of it, and of how many, 0 if nobody knows.
+pub type LoadWatch<'w> = dyn FnMut(&'static str, u64, u64) + 'w;
+
+impl Db {
+    /// Loads records into this database, which is empty; returns how many keys it has then. Of records with equal keys
+    /// the last counts. For very many records: they cost about what the disk costs that is written with them.
+    ///
+    /// It is a transaction of its own, which locks the whole database: all of the records are there when it returns, on disk,
+    /// or none of them. Until it returns nobody else uses the database, but for snapshots, which see it empty. The log keeps
+    /// all that is loaded until it ends; a load that is broken off leaves the file as long as it made it, and its pages free.
+    ///
+    /// # Errors
+    /// `NotEmpty`; `OutOfOrder`; `Database` for a hash database, which is loaded by [`Db::put`], and a fill that cannot be;
+    /// `LockTimeout`; `Length`, `Full`, `Failed`, `Corrupt`, `Io`. Nothing was loaded then. `OutcomeUnknown` as
+    /// [`Txn::commit`](crate::Txn::commit).
+    pub fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        how: &Load,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        let pairs = pairs.into_iter().map(|(key, value)| Ok((key.as_ref().to_vec(), value.as_ref().to_vec())));
+        self.try_load(how, pairs, &mut |_, _, _| {})
+    }
+
+    /// As [`Db::load`], of records that may fail to come: then nothing is loaded. `watch` is told how far it is.
+    ///
+    /// # Errors
+    /// As [`Db::load`], and the first of the records that is one.
+    pub fn try_load<E: From<Error>>(
+        &self,
+        how: &Load,
+        pairs: impl IntoIterator<Item = std::result::Result<Pair, E>>,
+        watch: &mut LoadWatch<'_>,
+    ) -> std::result::Result<u64, E> {
+        load(self, how, pairs, |_, pair| Ok((self.stored_key(pair.0), pair.1)), watch)
+    }
+}
+
+impl Multi {
+    /// Loads pairs into this database, which is empty; returns how many it has then. Otherwise as [`Db::load`]; in a list the
+    /// values of a key stand in the order in which they come. Sorted are pairs whose keys are, and in a sorted set the values of each
+    /// key.
+    ///
+    /// # Errors
+    /// As [`Db::load`].
+    pub fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        how: &Load,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        let pairs = pairs.into_iter().map(|(key, value)| Ok((key.as_ref().to_vec(), value.as_ref().to_vec())));
+        self.try_load(how, pairs, &mut |_, _, _| {})
+    }
+
+    /// As [`Db::try_load`].
+    ///
+    /// # Errors
+    /// As [`Db::try_load`].
+    pub fn try_load<E: From<Error>>(
+        &self,
+        how: &Load,
+        pairs: impl IntoIterator<Item = std::result::Result<Pair, E>>,
+        watch: &mut LoadWatch<'_>,
+    ) -> std::result::Result<u64, E> {
+        load(self.tree(), how, pairs, |number, pair| self.entry_to_load(number, pair), watch)
+    }
+
+    /// The entry of a pair. Numbers are places in the log, and each pair will take more than one byte of it: those that come later are
+    /// higher.
+    fn entry_to_load(&self, number: u64, (key, value): Pair) -> Result<Pair> {
+        let key = self.ordered(&key);
+        let entry = match self.duplicates() {
+            Duplicates::Sorted => (duplicates::sorted_entry(&key, &value), Vec::new()),
+            Duplicates::AsTheyCame | Duplicates::None => (duplicates::numbered_entry(&key, number), value),
+        };
+        self.check(&entry.0)?;
+        Ok(entry)
+    }
+}
+
+/// A transaction that has locked the whole database.
+fn begin(tree: &Db) -> Result<Txn<'_>> {
+    let mut tries = 0;
+    loop {
+        let txn = Txn::begin(tree.environment(), Durability::Sync)?;
+        let locked = txn.guarded(|| Ok(tree.access(&txn).lock_database(Mode::X)?));
+        tries += 1;
+        match locked {
+            Ok(()) => return Ok(txn),
+            Err(error) if error.is_retryable() && tries < TRIES => txn.abort()?,
+            Err(error) => return Err(keep_first(error, txn.abort())),
+        }
+    }
+}
+
+fn load<E: From<Error>>(
+    tree: &Db,
+    how: &Load,
+    pairs: impl IntoIterator<Item = std::result::Result<Pair, E>>,
+    entry: impl FnMut(u64, Pair) -> Result<Pair>,
+    watch: &mut LoadWatch<'_>,
+) -> std::result::Result<u64, E> {
+    if tree.is_hash() {
+        let what = "records are loaded into a B-tree; a hash database takes them one by one (`Db::put`)".into();
+        return Err(Error::Database { name: tree.name().into(), what }.into());
+    }
+    let txn = begin(tree)?;
+    match load_in(&txn, tree, how, pairs.into_iter(), entry, watch) {
+        Ok(records) => {
+            txn.commit()?;
+            Ok(records)
+        }
+        Err(error) => {
+            if let Err(second) = txn.abort() {
+                tracing::warn!(error = %second, "a load that was broken off is taken back when the environment is opened anew");
+            }
+            Err(error)
+        }
+    }
+}
+
+fn load_in<E: From<Error>>(
+    txn: &Txn<'_>,
+    tree: &Db,
+    how: &Load,
+    pairs: impl Iterator<Item = std::result::Result<Pair, E>>,
+    mut entry: impl FnMut(u64, Pair) -> Result<Pair>,
+    watch: &mut LoadWatch<'_>,
+) -> std::result::Result<u64, E> {
+    let access = tree.access(txn);
+    let mut loader = txn.guarded(|| Ok(access.begin_load(how.fill_percent)?))?;
+    let first = txn.life().managers.log.tail().raw();
+    let mut entries = (first..).zip(pairs).map(|(number, pair)| Ok(entry(number, pair?)?));
+    let mut source: Box<dyn FnMut() -> std::result::Result<Option<Pair>, E> + '_>;
+    let mut total = 0;
+    if how.is_sorted {
+        source = Box::new(|| entries.next().transpose());
+    } else {
+        let directory = tree.environment().platform.directory.as_ref();
+        let mut sorter = Sorter::new(directory, tree.name(), how.memory.0);
+        for pair in entries {
+            let (key, value): Pair = pair?;
+            sorter.push(&key, &value)?;
+            total += 1;
+            if total % TELL_EVERY == 0 {
+                watch("sorting", total, 0);
+            }
+        }
+        let mut merge: Merge = sorter.finish()?;
+        source = Box::new(move || Ok(merge.next()?));
+    }
+    let mut done = 0;
+    while let Some((key, value)) = source()? {
+        txn.guarded(|| Ok(loader.push(&key, &value)?))?;
+        done += 1;
+        if done % TELL_EVERY == 0 {
+            watch("loading", done, total);
+        }
+    }
+    Ok(txn.guarded(|| Ok(loader.finish()?))?)
+}

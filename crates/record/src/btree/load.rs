@@ -1,0 +1,256 @@
+//! Loading: records that come in the order of their keys make an empty tree, page after page, from the leaves up.
+//!
+//! Not in the paper. A page is written when what comes next does not fit it: one log record holds all of it, the page it
+//! takes from the free pages, and its place behind its left neighbour (`LOAD`). It belongs to the load's transaction, and
+//! undone it is free again; but nobody comes to it before the last record of the load gives the root its children
+//! (`LOAD_ROOT`). That one makes all of it stand, as a compensation that passes over the load would (ARIES calls this a nested
+//! top action): afterwards nothing of it is undone, for readers without locks may be on the way to its pages.
+//! docs/design/0014-bulk-load.md has why.
+//!
+//! The whole database is locked in `X` by whoever loads, from before the first page until the end of the transaction.
+//!
+//! If we die here: before `LOAD_ROOT` the tree is empty as it was, and undo gives the pages back; after it, it has all records.
+
+use libtp_lock::Mode;
+use libtp_log::Lsn;
+use rio::{failpoint, planted};
+use zerocopy::IntoBytes;
+
+use crate::access::Access;
+use crate::btree::filling::{Filling, Loading};
+use crate::btree::ghosts;
+use crate::btree::log_records::{Load, LoadRoot, LOAD, LOAD_ROOT};
+use crate::btree::long_value;
+use crate::btree::search::{node_of, ROOT};
+use crate::free_pages::META_PAGE;
+use crate::log_body::short;
+use crate::page::record_lsn::RecordFlags;
+use crate::page::slotted::common_prefix;
+use crate::pages::{rank, ROUNDS_MAX};
+use crate::{Error, Result};
+
+/// How full a page may be asked to be, in percent.
+pub const FILL_PERCENT: std::ops::RangeInclusive<u8> = 10..=100;
+
+/// One level of the tree that is being made.
+struct Level {
+    filling: Filling,
+    /// The last page that was written.
+    left: u32,
+    /// What has come and is on no page yet.
+    waiting: Option<Loading>,
+}
+
+/// A load under way, in a transaction of its own.
+pub struct Loader<'a> {
+    access: Access<'a>,
+    fill_percent: u8,
+    /// From the leaves up.
+    levels: Vec<Level>,
+    /// What the transaction logged before.
+    mark: Lsn,
+    /// Up to here versions were removed from the root when it was the only leaf.
+    deleter: Lsn,
+    records: u64,
+}
+
+impl<'a> Access<'a> {
+    /// Begins to load records into a database that is empty, and locks it. Leaves are filled up to `fill_percent` of their room
+    /// (10 to 100).
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`], `Unsuitable` for a fill that cannot be, and what locks and pages can fail with; nothing was changed.
+    pub fn begin_load(&self, fill_percent: u8) -> Result<Loader<'a>> {
+        self.check_btree()?;
+        if !FILL_PERCENT.contains(&fill_percent) {
+            let what = format!("pages are filled to 10 to 100 percent, not {fill_percent}");
+            return Err(Error::Unsuitable { name: self.database.name().into(), what });
+        }
+        self.lock_database(Mode::X)?;
+        let deleter = match self.empty_root()? {
+            Some(deleter) => deleter,
+            // What was deleted may be removed by now.
+            None => {
+                ghosts::clean(self, ROOT, None)?;
+                let not_empty = || Error::NotEmpty { database: self.database.name().into() };
+                self.empty_root()?.ok_or_else(not_empty)?
+            }
+        };
+        let mark = self.pages.change.who.last_lsn();
+        Ok(Loader { access: *self, fill_percent, levels: Vec::new(), mark, deleter, records: 0 })
+    }
+
+    /// Whether the tree is one leaf with nothing on it: then up to which LSN versions were removed from it.
+    fn empty_root(&self) -> Result<Option<Lsn>> {
+        let root = self.pages.shared(ROOT, 0)?;
+        let node = node_of(&self.pages, ROOT, &root)?;
+        Ok((node.is_leaf() && node.count() == 0).then(|| node.deleter_lsn()))
+    }
+}
+
+/// The shortest key that is above `left` and not above `right`.
+fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
+    right[..(common_prefix(left, right) + 1).min(right.len())].to_vec()
+}
+
+impl Loader<'_> {
+    /// Adds a record, whose key is not below that of the one before. If it is the same key, the value counts that came last.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`], `KeyTooLong`, `ValueTooLong`, and what log and pages can fail with. The transaction is to be
+    /// aborted then.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.access.check_key(key)?;
+        if let Some(waiting) = self.levels.first_mut().and_then(|leaves| leaves.waiting.as_mut()) {
+            match waiting.key.as_slice().cmp(key) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Equal => {
+                    waiting.payload.clear();
+                    waiting.payload.extend_from_slice(value);
+                    return Ok(());
+                }
+                std::cmp::Ordering::Greater => {
+                    let database = self.access.database.name().to_string();
+                    return Err(Error::OutOfOrder { database, before: self.records });
+                }
+            }
+        }
+        self.records += 1;
+        self.come(0, Loading { key: key.to_vec(), payload: value.to_vec(), flags: RecordFlags::NONE })
+    }
+
+    /// Records that were added, each key once.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// A cell comes to a level: the one before it finds its page.
+    fn come(&mut self, at: usize, cell: Loading) -> Result<()> {
+        if self.levels.len() == at {
+            let level = u8::try_from(at).unwrap_or(u8::MAX);
+            let filling = Filling::new(level, self.access.database.page_bytes(), self.fill_percent);
+            self.levels.push(Level { filling, left: 0, waiting: None });
+        }
+        let key = cell.key.clone();
+        match self.levels[at].waiting.replace(cell) {
+            Some(before) => self.settle(at, before, Some(&key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts a cell on the page that is being filled, or begins another with it. `next` is the key behind it.
+    fn settle(&mut self, at: usize, mut cell: Loading, next: Option<&[u8]>) -> Result<()> {
+        if at == 0 && self.access.is_long(&cell.key, &cell.payload) {
+            let chain = long_value::write(&self.access, &cell.payload, None)?;
+            cell.payload.clear();
+            cell.payload.extend_from_slice(chain.as_bytes());
+            cell.flags = RecordFlags::OVERFLOW;
+        }
+        let between = |left: &[u8], right: &[u8]| if at == 0 { separator(left, right) } else { right.to_vec() };
+        let high = next.map_or_else(Vec::new, |next| between(&cell.key, next));
+        let filling = &self.levels[at].filling;
+        if !filling.fits(&cell, &high) {
+            let end = between(filling.last_key(), &cell.key);
+            self.end_page(at, end)?;
+        }
+        self.levels[at].filling.add(&cell);
+        Ok(())
+    }
+
+    /// Writes the page that is being filled on a level, which ends at `high`, and tells the level above.
+    fn end_page(&mut self, at: usize, high: Vec<u8>) -> Result<()> {
+        let number = self.write_page(at, &high)?;
+        let level = &mut self.levels[at];
+        level.left = number;
+        let low = level.filling.begin_next(high);
+        let payload = number.to_le_bytes().to_vec();
+        self.come(at + 1, Loading { key: low, payload, flags: RecordFlags::NONE })
+    }
+
+    fn write_page(&self, at: usize, high: &[u8]) -> Result<u32> {
+        let (pages, page_bytes) = (&self.access.pages, self.access.database.page_bytes());
+        let Level { filling, left, .. } = &self.levels[at];
+        let (record, rest) = filling.encode(high, self.deleter);
+        for _ in 0..ROUNDS_MAX {
+            pages.reserve_common(page_bytes, size_of::<Load>() + rest.len())?;
+            pages.reserve_own(page_bytes, UNDO_BODY_BYTES)?;
+            let candidate = pages.candidate(false)?;
+            let left_pin = (*left != 0).then(|| pages.pin(*left)).transpose()?;
+            let mut left_page = left_pin.as_ref().map(|pin| pin.exclusive(rank(filling.level)));
+            let Some(mut new) = pages.allocate(&candidate)? else {
+                drop(left_page);
+                candidate.wait();
+                continue;
+            };
+            let record = Load {
+                page: pages.id(new.number).raw().into(),
+                left: (*left).into(),
+                free_head: new.free_head.into(),
+                page_count: new.page_count.into(),
+                ..record
+            };
+            let mut body = pages.change.who.scratch();
+            body.writer().extend_from_slice(record.as_bytes());
+            body.writer().extend_from_slice(&rest);
+            failpoint("load: about to write a page");
+            let change = &pages.change;
+            match &mut left_page {
+                None => change.apply_undone_by(LOAD, &mut body, &mut [&mut new.page, &mut new.meta], UNDO_BODY_BYTES),
+                Some(left) => {
+                    change.apply_undone_by(LOAD, &mut body, &mut [&mut new.page, &mut new.meta, left], UNDO_BODY_BYTES)
+                }
+            };
+            failpoint("load: page written");
+            return Ok(new.number);
+        }
+        Err(pages.corrupt(META_PAGE, "no page could be taken for what is loaded"))
+    }
+
+    /// Ends the load: from now on the tree has its records, whatever becomes of the transaction, which is to be committed.
+    /// Returns how many they are.
+    ///
+    /// # Errors
+    /// What log and pages can fail with; the transaction is to be aborted then.
+    pub fn finish(mut self) -> Result<u64> {
+        if self.levels.is_empty() {
+            return Ok(0);
+        }
+        let mut at = 0;
+        loop {
+            if let Some(last) = self.levels[at].waiting.take() {
+                self.settle(at, last, None)?;
+            }
+            if at > 0 && self.levels.len() == at + 1 {
+                break;
+            }
+            self.end_page(at, Vec::new())?;
+            at += 1;
+        }
+        self.write_root(&self.levels[at].filling)?;
+        Ok(self.records)
+    }
+
+    fn write_root(&self, filling: &Filling) -> Result<()> {
+        let pages = &self.access.pages;
+        let page = pages.id(ROOT).raw().into();
+        let record = LoadRoot { page, count: short(filling.count()), level: filling.level, ..LoadRoot::default() };
+        let mut body = record.as_bytes().to_vec();
+        filling.encode_cells(0, &mut body);
+        pages.reserve_common(self.access.database.page_bytes(), body.len() + size_of::<u64>())?;
+        let pin = pages.pin(ROOT)?;
+        let mut root = pin.exclusive(rank(0));
+        let node = node_of(pages, ROOT, &root)?;
+        if !node.is_leaf() || node.count() != 0 {
+            return Err(pages.corrupt(ROOT, "it was changed while the whole database was locked"));
+        }
+        let mark =
+            if planted("record: a load that has ended is undone") { pages.change.who.last_lsn() } else { self.mark };
+        failpoint("load: about to give the root its children");
+        pages.change.conclude(LOAD_ROOT, &body, &mut [&mut root], mark);
+        failpoint("load: done, root latched");
+        Ok(())
+    }
+}
+
+/// Bytes of the log record that undoes the loading of a page, and some.
+const UNDO_BODY_BYTES: usize = 64;

@@ -1,0 +1,48 @@
+//! Records loaded all at once.
+
+use libtp::{Bytes, Error, Load, Pair};
+
+use super::{Answer, Process, Trouble};
+use crate::oracle::Value;
+
+/// Trees that are made and loaded in the middle of the workload.
+pub const LOADED: [&str; 4] = ["load-a", "load-b", "load-c", "load-d"];
+
+/// What keeps a load from coming to its end.
+enum Stopped {
+    Broken,
+    Library(Error),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Stopped {
+        Stopped::Library(error)
+    }
+}
+
+impl Process {
+    /// Loads records into an empty tree, in any order if that is said; broken off behind the first `broken_at` of them. Whether
+    /// it came to its end.
+    ///
+    /// # Errors
+    /// Those of loading.
+    pub fn load(
+        &self,
+        tree: &'static str,
+        records: &[(Vec<u8>, Value)],
+        is_sorted: bool,
+        broken_at: Option<usize>,
+    ) -> Answer<bool> {
+        let how = if is_sorted { Load::sorted() } else { Load::unsorted().memory(Bytes::kib(16)) };
+        let pair = |(key, value): &(Vec<u8>, Value)| -> Pair { (key.clone(), value.to_vec()) };
+        let pairs = records.iter().enumerate().map(|(at, record)| match broken_at == Some(at) {
+            true => Err(Stopped::Broken),
+            false => Ok(pair(record)),
+        });
+        match self.tree(tree)?.try_load(&how, pairs, &mut |_, _, _| {}) {
+            Ok(_) => Ok(true),
+            Err(Stopped::Broken) => Ok(false),
+            Err(Stopped::Library(error)) => Err(Trouble::from(error)),
+        }
+    }
+}

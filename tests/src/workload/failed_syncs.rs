@@ -1,0 +1,29 @@
+//! Which syncs have failed, as the trace of the disk tells.
+
+use std::collections::BTreeMap;
+
+use libtp_sim::{Change, NodeId, TraceEntry};
+
+/// Whether a file of that name is not in use yet.
+pub(super) fn is_unfinished(name: &str) -> bool {
+    name.ends_with(".preparing") || name.ends_with(".new")
+}
+
+/// The names, at the time, of the files and directories whose sync failed from the I/O index `from` on; a directory
+/// without a name is `/`.
+pub(super) fn failed_syncs(trace: &[TraceEntry], from: usize) -> Vec<String> {
+    let mut names: BTreeMap<NodeId, &str> = BTreeMap::new();
+    let mut failed = Vec::new();
+    for (at, entry) in trace.iter().enumerate() {
+        match &entry.change {
+            Change::CreateFile { name, file: node, .. }
+            | Change::CreateDirectory { name, made: node, .. }
+            | Change::Rename { to: name, node, .. } => drop(names.insert(*node, name)),
+            Change::SyncFailed { node, .. } if at >= from => {
+                failed.push(names.get(node).copied().unwrap_or("/").to_owned())
+            }
+            _ => {}
+        }
+    }
+    failed
+}
