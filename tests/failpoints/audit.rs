@@ -83,7 +83,8 @@ fn records(env: &Env, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
             return env.run(|txn| everything(hash, txn));
         }
         let piece = env.run(|txn| match &database {
-            Database::Hash(_) => Ok(Vec::new()),
+            // None here has several values a key.
+            Database::Hash(_) | Database::Multi(_) => Ok(Vec::new()),
             Database::Btree(tree) => keys_after(tree, txn, last.as_deref()),
             Database::Recno(numbers) => numbers_after(numbers, txn, last.as_deref()),
             Database::List(list) => list_after(list, txn, last.as_deref()),

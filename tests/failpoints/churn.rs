@@ -38,6 +38,7 @@ enum Deed {
     Pass,
     Queue,
     Load,
+    Thin,
 }
 
 /// What survivors do.
@@ -93,6 +94,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("text file", &[Deed::Text]),
     ("hash", &[Deed::Hash]),
     ("absorb", &[Deed::Queue]),
+    ("merge", &[Deed::Thin]),
     ("load", &[Deed::Load]),
     ("change: concl", &[Deed::Load]),
     ("sort", &[Deed::Load]),
@@ -226,6 +228,7 @@ impl<'e> Churn<'e> {
             Deed::Pass => self.pass(),
             Deed::Queue => self.queue(),
             Deed::Load => self.load(),
+            Deed::Thin => self.thin(),
         }
     }
 
@@ -307,6 +310,23 @@ impl<'e> Churn<'e> {
             Err(Error::NotEmpty { .. } | Error::OutOfOrder { .. } | Error::LockTimeout) => Ok(()),
             done => done.map(|_| ()),
         }
+    }
+
+    /// Every other key goes, and the leaves are merged.
+    fn thin(&mut self) -> Result<()> {
+        let db = self.env.btree("thin")?;
+        let (number, at) = (self.number % 8, self.queued);
+        let key = |at: u64| format!("{number:04}/{at:08}").into_bytes();
+        self.env.run_with(Durability::Relaxed, |txn| {
+            (at..at + 200).try_for_each(|at| db.put(txn, &key(at), &[b't'; 150]))
+        })?;
+        self.queued += 200;
+        self.env.run_with(Durability::Sync, |txn| {
+            (at.saturating_sub(400)..at + 200)
+                .filter(|at| at % 5 != 0)
+                .try_for_each(|at| db.delete(txn, &key(at)).map(|_| ()))
+        })?;
+        db.compact(90).map(|_| ())
     }
 
     /// Values of many pages, replaced.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use libtp::{Cursor, Db, Env, Error, Keys, Pair, Txn};
+use libtp::{Bytes, Cursor, Db, Env, Error, Keys, Load, Pair, Txn};
 use libtp_tests::sizes;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -381,6 +381,14 @@ impl Subject for Tree {
         steps.iter().try_for_each(|step| self.step(txn, step, model, &mut cursors))
     }
 
+    fn compact(&self) -> Outcome<()> {
+        match self.db.compact(90) {
+            // An open transaction has locked all of it.
+            Ok(_) | Err(Error::LockTimeout) => Ok(()),
+            Err(error) => Err(failed("compact")(error)),
+        }
+    }
+
     fn state(&self, txn: &Txn<'_>) -> Outcome<Map> {
         let mut cursor = self.db.cursor(txn);
         let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -415,6 +423,60 @@ impl Subject for Tree {
         let first = lost.first().or(added.first()).map(|&(key, value)| (key.clone(), value.clone()));
         format!("{} lost, {} added, {other} other values; {}", lost.len(), added.len(), brief(first.as_ref()))
     }
+}
+
+/// A tree that was loaded when it was new.
+struct Loaded(Tree);
+
+impl Subject for Loaded {
+    type Step = Step;
+    type Model = Map;
+
+    fn open(env: &Env, shape: Shape) -> libtp::Result<Loaded> {
+        Ok(Loaded(Tree::open(env, shape)?))
+    }
+
+    fn begin(&self) -> Outcome<Map> {
+        let filling = |number: u8| Filling {
+            length: match number % 16 {
+                3 => Length::Pages(number),
+                9 => Length::Edge(i8::from_le_bytes([number])),
+                _ => Length::Bytes(u16::from(number) * 3),
+            },
+            byte: number,
+        };
+        let pairs = (0..=u8::MAX).filter(|number| number % 3 != 1);
+        let pairs: Vec<Pair> =
+            pairs.map(|number| (self.0.key(number), value(filling(number), self.0.page_bytes))).collect();
+        let how = Load::unsorted().memory(Bytes::kib(32)).fill_percent(80);
+        let model: Map = pairs.iter().cloned().collect();
+        let loaded = self.0.db.load(&how, pairs).map_err(failed("load"))?;
+        match loaded == model.len() as u64 {
+            true => Ok(model),
+            false => Err(TestCaseError::fail(format!("{loaded} records were loaded, not {}", model.len()))),
+        }
+    }
+
+    fn work(&self, txn: &Txn<'_>, steps: &[Step], model: &mut Map) -> Outcome<()> {
+        self.0.work(txn, steps, model)
+    }
+
+    fn compact(&self) -> Outcome<()> {
+        self.0.compact()
+    }
+
+    fn state(&self, txn: &Txn<'_>) -> Outcome<Map> {
+        self.0.state(txn)
+    }
+
+    fn difference(wanted: &Map, found: &Map) -> String {
+        Tree::difference(wanted, found)
+    }
+}
+
+#[test]
+fn a_btree_that_was_loaded_is_as_a_map() {
+    run::<Loaded>("btree loaded", Shape { page_bytes: 4096, record_bytes: 0 }, cases() / 2, acts(step(), 16));
 }
 
 fn cases() -> u64 {

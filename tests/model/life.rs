@@ -73,6 +73,14 @@ pub trait Subject: Sized {
     fn open(env: &Env, shape: Shape) -> libtp::Result<Self>;
     /// Does the steps, and on the model too.
     fn work(&self, txn: &Txn<'_>, steps: &[Self::Step], model: &mut Self::Model) -> Outcome<()>;
+    /// What a new database has from the beginning.
+    fn begin(&self) -> Outcome<Self::Model> {
+        Ok(Self::Model::default())
+    }
+    /// Puts the database in order, in no transaction: nothing is to be seen of it.
+    fn compact(&self) -> Outcome<()> {
+        Ok(())
+    }
     /// Everything that is there, read upwards and downwards.
     fn state(&self, txn: &Txn<'_>) -> Outcome<Self::Model>;
     /// Where two models differ.
@@ -194,7 +202,7 @@ impl<T: Subject> Life<T> {
     fn begin(shape: Shape, seed: u64) -> Outcome<Life<T>> {
         let disk = SimDisk::new(seed);
         let process = disk.process_view();
-        let mut life = Life {
+        let mut life: Life<T> = Life {
             subject: None,
             env: None,
             process,
@@ -205,6 +213,7 @@ impl<T: Subject> Life<T> {
             tally: Tally::default(),
         };
         life.open(How::Created)?;
+        life.states = vec![life.subject.as_ref().expect("it was just opened").begin()?];
         Ok(life)
     }
 
@@ -338,6 +347,7 @@ impl<T: Subject> Life<T> {
             After::Nothing => Next::Stay,
             After::Background => {
                 env.background_step().map_err(failed("background work"))?;
+                self.subject.as_ref().expect("an environment is open between acts").compact()?;
                 Next::Stay
             }
             After::Checkpoint => {

@@ -98,6 +98,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     caught_by(Catcher::LogEnds, "record: high key ignored"),
     by_crashes("record: incomplete mark not cleared"),
     by_crashes("record: left link of the old neighbour not set"),
+    by_crashes("record: a leaf that was merged is not marked"),
     by_crashes("record: a load that has ended is undone"),
     by_crashes("record: a loaded page does not lead to the next"),
     by_crashes("record: pages of a load that is undone are not given back"),

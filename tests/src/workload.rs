@@ -536,6 +536,7 @@ impl Runner {
     fn chores(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let process = &processes[self.random.index(processes.len())];
         self.load_seldom(processes)?;
+        self.compact_seldom(processes)?;
         let done = match self.random.below(300) {
             0..=2 => process.checkpoint().map(|_| ()),
             3..=4 => process.flush().map(|()| self.promise_all()),

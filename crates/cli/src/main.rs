@@ -14,6 +14,7 @@ mod clock;
 mod command_bench;
 mod command_bench_memory;
 mod command_checkpoint;
+mod command_compact;
 mod command_deadlock;
 mod command_del;
 mod command_demo;
@@ -86,6 +87,8 @@ enum Verb {
     Load(command_load::Arguments),
     /// Write a database as text that db_load and `tp load` read.
     Dump(command_dump::Arguments),
+    /// Merge pages of B-trees that hold little, while others use them.
+    Compact(command_compact::Arguments),
     /// Say how the environment is: files, memory, log, pages, locks, transactions.
     Stat(command_stat::Arguments),
     /// List the locks that are held and waited for, or who waits for whom.
@@ -137,6 +140,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Scan(arguments) => command_scan::run(&arguments, output),
         Verb::Load(arguments) => command_load::run(&arguments, output),
         Verb::Dump(arguments) => command_dump::run(&arguments, output),
+        Verb::Compact(arguments) => command_compact::run(&arguments, output),
         Verb::Stat(arguments) => command_stat::run(&arguments, output),
         Verb::Locks(arguments) => command_locks::run(&arguments, output),
         Verb::Txns(arguments) => command_txns::run(&arguments, output),

@@ -30,6 +30,7 @@
 
 mod attach;
 mod background;
+mod compact;
 mod cursor;
 mod database;
 mod emptied;
@@ -68,6 +69,7 @@ mod watching;
 pub use attach::{How, Opened};
 #[doc(hidden)]
 pub use attach::{Memory, Platform, SharedMemory};
+pub use compact::Compaction;
 pub use cursor::{Cursor, Pair, RecnoCursor};
 pub use database::{Database, Db, Recno};
 pub use environment::{Builder, Env};

@@ -8,6 +8,7 @@
 //! | `range` | ranges of keys counted, deleted, cleared away |
 //! | `unlink`, `absorb` | emptied leaves given back; pages above them that have one child |
 //! | `load`, `filling`, `redo_load` | an empty tree made of sorted records, page after page |
+//! | `merge`, `redo_merge` | neighbouring leaves that hold little become one |
 //! | `split`, `split_plan`, `post` | a page cut in two; where; its parent told |
 //! | `log_records`, `encode`, `difference` | what is logged, and how it is put together |
 //! | `redo`, `undo`, `record_types` | what a log record does to a page; how it is taken back; the list |
@@ -23,6 +24,7 @@ pub(crate) mod insert;
 pub mod load;
 pub mod log_records;
 pub(crate) mod long_value;
+pub mod merge;
 pub mod node;
 mod post;
 mod range;
@@ -30,6 +32,7 @@ pub mod rebuild;
 pub mod record_types;
 pub mod redo;
 pub mod redo_load;
+pub mod redo_merge;
 pub(crate) mod scan;
 pub(crate) mod search;
 mod split;

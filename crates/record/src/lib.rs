@@ -43,6 +43,7 @@ pub mod snapshot;
 use libtp_txn::RecordType;
 
 pub use access::Access;
+pub use btree::merge::Compacted;
 pub use btree::verify::{Finding, Verified};
 pub use btree::BtreeCursor;
 pub use database::{Database, Duplicates, Granularity, Keying, Method};

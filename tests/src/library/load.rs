@@ -21,6 +21,14 @@ impl From<Error> for Stopped {
 }
 
 impl Process {
+    /// Merges what leaves of a tree can be merged.
+    ///
+    /// # Errors
+    /// Those of compacting.
+    pub fn compact(&self, tree: &'static str) -> Answer<()> {
+        Ok(self.tree(tree)?.compact(100).map(|_| ())?)
+    }
+
     /// Loads records into an empty tree, in any order if that is said; broken off behind the first `broken_at` of them. Whether
     /// it came to its end.
     ///

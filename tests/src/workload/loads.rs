@@ -1,10 +1,25 @@
 //! New trees that are made of many records at once, some after a load that was broken off.
 
 use super::{Runner, Stop};
-use crate::library::{Process, LOADED};
+use crate::library::{Process, Trouble, LOADED};
 use crate::oracle::{Effects, Place, Table, Value};
 
 impl Runner {
+    /// Now and then a tree is compacted beside the transactions that run.
+    pub(super) fn compact_seldom(&mut self, processes: &[Process]) -> Result<(), Stop> {
+        if !self.loads.chance(1, 60) {
+            return Ok(());
+        }
+        let process = &processes[self.loads.index(processes.len())];
+        let trees = ["accounts", "journal", LOADED[0]];
+        let tree = trees[self.loads.index(if self.loaded > 0 { 3 } else { 2 })];
+        match process.compact(tree) {
+            // Somebody has locked all of it.
+            Ok(()) | Err(Trouble::Conflict) => Ok(()),
+            Err(trouble) => self.failure(format!("compacting {tree} failed: {trouble}")),
+        }
+    }
+
     /// Now and then the next tree is loaded.
     pub(super) fn load_seldom(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let is_due = self.ended > self.plan.transactions * (self.loaded + 1) / (LOADED.len() + 1);

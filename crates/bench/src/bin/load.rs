@@ -107,7 +107,8 @@ fn measure(records: u32, directory: &Path) -> Result<()> {
         let db = env.btree("records").map_err(refused("opening"))?;
         let begin = Instant::now();
         for batch in pairs.chunks(BATCH) {
-            env.run_with(Durability::Relaxed, |txn| batch.iter().try_for_each(|(key, value)| db.put(txn, key, value)))?;
+            env.run_with(Durability::Relaxed, |txn| batch.iter().try_for_each(|(key, value)| db.put(txn, key, value)))
+                .map_err(refused("putting"))?;
         }
         env.flush().map_err(refused("flushing"))?;
         env.checkpoint().map_err(refused("checkpointing"))?;

@@ -164,6 +164,26 @@ pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>
     Ok(if found { node.fits_change(slot, incoming.bytes) } else { incoming.bytes <= node.free_bytes() })
 }
 
+/// Removes from a leaf what was deleted or given up and nobody can want back.
+pub(crate) fn tidy(access: &Access<'_>, number: u32) -> Result<()> {
+    let pages = &access.pages;
+    let own = first_own_lsn(access);
+    free_chains(access, number, own, None)?;
+    let has_something = |node: &Node<'_>| {
+        let may_give = |record: Record<'_>| record.is_ghost() || record.room > record.stored.len();
+        node.is_leaf() && !node.is_deleted() && (0..node.count()).any(|slot| node.record(slot).is_some_and(may_give))
+    };
+    if !has_something(&node_of(pages, number, &pages.shared(number, 0)?)?) {
+        return Ok(());
+    }
+    pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
+    let mut leaf = pages.exclusive(number, 0)?;
+    if has_something(&node_of(pages, number, &leaf)?) {
+        reclaim(access, &mut leaf, own)?;
+    }
+    Ok(())
+}
+
 /// Whether a leaf holds nothing but ghosts, or nothing at all because something stood in the way when it was to be
 /// unlinked: then whoever passes tries to clean it.
 #[inline]

@@ -43,6 +43,8 @@ pub const ABSORB: u16 = 43;
 pub const LOAD: u16 = 44;
 /// The root of an empty tree leads to what was loaded. Logged as a compensation that passes over the load.
 pub const LOAD_ROOT: u16 = 45;
+/// A leaf goes into its left neighbour, with its records and its range.
+pub const MERGE: u16 = 46;
 
 body! {
     /// Body of [`INSERT`]; the key and the stored value follow.
@@ -347,6 +349,33 @@ body! {
         unused: u8,
         /// 12: zero.
         unused_2: U32,
+    }
+}
+
+body! {
+    /// Body of [`MERGE`]; the high key and the cells of the leaf that goes follow. Roles: the left neighbour, the leaf, the
+    /// parent, the right neighbour.
+    Merge, 40 {
+        /// 00: the left neighbour, which takes over cells and range.
+        page: U64,
+        /// 08: the leaf that goes.
+        gone: U32,
+        /// 12: the parent of both.
+        parent: U32,
+        /// 16: the right neighbour.
+        neighbour: U32,
+        /// 20: the slot of the leaf that goes, in the parent.
+        slot: U16,
+        /// 22: bytes of the high key, zero for none.
+        high_bytes: U16,
+        /// 24: how many cells.
+        count: U16,
+        /// 26: how many bytes of the high key begin every key of these.
+        prefix_bytes: U16,
+        /// 28: zero.
+        unused: U32,
+        /// 32: the highest LSN of a ghost removed from either leaf.
+        deleter_lsn: U64,
     }
 }
 

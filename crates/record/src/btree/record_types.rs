@@ -4,11 +4,11 @@ use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
 
 use crate::btree::log_records::{
-    Absorb, DropChain, FreeUnlinked, Insert, Load, LoadRoot, Post, Reclaim, Restore, RootSplit, Split, Unlink, Update,
-    ABSORB, DELETE, DROP_CHAIN, FREE_UNLINKED, INSERT, LOAD, LOAD_ROOT, POST, RECLAIM, RESTORE, ROOT_SPLIT, SPLIT,
-    UNLINK, UPDATE,
+    Absorb, DropChain, FreeUnlinked, Insert, Load, LoadRoot, Merge, Post, Reclaim, Restore, RootSplit, Split, Unlink,
+    Update, ABSORB, DELETE, DROP_CHAIN, FREE_UNLINKED, INSERT, LOAD, LOAD_ROOT, MERGE, POST, RECLAIM, RESTORE,
+    ROOT_SPLIT, SPLIT, UNLINK, UPDATE,
 };
-use crate::btree::{redo, redo_load, undo};
+use crate::btree::{redo, redo_load, redo_merge, undo};
 use crate::free_pages::META_PAGE;
 use crate::log_body::{file_number, page_number, read, take};
 use crate::page::record_lsn::{unpack_lsn, RecordFlags};
@@ -60,6 +60,13 @@ fn post_pages(body: &[u8]) -> PageList {
 
 fn unlink_pages(body: &[u8]) -> PageList {
     let Ok((record, _)) = read::<Unlink>(body) else { return PageList::NONE };
+    let page = record.page.get();
+    let others = [record.gone.get(), record.parent.get(), record.neighbour.get()].map(|number| sibling(page, number));
+    PageList::of([Some(PageId::from_u64(page)), others[0], others[1], others[2]])
+}
+
+fn merge_pages(body: &[u8]) -> PageList {
+    let Ok((record, _)) = read::<Merge>(body) else { return PageList::NONE };
     let page = record.page.get();
     let others = [record.gone.get(), record.parent.get(), record.neighbour.get()].map(|number| sibling(page, number));
     PageList::of([Some(PageId::from_u64(page)), others[0], others[1], others[2]])
@@ -148,6 +155,12 @@ fn describe_unlink(body: &[u8]) -> String {
     format!("{page} takes over from page {gone}, parent {} slot {}", record.parent, record.slot)
 }
 
+fn describe_merge(body: &[u8]) -> String {
+    let Ok((record, _)) = read::<Merge>(body) else { return UNREADABLE.into() };
+    let (page, gone, count) = (page_name(record.page.get()), record.gone, record.count);
+    format!("{page} takes over {count} cells from page {gone}, parent {} slot {}", record.parent, record.slot)
+}
+
 fn describe_absorb(body: &[u8]) -> String {
     let Ok((record, _)) = read::<Absorb>(body) else { return UNREADABLE.into() };
     let (page, gone, child) = (page_name(record.page.get()), record.gone, record.child);
@@ -194,5 +207,6 @@ pub fn record_types() -> Vec<RecordType> {
         RecordType { code: ABSORB, name: "btree absorb", pages: absorb_pages, redo: redo::absorb, undo: None, describe: describe_absorb },
         RecordType { code: LOAD, name: "btree load", pages: load_pages, redo: redo_load::load, undo: Some(undo::load), describe: describe_load },
         RecordType { code: LOAD_ROOT, name: "btree load root", pages: first_page, redo: redo_load::load_root, undo: None, describe: describe_load_root },
+        RecordType { code: MERGE, name: "btree merge", pages: merge_pages, redo: redo_merge::merge, undo: None, describe: describe_merge },
     ]
 }

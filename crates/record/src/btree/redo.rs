@@ -276,7 +276,7 @@ pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
     }
 }
 
-fn set_left(page: &mut PageMut<'_, '_>, left: u32) -> Redone {
+pub(super) fn set_left(page: &mut PageMut<'_, '_>, left: u32) -> Redone {
     if planted("record: left link of the old neighbour not set") {
         return Ok(());
     }
@@ -323,7 +323,7 @@ pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
 }
 
 /// A page whose range was another's: what was removed from that one for good is missing here.
-fn inherit_deleter(page: &mut PageMut<'_, '_>, lsn: u64) {
+pub(super) fn inherit_deleter(page: &mut PageMut<'_, '_>, lsn: u64) {
     if !planted("record: a split forgets what was removed") {
         page_header::set_deleter_lsn(page, Lsn::new(lsn));
     }
@@ -430,7 +430,7 @@ fn mark_deleted(page: &mut PageMut<'_, '_>) -> Redone {
     Ok(())
 }
 
-fn remove_child(page: &mut PageMut<'_, '_>, slot: usize) -> Redone {
+pub(super) fn remove_child(page: &mut PageMut<'_, '_>, slot: usize) -> Redone {
     let node = node_of(page)?;
     if node.is_leaf() || slot == 0 || slot >= node.count() {
         return Err(Damage(format!("it has no downlink at slot {slot} that could be taken out")));

@@ -1,0 +1,223 @@
+//! Neighbouring leaves that hold little become one, while others read and write.
+//!
+//! Not in the paper. The *left* leaf takes over what its right neighbour holds, and its range, in one record: as when an
+//! emptied leaf is unlinked, so that what a page's keys are not below never changes while it lives. The right one keeps its
+//! right link and a *deleted* mark, and becomes free when nobody can be on the way to it (PROTOCOLS T2); who was, begins again
+//! from the root and finds its keys to the left.
+//!
+//! Records come along as they are: LSN, flags, and the room that undo may want back (PROTOCOLS T4). Locks on records stay what
+//! they are, for their names know no page. Where leaves are locked instead, only one that nobody has locked goes.
+//!
+//! A leaf that is the first child of its parent stays, for the leaf to its left has another parent.
+//!
+//! If we die here: it is one redo-only record, complete in itself.
+
+use rio::failpoint;
+use zerocopy::IntoBytes;
+
+use crate::access::Access;
+use crate::btree::ghosts;
+use crate::btree::log_records::{append_cell, Merge, MERGE};
+use crate::btree::node::Node;
+use crate::btree::rebuild::Frame;
+use crate::btree::search::{self, node_of, number_of};
+use crate::btree::unlink;
+use crate::database::Granularity;
+use crate::lock_names;
+use crate::log_body::short;
+use crate::page::slotted::SLOT_BYTES;
+use crate::pages::rank;
+use crate::{Error, Result};
+use libtp_lock::Mode;
+use libtp_txn::State;
+
+/// What a stretch of compaction came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Leaves that were looked at.
+    pub leaves: u64,
+    /// Leaves that went into their left neighbours, or were empty and left the tree.
+    pub merged: u64,
+    /// The key from which to go on; none at the end.
+    pub next: Option<Vec<u8>>,
+}
+
+/// Whether a leaf is whole, and nothing about it is unfinished.
+fn is_settled(node: &Node<'_>) -> bool {
+    node.is_leaf()
+        && node.count() != 0
+        && !node.is_deleted()
+        && !node.is_incomplete()
+        && node.header().unlinked.get() == 0
+}
+
+/// Bytes of a page's slots and cells if of its keys `prefix` bytes are stored once.
+fn bytes_with(node: &Node<'_>, prefix: usize) -> usize {
+    let longer = usize::from(node.header().prefix_bytes.get()).saturating_sub(prefix) * node.count();
+    (0..node.count()).map(|slot| node.cell_bytes(slot) + SLOT_BYTES).sum::<usize>() + longer
+}
+
+/// Whether both fit one page, filled to `fill_percent` at most.
+fn fits(left: &Node<'_>, right: &Node<'_>, fill_percent: u8) -> bool {
+    let (high, page_bytes) = (right.high().unwrap_or_default(), left.page_bytes());
+    let prefix = Frame::prefix_bytes(left.low(), high, page_bytes);
+    let room = Frame::room(left.low(), high, page_bytes);
+    100 * (bytes_with(left, prefix) + bytes_with(right, prefix)) <= usize::from(fill_percent) * room
+}
+
+impl Access<'_> {
+    /// Goes over so many leaves from `from` on: removes what was deleted and nobody can want back, and merges neighbours that fit one
+    /// page filled to `fill_percent`. For a session without a transaction; others go on meanwhile.
+    ///
+    /// # Errors
+    /// `Unsuitable` for a fill that cannot be, and what pages and the log can fail with; what was merged by then is.
+    ///
+    /// # Panics
+    /// In a transaction.
+    pub fn compact(&self, from: &[u8], leaves: u64, fill_percent: u8) -> Result<Compacted> {
+        let change = &self.pages.change;
+        assert_eq!(change.who.state(), State::Idle, "it ends with all locks given back");
+        self.check_btree()?;
+        if !super::load::FILL_PERCENT.contains(&fill_percent) {
+            let what = format!("pages are filled to 10 to 100 percent, not {fill_percent}");
+            return Err(Error::Unsuitable { name: self.database.name().into(), what });
+        }
+        // As everybody who cleans: who has locked all of it has no locks on records to be seen by.
+        self.lock(lock_names::database(self.database.id()), Mode::IX)?;
+        let done = self.compact_locked(from, leaves, fill_percent);
+        change.managers.locks.unlock_all(self.pages.session(), change.who.locker());
+        done
+    }
+
+    fn compact_locked(&self, from: &[u8], leaves: u64, fill_percent: u8) -> Result<Compacted> {
+        let mut done = Compacted { next: Some(from.to_vec()), ..Compacted::default() };
+        while let Some(key) = done.next.take() {
+            if done.leaves == leaves {
+                done.next = Some(key);
+                break;
+            }
+            let step = self.compact_leaf(&key, fill_percent)?;
+            // Outside of the tree: what we unlinked waits for us, too.
+            unlink::free_unlinked(self, Some(step.leaf))?;
+            done.merged += u64::from(step.has_merged);
+            done.leaves += u64::from(!step.has_merged);
+            // What went leaves room for the next.
+            done.next = if step.has_merged { Some(key) } else { step.next };
+        }
+        unlink::free_unlinked(self, None)?;
+        Ok(done)
+    }
+
+    /// Tries once to let something go into the leaf of `key`, or that leaf itself if it holds nothing.
+    fn compact_leaf(&self, key: &[u8], fill_percent: u8) -> Result<Step> {
+        let _visit = self.pages.visit();
+        let (number, left, next) = {
+            let leaf = search::shared(&self.pages, key, 0)?;
+            let number = leaf.id().page().raw();
+            let node = node_of(&self.pages, number, &leaf)?;
+            (number, node.left(), node.high().map(<[u8]>::to_vec))
+        };
+        ghosts::tidy(self, number)?;
+        let is_empty = {
+            let page = self.pages.shared(number, 0)?;
+            ghosts::is_to_be_cleaned(self, number, page.lsn(), &node_of(&self.pages, number, &page)?)
+        };
+        // Where it was is its left neighbour's then.
+        let has_merged = if is_empty { ghosts::clean(self, number, left)? } else { merge(self, number, fill_percent)? };
+        Ok(Step { leaf: number, has_merged, next })
+    }
+}
+
+/// What came of one leaf.
+struct Step {
+    leaf: u32,
+    has_merged: bool,
+    /// Where the next leaf begins.
+    next: Option<Vec<u8>>,
+}
+
+/// A leaf as it was seen.
+struct Seen {
+    right: Option<u32>,
+    high: Vec<u8>,
+    /// What it holds.
+    bytes: usize,
+}
+
+/// Looks at a leaf; none if something about it is unfinished.
+fn look(access: &Access<'_>, number: u32) -> Result<Option<Seen>> {
+    let page = access.pages.shared(number, 0)?;
+    let Some(node) = Node::over(&page).filter(is_settled) else { return Ok(None) };
+    let bytes = bytes_with(&node, node.header().prefix_bytes.get().into());
+    Ok(Some(Seen { right: node.right(), high: node.high().unwrap_or_default().to_vec(), bytes }))
+}
+
+/// Lets the right neighbour of a leaf go into it, if both fit and nothing stands in the way; whether it did.
+fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<bool> {
+    let (pages, page_bytes) = (&access.pages, access.database.page_bytes());
+    let Some(Seen { right: Some(gone), high: separator, bytes }) = look(access, left)? else { return Ok(false) };
+    ghosts::tidy(access, gone)?;
+    let Some(Seen { right, bytes: more, .. }) = look(access, gone)? else { return Ok(false) };
+    // Mostly they do not fit, and that is seen without stopping anybody.
+    if 100 * (bytes + more) > usize::from(fill_percent) * page_bytes {
+        return Ok(false);
+    }
+    pages.reserve_common(2 * page_bytes, 2 * page_bytes)?;
+    let parent_number = number_of(pages, &separator, 1)?;
+    let (left_pin, gone_pin, parent_pin) = (pages.pin(left)?, pages.pin(gone)?, pages.pin(parent_number)?);
+    let right_pin = right.map(|right| pages.pin(right)).transpose()?;
+    failpoint("merge: pages pinned");
+    let mut left_page = left_pin.exclusive(rank(0));
+    let mut gone_page = gone_pin.exclusive(rank(0));
+    let mut right_page = right_pin.as_ref().map(|pin| pin.exclusive(rank(0)));
+    let mut parent_page = parent_pin.exclusive(rank(1));
+    let (left_node, gone_node) = (node_of(pages, left, &left_page)?, node_of(pages, gone, &gone_page)?);
+    let parent = node_of(pages, parent_number, &parent_page)?;
+    let (slot, known) = parent.find(&separator);
+    let all_as_seen = is_settled(&left_node)
+        && left_node.right() == Some(gone)
+        && left_node.high() == Some(&separator[..])
+        && is_settled(&gone_node)
+        && (gone_node.left(), gone_node.right()) == (Some(left), right)
+        && parent.level() == 1
+        && !parent.is_deleted()
+        && known
+        && slot != 0
+        && (parent.child(slot - 1), parent.child(slot)) == (Some(left), Some(gone));
+    let is_locked = access.database.granularity() == Granularity::Page
+        && !access.is_free(lock_names::page(access.database.id(), gone));
+    if !all_as_seen || is_locked || !fits(&left_node, &gone_node, fill_percent) {
+        return Ok(false);
+    }
+    let high = gone_node.high().unwrap_or_default();
+    let record = Merge {
+        page: pages.id(left).raw().into(),
+        gone: gone.into(),
+        parent: parent_number.into(),
+        neighbour: right.unwrap_or_default().into(),
+        slot: short(slot),
+        high_bytes: short(high.len()),
+        count: short(gone_node.count()),
+        prefix_bytes: gone_node.header().prefix_bytes,
+        unused: 0.into(),
+        deleter_lsn: left_node.deleter_lsn().max(gone_node.deleter_lsn()).raw().into(),
+    };
+    let mut body = pages.change.who.scratch();
+    body.writer().extend_from_slice(record.as_bytes());
+    body.writer().extend_from_slice(high);
+    for slot in 0..gone_node.count() {
+        append_cell(&gone_node, slot, body.writer())
+            .ok_or_else(|| pages.corrupt(gone, "one of its cells lies outside its heap"))?;
+    }
+    let (left_page, gone_page) = (&mut left_page, &mut gone_page);
+    failpoint("merge: all latched");
+    let lsn = match &mut right_page {
+        Some(right) => {
+            pages.change.apply_redo_only(MERGE, body.body(), &mut [left_page, gone_page, &mut parent_page, right])
+        }
+        None => pages.change.apply_redo_only(MERGE, body.body(), &mut [left_page, gone_page, &mut parent_page]),
+    };
+    failpoint("merge: merged, not remembered");
+    unlink::remember(access, left, gone, lsn);
+    Ok(true)
+}

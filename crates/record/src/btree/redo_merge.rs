@@ -1,0 +1,47 @@
+//! What the log record of two leaves that become one does to each page it names. Pure, as `redo` is.
+
+use rio::planted;
+
+use crate::btree::log_records::{take_cell, Merge};
+use crate::btree::node::Node;
+use crate::btree::rebuild::{rebuild, Frame};
+use crate::btree::redo::{inherit_deleter, remove_child, set_left};
+use crate::log_body::{page_number, read, take};
+use crate::page::slotted::Flags;
+use libtp_buffer::PageMut;
+use libtp_log::Lsn;
+use libtp_txn::Damage;
+
+/// Redoes the merging of a leaf into its left neighbour.
+pub fn merge(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Result<(), Damage> {
+    let (record, mut rest) = read::<Merge>(body)?;
+    let high = take(&mut rest, record.high_bytes.get().into())?;
+    let node = || Node::over(page.bytes()).ok_or_else(|| Damage("it is no page of a B-tree".into()));
+    match role {
+        0 => {
+            let prefix = high.get(..usize::from(record.prefix_bytes.get())).unwrap_or_default();
+            let node = node()?;
+            let (mut frame, last) = (Frame::of(&node), node.count().checked_sub(1));
+            frame.high = high.to_vec();
+            frame.right = record.neighbour.get();
+            frame.unlinked = record.gone.get();
+            rebuild(page, &frame, |slot, cell, writer| {
+                writer.push(cell)?;
+                let count = if Some(slot) == last { record.count.get() } else { 0 };
+                (0..count).try_for_each(|_| writer.push(take_cell(&mut rest, 0, prefix)?))
+            })?;
+            inherit_deleter(page, record.deleter_lsn.get());
+            Ok(())
+        }
+        1 => {
+            let mut frame = Frame::of(&node()?);
+            if !planted("record: a leaf that was merged is not marked") {
+                frame.flags |= Flags::DELETED;
+            }
+            rebuild(page, &frame, |_, _, _| Ok(()))
+        }
+        2 => remove_child(page, record.slot.get().into()),
+        3 => set_left(page, page_number(record.page.get())),
+        _ => Err(Damage(format!("the record has no page of role {role}"))),
+    }
+}

@@ -1,0 +1,232 @@
+//! Compaction: neighbouring leaves that hold little become one.
+//!
+//! The doubt: a cursor on its way between the two misses keys or meets them twice; an abort does not find its record, or no room
+//! for it; a snapshot loses what it saw; the pages that are won are lost. The cases: thinned trees, compacted alone, under a
+//! transaction that is taken back, under a snapshot, under readers and writers; restarts from the log alone.
+
+#![allow(clippy::unwrap_used)] // in the functions that tests share
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libtp_record::{BtreeCursor, Database, Method, Snapshot, SnapshotAccess, SnapshotCursor};
+use libtp_txn::TxnSession;
+use world::{Place, Random, World};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key/{number:07}").into_bytes()
+}
+
+fn filled(world: &World, who: &TxnSession, database: &Database, count: u64) -> Model {
+    let model: Model =
+        (0..count).map(|at| (key(at), vec![at.to_le_bytes()[0]; 40 + usize::try_from(at % 60).unwrap()])).collect();
+    world.run(who, database, |access| {
+        let mut loader = access.begin_load(100).unwrap();
+        model.iter().for_each(|(key, value)| loader.push(key, value).unwrap());
+        loader.finish().unwrap()
+    });
+    model
+}
+
+fn compact(world: &World, who: &TxnSession, database: &Database) -> u64 {
+    let (mut merged, mut from) = (0, Some(Vec::new()));
+    while let Some(key) = from {
+        let done = world.access(who, database).compact(&key, 16, 100).unwrap();
+        merged += done.merged;
+        from = done.next;
+    }
+    merged
+}
+
+fn thin(world: &World, who: &TxnSession, database: &Database, model: &mut Model, keep: u64) {
+    let gone: Vec<Vec<u8>> = (0..model.len() as u64).filter(|at| at % keep != 0).map(key).collect();
+    for part in gone.chunks(500) {
+        world.run(who, database, |access| {
+            for key in part {
+                assert!(access.delete(key).unwrap());
+                model.remove(key);
+            }
+        });
+    }
+    world.managers.log.force_all(who.session()).unwrap();
+}
+
+fn assert_equal(world: &World, who: &TxnSession, database: &Database, model: &Model) -> libtp_record::Verified {
+    world.run(who, database, |access| {
+        let mut cursor = BtreeCursor::new(*access);
+        for (key, value) in model {
+            assert_eq!(cursor.next().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
+        }
+        assert_eq!(cursor.next().unwrap(), None);
+        for (key, value) in model.iter().rev() {
+            assert_eq!(cursor.prev().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
+        }
+    });
+    world.assert_sound(who, database)
+}
+
+#[test]
+fn a_tree_that_was_thinned_has_few_pages_again_also_after_a_restart() {
+    let place = Place::new();
+    let mut model;
+    let pages;
+    {
+        let world = World::new(&place, 32 << 20);
+        let who = world.join();
+        let database = world.database(&who, "thin", Method::Btree, 4096);
+        model = filled(&world, &who, &database, 20_000);
+        let before = world.assert_sound(&who, &database).tree_pages;
+        assert_eq!(compact(&world, &who, &database), 0, "full pages stay");
+        thin(&world, &who, &database, &mut model, 10);
+        let merged = compact(&world, &who, &database);
+        let after = assert_equal(&world, &who, &database, &model);
+        assert!(after.tree_pages * 6 < before, "{before} pages, then {}", after.tree_pages);
+        assert_eq!((after.ghosts, after.free_pages), (0, merged));
+        assert_eq!(after.tree_pages + after.free_pages, before);
+        assert_eq!(compact(&world, &who, &database), 0, "nothing is left to do");
+        // What was won is used.
+        let more = filled(&world, &who, &world.database(&who, "other", Method::Btree, 4096), 10);
+        assert_eq!(more.len(), 10);
+        world.run(&who, &database, |access| {
+            for at in 0..2000 {
+                access.put(&[&key(at)[..], b"/more"].concat(), &[7; 100]).unwrap();
+                model.insert([&key(at)[..], b"/more"].concat(), vec![7; 100]);
+            }
+        });
+        let again = assert_equal(&world, &who, &database, &model);
+        assert_eq!(again.tree_pages + again.free_pages, before);
+        pages = again.tree_pages;
+        world.managers.log.force_all(who.session()).unwrap();
+    }
+    let (world, _) = World::restart(&place, 32 << 20);
+    let who = world.join();
+    let database = world.database(&who, "thin", Method::Btree, 4096);
+    assert_eq!(assert_equal(&world, &who, &database, &model).tree_pages, pages);
+}
+
+#[test]
+fn what_a_transaction_did_is_taken_back_on_whatever_page_it_is() {
+    let place = Place::new();
+    let world = World::new(&place, 32 << 20);
+    let (who, other) = (world.join(), world.join());
+    let database = world.database(&who, "undone", Method::Btree, 4096);
+    let mut model = filled(&world, &who, &database, 5000);
+    thin(&world, &who, &database, &mut model, 7);
+    other.begin(&world.managers);
+    {
+        let access = world.access(&other, &database);
+        for at in (0..5000).step_by(21) {
+            access.put(&key(at), &[9; 5]).unwrap();
+            access.put(&[&key(at)[..], b"/new"].concat(), &[9; 300]).unwrap();
+        }
+        for at in (7..5000).step_by(49) {
+            access.delete(&key(at)).unwrap();
+        }
+    }
+    assert!(compact(&world, &who, &database) > 50);
+    other.abort(&world.managers).unwrap();
+    assert_equal(&world, &who, &database, &model);
+}
+
+#[test]
+fn a_snapshot_still_sees_what_it_saw() {
+    let place = Place::new();
+    let world = World::new(&place, 32 << 20);
+    let (who, reader) = (world.join(), world.join());
+    let database = world.database(&who, "seen", Method::Btree, 4096);
+    let before = filled(&world, &who, &database, 3000);
+    let mut model = before.clone();
+    thin(&world, &who, &database, &mut model, 3);
+    let between = model.clone();
+    let snapshot = Snapshot::new(world.managers.begin_snapshot(&reader).unwrap());
+    for at in (0..3000).step_by(9) {
+        world.run(&who, &database, |access| access.delete(&key(at)).unwrap());
+        model.remove(&key(at));
+    }
+    assert!(compact(&world, &who, &database) > 10);
+    let mut cursor = SnapshotCursor::new(SnapshotAccess::new(&world.managers, &reader, &database, &snapshot));
+    for (key, value) in &between {
+        assert_eq!(cursor.next().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
+    }
+    assert_eq!(cursor.next().unwrap(), None);
+    world.managers.end_snapshot(&reader);
+    assert_equal(&world, &who, &database, &model);
+}
+
+#[test]
+fn readers_and_writers_go_on_beside_a_compaction() {
+    let place = Place::new();
+    let world = World::new(&place, 32 << 20);
+    let who = world.join();
+    let database = world.database(&who, "beside", Method::Btree, 4096);
+    let count = 6000;
+    let mut model = filled(&world, &who, &database, count);
+    // These stay whatever happens.
+    model.retain(|key, _| key.last().is_some_and(|last| *last == b'0'));
+    let (is_over, world, database) = (AtomicBool::new(false), &world, &database);
+    std::thread::scope(|scope| {
+        for seed in 1..3_u64 {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let who = world.join();
+                let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+                while !is_over.load(Ordering::Relaxed) {
+                    // Waves: whole stretches come and go.
+                    let (first, put) = (random.below(count), random.below(2) == 0);
+                    world.run(&who, database, |access| {
+                        for at in (first..first + 40).filter(|at| at % 10 == seed) {
+                            match put {
+                                true => {
+                                    access.put(&key(at), &vec![1; usize::try_from(random.below(300)).unwrap()]).unwrap()
+                                }
+                                false => assert!(access.delete(&key(at)).is_ok()),
+                            }
+                        }
+                    });
+                }
+                world.managers.leave(who);
+            });
+        }
+        let (is_over, model) = (&is_over, &model);
+        scope.spawn(move || {
+            let who = world.join();
+            let mut up = true;
+            while !is_over.load(Ordering::Relaxed) {
+                let view = world.managers.begin_snapshot(&who).unwrap();
+                let snapshot = Snapshot::new(view);
+                let mut cursor = SnapshotCursor::new(SnapshotAccess::new(&world.managers, &who, database, &snapshot));
+                let (mut seen, mut last) = (0, None);
+                while let Some((key, _)) = if up { cursor.next().unwrap() } else { cursor.prev().unwrap() } {
+                    assert!(last.is_none_or(|last: Vec<u8>| if up { last < key } else { last > key }));
+                    seen += usize::from(model.contains_key(&key));
+                    last = Some(key);
+                }
+                assert_eq!(seen, model.len());
+                up = !up;
+                world.managers.end_snapshot(&who);
+            }
+            world.managers.leave(who);
+        });
+        for round in 0..30 {
+            let first = round * 200 % count;
+            world.run(&who, database, |access| {
+                for at in (first..first + 400).filter(|at| at % 10 > 2) {
+                    access.delete(&key(at)).unwrap();
+                }
+            });
+            world.managers.log.force_all(who.session()).unwrap();
+            compact(world, &who, database);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    world.run(&who, database, |access| {
+        for (key, value) in &model {
+            assert_eq!(access.get(key, <[u8]>::to_vec).unwrap().as_ref(), Some(value));
+        }
+    });
+    world.assert_sound(&who, database);
+}
