@@ -20,6 +20,8 @@ pub enum Scene {
         /// By who finds what another has left there, if it is said where that one died.
         after: Option<&'static str>,
     },
+    /// By who copies an environment at work, or makes one of a copy: played by the suite `backup`.
+    Backup,
     /// By whose commits are answered from memory that outlives the system, or who finds them: played by the suite `warm`.
     Warm,
 }
@@ -39,6 +41,10 @@ const fn work(name: &'static str) -> Failpoint {
 
 const fn warm(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Warm }
+}
+
+const fn backup(name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Backup }
 }
 
 const fn young(name: &'static str) -> Failpoint {
@@ -608,6 +614,24 @@ pub const FAILPOINTS: &[Failpoint] = &[
     alone("leave: the last one"),
     alone("leave: joined to leave"),
     alone("leave: closed, region there"),
+    // Backups.
+    backup("kept log: said, no checkpoint"),
+    backup("kept log: checkpoint taken"),
+    backup("kept log: kept for a restart alone"),
+    backup("log copy: a piece written"),
+    backup("backup: a piece of a file copied"),
+    backup("backup: files copied, log not"),
+    backup("backup: log copied, not read back"),
+    backup("backup: log copied, no manifest"),
+    backup("backup: manifest written, without its name"),
+    backup("backup: manifest named, not durable"),
+    backup("backup: done, called unfinished"),
+    backup("backup: log added, manifest old"),
+    backup("restore: a file copied"),
+    backup("restore: files copied, no log"),
+    backup("log copy: a segment made"),
+    backup("restore: log made, no control file"),
+    backup("restore: an environment, not opened"),
     // Records and memory in one transaction.
     memory("rio: kept region left alone, not sealed"),
     memory("rio: kept region sealed, not said so"),

@@ -7,7 +7,7 @@ use libtp::{Builder, Database, Env, Keep, Settings};
 
 use crate::failure::Result;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::progress::Steps;
 
 /// The environment, which must be there.
 #[derive(Args)]
@@ -64,15 +64,6 @@ impl DatabaseArguments {
 
 /// Opens an environment, showing how far its recovery is.
 fn open(directory: &Path, builder: Builder, output: &Output) -> Result<Env> {
-    let mut bar: Option<(&'static str, Progress)> = None;
-    let shown = output.may_draw();
-    let env = builder.open_watched(directory, &mut |what, done, total| {
-        if bar.as_ref().is_none_or(|(shown_for, _)| *shown_for != what) {
-            bar = Some((what, Progress::bytes(shown, what, total)));
-        }
-        if let Some((_, bar)) = &bar {
-            bar.set(done);
-        }
-    })?;
-    Ok(env)
+    let mut steps = Steps::new(output.may_draw());
+    Ok(builder.open_watched(directory, &mut |what, done, total| steps.set(what, done, total))?)
 }

@@ -11,6 +11,7 @@
 mod acknowledgements;
 mod bank;
 mod clock;
+mod command_backup;
 mod command_bench;
 mod command_bench_memory;
 mod command_checkpoint;
@@ -25,6 +26,7 @@ mod command_locks;
 mod command_printlog;
 mod command_put;
 mod command_recover;
+mod command_restore;
 mod command_scan;
 mod command_sessions;
 mod command_snapshots;
@@ -107,6 +109,10 @@ enum Verb {
     Checkpoint(command_checkpoint::Arguments),
     /// Open the environment, which recovers it if it has to be, and say what was done.
     Recover(command_recover::Arguments),
+    /// Copy the environment while it is at work, or add what was logged since to such a copy.
+    Backup(command_backup::Arguments),
+    /// Make an environment of a backup, as it was at its end, at a place in the log, or at a time.
+    Restore(command_restore::Arguments),
     /// Read every page and check that it is whole and fits its neighbours.
     Verify(command_verify::Arguments),
     /// Look into a segment of recoverable memory.
@@ -150,6 +156,8 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Printlog(arguments) => command_printlog::run(&arguments, output),
         Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),
         Verb::Recover(arguments) => command_recover::run(&arguments, output),
+        Verb::Backup(arguments) => command_backup::run(&arguments, output),
+        Verb::Restore(arguments) => command_restore::run(&arguments, output),
         Verb::Verify(arguments) => command_verify::run(&arguments, output),
         Verb::Vista(arguments) => command_vista::run(&arguments, output),
         Verb::DemoWorker(arguments) => demo_worker::run(&arguments),

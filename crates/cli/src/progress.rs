@@ -7,6 +7,29 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// How often a bar that only spins is drawn.
 const TICK: Duration = Duration::from_millis(200);
 
+/// A bar for each step of some work, one after the other; the step's name is on it.
+pub struct Steps {
+    shown: bool,
+    now: Option<(&'static str, Progress)>,
+}
+
+impl Steps {
+    /// No step yet.
+    pub fn new(shown: bool) -> Steps {
+        Steps { shown, now: None }
+    }
+
+    /// Says how many bytes of a step are done.
+    pub fn set(&mut self, what: &'static str, done: u64, total: u64) {
+        if self.now.as_ref().is_none_or(|(shown_for, _)| *shown_for != what) {
+            self.now = Some((what, Progress::bytes(self.shown, what, total)));
+        }
+        if let Some((_, bar)) = &self.now {
+            bar.set(done);
+        }
+    }
+}
+
 /// A bar; invisible when nobody looks. It goes away when dropped.
 pub struct Progress {
     bar: ProgressBar,

@@ -493,6 +493,7 @@ impl<'o> Opening<'o> {
         settings.recovery_threads = self.settings.recovery_threads;
         set(&mut settings.checkpoint_log_bytes, self.settings.checkpoint_log.map(|bytes| bytes.0));
         set(&mut settings.snapshot_log_bytes, self.settings.snapshot_log.map(|bytes| bytes.0));
+        set(&mut settings.keep_log_bytes, self.settings.keep_log.map(|bytes| bytes.0));
         set(&mut settings.snapshot_age, self.settings.snapshot_age_millis.map(Duration::from_millis));
         Ok(Managers::attach(parts, record_types::all(), settings))
     }
@@ -545,7 +546,7 @@ fn set<T>(field: &mut T, value: Option<T>) {
 }
 
 /// Sixteen random bytes.
-fn random_id() -> [u8; 16] {
+pub(crate) fn random_id() -> [u8; 16] {
     let mut id = [0; 16];
     if !matches!(rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()), Ok(16)) {
         // A kernel without it: time and process tell environments of one machine apart.

@@ -148,6 +148,14 @@ pub enum Error {
         /// What is wrong and where.
         what: String,
     },
+    /// A backup cannot be taken there, or nothing can be restored from it.
+    #[error("the backup {backup}: {what}")]
+    Backup {
+        /// Its directory, or the file in it.
+        backup: String,
+        /// What is wrong and what to do.
+        what: String,
+    },
     /// Reading or writing failed.
     #[error(transparent)]
     Io(Box<dyn std::error::Error + Send + Sync>),
@@ -242,7 +250,7 @@ sorted!(libtp_txn::Error, error =>
     libtp_txn::Error::Buffer(buffer) => buffer.into(),
     libtp_txn::Error::Process(process) => process.into(),
     libtp_txn::Error::Region(region) => region.into(),
-    libtp_txn::Error::ControlHeld { .. } => other(error),
+    libtp_txn::Error::ControlHeld { .. } | libtp_txn::Error::CheckpointHeld { .. } => other(error),
     libtp_txn::Error::TooManySegments { .. } => full("a transaction", error),
     _ => Error::Corrupt(error.to_string()),
 );

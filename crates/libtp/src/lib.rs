@@ -30,6 +30,7 @@
 
 mod attach;
 mod background;
+mod backup;
 mod compact;
 mod cursor;
 mod database;
@@ -55,6 +56,7 @@ mod platform;
 mod rebuild;
 mod record_types;
 mod rescue;
+mod restore;
 mod savepoint;
 mod segment;
 mod settings;
@@ -69,6 +71,7 @@ mod watching;
 pub use attach::{How, Opened};
 #[doc(hidden)]
 pub use attach::{Memory, Platform, SharedMemory};
+pub use backup::BackedUp;
 pub use compact::Compaction;
 pub use cursor::{Cursor, Pair, RecnoCursor};
 pub use database::{Database, Db, Recno};
@@ -87,6 +90,7 @@ pub use list::{List, ListCursor};
 pub use load::{Load, LoadWatch};
 pub use multi::{Multi, MultiCursor};
 pub use passing::Detached;
+pub use restore::{Backup, Checked, Restored, Until};
 pub use rio::Survives;
 pub use savepoint::Savepoint;
 pub use segment::Segment;

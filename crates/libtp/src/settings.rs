@@ -93,6 +93,8 @@ pub struct Settings {
     pub snapshot_log: Option<Bytes>,
     /// So long it is kept for one snapshot (default an hour).
     pub snapshot_age_millis: Option<u64>,
+    /// So much log is kept whether anybody needs it or not, so that backups can be added to (default none).
+    pub keep_log: Option<Bytes>,
     /// Threads that repeat history at a restart; by the length of the log and the processors there are if unset.
     pub recovery_threads: Option<u32>,
     /// The longest a lock is waited for; for ever if unset.
@@ -145,6 +147,7 @@ impl Settings {
             checkpoint_log: self.checkpoint_log.or(under.checkpoint_log),
             snapshot_log: self.snapshot_log.or(under.snapshot_log),
             snapshot_age_millis: self.snapshot_age_millis.or(under.snapshot_age_millis),
+            keep_log: self.keep_log.or(under.keep_log),
             recovery_threads: self.recovery_threads.or(under.recovery_threads),
             lock_timeout_millis: self.lock_timeout_millis.or(under.lock_timeout_millis),
             deadlock_period_millis: self.deadlock_period_millis.or(under.deadlock_period_millis),

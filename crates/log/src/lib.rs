@@ -14,6 +14,7 @@
 //! | `reader`, `roll`, `unroll` | one record, all forwards, one transaction's backwards |
 //! | `incarnation`, `control` | whose bytes verify, and what restart must know |
 //! | `restart`, `repair`, `salvage` | where the log ends, and what to save from a region, also from one that was hit |
+//! | `copy` | bytes of the log, into segment files elsewhere |
 //! | `lasting`, `survivor` | a ring that outlives the system, and what to save from it |
 //!
 //! # Example
@@ -45,6 +46,7 @@
 mod agree;
 mod append;
 mod control;
+mod copy;
 mod error;
 mod flush;
 mod group_commit;
@@ -83,6 +85,7 @@ use tail::{Chunk, LogHeader};
 pub use agree::{all_in_files, overwrite_from_ring};
 pub use append::{Entry, RecordBuffer};
 pub use control::{Changing, Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
+pub use copy::LogCopy;
 pub use error::{Error, Result};
 pub use flush::FlushedTo;
 pub use group_commit::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};

@@ -142,12 +142,13 @@ impl LogManager {
         Ok(true)
     }
 
-    /// Gives up the log below `keep_from`: whole segments are renamed to be used again, or removed. The control file
+    /// Gives up the log below `keep_from`: whole segments are renamed to be used again, or removed; but not those that hold
+    /// anything from `keep_files_from` on, which nobody reads records of any more. The control file
     /// that says so was synced before (PROTOCOLS L7). If another session is at it nothing is done.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`]: some segments may be gone already, none that is needed. [`Error::Failed`].
-    pub fn recycle(&self, session: &Session, keep_from: Lsn) -> Result<()> {
+    pub fn recycle(&self, session: &Session, keep_from: Lsn, keep_files_from: Lsn) -> Result<()> {
         self.check_poison()?;
         let Some(_preparer) = self.try_prepare(session, true) else { return Ok(()) };
         failpoint("log: recycles");
@@ -156,7 +157,7 @@ impl LogManager {
         let keep_from = if planted("log: recycled too early") { header.durable.load() } else { keep_from };
         header.oldest.raise(keep_from.min(header.durable.load()));
         failpoint("log: oldest raised, nothing recycled");
-        let first_kept = geometry.locate(header.oldest.load()).segment;
+        let first_kept = geometry.locate(header.oldest.load().min(keep_from).min(keep_files_from)).segment;
         let mut last = geometry.locate(header.file_end.load().minus(8)).segment;
         let published = last;
         for old in self.files.present()? {

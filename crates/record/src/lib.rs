@@ -21,6 +21,7 @@
 
 pub mod access;
 pub mod btree;
+mod copied_file;
 pub mod database;
 pub mod duplicates;
 mod error;
@@ -46,6 +47,7 @@ pub use access::Access;
 pub use btree::merge::Compacted;
 pub use btree::verify::{Finding, Verified};
 pub use btree::BtreeCursor;
+pub use copied_file::give_to;
 pub use database::{Database, Duplicates, Granularity, Keying, Method};
 pub use error::{Error, Result};
 pub use hash::HashCursor;

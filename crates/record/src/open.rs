@@ -41,8 +41,8 @@ const MAGIC: [u8; 8] = *b"libtp.tp";
 pub const FILE_VERSION: u32 = 3;
 const FILE_VERSION_KEYED: u32 = 2;
 const FILE_VERSION_PLAIN: u32 = 1;
-const AT: usize = size_of::<PageHeader>();
-const END: usize = AT + size_of::<FileHeader>();
+pub(crate) const AT: usize = size_of::<PageHeader>();
+pub(crate) const END: usize = AT + size_of::<FileHeader>();
 /// Who makes the file locks this byte, far behind all pages, and that of its number behind [`MAKERS`].
 const LOCK_BYTE: u64 = 1 << 62;
 const MAKERS: u64 = 1 << 60;
@@ -52,7 +52,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 const UNFINISHED: &str = ".new";
 /// Pages a file has from the beginning: the header, and room for the meta page and the first of the others. One with fewer
 /// was cut off: it must not pass for one whose making was not finished.
-const PAGES_MIN: u64 = 3;
+pub(crate) const PAGES_MIN: u64 = 3;
 const METHOD_BTREE: u32 = 1;
 const METHOD_RECNO: u32 = 2;
 const METHOD_HASH: u32 = 3;

@@ -33,6 +33,8 @@ pub struct Checkpointed {
     pub redo_point: Lsn,
     /// The log before this is not needed any more.
     pub keep_from: Lsn,
+    /// What a restart needs of it begins here: who keeps it for other purposes has no part in this.
+    pub restart_from: Lsn,
 }
 
 /// A role that one session has at a time. Given back when dropped.
@@ -127,7 +129,9 @@ impl Managers {
         failpoint("checkpoint: logged, not forced");
         self.log.force(session, lsn)?;
         // Behind the force: a snapshot that is taken later needs nothing below what runs now (`snapshot.rs`).
-        let keep_from = redo_point.min(oldest).min(self.needed_by_snapshots()).min(self.needed_by_repairs());
+        let restart_from = redo_point.min(oldest);
+        let keep_from = restart_from.min(self.needed_by_snapshots()).min(self.needed_by_repairs());
+        let keep_from = keep_from.min(self.needed_by_copies());
         failpoint("checkpoint: forced, control file old");
         // The pages' syncs may have taken longer than anybody waits who builds the region anew.
         session.leave_if_broken();
@@ -136,8 +140,8 @@ impl Managers {
         self.txns.header.checkpoint_lsn.publish(lsn);
         self.txns.header.checkpoints.fetch_add(1);
         failpoint("checkpoint: counted, log not recycled");
-        self.log.recycle(session, keep_from)?;
-        Ok(Checkpointed { lsn, redo_point, keep_from })
+        self.log.recycle(session, keep_from, self.kept_by_setting())?;
+        Ok(Checkpointed { lsn, redo_point, keep_from, restart_from })
     }
 
     /// From here on sessions have noted records: if one is dead, who repairs it reads that, whatever it is about.

@@ -47,6 +47,14 @@ pub enum Error {
         /// For how long it was waited for.
         seconds: u64,
     },
+    /// Another session takes a checkpoint and does not come to its end.
+    #[error("no checkpoint could be taken: {holder} has been taking one for more than {seconds} s; nothing was changed. If that process is stopped, continue or kill it, and try again (`tp sessions` shows it)")]
+    CheckpointHeld {
+        /// Who, for people.
+        holder: String,
+        /// For how long it was waited for.
+        seconds: u64,
+    },
     /// A transaction has joined as many segments of memory as it can.
     #[error("a transaction can join at most {most} segments of memory, and has; nothing was changed by this call")]
     TooManySegments {

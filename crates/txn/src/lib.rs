@@ -16,6 +16,7 @@ mod checkpoint;
 mod commit;
 mod error;
 mod joined;
+mod kept_log;
 mod log_records;
 mod managers;
 mod pass;

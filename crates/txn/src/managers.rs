@@ -35,6 +35,8 @@ pub struct Settings {
     pub snapshot_log_bytes: u64,
     /// So long they are kept for one snapshot.
     pub snapshot_age: Duration,
+    /// So much log is kept behind the tail, whoever needs it or not: for a backup of what was logged since the last.
+    pub keep_log_bytes: u64,
 }
 
 impl Default for Settings {
@@ -45,6 +47,7 @@ impl Default for Settings {
             recovery_threads: None,
             snapshot_log_bytes: 4 << 30,
             snapshot_age: Duration::from_secs(3600),
+            keep_log_bytes: 0,
         }
     }
 }

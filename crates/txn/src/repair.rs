@@ -126,7 +126,7 @@ impl Managers {
         slot.undo_counted.init(0);
         slot.forget_segments();
         if !planted("snapshot: a dead one's pin stays") {
-            slot.unpin();
+            slot.unpin_all();
         }
         failpoint("alone: slot about to be idle");
         slot.state.publish(State::Idle as u32);

@@ -120,7 +120,7 @@ impl Managers {
             return session;
         }
         if !planted("snapshot: a dead one's pin stays") {
-            slot.unpin();
+            slot.unpin_all();
         }
         failpoint("txn: about to leave");
         let header = &self.txns.header;

@@ -95,8 +95,10 @@ rio::shared! {
         pub pinned_lsn: Word<Lsn>,
         /// It may need the log from here on.
         pub pinned_horizon: Word<Lsn>,
+        /// Its session copies the log from here on: it is kept; none if it does not (`kept_log.rs`).
+        pub kept_from: Word<Lsn>,
         /// Zero, kept for later.
-        pub spare_line: [Word<u64>; 4],
+        pub spare_line: [Word<u64>; 3],
         /// The last ones that ended here.
         pub ended: [Ended; 8],
     } size 384

@@ -165,8 +165,14 @@ impl TxnSlot {
         Ok(())
     }
 
+    /// Gives a snapshot's pin back, and that of who copies the log, if there are such.
+    pub(crate) fn unpin_all(&self) {
+        self.unpin();
+        self.kept_from.publish(Lsn::NONE);
+    }
+
     /// Gives a snapshot's pin back, if there is one.
-    pub(crate) fn unpin(&self) {
+    fn unpin(&self) {
         self.pinned_since.publish(0);
         self.pinned_lsn.init(Lsn::NONE);
         self.pinned_horizon.init(Lsn::NONE);

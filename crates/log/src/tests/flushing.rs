@@ -109,7 +109,7 @@ fn a_failed_sync_poisons_for_good() {
         assert!(is_failed(side.log.reserve(&side.session, 100)));
         assert!(is_failed(side.log.force(&side.session, safe).map(drop)));
         assert!(is_failed(side.log.background_flush(&side.session).map(drop)));
-        assert!(is_failed(side.log.recycle(&side.session, Lsn::FIRST)));
+        assert!(is_failed(side.log.recycle(&side.session, Lsn::FIRST, Lsn::new(u64::MAX))));
         assert_eq!(side.log.read(safe).unwrap().body, b"safe", "reads go on");
         assert_eq!(side.log.durable(), durable);
     }

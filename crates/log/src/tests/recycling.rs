@@ -112,7 +112,7 @@ fn unneeded_segments_are_renamed_or_removed_and_old_records_are_gone() {
     let keep = rig.one.commit(b"keep").unwrap();
     let files = segments(&rig);
     assert_eq!(files[0], 1);
-    rig.one.log.recycle(&rig.one.session, keep).unwrap();
+    rig.one.log.recycle(&rig.one.session, keep, Lsn::new(u64::MAX)).unwrap();
     let left = segments(&rig);
     assert_eq!(left[0], rig.one.log.files.geometry().locate(keep).segment);
     assert!(left.last() > files.last(), "some were made ready ahead: {left:?}");
@@ -136,7 +136,7 @@ fn the_log_does_not_grow_when_it_is_recycled() {
             rig.one.put(&[round; 3000]);
         }
         rig.one.log.force_all(&rig.one.session).unwrap();
-        rig.one.log.recycle(&rig.one.session, rig.one.log.durable()).unwrap();
+        rig.one.log.recycle(&rig.one.session, rig.one.log.durable(), Lsn::new(u64::MAX)).unwrap();
         most = most.max(rig.disk.bytes_used());
     }
     assert!(most < 700 << 10, "{most} bytes for a log that is given up at once");

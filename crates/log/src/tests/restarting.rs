@@ -201,7 +201,7 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
         rig.one.put(&[6; 64]);
     }
     rig.one.log.force_all(&rig.one.session).unwrap();
-    rig.one.log.recycle(&rig.one.session, rig.one.log.durable()).unwrap();
+    rig.one.log.recycle(&rig.one.session, rig.one.log.durable(), Lsn::new(u64::MAX)).unwrap();
     // Go on into a recycled file, and end there, mark included, just where one of its old records begins.
     let old_record = |place: crate::Place| {
         let bytes = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
@@ -246,7 +246,7 @@ fn workload(rig: &Rig) -> (Vec<(usize, Lsn)>, Option<Error>) {
                 let mut control = file.read()?;
                 (control.durable_end, control.oldest) = (rig.one.log.durable(), acknowledged[round - 4].1);
                 file.write(&control)?;
-                rig.one.log.recycle(&rig.one.session, control.oldest)?;
+                rig.one.log.recycle(&rig.one.session, control.oldest, Lsn::new(u64::MAX))?;
             }
             Ok(())
         })();

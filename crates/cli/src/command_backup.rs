@@ -1,0 +1,51 @@
+//! `tp backup`: a copy of an environment at work, and what was logged since added to it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use libtp::Backup;
+use serde_json::Value;
+
+use crate::environment::EnvironmentArgument;
+use crate::facts::{facts, write_list};
+use crate::failure::{Ending, Failure, Result};
+use crate::output::Output;
+use crate::progress::Steps;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    /// The environment's directory.
+    #[arg(long, value_name = "DIR", required_unless_present = "check")]
+    env: Option<PathBuf>,
+    /// The backup's directory, which is made, or empty; with --incremental and --check one that has a backup.
+    directory: PathBuf,
+    /// Add the log since the last backup to the one that is there: the state of any moment up to now can be had from it then.
+    #[arg(long)]
+    incremental: bool,
+    /// Read the backup that is there, every page and every log record of it, and change nothing.
+    #[arg(long, conflicts_with_all = ["incremental", "env"])]
+    check: bool,
+}
+
+/// Copies, and says how much and from which LSN to which states can be had.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let mut steps = Steps::new(output.may_draw());
+    let watch = &mut |what, done, total| steps.set(what, done, total);
+    let said = match (&arguments.env, arguments.incremental) {
+        _ if arguments.check => facts(&Backup::open(&arguments.directory)?.check(watch)?)?,
+        (None, _) => return Err(Failure::Usage("--env DIR is missing".into())),
+        (Some(env), is_incremental) => {
+            let env = EnvironmentArgument { env: env.clone() }.open(output)?;
+            match is_incremental {
+                true => facts(&env.backup_more(&arguments.directory, watch)?)?,
+                false => facts(&env.backup(&arguments.directory, watch)?)?,
+            }
+        }
+    };
+    drop(steps);
+    if let Value::Object(object) = said {
+        write_list(output, &object)?;
+    }
+    Ok(Ending::Done)
+}

@@ -1,0 +1,438 @@
+//! Backup: a copy of an environment, taken while it is at work, from which another is made (`restore.rs`).
+//!
+//! Not in the paper; after Berkeley DB's hot backup and PostgreSQL's base backup (docs/design/0016-backup.md, PROTOCOLS
+//! L10). In this order:
+//!
+//! 1. The log is kept from a checkpoint on, which is taken now (`txn/kept_log`).
+//! 2. The files are copied, page by page, while others write them (`copy_file.rs`).
+//! 3. The log is forced, and copied from that checkpoint to its durable end: it has all that any copied page knows of.
+//! 4. The copied log is read back, record by record.
+//! 5. The manifest is written, and with that the backup is one.
+//!
+//! Later the log since then is added: the manifest's end moves, the copied files stay.
+//!
+//! Invariants
+//! 1. A directory with a manifest has a whole backup that ends where the manifest says. What else is in it is of one that
+//!    was not finished, and means nothing.
+//! 2. The environment is not changed, but for checkpoints, and log that is kept meanwhile.
+//!
+//! If we die here: the log is kept no longer, as soon as the session is repaired. A full backup has no manifest yet, and the
+//! next one to the same directory begins anew; what was added is added again.
+
+pub(crate) mod copy_file;
+pub(crate) mod manifest;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use libtp_buffer::{seal, PageId};
+use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_log::{Control, ControlFile, LogCopy, LogFiles, Lsn, CONTROL_NAME};
+use libtp_process::Rank;
+use libtp_record::FoundFile;
+use libtp_txn::{Managers, TxnSession};
+use rio::{failpoint, planted};
+use serde::Serialize;
+
+use crate::environment::Inner;
+use crate::life::Seated;
+use crate::settings::SETTINGS_NAME;
+use crate::{Env, Error, Result};
+
+use copy_file::{copy_header, FileCopy};
+use manifest::{Manifest, MANIFEST};
+
+/// Lies in a directory in which a full backup was begun and not finished.
+pub(crate) const UNFINISHED: &str = "backup.unfinished";
+/// Pages of a file that has just been made.
+const PAGES_NEW: u64 = 3;
+/// So much of what a backup ends with is compared with the log it is to be continued from.
+const WITNESS_BYTES: u64 = 4096;
+
+/// What a backup did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BackedUp {
+    /// The earliest state that can be had from it: all that was logged before this LSN.
+    pub earliest: u64,
+    /// Where its log ends, and so the latest state that can be had.
+    pub end: u64,
+    /// Database files that were copied.
+    pub files: u64,
+    /// Bytes of these.
+    pub file_bytes: u64,
+    /// Bytes of log that were copied.
+    pub log_bytes: u64,
+    /// Pages that were read again because somebody was writing them.
+    pub reread: u64,
+    /// How long it took.
+    pub millis: u64,
+}
+
+/// Told what is done, how many bytes of it are, and how many there are.
+pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
+
+impl Env {
+    /// Copies the environment to the directory `to`, which is made, or empty, while everybody goes on. What is committed when
+    /// it begins is in it, and some of what is committed meanwhile. Segments of recoverable memory are not.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (bank, copy, other) = (dir.path().join("bank"), dir.path().join("copy"), dir.path().join("other"));
+    /// let env = libtp::Env::open(&bank)?;
+    /// let accounts = env.btree("accounts")?;
+    /// env.run(|txn| accounts.put(txn, b"alice", b"10"))?;
+    /// env.backup(&copy, &mut |_, _, _| {})?;
+    /// libtp::Backup::open(&copy)?.restore(&other, libtp::Until::End, &mut |_, _, _| {})?;
+    /// let restored = libtp::Env::open(&other)?;
+    /// let accounts = restored.btree("accounts")?;
+    /// assert_eq!(restored.run(|txn| accounts.get(txn, b"alice"))?.as_deref(), Some(&b"10"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Backup` when the directory is not empty; `Corrupt` when a page or the log is damaged: the file and the page are named;
+    /// `Full`, `Io`. The environment is as it was, and what was copied is removed, if it can be.
+    pub fn backup(&self, to: impl AsRef<Path>, watch: Watcher<'_>) -> Result<BackedUp> {
+        self.backup_on(&directory_at(to.as_ref())?, watch)
+    }
+
+    /// Adds the log since the last backup to the directory `to`, which has one of this environment: then the state of any
+    /// moment up to now can be had from it. Takes as long as it takes to copy that log.
+    ///
+    /// # Errors
+    /// `Backup` when there is no backup of this environment, or the log since then is not kept any more (`keep_log` in the
+    /// settings says how much is); else as [`Env::backup`]. The backup is as it was.
+    pub fn backup_more(&self, to: impl AsRef<Path>, watch: Watcher<'_>) -> Result<BackedUp> {
+        self.backup_more_on(&directory_at(to.as_ref())?, watch)
+    }
+
+    /// As [`Env::backup`], to any directory: for simulation.
+    ///
+    /// # Errors
+    /// As [`Env::backup`].
+    #[doc(hidden)]
+    pub fn backup_on(&self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
+        self.0.check_process()?;
+        begin_in(to.as_ref())?;
+        let done = Copying::begin(&self.0).and_then(|copying| copying.full(to, watch));
+        if done.is_err() {
+            // Room for others; what cannot be removed is removed by the next, which finds that it was not finished.
+            let _ = empty(to.as_ref());
+        }
+        done
+    }
+
+    /// As [`Env::backup_more`], to any directory: for simulation.
+    ///
+    /// # Errors
+    /// As [`Env::backup_more`].
+    #[doc(hidden)]
+    pub fn backup_more_on(&self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
+        self.0.check_process()?;
+        let Some(manifest) = Manifest::read(to.as_ref())? else {
+            return Err(refused(
+                to.as_ref(),
+                "it has no backup to which anything could be added; take a full one first",
+            ));
+        };
+        Copying::begin(&self.0)?.more(to, manifest, watch)
+    }
+}
+
+fn directory_at(path: &Path) -> Result<Arc<dyn Directory>> {
+    Ok(Arc::new(PosixDirectory::create(path)?))
+}
+
+pub(crate) fn refused(directory: &dyn Directory, what: impl Into<String>) -> Error {
+    let path = directory.describe(MANIFEST);
+    let backup = path.strip_suffix(MANIFEST).map_or(path.as_str(), |path| path.trim_end_matches('/')).to_string();
+    Error::Backup { backup, what: what.into() }
+}
+
+/// Makes sure that nothing is lost by a backup to this directory, and says that one is begun.
+fn begin_in(to: &dyn Directory) -> Result<()> {
+    let names = to.list()?;
+    if names.iter().any(|name| name == MANIFEST) {
+        return Err(refused(
+            to,
+            "it has a backup already. Add to that (`--incremental`, `Env::backup_more`), or name another directory",
+        ));
+    }
+    let is_unfinished = names.iter().any(|name| name == UNFINISHED);
+    if !names.is_empty() && !is_unfinished {
+        return Err(refused(to, format!("a backup has a directory of its own, and here is `{}`", names[0])));
+    }
+    if is_unfinished {
+        empty(to)?;
+    }
+    to.open(UNFINISHED, OpenMode::Create)?;
+    Ok(to.sync()?)
+}
+
+/// Removes what an unfinished backup has left.
+fn empty(to: &dyn Directory) -> Result<()> {
+    for name in to.list()?.iter().filter(|name| *name != UNFINISHED) {
+        to.remove(name)?;
+    }
+    Ok(to.remove(UNFINISHED)?)
+}
+
+/// What copies has a session of its own, in whose slot it is written down from where on the log is kept.
+struct Copying<'e> {
+    env: &'e Arc<Inner>,
+    who: Option<Box<Seated>>,
+    begun: Instant,
+}
+
+impl<'e> Copying<'e> {
+    fn begin(env: &'e Arc<Inner>) -> Result<Copying<'e>> {
+        loop {
+            match env.take_session() {
+                Err(Error::Rebuilt | Error::Panicked { .. }) => {}
+                who => return Ok(Copying { env, who: Some(who?), begun: Instant::now() }),
+            }
+        }
+    }
+
+    /// Does something with the session. Memory that was given up meanwhile ends the backup: it is begun again by the caller.
+    fn with<T>(&self, work: impl FnOnce(&Managers, &TxnSession) -> Result<T>) -> Result<T> {
+        let Seated { life, session } = &**self.who.as_ref().expect("who copies has a session until it ends");
+        let done = life.guarded_by(session, || work(&life.managers, session));
+        match life.managers.region.is_broken() {
+            true => Err(Error::Rebuilt),
+            false => done,
+        }
+    }
+
+    fn control(&self) -> Result<Control> {
+        let directory = &self.env.platform.directory;
+        let file = directory.open(CONTROL_NAME, OpenMode::ReadOnly)?;
+        Ok(ControlFile::new(file, directory.describe(CONTROL_NAME)).read()?)
+    }
+
+    fn found(&self, control: &Control) -> Result<Vec<FoundFile>> {
+        Ok(libtp_record::find_files(self.env.platform.directory.as_ref(), &control.environment_id)?)
+    }
+
+    /// Forces the log; where it is durable to.
+    fn force(&self) -> Result<Lsn> {
+        self.with(|managers, who| {
+            if managers.log.tail() > managers.log.durable() {
+                managers.log.force(who.session(), managers.log.tail().minus(8))?;
+            }
+            Ok(managers.log.durable())
+        })
+    }
+
+    fn full(self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
+        let taken = self.with(|managers, who| Ok(managers.begin_copy(who)?))?;
+        let files = self.found(&self.control()?)?;
+        let total = self.total(&files)?;
+        let mut done = 0;
+        let mut cached = |id: PageId, page: &mut [u8]| self.read_cached(id, page);
+        let mut step = |bytes: u64| {
+            done += bytes;
+            watch("files", done.min(total), total);
+        };
+        let from = self.env.platform.directory.as_ref();
+        let (reread, highest) = (0, Lsn::NONE);
+        let mut copy = FileCopy { from, to: to.as_ref(), cached: &mut cached, watch: &mut step, reread, highest };
+        let mut copied = files.iter().map(|file| copy.copy(&file.info)).collect::<Result<Vec<_>>>()?;
+        let (reread, highest) = (copy.reread, copy.highest);
+        failpoint("backup: files copied, log not");
+        let end =
+            if planted("libtp: a backup's log ends before its pages") { taken.lsn.plus(8) } else { self.force()? };
+        // What the control file says from here on is of a time when all was logged that the files have.
+        let mut control = self.control()?;
+        for file in self.found(&control)? {
+            if !files.iter().any(|known| known.info.id == file.info.id) {
+                copied.push(copy_header(from, to.as_ref(), &file.info, PAGES_NEW)?);
+            }
+        }
+        if highest >= end {
+            let what = format!("a page of the LSN {highest} was copied, and the log ends at {end}");
+            return Err(Error::Corrupt(what));
+        }
+        (control.checkpoint, control.redo_point) = (taken.lsn, taken.redo_point);
+        let mut manifest = Manifest::new(&control, taken.restart_from, end);
+        let log_bytes = self.copy_log(to, &manifest, taken.restart_from, end, watch)?;
+        self.copy_settings(to.as_ref())?;
+        manifest.files = copied;
+        failpoint("backup: log copied, no manifest");
+        to.sync()?;
+        manifest.write(to.as_ref())?;
+        failpoint("backup: done, called unfinished");
+        to.remove(UNFINISHED)?;
+        to.sync()?;
+        let file_bytes = manifest.files.iter().map(|file| file.bytes).sum();
+        Ok(self.done(&manifest, manifest.files.len(), file_bytes, log_bytes, reread))
+    }
+
+    fn more(self, to: &Arc<dyn Directory>, mut manifest: Manifest, watch: Watcher<'_>) -> Result<BackedUp> {
+        let control = self.control()?;
+        if manifest.environment() != Some(control.environment_id) {
+            return Err(refused(to.as_ref(), "it is a backup of another environment"));
+        }
+        let from = Lsn::new(manifest.end);
+        let kept = self.with(|managers, who| match managers.begin_copy_from(who, from) {
+            Err(libtp_txn::Error::Log(libtp_log::Error::TooOld { oldest, .. })) => Ok(Some(oldest)),
+            other => Ok(other.map(|()| None)?),
+        })?;
+        if let Some(oldest) = kept {
+            let what = format!("it ends at LSN {from}, and the environment's log is kept from LSN {oldest} on: what lies between is gone. Take a full backup; `keep_log` in libtp.toml keeps more of the log");
+            return Err(refused(to.as_ref(), what));
+        }
+        self.check_history(to, &manifest, &control)?;
+        let end = self.force()?.max(from);
+        let control = self.control()?;
+        let before = manifest.lives().map(|lives| lives.list().to_vec()).unwrap_or_default();
+        let since = control.incarnations.list().iter().filter(|life| life.start >= from);
+        manifest.set_lives(before.iter().filter(|life| life.start < from).chain(since).copied());
+        if manifest.lives().is_none() {
+            return Err(refused(
+                to.as_ref(),
+                "the log has had too many incarnations since its begin; take a full backup",
+            ));
+        }
+        let mut files = 0;
+        for file in self.found(&control)? {
+            if !manifest.files.iter().any(|known| known.name == file.info.file_name()) {
+                let directory = self.env.platform.directory.as_ref();
+                manifest.files.push(copy_header(directory, to.as_ref(), &file.info, PAGES_NEW)?);
+                files += 1;
+            }
+        }
+        manifest.next_file_id = control.next_file_id;
+        let log_bytes = self.copy_log(to, &manifest, from, end, watch)?;
+        manifest.end = end.raw();
+        failpoint("backup: log added, manifest old");
+        to.sync()?;
+        manifest.write(to.as_ref())?;
+        Ok(self.done(&manifest, files, 0, log_bytes, 0))
+    }
+
+    fn done(&self, manifest: &Manifest, files: usize, file_bytes: u64, log_bytes: u64, reread: u64) -> BackedUp {
+        BackedUp {
+            earliest: manifest.copied,
+            end: manifest.end,
+            files: files as u64,
+            file_bytes,
+            log_bytes,
+            reread,
+            millis: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn total(&self, files: &[FoundFile]) -> Result<u64> {
+        let directory = &self.env.platform.directory;
+        files
+            .iter()
+            .try_fold(0, |total, file| Ok(total + directory.open(&file.info.file_name(), OpenMode::ReadOnly)?.len()?))
+    }
+
+    /// The page as everybody sees it, whoever died in writing it.
+    fn read_cached(&self, id: PageId, page: &mut [u8]) -> Result<()> {
+        self.with(|managers, who| {
+            page.copy_from_slice(&managers.buffers.shared(who.session(), id, Rank::page(0))?);
+            Ok(())
+        })?;
+        // The frame's is of the page's last way to the disk.
+        page[..4].fill(0);
+        seal(page);
+        Ok(())
+    }
+
+    /// Copies the log `from .. to`, and reads what was copied.
+    fn copy_log(
+        &self,
+        to: &Arc<dyn Directory>,
+        manifest: &Manifest,
+        from: Lsn,
+        end: Lsn,
+        watch: Watcher<'_>,
+    ) -> Result<u64> {
+        let environment = manifest.environment().unwrap_or_default();
+        let control =
+            manifest.control(environment, end).ok_or_else(|| refused(to.as_ref(), "its lists are too long"))?;
+        let read = |at: Lsn, bytes: &mut [u8]| {
+            let copied = self.with(|managers, _| Ok(managers.log.copy_durable(at, bytes)?));
+            copied.map_err(|error| libtp_log::Error::Failed { cause: error.to_string() })
+        };
+        let total = end.since(from);
+        LogCopy::new(to, &control).append(from, end, &read, &mut |done| watch("log", done.min(total), total))?;
+        failpoint("backup: log copied, not read back");
+        check_log(&LogFiles::new(Arc::clone(to), &control), from, end)?;
+        Ok(total)
+    }
+
+    /// Whether the environment has the log that the backup ends with: it may have been restored from an older one since.
+    fn check_history(&self, to: &Arc<dyn Directory>, manifest: &Manifest, control: &Control) -> Result<()> {
+        let end = Lsn::new(manifest.end);
+        let environment = manifest.environment().unwrap_or_default();
+        let Some(theirs) = manifest.control(environment, end) else { return Ok(()) };
+        let geometry = theirs.geometry();
+        let begin = geometry.start(geometry.locate(end).segment).max(end.minus(WITNESS_BYTES)).max(Lsn::FIRST);
+        let bytes = usize::try_from(end.since(begin)).unwrap_or(0);
+        let (mut here, mut there) = (vec![0; bytes], vec![0; bytes]);
+        let copied = LogFiles::new(Arc::clone(to), &theirs).copy_bytes(begin, &mut there)?;
+        let own = self.with(|managers, _| Ok(managers.log.copy_durable(begin, &mut here)?))?;
+        let last = end.minus(8);
+        let is_known = control.incarnations.list()[0].start <= last;
+        let is_same_life = !is_known || control.incarnations.at(last) == theirs.incarnations.at(last);
+        if (copied, own) == (bytes, bytes)
+            && here == there
+            && is_same_life
+            && theirs.segment_bytes_max == control.segment_bytes_max
+        {
+            return Ok(());
+        }
+        Err(refused(to.as_ref(), format!("at LSN {end}, where it ends, the environment's log is another: it was restored, or went on without what the backup has. Take a full backup to another directory")))
+    }
+
+    fn copy_settings(&self, to: &dyn Directory) -> Result<()> {
+        let from = &self.env.platform.directory;
+        if !from.exists(SETTINGS_NAME)? {
+            return Ok(());
+        }
+        let file = from.open(SETTINGS_NAME, OpenMode::ReadOnly)?;
+        let mut text = vec![0; usize::try_from(file.len()?).unwrap_or(0).min(1 << 20)];
+        let read = file.read_at(&mut text, 0)?;
+        let copy = to.open(SETTINGS_NAME, OpenMode::Create)?;
+        copy.write_at(&text[..read], 0)?;
+        Ok(copy.sync()?)
+    }
+}
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        let Some(who) = self.who.take() else { return };
+        let Seated { life, session } = &*who;
+        if life.check_process().is_err() {
+            // The parent's, whose it stays.
+            std::mem::forget(who);
+            return;
+        }
+        if session.session().is_dead() || life.managers.region.is_broken() {
+            return;
+        }
+        // What fails of it is the repair's.
+        let _ = life.guarded_by(session, || {
+            life.managers.end_copy(session);
+            Ok(())
+        });
+        self.env.give_session(who);
+    }
+}
+
+/// Reads every record of a copied log.
+pub(crate) fn check_log(files: &LogFiles, from: Lsn, end: Lsn) -> Result<()> {
+    let mut roll = files.roll(from, end);
+    while let Some(record) = roll.next_record() {
+        record?;
+    }
+    match roll.position() {
+        reached if reached == end => Ok(()),
+        reached => Err(Error::Corrupt(format!("the copied log ends at LSN {reached}, not at {end}, where it should"))),
+    }
+}

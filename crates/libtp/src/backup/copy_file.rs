@@ -1,0 +1,108 @@
+//! Copying a database file while others write its pages.
+//!
+//! A page may be read in the middle of its being written: then its checksum is wrong, and it is read again; in the end through
+//! the page cache, for whoever wrote it may have died. So what is copied was whole at some moment between the begin of the
+//! copy and its end, each page at another. Redo of the log over that time makes one state of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtp_buffer::{check, page_lsn, FileInfo, PageId, PageNo};
+use libtp_io::{Directory, File, OpenMode};
+use libtp_log::Lsn;
+use rio::{failpoint, planted};
+
+use super::manifest::CopiedFile;
+use crate::{Error, Result};
+
+/// Bytes copied at a time: a whole number of pages of any size.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
+/// So often a page that is not whole is read again, before it is asked for elsewhere.
+const READS: u32 = 50;
+/// So long between.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// What is copied, and what was met.
+pub(crate) struct FileCopy<'c> {
+    pub(crate) from: &'c dyn Directory,
+    pub(crate) to: &'c dyn Directory,
+    /// Reads a page through the page cache.
+    pub(crate) cached: &'c mut dyn FnMut(PageId, &mut [u8]) -> Result<()>,
+    /// Told how many bytes more are done.
+    pub(crate) watch: &'c mut dyn FnMut(u64),
+    /// Pages that were read more than once.
+    pub(crate) reread: u64,
+    /// The highest LSN on any page.
+    pub(crate) highest: Lsn,
+}
+
+impl FileCopy<'_> {
+    /// Copies the pages of a file that are there, and syncs the copy.
+    ///
+    /// # Errors
+    /// `Corrupt` with the page if it is damaged; `Full`, `Io`.
+    pub(crate) fn copy(&mut self, info: &FileInfo) -> Result<CopiedFile> {
+        let name = info.file_name();
+        let (from, to) = (self.from.open(&name, OpenMode::ReadOnly)?, self.to.open(&name, OpenMode::Create)?);
+        let page_bytes = u64::from(info.page_bytes);
+        let length = from.len()? / page_bytes * page_bytes;
+        let mut piece = vec![0; PIECE_BYTES];
+        let (mut at, mut crc) = (0, 0);
+        while at < length {
+            let want = usize::try_from(length - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            let read = from.read_at(&mut piece[..want], at)?;
+            // A file that became shorter meanwhile has ended.
+            let whole = read - read % info.page_bytes as usize;
+            for (index, page) in piece[..whole].chunks_exact_mut(info.page_bytes as usize).enumerate() {
+                let number = at / page_bytes + index as u64;
+                self.take_page(&from, info, number, page)?;
+            }
+            to.write_at(&piece[..whole], at)?;
+            failpoint("backup: a piece of a file copied");
+            crc = crc32c::crc32c_append(crc, &piece[..whole]);
+            at += whole as u64;
+            (self.watch)(whole as u64);
+            if whole < want {
+                break;
+            }
+        }
+        to.sync()?;
+        Ok(CopiedFile { name, bytes: at, crc })
+    }
+
+    /// Sees to it that a page is whole.
+    fn take_page(&mut self, from: &Arc<dyn File>, info: &FileInfo, number: u64, page: &mut [u8]) -> Result<()> {
+        let number = u32::try_from(number).map_err(|_| Error::Corrupt(format!("{} is too long", info.file_name())))?;
+        let id = PageId::new(info.id, PageNo::new(number));
+        let is_believed = |page: &[u8]| check(page, id).is_ok() || planted("libtp: a torn copy is believed");
+        if !is_believed(page) {
+            self.reread += 1;
+            let mut reads = 0;
+            while reads < READS && !is_believed(page) {
+                std::thread::sleep(MOMENT);
+                from.read_at(page, id.page().offset(info.page_bytes))?;
+                reads += 1;
+            }
+            if !is_believed(page) {
+                (self.cached)(id, page)?;
+            }
+        }
+        self.highest = self.highest.max(page_lsn(page));
+        Ok(())
+    }
+}
+
+/// Makes the copy of a file that was made after the others were copied: all that it has is in the log, but for page 0.
+pub(crate) fn copy_header(from: &dyn Directory, to: &dyn Directory, info: &FileInfo, pages: u64) -> Result<CopiedFile> {
+    let name = info.file_name();
+    let bytes = u64::from(info.page_bytes) * pages;
+    let mut contents = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+    from.open(&name, OpenMode::ReadOnly)?.read_at(&mut contents[..info.page_bytes as usize], 0)?;
+    // Written once, before the file had its name.
+    check(&contents[..info.page_bytes as usize], PageId::new(info.id, PageNo::HEADER))
+        .map_err(|damage| Error::Corrupt(format!("{name} page 0: {damage}")))?;
+    let file = to.open(&name, OpenMode::Create)?;
+    file.write_at(&contents, 0)?;
+    file.sync()?;
+    Ok(CopiedFile { name, bytes, crc: crc32c::crc32c(&contents) })
+}

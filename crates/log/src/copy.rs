@@ -1,0 +1,142 @@
+//! Copies of the log: its bytes, out of a log at work or out of another copy, in segment files elsewhere.
+//!
+//! A copy's segments have the names, sizes and headers that the log's have, so [`LogFiles`] reads them; but the last one ends
+//! where the copy ends, and what is there need not begin with the first. They are no log: nothing is appended to them but by
+//! copying on. [`LogFiles::make_segments`] makes a log of them, for an environment of its own.
+//!
+//! If we die here: what is copied begins again where it is known that all before was synced.
+
+use std::sync::Arc;
+
+use libtp_io::{Directory, File, OpenMode};
+use rio::failpoint;
+
+use crate::segment::header_block;
+use crate::segment_files::Opened;
+use crate::{segment_name, Control, Error, Geometry, LogFiles, LogManager, Lsn, Result, SEGMENT_HEADER_BYTES};
+
+/// Bytes copied at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The segment files that a copy goes to.
+pub struct LogCopy<'c> {
+    directory: &'c Arc<dyn Directory>,
+    control: &'c Control,
+}
+
+impl<'c> LogCopy<'c> {
+    /// Into `directory`, of the log of an environment whose control file says `control`.
+    pub fn new(directory: &'c Arc<dyn Directory>, control: &'c Control) -> LogCopy<'c> {
+        LogCopy { directory, control }
+    }
+
+    /// Copies `from .. to`, which `read` has, behind what is there already, and syncs the files. Where a segment's file is
+    /// missing it is made, and the copy begins with the segment. Tells `watch` how many bytes are done.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Io`]: a part may be there. [`Error::PastEnd`] if `read` has not all.
+    pub fn append(
+        &self,
+        from: Lsn,
+        to: Lsn,
+        read: &dyn Fn(Lsn, &mut [u8]) -> Result<usize>,
+        watch: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let geometry = self.control.geometry();
+        let mut at = from;
+        let mut piece = vec![0; PIECE_BYTES];
+        while at < to {
+            let number = geometry.locate(at).segment;
+            let (file, begin) = self.open(&geometry, number, at)?;
+            at = begin;
+            let end = to.min(geometry.end(number));
+            while at < end {
+                let want = usize::try_from(end.since(at)).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+                let have = read(at, &mut piece[..want])?;
+                if have < want {
+                    return Err(Error::PastEnd { lsn: to, end: at.plus(have as u64) });
+                }
+                file.write_at(&piece[..want], geometry.locate(at).offset).map_err(no_room)?;
+                failpoint("log copy: a piece written");
+                at = at.plus(want as u64);
+                watch(at.since(from));
+            }
+            file.sync().map_err(no_room)?;
+        }
+        Ok(())
+    }
+
+    /// The file of that segment, and where in the log to go on with it: at `at`, or at its begin if it is made.
+    fn open(&self, geometry: &Geometry, number: u32, at: Lsn) -> Result<(Arc<dyn File>, Lsn)> {
+        let name = segment_name(number);
+        let file = self.directory.open(&name, OpenMode::Create).map_err(no_room)?;
+        if file.len()? >= geometry.locate(at).offset && at != geometry.start(number) {
+            return Ok((file, at));
+        }
+        let life = self.control.incarnations.at(at);
+        file.write_at(&header_block(geometry, number, life, self.control.environment_id), 0).map_err(no_room)?;
+        Ok((file, geometry.start(number)))
+    }
+}
+
+impl LogManager {
+    /// Copies the log's bytes from `from` on into `buffer`, as far as they are durable and the files have them; how many.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn copy_durable(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
+        let bytes = usize::try_from(self.durable().since(from)).unwrap_or(usize::MAX).min(buffer.len());
+        self.files.copy_out(from, &mut buffer[..bytes])
+    }
+
+    /// From here on, without a gap, the files have the log; no record need begin here.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn files_from(&self) -> Result<Lsn> {
+        let mut first = self.files.geometry().locate(self.oldest()).segment;
+        while first > 1 && matches!(self.files.segment(first - 1)?, Opened::Good(_)) {
+            first -= 1;
+        }
+        Ok(self.files.geometry().start(first).max(Lsn::FIRST))
+    }
+}
+
+impl LogFiles {
+    /// Copies the log's bytes from `from` on into `buffer`; how many there are.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn copy_bytes(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
+        self.copy_out(from, buffer)
+    }
+
+    /// Makes the segments of a new log, which has the bytes of `source` from the segment of `from` up to `to`, and zeros
+    /// behind: it ends there. Their names are durable when this returns. Tells `watch` how many bytes are done.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Io`]: a part may be there. [`Error::PastEnd`] if `source` has not all.
+    pub fn make_segments(&self, source: &LogFiles, from: Lsn, to: Lsn, watch: &mut dyn FnMut(u64)) -> Result<()> {
+        let geometry = *self.geometry();
+        for number in geometry.locate(from).segment..=geometry.locate(to).segment {
+            let (start, end) = (geometry.start(number), geometry.end(number).min(to));
+            let bytes = usize::try_from(end.since(start)).map_err(|_| Error::PastEnd { lsn: to, end: start })?;
+            let mut contents = vec![0; bytes];
+            let read = source.copy_out(start, &mut contents)?;
+            if read < bytes {
+                return Err(Error::PastEnd { lsn: to, end: start.plus(read as u64) });
+            }
+            self.prepare_with(number, self.incarnations().at(start.max(from)), &contents)?;
+            failpoint("log copy: a segment made");
+            watch(end.since(from));
+        }
+        self.directory().sync()?;
+        Ok(())
+    }
+}
+
+fn no_room(error: libtp_io::Error) -> Error {
+    Error::from_disk("the copy of the log", error)
+}
+
+const _: () = assert!(SEGMENT_HEADER_BYTES == 4096);

@@ -1,0 +1,166 @@
+//! Who copies, or restores, is killed at each place between two states. Those at work do not notice, no log is kept for the dead,
+//! and what is left is a backup or none, an environment or none.
+
+use std::path::Path;
+
+use libtp::{Backup, Env, Error, Until};
+use libtp_sim::Random;
+use libtp_tests::failpoints::{Scene, FAILPOINTS};
+use libtp_tests::process::Process;
+use tempfile::TempDir;
+
+use crate::load::{open, settings};
+use crate::shop::{judge, Commit, Shop};
+
+const JOB: &str = "LIBTP_TEST_BACKUP_JOB";
+const PLACE: &str = "LIBTP_TEST_BACKUP_PLACE";
+
+/// What the child does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Job {
+    Full,
+    More,
+    Restore,
+}
+
+/// The child of this suite, which dies of what `LIBTP_FAILPOINT` says.
+#[test]
+fn entry() {
+    let (Ok(job), Ok(place)) = (std::env::var(JOB), std::env::var(PLACE)) else { return };
+    let place = Path::new(&place);
+    let env = || Env::builder().settings(settings()).open(place.join("env")).unwrap();
+    match job.as_str() {
+        "Full" => drop(env().backup(place.join("backup"), &mut |_, _, _| {}).unwrap()),
+        "More" => drop(env().backup_more(place.join("backup"), &mut |_, _, _| {}).unwrap()),
+        _ => drop(restore(place).unwrap()),
+    }
+}
+
+fn restore(place: &Path) -> libtp::Result<u64> {
+    let backup = Backup::open(place.join("backup"))?;
+    Ok(backup.restore(place.join("restored"), Until::End, &mut |_, _, _| {})?.end)
+}
+
+fn judge_restored(place: &Path, commits: &[Commit]) -> u64 {
+    let end = restore(place).unwrap();
+    judge(&open(&place.join("restored")), commits, end);
+    std::fs::remove_dir_all(place.join("restored")).unwrap();
+    end
+}
+
+/// A shop with some trade behind it, its handle, and what was committed in it.
+struct Scenery {
+    place: TempDir,
+    shop: Shop,
+    commits: Vec<Commit>,
+    random: Random,
+}
+
+impl Scenery {
+    fn new(seed: u64) -> Scenery {
+        let place = tempfile::tempdir().unwrap();
+        let shop = open(&place.path().join("env"));
+        let commits = vec![shop.stock().unwrap()];
+        let mut scenery = Scenery { place, shop, commits, random: Random::new(seed) };
+        scenery.trade(60);
+        scenery
+    }
+
+    fn trade(&mut self, count: usize) {
+        for _ in 0..count {
+            self.commits.extend(self.shop.trade(&mut self.random).unwrap());
+        }
+    }
+
+    fn dies(&self, job: Job, name: &str) -> bool {
+        use std::os::unix::process::ExitStatusExt;
+        let variables = [
+            (JOB, format!("{job:?}")),
+            (PLACE, self.place.path().display().to_string()),
+            ("LIBTP_FAILPOINT", name.to_owned()),
+        ];
+        Process::start("deaths::entry", &variables, |_| {}).wait().signal().is_some()
+    }
+
+    /// The log that was there is given up when it is not needed: nobody keeps it.
+    fn gives_up_log(&mut self, name: &str) {
+        let tail = self.shop.env.stats().unwrap().log_tail;
+        for _ in 0..100 {
+            self.trade(20);
+            assert!(self.shop.env.checkpoint().unwrap() || self.shop.env.checkpoint().unwrap());
+            if self.shop.env.stats().unwrap().log_oldest >= tail {
+                return;
+            }
+            // Who repairs the dead may not have come to it yet.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("{name}: the log is kept for who died");
+    }
+}
+
+fn jobs(name: &str) -> &'static [Job] {
+    match name {
+        _ if name.starts_with("restore") || name == "log copy: a segment made" => &[Job::Restore],
+        "backup: log added, manifest old" => &[Job::More],
+        "log copy: a piece written" | "backup: log copied, not read back" => &[Job::Full, Job::More],
+        _ if name.starts_with("backup: manifest") => &[Job::Full, Job::More],
+        _ => &[Job::Full],
+    }
+}
+
+fn who_dies(name: &str, job: Job, seed: u64) {
+    let mut scenery = Scenery::new(seed);
+    let place = scenery.place.path().to_owned();
+    let backup = place.join("backup");
+    if job != Job::Full {
+        scenery.shop.env.backup(&backup, &mut |_, _, _| {}).unwrap();
+        scenery.trade(20);
+    }
+    assert!(scenery.dies(job, name), "nobody came to {name} in {job:?}");
+    if job != Job::Restore {
+        scenery.gives_up_log(name);
+    }
+    match job {
+        Job::Full => {
+            match Backup::open(&backup) {
+                Ok(_) => {
+                    assert!(name == "backup: manifest named, not durable" || name == "backup: done, called unfinished")
+                }
+                Err(Error::Backup { .. } | Error::Io(_)) => {
+                    drop(scenery.shop.env.backup(&backup, &mut |_, _, _| {}).unwrap())
+                }
+                Err(error) => panic!("{name}: {error}"),
+            }
+            judge_restored(&place, &scenery.commits);
+        }
+        Job::More => {
+            judge_restored(&place, &scenery.commits);
+            let more = scenery.shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+            assert_eq!(judge_restored(&place, &scenery.commits), more.end, "{name}");
+        }
+        Job::Restore => {
+            let restored = place.join("restored");
+            match Env::builder().settings(settings()).create(false).open(&restored) {
+                Ok(env) => {
+                    assert_eq!(name, "restore: an environment, not opened");
+                    judge(&Shop::open(env).unwrap(), &scenery.commits, Backup::open(&backup).unwrap().end());
+                }
+                Err(_) => assert!(matches!(restore(&place), Err(Error::Environment { .. })), "{name}: it is not empty"),
+            }
+            std::fs::remove_dir_all(&restored).unwrap();
+            judge_restored(&place, &scenery.commits);
+        }
+    }
+}
+
+#[test]
+fn who_dies_in_a_backup_leaves_nothing_broken_and_no_log_kept() {
+    let mut deaths = 0;
+    for point in FAILPOINTS.iter().filter(|point| point.scene == Scene::Backup) {
+        for job in jobs(point.name) {
+            deaths += 1;
+            who_dies(point.name, *job, deaths);
+        }
+    }
+    println!("figures: {deaths} deaths of who copies or restores, nothing broken, no log kept");
+}

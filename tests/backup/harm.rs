@@ -1,0 +1,144 @@
+//! A backup that was damaged is noticed, one whose disk is full is refused, and what is no backup is not taken for one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use libtp::{Backup, Error, Until};
+use libtp_io::Directory;
+use libtp_sim::{Random, SimDisk};
+use libtp_tests::sizes;
+
+use crate::load::open;
+use crate::shop::{judge, Commit, Shop};
+
+fn traded(directory: &Path, count: usize) -> (Shop, Vec<Commit>) {
+    let shop = open(directory);
+    let mut commits = vec![shop.stock().unwrap()];
+    let mut random = Random::new(5);
+    for _ in 0..count {
+        commits.extend(shop.trade(&mut random).unwrap());
+    }
+    (shop, commits)
+}
+
+#[test]
+fn a_damaged_backup_is_noticed() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = other.path().join("backup");
+    let (shop, mut commits) = traded(directory.path(), 80);
+    shop.env.backup(&backup, &mut |_, _, _| {}).unwrap();
+    let mut random = Random::new(6);
+    for _ in 0..30 {
+        commits.extend(shop.trade(&mut random).unwrap());
+    }
+    shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    Backup::open(&backup).unwrap().check(&mut |_, _, _| {}).unwrap();
+    let files: Vec<_> = std::fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let harms = sizes::number("LIBTP_TEST_HARMS", 60);
+    let (mut noticed, mut harmless) = (0, 0);
+    for _ in 0..harms {
+        let file = &files[random.index(files.len())];
+        if file.ends_with("libtp.toml") {
+            continue;
+        }
+        let good = std::fs::read(file).unwrap();
+        let mut bad = good.clone();
+        let at = random.index(bad.len());
+        match random.below(4) {
+            0 => bad.truncate(at),
+            // A page that is lost reads as zeros, which is what one that was never written is.
+            1 => bad[at / 4096 * 4096..].iter_mut().take(4096).for_each(|byte| *byte = 0),
+            _ => bad[at] ^= 1 << random.below(8),
+        }
+        if bad == good {
+            continue;
+        }
+        std::fs::write(file, &bad).unwrap();
+        let restored = other.path().join("restored");
+        let what = format!("{} at {at}", file.display());
+        let checked = Backup::open(&backup).and_then(|backup| backup.check(&mut |_, _, _| {}));
+        match Backup::open(&backup).and_then(|backup| backup.restore(&restored, Until::End, &mut |_, _, _| {})) {
+            Err(Error::Corrupt(_) | Error::Backup { .. }) => {
+                assert!(checked.is_err(), "{what}: a check says nothing");
+                noticed += 1;
+            }
+            Err(error) => panic!("{what}: {error}"),
+            // Log before the checkpoint: nobody needs it.
+            Ok(done) => {
+                judge(&open(&restored), &commits, done.end);
+                harmless += 1;
+            }
+        }
+        // What was noticed may have come late.
+        let _ = std::fs::remove_dir_all(&restored);
+        std::fs::write(file, &good).unwrap();
+    }
+    println!("figures: {} damaged backups, {noticed} noticed, {harmless} where it does no harm", noticed + harmless);
+    assert!(noticed > harms / 2);
+}
+
+#[test]
+fn a_full_disk_ends_a_backup_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let (shop, mut commits) = traded(directory.path(), 80);
+    let mut random = Random::new(7);
+    let (mut refused, mut taken) = (0, 0);
+    let disk = SimDisk::new(1);
+    let to: Arc<dyn Directory> = disk.process_view().directory();
+    for room in (0..).map(|step| step * (48 << 10)) {
+        disk.set_capacity(Some(room));
+        commits.extend(shop.trade(&mut random).unwrap());
+        match shop.env.backup_on(&to, &mut |_, _, _| {}) {
+            Err(Error::Full { .. }) => {
+                refused += 1;
+                assert!(Backup::open_on(Arc::clone(&to)).is_err(), "with {room} bytes there is no backup");
+            }
+            Err(error) => panic!("{room} bytes: {error}"),
+            Ok(_) => {
+                taken += 1;
+                let restored = tempfile::tempdir().unwrap();
+                let backup = Backup::open_on(Arc::clone(&to)).unwrap();
+                let end = backup.restore(restored.path(), Until::End, &mut |_, _, _| {}).unwrap().end;
+                judge(&open(restored.path()), &commits, end);
+                break;
+            }
+        }
+    }
+    // Added to until it is full: what was there stays.
+    let before = Backup::open_on(Arc::clone(&to)).unwrap().end();
+    for _ in 0..40 {
+        commits.extend(shop.trade(&mut random).unwrap());
+    }
+    assert!(matches!(shop.env.backup_more_on(&to, &mut |_, _, _| {}), Err(Error::Full { .. })));
+    let backup = Backup::open_on(Arc::clone(&to)).unwrap();
+    assert_eq!(backup.end(), before);
+    let restored = tempfile::tempdir().unwrap();
+    backup.restore(restored.path(), Until::End, &mut |_, _, _| {}).unwrap();
+    judge(&open(restored.path()), &commits, before);
+    disk.set_capacity(None);
+    let more = shop.env.backup_more_on(&to, &mut |_, _, _| {}).unwrap();
+    let again = tempfile::tempdir().unwrap();
+    Backup::open_on(to).unwrap().restore(again.path(), Until::End, &mut |_, _, _| {}).unwrap();
+    judge(&open(again.path()), &commits, more.end);
+    println!("figures: {refused} backups refused for want of room, {taken} taken");
+}
+
+#[test]
+fn what_is_no_backup_of_this_environment_is_refused() {
+    let (one, two, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = other.path().join("backup");
+    let ((first, _), (second, _)) = (traded(one.path(), 3), traded(two.path(), 3));
+    let watch = &mut |_: &'static str, _: u64, _: u64| {};
+    assert!(matches!(first.env.backup_more(&backup, watch), Err(Error::Backup { .. })), "there is none yet");
+    first.env.backup(&backup, watch).unwrap();
+    assert!(matches!(first.env.backup(&backup, watch), Err(Error::Backup { .. })), "there is one already");
+    assert!(matches!(second.env.backup_more(&backup, watch), Err(Error::Backup { .. })), "it is another's");
+    assert!(matches!(first.env.backup(one.path(), watch), Err(Error::Backup { .. })), "that is an environment");
+    assert!(matches!(Backup::open(one.path()), Err(Error::Backup { .. })));
+    let whole = Backup::open(&backup).unwrap();
+    assert!(matches!(whole.restore(two.path(), Until::End, watch), Err(Error::Environment { .. })));
+    let fresh = other.path().join("fresh");
+    assert!(matches!(whole.restore(&fresh, Until::Lsn(whole.earliest() - 16), watch), Err(Error::Backup { .. })));
+    let _ = std::fs::remove_dir_all(&fresh);
+    assert!(matches!(whole.restore(&fresh, Until::Lsn(whole.end() + 8), watch), Err(Error::Backup { .. })));
+}

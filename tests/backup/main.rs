@@ -1,0 +1,19 @@
+//! Backups of an environment at work, and what is restored from them (docs/design/0016-backup.md, PROTOCOLS L10).
+//!
+//! | file | what |
+//! |---|---|
+//! | `shop` | three kinds of databases under change, and what was in them at each place of the log |
+//! | `deaths` | who copies or restores is killed |
+//! | `harm` | damaged backups, full disks, and what is no backup |
+//! | `simulated` | a simulated disk: torn pages, and power cuts |
+//! | `load` | backups while others write, restored to their end and to random places in the log |
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "failpoints")]
+mod deaths;
+mod harm;
+mod load;
+mod shop;
+mod simulated;

@@ -1,0 +1,205 @@
+//! Databases of three kinds under change, and their model at each place of the log.
+//!
+//! Every transaction notes the LSN of its commit record. Those that meet in a record are ordered by their locks, which fall
+//! after the commit record has its LSN; so the state at a place in the log is what the commits below it did, in the order of
+//! their LSNs.
+
+use std::collections::BTreeMap;
+
+use libtp::{Db, Env, Error, Recno, Result, Txn};
+use libtp_sim::Random;
+
+/// Accounts among which money is moved: their sum stays.
+pub const ACCOUNTS: u64 = 48;
+/// What each has at first.
+const MONEY: u64 = 1000;
+const PARTS: u64 = 240;
+const CELLS: u64 = 60;
+const CELL_BYTES: usize = 40;
+
+/// A record: the database, by number, and its key.
+pub type Place = (u8, u64);
+/// Every record.
+pub type Model = BTreeMap<Place, Vec<u8>>;
+
+/// A transaction that committed.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// Its commit record.
+    pub lsn: u64,
+    /// What it did, none where it deleted.
+    pub effects: BTreeMap<Place, Option<Vec<u8>>>,
+}
+
+/// The state after all commits below that place in the log.
+pub fn model_at(commits: &[Commit], end: u64) -> Model {
+    let mut sorted: Vec<&Commit> = commits.iter().filter(|commit| commit.lsn < end).collect();
+    sorted.sort_by_key(|commit| commit.lsn);
+    let mut model = Model::new();
+    for (place, value) in sorted.into_iter().flat_map(|commit| &commit.effects) {
+        match value {
+            Some(value) => model.insert(*place, value.clone()),
+            None => model.remove(place),
+        };
+    }
+    model
+}
+
+/// One user's handles.
+pub struct Shop {
+    accounts: Db,
+    parts: Db,
+    cells: Recno,
+    pub env: Env,
+}
+
+impl Shop {
+    /// Opens the databases, and makes them if they are missing.
+    pub fn open(env: Env) -> Result<Shop> {
+        let (accounts, parts) = (env.btree("accounts")?, env.hash("parts")?);
+        let cells = env.recno("cells", u32::try_from(CELL_BYTES).unwrap())?;
+        Ok(Shop { accounts, parts, cells, env })
+    }
+
+    /// The first transaction of a new shop.
+    pub fn stock(&self) -> Result<Commit> {
+        let txn = self.env.begin()?;
+        let mut effects = BTreeMap::new();
+        for account in 0..ACCOUNTS {
+            self.set(&txn, (0, account), Some(MONEY.to_le_bytes().to_vec()), &mut effects)?;
+        }
+        for cell in 0..CELLS {
+            let value = vec![1; CELL_BYTES];
+            let number = self.cells.append(&txn, &value)?;
+            assert_eq!(number, cell + 1);
+            effects.insert((2, number), Some(value));
+        }
+        self.commit(txn, true, effects)
+    }
+
+    fn commit(&self, txn: Txn<'_>, is_sync: bool, effects: BTreeMap<Place, Option<Vec<u8>>>) -> Result<Commit> {
+        let commit = txn.commit_async()?;
+        if is_sync {
+            self.env.wait_durable(commit)?;
+        }
+        Ok(Commit { lsn: commit.lsn(), effects })
+    }
+
+    fn set(
+        &self,
+        txn: &Txn<'_>,
+        place: Place,
+        value: Option<Vec<u8>>,
+        effects: &mut BTreeMap<Place, Option<Vec<u8>>>,
+    ) -> Result<()> {
+        let key = place.1.to_be_bytes();
+        match (place.0, &value) {
+            (0, Some(value)) => self.accounts.put(txn, &key, value)?,
+            (1, Some(value)) => self.parts.put(txn, &key, value)?,
+            (2, Some(value)) => self.cells.put(txn, place.1, value)?,
+            (0, None) => drop(self.accounts.delete(txn, &key)?),
+            (1, None) => drop(self.parts.delete(txn, &key)?),
+            _ => drop(self.cells.delete(txn, place.1)?),
+        }
+        effects.insert(place, value);
+        Ok(())
+    }
+
+    /// One transaction of a few changes; none if it was taken back.
+    pub fn trade(&self, random: &mut Random) -> Result<Option<Commit>> {
+        let seed = random.next_u64();
+        loop {
+            match self.try_trade(&mut Random::new(seed)) {
+                Err(Error::Deadlock | Error::LockTimeout | Error::Rebuilt) => std::thread::yield_now(),
+                traded => return traded,
+            }
+        }
+    }
+
+    fn try_trade(&self, random: &mut Random) -> Result<Option<Commit>> {
+        let txn = self.env.begin()?;
+        let mut effects = BTreeMap::new();
+        let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+        if from != to {
+            let balance = |account: u64| -> Result<u64> {
+                let value = self.accounts.get_for_update(&txn, &account.to_be_bytes())?.expect("accounts stay");
+                Ok(u64::from_le_bytes(value[..8].try_into().unwrap()))
+            };
+            let (had, has) = (balance(from)?, balance(to)?);
+            let sum = random.below(had.min(50) + 1);
+            // Values of many lengths, so that pages split.
+            let filled = |money: u64, length: u64| {
+                let mut value = money.to_le_bytes().to_vec();
+                value.resize(usize::try_from(8 + length).unwrap(), 7);
+                value
+            };
+            self.set(&txn, (0, from), Some(filled(had - sum, random.below(300))), &mut effects)?;
+            self.set(&txn, (0, to), Some(filled(has + sum, random.below(300))), &mut effects)?;
+        }
+        for _ in 0..random.below(5) {
+            let place = (1, random.below(PARTS));
+            let length = if random.chance(1, 12) { 3000 + random.below(9000) } else { random.below(200) };
+            let byte = random.next_u64().to_le_bytes()[0];
+            let value = (!random.chance(1, 4)).then(|| vec![byte; usize::try_from(length).unwrap()]);
+            self.set(&txn, place, value, &mut effects)?;
+        }
+        let cell = vec![random.next_u64().to_le_bytes()[1]; CELL_BYTES];
+        self.set(&txn, (2, 1 + random.below(CELLS)), Some(cell), &mut effects)?;
+        if random.chance(1, 8) {
+            txn.abort()?;
+            return Ok(None);
+        }
+        self.commit(txn, random.chance(1, 6), effects).map(Some)
+    }
+
+    /// A transaction that has written and goes on.
+    pub fn unfinished(&self, random: &mut Random) -> Result<Txn<'_>> {
+        let txn = self.env.begin()?;
+        self.set(&txn, (1, PARTS + random.below(1000)), Some(vec![9; 100]), &mut BTreeMap::new())?;
+        Ok(txn)
+    }
+
+    /// Every record.
+    pub fn state(&self) -> Result<Model> {
+        let txn = self.env.begin()?;
+        let mut model = Model::new();
+        for (number, db) in [(0, &self.accounts), (1, &self.parts)] {
+            let mut cursor = db.cursor(&txn);
+            while let Some((key, value)) = cursor.next()? {
+                model.insert((number, u64::from_be_bytes(key[..8].try_into().unwrap())), value);
+            }
+        }
+        let mut cells = self.cells.cursor(&txn);
+        while let Some((number, value)) = cells.next()? {
+            model.insert((2, number), value);
+        }
+        drop(cells);
+        txn.commit()?;
+        Ok(model)
+    }
+
+    /// What is found wrong with the structures of the databases.
+    pub fn findings(&self) -> Result<Vec<String>> {
+        let mut findings = Vec::new();
+        for name in self.env.databases()? {
+            findings.extend(self.env.verify(&name)?.findings.into_iter().map(|finding| format!("{name}: {finding:?}")));
+        }
+        Ok(findings)
+    }
+}
+
+/// All the money there is.
+pub fn money(model: &Model) -> u64 {
+    let accounts = model.range((0, 0)..(1, 0));
+    accounts.map(|(_, value)| u64::from_le_bytes(value[..8].try_into().unwrap())).sum()
+}
+
+/// Compares a restored shop with the model.
+pub fn judge(shop: &Shop, commits: &[Commit], end: u64) {
+    let (found, wanted) = (shop.state().unwrap(), model_at(commits, end));
+    let places = wanted.keys().chain(found.keys());
+    let other = places.filter(|place| wanted.get(place) != found.get(place)).count();
+    assert_eq!(other, 0, "records that differ from the state at LSN {end}, of {} commits", commits.len());
+    assert_eq!(money(&found), ACCOUNTS * MONEY, "money is neither made nor lost");
+    assert_eq!(shop.findings().unwrap(), Vec::<String>::new());
+}

@@ -1,0 +1,247 @@
+//! A simulated disk: others change and write pages in the middle of each read of the copy, so that pages are torn; and the
+//! power fails at any call of a backup, which is then a backup or none, and the environment as it would be without.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use libtp::{Backup, Env, Error, Memory, Platform, Settings, SharedMemory, Until};
+use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
+use libtp_sim::{LossMode, Random, SimDisk};
+use libtp_tests::sizes;
+
+use crate::load::settings;
+use crate::shop::{judge, model_at, Commit, Shop};
+
+/// Bytes between two moments at which something else may happen: no page is whole in them.
+const MOMENT_BYTES: usize = 1536;
+/// Shorter reads are of single pages, under latches.
+const LONG_BYTES: usize = 16 << 10;
+
+type Meanwhile = Arc<dyn Fn() + Send + Sync>;
+
+/// A directory whose database files are read slowly, with much going on meanwhile.
+struct Slow {
+    inner: Arc<dyn Directory>,
+    meanwhile: Meanwhile,
+}
+
+impl fmt::Debug for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Directory for Slow {
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let inner = self.inner.open(name, mode)?;
+        match name.ends_with(".tp") {
+            true => Ok(Arc::new(SlowFile { inner, meanwhile: Arc::clone(&self.meanwhile) })),
+            false => Ok(inner),
+        }
+    }
+    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
+        self.inner.subdirectory(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.inner.exists(name)
+    }
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+    fn describe(&self, name: &str) -> String {
+        self.inner.describe(name)
+    }
+    fn is_network(&self) -> Result<bool> {
+        self.inner.is_network()
+    }
+}
+
+struct SlowFile {
+    inner: Arc<dyn File>,
+    meanwhile: Meanwhile,
+}
+
+impl fmt::Debug for SlowFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl File for SlowFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        if buf.len() < LONG_BYTES {
+            return self.inner.read_at(buf, offset);
+        }
+        let mut done = 0;
+        for part in buf.chunks_mut(MOMENT_BYTES) {
+            let read = self.inner.read_at(part, offset + done as u64)?;
+            done += read;
+            if read < part.len() {
+                break;
+            }
+            (self.meanwhile)();
+        }
+        Ok(done)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.inner.write_at(bytes, offset)
+    }
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, bytes: u64) -> Result<()> {
+        self.inner.set_len(bytes)
+    }
+    fn allocate(&self, bytes: u64) -> Result<()> {
+        self.inner.allocate(bytes)
+    }
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
+        self.inner.lock(byte, mode, wait)
+    }
+    fn unlock(&self, byte: u64) -> Result<()> {
+        self.inner.unlock(byte)
+    }
+    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
+        self.inner.locked_by_other(from, bytes)
+    }
+    fn identity(&self) -> Result<Identity> {
+        self.inner.identity()
+    }
+}
+
+fn platform(name: &str, directory: Arc<dyn Directory>, memory: &SharedMemory) -> Platform {
+    let log_directory = Arc::clone(&directory);
+    Platform {
+        path: PathBuf::from("sim:").join(name),
+        directory,
+        log_directory,
+        memory: Memory::Shared(memory.clone()),
+    }
+}
+
+fn quiet() -> Settings {
+    Settings { no_background: true, lock_timeout_millis: Some(0), ..settings() }
+}
+
+fn open(platform: Platform) -> libtp::Result<Env> {
+    Env::builder().settings(quiet()).open_on(platform, &mut |_, _, _| {})
+}
+
+/// What is in the directory of the disk.
+fn inside(disk: &SimDisk, name: &str) -> Arc<dyn Directory> {
+    disk.process_view().directory().subdirectory(name).unwrap()
+}
+
+/// Restores from the disk's backup to another disk, and compares.
+fn judge_backup(disk: &SimDisk, commits: &[Commit], until: Until) -> libtp::Result<u64> {
+    let backup = Backup::open_on(inside(disk, "backup"))?;
+    let (other, memory) = (SimDisk::new(1), SharedMemory::new());
+    let target = || platform("restored", inside(&other, "restored"), &memory);
+    let end = backup.restore_on(target(), quiet(), until, &mut |_, _, _| {})?.end;
+    judge(&Shop::open(open(target())?)?, commits, end);
+    Ok(end)
+}
+
+/// A disk on which an environment was backed up while it was changed: its commits, and the calls of the backup.
+struct Played {
+    disk: SimDisk,
+    commits: Vec<Commit>,
+    calls: std::ops::Range<usize>,
+    reread: u64,
+}
+
+fn play(seed: u64) -> libtp::Result<Played> {
+    let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
+    let shop = Arc::new(Shop::open(open(platform("env", inside(&disk, "env"), &memory))?)?);
+    let mut random = Random::new(seed);
+    let mut first = vec![shop.stock()?];
+    for _ in 0..60 {
+        first.extend(shop.trade(&mut random)?);
+    }
+    shop.env.checkpoint()?;
+    let done = Arc::new(Mutex::new((random, first)));
+    let (at_work, doing) = (Arc::clone(&shop), Arc::clone(&done));
+    let meanwhile = move || {
+        let mut doing = doing.lock().unwrap();
+        let (random, commits) = &mut *doing;
+        if random.chance(1, 4) {
+            commits.extend(at_work.trade(random).unwrap());
+        }
+        if random.chance(1, 12) {
+            let managers = at_work.env.managers();
+            let who = managers.join().unwrap();
+            managers.buffers.write_all(who.session()).unwrap();
+            managers.leave(who);
+        }
+        if random.chance(1, 60) {
+            at_work.env.checkpoint().unwrap();
+        }
+    };
+    let slow = Slow { inner: inside(&disk, "env"), meanwhile: Arc::new(meanwhile) };
+    let copier = open(platform("env", Arc::new(slow), &memory))?;
+    let begun = disk.io_index();
+    let taken = copier.backup_on(&inside(&disk, "backup"), &mut |_, _, _| {})?;
+    let calls = begun..disk.io_index();
+    drop(copier);
+    drop(shop);
+    let commits = done.lock().unwrap().1.clone();
+    Ok(Played { disk, commits, calls, reread: taken.reread })
+}
+
+#[test]
+fn pages_written_in_the_middle_of_being_read_do_no_harm() {
+    let seeds = sizes::number("LIBTP_TEST_BACKUPS", 10);
+    let (mut reread, mut commits) = (0, 0);
+    for seed in sizes::first_seed()..sizes::first_seed() + seeds {
+        let played = play(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        judge_backup(&played.disk, &played.commits, Until::End).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        reread += played.reread;
+        commits += played.commits.len();
+    }
+    assert!(reread > 0, "no page was torn");
+    println!("figures: {seeds} backups in the middle of {commits} commits, {reread} torn pages read again");
+}
+
+#[test]
+fn a_power_cut_in_a_backup_leaves_a_backup_or_none() {
+    let seed = sizes::first_seed();
+    let played = play(seed).unwrap();
+    let mut random = Random::new(seed);
+    let (mut whole, mut none) = (0, 0);
+    for _ in 0..sizes::number("LIBTP_TEST_BACKUP_CUTS", 40) {
+        let calls = played.calls.end - played.calls.start;
+        // Half of them in its last calls, where it becomes one.
+        let at =
+            if random.coin() { played.calls.end - random.index(12) } else { played.calls.start + random.index(calls) };
+        let mode = LossMode::ALL[random.index(7)];
+        let image = played.disk.image_at(at, mode, random.next_u64());
+        let what = format!("LIBTP_TEST_SEED={seed} call {at} {mode:?}");
+        let env = open(platform("env", inside(&image, "env"), &SharedMemory::new()))
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found = Shop::open(env).unwrap().state().unwrap();
+        let mut ends: Vec<u64> = played.commits.iter().map(|commit| commit.lsn + 1).collect();
+        ends.sort_unstable();
+        let is_prefix = ends.iter().rev().any(|&end| model_at(&played.commits, end) == found);
+        assert!(is_prefix, "{what}: the environment is in no state that it was in");
+        match judge_backup(&image, &played.commits, Until::End) {
+            Ok(_) => whole += 1,
+            Err(Error::Backup { .. }) if at < played.calls.end => none += 1,
+            Err(error) => panic!("{what}: {error}"),
+        }
+    }
+    assert!(whole > 0 && none > 0, "{whole} backups, {none} none");
+    println!("figures: {} power cuts in a backup, {whole} left one, {none} none", whole + none);
+}
