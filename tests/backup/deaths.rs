@@ -30,9 +30,9 @@ fn entry() {
     let place = Path::new(&place);
     let env = || Env::builder().settings(settings()).open(place.join("env")).unwrap();
     match job.as_str() {
-        "Full" => drop(env().backup(place.join("backup"), &mut |_, _, _| {}).unwrap()),
-        "More" => drop(env().backup_more(place.join("backup"), &mut |_, _, _| {}).unwrap()),
-        _ => drop(restore(place).unwrap()),
+        "Full" => env().backup(place.join("backup"), &mut |_, _, _| {}).map(|_| ()).unwrap(),
+        "More" => env().backup_more(place.join("backup"), &mut |_, _, _| {}).map(|_| ()).unwrap(),
+        _ => restore(place).map(|_| ()).unwrap(),
     }
 }
 
@@ -127,7 +127,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
                     assert!(name == "backup: manifest named, not durable" || name == "backup: done, called unfinished")
                 }
                 Err(Error::Backup { .. } | Error::Io(_)) => {
-                    drop(scenery.shop.env.backup(&backup, &mut |_, _, _| {}).unwrap())
+                    scenery.shop.env.backup(&backup, &mut |_, _, _| {}).map(|_| ()).unwrap()
                 }
                 Err(error) => panic!("{name}: {error}"),
             }

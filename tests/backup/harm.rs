@@ -84,7 +84,7 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
     let mut random = Random::new(7);
     let (mut refused, mut taken) = (0, 0);
     let disk = SimDisk::new(1);
-    let to: Arc<dyn Directory> = disk.process_view().directory();
+    let to: Arc<dyn Directory> = Arc::new(disk.clone());
     for room in (0..).map(|step| step * (48 << 10)) {
         disk.set_capacity(Some(room));
         commits.extend(shop.trade(&mut random).unwrap());
@@ -138,7 +138,7 @@ fn what_is_no_backup_of_this_environment_is_refused() {
     let whole = Backup::open(&backup).unwrap();
     assert!(matches!(whole.restore(two.path(), Until::End, watch), Err(Error::Environment { .. })));
     let fresh = other.path().join("fresh");
-    assert!(matches!(whole.restore(&fresh, Until::Lsn(whole.earliest() - 16), watch), Err(Error::Backup { .. })));
+    assert!(matches!(whole.restore(&fresh, Until::Lsn(whole.earliest() - 48), watch), Err(Error::Backup { .. })));
     let _ = std::fs::remove_dir_all(&fresh);
     assert!(matches!(whole.restore(&fresh, Until::Lsn(whole.end() + 8), watch), Err(Error::Backup { .. })));
 }

@@ -5,6 +5,9 @@
 //! | `shop` | three kinds of databases under change, and what was in them at each place of the log |
 //! | `deaths` | who copies or restores is killed |
 //! | `harm` | damaged backups, full disks, and what is no backup |
+//! | `rules` | rules that the others do not meet |
+//! | `salvage` | what is read of damaged files |
+//! | `yardstick` | planted bugs, each to be noticed by one of these |
 //! | `simulated` | a simulated disk: torn pages, and power cuts |
 //! | `load` | backups while others write, restored to their end and to random places in the log |
 // Test code outside of test functions: a panic is the report.
@@ -15,5 +18,9 @@
 mod deaths;
 mod harm;
 mod load;
+mod rules;
+mod salvage;
 mod shop;
 mod simulated;
+#[cfg(feature = "planted")]
+mod yardstick;

@@ -15,6 +15,7 @@ use libtp_tests::damage::{self, Patient, PATIENTS};
 use libtp_tests::dead_leader::what_a_dead_leader_had_written_is_written_again;
 use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
 use libtp_tests::log_ends::{self, all_log_ends, judge_log_end};
+use libtp_tests::planted_backup::PLANTED_BACKUP;
 use libtp_tests::planted_bugs::{Catcher, PLANTED_BUGS};
 use libtp_tests::planted_deaths::PLANTED_DEATHS;
 use libtp_tests::planted_joint::PLANTED_JOINT;
@@ -88,12 +89,13 @@ fn every_site_in_the_sources_is_on_the_list() {
     }
     let deaths = PLANTED_DEATHS.iter().chain(PLANTED_JOINT).chain(PLANTED_RIO).map(|bug| bug.name);
     let deaths = deaths.chain(PLANTED_SNAPSHOTS.iter().map(|bug| bug.name));
+    let deaths = deaths.chain(PLANTED_BACKUP.iter().map(|bug| bug.name));
     let deaths = deaths.chain(PLANTED_FORKS.iter().map(|bug| bug.name));
     let beside = deaths.chain(PLANTED_STORES.iter().map(|&(name, _)| name));
     let listed: BTreeSet<String> = PLANTED_BUGS.iter().map(|bug| bug.name).chain(beside).map(str::to_owned).collect();
     let beside_count =
         PLANTED_DEATHS.len() + PLANTED_JOINT.len() + PLANTED_RIO.len() + PLANTED_FORKS.len() + PLANTED_STORES.len();
-    let count = PLANTED_BUGS.len() + PLANTED_SNAPSHOTS.len() + beside_count;
+    let count = PLANTED_BUGS.len() + PLANTED_SNAPSHOTS.len() + PLANTED_BACKUP.len() + beside_count;
     assert_eq!(listed.len(), count, "a bug is listed twice");
     assert!(listed.len() >= 80, "the yardsticks have {} bugs", listed.len());
     assert_eq!(sites.difference(&listed).collect::<Vec<_>>(), Vec::<&String>::new(), "sites that are not on the list");

@@ -23,6 +23,7 @@
 //! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
 //! | `planted_deaths`, `trial` | the same for what happens after a death, and trying each in a process of its own |
+//! | `planted_backup` | the same for backups |
 //! | `planted_joint` | the same for transactions over records and memory |
 //! | `planted_stores` | the same for the stores of recoverable memory |
 //! | `failpoints` | where a process of the tests dies, and how it comes there |
@@ -41,6 +42,7 @@ pub mod log_ends;
 pub mod losing_disk;
 pub mod oracle;
 pub mod orphan;
+pub mod planted_backup;
 pub mod planted_bugs;
 pub mod planted_deaths;
 pub mod planted_joint;

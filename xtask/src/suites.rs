@@ -26,6 +26,7 @@ pub struct Suite {
 /// Every heavy suite, in the order in which they run.
 #[rustfmt::skip]
 pub const SUITES: &[Suite] = &[
+    Suite { name: "backup", package: TESTS, target: "backup", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_BACKUPS", "100"), ("LIBTP_TEST_BACKUP_CUTS", "2000"), ("LIBTP_TEST_HARMS", "2000")] },
     Suite { name: "bad_input", package: TESTS, target: "bad_input", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DISKS", "50"), ("LIBTP_TEST_RECORDS", "10000000"), ("LIBTP_TEST_LOCKS", "1000000")] },
     Suite { name: "crash", package: TESTS, target: "crash", only: "", features: &[], test_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")], soak_env: &[("LIBTP_TEST_STATES", "100000"), ("LIBTP_TEST_FAULTS", "1000000"), ("LIBTP_TEST_LOGS", "20")] },
     Suite { name: "damage", package: TESTS, target: "damage", only: "", features: &[], test_env: &[("LIBTP_TEST_FLIPS", "2000")], soak_env: &[("LIBTP_TEST_FLIPS", "100000")] },

@@ -1,6 +1,7 @@
 //! `tp restore`: an environment out of a backup.
 
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use libtp::{Backup, Until};
@@ -19,8 +20,9 @@ pub struct Arguments {
     /// Where the new environment is to be: a directory that is made, or empty but for a `libtp.toml`.
     #[arg(long, value_name = "DIR")]
     env: PathBuf,
-    /// Which state: that behind the log record at this LSN, as `tp printlog` shows it; the latest without it.
-    #[arg(long, value_name = "LSN", value_parser = until)]
+    /// Which state: that behind the log record at this LSN, as `tp printlog` shows it, or that of a time, in UTC, such as
+    /// 2026-01-31T23:59:59; the latest without it.
+    #[arg(long, value_name = "LSN|TIME", value_parser = until)]
     until: Option<Until>,
 }
 
@@ -41,5 +43,50 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 }
 
 fn until(text: &str) -> std::result::Result<Until, String> {
-    text.parse().map(Until::Lsn).map_err(|_| format!("`{text}` is no LSN"))
+    let lsn = text.parse().map(Until::Lsn).ok();
+    let found = lsn.or_else(|| time_of(text).map(Until::Time));
+    found.ok_or_else(|| format!("`{text}` is neither an LSN nor a time such as 2026-01-31T23:59:59.5Z"))
+}
+
+/// A time in UTC: `YYYY-MM-DD`, then `T` or a space, `HH:MM:SS`, perhaps with a fraction, perhaps a `Z`.
+fn time_of(text: &str) -> Option<SystemTime> {
+    let (date, time) = text.trim_end_matches('Z').split_once(['T', ' ']).unwrap_or((text, "0:0:0"));
+    let numbers = |text: &str, between: char| {
+        let all: Option<Vec<u64>> = text.split(between).map(|part| part.parse().ok()).collect();
+        all.filter(|all| all.len() == 3)
+    };
+    let (whole, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let (date, time) = (numbers(date, '-')?, numbers(whole, ':')?);
+    let (year, month, day) = (date[0], date[1], date[2]);
+    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let february = if is_leap(year) { 29 } else { 28 };
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let index = usize::try_from(month).ok()?.checked_sub(1)?;
+    let in_range = (1970..10_000).contains(&year) && (1..=*months.get(index)?).contains(&day);
+    if !in_range || time[0] > 23 || time[1] > 59 || time[2] > 60 || fraction.len() > 9 {
+        return None;
+    }
+    let years: u64 = (1970..year).map(|year| if is_leap(year) { 366 } else { 365 }).sum();
+    let days = years + months[..index].iter().sum::<u64>() + day - 1;
+    let nanos: u32 = format!("{fraction:0<9}").parse().ok()?;
+    let seconds = ((days * 24 + time[0]) * 60 + time[1]) * 60 + time[2];
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let micros = |text: &str| time_of(text).unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
+        assert_eq!(micros("1970-01-01"), 0);
+        assert_eq!(micros("2000-02-29T12:00:00Z"), 951_825_600_000_000);
+        assert_eq!(micros("2026-11-22 20:35:06.25"), 1_795_379_706_250_000);
+        for wrong in ["2026-02-29", "2026-13-01", "2026-01-01T24:00:00", "yesterday", "2026-01", "1969-12-31"] {
+            assert!(time_of(wrong).is_none(), "{wrong}");
+        }
+        assert_eq!(until("4711"), Ok(Until::Lsn(4711)));
+        assert!(until("soon").is_err());
+    }
 }

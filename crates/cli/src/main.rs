@@ -27,6 +27,7 @@ mod command_printlog;
 mod command_put;
 mod command_recover;
 mod command_restore;
+mod command_salvage;
 mod command_scan;
 mod command_sessions;
 mod command_snapshots;
@@ -115,6 +116,8 @@ enum Verb {
     Restore(command_restore::Arguments),
     /// Read every page and check that it is whole and fits its neighbours.
     Verify(command_verify::Arguments),
+    /// Put every record of a damaged database file that can be read into a new database, and say what is lost.
+    Salvage(command_salvage::Arguments),
     /// Look into a segment of recoverable memory.
     Vista(command_vista::Arguments),
     #[command(hide = true, name = "demo-worker")]
@@ -159,6 +162,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Backup(arguments) => command_backup::run(&arguments, output),
         Verb::Restore(arguments) => command_restore::run(&arguments, output),
         Verb::Verify(arguments) => command_verify::run(&arguments, output),
+        Verb::Salvage(arguments) => command_salvage::run(&arguments, output),
         Verb::Vista(arguments) => command_vista::run(&arguments, output),
         Verb::DemoWorker(arguments) => demo_worker::run(&arguments),
         Verb::BenchClient(arguments) => command_bench::run_client(&arguments),

@@ -449,7 +449,7 @@ impl Recno {
 }
 
 #[inline]
-fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a Txn<'_>) -> Access<'a> {
+pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a Txn<'_>) -> Access<'a> {
     assert!(
         std::ptr::eq(Arc::as_ptr(env), Arc::as_ptr(txn.environment())),
         "a database is used with transactions of its own environment handle"

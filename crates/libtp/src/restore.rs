@@ -13,7 +13,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use libtp_buffer::{check, FileId, PageHeader, PageId, PageNo};
 use libtp_io::{Directory, File, OpenMode, PosixDirectory};
@@ -39,6 +39,9 @@ pub enum Until {
     End,
     /// That behind the log record at this LSN: a transaction whose commit record it is, or stands before it, is there.
     Lsn(u64),
+    /// That of a time. What had been answered as on disk by then is there, and nothing that was logged later: the log says at
+    /// each flush when that was.
+    Time(SystemTime),
 }
 
 /// A backup, to be looked at or restored from.
@@ -228,35 +231,45 @@ impl Backup {
     /// Where the log ends that is replayed.
     fn end_of(&self, until: Until) -> Result<Lsn> {
         let (earliest, last) = (Lsn::new(self.manifest.copied), Lsn::new(self.manifest.end));
-        let files = self.log(last)?;
-        let mut roll = files.roll(Lsn::new(self.manifest.begin), last);
-        let mut end = Lsn::NONE;
-        while let Some(record) = roll.next_record() {
-            let record = record?;
-            let is_beyond = match until {
-                Until::End => false,
-                Until::Lsn(until) => record.lsn.raw() > until,
-            };
-            if is_beyond {
-                end = record.lsn;
-                break;
-            }
-        }
-        if end == Lsn::NONE {
-            end = roll.position();
-            if end != last {
-                return Err(Error::Corrupt(format!(
-                    "the backup's log ends at LSN {end}, not at {last}, where it should"
-                )));
-            }
-            if matches!(until, Until::Lsn(until) if until >= last.raw()) {
-                return Err(self.refused(format!("its log ends before LSN {last}: what came later is not in it")));
-            }
-        }
+        let end = self.cut(until, last)?;
         if end < earliest && !planted("libtp: a state before the copied pages is restored") {
             return Err(self.refused(format!("the earliest state that can be had from it is that before LSN {earliest}; for what was before, take an earlier backup")));
         }
         Ok(end)
+    }
+
+    /// The place behind the last record that belongs to that state.
+    fn cut(&self, until: Until, last: Lsn) -> Result<Lsn> {
+        let until_micros = match until {
+            Until::Time(time) => time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros(),
+            _ => u128::MAX,
+        };
+        match until {
+            Until::Lsn(until) if until >= last.raw() => {
+                return Err(self.refused(format!("its log ends before LSN {last}: what came later is not in it")));
+            }
+            Until::Time(_) if until_micros > u128::from(self.manifest.time) => {
+                return Err(self.refused("its log was copied before that time: what came later is not in it"));
+            }
+            _ => {}
+        }
+        let files = self.log(last)?;
+        let mut roll = files.roll(Lsn::new(self.manifest.begin), last);
+        // Behind the last mark of before that time: it stands behind what its flush made durable.
+        let mut in_time = Lsn::NONE;
+        while let Some(record) = roll.next_record() {
+            let record = record?;
+            match (until, record.time()) {
+                (Until::Lsn(until), _) if record.lsn.raw() > until => return Ok(record.lsn),
+                (Until::Time(_), Some(time)) if u128::from(time) > until_micros => return Ok(in_time),
+                (Until::Time(_), Some(_)) => in_time = record.end(),
+                _ => {}
+            }
+        }
+        match roll.position() {
+            end if end == last => Ok(last),
+            end => Err(Error::Corrupt(format!("the backup's log ends at LSN {end}, not at {last}, where it should"))),
+        }
     }
 
     fn put_files(&self, platform: &Platform, environment: [u8; 16], watch: Watcher<'_>) -> Result<()> {

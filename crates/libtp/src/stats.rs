@@ -160,7 +160,11 @@ fn shown(types: &RecordTable, record: &RecordRef<'_>) -> LogRecord {
     let body = if compensation { record.body.get(8..).unwrap_or(&[]) } else { record.body };
     let (kind, text) = match types.get(header.kind()) {
         Some(known) => (known.name.to_string(), (known.describe)(body)),
-        None if header.kind() == libtp_log::KIND_FLUSH_MARK => ("flush mark".into(), String::new()),
+        None if header.kind() == libtp_log::KIND_FLUSH_MARK => {
+            let time =
+                record.time().map(|time| format!("at {}.{:06} s since 1970", time / 1_000_000, time % 1_000_000));
+            ("flush mark".into(), time.unwrap_or_default())
+        }
         None => (format!("unknown {}", header.kind()), String::new()),
     };
     LogRecord {
@@ -168,7 +172,7 @@ fn shown(types: &RecordTable, record: &RecordRef<'_>) -> LogRecord {
         kind,
         code: header.kind(),
         txn: header.txn().raw(),
-        prev: header.prev().raw(),
+        prev: if record.time().is_some() { 0 } else { header.prev().raw() },
         compensation,
         text,
     }

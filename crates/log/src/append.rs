@@ -11,6 +11,8 @@
 //! Latch: `append` (rank 80), then nothing.
 //! If we die here: before the tail's store the record does not exist; after it, it does, and the note names it.
 
+use std::time::SystemTime;
+
 use libtp_process::{Rank, Session};
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
@@ -202,6 +204,7 @@ impl LogManager {
     /// Appends a flush mark if there is room for one: what the log says about its own durable end (PROTOCOLS L2). It
     /// changes no page, so nothing is noted. Returns the durable end and the tail after it.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
+        let now = micros_since_1970();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
         let durable = self.header.durable.load();
         // Relaxed: only the latch's holder moves the tail.
@@ -210,7 +213,7 @@ impl LogManager {
             return (durable, durable);
         }
         let body = durable.raw().to_le_bytes();
-        let header = RecordHeader::new(crate::KIND_FLUSH_MARK, 0, TxnId::NONE, Lsn::NONE, body.len());
+        let header = RecordHeader::new(crate::KIND_FLUSH_MARK, 0, TxnId::NONE, Lsn::new(now), body.len());
         let end = lsn.plus(header.length() as u64);
         let is_in_the_way = end > self.header.ring_end.load() || end > self.header.file_end.load();
         if is_in_the_way || planted("log: no flush marks") {
@@ -228,6 +231,13 @@ impl LogManager {
         drop(latch);
         (durable, end)
     }
+}
+
+/// A flush mark belongs to no transaction: where others name the record before, it says when it was logged. A mark lies behind
+/// all that its flush makes durable, so what was answered as on disk before a time is below the last mark of before it.
+fn micros_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Copies parts of any length into the ring in whole words.

@@ -288,6 +288,13 @@ pub struct RecordRef<'b> {
 }
 
 impl RecordRef<'_> {
+    /// Of a flush mark, when it was logged, microseconds since 1970; none of other records, and of marks of builds that did
+    /// not say.
+    pub fn time(&self) -> Option<u64> {
+        let is_said = self.header.kind() == KIND_FLUSH_MARK && self.header.prev() != Lsn::NONE;
+        is_said.then(|| self.header.prev().raw())
+    }
+
     /// A copy that owns its body.
     pub fn to_record(&self) -> Record {
         Record { lsn: self.lsn, header: self.header, body: self.body.to_vec() }

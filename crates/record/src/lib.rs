@@ -39,6 +39,7 @@ pub mod page;
 mod page_header;
 mod pages;
 pub mod recno;
+mod salvage;
 pub mod snapshot;
 
 use libtp_txn::RecordType;
@@ -57,6 +58,7 @@ pub use list::Stretch;
 pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
 pub use order::{Order, OrderName};
 pub use recno::NumberCursor;
+pub use salvage::{SalvagedRecord, Wreck};
 pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotHashCursor, SnapshotNumberCursor};
 
 /// Every log-record type of the record manager, for the table that recovery reads (LIBTP 3.2.6).

@@ -197,7 +197,7 @@ impl FileHeader {
 }
 
 /// Reads the header of an open file.
-fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
+pub(crate) fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
     let mut front = vec![0; PAGE_BYTES_MAX as usize];
     let read = file.read_at(&mut front, 0)?;
     let full_name = file_name(name);
@@ -239,7 +239,7 @@ fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHeader)> {
     Ok((file_id, header))
 }
 
-fn found(name: &str, id: FileId, header: &FileHeader) -> Result<FoundFile> {
+pub(crate) fn found(name: &str, id: FileId, header: &FileHeader) -> Result<FoundFile> {
     let method = header.method().ok_or_else(|| unsuitable(name, "it names no access method this library knows"))?;
     let keying = header.keying().ok_or_else(|| unsuitable(name, "it names no order of keys this library knows"))?;
     let page_bytes = header.page_bytes.get();

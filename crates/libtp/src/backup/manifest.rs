@@ -55,6 +55,8 @@ pub(crate) struct Manifest {
     pub(crate) copied: u64,
     /// The log is here up to this place.
     pub(crate) end: u64,
+    /// When it ended there, microseconds since 1970.
+    pub(crate) time: u64,
     /// Bytes of the log's first segment file.
     segment_bytes_first: u64,
     /// Bytes of the largest.
@@ -82,6 +84,7 @@ impl Manifest {
             begin: begin.raw(),
             copied: copied.raw(),
             end: copied.raw(),
+            time: 0,
             segment_bytes_first: control.segment_bytes_first,
             segment_bytes_max: control.segment_bytes_max,
             next_file_id: control.next_file_id,
@@ -140,6 +143,7 @@ impl Manifest {
             ("begin", self.begin),
             ("copied", self.copied),
             ("end", self.end),
+            ("time", self.time),
             ("segment_bytes_first", self.segment_bytes_first),
             ("segment_bytes_max", self.segment_bytes_max),
             ("next_file_id", self.next_file_id.into()),

@@ -1,0 +1,43 @@
+//! `tp salvage`: what can be read of a damaged database file goes to a new database.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+use crate::progress::Steps;
+use crate::spelling::grouped;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+    /// The damaged file, NAME.tp, which is only read. Nobody may be at work in it.
+    file: PathBuf,
+    /// The new database, in the environment, which is made if it is missing.
+    database: String,
+}
+
+/// Salvages, and prints what was lost, a line each; exit 1 if anything was.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open_or_create(output)?;
+    let mut steps = Steps::new(output.may_draw());
+    let salvaged =
+        env.salvage(&arguments.file, &arguments.database, &mut |what, done, total| steps.set(what, done, total))?;
+    drop(steps);
+    for lost in &salvaged.lost {
+        output.object(&json!({ "page": lost.page, "what": lost.what }))?;
+        output.line(format_args!("page {}: {}", lost.page, lost.what))?;
+    }
+    output.object(&salvaged.count())?;
+    output.line(format_args!(
+        "{} records salvaged, {} pages or values lost",
+        grouped(salvaged.records),
+        salvaged.lost.len()
+    ))?;
+    Ok(Ending::of(salvaged.lost.is_empty()))
+}

@@ -1,0 +1,138 @@
+//! Salvage: what can be read of a damaged database file goes to a new database.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+
+use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_log::Lsn;
+use libtp_record::{Finding, SalvagedRecord, Wreck};
+use rio::planted;
+use serde::Serialize;
+
+use crate::backup::Watcher;
+use crate::database::{access, open};
+use crate::{Env, Error, Result};
+
+/// Records are put into the new database so many at a time, or so many bytes of them.
+const BATCH_RECORDS: usize = 500;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// What was salvaged of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Salvaged {
+    /// Records that were read and are in the new database.
+    pub records: u64,
+    /// What was lost: pages, and values whose pages are among them.
+    pub lost: Vec<Finding>,
+}
+
+/// How much, for reports.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SalvagedCount {
+    /// Records that were read.
+    pub records: u64,
+    /// Pages and long values that were lost.
+    pub lost: usize,
+}
+
+impl Env {
+    /// Reads every page of the database file at `file`, of this or another environment, and puts each record that can be
+    /// read into a new database `name` of the same kind. The file is only read, and nobody else may be at work in it; its
+    /// environment's log is not looked at: what had not been written back is not in it, and what was not committed may be.
+    ///
+    /// # Errors
+    /// `Database` if there is a database `name` already, or the file is no database file at all; `Full`, `Io`. What was
+    /// salvaged until then is in the new database.
+    pub fn salvage(&self, file: impl AsRef<Path>, name: &str, watch: Watcher<'_>) -> Result<Salvaged> {
+        let file = file.as_ref();
+        let refused = |what: &str| Error::Database { name: name.to_string(), what: what.to_string() };
+        if self.databases()?.iter().any(|known| known == name) {
+            return Err(refused("it is there already; salvage to another name"));
+        }
+        let directory = file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let full_name =
+            file.file_name().and_then(|name| name.to_str()).ok_or_else(|| refused("the damaged file has no name"))?;
+        let opened = PosixDirectory::open(directory)?.open(full_name, OpenMode::ReadOnly)?;
+        let wreck = Wreck::open(opened, full_name)?;
+        let open = open(&self.0, name, Some((wreck.method(), *wreck.keying())))?;
+        let mut into =
+            Into { env: self, open, waiting: Vec::new(), waiting_bytes: 0, records: 0, seen: HashMap::new() };
+        let mut lost =
+            wreck.records(&mut |record| into.take(record), &mut |done, total| watch("pages", done, total))?;
+        into.put()?;
+        if planted("libtp: lost pages are not told of") {
+            lost.clear();
+        }
+        Ok(Salvaged { records: into.records, lost })
+    }
+}
+
+impl Salvaged {
+    /// How much, for reports.
+    pub fn count(&self) -> SalvagedCount {
+        SalvagedCount { records: self.records, lost: self.lost.len() }
+    }
+}
+
+/// Where salvaged records go.
+struct Into<'e> {
+    env: &'e Env,
+    open: Arc<libtp_record::Database>,
+    waiting: Vec<SalvagedRecord>,
+    waiting_bytes: usize,
+    records: u64,
+    /// The LSN of the newest record of each key, by the key's hash: a file may have a key twice whose pages were written back
+    /// at different times.
+    seen: HashMap<u64, Lsn>,
+}
+
+impl Into<'_> {
+    fn take(&mut self, record: SalvagedRecord) -> Result<()> {
+        let bytes = match &record {
+            SalvagedRecord::Pair { key, value, lsn } => {
+                let mut hasher = DefaultHasher::new();
+                key.hash(&mut hasher);
+                let newest = self.seen.entry(hasher.finish()).or_insert(Lsn::NONE);
+                if *newest > *lsn {
+                    return Ok(());
+                }
+                if newest.is_none() {
+                    self.records += 1;
+                }
+                *newest = *lsn;
+                key.len() + value.len()
+            }
+            SalvagedRecord::Numbered { value, .. } => {
+                self.records += 1;
+                value.len()
+            }
+        };
+        self.waiting_bytes += bytes;
+        self.waiting.push(record);
+        if self.waiting.len() >= BATCH_RECORDS || self.waiting_bytes >= BATCH_BYTES {
+            self.put()?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self) -> Result<()> {
+        self.env.run(|txn| {
+            for record in &self.waiting {
+                txn.guarded(|| {
+                    let access = access(&self.env.0, &self.open, txn);
+                    match record {
+                        SalvagedRecord::Pair { key, value, .. } => Ok(access.put(key, value)?),
+                        SalvagedRecord::Numbered { number, value } => Ok(access.recno_put(*number, value)?),
+                    }
+                })?;
+            }
+            Ok(())
+        })?;
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! Salvage: the records of a database file of which a part is damaged, without the environment it belongs to.
+//!
+//! Not in the paper; after Berkeley DB's `db_dump -r`. Every page that holds records says of each its whole key, and what kind
+//! of page it is, so no page is needed to find another: pages are read one after the other, those that do not pass their
+//! checksum are said to be lost, and the rest give their records. Long values need their own pages besides.
+//!
+//! The file is at rest. What it holds is what had been written back: after a crash that may lack the last commits, and have
+//! something of transactions that did not commit, since the log is not looked at.
+
+use std::sync::Arc;
+
+use libtp_buffer::{check, is_page_size, is_zero, FileId, PageHeader, PageId, PageNo, PAGE_BYTES_MAX, PAGE_BYTES_MIN};
+use libtp_io::File;
+use libtp_log::Lsn;
+
+use crate::btree::get::Value;
+use crate::btree::node::Node;
+use crate::btree::verify::Finding;
+use crate::database::{Keying, Method};
+use crate::free_pages::{Meta, META_PAGE};
+use crate::hash::page::BucketPage;
+use crate::open::{found, read_header};
+use crate::page::overflow::{self, ChainRef};
+use crate::page::PageKind;
+use crate::page_header;
+use crate::recno::page::{Arithmetic, RecnoPage};
+use crate::{Error, Result};
+
+/// Values longer than this are not believed.
+const VALUE_BYTES_MAX: u64 = 1 << 32;
+
+/// A record that could be read, as it stood in the file: keys in an order of their own are as that order spells them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SalvagedRecord {
+    /// Of a B-tree or a hash file.
+    Pair {
+        /// Its key.
+        key: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// The log record that last changed it: of two with one key, the one with the higher counts.
+        lsn: Lsn,
+    },
+    /// Of a recno file.
+    Numbered {
+        /// Its number.
+        number: u64,
+        /// Its bytes.
+        value: Vec<u8>,
+    },
+}
+
+/// A database file of which everything that can be read is wanted.
+pub struct Wreck {
+    file: Arc<dyn File>,
+    id: FileId,
+    page_bytes: u32,
+    method: Method,
+    keying: Keying,
+    /// What is wrong, page by page.
+    lost: Vec<Finding>,
+}
+
+impl Wreck {
+    /// Looks at a file. If its first page is damaged, the others are asked what they belong to.
+    ///
+    /// # Errors
+    /// [`Error::Unsuitable`] if no page of it is one of a database; [`Error::Io`].
+    pub fn open(file: Arc<dyn File>, full_name: &str) -> Result<Wreck> {
+        let name = full_name.strip_suffix(".tp").unwrap_or(full_name);
+        let first = read_header(&*file, name).and_then(|(id, header)| found(name, id, &header));
+        let wrong = match first {
+            Ok(found) => {
+                let (page_bytes, id) = (found.info.page_bytes, found.info.id);
+                let (method, keying) = (found.method, found.keying);
+                return Ok(Wreck { file, id, page_bytes, method, keying, lost: Vec::new() });
+            }
+            Err(error @ Error::Io(_)) => return Err(error),
+            Err(error) => error.to_string(),
+        };
+        let guessed = guess(&*file)?;
+        let Some((page_bytes, id, method)) = guessed else {
+            let what = format!("none of its pages is one of a database file ({wrong})");
+            return Err(Error::Unsuitable { name: full_name.to_string(), what });
+        };
+        let what = format!("{wrong}; what the file is was found by its other pages. If its keys had an order of their own or several values, that is lost: they are given as they stood in the file");
+        let lost = vec![Finding { page: 0, what }];
+        Ok(Wreck { file, id, page_bytes, method, keying: Keying::default(), lost })
+    }
+
+    /// How its records are organised.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// How its keys stand in it.
+    pub fn keying(&self) -> &Keying {
+        &self.keying
+    }
+
+    /// Hands over every record that can be read, in no order, and tells `watch` how many bytes of how many are read. What is
+    /// returned says which pages, and which long values, were lost.
+    ///
+    /// # Errors
+    /// What `take` returns; [`Error::Io`] where the disk refuses.
+    pub fn records<E: From<Error>>(
+        mut self,
+        take: &mut dyn FnMut(SalvagedRecord) -> std::result::Result<(), E>,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> std::result::Result<Vec<Finding>, E> {
+        let length = self.file.len().map_err(Error::from)?;
+        let pages = length.div_ceil(u64::from(self.page_bytes));
+        let used = self.page(META_PAGE)?.ok().and_then(|page| Meta::of(&page).map(|meta| meta.page_count.get()));
+        for number in 1..u32::try_from(pages).unwrap_or(u32::MAX) {
+            watch(u64::from(number) * u64::from(self.page_bytes), length);
+            match self.page(number)? {
+                Err(what) => self.lost.push(Finding { page: number, what }),
+                Ok(page) if is_zero(&page) => {
+                    if self.method == Method::Btree && used.is_some_and(|used| number < used) {
+                        self.lost.push(Finding { page: number, what: "it is all zeros, and was in use".into() });
+                    }
+                }
+                Ok(page) => self.of_page(number, &page, take)?,
+            }
+        }
+        watch(length, length);
+        Ok(self.lost)
+    }
+
+    /// A page, or why there is none.
+    fn page(&self, number: u32) -> Result<std::result::Result<Vec<u8>, String>> {
+        let mut page = vec![0; self.page_bytes as usize];
+        let id = PageId::new(self.id, PageNo::new(number));
+        let read = self.file.read_at(&mut page, id.page().offset(self.page_bytes))?;
+        if read < page.len() {
+            return Ok(Err(format!("the file ends after {read} of its bytes")));
+        }
+        Ok(check(&page, id).map(|()| page).map_err(|damage| damage.to_string()))
+    }
+
+    fn of_page<E: From<Error>>(
+        &mut self,
+        number: u32,
+        page: &[u8],
+        take: &mut dyn FnMut(SalvagedRecord) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        match (self.method, PageKind::from_byte(page_header::kind(page))) {
+            (Method::Btree, Some(PageKind::Btree)) => match Node::over(page) {
+                Some(node) if node.is_deleted() || !node.is_leaf() => Ok(()),
+                Some(node) => self.of_node(number, &node, take),
+                None => self.contradicts(number),
+            },
+            (Method::Hash, Some(PageKind::Hash)) => match BucketPage::over(page) {
+                Some(bucket) => self.of_node(number, &bucket, take),
+                None => self.contradicts(number),
+            },
+            (Method::Recno { record_bytes }, Some(PageKind::Recno)) => {
+                let arithmetic = Arithmetic::new(page.len(), record_bytes as usize);
+                let recno = RecnoPage::over(page).filter(|recno| recno.record_bytes() == record_bytes as usize);
+                let (Some(recno), Some(arithmetic)) = (recno, arithmetic) else { return self.contradicts(number) };
+                for slot in 0..recno.capacity() {
+                    if let Some(record) = recno.slot(slot).filter(super::recno::page::Slot::is_record) {
+                        let value = record.bytes.to_vec();
+                        take(SalvagedRecord::Numbered { number: arithmetic.number(number, slot), value })?;
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn contradicts<E>(&mut self, number: u32) -> std::result::Result<(), E> {
+        self.lost.push(Finding { page: number, what: "its header contradicts itself".into() });
+        Ok(())
+    }
+
+    fn of_node<E: From<Error>>(
+        &mut self,
+        number: u32,
+        node: &Node<'_>,
+        take: &mut dyn FnMut(SalvagedRecord) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        for slot in 0..node.count() {
+            let Some(record) = node.record(slot) else {
+                self.lost.push(Finding { page: number, what: format!("the record at slot {slot} lies outside of it") });
+                continue;
+            };
+            if record.is_ghost() {
+                continue;
+            }
+            let value = match record.value() {
+                Some(Value::Here(value)) => Ok(value.to_vec()),
+                Some(Value::Chain(chain)) => self.chain(chain)?,
+                None => Err("where it lies cannot be read".to_string()),
+            };
+            let (key, lsn) = (node.key(slot).to_vec(), record.lsn);
+            match value {
+                Ok(value) => take(SalvagedRecord::Pair { key, value, lsn })?,
+                Err(what) => {
+                    let what = format!("the value of its key {:?} is lost: {what}", String::from_utf8_lossy(&key));
+                    self.lost.push(Finding { page: number, what });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A long value, or why there is none.
+    fn chain(&self, chain: ChainRef) -> Result<std::result::Result<Vec<u8>, String>> {
+        let wanted = chain.bytes.get();
+        let mut value = Vec::new();
+        let mut number = chain.first.get();
+        while number != 0 && (value.len() as u64) < wanted.min(VALUE_BYTES_MAX) {
+            let page = match self.page(number)? {
+                Ok(page) => page,
+                Err(what) => return Ok(Err(format!("page {number}: {what}"))),
+            };
+            let piece = overflow::piece(&page).filter(|piece| !piece.is_empty());
+            let (Some(header), Some(piece)) = (overflow::header(&page), piece) else {
+                return Ok(Err(format!("page {number} is no part of it")));
+            };
+            value.extend_from_slice(piece);
+            number = if number == chain.last.get() { 0 } else { header.next.get() };
+        }
+        let is_whole = value.len() as u64 == wanted;
+        Ok(if is_whole { Ok(value) } else { Err(format!("{} of its {wanted} bytes are there", value.len())) })
+    }
+}
+
+/// What a file is whose first page is damaged: how long its pages are, its number, and how its records are organised, by
+/// the first page that is whole.
+fn guess(file: &dyn File) -> Result<Option<(u32, FileId, Method)>> {
+    let length = file.len()?;
+    let sizes = (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).filter(|&bytes| is_page_size(bytes));
+    for page_bytes in sizes {
+        let mut page = vec![0; page_bytes as usize];
+        for number in 1..u32::try_from(length / u64::from(page_bytes)).unwrap_or(u32::MAX) {
+            let at = PageNo::new(number);
+            if file.read_at(&mut page, at.offset(page_bytes))? < page.len() || is_zero(&page) {
+                continue;
+            }
+            let id = FileId::new(PageHeader::of(&page).file_id.get());
+            if check(&page, PageId::new(id, at)).is_err() {
+                continue;
+            }
+            let method = match PageKind::from_byte(page_header::kind(&page)) {
+                Some(PageKind::Btree) => Method::Btree,
+                Some(PageKind::Hash | PageKind::HashHeader) => Method::Hash,
+                Some(PageKind::Recno) => match RecnoPage::over(&page).map(|page| u32::try_from(page.record_bytes())) {
+                    Some(Ok(record_bytes)) => Method::Recno { record_bytes },
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            return Ok(Some((page_bytes, id, method)));
+        }
+    }
+    Ok(None)
+}

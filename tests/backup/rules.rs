@@ -1,0 +1,163 @@
+//! The rules of PROTOCOLS L10 that the other cases do not meet by themselves.
+
+use std::time::{Duration, SystemTime};
+
+use libtp::{Backup, Error, How, Until};
+use libtp_sim::Random;
+
+use crate::load::{open, settings};
+use crate::shop::{judge, Shop};
+
+#[test]
+fn what_is_made_meanwhile_is_in_it() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let shop = open(directory.path());
+    shop.stock().unwrap();
+    let mut is_made = false;
+    let env = &shop.env;
+    let backup = other.path().join("backup");
+    let late = |env: &libtp::Env, value: &[u8]| {
+        let late = env.btree("late")?;
+        env.run(|txn| late.put(txn, b"key", value))
+    };
+    shop.env
+        .backup(&backup, &mut |what, _, _| {
+            if what == "files" && !is_made {
+                is_made = true;
+                late(env, b"first").unwrap();
+            }
+        })
+        .unwrap();
+    assert!(is_made);
+    let value = |name: &str| {
+        let restored = other.path().join(name);
+        Backup::open(&backup).unwrap().restore(&restored, Until::End, &mut |_, _, _| {}).unwrap();
+        let restored = libtp::Env::builder().settings(settings()).open(&restored).unwrap();
+        let late = restored.btree("late").unwrap();
+        restored.run(|txn| late.get(txn, b"key")).unwrap()
+    };
+    assert_eq!(value("one").as_deref(), Some(&b"first"[..]));
+    let later = env.btree("later").unwrap();
+    env.run(|txn| later.put(txn, b"key", b"")).unwrap();
+    late(env, b"second").unwrap();
+    env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    assert_eq!(value("two").as_deref(), Some(&b"second"[..]));
+    assert_eq!(libtp::Env::open(other.path().join("two")).unwrap().databases().unwrap().len(), 5);
+}
+
+#[test]
+fn a_restored_environment_is_another_one() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = other.path().join("backup");
+    // Without threads that would go on working when it is dead.
+    let quiet = libtp::Settings { no_background: true, ..settings() };
+    let shop = Shop::open(libtp::Env::builder().settings(quiet).open(directory.path()).unwrap()).unwrap();
+    let mut commits = vec![shop.stock().unwrap()];
+    let mut random = Random::new(3);
+    let end = shop.env.backup(&backup, &mut |_, _, _| {}).unwrap().end;
+    commits.extend(shop.trade(&mut random).unwrap());
+    // Its shared memory stays, as after a death, and knows of a commit that the backup has not.
+    shop.env.flush().unwrap();
+    let id = |directory: &std::path::Path| std::fs::read(directory.join("control")).unwrap()[16..32].to_vec();
+    let old = id(directory.path());
+    shop.env.die();
+    std::mem::forget(shop);
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    Backup::open(&backup).unwrap().restore(directory.path(), Until::End, &mut |_, _, _| {}).unwrap();
+    assert_ne!(id(directory.path()), old);
+    let restored = open(directory.path());
+    assert_eq!(restored.env.opened().how, How::Clean);
+    judge(&restored, &commits, end);
+    // And beside it.
+    let beside = other.path().join("beside");
+    Backup::open(&backup).unwrap().restore(&beside, Until::End, &mut |_, _, _| {}).unwrap();
+    let beside = open(&beside);
+    beside.trade(&mut random).unwrap();
+    judge(&restored, &commits, end);
+}
+
+#[test]
+fn a_log_that_went_another_way_is_not_added() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = other.path().join("backup");
+    let copy = other.path().join("copy");
+    let shop = open(directory.path());
+    shop.stock().unwrap();
+    drop(shop);
+    // As `cp -a` copies it: with the same number.
+    assert!(std::process::Command::new("cp").arg("-a").arg(directory.path()).arg(&copy).status().unwrap().success());
+    let trade = |shop: &Shop, seed: u64| {
+        let mut random = Random::new(seed);
+        for _ in 0..20 {
+            shop.trade(&mut random).unwrap();
+        }
+    };
+    let (one, two) = (open(directory.path()), open(&copy));
+    trade(&one, 1);
+    trade(&two, 2);
+    two.env.flush().unwrap();
+    let end = one.env.backup(&backup, &mut |_, _, _| {}).unwrap().end;
+    while two.env.stats().unwrap().log_durable < end + 4096 {
+        trade(&two, 3);
+        two.env.flush().unwrap();
+    }
+    let added = two.env.backup_more(&backup, &mut |_, _, _| {});
+    assert!(matches!(added, Err(Error::Backup { .. })), "{added:?}");
+    one.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+}
+
+#[test]
+fn log_that_is_gone_is_not_added_and_says_what_to_set() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = other.path().join("backup");
+    let none = libtp::Settings { keep_log: None, ..settings() };
+    let shop = Shop::open(libtp::Env::builder().settings(none).open(directory.path()).unwrap()).unwrap();
+    shop.stock().unwrap();
+    let end = shop.env.backup(&backup, &mut |_, _, _| {}).unwrap().end;
+    let mut random = Random::new(4);
+    while shop.env.stats().unwrap().log_oldest < end + (600 << 10) {
+        for _ in 0..30 {
+            shop.trade(&mut random).unwrap();
+        }
+        shop.env.checkpoint().unwrap();
+    }
+    let refused = shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap_err().to_string();
+    assert!(refused.contains("keep_log") && refused.contains(&end.to_string()), "{refused}");
+    assert_eq!(Backup::open(&backup).unwrap().end(), end);
+}
+
+#[test]
+fn what_was_answered_before_a_time_is_there_and_nothing_logged_after() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = other.path().join("backup");
+    let shop = open(directory.path());
+    let mut commits = vec![shop.stock().unwrap()];
+    let mut random = Random::new(8);
+    shop.env.backup(&backup, &mut |_, _, _| {}).unwrap();
+    let mut moments = Vec::new();
+    for _ in 0..6 {
+        for _ in 0..5 {
+            commits.extend(shop.trade(&mut random).unwrap());
+        }
+        // All of it is on disk, and the clock goes on.
+        shop.env.flush().unwrap();
+        let last = commits.iter().map(|commit| commit.lsn).max().unwrap();
+        std::thread::sleep(Duration::from_millis(3));
+        moments.push((SystemTime::now(), last));
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    let backup = Backup::open(&backup).unwrap();
+    for (at, (time, last)) in moments.into_iter().enumerate() {
+        let restored = other.path().join(format!("restored-{at}"));
+        backup.restore(&restored, Until::Time(time), &mut |_, _, _| {}).unwrap();
+        judge(&open(&restored), &commits, last + 1);
+    }
+    let early = SystemTime::now() - Duration::from_secs(3600);
+    let refused =
+        |time| backup.restore(other.path().join("refused"), Until::Time(time), &mut |_, _, _| {}).unwrap_err();
+    assert!(matches!(refused(early), Error::Backup { .. }));
+    assert!(matches!(refused(SystemTime::now() + Duration::from_secs(60)), Error::Backup { .. }));
+}

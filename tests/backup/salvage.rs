@@ -1,0 +1,122 @@
+//! Files with damaged pages: every record that can be read is salvaged, and every page that cannot is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use libtp::{Bytes, DatabaseSettings, Duplicates, Env, Settings};
+use libtp_sim::Random;
+use libtp_tests::sizes;
+
+const PAGE_BYTES: usize = 4096;
+
+fn made(directory: &Path) -> Env {
+    let small = || DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
+    let database = ["tree", "hash", "cells", "lists"].map(|name| (name.to_owned(), small())).into();
+    let settings = Settings { no_background: true, database, ..Settings::default() };
+    Env::builder().settings(settings).open(directory).unwrap()
+}
+
+type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn fill(env: &Env) {
+    let (tree, hash, cells) = (env.btree("tree").unwrap(), env.hash("hash").unwrap(), env.recno("cells", 60).unwrap());
+    let lists = env.multi("lists", Duplicates::AsTheyCame).unwrap();
+    let mut random = Random::new(11);
+    for batch in 0..20_u64 {
+        env.run(|txn| {
+            for key in batch * 30..batch * 30 + 30 {
+                let length = if key % 25 == 0 { 9000 } else { random.below(300) };
+                let value = vec![key.to_le_bytes()[0]; usize::try_from(length).unwrap()];
+                tree.put(txn, &key.to_be_bytes(), &value)?;
+                hash.put(txn, &key.to_be_bytes(), &value)?;
+                cells.append(txn, &[key.to_le_bytes()[0]; 60])?;
+                lists.put(txn, &(key / 3).to_be_bytes(), &key.to_be_bytes())?;
+            }
+            tree.delete(txn, &(batch * 30 + 7).to_be_bytes())?;
+            cells.delete(txn, batch * 30 + 9)?;
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
+/// Every record of a database; of a list, each value with its place.
+fn records(env: &Env, name: &str) -> Records {
+    let txn = env.begin().unwrap();
+    let mut all = Records::new();
+    match name {
+        "cells" => {
+            let cells = env.recno(name, 60).unwrap();
+            let mut cursor = cells.cursor(&txn);
+            while let Some((number, value)) = cursor.next().unwrap() {
+                all.insert(number.to_be_bytes().to_vec(), value);
+            }
+        }
+        "lists" => {
+            let lists = env.multi(name, Duplicates::AsTheyCame).unwrap();
+            let mut cursor = lists.cursor(&txn);
+            while let Some((key, value)) = cursor.next().unwrap() {
+                all.insert([key, value].concat(), Vec::new());
+            }
+        }
+        _ => {
+            let db = if name == "hash" { env.hash(name).unwrap() } else { env.btree(name).unwrap() };
+            let mut cursor = db.cursor(&txn);
+            while let Some((key, value)) = cursor.next().unwrap() {
+                all.insert(key, value);
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = made(directory.path());
+    fill(&env);
+    let names = ["tree", "hash", "cells", "lists"];
+    let wanted: BTreeMap<&str, Records> = names.iter().map(|name| (*name, records(&env, name))).collect();
+    drop(env);
+    let mut random = Random::new(sizes::first_seed());
+    let (mut damaged, mut salvaged, mut lost_records) = (0, 0, 0);
+    for round in 0..sizes::number("LIBTP_TEST_WRECKS", 6) {
+        let other = tempfile::tempdir().unwrap();
+        let into = made(other.path());
+        for name in names {
+            let good = std::fs::read(directory.path().join(format!("{name}.tp"))).unwrap();
+            let mut bad = good.clone();
+            let pages = good.len() / PAGE_BYTES;
+            let used = |page: &usize| good[page * PAGE_BYTES..(page + 1) * PAGE_BYTES].iter().any(|byte| *byte != 0);
+            // None, a few, and from time to time the first page.
+            let count = if round == 0 { 0 } else { 1 + random.index(5) };
+            let mut hit: BTreeSet<usize> = (0..count).map(|_| 1 + random.index(pages - 1)).filter(used).collect();
+            if round % 3 == 2 && name != "lists" {
+                hit.insert(0);
+            }
+            for page in &hit {
+                bad[page * PAGE_BYTES + random.index(PAGE_BYTES)] ^= 1 << random.below(8);
+            }
+            let wreck = other.path().join(format!("{name}.wreck.tp.old"));
+            std::fs::write(&wreck, &bad).unwrap();
+            let done = into.salvage(&wreck, name, &mut |_, _, _| {}).unwrap();
+            let found = records(&into, name);
+            let told: BTreeSet<usize> = done.lost.iter().map(|lost| lost.page as usize).collect();
+            assert!(hit.is_subset(&told), "{name}: pages {hit:?} are damaged, {told:?} are named");
+            assert_eq!(done.records, found.len() as u64, "{name}");
+            for (key, value) in &found {
+                assert_eq!(wanted[name].get(key), Some(value), "{name}: a record that was not there");
+            }
+            let is_lossless = hit.is_empty();
+            let missing = wanted[name].len() - found.len();
+            assert!(!is_lossless || (missing == 0 && done.lost.is_empty()), "{name}: {:?}", done.lost);
+            // A page has no more than so many of them.
+            assert!(missing <= hit.len() * 140, "{name}: {missing} records lost with {} pages", hit.len());
+            assert_eq!(into.verify(name).unwrap().findings, Vec::new());
+            damaged += hit.len();
+            salvaged += found.len();
+            lost_records += missing;
+        }
+    }
+    println!("figures: {damaged} pages damaged, {salvaged} records salvaged, {lost_records} lost");
+}
