@@ -165,6 +165,9 @@ struct Played {
 
 fn play(seed: u64) -> libtp::Result<Played> {
     let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
+    // The directories are there, whatever happens in them.
+    let _ = (inside(&disk, "env"), inside(&disk, "backup"));
+    disk.sync()?;
     let shop = Arc::new(Shop::open(open(platform("env", inside(&disk, "env"), &memory))?)?);
     let mut random = Random::new(seed);
     let mut first = vec![shop.stock()?];

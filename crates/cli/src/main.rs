@@ -11,6 +11,7 @@
 mod acknowledgements;
 mod bank;
 mod clock;
+mod command_archive;
 mod command_backup;
 mod command_bench;
 mod command_bench_memory;
@@ -33,6 +34,7 @@ mod command_sessions;
 mod command_snapshots;
 mod command_stat;
 mod command_txns;
+mod command_upgrade;
 mod command_verify;
 mod command_vista;
 mod demo_audit;
@@ -110,10 +112,14 @@ enum Verb {
     Checkpoint(command_checkpoint::Arguments),
     /// Open the environment, which recovers it if it has to be, and say what was done.
     Recover(command_recover::Arguments),
+    /// List the files of the log that nobody needs any more, copy or remove them.
+    Archive(command_archive::Arguments),
     /// Copy the environment while it is at work, or add what was logged since to such a copy.
     Backup(command_backup::Arguments),
     /// Make an environment of a backup, as it was at its end, at a place in the log, or at a time.
     Restore(command_restore::Arguments),
+    /// Say which versions the environment's files have, and what has to be done about them.
+    Upgrade(command_upgrade::Arguments),
     /// Read every page and check that it is whole and fits its neighbours.
     Verify(command_verify::Arguments),
     /// Put every record of a damaged database file that can be read into a new database, and say what is lost.
@@ -159,8 +165,10 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Printlog(arguments) => command_printlog::run(&arguments, output),
         Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),
         Verb::Recover(arguments) => command_recover::run(&arguments, output),
+        Verb::Archive(arguments) => command_archive::run(&arguments, output),
         Verb::Backup(arguments) => command_backup::run(&arguments, output),
         Verb::Restore(arguments) => command_restore::run(&arguments, output),
+        Verb::Upgrade(arguments) => command_upgrade::run(&arguments, output),
         Verb::Verify(arguments) => command_verify::run(&arguments, output),
         Verb::Salvage(arguments) => command_salvage::run(&arguments, output),
         Verb::Vista(arguments) => command_vista::run(&arguments, output),

@@ -28,6 +28,7 @@
 //! of the paper's figure 1 are crates of their own.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod attach;
 mod background;
 mod backup;
@@ -66,9 +67,11 @@ mod sort;
 mod stats;
 mod text_file;
 mod txn;
+mod versions;
 mod warm_start;
 mod watching;
 
+pub use archive::LogFile;
 pub use attach::{How, Opened};
 #[doc(hidden)]
 pub use attach::{Memory, Platform, SharedMemory};
@@ -101,5 +104,6 @@ pub use snapshot::{HeldSnapshot, Reader, Snapshot};
 pub use stats::{DatabaseInfo, LogRecord, Pool, Stats};
 pub use text_file::{TextFile, TextForm};
 pub use txn::{CommitLsn, Txn};
+pub use versions::{file_versions, FileVersion};
 pub use vista;
 pub use watching::{AtTheDoor, HeldLatch, JoinedSegment, Life, Repairs, SessionState, WaitsFor};

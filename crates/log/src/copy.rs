@@ -102,6 +102,30 @@ impl LogManager {
     }
 }
 
+/// A segment's file, for tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentFile {
+    /// The segment's number.
+    pub number: u32,
+    /// Its first byte in the log.
+    pub start: Lsn,
+    /// The byte behind its last.
+    pub end: Lsn,
+}
+
+impl LogManager {
+    /// The segment files that are there, in order: those with log that a restart may need, those before, which are kept for
+    /// other purposes, and those made ahead.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn segments(&self) -> Result<Vec<SegmentFile>> {
+        let geometry = self.files.geometry();
+        let of = |number| SegmentFile { number, start: geometry.start(number), end: geometry.end(number) };
+        Ok(self.files.present()?.into_iter().map(of).collect())
+    }
+}
+
 impl LogFiles {
     /// Copies the log's bytes from `from` on into `buffer`; how many there are.
     ///

@@ -85,7 +85,7 @@ use tail::{Chunk, LogHeader};
 pub use agree::{all_in_files, overwrite_from_ring};
 pub use append::{Entry, RecordBuffer};
 pub use control::{Changing, Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
-pub use copy::LogCopy;
+pub use copy::{LogCopy, SegmentFile};
 pub use error::{Error, Result};
 pub use flush::FlushedTo;
 pub use group_commit::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};

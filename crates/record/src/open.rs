@@ -40,7 +40,8 @@ const MAGIC: [u8; 8] = *b"libtp.tp";
 /// have version 2, and all other files version 1.
 pub const FILE_VERSION: u32 = 3;
 const FILE_VERSION_KEYED: u32 = 2;
-const FILE_VERSION_PLAIN: u32 = 1;
+/// The oldest.
+pub const FILE_VERSION_PLAIN: u32 = 1;
 pub(crate) const AT: usize = size_of::<PageHeader>();
 pub(crate) const END: usize = AT + size_of::<FileHeader>();
 /// Who makes the file locks this byte, far behind all pages, and that of its number behind [`MAKERS`].

@@ -60,6 +60,11 @@ impl Managers {
     /// # Errors
     /// A page or the control file cannot be written; the previous checkpoint stays in force.
     pub fn checkpoint(&self, who: &TxnSession) -> Result<Option<Checkpointed>> {
+        self.checkpoint_keeping(who, self.kept_by_setting())
+    }
+
+    /// As [`Managers::checkpoint`], which keeps the log's files from `kept` on, needed or not.
+    pub(crate) fn checkpoint_keeping(&self, who: &TxnSession, kept: Lsn) -> Result<Option<Checkpointed>> {
         let role = &self.txns.header.checkpointer;
         let me = who.session().id();
         let holder = role.load();
@@ -74,7 +79,7 @@ impl Managers {
         // Looked at in the role: whoever builds the region anew waits until nobody has it.
         who.session().leave_if_broken();
         failpoint("checkpoint: has the role");
-        let done = self.checkpoint_in_role(who);
+        let done = self.checkpoint_in_role(who, kept);
         failpoint("checkpoint: done, has the role");
         done.map(Some)
     }
@@ -97,7 +102,7 @@ impl Managers {
         self.write_control(who.session(), done.lsn, done.redo_point, done.keep_from, true)
     }
 
-    fn checkpoint_in_role(&self, who: &TxnSession) -> Result<Checkpointed> {
+    fn checkpoint_in_role(&self, who: &TxnSession, kept: Lsn) -> Result<Checkpointed> {
         let session = who.session();
         let ignores_pages = planted("txn: checkpoint without its pages");
         if !ignores_pages {
@@ -140,7 +145,7 @@ impl Managers {
         self.txns.header.checkpoint_lsn.publish(lsn);
         self.txns.header.checkpoints.fetch_add(1);
         failpoint("checkpoint: counted, log not recycled");
-        self.log.recycle(session, keep_from, self.kept_by_setting())?;
+        self.log.recycle(session, keep_from, kept)?;
         Ok(Checkpointed { lsn, redo_point, keep_from, restart_from })
     }
 

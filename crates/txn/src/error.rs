@@ -30,7 +30,7 @@ pub enum Error {
         code: u16,
     },
     /// A log record does not fit the page it names, or cannot be read as its type.
-    #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. Restore the file it names from a backup, or salvage it with `tp verify`")]
+    #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. Restore the file it names from a backup, or salvage it with `tp salvage`")]
     Damaged {
         /// Where it stands.
         lsn: Lsn,

@@ -55,21 +55,29 @@ impl Managers {
         who.slot().kept_from.publish(Lsn::NONE);
     }
 
+    /// Takes a checkpoint and gives up all log that nobody needs, also what the settings keep.
+    ///
+    /// # Errors
+    /// As [`Managers::begin_copy`].
+    pub fn give_up_log(&self, who: &TxnSession) -> Result<()> {
+        self.own_checkpoint(who, Lsn::new(u64::MAX)).map(|_| ())
+    }
+
     fn pin_log(&self, who: &TxnSession, from: Lsn) -> Result<Checkpointed> {
         who.slot().kept_from.publish(from);
         // With that of who takes a checkpoint: either it sees the word, or we take ours after its.
         fence(Ordering::SeqCst);
         failpoint("kept log: said, no checkpoint");
-        let taken = self.own_checkpoint(who).inspect_err(|_| self.end_copy(who))?;
+        let taken = self.own_checkpoint(who, self.kept_by_setting()).inspect_err(|_| self.end_copy(who))?;
         failpoint("kept log: checkpoint taken");
         Ok(taken)
     }
 
     /// Takes a checkpoint, after whoever is taking one.
-    fn own_checkpoint(&self, who: &TxnSession) -> Result<Checkpointed> {
+    fn own_checkpoint(&self, who: &TxnSession, kept: Lsn) -> Result<Checkpointed> {
         let begun = Instant::now();
         loop {
-            if let Some(taken) = self.checkpoint(who)? {
+            if let Some(taken) = self.checkpoint_keeping(who, kept)? {
                 return Ok(taken);
             }
             if begun.elapsed() >= PATIENCE {

@@ -1,0 +1,31 @@
+//! `tp upgrade`: which versions an environment's files have, and what has to be done about them.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::facts::write_line;
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+}
+
+/// Prints a line for each file; exit 1 if this build does not read one of them.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let files = libtp::file_versions(&arguments.environment.env)?;
+    for file in &files {
+        write_line(output, file)?;
+    }
+    let other = files.iter().filter(|file| !file.is_read).count();
+    output.object(&json!({ "files": files.len(), "not_read": other }))?;
+    output.line(match other {
+        0 => "this build reads and writes all of them: nothing was changed, and nothing has to be",
+        _ => "this build does not read all of them, and nothing was changed: write a dump of each database with the build that wrote them (`tp dump`), and load it into a new environment with this one (`tp load`)",
+    })?;
+    Ok(Ending::of(other == 0))
+}

@@ -1,0 +1,99 @@
+//! The log's segment files, for who keeps old ones elsewhere: which nobody needs any more, copies of these, and giving them up.
+//!
+//! The library gives up by itself what nobody needs; what `keep_log` keeps beyond that is what there is to see here. After
+//! Berkeley DB's `db_archive`.
+
+use std::path::Path;
+
+use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_log::segment_name;
+use serde::Serialize;
+
+use crate::{Env, Error, Result};
+
+/// Bytes copied at a time.
+const PIECE_BYTES: usize = 1 << 20;
+/// What a copy is called until it is whole.
+const UNFINISHED: &str = "log.copying";
+
+/// A segment file of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LogFile {
+    /// Its name in the log's directory.
+    pub name: String,
+    /// The LSN of its first byte.
+    pub start: u64,
+    /// The LSN behind its last byte.
+    pub end: u64,
+    /// Whether a restart, a running transaction, a snapshot or a backup may need it, or it is still to be written.
+    pub is_needed: bool,
+}
+
+impl Env {
+    /// The files of the log, in order.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn log_files(&self) -> Result<Vec<LogFile>> {
+        self.0.with_session(|managers, _| {
+            let oldest = managers.log.oldest();
+            let of = |file: libtp_log::SegmentFile| LogFile {
+                name: segment_name(file.number),
+                start: file.start.raw(),
+                end: file.end.raw(),
+                is_needed: file.end > oldest,
+            };
+            Ok(managers.log.segments()?.into_iter().map(of).collect())
+        })
+    }
+
+    /// Copies the files of the log that nobody needs any more to the directory `to`, but for those that are there; returns
+    /// which. A copy has its name when it is whole and synced.
+    ///
+    /// # Errors
+    /// `Full`, `Io`: those copied before are there.
+    pub fn archive_log(&self, to: impl AsRef<Path>) -> Result<Vec<LogFile>> {
+        let to = PosixDirectory::create(to)?;
+        let mut copied = Vec::new();
+        for file in self.log_files()?.into_iter().filter(|file| !file.is_needed) {
+            if to.exists(&file.name)? {
+                continue;
+            }
+            let from = match self.0.platform.log_directory.open(&file.name, OpenMode::ReadOnly) {
+                Err(libtp_io::Error::NotFound { .. }) => continue,
+                from => from?,
+            };
+            let copy = to.open(UNFINISHED, OpenMode::Create)?;
+            copy.set_len(0)?;
+            let mut piece = vec![0; PIECE_BYTES];
+            let mut at = 0;
+            loop {
+                let read = from.read_at(&mut piece, at)?;
+                copy.write_at(&piece[..read], at)?;
+                at += read as u64;
+                if read < piece.len() {
+                    break;
+                }
+            }
+            // The file is used again under another name when it is given up: then what was copied may be of two segments.
+            if !self.log_files()?.contains(&file) {
+                to.remove(UNFINISHED)?;
+                return Err(Error::Io(format!("{} was given up while it was copied; a larger `keep_log` keeps more of the log. What was copied before is there", file.name).into()));
+            }
+            copy.sync()?;
+            to.rename(UNFINISHED, &file.name)?;
+            copied.push(file);
+        }
+        to.sync()?;
+        Ok(copied)
+    }
+
+    /// Takes a checkpoint, and removes the files of the log that nobody needs, also what `keep_log` keeps: the next backup is a
+    /// full one then.
+    ///
+    /// # Errors
+    /// As [`Env::checkpoint`].
+    pub fn remove_old_log(&self) -> Result<()> {
+        self.0.with_session(|managers, who| Ok(managers.give_up_log(who)?))
+    }
+}
