@@ -107,7 +107,6 @@ impl Trouble {
         self.code
     }
 
-    #[cfg(test)]
     pub(crate) fn text(&self) -> String {
         self.text.to_string_lossy().into_owned()
     }
@@ -159,6 +158,18 @@ thread_local! {
 
 fn told() -> CString {
     SAID.try_with(|said| said.borrow().clone().into_owned()).unwrap_or_default()
+}
+
+/// Keeps a sentence for `tp_error`.
+pub(crate) fn say(text: &str) {
+    let text = Cow::Owned(CString::new(text.replace('\0', " ")).unwrap_or_default());
+    // A thread that ends has no text any more.
+    let _ = SAID.try_with(|said| *said.borrow_mut() = text);
+}
+
+/// Does some work; where that panics, what is to be said of it.
+pub(crate) fn unpanicked<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Trouble::of_panic(&*payload).text())
 }
 
 /// Does what a call is to do, and answers with its code.

@@ -46,6 +46,11 @@ impl Text {
         Ok(Path::new(OsStr::from_bytes(text.to_bytes())))
     }
 
+    /// The path; none if it is NULL.
+    pub(crate) fn optional_path(&self) -> Option<&Path> {
+        self.raw().map(|text| Path::new(OsStr::from_bytes(text.to_bytes())))
+    }
+
     /// The text; none if it is NULL.
     pub(crate) fn optional(&self, what: &str) -> Outcome<Option<&str>> {
         let text = self.raw().map(CStr::to_str).transpose();

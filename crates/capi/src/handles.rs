@@ -65,7 +65,7 @@ pub(crate) trait Kind: Send + Sized + 'static {
 }
 
 /// The names of all kinds, by their codes.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "an environment",
     "a transaction",
     "a database",
@@ -73,6 +73,7 @@ const NAMES: [&str; 7] = [
     "a cursor",
     "a cursor over records by number",
     "a commit that is waited for",
+    "a file of db.h",
 ];
 
 /// From the low end: one bit that is set (such an address is no pointer to anything of ours or C's), seven of the kind's code,

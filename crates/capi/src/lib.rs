@@ -1,5 +1,5 @@
 //! The doors for C. `libtp.h` is the records' (`environment`, `transaction`, `database`, `cursor`); `vista.h` is
-//! [`vista`](mod@vista)'s.
+//! [`vista`](mod@vista)'s, and `db.h`, the interface of 4.4BSD's db(3), [`db`](mod@db)'s.
 //!
 //! What C holds is looked up and never followed ([`handles`](mod@handles)); what it points to is its promise
 //! ([`arguments`](mod@arguments)); every call answers with a code and a sentence ([`answer`](mod@answer)), and no panic leaves it.
@@ -10,6 +10,7 @@ mod answer;
 mod arguments;
 mod cursor;
 mod database;
+mod db;
 mod environment;
 mod handles;
 mod transaction;

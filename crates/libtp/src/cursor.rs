@@ -162,6 +162,31 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
+    /// The first pair behind a key, whether that is there or not, in the order of this cursor: where one goes on that stood on the
+    /// key, in another transaction say. In a hash file, too.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        let found = match &mut self.place {
+            Place::HashLocking(at, txn) => return txn.guarded(|| Ok(at.next_behind(key)?)),
+            Place::HashSnapshot(at, snapshot) => return snapshot.guarded(|| Ok(at.next_behind(key)?)),
+            Place::Locking(..) | Place::Snapshot(..) => self.seek(key)?,
+        };
+        // Keys that are equal in the order may have come back spelled otherwise.
+        match found {
+            Some((there, _)) if self.encoded(&there) == self.encoded(key) => self.next(),
+            found => Ok(found),
+        }
+    }
+
+    fn encoded(&self, key: &[u8]) -> Vec<u8> {
+        let Some(order) = &self.order else { return key.to_vec() };
+        let mut encoded = Vec::new();
+        order.encode(key, &mut encoded);
+        encoded
+    }
+
     /// The pair before; the last if the cursor stands nowhere.
     ///
     /// # Errors

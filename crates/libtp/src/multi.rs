@@ -121,11 +121,20 @@ impl Multi {
     /// # Errors
     /// As [`Db::put`]; `Length` when key, or key and value, are too long ([`Multi::pair_bytes_max`]).
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(self.put_placed(txn, key, value)?.is_some())
+    }
+
+    /// As [`Multi::put`]; returns where the pair stands ([`MultiCursor::place`]), none if the set has it already.
+    ///
+    /// # Errors
+    /// As [`Multi::put`].
+    pub fn put_placed(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         let key = self.ordered(key);
         if self.kind == Duplicates::Sorted {
             let entry = duplicates::sorted_entry(&key, value);
             self.check(&entry)?;
-            return txn.guarded(|| Ok(self.tree.access(txn).put_new(&entry, b"")?));
+            let is_new = txn.guarded(|| Ok(self.tree.access(txn).put_new(&entry, b"")?))?;
+            return Ok(is_new.then_some(entry));
         }
         self.check(&duplicates::numbered_entry(&key, 0))?;
         txn.guarded(|| {
@@ -134,10 +143,13 @@ impl Multi {
             if planted("libtp: values that came later stand before") {
                 number = u64::MAX - number;
             }
-            while !access.put_new(&duplicates::numbered_entry(&key, number), value)? {
+            loop {
+                let entry = duplicates::numbered_entry(&key, number);
+                if access.put_new(&entry, value)? {
+                    return Ok(Some(entry));
+                }
                 number += 1;
             }
-            Ok(true)
         })
     }
 
@@ -262,6 +274,21 @@ impl MultiCursor<'_> {
     /// The key it stands on, as the tree has it.
     fn key(&self) -> Option<Vec<u8>> {
         Some(duplicates::read(self.entry.as_ref()?)?.0)
+    }
+
+    /// Which of all pairs it stands on: bytes for [`MultiCursor::go_to`], of this database alone. None if it stands nowhere.
+    pub fn place(&self) -> Option<&[u8]> {
+        self.entry.as_deref()
+    }
+
+    /// Goes to the pair of which another cursor has said that it is at `place`, or to the first behind if that has gone
+    /// ([`MultiCursor::place`] tells which).
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn go_to(&mut self, place: &[u8]) -> Result<Option<Pair>> {
+        let found = self.at.seek(place)?;
+        self.arrive(found)
     }
 
     /// The first value of the first key.

@@ -7,7 +7,7 @@ use super::source::{code, line_of, word_places, File};
 use crate::workspace::Package;
 
 /// The files that may say `unsafe`.
-const HOMES: [&str; 35] = [
+const HOMES: [&str; 39] = [
     "crates/rio/src/anchor.rs",
     "crates/rio/src/map.rs",
     "crates/rio/src/guard.rs",
@@ -25,6 +25,10 @@ const HOMES: [&str; 35] = [
     "crates/vista/src/owner.rs",
     "crates/vista/src/threads/worker.rs",
     "crates/capi/src/arguments.rs",
+    "crates/capi/src/db.rs",
+    "crates/capi/src/db/current.rs",
+    "crates/capi/src/db/dbt.rs",
+    "crates/capi/src/db/info.rs",
     "crates/capi/src/handles.rs",
     "crates/capi/src/transaction.rs",
     "crates/capi/src/vista.rs",

@@ -17,6 +17,7 @@ use crate::btree::scan::Pair;
 use crate::hash::bucket::{bucket_page, Bucket, Kept, Sought};
 use crate::hash::geometry::low_bits;
 use crate::hash::page::HEADER_PAGE;
+use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
@@ -32,6 +33,16 @@ pub(crate) fn gap_of(file: FileId, hash: u64) -> LockName {
 /// The last place of the range of a bucket told by `bits` bits in which a place lies.
 pub(crate) fn range_end(at: u64, bits: u32) -> u64 {
     at | u64::MAX.checked_shr(bits).unwrap_or(0)
+}
+
+/// The place of a key in the order of cursors.
+pub(crate) fn place_of(key: &[u8]) -> u64 {
+    key_hash(key).reverse_bits()
+}
+
+/// Whether a cursor meets a key behind another.
+pub(crate) fn is_behind(key: &[u8], other: &[u8]) -> bool {
+    (place_of(key), key) > (place_of(other), other)
 }
 
 /// A range of places, from one on: what of it a bucket holds.
@@ -101,6 +112,21 @@ impl<'a> HashCursor<'a> {
     /// As [`HashCursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
         Ok(self.move_next()?.then(|| (self.key.clone(), self.value.clone())))
+    }
+
+    /// The first record behind the place of a key, whether that is there or not: where a cursor that stood on it goes on.
+    ///
+    /// # Errors
+    /// As [`HashCursor::first`].
+    pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        self.from = Some(place_of(key));
+        self.keys.clear();
+        while self.move_next()? {
+            if is_behind(&self.key, key) {
+                return Ok(Some((self.key.clone(), self.value.clone())));
+            }
+        }
+        Ok(None)
     }
 
     /// Goes to the next record, to be looked at with [`HashCursor::record`]; whether there is one.

@@ -15,7 +15,7 @@ use crate::btree::long_value;
 use crate::btree::scan::Pair;
 use crate::hash::bucket::{bucket_page, Bucket, Kept, Sought};
 use crate::hash::page::HEADER_PAGE;
-use crate::hash::scan::range_from;
+use crate::hash::scan::{is_behind, place_of, range_from};
 use crate::key_hash::key_hash;
 use crate::page::overflow::ChainRef;
 use crate::pages::ROUNDS_MAX;
@@ -172,6 +172,20 @@ impl<'a> SnapshotHashCursor<'a> {
     pub fn next(&mut self) -> Result<Option<Pair>> {
         let found = self.move_next()?;
         Ok(self.record().filter(|_| found).map(|(key, value)| (key.to_vec(), value.to_vec())))
+    }
+
+    /// The first record behind the place of a key, whether that is there or not.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::get`].
+    pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        (self.standing, self.from, self.batch) = (Standing::Nowhere, Some(place_of(key)), Batch::default());
+        while self.move_next()? {
+            if let Some(found) = self.record().filter(|found| is_behind(found.0, key)) {
+                return Ok(Some((found.0.to_vec(), found.1.to_vec())));
+            }
+        }
+        Ok(None)
     }
 
     /// Goes to the next record, to be looked at with [`SnapshotHashCursor::record`]; whether there is one.

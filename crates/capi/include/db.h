@@ -1,0 +1,154 @@
+/*
+ * db.h: the interface of 4.4BSD's db(3), version 1.85, over libtp.
+ *
+ * Programs written for db 1.85 compile against it and link with -ltp. A file is opened in one of two modes:
+ *
+ *   plain      none of DB_LOCK, DB_SHMEM and DB_TXN is given. One ordinary file, for one program at a time; what was
+ *              changed is in it after sync or close, and not before. Without a file name: memory alone.
+ *   shared     one of them is given. The file belongs to the environment of the directory in which it lies (dbopen(3)),
+ *              any number of processes use it at once, and with DB_TXN each call is a transaction, or a part of the one
+ *              that the thread has begun with txn_begin.
+ *
+ * Calls return 0 (RET_SUCCESS), 1 (RET_SPECIAL: there is no such key, or the key is there already) or -1 (RET_ERROR) with
+ * errno set; tp_error says in a sentence what was wrong. What a DBT that was filled in points to is the library's, and
+ * stays until the next call with the same DB.
+ */
+#ifndef _DB_H_
+#define _DB_H_
+
+#include <sys/types.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RET_ERROR -1 /* errno says what */
+#define RET_SUCCESS 0
+#define RET_SPECIAL 1 /* no such key, or there already */
+
+#ifndef EFTYPE
+#define EFTYPE EINVAL /* a file of another kind */
+#endif
+
+#define MAX_PAGE_NUMBER 0xffffffff
+#define MAX_PAGE_OFFSET 65535
+#define MAX_REC_NUMBER 0xffffffff
+
+typedef uint32_t pgno_t;
+typedef uint16_t indx_t;
+typedef uint32_t recno_t; /* numbers of records, from 1 */
+
+/* Bytes: a key, or data. */
+typedef struct {
+    void *data;
+    size_t size;
+} DBT;
+
+/* Flags of the calls. */
+#define R_CURSOR 1      /* del, put, seq */
+#define __R_UNUSED 127
+#define R_FIRST 3       /* seq */
+#define R_IAFTER 4      /* put (DB_RECNO) */
+#define R_IBEFORE 5     /* put (DB_RECNO) */
+#define R_LAST 6        /* seq (DB_BTREE, DB_RECNO) */
+#define R_NEXT 7        /* seq */
+#define R_NOOVERWRITE 8 /* put */
+#define R_PREV 9        /* seq (DB_BTREE, DB_RECNO) */
+#define R_SETCURSOR 10  /* put (DB_BTREE, DB_RECNO) */
+#define R_RECNOSYNC 11  /* sync (DB_RECNO) */
+
+typedef enum { DB_BTREE, DB_HASH, DB_RECNO } DBTYPE;
+
+/* Flags of dbopen, beside those of open(2). */
+#define DB_LOCK 0x20000000  /* calls of several processes are kept apart */
+#define DB_SHMEM 0x40000000 /* the cache is in shared memory */
+#define DB_TXN 0x80000000   /* calls are transactions; has in it what the other two say */
+
+/* An open file. Its methods are called through it, as db->get(db, &key, &data, 0). */
+typedef struct __db {
+    DBTYPE type;
+    int (*close)(struct __db *);
+    int (*del)(const struct __db *, const DBT *, unsigned int);
+    int (*get)(const struct __db *, const DBT *, DBT *, unsigned int);
+    int (*put)(const struct __db *, DBT *, const DBT *, unsigned int);
+    int (*seq)(const struct __db *, DBT *, DBT *, unsigned int);
+    int (*sync)(const struct __db *, unsigned int);
+    void *internal;
+    int (*fd)(const struct __db *);
+} DB;
+
+#define BTREEMAGIC 0x053162
+#define BTREEVERSION 3
+
+/* What dbopen is told of a DB_BTREE. */
+typedef struct {
+    unsigned long flags;
+#define R_DUP 1 /* a key may have several values, in the order in which they came */
+    unsigned int cachesize;
+    int maxkeypage;
+    int minkeypage;
+    unsigned int psize;
+    int (*compare)(const DBT *, const DBT *);
+    size_t (*prefix)(const DBT *, const DBT *);
+    int lorder;
+} BTREEINFO;
+
+#define HASHMAGIC 0x061561
+#define HASHVERSION 2
+
+/* What dbopen is told of a DB_HASH. */
+typedef struct {
+    unsigned int bsize;
+    unsigned int ffactor;
+    unsigned int nelem;
+    unsigned int cachesize;
+    uint32_t (*hash)(const void *, size_t);
+    int lorder;
+} HASHINFO;
+
+/* What dbopen is told of a DB_RECNO. */
+typedef struct {
+    unsigned long flags;
+#define R_FIXEDLEN 1 /* all records have reclen bytes */
+#define R_NOKEY 2    /* seq need not fill in the key */
+#define R_SNAPSHOT 4 /* the file is read when it is opened (it always is) */
+    unsigned int cachesize;
+    unsigned int psize;
+    int lorder;
+    size_t reclen;
+    unsigned char bval;
+    char *bfname;
+} RECNOINFO;
+
+/* Opens a file; NULL is memory alone. NULL is returned where it cannot be opened, with errno set. */
+DB *dbopen(const char *file, int flags, int mode, DBTYPE type, const void *openinfo);
+
+/*
+ * A transaction of the calling thread: all its calls with files opened with DB_TXN, which lie in one directory, until it is
+ * committed or aborted. 0, or -1 with errno set; EDEADLK from a call within says that it has to be aborted and done again.
+ */
+int txn_begin(void);
+int txn_commit(void);
+int txn_abort(void);
+
+/*
+ * Comparison functions that may be given for a DB_BTREE opened with DB_TXN, too, because the library knows them by name: from
+ * the greatest key to the least; letters from A to Z as those from a to z; numbers of one length with the least byte first.
+ */
+int db_compare_descending(const DBT *one, const DBT *other);
+int db_compare_caseless(const DBT *one, const DBT *other);
+int db_compare_little_endian(const DBT *one, const DBT *other);
+
+/* Of this thread's last call that failed: a sentence, which stays until the next call that fails. */
+const char *tp_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* _DB_H_ */

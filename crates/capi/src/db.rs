@@ -1,0 +1,257 @@
+//! `db.h`: 4.4BSD's db(3), in plain mode as it was and in shared mode with what its flags `DB_LOCK`, `DB_SHMEM` and `DB_TXN`
+//! always promised (LIBTP 4.4).
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `open`, `info` | `dbopen`, and what it is told |
+//! | `keyed`, `numbered` | what the flags of the calls mean, over whatever keeps pairs or records |
+//! | `plain`, `rule`, `plain_file`, `text_file` | plain mode: memory, and one file |
+//! | `shared`, `environments`, `current` | shared mode: an environment, and the thread's transaction |
+//! | `dbt`, `flags`, `refusal`, `orders` | what C hands over and is told |
+//!
+//! A `DB` is a structure that C reads, because db(3) says so; what is behind it (`internal`) is a handle like any other and is
+//! looked up. docs/design/0014 has the choices.
+#![allow(unsafe_code)]
+
+mod current;
+mod dbt;
+mod environments;
+mod flags;
+mod info;
+mod keyed;
+mod numbered;
+mod open;
+mod orders;
+mod plain;
+mod plain_file;
+mod refusal;
+mod rule;
+mod shared;
+mod text_file;
+
+use std::ffi::{c_int, c_uint};
+
+use crate::answer::{say, unpanicked, Trouble};
+use crate::arguments::Text;
+use crate::handles::{Handle, Held, Kind, Table};
+use dbt::DbtPointer;
+use info::{Info, Told};
+use keyed::Keyed;
+use numbered::Numbered;
+use open::{How, Type};
+use refusal::{Answer, Refusal};
+
+pub(crate) const SUCCESS: c_int = 0;
+const SPECIAL: c_int = 1;
+const ERROR: c_int = -1;
+
+static OPENED: Table<Opened> = Table::new();
+
+/// What a file keeps its records in.
+pub(crate) enum Store {
+    Keyed(Keyed),
+    Numbered(Numbered),
+}
+
+/// An open file, and what its last call has lent.
+pub struct Opened {
+    store: Store,
+    is_without_keys: bool,
+    key: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl Kind for Opened {
+    const CODE: usize = 7;
+    fn table() -> &'static Table<Opened> {
+        &OPENED
+    }
+}
+
+/// `DB`.
+#[repr(C)]
+pub struct Methods {
+    kind: c_uint,
+    close: extern "C" fn(MethodsPointer) -> c_int,
+    del: extern "C" fn(MethodsPointer, DbtPointer, c_uint) -> c_int,
+    get: extern "C" fn(MethodsPointer, DbtPointer, DbtPointer, c_uint) -> c_int,
+    put: extern "C" fn(MethodsPointer, DbtPointer, DbtPointer, c_uint) -> c_int,
+    seq: extern "C" fn(MethodsPointer, DbtPointer, DbtPointer, c_uint) -> c_int,
+    sync: extern "C" fn(MethodsPointer, c_uint) -> c_int,
+    internal: Handle<Opened>,
+    fd: extern "C" fn(MethodsPointer) -> c_int,
+}
+
+/// `DB *`.
+#[repr(transparent)]
+pub struct MethodsPointer(*mut Methods);
+
+impl From<Trouble> for Refusal {
+    fn from(trouble: Trouble) -> Refusal {
+        Refusal::invalid(trouble.text())
+    }
+}
+
+impl MethodsPointer {
+    fn handle(&self) -> Answer<Handle<Opened>> {
+        // SAFETY: C's promise is that a `DB *` is NULL or what `dbopen` returned, and was not closed.
+        match unsafe { self.0.as_ref() } {
+            Some(methods) => Ok(methods.internal),
+            None => Err(Refusal::invalid("NULL was given for the DB: dbopen failed, or was not called")),
+        }
+    }
+
+    fn opened(&self) -> Answer<Held<Opened>> {
+        Ok(OPENED.hold(self.handle()?)?)
+    }
+
+    /// Gives its memory back.
+    fn free(self) {
+        // SAFETY: it was made by `Box::into_raw` in `dbopen`, and its handle was there until now, so it is freed once.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+/// Does what a call is to do, and answers as db(3) does.
+pub(crate) fn answer(call: &str, work: impl FnOnce() -> Answer<c_int>) -> c_int {
+    let refused = match unpanicked(work) {
+        Ok(Ok(code)) => return code,
+        Ok(Err(refused)) => refused,
+        Err(panicked) => Refusal::new(libc::EIO, panicked),
+    };
+    say(&format!("{call}: {}", refused.text));
+    // SAFETY: it is this thread's own, always there.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *errno = refused.errno };
+    ERROR
+}
+
+/// Success, or what is none and no error.
+fn special(is_done: bool) -> c_int {
+    if is_done {
+        SUCCESS
+    } else {
+        SPECIAL
+    }
+}
+
+/// See `db.h`.
+#[no_mangle]
+pub extern "C" fn dbopen(file: Text, flags: c_int, mode: c_int, kind: Type, openinfo: Info) -> *mut Methods {
+    let mut made = std::ptr::null_mut();
+    answer("dbopen", || {
+        let told = openinfo.told(kind)?;
+        let is_without_keys = matches!(told, Told::Recno { is_without_keys: true, .. });
+        let store = open::open(file.optional_path(), &How::new(flags, mode)?, told)?;
+        let opened = Opened { store, is_without_keys, key: Vec::new(), data: Vec::new() };
+        let internal = OPENED.insert(opened)?;
+        made = Box::into_raw(Box::new(Methods { kind, close, del, get, put, seq, sync, internal, fd }));
+        Ok(SUCCESS)
+    });
+    made
+}
+
+extern "C" fn close(db: MethodsPointer) -> c_int {
+    answer("close", || {
+        let mut opened = db.opened()?.remove();
+        db.free();
+        match &mut opened.store {
+            Store::Keyed(keyed) => keyed.sync(0)?,
+            Store::Numbered(numbered) => numbered.sync(0)?,
+        }
+        Ok(SUCCESS)
+    })
+}
+
+extern "C" fn get(db: MethodsPointer, mut key: DbtPointer, mut data: DbtPointer, flags: c_uint) -> c_int {
+    answer("get", || {
+        let mut opened = db.opened()?;
+        let key = key.bytes("the key")?;
+        let found = match &mut opened.store {
+            Store::Keyed(keyed) => keyed.get(&key, flags)?,
+            Store::Numbered(numbered) => numbered.get(&key, flags)?,
+        };
+        let Some(found) = found else { return Ok(SPECIAL) };
+        opened.data = found;
+        data.lend("the data", &opened.data)?;
+        Ok(SUCCESS)
+    })
+}
+
+extern "C" fn put(db: MethodsPointer, mut key: DbtPointer, mut data: DbtPointer, flags: c_uint) -> c_int {
+    answer("put", || {
+        let mut opened = db.opened()?;
+        let value = data.bytes("the data")?;
+        // With R_CURSOR a record's number is not looked at, and need not be there.
+        let given = match (&opened.store, flags) {
+            (Store::Numbered(_), flags::R_CURSOR) => Vec::new(),
+            _ => key.bytes("the key")?,
+        };
+        match &mut opened.store {
+            Store::Keyed(keyed) => keyed.put(&given, &value, flags).map(special),
+            Store::Numbered(numbered) => {
+                let Some(number) = numbered.put(&given, value, flags)? else { return Ok(SPECIAL) };
+                if matches!(flags, flags::R_IAFTER | flags::R_IBEFORE) {
+                    opened.key = number.to_ne_bytes().to_vec();
+                    key.lend("the key", &opened.key)?;
+                }
+                Ok(SUCCESS)
+            }
+        }
+    })
+}
+
+extern "C" fn del(db: MethodsPointer, mut key: DbtPointer, flags: c_uint) -> c_int {
+    answer("del", || {
+        let mut opened = db.opened()?;
+        let given = match flags {
+            flags::R_CURSOR => Vec::new(),
+            _ => key.bytes("the key")?,
+        };
+        match &mut opened.store {
+            Store::Keyed(keyed) => keyed.delete(&given, flags).map(special),
+            Store::Numbered(numbered) => numbered.delete(&given, flags).map(special),
+        }
+    })
+}
+
+extern "C" fn seq(db: MethodsPointer, mut key: DbtPointer, mut data: DbtPointer, flags: c_uint) -> c_int {
+    answer("seq", || {
+        let mut opened = db.opened()?;
+        let given = match flags {
+            flags::R_CURSOR => key.bytes("the key")?,
+            _ => Vec::new(),
+        };
+        let found = match &mut opened.store {
+            Store::Keyed(keyed) => keyed.seek(&given, flags)?,
+            Store::Numbered(numbered) => {
+                numbered.seek(&given, flags)?.map(|(number, record)| (number.to_ne_bytes().to_vec(), record))
+            }
+        };
+        let Some(found) = found else { return Ok(SPECIAL) };
+        (opened.key, opened.data) = found;
+        if !opened.is_without_keys {
+            key.lend("the key", &opened.key)?;
+        }
+        data.lend("the data", &opened.data)?;
+        Ok(SUCCESS)
+    })
+}
+
+extern "C" fn sync(db: MethodsPointer, flags: c_uint) -> c_int {
+    answer("sync", || {
+        match &mut db.opened()?.store {
+            Store::Keyed(keyed) => keyed.sync(flags)?,
+            Store::Numbered(numbered) => numbered.sync(flags)?,
+        }
+        Ok(SUCCESS)
+    })
+}
+
+extern "C" fn fd(db: MethodsPointer) -> c_int {
+    answer("fd", || match &mut db.opened()?.store {
+        Store::Keyed(keyed) => keyed.pairs.descriptor(),
+        Store::Numbered(numbered) => numbered.descriptor(),
+    })
+}

@@ -1,0 +1,104 @@
+//! `txn_begin`, `txn_commit`, `txn_abort`: the transaction of a thread (LIBTP 3.2.5).
+//!
+//! It has no handle: the calls of the thread with files that were opened with DB_TXN are its parts. It begins in earnest with
+//! the first of these, in whose environment it is.
+//!
+//! Invariants
+//! 1. The transaction goes before the environment that it borrows from, which is kept open as long (the order of the fields).
+//! 2. Nothing that borrows leaves this file.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use libtp::Txn;
+
+use crate::db::environments::Home;
+use crate::db::refusal::{Answer, Refusal};
+use crate::db::{answer, SUCCESS};
+
+struct Begun {
+    txn: Txn<'static>,
+    home: Arc<Home>,
+}
+
+enum Current {
+    None,
+    /// No file was used in it yet.
+    Empty,
+    Begun(Begun),
+}
+
+thread_local! {
+    static CURRENT: RefCell<Current> = const { RefCell::new(Current::None) };
+}
+
+/// The thread is ending, and its transaction has been aborted.
+fn ended() -> Refusal {
+    Refusal::invalid("the thread is at its end, and has no transaction any more")
+}
+
+/// Does something in the thread's transaction, if it has one.
+pub(crate) fn within<T>(home: &Arc<Home>, work: impl FnOnce(&Txn<'_>) -> libtp::Result<T>) -> Answer<Option<T>> {
+    let run = |current: &RefCell<Current>| {
+        let mut current = current.try_borrow_mut().map_err(|_| Refusal::invalid("the thread is in another call"))?;
+        if let Current::Empty = *current {
+            let home = Arc::clone(home);
+            let env: *const Home = Arc::as_ptr(&home);
+            // SAFETY: what it points to is kept by the `Arc` beside the transaction, which goes after it (invariant 1).
+            let env = unsafe { &*env };
+            *current = Current::Begun(Begun { txn: env.env.begin()?, home });
+        }
+        match &*current {
+            Current::None | Current::Empty => Ok(None),
+            Current::Begun(begun) if Arc::ptr_eq(&begun.home, home) => Ok(Some(work(&begun.txn)?)),
+            Current::Begun(begun) => {
+                let what = format!(
+                    "the thread's transaction is in the environment {}, and the file is in {}: a transaction has one environment. Nothing was changed",
+                    begun.home.directory.display(),
+                    home.directory.display()
+                );
+                Err(Refusal::new(libc::EXDEV, what))
+            }
+        }
+    };
+    CURRENT.try_with(run).unwrap_or_else(|_| Err(ended()))
+}
+
+fn begin() -> Answer<()> {
+    let begin = |current: &RefCell<Current>| match &mut *current.borrow_mut() {
+        current @ Current::None => {
+            *current = Current::Empty;
+            Ok(())
+        }
+        _ => Err(Refusal::invalid("the thread has a transaction, which goes on; commit or abort it first")),
+    };
+    CURRENT.try_with(begin).unwrap_or_else(|_| Err(ended()))
+}
+
+fn end(how: impl FnOnce(Txn<'_>) -> libtp::Result<()>) -> Answer<()> {
+    match CURRENT.try_with(|current| current.replace(Current::None)).map_err(|_| ended())? {
+        Current::None => Err(Refusal::invalid("the thread has no transaction; call txn_begin first")),
+        Current::Empty => Ok(()),
+        Current::Begun(Begun { txn, home: _home }) => Ok(how(txn)?),
+    }
+}
+
+/// See `db.h`.
+#[no_mangle]
+pub extern "C" fn txn_begin() -> c_int {
+    answer("txn_begin", || begin().map(|()| SUCCESS))
+}
+
+/// See `db.h`.
+#[no_mangle]
+pub extern "C" fn txn_commit() -> c_int {
+    answer("txn_commit", || end(|txn| txn.commit()).map(|()| SUCCESS))
+}
+
+/// See `db.h`.
+#[no_mangle]
+pub extern "C" fn txn_abort() -> c_int {
+    answer("txn_abort", || end(|txn| txn.abort()).map(|()| SUCCESS))
+}

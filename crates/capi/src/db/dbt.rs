@@ -1,0 +1,65 @@
+//! `DBT`: bytes that C lends for a call, or that the library lends until the next.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+
+use crate::db::refusal::{Answer, Refusal};
+
+/// `DBT`.
+#[repr(C)]
+pub struct Dbt {
+    data: *mut c_void,
+    size: usize,
+}
+
+impl Dbt {
+    /// Bytes that are lent to a function of the program.
+    pub(crate) fn lent(bytes: &[u8]) -> Dbt {
+        Dbt { data: bytes.as_ptr().cast_mut().cast(), size: bytes.len() }
+    }
+}
+
+/// A pointer to a `DBT` of C's.
+#[repr(transparent)]
+pub struct DbtPointer(*mut Dbt);
+
+impl DbtPointer {
+    fn dbt(&mut self, what: &str) -> Answer<&mut Dbt> {
+        // SAFETY: C's promise is that a pointer to a DBT is to one, which nobody else uses during the call.
+        unsafe { self.0.as_mut() }.ok_or_else(|| Refusal::invalid(format!("NULL was given for {what}")))
+    }
+
+    /// What it points to, copied: it may be what an earlier call has lent.
+    pub(crate) fn bytes(&mut self, what: &str) -> Answer<Vec<u8>> {
+        let dbt = self.dbt(what)?;
+        match (dbt.data.is_null(), dbt.size) {
+            (_, 0) => Ok(Vec::new()),
+            (true, size) => Err(Refusal::invalid(format!("{what} of {size} bytes was given, and no address"))),
+            (false, size) if isize::try_from(size).is_err() => {
+                Err(Refusal::invalid(format!("{what} of {size} bytes was given, more than any memory has")))
+            }
+            // SAFETY: C's promise is that so many bytes are there, which nobody changes during the call.
+            (false, size) => Ok(unsafe { std::slice::from_raw_parts(dbt.data.cast::<u8>(), size) }.to_vec()),
+        }
+    }
+
+    /// Lends bytes, which stay as long as the caller of this sees to it.
+    pub(crate) fn lend(&mut self, what: &str, bytes: &[u8]) -> Answer<()> {
+        *self.dbt(what)? = Dbt::lent(bytes);
+        Ok(())
+    }
+}
+
+/// Compares two keys of C's: for functions that are given by name and called by the program too.
+pub(crate) fn compare(
+    one: *const Dbt,
+    other: *const Dbt,
+    by: impl FnOnce(&[u8], &[u8]) -> std::cmp::Ordering,
+) -> std::ffi::c_int {
+    let read = |dbt: *const Dbt| DbtPointer(dbt.cast_mut()).bytes("a key").unwrap_or_default();
+    match by(&read(one), &read(other)) {
+        std::cmp::Ordering::Less => -1,
+        std::cmp::Ordering::Equal => 0,
+        std::cmp::Ordering::Greater => 1,
+    }
+}

@@ -1,0 +1,154 @@
+//! What `dbopen` is told: `BTREEINFO`, `HASHINFO`, `RECNOINFO`.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+
+use crate::db::dbt::Dbt;
+use crate::db::flags::{R_DUP, R_FIXEDLEN, R_NOKEY, R_SNAPSHOT};
+use crate::db::numbered::Length;
+use crate::db::refusal::{Answer, Refusal};
+use crate::db::rule::{Compare, HashFunction};
+
+/// `BTREEINFO`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct BtreeInfo {
+    flags: c_ulong,
+    cachesize: c_uint,
+    maxkeypage: c_int,
+    minkeypage: c_int,
+    psize: c_uint,
+    compare: Option<Compare>,
+    prefix: Option<extern "C" fn(*const Dbt, *const Dbt) -> usize>,
+    lorder: c_int,
+}
+
+/// `HASHINFO`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct HashInfo {
+    bsize: c_uint,
+    ffactor: c_uint,
+    nelem: c_uint,
+    cachesize: c_uint,
+    hash: Option<HashFunction>,
+    lorder: c_int,
+}
+
+/// `RECNOINFO`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RecnoInfo {
+    flags: c_ulong,
+    cachesize: c_uint,
+    psize: c_uint,
+    lorder: c_int,
+    reclen: usize,
+    bval: u8,
+    bfname: *mut c_char,
+}
+
+/// What is told of a file, as far as it matters here: sizes of caches, how full pages are and what keys have in common are the
+/// library's own affair.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    Btree { has_duplicates: bool, compare: Option<Compare>, page_bytes: u64 },
+    Hash { hash: Option<HashFunction>, page_bytes: u64 },
+    Recno { length: Length, end: u8, is_without_keys: bool },
+}
+
+/// `openinfo`.
+#[repr(transparent)]
+pub struct Info(*const c_void);
+
+const DB_BTREE: c_uint = 0;
+const DB_HASH: c_uint = 1;
+const DB_RECNO: c_uint = 2;
+const LITTLE_ENDIAN: c_int = 1234;
+const BIG_ENDIAN: c_int = 4321;
+const PAGE_BYTES_MIN: c_uint = 512;
+const PAGE_BYTES_MAX: c_uint = 65536;
+
+fn check_order(lorder: c_int) -> Answer<()> {
+    match lorder {
+        0 | LITTLE_ENDIAN | BIG_ENDIAN => Ok(()),
+        other => Err(Refusal::invalid(format!("lorder is 0, 1234 or 4321, and {other} was given"))),
+    }
+}
+
+fn check_flags(flags: c_ulong, known: u64) -> Answer<()> {
+    match flags & !known {
+        0 => Ok(()),
+        unknown => Err(Refusal::invalid(format!("the flags have bits that mean nothing: {unknown:#x}"))),
+    }
+}
+
+fn check_page(bytes: c_uint) -> Answer<()> {
+    match bytes {
+        0 => Ok(()),
+        even if even % 2 == 0 && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&even) => Ok(()),
+        other => Err(Refusal::invalid(format!("pages have 512 to 65536 bytes, an even number, and {other} were asked for"))),
+    }
+}
+
+impl Info {
+    /// What it points to, if it is one of `T`.
+    ///
+    /// # Safety
+    /// NULL, or the address of a `T`.
+    unsafe fn read<T: Copy>(&self) -> Option<T> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.cast::<T>().as_ref() }.copied()
+    }
+
+    pub(crate) fn told(&self, kind: c_uint) -> Answer<Told> {
+        match kind {
+            // SAFETY: C's promise is that `openinfo` is NULL or the structure of the type that is asked for.
+            DB_BTREE => btree(unsafe { self.read() }),
+            // SAFETY: as above.
+            DB_HASH => hash(unsafe { self.read() }),
+            // SAFETY: as above.
+            DB_RECNO => recno(unsafe { self.read() }),
+            other => Err(Refusal::invalid(format!("{other} is no type of file: DB_BTREE, DB_HASH or DB_RECNO"))),
+        }
+    }
+}
+
+fn btree(info: Option<BtreeInfo>) -> Answer<Told> {
+    let Some(info) = info else { return Ok(Told::Btree { has_duplicates: false, compare: None, page_bytes: 0 }) };
+    check_flags(info.flags, R_DUP)?;
+    check_order(info.lorder)?;
+    check_page(info.psize)?;
+    if info.minkeypage != 0 && info.minkeypage < 2 {
+        return Err(Refusal::invalid(format!("minkeypage is 2 or more, and {} was given", info.minkeypage)));
+    }
+    Ok(Told::Btree {
+        has_duplicates: info.flags & R_DUP != 0,
+        compare: info.compare,
+        page_bytes: info.psize.into(),
+    })
+}
+
+fn hash(info: Option<HashInfo>) -> Answer<Told> {
+    let Some(info) = info else { return Ok(Told::Hash { hash: None, page_bytes: 0 }) };
+    check_order(info.lorder)?;
+    if info.bsize > PAGE_BYTES_MAX {
+        return Err(Refusal::invalid(format!("bsize is at most 65536, and {} was given", info.bsize)));
+    }
+    Ok(Told::Hash { hash: info.hash, page_bytes: info.bsize.into() })
+}
+
+fn recno(info: Option<RecnoInfo>) -> Answer<Told> {
+    let Some(info) = info else {
+        return Ok(Told::Recno { length: Length::Variable, end: b'\n', is_without_keys: false });
+    };
+    check_flags(info.flags, R_FIXEDLEN | R_NOKEY | R_SNAPSHOT)?;
+    check_order(info.lorder)?;
+    check_page(info.psize)?;
+    let length = match (info.flags & R_FIXEDLEN != 0, info.reclen) {
+        (false, _) => Length::Variable,
+        (true, 0) => return Err(Refusal::invalid("R_FIXEDLEN was given, and reclen is 0")),
+        (true, bytes) => Length::Fixed(bytes, info.bval),
+    };
+    Ok(Told::Recno { length, end: info.bval, is_without_keys: info.flags & R_NOKEY != 0 })
+}

@@ -1,0 +1,146 @@
+//! DB_BTREE and DB_HASH: what the flags of db(3) mean, over whatever keeps the pairs.
+//!
+//! The manual pages are dbopen(3), btree(3) and hash(3). A place is known by what stands there and not by where that is, so a
+//! cursor whose pair is deleted stands between its neighbours, in any mode.
+
+use std::ffi::c_int;
+
+use crate::db::flags::{
+    check_none, unknown, R_CURSOR, R_FIRST, R_LAST, R_NEXT, R_NOOVERWRITE, R_PREV, R_SETCURSOR,
+};
+use crate::db::refusal::{Answer, Refusal};
+
+/// What tells one pair from all others: bytes that mean something to the store alone.
+pub(crate) type Place = Vec<u8>;
+
+/// A pair that was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+/// Which pair is sought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sought<'a> {
+    First,
+    Last,
+    /// The first value of the first key that is this or greater.
+    From(&'a [u8]),
+    Behind(&'a Place),
+    Before(&'a Place),
+}
+
+/// Keeps pairs. Each call is whole, or nothing is changed.
+pub(crate) trait Pairs: Send {
+    /// The first value of a key.
+    fn get(&mut self, key: &[u8]) -> Answer<Option<Vec<u8>>>;
+    /// Stores a pair: beside others of its key if it may have several, else instead. None with nothing changed if it is to be new
+    /// and is not.
+    fn put(&mut self, key: &[u8], value: &[u8], is_new: bool) -> Answer<Option<Place>>;
+    /// Replaces the pair at a place; none if that has gone.
+    fn put_at(&mut self, place: &Place, key: &[u8], value: &[u8]) -> Answer<Option<Place>>;
+    /// Removes a key with all its values; whether there was one.
+    fn delete(&mut self, key: &[u8]) -> Answer<bool>;
+    /// Removes one pair; whether it was there.
+    fn delete_at(&mut self, place: &Place) -> Answer<bool>;
+    fn seek(&mut self, sought: Sought<'_>) -> Answer<Option<Found>>;
+    fn sync(&mut self) -> Answer<()>;
+    /// A descriptor of the file, which stays open for as long as this.
+    fn descriptor(&mut self) -> Answer<c_int>;
+}
+
+/// An open DB_BTREE or DB_HASH.
+pub(crate) struct Keyed {
+    pub(crate) pairs: Box<dyn Pairs>,
+    pub(crate) is_hash: bool,
+    pub(crate) is_read_only: bool,
+    /// Where the cursor stands.
+    cursor: Option<Place>,
+}
+
+impl Keyed {
+    pub(crate) fn new(pairs: Box<dyn Pairs>, is_hash: bool, is_read_only: bool) -> Keyed {
+        Keyed { pairs, is_hash, is_read_only, cursor: None }
+    }
+
+    fn check_writable(&self) -> Answer<()> {
+        match self.is_read_only {
+            true => Err(Refusal::read_only()),
+            false => Ok(()),
+        }
+    }
+
+    fn standing(&self) -> Answer<&Place> {
+        self.cursor.as_ref().ok_or_else(|| Refusal::invalid("R_CURSOR was given, and no seq has set the cursor"))
+    }
+
+    pub(crate) fn get(&mut self, key: &[u8], flags: u32) -> Answer<Option<Vec<u8>>> {
+        check_none("get", flags)?;
+        self.pairs.get(key)
+    }
+
+    /// Whether it was stored.
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8], flags: u32) -> Answer<bool> {
+        match flags {
+            0 | R_NOOVERWRITE => {}
+            R_CURSOR | R_SETCURSOR if !self.is_hash => {}
+            other => return Err(unknown("put", other)),
+        }
+        self.check_writable()?;
+        let place = match flags {
+            R_CURSOR => {
+                let gone = || Refusal::invalid("the pair at the cursor was deleted; nothing was changed");
+                let place = self.standing()?.clone();
+                Some(self.pairs.put_at(&place, key, value)?.ok_or_else(gone)?)
+            }
+            _ => self.pairs.put(key, value, flags == R_NOOVERWRITE)?,
+        };
+        if place.is_some() && matches!(flags, R_CURSOR | R_SETCURSOR) {
+            self.cursor.clone_from(&place);
+        }
+        Ok(place.is_some())
+    }
+
+    /// Whether there was something to delete.
+    pub(crate) fn delete(&mut self, key: &[u8], flags: u32) -> Answer<bool> {
+        match flags {
+            0 => {
+                self.check_writable()?;
+                self.pairs.delete(key)
+            }
+            R_CURSOR => {
+                self.check_writable()?;
+                let place = self.standing()?.clone();
+                self.pairs.delete_at(&place)
+            }
+            other => Err(unknown("del", other)),
+        }
+    }
+
+    pub(crate) fn seek(&mut self, key: &[u8], flags: u32) -> Answer<Option<(Vec<u8>, Vec<u8>)>> {
+        let sought = match (flags, &self.cursor) {
+            (R_LAST | R_PREV | R_CURSOR, _) if self.is_hash => return Err(unknown("seq", flags)),
+            (R_FIRST, _) | (R_NEXT, None) => Sought::First,
+            (R_NEXT, Some(place)) => Sought::Behind(place),
+            (R_LAST, _) | (R_PREV, None) => Sought::Last,
+            (R_PREV, Some(place)) => Sought::Before(place),
+            (R_CURSOR, _) => Sought::From(key),
+            (other, _) => return Err(unknown("seq", other)),
+        };
+        let found = self.pairs.seek(sought)?;
+        Ok(found.map(|found| {
+            self.cursor = Some(found.place);
+            (found.key, found.value)
+        }))
+    }
+
+    pub(crate) fn sync(&mut self, flags: u32) -> Answer<()> {
+        check_none("sync", flags)?;
+        match self.is_read_only {
+            true => Ok(()),
+            false => self.pairs.sync(),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `dbopen`: which file, in which mode, with what it was told.
+
+use std::ffi::{c_int, c_uint};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use libtp::order::{AsciiCaseless, Descending, LittleEndian};
+use libtp::{Database, Db, Duplicates, Env, Error, Multi};
+
+use crate::db::environments::{environment, of_path, Home, Wishes};
+use crate::db::flags::{DB_LOCK, DB_SHMEM, DB_TXN};
+use crate::db::info::Told;
+use crate::db::keyed::{Keyed, Pairs};
+use crate::db::numbered::{Length, Numbered, Records};
+use crate::db::orders::{db_compare_caseless, db_compare_descending, db_compare_little_endian};
+use crate::db::plain::Plain;
+use crate::db::plain_file::{Kind, PlainFile};
+use crate::db::refusal::{Answer, Refusal};
+use crate::db::rule::{Compare, HashFunction, Rule};
+use crate::db::shared::{Shared, SharedLists, SharedPairs, SharedRecords};
+use crate::db::text_file::TextFile;
+use crate::db::Store;
+
+/// Where a hash function is compared with that of a file, as in db(3).
+const TEXT: &[u8] = b"%$sniglet^&";
+
+/// How a file is opened: the second and third arguments.
+pub(crate) struct How {
+    flags: c_int,
+    mode: c_int,
+    modes: u32,
+}
+
+impl How {
+    pub(crate) fn new(flags: c_int, mode: c_int) -> Answer<How> {
+        let modes = flags.cast_unsigned() & (DB_LOCK | DB_SHMEM | DB_TXN);
+        let flags = flags & !modes.cast_signed();
+        let known = libc::O_ACCMODE
+            | libc::O_CREAT
+            | libc::O_EXCL
+            | libc::O_NONBLOCK
+            | libc::O_TRUNC
+            | libc::O_CLOEXEC
+            | libc::O_NOFOLLOW
+            | libc::O_SYNC
+            | 0o100_000; // O_LARGEFILE, where that is said
+        if flags & !known != 0 || !matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_RDWR) {
+            return Err(Refusal::invalid(format!("a file cannot be opened with the flags {flags:#o}: O_RDONLY or O_RDWR, with O_CREAT, O_EXCL, O_TRUNC and DB_LOCK, DB_SHMEM, DB_TXN")));
+        }
+        Ok(How { flags, mode, modes })
+    }
+
+    fn has(&self, flag: c_int) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.flags & libc::O_ACCMODE == libc::O_RDONLY
+    }
+
+    fn open(&self, path: &Path) -> Answer<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(!self.is_read_only()).custom_flags(self.flags & !libc::O_ACCMODE);
+        options.mode(self.mode.cast_unsigned());
+        options.open(path).map_err(|error| Refusal::io(&path.display().to_string(), &error))
+    }
+}
+
+/// Opens what is asked for.
+pub(crate) fn open(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
+    match path {
+        Some(path) if how.modes != 0 => open_shared(path, how, told),
+        _ => open_plain(path, how, told),
+    }
+}
+
+fn open_plain(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
+    let (rule, kind) = match told {
+        Told::Recno { length, end, .. } => {
+            let file = path.map(|path| Answer::Ok((how.open(path)?, path))).transpose()?;
+            let records: Box<dyn Records> = Box::new(TextFile::open(file, length, end)?);
+            return Ok(Store::Numbered(Numbered::new(records, length, path.is_some() && how.is_read_only())));
+        }
+        Told::Btree { has_duplicates, compare, .. } => {
+            (compare.map_or(Rule::Bytes, Rule::Compared), Kind { is_hash: false, has_duplicates, hash_of_text: 0 })
+        }
+        Told::Hash { hash, .. } => {
+            let hash_of_text = hash.map_or(0, |hash| hash(TEXT.as_ptr().cast(), TEXT.len()));
+            (hash.map_or(Rule::Bytes, Rule::Hashed), Kind { is_hash: true, has_duplicates: false, hash_of_text })
+        }
+    };
+    let file = path.map(|path| PlainFile::open(how.open(path)?, path, kind)).transpose()?;
+    let is_read_only = file.is_some() && how.is_read_only();
+    let has_duplicates = file.as_ref().map_or(kind, PlainFile::kind).has_duplicates;
+    let pairs: Box<dyn Pairs> = Box::new(Plain::open(rule, has_duplicates, file)?);
+    Ok(Store::Keyed(Keyed::new(pairs, kind.is_hash, is_read_only)))
+}
+
+fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
+    let (directory, name) = of_path(path)?;
+    let page_bytes = match told {
+        Told::Btree { page_bytes, .. } | Told::Hash { page_bytes, .. } => page_bytes,
+        Told::Recno { .. } => 0,
+    };
+    let create = how.has(libc::O_CREAT);
+    let home = environment(&directory, &Wishes { create, database: &name, page_bytes })?;
+    let is_there = home.env.databases()?.contains(&name);
+    if !is_there && !create {
+        return Err(Error::NoDatabase { name, environment: directory }.into());
+    }
+    if is_there && create && how.has(libc::O_EXCL) {
+        return Err(Refusal::new(libc::EEXIST, format!("{} is there already", path.display())));
+    }
+    let at = Shared {
+        home: Arc::clone(&home),
+        name: name.clone(),
+        is_protected: how.modes & DB_TXN != 0,
+        is_read_only: how.is_read_only(),
+        descriptor: None,
+    };
+    let (is_emptied, is_read_only) = (how.has(libc::O_TRUNC) && is_there, how.is_read_only());
+    match told {
+        Told::Btree { has_duplicates, compare, .. } => {
+            let pairs = open_tree(at, has_duplicates, compare, is_emptied)?;
+            Ok(Store::Keyed(Keyed::new(pairs, false, is_read_only)))
+        }
+        Told::Hash { hash, .. } => {
+            refuse_function(hash)?;
+            let shared = SharedPairs { db: home.env.hash(&name)?, at };
+            if is_emptied {
+                shared.clear()?;
+            }
+            Ok(Store::Keyed(Keyed::new(Box::new(shared), true, is_read_only)))
+        }
+        Told::Recno { length, .. } => {
+            let shared = open_records(at, &home, &name, length)?;
+            if is_emptied {
+                shared.clear()?;
+            }
+            Ok(Store::Numbered(Numbered::new(Box::new(shared), length, is_read_only)))
+        }
+    }
+}
+
+fn refuse_function(hash: Option<HashFunction>) -> Answer<()> {
+    match hash {
+        None => Ok(()),
+        Some(_) => Err(Refusal::invalid("a hash function was given: in shared mode the library has its own, because a function of one program means nothing to the others. Nothing was opened")),
+    }
+}
+
+fn open_records(at: Shared, home: &Home, name: &str, length: Length) -> Answer<SharedRecords> {
+    let Length::Fixed(bytes, _) = length else {
+        let what = "records of variable length are in plain mode alone: give R_FIXEDLEN and reclen for a file that is shared. Nothing was opened";
+        return Err(Refusal::new(libc::EOPNOTSUPP, what));
+    };
+    let bytes = u32::try_from(bytes).map_err(|_| Refusal::invalid(format!("records of {bytes} bytes are too long")))?;
+    Ok(SharedRecords { recno: home.env.recno(name, bytes)?, at })
+}
+
+/// What it is decides, where it is there: with several values a key, or one.
+fn open_tree(at: Shared, has_duplicates: bool, compare: Option<Compare>, is_emptied: bool) -> Answer<Box<dyn Pairs>> {
+    let (env, name) = (&at.home.env, &at.name);
+    let opened = match has_duplicates {
+        true => lists(env, name, compare).map(Tree::Lists),
+        false => tree(env, name, compare).map(Tree::One),
+    };
+    let opened = match (opened, has_duplicates) {
+        // It may be of the other kind, which then says what is wrong, or nothing.
+        (Err(Wrong::Kind(_)), true) => tree(env, name, compare).map(Tree::One),
+        (Err(Wrong::Kind(first)), false) => {
+            lists(env, name, compare).map(Tree::Lists).map_err(|_| Wrong::Kind(first))
+        }
+        (opened, _) => opened,
+    };
+    match opened.map_err(Wrong::refusal)? {
+        Tree::One(db) => {
+            let shared = SharedPairs { at, db };
+            if is_emptied {
+                shared.clear()?;
+            }
+            Ok(Box::new(shared))
+        }
+        Tree::Lists(multi) => {
+            let shared = SharedLists { at, multi };
+            if is_emptied {
+                shared.clear()?;
+            }
+            Ok(Box::new(shared))
+        }
+    }
+}
+
+enum Tree {
+    One(Db),
+    Lists(Multi),
+}
+
+/// Why it is not opened: it is of another kind, or something else.
+enum Wrong {
+    Kind(Error),
+    Else(Refusal),
+}
+
+impl Wrong {
+    fn refusal(self) -> Refusal {
+        match self {
+            Wrong::Kind(error) => error.into(),
+            Wrong::Else(refusal) => refusal,
+        }
+    }
+}
+
+impl From<Error> for Wrong {
+    fn from(error: Error) -> Wrong {
+        match error {
+            Error::Database { .. } => Wrong::Kind(error),
+            other => Wrong::Else(other.into()),
+        }
+    }
+}
+
+/// A comparison that the library knows under a name.
+enum Known {
+    Bytes,
+    Descending,
+    Caseless,
+    LittleEndian,
+}
+
+fn known(compare: Option<Compare>) -> Result<Known, Wrong> {
+    let Some(compare) = compare else { return Ok(Known::Bytes) };
+    let ours: [(Compare, Known); 3] = [
+        (db_compare_descending, Known::Descending),
+        (db_compare_caseless, Known::Caseless),
+        (db_compare_little_endian, Known::LittleEndian),
+    ];
+    let same = |(function, _): &(Compare, Known)| std::ptr::fn_addr_eq(*function, compare);
+    let what = "a comparison function was given: in shared mode it is one that the library knows by name (db_compare_descending, db_compare_caseless, db_compare_little_endian), because a function of one program means nothing to the others. Nothing was opened";
+    ours.into_iter().find(same).map(|(_, known)| known).ok_or_else(|| Wrong::Else(Refusal::invalid(what)))
+}
+
+fn tree(env: &Env, name: &str, compare: Option<Compare>) -> Result<Db, Wrong> {
+    Ok(match known(compare)? {
+        // One that is there may be in an order that the library has; then that it is.
+        Known::Bytes => match env.btree(name) {
+            Err(refused @ Error::Database { .. }) => match env.database(name) {
+                Ok(Database::Btree(db)) => db,
+                _ => return Err(refused.into()),
+            },
+            opened => opened?,
+        },
+        Known::Descending => env.btree_ordered(name, Descending)?,
+        Known::Caseless => env.btree_ordered(name, AsciiCaseless)?,
+        Known::LittleEndian => env.btree_ordered(name, LittleEndian)?,
+    })
+}
+
+fn lists(env: &Env, name: &str, compare: Option<Compare>) -> Result<Multi, Wrong> {
+    const AS_THEY_CAME: Duplicates = Duplicates::AsTheyCame;
+    Ok(match known(compare)? {
+        Known::Bytes => env.multi(name, AS_THEY_CAME)?,
+        Known::Descending => env.multi_ordered(name, AS_THEY_CAME, Descending)?,
+        Known::Caseless => env.multi_ordered(name, AS_THEY_CAME, AsciiCaseless)?,
+        Known::LittleEndian => env.multi_ordered(name, AS_THEY_CAME, LittleEndian)?,
+    })
+}
+
+/// Which type C has asked for.
+pub(crate) type Type = c_uint;

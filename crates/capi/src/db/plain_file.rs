@@ -1,0 +1,327 @@
+//! The file of plain mode (docs/formats/plain.md): a header, and frames that say what was put and deleted, one behind the other.
+//!
+//! Invariants
+//! 1. What the file says is what stands between the two ends that the valid slot with the greater generation names. It was synced
+//!    before the slot was written.
+//! 2. Nothing that the slot names is written over before another slot names something else.
+//!
+//! If we die here: the file says what it said after the last `sync`.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::db::refusal::{Answer, Refusal};
+
+const MAGIC: [u8; 8] = *b"libtp db";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 32;
+const SLOT_BYTES: usize = 32;
+/// Where the first frame may stand.
+const FIRST: u64 = (HEADER_BYTES + 2 * SLOT_BYTES) as u64;
+const FRAME_BYTES: usize = 24;
+const PUT: u32 = 1;
+const DELETE: u32 = 2;
+/// What is noted is written out, unsynced, when it is more than so many bytes.
+const NOTED_MAX: usize = 1 << 20;
+/// What was put and is gone may take so many bytes more than twice what is there.
+const WASTE_MAX: u64 = 1 << 16;
+
+/// What a file is, as its header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) is_hash: bool,
+    pub(crate) has_duplicates: bool,
+    /// What the hash function makes of a text that everybody knows; zero where there is no function.
+    pub(crate) hash_of_text: u32,
+}
+
+/// One change.
+#[derive(Clone, Copy)]
+pub(crate) enum Frame<'a> {
+    Put { key: &'a [u8], number: u64, value: &'a [u8] },
+    Delete { key: &'a [u8], number: u64 },
+}
+
+impl Frame<'_> {
+    /// So many bytes of the file it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let (key, value) = match self {
+            Frame::Put { key, value, .. } => (key.len(), value.len()),
+            Frame::Delete { key, .. } => (key.len(), 0),
+        };
+        (FRAME_BYTES + key + value) as u64
+    }
+
+    fn append_to(&self, noted: &mut Vec<u8>) {
+        let (kind, key, number, value) = match *self {
+            Frame::Put { key, number, value } => (PUT, key, number, value),
+            Frame::Delete { key, number } => (DELETE, key, number, &[][..]),
+        };
+        let at = noted.len();
+        noted.extend_from_slice(&[0; 4]);
+        noted.extend_from_slice(&kind.to_le_bytes());
+        // `note` has seen that they fit.
+        noted.extend_from_slice(&u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes());
+        noted.extend_from_slice(&u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
+        noted.extend_from_slice(&number.to_le_bytes());
+        noted.extend_from_slice(key);
+        noted.extend_from_slice(value);
+        let sum = crc32c::crc32c(&noted[at + 4..]);
+        noted[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+/// What a slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    generation: u64,
+    start: u64,
+    end: u64,
+}
+
+impl Slot {
+    fn to_bytes(self) -> [u8; SLOT_BYTES] {
+        let mut bytes = [0; SLOT_BYTES];
+        bytes[..8].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.start.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.end.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[..24]);
+        bytes[24..28].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Option<Slot> {
+        let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let slot = Slot { generation: word(0)?, start: word(8)?, end: word(16)? };
+        (slot.to_bytes() == bytes && slot.start >= FIRST && slot.end >= slot.start).then_some(slot)
+    }
+
+    fn place(self) -> u64 {
+        HEADER_BYTES as u64 + self.generation % 2 * SLOT_BYTES as u64
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+/// An open file.
+pub(crate) struct PlainFile {
+    file: File,
+    path: PathBuf,
+    kind: Kind,
+    /// What the file says now; none while it is empty.
+    slot: Option<Slot>,
+    /// Frames that are not written yet.
+    noted: Vec<u8>,
+    /// Behind the last frame that was written.
+    written: u64,
+    is_changed: bool,
+    /// The frames behind the start are not all that is needed: writing them anew was begun and failed.
+    is_broken_off: bool,
+}
+
+impl PlainFile {
+    /// A file, which is what `wanted` says if it is empty. What it is decides, else: `wanted` gives way where it may.
+    pub(crate) fn open(file: File, path: &Path, wanted: Kind) -> Answer<PlainFile> {
+        let mut opened = PlainFile {
+            file,
+            path: path.into(),
+            kind: wanted,
+            slot: None,
+            noted: Vec::new(),
+            written: FIRST,
+            is_changed: true,
+            is_broken_off: false,
+        };
+        let length = opened.file.metadata().map_err(|error| opened.trouble("it cannot be looked at", &error))?.len();
+        if length == 0 {
+            return Ok(opened);
+        }
+        let mut header = [0; HEADER_BYTES];
+        let read = opened.file.read_exact_at(&mut header, 0);
+        if read.is_err() || header[..8] != MAGIC {
+            return Err(opened.wrong("it is no database that libtp has made in plain mode"));
+        }
+        if u32_at(&header, 8) != VERSION || u32_at(&header, 28) != crc32c::crc32c(&header[..28]) {
+            return Err(opened.wrong("its header is damaged, or of a later version of libtp"));
+        }
+        let kind = u32_at(&header, 12);
+        opened.kind = Kind { is_hash: kind & 1 != 0, has_duplicates: kind & 2 != 0, hash_of_text: u32_at(&header, 16) };
+        if opened.kind.is_hash != wanted.is_hash {
+            let what = if wanted.is_hash { "it is a DB_BTREE, not a DB_HASH" } else { "it is a DB_HASH, not a DB_BTREE" };
+            return Err(opened.wrong(what));
+        }
+        if opened.kind.hash_of_text != wanted.hash_of_text {
+            return Err(opened.wrong("it was made with another hash function; give that"));
+        }
+        let slot = opened.read_slot()?;
+        opened.written = slot.end;
+        opened.slot = Some(slot);
+        opened.is_changed = false;
+        Ok(opened)
+    }
+
+    fn trouble(&self, what: &str, error: &io::Error) -> Refusal {
+        Refusal::io(&format!("{}: {what}", self.path.display()), error)
+    }
+
+    fn wrong(&self, what: &str) -> Refusal {
+        Refusal::wrong_file(format!("{}: {what}; nothing was changed", self.path.display()))
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn descriptor(&self) -> c_int {
+        self.file.as_raw_fd()
+    }
+
+    fn read_slot(&self) -> Answer<Slot> {
+        let mut bytes = [0; 2 * SLOT_BYTES];
+        self.file
+            .read_exact_at(&mut bytes, HEADER_BYTES as u64)
+            .map_err(|error| self.trouble("its header cannot be read", &error))?;
+        let slots = bytes.chunks(SLOT_BYTES).filter_map(Slot::of_bytes);
+        slots.max_by_key(|slot| slot.generation).ok_or_else(|| self.wrong("both slots of its header are damaged"))
+    }
+
+    /// Hands out all frames, oldest first.
+    pub(crate) fn read(&mut self, mut each: impl FnMut(Frame<'_>)) -> Answer<()> {
+        let Some(slot) = self.slot else { return Ok(()) };
+        let mut from = BufReader::with_capacity(1 << 16, At { file: &self.file, at: slot.start, end: slot.end });
+        let mut at = slot.start;
+        let (mut head, mut rest) = ([0; FRAME_BYTES], Vec::new());
+        while at < slot.end {
+            let damaged = || self.wrong(&format!("the frame at byte {at} is damaged"));
+            from.read_exact(&mut head).map_err(|_| damaged())?;
+            let (key_bytes, value_bytes) = (u32_at(&head, 8) as usize, u32_at(&head, 12) as usize);
+            let bytes = key_bytes + value_bytes;
+            if bytes as u64 > slot.end - at {
+                return Err(damaged());
+            }
+            rest.resize(bytes, 0);
+            from.read_exact(&mut rest).map_err(|_| damaged())?;
+            if u32_at(&head, 0) != crc32c::crc32c_append(crc32c::crc32c(&head[4..]), &rest) {
+                return Err(damaged());
+            }
+            let number = u64::from(u32_at(&head, 16)) | u64::from(u32_at(&head, 20)) << 32;
+            let (key, value) = rest.split_at(key_bytes);
+            match u32_at(&head, 4) {
+                PUT => each(Frame::Put { key, number, value }),
+                DELETE => each(Frame::Delete { key, number }),
+                _ => return Err(damaged()),
+            }
+            at += (FRAME_BYTES + bytes) as u64;
+        }
+        Ok(())
+    }
+
+    /// Notes a change, for the next sync.
+    pub(crate) fn note(&mut self, frame: Frame<'_>) {
+        self.is_changed = true;
+        frame.append_to(&mut self.noted);
+        if self.noted.len() > NOTED_MAX {
+            // If it fails, it is done again by the sync, which says so.
+            let _ = self.write_noted();
+        }
+    }
+
+    /// Writes what is noted behind what is there, where nothing stands that a slot names.
+    fn write_noted(&mut self) -> Answer<()> {
+        if self.slot.is_none() {
+            self.write_header()?;
+        }
+        let written = self.file.write_all_at(&self.noted, self.written);
+        written.map_err(|error| self.trouble("it cannot be written", &error))?;
+        self.written += self.noted.len() as u64;
+        self.noted.clear();
+        Ok(())
+    }
+
+    fn force(&self) -> Answer<()> {
+        self.file.sync_data().map_err(|error| self.trouble("it cannot be synced", &error))
+    }
+
+    /// Makes the file say what `live` does, which all that was noted has led to.
+    pub(crate) fn sync<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<()> {
+        if !self.is_changed {
+            return Ok(());
+        }
+        if self.slot.is_some_and(|known| self.read_slot().is_ok_and(|now| now != known)) {
+            let text = "another program has changed it since it was opened here, and in plain mode one has it at a time: what was changed here is not in the file. Open it with DB_TXN, or lock it first";
+            return Err(Refusal::new(libc::ESTALE, format!("{}: {text}", self.path.display())));
+        }
+        let mut start = self.slot.map_or(FIRST, |slot| slot.start);
+        let behind = (self.written + self.noted.len() as u64).saturating_sub(start);
+        if self.is_broken_off || behind > 2 * live_bytes + WASTE_MAX {
+            self.is_broken_off = true;
+            start = self.write_anew(live, live_bytes)?;
+        }
+        self.write_noted()?;
+        self.force()?;
+        let slot = Slot { generation: self.slot.map_or(1, |slot| slot.generation + 1), start, end: self.written };
+        let named = self.file.write_all_at(&slot.to_bytes(), slot.place());
+        named.map_err(|error| self.trouble("its header cannot be written", &error))?;
+        self.force()?;
+        self.slot = Some(slot);
+        (self.is_changed, self.is_broken_off) = (false, false);
+        // What is left behind the end is nobody's, and does no harm.
+        let _ = self.file.set_len(slot.end);
+        Ok(())
+    }
+
+    /// Begins the frames anew with those that are needed, in front of what the slot names if there is room; returns where.
+    fn write_anew<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<u64> {
+        self.noted.clear();
+        let (front, named) = self.slot.map_or((0, FIRST), |slot| (slot.start - FIRST, slot.end));
+        let start = if live_bytes <= front { FIRST } else { self.written.max(named) };
+        self.written = start;
+        for frame in live {
+            frame.append_to(&mut self.noted);
+            if self.noted.len() > NOTED_MAX {
+                self.write_noted()?;
+            }
+        }
+        Ok(start)
+    }
+
+    /// What a file is, with nothing in it.
+    fn write_header(&mut self) -> Answer<()> {
+        let mut header = [0; FIRST as usize];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let kind = u32::from(self.kind.is_hash) | u32::from(self.kind.has_duplicates) << 1;
+        header[12..16].copy_from_slice(&kind.to_le_bytes());
+        header[16..20].copy_from_slice(&self.kind.hash_of_text.to_le_bytes());
+        let sum = crc32c::crc32c(&header[..28]);
+        header[28..32].copy_from_slice(&sum.to_le_bytes());
+        let nothing = Slot { generation: 0, start: FIRST, end: FIRST };
+        header[HEADER_BYTES..HEADER_BYTES + SLOT_BYTES].copy_from_slice(&nothing.to_bytes());
+        self.file.write_all_at(&header, 0).map_err(|error| self.trouble("it cannot be written", &error))?;
+        self.slot = Some(nothing);
+        Ok(())
+    }
+}
+
+/// A part of a file, read from its beginning on.
+struct At<'f> {
+    file: &'f File,
+    at: u64,
+    end: u64,
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(into.len());
+        let count = self.file.read_at(&mut into[..left], self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}

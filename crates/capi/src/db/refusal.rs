@@ -1,0 +1,59 @@
+//! Why a call of `<db.h>` fails: a number for `errno`, and a sentence for `tp_error`.
+
+use std::ffi::c_int;
+use std::io;
+
+use libtp::Error;
+
+/// An error of db(3).
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) errno: c_int,
+    pub(crate) text: String,
+}
+
+pub(crate) type Answer<T> = Result<T, Refusal>;
+
+impl Refusal {
+    pub(crate) fn new(errno: c_int, text: impl Into<String>) -> Refusal {
+        Refusal { errno, text: text.into() }
+    }
+
+    /// The call was not made as it may be.
+    pub(crate) fn invalid(text: impl Into<String>) -> Refusal {
+        Refusal::new(libc::EINVAL, text)
+    }
+
+    /// A file of another kind, or a damaged one.
+    pub(crate) fn wrong_file(text: impl Into<String>) -> Refusal {
+        // EFTYPE, where there is one.
+        Refusal::new(libc::EINVAL, text)
+    }
+
+    pub(crate) fn read_only() -> Refusal {
+        Refusal::new(libc::EPERM, "the file was opened with O_RDONLY; nothing was changed")
+    }
+
+    /// Something went wrong with a file.
+    pub(crate) fn io(what: &str, error: &io::Error) -> Refusal {
+        Refusal::new(error.raw_os_error().unwrap_or(libc::EIO), format!("{what}: {error}"))
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        let errno = match &error {
+            Error::Deadlock => libc::EDEADLK,
+            Error::LockTimeout => libc::ETIMEDOUT,
+            Error::Rebuilt | Error::Panicked { .. } => libc::EAGAIN,
+            Error::Full { .. } => libc::ENOSPC,
+            Error::NoDatabase { .. } => libc::ENOENT,
+            Error::Forked { .. } => libc::ECHILD,
+            Error::Length { .. } | Error::Database { .. } | Error::Environment { .. } | Error::Settings { .. } => {
+                libc::EINVAL
+            }
+            _ => libc::EIO,
+        };
+        Refusal::new(errno, error.to_string())
+    }
+}

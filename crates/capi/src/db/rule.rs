@@ -1,0 +1,82 @@
+//! In which order the pairs of a plain file stand: that of their bytes, or what functions of the program say.
+//!
+//! A function is called wherever two keys meet, with no lock held. It has to return: who leaves it by `longjmp` leaves the file in
+//! use for ever.
+
+use std::cmp::Ordering;
+use std::ffi::{c_int, c_void};
+
+use crate::db::dbt::Dbt;
+
+/// `compare` of `BTREEINFO`.
+pub(crate) type Compare = extern "C" fn(*const Dbt, *const Dbt) -> c_int;
+/// `hash` of `HASHINFO`.
+pub(crate) type HashFunction = extern "C" fn(*const c_void, usize) -> u32;
+
+/// An order of keys.
+#[derive(Clone, Copy)]
+pub(crate) enum Rule {
+    Bytes,
+    Compared(Compare),
+    /// By the number that a function makes of the key, and then by bytes.
+    Hashed(HashFunction),
+}
+
+impl Rule {
+    /// What the function makes of a key, which is kept with it.
+    fn hash(self, key: &[u8]) -> u32 {
+        match self {
+            Rule::Hashed(hash) => hash(key.as_ptr().cast(), key.len()),
+            Rule::Bytes | Rule::Compared(_) => 0,
+        }
+    }
+}
+
+/// One pair's key, and the number that tells it from others with the same key.
+pub(crate) struct Entry {
+    rule: Rule,
+    hash: u32,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) number: u64,
+}
+
+impl Entry {
+    pub(crate) fn new(rule: Rule, key: &[u8], number: u64) -> Entry {
+        Entry { rule, hash: rule.hash(key), key: key.into(), number }
+    }
+
+    fn compare_keys(&self, other: &Entry) -> Ordering {
+        match self.rule {
+            Rule::Bytes => self.key.cmp(&other.key),
+            Rule::Hashed(_) => self.hash.cmp(&other.hash).then_with(|| self.key.cmp(&other.key)),
+            Rule::Compared(compare) => {
+                let (one, two) = (Dbt::lent(&self.key), Dbt::lent(&other.key));
+                compare(&one, &two).cmp(&0)
+            }
+        }
+    }
+
+    pub(crate) fn has_key_of(&self, other: &Entry) -> bool {
+        self.compare_keys(other) == Ordering::Equal
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> Ordering {
+        self.compare_keys(other).then_with(|| self.number.cmp(&other.number))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}

@@ -1,0 +1,312 @@
+//! Shared mode: files of an environment, in which each call is a transaction, or a part of the thread's.
+
+use std::ffi::c_int;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use libtp::{Cursor, Db, Durability, Multi, MultiCursor, Recno, Result, Txn};
+
+use crate::db::current;
+use crate::db::environments::Home;
+use crate::db::keyed::{Found, Pairs, Place, Sought};
+use crate::db::numbered::Records;
+use crate::db::refusal::{Answer, Refusal};
+
+/// A file of an environment.
+pub(crate) struct Shared {
+    pub(crate) home: Arc<Home>,
+    pub(crate) name: String,
+    /// With DB_TXN: its calls belong to the thread's transaction, and are on disk when they return.
+    pub(crate) is_protected: bool,
+    pub(crate) is_read_only: bool,
+    pub(crate) descriptor: Option<File>,
+}
+
+impl Shared {
+    /// Does something in the thread's transaction, or in one of its own, again if that has to be.
+    fn work<T>(&self, mut work: impl FnMut(&Txn<'_>) -> Result<T>) -> Answer<T> {
+        if !self.is_protected {
+            return Ok(self.home.env.run_with(Durability::Relaxed, work)?);
+        }
+        match current::within(&self.home, &mut work)? {
+            Some(done) => Ok(done),
+            None => Ok(self.home.env.run(work)?),
+        }
+    }
+
+    fn sync(&self) -> Answer<()> {
+        Ok(self.home.env.flush()?)
+    }
+
+    fn descriptor(&mut self) -> Answer<c_int> {
+        if let Some(file) = &self.descriptor {
+            return Ok(file.as_raw_fd());
+        }
+        let path = self.home.directory.join(format!("{}.tp", self.name));
+        let opened = OpenOptions::new().read(true).write(!self.is_read_only).open(&path);
+        let file = opened.map_err(|error| Refusal::io(&path.display().to_string(), &error))?;
+        Ok(self.descriptor.insert(file).as_raw_fd())
+    }
+}
+
+/// A B-tree with one value a key, or a hash file. The key tells the place.
+pub(crate) struct SharedPairs {
+    pub(crate) at: Shared,
+    pub(crate) db: Db,
+}
+
+impl SharedPairs {
+    /// Removes everything.
+    pub(crate) fn clear(&self) -> Answer<()> {
+        self.at.work(|txn| {
+            if !self.db.is_hash() {
+                return self.db.delete_range(txn, ..).map(|_| ());
+            }
+            while let Some((key, _)) = self.db.cursor(txn).first()? {
+                self.db.delete(txn, &key)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn found((key, value): (Vec<u8>, Vec<u8>)) -> Found {
+    Found { place: key.clone(), key, value }
+}
+
+fn step(cursor: &mut Cursor<'_>, sought: Sought<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    match sought {
+        Sought::First => cursor.first(),
+        Sought::Last => cursor.last(),
+        Sought::From(key) => cursor.seek(key),
+        Sought::Behind(place) => cursor.next_behind(place),
+        Sought::Before(place) => match cursor.seek(place)? {
+            Some(_) => cursor.prev(),
+            None => cursor.last(),
+        },
+    }
+}
+
+impl Pairs for SharedPairs {
+    fn get(&mut self, key: &[u8]) -> Answer<Option<Vec<u8>>> {
+        self.at.work(|txn| self.db.get(txn, key))
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8], is_new: bool) -> Answer<Option<Place>> {
+        let stored = self.at.work(|txn| match is_new {
+            false => self.db.put(txn, key, value).map(|()| true),
+            true => match self.db.put_new(txn, key, value) {
+                Err(libtp::Error::Exists) => Ok(false),
+                done => done.map(|()| true),
+            },
+        })?;
+        Ok(stored.then(|| key.to_vec()))
+    }
+
+    fn put_at(&mut self, place: &Place, key: &[u8], value: &[u8]) -> Answer<Option<Place>> {
+        let is_there = self.at.work(|txn| {
+            if self.db.get_for_update(txn, place)?.is_none() {
+                return Ok(false);
+            }
+            if place != key {
+                self.db.delete(txn, place)?;
+            }
+            self.db.put(txn, key, value).map(|()| true)
+        })?;
+        Ok(is_there.then(|| key.to_vec()))
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Answer<bool> {
+        self.at.work(|txn| self.db.delete(txn, key))
+    }
+
+    fn delete_at(&mut self, place: &Place) -> Answer<bool> {
+        self.delete(place)
+    }
+
+    fn seek(&mut self, sought: Sought<'_>) -> Answer<Option<Found>> {
+        Ok(self.at.work(|txn| step(&mut self.db.cursor(txn), sought))?.map(found))
+    }
+
+    fn sync(&mut self) -> Answer<()> {
+        self.at.sync()
+    }
+
+    fn descriptor(&mut self) -> Answer<c_int> {
+        self.at.descriptor()
+    }
+}
+
+/// A B-tree with several values a key, in the order in which they came.
+pub(crate) struct SharedLists {
+    pub(crate) at: Shared,
+    pub(crate) multi: Multi,
+}
+
+/// Where a cursor has arrived, with the pair there.
+fn arrived(cursor: &MultiCursor<'_>, pair: Option<(Vec<u8>, Vec<u8>)>) -> Option<Found> {
+    let ((key, value), place) = (pair?, cursor.place()?.to_vec());
+    Some(Found { place, key, value })
+}
+
+fn step_list(cursor: &mut MultiCursor<'_>, sought: Sought<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    match sought {
+        Sought::First => cursor.first(),
+        Sought::Last => cursor.last(),
+        Sought::From(key) => cursor.seek(key),
+        Sought::Behind(place) => {
+            let found = cursor.go_to(place)?;
+            match cursor.place() == Some(place) {
+                true => cursor.next(),
+                false => Ok(found),
+            }
+        }
+        Sought::Before(place) => match cursor.go_to(place)? {
+            Some(_) => cursor.prev(),
+            None => cursor.last(),
+        },
+    }
+}
+
+/// Whether a cursor that was sent to a place found its pair there.
+fn stands_on(cursor: &mut MultiCursor<'_>, place: &Place) -> Result<bool> {
+    cursor.go_to(place)?;
+    Ok(cursor.place() == Some(place))
+}
+
+impl SharedLists {
+    /// Removes everything.
+    pub(crate) fn clear(&self) -> Answer<()> {
+        self.at.work(|txn| {
+            while let Some((key, _)) = self.multi.cursor(txn).first()? {
+                self.multi.delete(txn, &key)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Pairs for SharedLists {
+    fn get(&mut self, key: &[u8]) -> Answer<Option<Vec<u8>>> {
+        self.at.work(|txn| self.multi.get(txn, key))
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8], is_new: bool) -> Answer<Option<Place>> {
+        self.at.work(|txn| match is_new && self.multi.get(txn, key)?.is_some() {
+            true => Ok(None),
+            false => self.multi.put_placed(txn, key, value),
+        })
+    }
+
+    fn put_at(&mut self, place: &Place, key: &[u8], value: &[u8]) -> Answer<Option<Place>> {
+        self.at.work(|txn| {
+            let mut cursor = self.multi.cursor(txn);
+            let pair = cursor.go_to(place)?;
+            match pair.filter(|_| cursor.place() == Some(place)) {
+                None => Ok(None),
+                Some((old, _)) if old == key => {
+                    self.multi.put_at(txn, &cursor, value)?;
+                    Ok(Some(place.clone()))
+                }
+                Some(_) => {
+                    self.multi.delete_at(txn, &cursor)?;
+                    self.multi.put_placed(txn, key, value)
+                }
+            }
+        })
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Answer<bool> {
+        Ok(self.at.work(|txn| self.multi.delete(txn, key))? > 0)
+    }
+
+    fn delete_at(&mut self, place: &Place) -> Answer<bool> {
+        self.at.work(|txn| {
+            let mut cursor = self.multi.cursor(txn);
+            Ok(stands_on(&mut cursor, place)? && self.multi.delete_at(txn, &cursor)?)
+        })
+    }
+
+    fn seek(&mut self, sought: Sought<'_>) -> Answer<Option<Found>> {
+        self.at.work(|txn| {
+            let mut cursor = self.multi.cursor(txn);
+            let pair = step_list(&mut cursor, sought)?;
+            Ok(arrived(&cursor, pair))
+        })
+    }
+
+    fn sync(&mut self) -> Answer<()> {
+        self.at.sync()
+    }
+
+    fn descriptor(&mut self) -> Answer<c_int> {
+        self.at.descriptor()
+    }
+}
+
+/// Records of one length, which keep their numbers.
+pub(crate) struct SharedRecords {
+    pub(crate) at: Shared,
+    pub(crate) recno: Recno,
+}
+
+fn last_of(recno: &Recno, txn: &Txn<'_>) -> Result<u64> {
+    Ok(recno.cursor(txn).last()?.map_or(0, |(number, _)| number))
+}
+
+impl SharedRecords {
+    /// Removes everything.
+    pub(crate) fn clear(&self) -> Answer<()> {
+        self.at.work(|txn| {
+            while let Some((number, _)) = self.recno.cursor(txn).last()? {
+                self.recno.delete(txn, number)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn no_renumbering(&self) -> Refusal {
+        let what = format!(
+            "{}: in a file that is shared, records keep their numbers: none is deleted, or put in between others (R_IAFTER, R_IBEFORE). Nothing was changed",
+            self.at.name
+        );
+        Refusal::new(libc::EOPNOTSUPP, what)
+    }
+}
+
+impl Records for SharedRecords {
+    fn count(&mut self) -> Answer<u32> {
+        let last = self.at.work(|txn| last_of(&self.recno, txn))?;
+        u32::try_from(last).map_err(|_| Refusal::invalid("the file has more records than a recno_t can number"))
+    }
+
+    fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>> {
+        self.at.work(|txn| self.recno.get(txn, number.into()))
+    }
+
+    fn put(&mut self, number: u32, record: &[u8], filler: &[u8]) -> Answer<()> {
+        self.at.work(|txn| {
+            for between in last_of(&self.recno, txn)? + 1..number.into() {
+                self.recno.put(txn, between, filler)?;
+            }
+            self.recno.put(txn, number.into(), record)
+        })
+    }
+
+    fn insert(&mut self, _number: u32, _record: &[u8]) -> Answer<()> {
+        Err(self.no_renumbering())
+    }
+
+    fn delete(&mut self, _number: u32) -> Answer<()> {
+        Err(self.no_renumbering())
+    }
+
+    fn sync(&mut self) -> Answer<()> {
+        self.at.sync()
+    }
+
+    fn descriptor(&mut self) -> Answer<c_int> {
+        self.at.descriptor()
+    }
+}

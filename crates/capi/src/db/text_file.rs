@@ -1,0 +1,139 @@
+//! DB_RECNO in plain mode: the lines of a text file, or its parts of one length, as records.
+//!
+//! The file is what it is for any other program: it is read when it is opened and written as a whole by `sync`.
+//!
+//! If we die here: while it is written it may be cut short, as in db(3); what has to survive that is opened with DB_TXN.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::db::numbered::{Length, Records};
+use crate::db::refusal::{Answer, Refusal};
+
+/// What is written at a time.
+const WRITTEN_BYTES: usize = 1 << 20;
+
+/// The records, and the file they are for, if there is one.
+pub(crate) struct TextFile {
+    records: Vec<Box<[u8]>>,
+    length: Length,
+    /// What ends a record of variable length.
+    end: u8,
+    file: Option<(File, PathBuf)>,
+    is_changed: bool,
+}
+
+impl TextFile {
+    pub(crate) fn open(file: Option<(File, &Path)>, length: Length, end: u8) -> Answer<TextFile> {
+        let mut opened = TextFile { records: Vec::new(), length, end, file: None, is_changed: false };
+        if let Some((mut file, path)) = file {
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)
+                .map_err(|error| Refusal::io(&format!("{} cannot be read", path.display()), &error))?;
+            opened.take_apart(&text);
+            opened.file = Some((file, path.into()));
+        }
+        Ok(opened)
+    }
+
+    fn take_apart(&mut self, text: &[u8]) {
+        match self.length {
+            Length::Variable => {
+                // The last may lack its end.
+                let whole = text.strip_suffix(&[self.end]).unwrap_or(text);
+                if !text.is_empty() {
+                    self.records = whole.split(|byte| *byte == self.end).map(Box::from).collect();
+                }
+            }
+            Length::Fixed(bytes, pad) => {
+                let fitted = |part: &[u8]| {
+                    let mut record = part.to_vec();
+                    record.resize(bytes, pad);
+                    record.into_boxed_slice()
+                };
+                self.records = text.chunks(bytes).map(fitted).collect();
+            }
+        }
+    }
+
+    fn write(&self, file: &File) -> io::Result<()> {
+        let (mut at, mut part) = (0, Vec::with_capacity(WRITTEN_BYTES));
+        let mut put = |part: &mut Vec<u8>| {
+            file.write_all_at(part, at)?;
+            at += part.len() as u64;
+            part.clear();
+            io::Result::Ok(at)
+        };
+        for record in &self.records {
+            part.extend_from_slice(record);
+            if let Length::Variable = self.length {
+                part.push(self.end);
+            }
+            if part.len() >= WRITTEN_BYTES {
+                put(&mut part)?;
+            }
+        }
+        let length = put(&mut part)?;
+        file.set_len(length)?;
+        file.sync_data()
+    }
+}
+
+/// A number as an index.
+fn index(number: u32) -> usize {
+    number as usize - 1
+}
+
+impl Records for TextFile {
+    fn count(&mut self) -> Answer<u32> {
+        u32::try_from(self.records.len()).map_err(|_| Refusal::invalid("the file has more records than numbers"))
+    }
+
+    fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>> {
+        Ok(self.records.get(index(number)).map(|record| record.to_vec()))
+    }
+
+    fn put(&mut self, number: u32, record: &[u8], filler: &[u8]) -> Answer<()> {
+        let more = (number as usize).saturating_sub(self.records.len());
+        self.records.try_reserve(more).map_err(|_| {
+            Refusal::new(libc::ENOMEM, format!("there is no memory for {more} records more; nothing was changed"))
+        })?;
+        self.is_changed = true;
+        while self.records.len() < number as usize {
+            self.records.push(filler.into());
+        }
+        self.records[index(number)] = record.into();
+        Ok(())
+    }
+
+    fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()> {
+        self.is_changed = true;
+        self.records.insert(index(number), record.into());
+        Ok(())
+    }
+
+    fn delete(&mut self, number: u32) -> Answer<()> {
+        self.is_changed = true;
+        self.records.remove(index(number));
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Answer<()> {
+        if let Some((file, path)) = self.file.as_ref().filter(|_| self.is_changed) {
+            self.write(file).map_err(|error| Refusal::io(&format!("{} cannot be written", path.display()), &error))?;
+            self.is_changed = false;
+        }
+        Ok(())
+    }
+
+    fn descriptor(&mut self) -> Answer<c_int> {
+        match &self.file {
+            Some((file, _)) => Ok(file.as_raw_fd()),
+            None => Err(Refusal::new(libc::ENOENT, "the database is in memory alone and has no file")),
+        }
+    }
+}

@@ -1,0 +1,668 @@
+/*
+ * db(3) as its manual pages have it: dbopen(3), btree(3), hash(3), recno(3) of 4.4BSD. In plain mode, in shared mode, and in
+ * transactions of the caller; each of the statements that are checked stands above the check.
+ *
+ * usage: db3 DIRECTORY MODE, MODE one of plain, memory, lock, txn, within
+ */
+#include <db.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *directory, *mode;
+static int mode_flags, is_within, is_memory, wrong, checks;
+
+static void check(int is_right, int line, const char *what)
+{
+    checks++;
+    if (!is_right) {
+        wrong++;
+        printf("%s: line %d: %s (errno %d %s; %s)\n", mode, line, what, errno, strerror(errno), tp_error());
+    }
+}
+
+#define CHECK(what) check((what), __LINE__, #what)
+#define REFUSED(call, number) (errno = 0, CHECK((call) == RET_ERROR), CHECK(errno == (number)))
+
+static DBT dbt(const char *text)
+{
+    DBT made;
+    made.data = (void *)text;
+    made.size = strlen(text);
+    return made;
+}
+
+static int is(const DBT *found, const char *text)
+{
+    return found->size == strlen(text) && memcmp(found->data, text, found->size) == 0;
+}
+
+static int put(DB *db, const char *key, const char *data, unsigned flags)
+{
+    DBT k = dbt(key), d = dbt(data);
+    return db->put(db, &k, &d, flags);
+}
+
+static int del(DB *db, const char *key, unsigned flags)
+{
+    DBT k = dbt(key);
+    return db->del(db, &k, flags);
+}
+
+/* Whether a get finds this; NULL is nothing. */
+static int gets_(DB *db, const char *key, const char *data)
+{
+    DBT k = dbt(key), d;
+    int code = db->get(db, &k, &d, 0);
+    return data == NULL ? code == RET_SPECIAL : code == RET_SUCCESS && is(&d, data);
+}
+
+/* Whether a step leads to this pair; NULL is nowhere. */
+static int steps(DB *db, unsigned flags, const char *from, const char *key, const char *data)
+{
+    DBT k = dbt(from), d;
+    int code = db->seq(db, &k, &d, flags);
+    return key == NULL ? code == RET_SPECIAL : code == RET_SUCCESS && is(&k, key) && is(&d, data);
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[4096];
+    if (is_memory)
+        return NULL;
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return path;
+}
+
+static DB *open_(const char *name, int flags, DBTYPE type, const void *info)
+{
+    return dbopen(path_of(name), flags | mode_flags, 0640, type, info);
+}
+
+static void begin(void)
+{
+    if (is_within)
+        CHECK(txn_begin() == 0);
+}
+
+static void commit(void)
+{
+    if (is_within)
+        CHECK(txn_commit() == 0);
+}
+
+/* Closes and opens again, where there is a file to come back to. */
+static DB *again(DB *db, const char *name, DBTYPE type, const void *info)
+{
+    if (is_memory)
+        return db;
+    CHECK(db->close(db) == 0);
+    db = open_(name, O_RDWR, type, info);
+    CHECK(db != NULL);
+    return db;
+}
+
+static void opening(void)
+{
+    BTREEINFO tree;
+    HASHINFO hash;
+    RECNOINFO recno;
+    DB *db;
+
+    memset(&tree, 0, sizeof tree);
+    memset(&hash, 0, sizeof hash);
+    memset(&recno, 0, sizeof recno);
+    /* "[EINVAL] A parameter has been specified (hash function, pad byte etc.) that is incompatible with the current file
+     * specification or which is not meaningful for the function": */
+    tree.lorder = 17;
+    CHECK(open_("bad", O_RDWR | O_CREAT, DB_BTREE, &tree) == NULL && errno == EINVAL);
+    tree.lorder = 0;
+    tree.psize = 100;
+    CHECK(open_("bad", O_RDWR | O_CREAT, DB_BTREE, &tree) == NULL && errno == EINVAL);
+    tree.psize = 0;
+    tree.minkeypage = 1;
+    CHECK(open_("bad", O_RDWR | O_CREAT, DB_BTREE, &tree) == NULL && errno == EINVAL);
+    tree.minkeypage = 0;
+    tree.flags = 64;
+    CHECK(open_("bad", O_RDWR | O_CREAT, DB_BTREE, &tree) == NULL && errno == EINVAL);
+    hash.lorder = 17;
+    CHECK(open_("bad", O_RDWR | O_CREAT, DB_HASH, &hash) == NULL && errno == EINVAL);
+    recno.flags = R_FIXEDLEN;
+    CHECK(open_("bad", O_RDWR | O_CREAT, DB_RECNO, &recno) == NULL && errno == EINVAL);
+    CHECK(open_("bad", O_WRONLY | O_CREAT, DB_BTREE, NULL) == NULL && errno == EINVAL);
+    CHECK(open_("bad", O_RDWR | O_APPEND, DB_BTREE, NULL) == NULL && errno == EINVAL);
+    CHECK(open_("bad", O_RDWR | O_CREAT, (DBTYPE)7, NULL) == NULL && errno == EINVAL);
+    /* "The order in which integers are stored in the metadata, 4321 or 1234": both are accepted. */
+    tree.flags = 0;
+    tree.lorder = 4321;
+    tree.psize = 4096;
+    tree.cachesize = 65536;
+    tree.minkeypage = 4;
+    db = open_("order", O_RDWR | O_CREAT, DB_BTREE, &tree);
+    CHECK(db != NULL && db->type == DB_BTREE);
+    if (db == NULL)
+        return;
+    CHECK(put(db, "a", "1", 0) == 0);
+    db = again(db, "order", DB_BTREE, NULL);
+    CHECK(gets_(db, "a", "1"));
+    CHECK(db->close(db) == 0);
+    if (is_memory)
+        return;
+    /* "as open(2)": */
+    CHECK(open_("none", O_RDWR, DB_BTREE, NULL) == NULL && errno == ENOENT);
+    CHECK(open_("nowhere/none", O_RDWR | O_CREAT, DB_BTREE, NULL) == NULL && errno == ENOENT);
+    CHECK(open_("order", O_RDWR | O_CREAT | O_EXCL, DB_BTREE, NULL) == NULL && errno == EEXIST);
+    /* "[EFTYPE] A file is incorrectly formatted" or of another type: */
+    CHECK(open_("order", O_RDWR, DB_HASH, NULL) == NULL && errno == EFTYPE);
+    /* O_RDONLY: */
+    db = open_("order", O_RDONLY, DB_BTREE, NULL);
+    CHECK(db != NULL);
+    CHECK(gets_(db, "a", "1"));
+    REFUSED(put(db, "b", "2", 0), EPERM);
+    REFUSED(del(db, "a", 0), EPERM);
+    CHECK(db->sync(db, 0) == 0);
+    CHECK(db->close(db) == 0);
+    /* O_TRUNC: */
+    db = open_("order", O_RDWR | O_TRUNC, DB_BTREE, NULL);
+    CHECK(db != NULL && steps(db, R_FIRST, "", NULL, NULL));
+    CHECK(db->close(db) == 0);
+}
+
+static void pairs(DBTYPE type, const char *name)
+{
+    char key[32], data[32];
+    DBT k, d;
+    DB *db = open_(name, O_RDWR | O_CREAT, type, NULL);
+    int n, descriptor;
+
+    CHECK(db != NULL);
+    if (db == NULL)
+        return;
+    begin();
+    /* "get: ... If the key is not in the file 1": */
+    CHECK(gets_(db, "one", NULL));
+    CHECK(put(db, "one", "1", 0) == 0);
+    CHECK(gets_(db, "one", "1"));
+    /* "The default behavior of the put routine is to enter the new key/data pair, replacing any previously existing key": */
+    CHECK(put(db, "one", "eins", 0) == 0);
+    CHECK(gets_(db, "one", "eins"));
+    /* "R_NOOVERWRITE: Enter the new key/data pair only if the key does not previously exist ... 1": */
+    CHECK(put(db, "one", "uno", R_NOOVERWRITE) == RET_SPECIAL);
+    CHECK(gets_(db, "one", "eins"));
+    CHECK(put(db, "two", "", R_NOOVERWRITE) == 0);
+    CHECK(gets_(db, "two", ""));
+    /* "Del routines return ... 1 if the specified key was not in the file": */
+    CHECK(del(db, "three", 0) == RET_SPECIAL);
+    CHECK(del(db, "two", 0) == 0);
+    CHECK(gets_(db, "two", NULL));
+    /* Bytes of any kind are a key. */
+    k.data = (void *)"\0\xff\0";
+    k.size = 3;
+    d = dbt("zeros");
+    CHECK(db->put(db, &k, &d, 0) == 0);
+    CHECK(db->get(db, &k, &d, 0) == 0 && is(&d, "zeros"));
+    CHECK(db->del(db, &k, 0) == 0);
+    /* "[EINVAL] ... a flag that is not meaningful for the function": */
+    REFUSED(db->get(db, &k, &d, R_NEXT), EINVAL);
+    REFUSED(put(db, "x", "y", R_IAFTER), EINVAL);
+    REFUSED(put(db, "x", "y", R_IBEFORE), EINVAL);
+    REFUSED(put(db, "x", "y", 99), EINVAL);
+    REFUSED(del(db, "x", R_NEXT), EINVAL);
+    REFUSED(steps(db, 99, "", "", "") - 1, EINVAL);
+    REFUSED(db->sync(db, R_RECNOSYNC), EINVAL);
+    /* The cursor was never set. */
+    REFUSED(del(db, "x", R_CURSOR), EINVAL);
+    /* What a get has lent stays until the next call, and may be handed back in that. */
+    k = dbt("one");
+    CHECK(db->get(db, &k, &d, 0) == 0);
+    CHECK(db->put(db, &d, &k, 0) == 0);
+    CHECK(gets_(db, "eins", "one"));
+    CHECK(del(db, "eins", 0) == 0 && del(db, "one", 0) == 0);
+    for (n = 0; n < 300; n++) {
+        sprintf(key, "key %03d", n);
+        sprintf(data, "%d", n * n);
+        CHECK(put(db, key, data, 0) == 0);
+    }
+    commit();
+    CHECK(db->sync(db, 0) == 0);
+    db = again(db, name, type, NULL);
+    begin();
+    /* R_FIRST, then R_NEXT to the end: each pair once, in order if there is one. */
+    {
+        char seen[300] = {0};
+        int last = -1, is_sorted = 1, found = 0;
+        int code;
+        unsigned how = R_FIRST;
+        memset(&k, 0, sizeof k);
+        while ((code = db->seq(db, &k, &d, how)) == 0) {
+            n = -1;
+            memcpy(key, k.data, k.size < 31 ? k.size : 31);
+            key[k.size < 31 ? k.size : 31] = 0;
+            if (sscanf(key, "key %d", &n) == 1 && n >= 0 && n < 300 && !seen[n])
+                seen[n] = 1, found++;
+            is_sorted &= n > last;
+            last = n;
+            how = R_NEXT;
+        }
+        CHECK(code == RET_SPECIAL && found == 300);
+        CHECK(is_sorted || type == DB_HASH);
+    }
+    /* "R_CURSOR (del): Delete the record referenced by the cursor": every second one, on the way. */
+    {
+        int kept = 0, deleted = 0;
+        unsigned how = R_FIRST;
+        while (db->seq(db, &k, &d, how) == 0) {
+            how = R_NEXT;
+            if ((kept + deleted) % 2 == 0) {
+                CHECK(db->del(db, &k, R_CURSOR) == 0);
+                /* It is gone, and there is nothing to delete at the cursor now. */
+                if (deleted == 0)
+                    CHECK(del(db, "", R_CURSOR) == RET_SPECIAL);
+                deleted++;
+            } else
+                kept++;
+        }
+        CHECK(kept == 150 && deleted == 150);
+    }
+    if (type == DB_HASH) {
+        /* "R_LAST, R_PREV, R_CURSOR: applicable only to the DB_BTREE and DB_RECNO access methods": */
+        REFUSED(db->seq(db, &k, &d, R_LAST), EINVAL);
+        REFUSED(db->seq(db, &k, &d, R_PREV), EINVAL);
+        REFUSED(put(db, "x", "y", R_SETCURSOR), EINVAL);
+    }
+    commit();
+    /* "fd: a file descriptor representative of the underlying database ... -1, ENOENT if in memory": */
+    descriptor = db->fd(db);
+    if (is_memory)
+        CHECK(descriptor == -1 && errno == ENOENT);
+    else {
+        struct stat there;
+        CHECK(fstat(descriptor, &there) == 0 && S_ISREG(there.st_mode));
+        if (mode_flags == 0)
+            CHECK((there.st_mode & 0777) == 0640);
+    }
+    CHECK(db->close(db) == 0);
+}
+
+static void order_of_keys(void)
+{
+    DB *db = open_("cursor", O_RDWR | O_CREAT, DB_BTREE, NULL);
+    CHECK(db != NULL);
+    if (db == NULL)
+        return;
+    begin();
+    CHECK(steps(db, R_FIRST, "", NULL, NULL) && steps(db, R_LAST, "", NULL, NULL));
+    CHECK(steps(db, R_NEXT, "", NULL, NULL) && steps(db, R_PREV, "", NULL, NULL));
+    CHECK(put(db, "b", "2", 0) == 0 && put(db, "d", "4", 0) == 0 && put(db, "f", "6", 0) == 0);
+    /* "R_NEXT: ... If the cursor is not yet set, this is the same as the R_FIRST flag", R_PREV as R_LAST: */
+    CHECK(steps(db, R_NEXT, "", "b", "2"));
+    CHECK(steps(db, R_NEXT, "", "d", "4"));
+    CHECK(steps(db, R_PREV, "", "b", "2"));
+    CHECK(steps(db, R_PREV, "", NULL, NULL));
+    CHECK(steps(db, R_LAST, "", "f", "6"));
+    CHECK(steps(db, R_NEXT, "", NULL, NULL));
+    CHECK(steps(db, R_FIRST, "", "b", "2"));
+    /* "R_CURSOR: The data associated with the specified key is returned ... for the DB_BTREE ... the smallest key greater than
+     * or equal to the specified key, permitting partial key matches and range searches": */
+    CHECK(steps(db, R_CURSOR, "c", "d", "4"));
+    CHECK(steps(db, R_NEXT, "", "f", "6"));
+    CHECK(steps(db, R_CURSOR, "g", NULL, NULL));
+    CHECK(steps(db, R_CURSOR, "", "b", "2"));
+    /* What is deleted under the cursor leaves it between its neighbours. */
+    CHECK(steps(db, R_CURSOR, "d", "d", "4"));
+    CHECK(del(db, "d", 0) == 0);
+    CHECK(put(db, "e", "5", 0) == 0);
+    CHECK(steps(db, R_NEXT, "", "e", "5"));
+    CHECK(del(db, "", R_CURSOR) == 0);
+    CHECK(steps(db, R_PREV, "", "b", "2"));
+    /* "R_SETCURSOR: Store the key/data pair, setting or initializing the position of the cursor to reference it": */
+    CHECK(put(db, "c", "3", R_SETCURSOR) == 0);
+    CHECK(steps(db, R_NEXT, "", "f", "6"));
+    CHECK(steps(db, R_PREV, "", "c", "3"));
+    /* "R_CURSOR (put): Replace the key/data pair referenced by the cursor": */
+    CHECK(put(db, "c", "drei", R_CURSOR) == 0);
+    CHECK(gets_(db, "c", "drei"));
+    CHECK(put(db, "cc", "33", R_CURSOR) == 0);
+    CHECK(gets_(db, "c", NULL) && gets_(db, "cc", "33"));
+    CHECK(steps(db, R_NEXT, "", "f", "6"));
+    CHECK(del(db, "", R_CURSOR) == 0);
+    REFUSED(put(db, "f", "6", R_CURSOR), EINVAL);
+    commit();
+    CHECK(db->close(db) == 0);
+}
+
+static void several_values(void)
+{
+    BTREEINFO info;
+    DB *db;
+    DBT k, d;
+
+    memset(&info, 0, sizeof info);
+    info.flags = R_DUP;
+    db = open_("several", O_RDWR | O_CREAT, DB_BTREE, &info);
+    CHECK(db != NULL);
+    if (db == NULL)
+        return;
+    begin();
+    /* "R_DUP: Permit duplicate entries in the tree": in the order in which they came. */
+    CHECK(put(db, "m", "z", 0) == 0 && put(db, "a", "1", 0) == 0 && put(db, "m", "y", 0) == 0);
+    CHECK(put(db, "m", "x", 0) == 0 && put(db, "z", "9", 0) == 0 && put(db, "m", "y", 0) == 0);
+    CHECK(put(db, "m", "w", R_NOOVERWRITE) == RET_SPECIAL);
+    commit();
+    /* The file knows that it has them. */
+    db = again(db, "several", DB_BTREE, NULL);
+    begin();
+    CHECK(gets_(db, "m", "z"));
+    /* "seq with R_CURSOR will always return the logical first of any group of duplicate keys": */
+    CHECK(steps(db, R_CURSOR, "m", "m", "z"));
+    CHECK(steps(db, R_NEXT, "", "m", "y"));
+    CHECK(steps(db, R_NEXT, "", "m", "x"));
+    CHECK(steps(db, R_NEXT, "", "m", "y"));
+    CHECK(steps(db, R_NEXT, "", "z", "9"));
+    CHECK(steps(db, R_PREV, "", "m", "y"));
+    CHECK(steps(db, R_PREV, "", "m", "x"));
+    /* One of them is replaced in its place, and one is deleted. */
+    CHECK(put(db, "m", "X", R_CURSOR) == 0);
+    CHECK(steps(db, R_PREV, "", "m", "y"));
+    CHECK(del(db, "", R_CURSOR) == 0);
+    CHECK(steps(db, R_NEXT, "", "m", "X"));
+    CHECK(steps(db, R_PREV, "", "m", "z"));
+    CHECK(put(db, "m", "last", R_SETCURSOR) == 0);
+    CHECK(steps(db, R_NEXT, "", "z", "9"));
+    CHECK(steps(db, R_PREV, "", "m", "last"));
+    CHECK(steps(db, R_PREV, "", "m", "y"));
+    /* "del: ... removes key/data pairs": all of the key's. */
+    CHECK(del(db, "m", 0) == 0 && del(db, "m", 0) == RET_SPECIAL);
+    k = dbt("");
+    CHECK(db->seq(db, &k, &d, R_FIRST) == 0 && is(&k, "a"));
+    CHECK(steps(db, R_NEXT, "", "z", "9") && steps(db, R_NEXT, "", NULL, NULL));
+    commit();
+    CHECK(db->close(db) == 0);
+}
+
+static int backwards(const DBT *one, const DBT *other)
+{
+    size_t common = one->size < other->size ? one->size : other->size;
+    int order = memcmp(other->data, one->data, common);
+    return order != 0 ? order : (one->size < other->size) - (one->size > other->size);
+}
+
+static size_t no_prefix(const DBT *one, const DBT *other)
+{
+    (void)one;
+    return other->size;
+}
+
+static uint32_t poor_hash(const void *bytes, size_t size)
+{
+    (void)bytes;
+    return (uint32_t)size;
+}
+
+static void functions(void)
+{
+    BTREEINFO tree;
+    HASHINFO hash;
+    DB *db;
+
+    memset(&tree, 0, sizeof tree);
+    memset(&hash, 0, sizeof hash);
+    /* A comparison that the library knows may be given in any mode. */
+    tree.compare = db_compare_caseless;
+    db = open_("caseless", O_RDWR | O_CREAT, DB_BTREE, &tree);
+    CHECK(db != NULL);
+    if (db != NULL) {
+        begin();
+        CHECK(put(db, "b", "1", 0) == 0 && put(db, "A", "2", 0) == 0 && put(db, "B", "3", 0) == 0);
+        CHECK(gets_(db, "a", "2") && gets_(db, "b", "3"));
+        CHECK(put(db, "a", "4", R_NOOVERWRITE) == RET_SPECIAL);
+        commit();
+        CHECK(db->close(db) == 0);
+    }
+    tree.compare = backwards;
+    tree.prefix = no_prefix;
+    hash.hash = poor_hash;
+    if (mode_flags != 0) {
+        /* One of the program's own means nothing to other processes. */
+        CHECK(open_("mine", O_RDWR | O_CREAT, DB_BTREE, &tree) == NULL && errno == EINVAL);
+        CHECK(open_("mine", O_RDWR | O_CREAT, DB_HASH, &hash) == NULL && errno == EINVAL);
+        return;
+    }
+    db = open_("backwards", O_RDWR | O_CREAT, DB_BTREE, &tree);
+    CHECK(db != NULL);
+    CHECK(put(db, "b", "2", 0) == 0 && put(db, "a", "1", 0) == 0 && put(db, "c", "3", 0) == 0);
+    db = again(db, "backwards", DB_BTREE, &tree);
+    CHECK(steps(db, R_FIRST, "", "c", "3") && steps(db, R_NEXT, "", "b", "2") && steps(db, R_NEXT, "", "a", "1"));
+    CHECK(steps(db, R_CURSOR, "bb", "b", "2"));
+    CHECK(db->close(db) == 0);
+    db = open_("poor", O_RDWR | O_CREAT, DB_HASH, &hash);
+    CHECK(db != NULL);
+    CHECK(put(db, "b", "2", 0) == 0 && put(db, "a", "1", 0) == 0 && put(db, "c", "3", 0) == 0);
+    db = again(db, "poor", DB_HASH, &hash);
+    CHECK(gets_(db, "a", "1") && gets_(db, "b", "2") && gets_(db, "c", "3"));
+    CHECK(db->close(db) == 0);
+    /* "hash: ... a file that is opened with another function": */
+    if (!is_memory)
+        CHECK(open_("poor", O_RDWR, DB_HASH, NULL) == NULL && errno == EINVAL);
+}
+
+static int put_number(DB *db, recno_t number, const char *data, unsigned flags, recno_t *stored)
+{
+    DBT k, d = dbt(data);
+    int code;
+    k.data = &number;
+    k.size = sizeof number;
+    code = db->put(db, &k, &d, flags);
+    if (stored != NULL && code == 0)
+        memcpy(stored, k.data, sizeof *stored);
+    return code;
+}
+
+static int del_number(DB *db, recno_t number, unsigned flags)
+{
+    DBT k;
+    k.data = &number;
+    k.size = sizeof number;
+    return db->del(db, &k, flags);
+}
+
+static int gets_number(DB *db, recno_t number, const char *data)
+{
+    DBT k, d;
+    int code;
+    k.data = &number;
+    k.size = sizeof number;
+    code = db->get(db, &k, &d, 0);
+    return data == NULL ? code == RET_SPECIAL : code == RET_SUCCESS && is(&d, data);
+}
+
+static int steps_number(DB *db, unsigned flags, recno_t from, recno_t number, const char *data)
+{
+    DBT k, d;
+    int code;
+    recno_t found;
+    k.data = &from;
+    k.size = sizeof from;
+    code = db->seq(db, &k, &d, flags);
+    if (data == NULL || code != RET_SUCCESS)
+        return data == NULL && code == RET_SPECIAL;
+    memcpy(&found, k.data, sizeof found);
+    return k.size == sizeof found && found == number && is(&d, data);
+}
+
+static void fixed_records(void)
+{
+    RECNOINFO info;
+    DB *db;
+
+    memset(&info, 0, sizeof info);
+    info.flags = R_FIXEDLEN;
+    info.reclen = 4;
+    info.bval = '.';
+    db = open_("fixed", O_RDWR | O_CREAT, DB_RECNO, &info);
+    CHECK(db != NULL);
+    if (db == NULL)
+        return;
+    begin();
+    CHECK(gets_number(db, 1, NULL));
+    REFUSED(gets_number(db, 0, "") - 1, EINVAL);
+    /* "fixed-length records ... padded with bval"; "If ... the record is too long, EINVAL": */
+    CHECK(put_number(db, 1, "one", 0, NULL) == 0);
+    REFUSED(put_number(db, 2, "seven", 0, NULL), EINVAL);
+    CHECK(gets_number(db, 1, "one."));
+    /* "if skipping records, create empty ones": */
+    CHECK(put_number(db, 4, "four", 0, NULL) == 0);
+    CHECK(gets_number(db, 2, "....") && gets_number(db, 3, "....") && gets_number(db, 4, "four"));
+    CHECK(gets_number(db, 5, NULL));
+    CHECK(put_number(db, 4, "vier", R_NOOVERWRITE, NULL) == RET_SPECIAL);
+    CHECK(put_number(db, 5, "five", R_NOOVERWRITE, NULL) == 0);
+    CHECK(put_number(db, 2, "two", R_SETCURSOR, NULL) == 0);
+    CHECK(steps_number(db, R_NEXT, 0, 3, "...."));
+    CHECK(put_number(db, 0, "drei", R_CURSOR, NULL) == 0);
+    CHECK(gets_number(db, 3, "drei"));
+    CHECK(steps_number(db, R_FIRST, 0, 1, "one.") && steps_number(db, R_PREV, 0, 0, NULL));
+    CHECK(steps_number(db, R_LAST, 0, 5, "five") && steps_number(db, R_NEXT, 0, 0, NULL));
+    CHECK(steps_number(db, R_CURSOR, 4, 4, "four") && steps_number(db, R_CURSOR, 9, 0, NULL));
+    commit();
+    db = again(db, "fixed", DB_RECNO, &info);
+    CHECK(gets_number(db, 1, "one.") && gets_number(db, 5, "five") && gets_number(db, 6, NULL));
+    if (mode_flags != 0) {
+        /* Not there yet where it is shared: no record changes its number. */
+        REFUSED(del_number(db, 1, 0), EOPNOTSUPP);
+        REFUSED(put_number(db, 1, "x", R_IBEFORE, NULL), EOPNOTSUPP);
+        CHECK(gets_number(db, 1, "one."));
+    }
+    CHECK(db->close(db) == 0);
+}
+
+static void lines(void)
+{
+    RECNOINFO info;
+    recno_t stored = 0;
+    DB *db = open_("lines", O_RDWR | O_CREAT, DB_RECNO, NULL);
+
+    if (mode_flags != 0) {
+        CHECK(db == NULL && errno == EOPNOTSUPP);
+        return;
+    }
+    CHECK(db != NULL);
+    CHECK(put_number(db, 1, "one", 0, NULL) == 0 && put_number(db, 3, "three", 0, NULL) == 0);
+    CHECK(gets_number(db, 2, ""));
+    /* "R_IAFTER: Append the data immediately after the data referenced by key ... The record number of the appended pair is
+     * returned in the key structure": */
+    CHECK(put_number(db, 1, "one and a half", R_IAFTER, &stored) == 0 && stored == 2);
+    CHECK(put_number(db, 4, "before", R_IBEFORE, &stored) == 0 && stored == 4);
+    CHECK(put_number(db, 0, "zero", R_IAFTER, &stored) == 0 && stored == 1);
+    CHECK(gets_number(db, 1, "zero") && gets_number(db, 2, "one") && gets_number(db, 3, "one and a half"));
+    CHECK(gets_number(db, 4, "") && gets_number(db, 5, "before") && gets_number(db, 6, "three"));
+    /* "del: ... records are renumbered": */
+    CHECK(del_number(db, 4, 0) == 0 && del_number(db, 9, 0) == RET_SPECIAL);
+    CHECK(gets_number(db, 5, "three"));
+    /* The cursor stays with its record. */
+    CHECK(steps_number(db, R_CURSOR, 3, 3, "one and a half"));
+    CHECK(del_number(db, 1, 0) == 0);
+    CHECK(steps_number(db, R_NEXT, 0, 3, "before"));
+    CHECK(del_number(db, 0, R_CURSOR) == 0);
+    CHECK(steps_number(db, R_NEXT, 0, 3, "three"));
+    CHECK(steps_number(db, R_PREV, 0, 2, "one and a half"));
+    CHECK(db->sync(db, R_RECNOSYNC) == 0);
+    db = again(db, "lines", DB_RECNO, NULL);
+    CHECK(gets_number(db, 1, "one") && gets_number(db, 3, "three") && gets_number(db, 4, NULL));
+    CHECK(db->close(db) == 0);
+    if (is_memory)
+        return;
+    /* The file is a text file, as any program reads and writes it. */
+    {
+        char text[64];
+        size_t size;
+        FILE *file = fopen(path_of("lines"), "r+");
+        CHECK(file != NULL);
+        size = fread(text, 1, sizeof text, file);
+        CHECK(size == 25 && memcmp(text, "one\none and a half\nthree\n", 25) == 0);
+        fputs("four", file);
+        fclose(file);
+    }
+    memset(&info, 0, sizeof info);
+    info.flags = R_SNAPSHOT | R_NOKEY;
+    info.bval = '\n';
+    db = open_("lines", O_RDWR, DB_RECNO, &info);
+    CHECK(db != NULL && gets_number(db, 4, "four"));
+    CHECK(db->close(db) == 0);
+    info.flags = 0;
+    info.bval = 'e';
+    db = open_("lines", O_RDONLY, DB_RECNO, &info);
+    CHECK(db != NULL && gets_number(db, 1, "on") && gets_number(db, 2, "\non"));
+    REFUSED(put_number(db, 1, "x", 0, NULL), EPERM);
+    REFUSED(del_number(db, 1, 0), EPERM);
+    CHECK(db->close(db) == 0);
+}
+
+/* txn_begin, txn_commit, txn_abort. */
+static void transactions(void)
+{
+    DB *db, *other;
+    /* There is none to end, and there is one at a time. */
+    REFUSED(txn_commit(), EINVAL);
+    REFUSED(txn_abort(), EINVAL);
+    CHECK(txn_begin() == 0);
+    REFUSED(txn_begin(), EINVAL);
+    CHECK(txn_abort() == 0);
+    if (mode_flags != (int)DB_TXN)
+        return;
+    db = open_("one", O_RDWR | O_CREAT, DB_BTREE, NULL);
+    other = open_("two", O_RDWR | O_CREAT, DB_HASH, NULL);
+    CHECK(db != NULL && other != NULL);
+    if (db == NULL || other == NULL)
+        return;
+    /* What is aborted was never there, in any file. */
+    CHECK(put(db, "a", "1", 0) == 0);
+    CHECK(txn_begin() == 0);
+    CHECK(put(db, "a", "2", 0) == 0 && put(other, "b", "2", 0) == 0 && gets_(db, "a", "2"));
+    CHECK(txn_abort() == 0);
+    CHECK(gets_(db, "a", "1") && gets_(other, "b", NULL));
+    CHECK(txn_begin() == 0);
+    CHECK(put(db, "a", "3", 0) == 0 && put(other, "b", "3", 0) == 0);
+    CHECK(txn_commit() == 0);
+    CHECK(gets_(db, "a", "3") && gets_(other, "b", "3"));
+    /* A file that is closed within leaves the transaction as it is. */
+    CHECK(txn_begin() == 0);
+    CHECK(put(other, "c", "4", 0) == 0);
+    CHECK(other->close(other) == 0);
+    CHECK(put(db, "c", "4", 0) == 0);
+    CHECK(txn_commit() == 0);
+    CHECK(db->close(db) == 0);
+    db = open_("two", O_RDONLY, DB_HASH, NULL);
+    CHECK(db != NULL && gets_(db, "c", "4"));
+    CHECK(db->close(db) == 0);
+}
+
+int main(int count, char **arguments)
+{
+    if (count != 3)
+        return 2;
+    directory = arguments[1];
+    mode = arguments[2];
+    mkdir(directory, 0777);
+    is_memory = strcmp(mode, "memory") == 0;
+    is_within = strcmp(mode, "within") == 0;
+    if (strcmp(mode, "lock") == 0)
+        mode_flags = DB_LOCK | DB_SHMEM;
+    if (strcmp(mode, "txn") == 0 || is_within)
+        mode_flags = (int)DB_TXN;
+    opening();
+    pairs(DB_BTREE, "tree");
+    pairs(DB_HASH, "hash");
+    order_of_keys();
+    several_values();
+    functions();
+    fixed_records();
+    lines();
+    transactions();
+    printf("%d wrong\n", wrong);
+    if (getenv("COUNT") != NULL)
+        printf("%d checks\n", checks);
+    return wrong != 0;
+}
