@@ -45,7 +45,7 @@ fn lay_out(home: &Path, built: &Path, prefix: &Path, version: &str) -> io::Resul
     let (shared, full) = (built.join("libtp.so"), format!("libtp.so.{version}"));
     put(&shared, &lib.join(&full))?;
     put(&built.join("libtp.a"), &lib.join("libtp.a"))?;
-    for header in ["libtp.h", "vista.h", "db.h"] {
+    for header in ["libtp.h", "vista.h", "db.h", "db_185.h"] {
         put(&home.join("include").join(header), &prefix.join("include").join(header))?;
     }
     let pages = prefix.join("share/man/man3");

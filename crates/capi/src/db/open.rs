@@ -88,7 +88,7 @@ fn open_plain(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
         }
         Told::Hash { hash, .. } => {
             let hash_of_text = hash.map_or(0, |hash| hash(TEXT.as_ptr().cast(), TEXT.len()));
-            (hash.map_or(Rule::Bytes, Rule::Hashed), Kind { is_hash: true, has_duplicates: false, hash_of_text })
+            (hash.map_or(Rule::Scattered, Rule::Hashed), Kind { is_hash: true, has_duplicates: false, hash_of_text })
         }
     };
     let file = path.map(|path| PlainFile::open(how.open(path)?, path, kind)).transpose()?;

@@ -18,6 +18,9 @@ pub(crate) type HashFunction = extern "C" fn(*const c_void, usize) -> u32;
 pub(crate) enum Rule {
     Bytes,
     Compared(Compare),
+    /// By the number that db(3)'s own hash function makes of the key, and then by bytes: no order that means anything, and the one in
+    /// which a file of few keys has always been met.
+    Scattered,
     /// By the number that a function makes of the key, and then by bytes.
     Hashed(HashFunction),
 }
@@ -27,6 +30,7 @@ impl Rule {
     fn hash(self, key: &[u8]) -> u32 {
         match self {
             Rule::Hashed(hash) => hash(key.as_ptr().cast(), key.len()),
+            Rule::Scattered => key.iter().fold(0, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add((*byte).into())),
             Rule::Bytes | Rule::Compared(_) => 0,
         }
     }
@@ -48,7 +52,7 @@ impl Entry {
     fn compare_keys(&self, other: &Entry) -> Ordering {
         match self.rule {
             Rule::Bytes => self.key.cmp(&other.key),
-            Rule::Hashed(_) => self.hash.cmp(&other.hash).then_with(|| self.key.cmp(&other.key)),
+            Rule::Scattered | Rule::Hashed(_) => self.hash.cmp(&other.hash).then_with(|| self.key.cmp(&other.key)),
             Rule::Compared(compare) => {
                 let (one, two) = (Dbt::lent(&self.key), Dbt::lent(&other.key));
                 compare(&one, &two).cmp(&0)
