@@ -9,7 +9,12 @@ use std::process::Command;
 
 use c::{built, compiler, home, is_installed, WARNINGS};
 
-const HEADERS: [&str; 2] = ["libtp.h", "vista.h"];
+const HEADERS: [&str; 3] = ["libtp.h", "vista.h", "db.h"];
+
+/// Whether a name is that of a function of ours.
+fn is_ours(name: &str) -> bool {
+    name == "dbopen" || ["tp_", "vista_", "txn_", "db_"].iter().any(|beginning| name.starts_with(beginning))
+}
 
 /// A header without its comments.
 fn declarations(header: &str) -> String {
@@ -26,7 +31,7 @@ fn functions(header: &str) -> BTreeSet<String> {
     for declaration in declarations(header).split(';').filter(|declaration| !declaration.contains("typedef")) {
         let Some((before, _)) = declaration.split_once('(') else { continue };
         let name = before.rsplit(|letter| !is_letter(letter)).next().unwrap();
-        if name.starts_with("tp_") || name.starts_with("vista_") {
+        if is_ours(name) {
             found.insert(name.to_owned());
         }
     }
@@ -35,7 +40,7 @@ fn functions(header: &str) -> BTreeSet<String> {
 
 fn all_functions() -> BTreeSet<String> {
     let all: BTreeSet<String> = HEADERS.iter().flat_map(|header| functions(header)).collect();
-    assert!(all.contains("tp_put") && all.contains("vista_map") && all.len() > 60, "{all:?}");
+    assert!(all.contains("tp_put") && all.contains("vista_map") && all.contains("dbopen") && all.len() > 60, "{all:?}");
     all
 }
 
@@ -51,7 +56,8 @@ fn each_header_needs_nothing_else_in_c_and_in_cplusplus() {
             let source = directory.path().join(format!("alone.{ending}"));
             let text = match header {
                 "libtp.h" => "int alone(void);\nint alone(void) { tp_buffer buffer = TP_BUFFER; tp_buffer_free(&buffer); return TP_OK; }\n",
-                _ => "int alone(void);\nint alone(void) { return vista_init(); }\n",
+                "vista.h" => "int alone(void);\nint alone(void) { return vista_init(); }\n",
+                _ => "#include <db_185.h>\nint alone(void);\nint alone(void) { BTREEINFO info; info.flags = R_DUP; return dbopen(NULL, O_RDWR, 0, DB_BTREE, &info) == NULL; }\n",
             };
             fs::write(&source, format!("#include \"{header}\"\n#include \"{header}\"\n{text}")).unwrap();
             let mut command = compiler(variable, usual);
@@ -101,12 +107,12 @@ fn pages() -> BTreeMap<String, Vec<String>> {
 #[test]
 fn every_function_has_a_page_which_shows_its_declaration() {
     let pages = pages();
-    let named: BTreeSet<String> = pages.values().flatten().filter(|name| name.contains('_')).cloned().collect();
+    let named: BTreeSet<String> = pages.values().flatten().filter(|name| is_ours(name)).cloned().collect();
     assert_eq!(named, all_functions());
     for (page, names) in &pages {
         assert_eq!(page.strip_suffix(".3"), names.first().map(String::as_str), "a page is named for its first name");
         let text = fs::read_to_string(home().join("man").join(page)).unwrap();
-        for name in names.iter().filter(|name| name.contains('_')) {
+        for name in names.iter().filter(|name| is_ours(name)) {
             assert!(text.contains(&format!(".Fo {name}\n")), "{page} does not declare {name}");
         }
     }

@@ -1,7 +1,6 @@
 //! The environments of the directories in which files of shared mode lie: each is opened once in a process, and stays open for
 //! as long as one of its files does, or a transaction.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
@@ -16,14 +15,14 @@ pub(crate) struct Home {
     pub(crate) directory: PathBuf,
 }
 
-/// By process, because what a child of a fork inherits is not its own, and directory.
-static OPEN: Mutex<Option<HashMap<(u32, PathBuf), Weak<Home>>>> = Mutex::new(None);
+/// Those that were opened, with the process, because what a child of a fork inherits is not its own.
+static OPEN: Mutex<Vec<(u32, Weak<Home>)>> = Mutex::new(Vec::new());
 
 /// The list is looked at and changed in no time. Who does not get it for so long is the child of a fork that another thread had
 /// it at, and will never get it.
 const LONGEST: Duration = Duration::from_secs(2);
 
-fn list() -> Answer<MutexGuard<'static, Option<HashMap<(u32, PathBuf), Weak<Home>>>>> {
+fn list() -> Answer<MutexGuard<'static, Vec<(u32, Weak<Home>)>>> {
     let begun = Instant::now();
     loop {
         match OPEN.try_lock() {
@@ -36,6 +35,12 @@ fn list() -> Answer<MutexGuard<'static, Option<HashMap<(u32, PathBuf), Weak<Home
             Err(TryLockError::WouldBlock) => std::thread::yield_now(),
         }
     }
+}
+
+/// The one of a directory, if this process has it open.
+fn find(list: &[(u32, Weak<Home>)], directory: &Path) -> Option<Arc<Home>> {
+    let ours = list.iter().filter(|(process, _)| *process == std::process::id());
+    ours.filter_map(|(_, home)| home.upgrade()).find(|home| home.directory == directory)
 }
 
 /// Where a file of shared mode lies: the directory, as everybody calls it, and the database's name.
@@ -58,9 +63,8 @@ pub(crate) struct Wishes<'a> {
 
 /// The environment of a directory.
 pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<Home>> {
-    let key = (std::process::id(), directory.to_path_buf());
-    let there = || Answer::Ok(list()?.get_or_insert_default().get(&key).and_then(Weak::upgrade));
-    if let Some(home) = there()? {
+    let there = find(&*list()?, directory);
+    if let Some(home) = there {
         return Ok(home);
     }
     let mut builder = Env::builder().create(wishes.create);
@@ -78,12 +82,13 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<H
     })?;
     let home = Arc::new(Home { env, directory: directory.into() });
     let mut list = list()?;
-    let open = list.get_or_insert_default();
     // Another thread may have been as fast.
-    if let Some(other) = open.get(&key).and_then(Weak::upgrade) {
+    if let Some(other) = find(&list, directory) {
+        // Which is not closed while the list is held.
+        drop(list);
         return Ok(other);
     }
-    open.retain(|_, home| home.strong_count() > 0);
-    open.insert(key, Arc::downgrade(&home));
+    list.retain(|(_, home)| home.strong_count() > 0);
+    list.push((std::process::id(), Arc::downgrade(&home)));
     Ok(home)
 }

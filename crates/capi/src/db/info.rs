@@ -87,7 +87,9 @@ fn check_page(bytes: c_uint) -> Answer<()> {
     match bytes {
         0 => Ok(()),
         even if even % 2 == 0 && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&even) => Ok(()),
-        other => Err(Refusal::invalid(format!("pages have 512 to 65536 bytes, an even number, and {other} were asked for"))),
+        other => {
+            Err(Refusal::invalid(format!("pages have 512 to 65536 bytes, an even number, and {other} were asked for")))
+        }
     }
 }
 
@@ -122,11 +124,7 @@ fn btree(info: Option<BtreeInfo>) -> Answer<Told> {
     if info.minkeypage != 0 && info.minkeypage < 2 {
         return Err(Refusal::invalid(format!("minkeypage is 2 or more, and {} was given", info.minkeypage)));
     }
-    Ok(Told::Btree {
-        has_duplicates: info.flags & R_DUP != 0,
-        compare: info.compare,
-        page_bytes: info.psize.into(),
-    })
+    Ok(Told::Btree { has_duplicates: info.flags & R_DUP != 0, compare: info.compare, page_bytes: info.psize.into() })
 }
 
 fn hash(info: Option<HashInfo>) -> Answer<Told> {

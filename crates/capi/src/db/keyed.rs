@@ -5,9 +5,7 @@
 
 use std::ffi::c_int;
 
-use crate::db::flags::{
-    check_none, unknown, R_CURSOR, R_FIRST, R_LAST, R_NEXT, R_NOOVERWRITE, R_PREV, R_SETCURSOR,
-};
+use crate::db::flags::{check_none, unknown, R_CURSOR, R_FIRST, R_LAST, R_NEXT, R_NOOVERWRITE, R_PREV, R_SETCURSOR};
 use crate::db::refusal::{Answer, Refusal};
 
 /// What tells one pair from all others: bytes that mean something to the store alone.

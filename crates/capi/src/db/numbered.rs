@@ -39,7 +39,10 @@ impl Length {
     fn fitted(self, mut record: Vec<u8>) -> Answer<Vec<u8>> {
         if let Length::Fixed(bytes, pad) = self {
             if record.len() > bytes {
-                let what = format!("a record of {} bytes: this file has records of {bytes}; nothing was changed", record.len());
+                let what = format!(
+                    "a record of {} bytes: this file has records of {bytes}; nothing was changed",
+                    record.len()
+                );
                 return Err(Refusal::invalid(what));
             }
             record.resize(bytes, pad);
@@ -119,7 +122,9 @@ impl Numbered {
                 0 => return Err(Refusal::invalid("the record at the cursor was deleted; nothing was changed")),
                 number => number,
             },
-            R_IAFTER => number_of(key)?.checked_add(1).ok_or_else(|| Refusal::invalid("there is no number behind that"))?,
+            R_IAFTER => {
+                number_of(key)?.checked_add(1).ok_or_else(|| Refusal::invalid("there is no number behind that"))?
+            }
             _ => from_one(key)?,
         };
         let is_inserted = matches!(flags, R_IAFTER | R_IBEFORE) && number <= count;

@@ -170,9 +170,7 @@ fn open_tree(at: Shared, has_duplicates: bool, compare: Option<Compare>, is_empt
     let opened = match (opened, has_duplicates) {
         // It may be of the other kind, which then says what is wrong, or nothing.
         (Err(Wrong::Kind(_)), true) => tree(env, name, compare).map(Tree::One),
-        (Err(Wrong::Kind(first)), false) => {
-            lists(env, name, compare).map(Tree::Lists).map_err(|_| Wrong::Kind(first))
-        }
+        (Err(Wrong::Kind(first)), false) => lists(env, name, compare).map(Tree::Lists).map_err(|_| Wrong::Kind(first)),
         (opened, _) => opened,
     };
     match opened.map_err(Wrong::refusal)? {

@@ -84,9 +84,8 @@ impl Plain {
     }
 
     fn entry(&self, place: &Place) -> Answer<Entry> {
-        let (number, key) = place
-            .split_first_chunk::<NUMBER_BYTES>()
-            .ok_or_else(|| Refusal::invalid("a cursor has no place"))?;
+        let (number, key) =
+            place.split_first_chunk::<NUMBER_BYTES>().ok_or_else(|| Refusal::invalid("a cursor has no place"))?;
         Ok(Entry::new(self.rule, key, u64::from_le_bytes(*number)))
     }
 }
@@ -181,3 +180,6 @@ impl Pairs for Plain {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::db::refusal::{Answer, Refusal};
 
+// format: begin
 const MAGIC: [u8; 8] = *b"libtp db";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 32;
@@ -25,6 +26,7 @@ const FIRST: u64 = (HEADER_BYTES + 2 * SLOT_BYTES) as u64;
 const FRAME_BYTES: usize = 24;
 const PUT: u32 = 1;
 const DELETE: u32 = 2;
+// format: end
 /// What is noted is written out, unsynced, when it is more than so many bytes.
 const NOTED_MAX: usize = 1 << 20;
 /// What was put and is gone may take so many bytes more than twice what is there.
@@ -153,7 +155,8 @@ impl PlainFile {
         let kind = u32_at(&header, 12);
         opened.kind = Kind { is_hash: kind & 1 != 0, has_duplicates: kind & 2 != 0, hash_of_text: u32_at(&header, 16) };
         if opened.kind.is_hash != wanted.is_hash {
-            let what = if wanted.is_hash { "it is a DB_BTREE, not a DB_HASH" } else { "it is a DB_HASH, not a DB_BTREE" };
+            let what =
+                if wanted.is_hash { "it is a DB_BTREE, not a DB_HASH" } else { "it is a DB_HASH, not a DB_BTREE" };
             return Err(opened.wrong(what));
         }
         if opened.kind.hash_of_text != wanted.hash_of_text {
@@ -188,8 +191,11 @@ impl PlainFile {
         self.file
             .read_exact_at(&mut bytes, HEADER_BYTES as u64)
             .map_err(|error| self.trouble("its header cannot be read", &error))?;
-        let slots = bytes.chunks(SLOT_BYTES).filter_map(Slot::of_bytes);
-        slots.max_by_key(|slot| slot.generation).ok_or_else(|| self.wrong("both slots of its header are damaged"))
+        // A file that was never synced has one yet. One that is neither is damaged: slots are written whole or not at all.
+        let made = bytes.chunks(SLOT_BYTES).filter(|slot| slot.iter().any(|byte| *byte != 0));
+        let slots: Option<Vec<Slot>> = made.map(Slot::of_bytes).collect();
+        let newest = slots.and_then(|slots| slots.into_iter().max_by_key(|slot| slot.generation));
+        newest.ok_or_else(|| self.wrong("a slot of its header is damaged"))
     }
 
     /// Hands out all frames, oldest first.
