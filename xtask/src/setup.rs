@@ -18,6 +18,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("pkg-config", "how programs in C find the library"),
     ("mandoc", "the manual pages of the calls for C"),
     ("valgrind", "the programs in C, watched"),
+    ("perl", "whose module DB_File is built against db.h"),
+    ("make", "what it is built with"),
 ];
 
 /// Those of the warm-reboot lab.

@@ -138,7 +138,7 @@ fn special(is_done: bool) -> c_int {
 
 /// See `db.h`.
 #[no_mangle]
-pub extern "C" fn dbopen(file: Text, flags: c_int, mode: c_int, kind: Type, openinfo: Info) -> *mut Methods {
+pub extern "C" fn dbopen(file: Text, flags: c_uint, mode: c_uint, kind: Type, openinfo: Info) -> *mut Methods {
     let mut made = std::ptr::null_mut();
     answer("dbopen", || {
         let told = openinfo.told(kind)?;

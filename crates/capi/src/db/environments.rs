@@ -15,14 +15,16 @@ pub(crate) struct Home {
     pub(crate) directory: PathBuf,
 }
 
+type Opened = Vec<(u32, Weak<Home>)>;
+
 /// Those that were opened, with the process, because what a child of a fork inherits is not its own.
-static OPEN: Mutex<Vec<(u32, Weak<Home>)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Opened> = Mutex::new(Vec::new());
 
 /// The list is looked at and changed in no time. Who does not get it for so long is the child of a fork that another thread had
 /// it at, and will never get it.
 const LONGEST: Duration = Duration::from_secs(2);
 
-fn list() -> Answer<MutexGuard<'static, Vec<(u32, Weak<Home>)>>> {
+fn list() -> Answer<MutexGuard<'static, Opened>> {
     let begun = Instant::now();
     loop {
         match OPEN.try_lock() {
@@ -63,7 +65,7 @@ pub(crate) struct Wishes<'a> {
 
 /// The environment of a directory.
 pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<Home>> {
-    let there = find(&*list()?, directory);
+    let there = find(&list()?, directory);
     if let Some(home) = there {
         return Ok(home);
     }

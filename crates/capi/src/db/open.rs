@@ -29,14 +29,14 @@ const TEXT: &[u8] = b"%$sniglet^&";
 /// How a file is opened: the second and third arguments.
 pub(crate) struct How {
     flags: c_int,
-    mode: c_int,
+    mode: c_uint,
     modes: u32,
 }
 
 impl How {
-    pub(crate) fn new(flags: c_int, mode: c_int) -> Answer<How> {
-        let modes = flags.cast_unsigned() & (DB_LOCK | DB_SHMEM | DB_TXN);
-        let flags = flags & !modes.cast_signed();
+    pub(crate) fn new(flags: c_uint, mode: c_uint) -> Answer<How> {
+        let modes = flags & (DB_LOCK | DB_SHMEM | DB_TXN);
+        let flags = c_int::try_from(flags & !modes).unwrap_or(c_int::MAX);
         let known = libc::O_ACCMODE
             | libc::O_CREAT
             | libc::O_EXCL
@@ -63,7 +63,7 @@ impl How {
     fn open(&self, path: &Path) -> Answer<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(!self.is_read_only()).custom_flags(self.flags & !libc::O_ACCMODE);
-        options.mode(self.mode.cast_unsigned());
+        options.mode(self.mode);
         options.open(path).map_err(|error| Refusal::io(&path.display().to_string(), &error))
     }
 }

@@ -300,7 +300,7 @@ impl PlainFile {
 
     /// What a file is, with nothing in it.
     fn write_header(&mut self) -> Answer<()> {
-        let mut header = [0; FIRST as usize];
+        let mut header = [0; HEADER_BYTES + 2 * SLOT_BYTES];
         header[..8].copy_from_slice(&MAGIC);
         header[8..12].copy_from_slice(&VERSION.to_le_bytes());
         let kind = u32::from(self.kind.is_hash) | u32::from(self.kind.has_duplicates) << 1;
