@@ -1,3 +1,5 @@
+//! Files of plain mode, torn, damaged, changed for ever, and by two at once.
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
