@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use libtp::{Database, Db, Env, How, List, Recno, Result, Txn};
+use libtp::{Database, Db, Env, How, IndexKeys, List, Recno, Result, Txn};
 
 use crate::bank::Bank;
+use crate::churn;
 
 /// Every record of every database.
 pub type Contents = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
@@ -42,6 +43,16 @@ pub fn whole(directory: &Path, acknowledged: &std::collections::BTreeSet<(u64, u
         let verified = env.verify(&name).unwrap();
         assert!(verified.findings.is_empty(), "{what}: {name}: {:?}", verified.findings);
     }
+    let indexed = env.btree(churn::INDEXED).unwrap();
+    type Function = fn(&[u8], &[u8], &mut IndexKeys);
+    let indices: [(_, Function); 2] =
+        [(churn::FIRST_INDEX, churn::by_first_letter), (churn::SECOND_INDEX, churn::by_last_letter)];
+    for (name, function) in indices {
+        // Of an index that nobody has dropped it is read, and else made.
+        let index = indexed.index(name, function).unwrap_or_else(|error| panic!("{what}: {name}: {error}"));
+        let findings = index.verify(&env.snapshot().unwrap()).unwrap();
+        assert!(findings.is_empty(), "{what}: {name}: {findings:?}");
+    }
     let contents = contents(&env).unwrap_or_else(|error| panic!("{what}: {error}"));
     let undone = contents.get("long").into_iter().flatten().find(|(key, _)| key.starts_with(b"long/abort/"));
     assert!(undone.is_none(), "{what}: a part of a transaction that was aborted is there");
@@ -71,7 +82,12 @@ fn text(key: &[u8]) -> String {
 const PIECE: usize = 1000;
 
 fn contents(env: &Env) -> Result<Contents> {
-    env.databases()?.into_iter().map(|name| Ok((name.clone(), records(env, &name)?))).collect()
+    let is_index = |name: &String| [churn::FIRST_INDEX, churn::SECOND_INDEX, churn::NO_INDEX].contains(&name.as_str());
+    env.databases()?
+        .into_iter()
+        .filter(|name| !is_index(name))
+        .map(|name| Ok((name.clone(), records(env, &name)?)))
+        .collect()
 }
 
 fn records(env: &Env, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
@@ -84,7 +100,7 @@ fn records(env: &Env, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         }
         let piece = env.run(|txn| match &database {
             // None here has several values a key.
-            Database::Hash(_) | Database::Multi(_) => Ok(Vec::new()),
+            Database::Hash(_) | Database::Multi(_) | Database::Index(_) => Ok(Vec::new()),
             Database::Btree(tree) => keys_after(tree, txn, last.as_deref()),
             Database::Recno(numbers) => numbers_after(numbers, txn, last.as_deref()),
             Database::List(list) => list_after(list, txn, last.as_deref()),

@@ -6,7 +6,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libtp::{Bytes, Db, Durability, Env, Error, List, Load, Recno, Result, Snapshot, TextFile, TextForm};
+use libtp::{Bytes, Db, Durability, Env, Error, IndexKeys, List, Load, Recno, Result, Snapshot, TextFile, TextForm};
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_process::Broken;
 use libtp_sim::Random;
@@ -39,11 +39,12 @@ enum Deed {
     Queue,
     Load,
     Thin,
+    Index,
 }
 
 /// What survivors do.
 /// With sessions that come and go: whoever repairs meets newcomers.
-const QUIET: [Deed; 10] = [
+const QUIET: [Deed; 11] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Abort,
@@ -54,9 +55,10 @@ const QUIET: [Deed; 10] = [
     Deed::Upgrade,
     Deed::Locks,
     Deed::Snapshot,
+    Deed::Index,
 ];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 17] = [
+const ALL: [Deed; 18] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
@@ -74,6 +76,7 @@ const ALL: [Deed; 17] = [
     Deed::Snapshot,
     Deed::Pass,
     Deed::Text,
+    Deed::Index,
 ];
 
 /// Which deeds come to failpoints whose names begin so.
@@ -105,6 +108,8 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("snapshot", &[Deed::Snapshot]),
     ("shortcut", &[Deed::Snapshot]),
     ("update", &[Deed::Touch, Deed::Upgrade]),
+    ("undo: list", &[Deed::Index]),
+    ("index", &[Deed::Index]),
     ("undo", &[Deed::Abort]),
     ("abort", &[Deed::Abort]),
     ("savepoint", &[Deed::Abort]),
@@ -129,6 +134,33 @@ const MADE: u64 = 12;
 /// Sessions that one thread has at once: more than the tables of sessions and of transactions begin with.
 const CROWD: usize = 150;
 
+/// The database that has indices ..
+pub const INDEXED: &str = "indexed";
+/// .. and these.
+pub const FIRST_INDEX: &str = "indexed by first letter";
+/// As the other.
+pub const SECOND_INDEX: &str = "indexed by last letter";
+
+/// One that cannot be made.
+pub const NO_INDEX: &str = "indexed by too much";
+
+/// What an index of it is made of.
+pub fn by_first_letter(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
+    value.first().into_iter().for_each(|letter| keys.add([*letter]));
+}
+
+/// As the other.
+pub fn by_last_letter(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
+    value.last().into_iter().for_each(|letter| keys.add([*letter]));
+}
+
+fn may_be_missing(error: Error) -> Result<()> {
+    match error {
+        Error::NoDatabase { .. } => Ok(()),
+        error => Err(error),
+    }
+}
+
 /// Whether a panic is that of the failpoint that was chosen.
 fn is_planned(payload: &(dyn Any + Send)) -> bool {
     payload.downcast_ref::<String>().is_some_and(|text| text.starts_with("at the failpoint"))
@@ -150,6 +182,7 @@ pub struct Churn<'e> {
     records: Recno,
     list: List,
     hash: Db,
+    indexed: Db,
     random: Random,
     /// The keys from here on are there, and up to there.
     window: (u64, u64),
@@ -181,6 +214,7 @@ impl<'e> Churn<'e> {
             list: env.list("list")?,
             // A file that has grown is split no more: there are several.
             hash: env.hash(&format!("hash{}", number % HASH_FILES))?,
+            indexed: env.btree(INDEXED)?,
             random: Random::new(number),
             window: (0, 0),
             queued: 0,
@@ -229,6 +263,7 @@ impl<'e> Churn<'e> {
             Deed::Queue => self.queue(),
             Deed::Load => self.load(),
             Deed::Thin => self.thin(),
+            Deed::Index => self.index(),
         }
     }
 
@@ -419,6 +454,41 @@ impl<'e> Churn<'e> {
             list.delete(txn, 40).map(|_| ())
         });
         edited.and_then(|()| text.close())
+    }
+
+    /// Records that have indices, of which one is dropped and made anew now and then.
+    fn index(&mut self) -> Result<()> {
+        match self.random.below(12) {
+            0 => return self.indexed.drop_index(SECOND_INDEX).map(|_| ()).or_else(may_be_missing),
+            1 => return self.indexed.index(SECOND_INDEX, by_last_letter).map(|_| ()),
+            _ => {}
+        }
+        // Whoever has none of the functions may not write.
+        let first = self.indexed.index(FIRST_INDEX, by_first_letter)?;
+        let second = self.indexed.index(SECOND_INDEX, by_last_letter)?;
+        if self.random.chance(1, 8) {
+            self.in_txn(true, |churn, txn| churn.indexed.put(txn, b"always", b"there"))?;
+            // It is on the list before the first record is found to be none for it.
+            return match self.indexed.index(NO_INDEX, |_, _, keys| keys.add([0; 9000])) {
+                Err(Error::Length { .. } | Error::Deadlock | Error::LockTimeout) => Ok(()),
+                made => made.map(|_| ()),
+            };
+        }
+        let (at, is_kept) = (self.random.below(200), self.random.chance(3, 4));
+        let values: Vec<Vec<u8>> = (0..6).map(|_| format!("{:x}", self.random.next_u64() >> 40).into_bytes()).collect();
+        self.in_txn(is_kept, |churn, txn| {
+            for (one, value) in (at..).zip(&values) {
+                let key = format!("{one:06}").into_bytes();
+                match value.len() % 3 {
+                    0 => churn.indexed.delete(txn, &key).map(|_| ())?,
+                    _ => churn.indexed.put(txn, &key, value)?,
+                }
+            }
+            for entry in first.get(txn, b"7")?.iter().take(3) {
+                assert_eq!(entry.1.first(), Some(&b'7'), "an index leads to another record");
+            }
+            second.count(txn, b"7").map(|_| ())
+        })
     }
 
     /// New records and old ones in all places of a hash file, long ones among them, some of them taken back.

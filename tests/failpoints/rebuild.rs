@@ -41,7 +41,7 @@ fn dies_once(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool 
     }
     town.crew = left;
     let what = format!("after a death at {:?}, while the memory was made anew", point.name);
-    town.go_on(&what);
+    ended.extend(town.go_on_but_for_late_deaths(&what));
     let idler = town.crew.pop();
     while town.crew.len() < 2 {
         let member = town.launch(&Role::Survivor, "");

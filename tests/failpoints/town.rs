@@ -128,15 +128,39 @@ impl Town {
     /// Each survivor acknowledges more transfers.
     #[track_caller]
     pub fn go_on(&mut self, what: &str) {
-        for member in &mut self.crew {
+        if let Some(at) = self.who_stands_still() {
+            self.despair_of(at, what);
+        }
+    }
+
+    /// As [`Town::go_on`], where some were to die until a moment ago: one that has come to its failpoint in that moment ends
+    /// instead, and is no survivor.
+    #[track_caller]
+    pub fn go_on_but_for_late_deaths(&mut self, what: &str) -> Vec<Member> {
+        let mut late = Vec::new();
+        while let Some(at) = self.who_stands_still() {
+            if !self.crew[at].has_ended() {
+                self.despair_of(at, what);
+            }
+            // How it ended is looked at with the others' deaths.
+            late.push(self.crew.remove(at));
+        }
+        late
+    }
+
+    fn who_stands_still(&mut self) -> Option<usize> {
+        self.crew.iter_mut().position(|member| {
             member.listen();
             let count = member.told.len() + 1;
-            if !member.acknowledges_more_than(count, watchdog()) {
-                let ended = member.has_ended();
-                let number = member.number;
-                self.despair(&format!("process {number} (ended: {ended}) does not go on {what}"));
-            }
-        }
+            !member.acknowledges_more_than(count, watchdog())
+        })
+    }
+
+    #[track_caller]
+    fn despair_of(&mut self, at: usize, what: &str) {
+        let ended = self.crew[at].has_ended();
+        let number = self.crew[at].number;
+        self.despair(&format!("process {number} (ended: {ended}) does not go on {what}"));
     }
 
     /// The balances of all accounts together are what they were: nobody's transaction was cut in two.

@@ -6,6 +6,7 @@
 //! | `btree` | B-trees with keys up to the limit and values of up to three pages |
 //! | `hash` | hash files, with the same keys and values, and scans among changes |
 //! | `list` | records by number that are renumbered, through cursors too |
+//! | `index` | a database with indices |
 //! | `recno` | records by number |
 //!
 //! `LIBTP_TEST_CASES` says how many cases with the smallest pages, `LIBTP_TEST_SEED` which ones; a failure prints a case
@@ -16,6 +17,7 @@
 
 mod btree;
 mod hash;
+mod index;
 mod life;
 mod list;
 mod multi;

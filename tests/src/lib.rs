@@ -37,6 +37,7 @@ pub mod dead_leader;
 pub mod failing_calls;
 pub mod failpoints;
 pub mod forking;
+pub mod indices;
 pub mod library;
 pub mod log_ends;
 pub mod losing_disk;

@@ -18,6 +18,7 @@ use libtp::{
 use libtp_io::Directory;
 use libtp_sim::{SimDisk, SimProcess};
 
+use crate::indices;
 use crate::oracle::{cell, cell_number, Place, State, Table, Value};
 
 pub use load::LOADED;
@@ -292,6 +293,9 @@ impl Process {
             return Ok(tree.clone());
         }
         let tree = if name == HASH { self.env.hash(name)? } else { self.env.btree(name)? };
+        if let Some(index) = indices::of(name) {
+            tree.index(index, indices::parts)?;
+        }
         self.trees.borrow_mut().insert(name, tree.clone());
         Ok(tree)
     }
@@ -607,6 +611,7 @@ impl Process {
                 state.put(&(Table::Tree(tree), key), Some(&value));
             }
         }
+        indices::verify(self, &txn.0, &names)?;
         for multi in [SETS, LISTS].into_iter().filter(|multi| names.iter().any(|name| name == multi)) {
             for (place, value) in self.state_of_multi(&txn, multi, way)? {
                 state.put(&place, Some(&value));

@@ -10,7 +10,7 @@
 //! | `dbt`, `flags`, `refusal`, `orders` | what C hands over and is told |
 //!
 //! A `DB` is a structure that C reads, because db(3) says so; what is behind it (`internal`) is a handle like any other and is
-//! looked up. docs/design/0014 has the choices.
+//! looked up. docs/design/0018 has the choices.
 #![allow(unsafe_code)]
 
 mod current;

@@ -46,7 +46,7 @@ fn compact(env: &Env, name: &str, fill: u8, output: &Output) -> Result<Option<Co
     let watch = &mut |done: Compaction| bar.set(done.leaves);
     Ok(match env.database(name)? {
         Database::Btree(db) => Some(db.compact_watched(fill, watch)?),
-        Database::Multi(multi) => Some(multi.compact_watched(fill, watch)?),
-        Database::Hash(_) | Database::Recno(_) => None,
+        Database::Multi(multi) | Database::Index(multi) => Some(multi.compact_watched(fill, watch)?),
+        Database::Hash(_) | Database::Recno(_) | Database::List(_) => None,
     })
 }

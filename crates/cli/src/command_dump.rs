@@ -67,7 +67,7 @@ fn header_of(database: &Database) -> Header {
     let named = |name: Option<&str>| name.map(str::to_owned);
     match database {
         Database::Btree(db) => Header { order: named(db.order_name()), ..Header::of(DumpType::Btree) },
-        Database::Multi(db) => {
+        Database::Multi(db) | Database::Index(db) => {
             let (duplicates, order) = (db.duplicates(), named(db.order_name()));
             Header { duplicates, order, ..Header::of(DumpType::Btree) }
         }

@@ -124,7 +124,7 @@ pub fn each_record(
     let txn = env.begin()?;
     match database {
         Database::Btree(db) | Database::Hash(db) => walk(&mut db.cursor(&txn), range, each)?,
-        Database::Multi(db) => walk(&mut db.cursor(&txn), range, each)?,
+        Database::Multi(db) | Database::Index(db) => walk(&mut db.cursor(&txn), range, each)?,
         Database::Recno(db) => walk(&mut db.cursor(&txn), range, each)?,
         Database::List(db) => walk(&mut db.cursor(&txn), range, each)?,
     }

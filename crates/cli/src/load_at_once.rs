@@ -35,7 +35,7 @@ pub fn load_at_once(target: &Target, arguments: &Arguments, source: &mut Source,
     let is_tree = match target {
         Target::Pairs(db) => !db.is_hash(),
         Target::Several(_) => true,
-        Target::Recno(_) => false,
+        Target::Recno(_) | Target::List(_) => false,
     };
     if !is_tree {
         return Ok(None);
@@ -77,7 +77,7 @@ fn load(
     match target {
         Target::Pairs(db) => db.try_load(&how, pairs, watch),
         Target::Several(multi) => multi.try_load(&how, pairs, watch),
-        Target::Recno(_) => Ok(0),
+        Target::Recno(_) | Target::List(_) => Ok(0),
     }
 }
 

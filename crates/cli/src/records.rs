@@ -1,6 +1,6 @@
 //! Records of any kind of database, by key or by number.
 
-use libtp::{Database, Env};
+use libtp::{Database, Env, Multi};
 
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
@@ -19,7 +19,9 @@ impl Key {
     /// Reads the key that stands on the command line: a number is always decimal.
     pub fn read(database: &Database, name: &str, word: &std::ffi::OsStr, spelling: Spelling) -> Result<Key> {
         match database {
-            Database::Btree(_) | Database::Hash(_) | Database::Multi(_) => Ok(Key::Bytes(spelling.read(word)?)),
+            Database::Btree(_) | Database::Hash(_) | Database::Multi(_) | Database::Index(_) => {
+                Ok(Key::Bytes(spelling.read(word)?))
+            }
             Database::Recno(_) | Database::List(_) => {
                 let number = word.to_str().and_then(|text| text.parse().ok()).filter(|&number| number > 0);
                 number.map(Key::Number).ok_or_else(|| {
@@ -61,7 +63,7 @@ pub fn result(database: &str, key: &Key, spelling: Spelling) -> Object {
 pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>> {
     let value = env.run(|txn| match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.get(txn, key),
-        (Database::Multi(db), Key::Bytes(key)) => db.get(txn, key),
+        (Database::Multi(db) | Database::Index(db), Key::Bytes(key)) => db.get(txn, key),
         (Database::Recno(db), Key::Number(number)) => db.get(txn, *number),
         (Database::List(db), Key::Number(number)) => db.get(txn, *number),
         _ => unreachable!("a key is read for its own database"),
@@ -69,10 +71,16 @@ pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>>
     Ok(value)
 }
 
+fn not_to_write(index: &Multi) -> libtp::Error {
+    let what = "it is an index, which changes with the records of its database alone; nothing was changed";
+    libtp::Error::Database { name: index.name().into(), what: what.into() }
+}
+
 /// Writes one record.
 pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()> {
     env.run(|txn| match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.put(txn, key, value),
+        (Database::Index(db), _) => Err(not_to_write(db)),
         (Database::Multi(db), Key::Bytes(key)) => db.put(txn, key, value).map(|_| ()),
         (Database::Recno(db), Key::Number(number)) => db.put(txn, *number, value),
         (Database::List(db), Key::Number(number)) => db.put(txn, *number, value),
@@ -85,6 +93,7 @@ pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()
 pub fn delete(env: &Env, database: &Database, key: &Key) -> Result<bool> {
     let was_there = env.run(|txn| match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.delete(txn, key),
+        (Database::Index(db), _) => Err(not_to_write(db)),
         (Database::Multi(db), Key::Bytes(key)) => Ok(db.delete(txn, key)? > 0),
         (Database::Recno(db), Key::Number(number)) => db.delete(txn, *number),
         (Database::List(db), Key::Number(number)) => db.delete(txn, *number),

@@ -79,6 +79,9 @@ pub enum Database {
     Hash(Db),
     /// Records by number, which are renumbered.
     List(List),
+    /// An index of another database ([`Db::index`](crate::Db::index)): under each index key the keys of the records that are found there. To be
+    /// looked at, not written to.
+    Index(Multi),
 }
 
 impl Db {
@@ -179,12 +182,20 @@ impl Db {
         &self.env
     }
 
-    pub(crate) fn opened(&self) -> &OpenDatabase {
+    pub(crate) fn opened(&self) -> &Arc<OpenDatabase> {
         &self.open
     }
 
-    pub(crate) fn shared(&self) -> &Arc<OpenDatabase> {
-        &self.open
+    pub(crate) fn order(&self) -> Option<&Arc<dyn Order>> {
+        self.order.as_ref()
+    }
+
+    /// A key as the program knows it.
+    pub(crate) fn known(&self, stored: &[u8]) -> Vec<u8> {
+        let Some(order) = &self.order else { return stored.to_vec() };
+        let mut key = Vec::new();
+        order.decode(stored, &mut key);
+        key
     }
 
     /// The database's name.
@@ -229,8 +240,16 @@ impl Db {
     /// As [`Db::put`].
     pub fn update_with<R>(&self, txn: &Txn<'_>, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
         let mut room = Vec::new();
-        let key = self.stored(key, &mut room);
-        txn.guarded(|| Ok(self.access(txn).update(key, |value| callers(|| change(value)))?))
+        let stored = self.stored(key, &mut room);
+        let mut change = Some(change);
+        let done = self.written(txn, |access| {
+            access.update(stored, |value| change.take().map(|change| callers(|| change(value))))
+        })?;
+        match (done, change) {
+            (Some(found), _) => Ok(found.flatten()),
+            (None, Some(change)) => self.update_indexed(txn, stored, change),
+            (None, None) => Ok(None),
+        }
     }
 
     /// Stores a value under a key, whatever was there.
@@ -240,7 +259,10 @@ impl Db {
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
-        txn.guarded(|| Ok(self.access(txn).put(key, value)?))
+        match self.written(txn, |access| access.put(key, value))? {
+            Some(()) => Ok(()),
+            None => self.put_indexed(txn, key, value),
+        }
     }
 
     /// Stores a value under a key that is not there yet.
@@ -250,7 +272,11 @@ impl Db {
     pub fn put_new(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
-        match txn.guarded(|| Ok(self.access(txn).put_new(key, value)?))? {
+        let is_new = match self.written(txn, |access| access.put_new(key, value))? {
+            Some(is_new) => is_new,
+            None => self.put_new_indexed(txn, key, value)?,
+        };
+        match is_new {
             true => Ok(()),
             false => Err(Error::Exists),
         }
@@ -263,7 +289,10 @@ impl Db {
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<bool> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
-        txn.guarded(|| Ok(self.access(txn).delete(key)?))
+        match self.written(txn, |access| access.delete(key))? {
+            Some(was_there) => Ok(was_there),
+            None => self.delete_indexed(txn, key),
+        }
     }
 
     /// A link to the record of a key: its address, to be kept in another record and followed with [`Db::get_at`]; none if there
@@ -306,14 +335,7 @@ impl Db {
         let copied = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
         let found = txn.guarded(|| Ok(self.access(txn).get_linked(link, copied)?))?;
         // The program's own function, when no page is latched any more.
-        Ok(found.map(|(stored, value)| match &self.order {
-            None => (stored, value),
-            Some(order) => {
-                let mut key = Vec::new();
-                order.decode(&stored, &mut key);
-                (key, value)
-            }
-        }))
+        Ok(found.map(|(stored, value)| (self.known(&stored), value)))
     }
 
     /// A cursor over the keys in order. In a transaction what it passes is locked for reading, the gaps between included. That of
@@ -361,7 +383,23 @@ impl Db {
 
     pub(crate) fn delete_raw_range(&self, txn: &Txn<'_>, range: KeyRange) -> Result<u64> {
         txn.note_emptied(&self.open, &range);
-        txn.guarded(|| Ok(self.access(txn).delete_range(range)?))
+        match self.written(txn, |access| access.delete_range(range.clone()))? {
+            Some(count) => Ok(count),
+            None => self.delete_range_indexed(txn, range),
+        }
+    }
+
+    /// Changes records where no index is to be kept; none, with nothing done, where one is.
+    #[inline]
+    fn written<T>(
+        &self,
+        txn: &Txn<'_>,
+        change: impl FnOnce(&Access<'_>) -> libtp_record::Result<T>,
+    ) -> Result<Option<T>> {
+        txn.guarded(|| {
+            let access = self.access(txn);
+            Ok(if access.has_indices()? { None } else { Some(change(&access)?) })
+        })
     }
 
     /// A cursor over keys as they stand in the tree.
@@ -540,6 +578,9 @@ impl Database {
         let open = open(env, name, None)?;
         match open.method() {
             Method::Btree if open.keying().is_list => Ok(Database::List(List::open(env, name)?)),
+            Method::Btree if open.keying().index_of.is_some() => {
+                Ok(Database::Index(Multi::of_index(Db::open_keyed(env, name, *open.keying(), None)?)))
+            }
             Method::Btree => open_as_it_is(env, name),
             Method::Hash => Ok(Database::Hash(Db::open(env, name, Method::Hash)?)),
             Method::Recno { .. } => Ok(Database::Recno(Recno::open(env, name, None)?)),
@@ -569,6 +610,10 @@ fn open_as_it_is(env: &Arc<Inner>, name: &str) -> Result<Database> {
     }
 }
 
+pub(crate) fn no_index_of(name: &str, database: &str) -> Error {
+    Error::Database { name: name.into(), what: format!("it is no index of `{database}`; nothing was changed") }
+}
+
 fn wrong_keying(name: &str, found: &Keying, wanted: &Keying) -> Error {
     let order = |keying: &Keying| match &keying.order {
         None => "of their bytes".into(),
@@ -582,6 +627,13 @@ fn wrong_keying(name: &str, found: &Keying, wanted: &Keying) -> Error {
     let what = if found.is_list != wanted.is_list {
         let kind = |keying: &Keying| if keying.is_list { "list" } else { "btree" };
         format!("it is a {} database, not a {} one", kind(found), kind(wanted))
+    } else if found.index_of != wanted.index_of {
+        match found.index_of {
+            Some(_) => {
+                "it is an index, which is read and kept by means of the database whose index it is (`Db::index`)".into()
+            }
+            None => "it is a database, and no index; give the index another name".into(),
+        }
     } else if found.order != wanted.order {
         format!(
             "its keys are in the order {}, and it was to be opened with keys in the order {}; nothing was opened. Open it with \

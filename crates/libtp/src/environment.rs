@@ -15,6 +15,7 @@ use rio::Survives;
 
 use crate::attach::{self, Attached, Opened, Platform};
 use crate::database::{wait_of, OpenDatabase};
+use crate::index::KeptIndices;
 use crate::keep::Keep;
 use crate::left_memory::LeftMemory;
 use crate::life::{Present, Refused};
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     /// Held by who begins a new life; what has kept the last one who tried from it.
     pub(crate) renewing: Mutex<Option<Refused>>,
     databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
+    /// The indices that this process can keep.
+    pub(crate) indices: KeptIndices,
     pub(crate) segments: OpenSegments,
     /// Transactions that were passed on by this handle and not yet taken over, as far as it knows.
     pub(crate) passed_on: PassedOn,
@@ -255,6 +258,7 @@ impl Env {
             present: Present::first(attached, &platform.path),
             renewing: Mutex::new(None),
             databases: Mutex::new(HashMap::new()),
+            indices: KeptIndices::default(),
             segments: OpenSegments::default(),
             passed_on: PassedOn::default(),
             durability: settings.durability.unwrap_or_default(),

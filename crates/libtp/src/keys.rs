@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use libtp_record::{KeyRange, Order};
+use libtp_record::{duplicates, KeyRange, Order};
 
 /// Some of the keys of a database. Made from the ranges of the language, `b"a"..b"c"` say, or of a beginning.
 ///
@@ -40,6 +40,16 @@ impl Keys {
     /// The keys between two bounds.
     pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> Keys {
         Keys(Which::Between(low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec)))
+    }
+
+    /// The same as they stand in a tree whose keys have several values each.
+    pub(crate) fn to_entries(&self) -> KeyRange {
+        match &self.0 {
+            Which::Prefix(beginning) => duplicates::entries_beginning(beginning),
+            Which::Between(low, high) => {
+                duplicates::entries_between(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice))
+            }
+        }
     }
 
     /// The same as they stand in a tree whose keys are in that order; none if they are not side by side there.

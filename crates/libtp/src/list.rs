@@ -131,10 +131,10 @@ impl List {
         let Some(id) = self.whole(txn, || Ok(self.tree.access(txn).list_delete(number)?))? else { return Ok(false) };
         if id % RECORDS_TO_A_LOOK == 0 {
             // Records that stand side by side mostly came and go one after the other.
-            txn.note_emptied(self.tree.shared(), &records_between(id.saturating_sub(2 * RECORDS_TO_A_LOOK), id));
+            txn.note_emptied(self.tree.opened(), &records_between(id.saturating_sub(2 * RECORDS_TO_A_LOOK), id));
         }
         if id % NODES_TO_A_LOOK == 0 {
-            txn.note_emptied(self.tree.shared(), &nodes_between(id.saturating_sub(4 * NODES_TO_A_LOOK), id));
+            txn.note_emptied(self.tree.opened(), &nodes_between(id.saturating_sub(4 * NODES_TO_A_LOOK), id));
         }
         Ok(true)
     }

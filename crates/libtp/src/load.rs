@@ -197,6 +197,10 @@ fn load_in<E: From<Error>>(
     watch: &mut LoadWatch<'_>,
 ) -> std::result::Result<u64, E> {
     let access = tree.access(txn);
+    if txn.guarded(|| Ok(access.has_indices()?))? {
+        let what = "it has indices, which loading does not keep; nothing was loaded. Drop them (`Db::drop_index`), load, and make them";
+        return Err(Error::Database { name: tree.name().into(), what: what.into() }.into());
+    }
     let mut loader = txn.guarded(|| Ok(access.begin_load(how.fill_percent)?))?;
     let first = txn.life().managers.log.tail().raw();
     let mut entries = (first..).zip(pairs).map(|(number, pair)| Ok(entry(number, pair?)?));

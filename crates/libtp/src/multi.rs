@@ -45,12 +45,18 @@ pub struct Multi {
 
 impl Multi {
     pub(crate) fn open(env: &Arc<Inner>, name: &str, kind: Duplicates, order: Option<Arc<dyn Order>>) -> Result<Multi> {
-        let keying = Keying { duplicates: kind, order: Db::name_of(name, order.as_deref())?, is_list: false };
+        let order_name = Db::name_of(name, order.as_deref())?;
+        let keying = Keying { duplicates: kind, order: order_name, ..Keying::default() };
         if kind == Duplicates::None {
             let what = "a database with several values a key has them sorted or as they came; ask `Env::btree` for one with one";
             return Err(Error::Database { name: name.into(), what: what.into() });
         }
         Ok(Multi { tree: Db::open_keyed(env, name, keying, None)?, kind, order })
+    }
+
+    /// The entries of an index.
+    pub(crate) fn of_index(tree: Db) -> Multi {
+        Multi { tree, kind: Duplicates::Sorted, order: None }
     }
 
     /// The database's name.

@@ -117,9 +117,14 @@ impl<'a> Access<'a> {
         let name = lock_names::database(self.database.id());
         let held = self.pages.change.managers.locks.holds(self.pages.session(), self.pages.change.who.locker(), name);
         match held {
-            Some(mode) if mode.covers(purpose.mode()) => return Ok(None),
             Some(mode) if mode.covers(purpose.intention()) => {}
             _ => self.lock(name, purpose.intention())?,
+        }
+        if purpose == Purpose::Write {
+            self.learn_indices()?;
+        }
+        if held.is_some_and(|mode| mode.covers(purpose.mode())) {
+            return Ok(None);
         }
         if self.holds_very_many_locks() && self.escalates(purpose, held)? {
             return Ok(None);

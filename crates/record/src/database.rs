@@ -1,7 +1,7 @@
 //! A database as one process knows it: which file, which access method, what may be stored.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libtp_buffer::{FileId, PoolId};
@@ -58,6 +58,8 @@ pub struct Keying {
     pub order: Option<OrderName>,
     /// Whether the tree holds the entries of a list (`list`), and keys are none of the program's.
     pub is_list: bool,
+    /// The file whose index it is; none if it is no index.
+    pub index_of: Option<FileId>,
 }
 
 impl Keying {
@@ -103,6 +105,8 @@ pub struct Database {
     /// Where the buckets of a hash file are, as this process last saw them.
     geometry: Option<Box<Geometry>>,
     keying: Keying,
+    /// Whether there are indices, as this process knows it: see `indices`.
+    has_indices: AtomicBool,
     /// The last page of a recno file, as this process last saw it; zero if it never did.
     tail_hint: AtomicU32,
     /// Pages this process has seen unlinked and not yet freed.
@@ -130,6 +134,7 @@ impl Database {
             arithmetic,
             geometry: (method == Method::Hash).then(|| Box::new(Geometry::new())),
             keying: Keying::default(),
+            has_indices: AtomicBool::new(false),
             tail_hint: AtomicU32::new(0),
             unlinked: Mutex::new(Vec::new()),
             staying: Mutex::default(),
@@ -205,6 +210,18 @@ impl Database {
     #[inline]
     pub(crate) fn geometry(&self) -> Option<&Geometry> {
         self.geometry.as_deref()
+    }
+
+    /// Whether it has indices, for who has entered it for writing.
+    #[inline]
+    pub(crate) fn has_indices(&self) -> bool {
+        // Relaxed: whoever noted it held the same lock as who asks.
+        self.has_indices.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_has_indices(&self, has_indices: bool) {
+        // Relaxed: see `has_indices`.
+        self.has_indices.store(has_indices, Ordering::Relaxed);
     }
 
     #[inline]

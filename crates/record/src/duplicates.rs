@@ -15,6 +15,8 @@
 //! The number is the place in the log where its insertion stands, or a little before: it grows for ever, and who inserts a second value of a
 //! key at the same moment, and so has the same number, takes the next.
 
+use std::ops::Bound;
+
 use rio::planted;
 
 use crate::database::Duplicates;
@@ -78,6 +80,21 @@ pub fn entries_beginning(bytes: &[u8]) -> KeyRange {
     KeyRange::with_prefix(&spelled(bytes))
 }
 
+/// The entries of the keys between two bounds.
+pub fn entries_between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> KeyRange {
+    let low = match low {
+        Bound::Included(key) => Bound::Included(beginning(key)),
+        Bound::Excluded(key) => Bound::Included(behind(key)),
+        Bound::Unbounded => Bound::Unbounded,
+    };
+    let high = match high {
+        Bound::Included(key) => Bound::Excluded(behind(key)),
+        Bound::Excluded(key) => Bound::Excluded(beginning(key)),
+        Bound::Unbounded => Bound::Unbounded,
+    };
+    KeyRange::between(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice))
+}
+
 /// The key of an entry, and what stands behind it; none if it is no entry.
 pub fn read(entry: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut key = Vec::with_capacity(entry.len());
@@ -131,6 +148,20 @@ mod tests {
                 let is_within = &entry[..] >= range.low() && range.high().is_none_or(|high| &entry[..] < high);
                 assert_eq!(is_within, other == *key, "{key:?} {other:?}");
                 assert_eq!(entry[..] >= behind(key)[..], other > *key);
+                for bounds in [
+                    (Bound::Included(*key), Bound::Unbounded),
+                    (Bound::Excluded(*key), Bound::Unbounded),
+                    (Bound::Unbounded, Bound::Included(*key)),
+                    (Bound::Unbounded, Bound::Excluded(*key)),
+                ] {
+                    let range = entries_between(bounds.0, bounds.1);
+                    let is_within = &entry[..] >= range.low() && range.high().is_none_or(|high| &entry[..] < high);
+                    assert_eq!(
+                        is_within,
+                        std::ops::RangeBounds::<[u8]>::contains(&bounds, other),
+                        "{bounds:?} {other:?}"
+                    );
+                }
                 let range = entries_beginning(key);
                 let is_within = &entry[..] >= range.low() && range.high().is_none_or(|high| &entry[..] < high);
                 assert!(!other.starts_with(key) || is_within, "{key:?} {other:?}");

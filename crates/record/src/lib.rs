@@ -14,6 +14,7 @@
 //! | `snapshot` | what is read without locks, out of the log |
 //! | `page`, `free_pages` | what pages look like; which are to be had |
 //! | `duplicates` | keys with several values |
+//! | `indices` | which files are indices of which |
 //! | `order` | keys in another order than that of their bytes |
 //! | `key_range` | from where to where |
 //! | `key_hash`, `lock_names` | what the lock manager is asked for |
@@ -27,6 +28,7 @@ pub mod duplicates;
 mod error;
 pub mod free_pages;
 pub mod hash;
+pub mod indices;
 pub mod key_hash;
 pub mod key_range;
 pub mod link;
@@ -68,6 +70,7 @@ pub fn record_types() -> Vec<RecordType> {
         recno::record_types::record_types(),
         page::record_types::record_types(),
         hash::record_types::record_types(),
+        indices::record_types(),
     ]
     .concat()
 }

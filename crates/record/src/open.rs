@@ -36,8 +36,8 @@ use crate::recno::page::Arithmetic;
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"libtp.tp";
-/// The newest version of the file format that this library reads. Lists have it; trees whose keys are not as they always were
-/// have version 2, and all other files version 1.
+/// The newest version of the file format that this library reads. Lists and indices have it; trees whose keys are not as they
+/// always were have version 2, and all other files version 1.
 pub const FILE_VERSION: u32 = 3;
 const FILE_VERSION_KEYED: u32 = 2;
 /// The oldest.
@@ -81,7 +81,9 @@ pub struct FileHeader {
     /// 74: 1 if the B-tree holds the entries of a list, else 0.
     pub list: u8,
     /// 75: zero.
-    pub unused: [u8; 5],
+    pub unused: u8,
+    /// 76: the file whose index it is, else zero.
+    pub index_of: U32,
     /// 80: the name of the order of the keys.
     pub order: [u8; ORDER_NAME_BYTES_MAX],
 }
@@ -94,7 +96,7 @@ const _: () = {
 };
 
 /// How the entries of a list stand in its tree.
-pub const LIST: Keying = Keying { duplicates: Duplicates::None, order: None, is_list: true };
+pub const LIST: Keying = Keying { duplicates: Duplicates::None, order: None, is_list: true, index_of: None };
 
 /// What is wanted of a database that is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,6 +126,15 @@ fn unsuitable(name: &str, what: impl Into<String>) -> Error {
     Error::Unsuitable { name: name.to_string(), what: what.into() }
 }
 
+/// The oldest version that has such keys.
+fn version_of(keying: &Keying) -> u32 {
+    match keying {
+        Keying { index_of: Some(_), .. } | Keying { is_list: true, .. } => FILE_VERSION,
+        keying if keying.is_plain() => FILE_VERSION_PLAIN,
+        _ => FILE_VERSION_KEYED,
+    }
+}
+
 impl FileHeader {
     fn method(&self) -> Option<Method> {
         match (self.method.get(), self.record_bytes.get()) {
@@ -145,12 +156,13 @@ impl FileHeader {
             0 if self.order == [0; ORDER_NAME_BYTES_MAX] => None,
             length => Some(OrderName::of_file(&self.order, length)?),
         };
-        let keying = Keying { duplicates, order, is_list: self.list == 1 };
+        let index_of = Some(self.index_of.get()).filter(|&file| file != 0).map(FileId::new);
+        let keying = Keying { duplicates, order, is_list: self.list == 1, index_of };
         let is_tree = self.method() == Some(Method::Btree);
         let fits = match keying.is_list {
             _ if self.list > 1 => false,
             true => is_tree && keying == LIST && self.version.get() == FILE_VERSION,
-            false => (is_tree && self.version.get() != FILE_VERSION_PLAIN) || keying.is_plain(),
+            false => keying.is_plain() || (is_tree && version_of(&keying) <= self.version.get()),
         };
         fits.then_some(keying)
     }
@@ -162,14 +174,9 @@ impl FileHeader {
             Method::Hash => (METHOD_HASH, 0),
         };
         let (order, order_bytes) = keying.order.as_ref().map_or((&[0; ORDER_NAME_BYTES_MAX], 0), OrderName::bytes);
-        let version = match keying.is_list {
-            true => FILE_VERSION,
-            false if keying.is_plain() => FILE_VERSION_PLAIN,
-            false => FILE_VERSION_KEYED,
-        };
         FileHeader {
             magic: MAGIC,
-            version: version.into(),
+            version: version_of(keying).into(),
             page_bytes: page_bytes.into(),
             environment,
             method: code.into(),
@@ -181,7 +188,8 @@ impl FileHeader {
             },
             order_bytes,
             list: keying.is_list.into(),
-            unused: [0; 5],
+            unused: 0,
+            index_of: keying.index_of.map_or(0, FileId::raw).into(),
             order: *order,
         }
     }
@@ -231,7 +239,7 @@ pub(crate) fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHe
     let file_id = FileId::new(PageHeader::of(page).file_id.get());
     check(page, PageId::new(file_id, PageNo::HEADER)).map_err(|damage| damaged(damage.to_string()))?;
     let is_consistent =
-        header.keying().is_some() && header.method().is_some() && header.unused == [0; 5] && is_zero(&page[END..]);
+        header.keying().is_some() && header.method().is_some() && header.unused == 0 && is_zero(&page[END..]);
     if !is_consistent {
         return Err(damaged(
             "it names no access method this library knows, or holds bytes where there should be none".into(),

@@ -1,0 +1,148 @@
+//! What a change of a record changes in the indices of its database.
+//!
+//! The record is locked for writing and read; of what it was and what it becomes each function makes its keys; then the record is
+//! changed, and the entries that differ. All of it is a part of the transaction that is taken back as a whole if it fails, so
+//! that a program that goes on after an error has not changed the record alone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use libtp_record::{Access, KeyRange};
+use rio::{failpoint, planted};
+
+use super::Kept;
+use crate::database::Db;
+use crate::panics::callers;
+use crate::{Error, Result, Txn};
+
+/// The entries of one index that go and come.
+struct Differing {
+    kept: Arc<Kept>,
+    before: BTreeSet<Vec<u8>>,
+    after: BTreeSet<Vec<u8>>,
+}
+
+/// One index's entries of what a record is and of what it becomes.
+fn differing(kept: &[Arc<Kept>], stored: &[u8], before: Option<&[u8]>, after: Option<&[u8]>) -> Result<Vec<Differing>> {
+    let entries = |kept: &Kept, value: Option<&[u8]>| match value {
+        Some(value) => kept.entries(stored, value),
+        None => Ok(BTreeSet::new()),
+    };
+    let of_one = |kept: &Arc<Kept>| {
+        let (before, after) = (entries(kept, before)?, entries(kept, after)?);
+        Ok(Differing { kept: Arc::clone(kept), before, after })
+    };
+    kept.iter().map(of_one).collect()
+}
+
+impl Db {
+    /// The indices to be kept, all of them.
+    fn kept_indices(&self, txn: &Txn<'_>) -> Result<Vec<Arc<Kept>>> {
+        let env = self.environment();
+        let files = txn.guarded(|| Ok(self.access(txn).indices()?))?;
+        let of_file = |file| {
+            env.indices.of(file).ok_or_else(|| {
+                let info = txn.life().managers.buffers.file_by_id(file);
+                let index = info.map_or_else(|| format!("file {file}"), |info| info.name);
+                let what = format!(
+                    "it has the index `{index}`, and this process has not given the function by which that is kept; nothing was \
+                     changed. Call `Db::index` with it before the first write"
+                );
+                Error::Database { name: self.name().into(), what }
+            })
+        };
+        files.into_iter().map(of_file).collect()
+    }
+
+    /// Changes a record and its entries: from what it is to what `become_` makes of that, or leaves it as it is if that gives none.
+    fn change_indexed<T>(
+        &self,
+        txn: &Txn<'_>,
+        stored: &[u8],
+        become_: impl FnOnce(Option<&[u8]>) -> Option<(T, Option<Vec<u8>>)>,
+    ) -> Result<Option<T>> {
+        let kept = self.kept_indices(txn)?;
+        let before = txn.guarded(|| Ok(self.access(txn).get_for_update(stored, <[u8]>::to_vec)?))?;
+        let Some((told, after)) = become_(before.as_deref()) else { return Ok(None) };
+        let changes = differing(&kept, stored, before.as_deref(), after.as_deref())?;
+        txn.nested(|txn| {
+            txn.guarded(|| {
+                let access = self.access(txn);
+                match &after {
+                    Some(value) => access.put(stored, value)?,
+                    None => {
+                        access.delete(stored)?;
+                    }
+                }
+                failpoint("index: record changed, its entries not");
+                changes.iter().try_for_each(|change| change.apply(self, txn))
+            })
+        })?;
+        Ok(Some(told))
+    }
+
+    pub(crate) fn put_indexed(&self, txn: &Txn<'_>, stored: &[u8], value: &[u8]) -> Result<()> {
+        self.change_indexed(txn, stored, |_| Some(((), Some(value.to_vec()))))?;
+        Ok(())
+    }
+
+    pub(crate) fn put_new_indexed(&self, txn: &Txn<'_>, stored: &[u8], value: &[u8]) -> Result<bool> {
+        let new = self.change_indexed(txn, stored, |before| match before {
+            None => Some(((), Some(value.to_vec()))),
+            Some(_) => None,
+        })?;
+        Ok(new.is_some())
+    }
+
+    pub(crate) fn delete_indexed(&self, txn: &Txn<'_>, stored: &[u8]) -> Result<bool> {
+        Ok(self.change_indexed(txn, stored, |before| before.map(|_| ((), None)))?.is_some())
+    }
+
+    pub(crate) fn update_indexed<R>(
+        &self,
+        txn: &Txn<'_>,
+        stored: &[u8],
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.change_indexed(txn, stored, |before| {
+            let mut value = before?.to_vec();
+            let told = callers(|| change(&mut value));
+            Some((told, Some(value)))
+        })
+    }
+
+    pub(crate) fn delete_range_indexed(&self, txn: &Txn<'_>, range: KeyRange) -> Result<u64> {
+        let mut count = 0;
+        let mut records = self.raw_cursor(txn, range);
+        while let Some((stored, _)) = records.next()? {
+            count += u64::from(self.delete_indexed(txn, &stored)?);
+        }
+        Ok(count)
+    }
+}
+
+impl Differing {
+    fn apply(&self, of: &Db, txn: &Txn<'_>) -> Result<()> {
+        let tree = &self.kept.tree;
+        let access = Access::new(&txn.life().managers, txn.session(), tree, of.environment().wait);
+        for gone in self.before.difference(&self.after) {
+            if planted("libtp: what a record is no more under stays in the index") {
+                continue;
+            }
+            if !access.delete(gone)? {
+                let what = format!(
+                    "it has no entry for a record of `{}` that is to be changed: its function makes something else of that record than \
+                     before. Nothing was changed. Drop the index (`Db::drop_index`) and make it anew",
+                    of.name()
+                );
+                return Err(Error::Database { name: tree.name().into(), what });
+            }
+            failpoint("index: one entry removed");
+        }
+        for new in self.after.difference(&self.before) {
+            access.put(new, b"")?;
+            failpoint("index: one entry added");
+        }
+        Ok(())
+    }
+}

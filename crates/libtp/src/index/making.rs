@@ -1,0 +1,104 @@
+//! An index made, found again, dropped.
+//!
+//! Making one is one transaction, which has the whole database to itself: it puts the index on the list, reads every record, and
+//! commits. Whoever dies on the way leaves a file with nothing in it that is on no list, and the next to ask makes it anew.
+
+use std::sync::Arc;
+
+use libtp_lock::Mode;
+use libtp_record::{Duplicates, KeyRange, Keying, Method};
+use rio::failpoint;
+
+use super::{Index, IndexKeys, Kept};
+use crate::database::{self, Db};
+use crate::{Result, Txn};
+
+impl Db {
+    /// An index of this database, named `name` in the environment, for whose entries `function` is asked: it is given key and value of
+    /// a record and adds the keys under which that is to be found. If there is no such index yet, all records are read and it is made,
+    /// in one transaction, for which everybody else's writing to the database waits.
+    ///
+    /// From then on every change of a record changes the index with it, whoever makes it. Every process that writes to the
+    /// database has to call this first, with the same function. The function is called while the record is locked; it must not use the
+    /// library, and must make the same of the same record always.
+    ///
+    /// # Errors
+    /// `Database` when the name is another database's, or a database has too many indices (32); `Length` when a key is too long for an
+    /// index; else as [`Db::put`]. Then there is no index.
+    pub fn index(
+        &self,
+        name: &str,
+        function: impl Fn(&[u8], &[u8], &mut IndexKeys) + Send + Sync + 'static,
+    ) -> Result<Index> {
+        let env = self.environment();
+        let keying = Keying { duplicates: Duplicates::Sorted, index_of: Some(self.opened().id()), ..Keying::default() };
+        let tree = Db::open_keyed(env, name, keying, None)?;
+        let kept = Arc::new(Kept {
+            tree: Arc::clone(tree.opened()),
+            order: self.order().cloned(),
+            function: Box::new(function),
+        });
+        let index = Index { of: self.clone(), tree, kept };
+        // Before it is on the list: from then on this process's writers need it.
+        env.indices.note(&index.kept);
+        crate::txn::run(env, env.durability, |txn| index.make(txn))?;
+        Ok(index)
+    }
+
+    /// Drops an index: its entries are removed, and the database keeps it no longer. False if it had no index of that name. The file
+    /// stays, empty, for an index of the same name.
+    ///
+    /// # Errors
+    /// `NoDatabase`, `Database` when the name is no index's of this database; else as [`Db::delete_range`].
+    pub fn drop_index(&self, name: &str) -> Result<bool> {
+        let env = self.environment();
+        let open = database::open(env, name, None)?;
+        if open.method() != Method::Btree || open.keying().index_of != Some(self.opened().id()) {
+            return Err(database::no_index_of(name, self.name()));
+        }
+        let tree = Db::open_keyed(env, name, *open.keying(), None)?;
+        crate::txn::run(env, env.durability, |txn| {
+            if !txn.guarded(|| Ok(self.access(txn).indices()?.contains(&open.id())))? {
+                return Ok(false);
+            }
+            txn.guarded(|| Ok(self.access(txn).set_index(open.id(), false)?))?;
+            tree.clear(txn)?;
+            Ok(true)
+        })
+    }
+
+    /// Removes all entries, having locked the whole tree.
+    fn clear(&self, txn: &Txn<'_>) -> Result<()> {
+        txn.guarded(|| Ok(self.access(txn).lock_database(Mode::X)?))?;
+        self.delete_raw_range(txn, KeyRange::default())?;
+        Ok(())
+    }
+}
+
+impl Index {
+    /// Makes the index, if it is not on the list.
+    fn make(&self, txn: &Txn<'_>) -> Result<()> {
+        let file = self.kept.tree.id();
+        let is_listed = |txn: &Txn<'_>| txn.guarded(|| Ok(self.of.access(txn).indices()?.contains(&file)));
+        if is_listed(txn)? {
+            return Ok(());
+        }
+        // Waits for everybody who writes, and may come after another who makes the same.
+        txn.guarded(|| Ok(self.of.access(txn).lock_database(Mode::X)?))?;
+        if is_listed(txn)? {
+            return Ok(());
+        }
+        txn.guarded(|| Ok(self.of.access(txn).set_index(file, true)?))?;
+        failpoint("index: listed, not made");
+        self.tree.clear(txn)?;
+        let mut records = self.of.raw_cursor(txn, KeyRange::default());
+        let access = self.tree.access(txn);
+        while let Some((stored, value)) = records.next()? {
+            for entry in self.kept.entries(&stored, &value)? {
+                txn.guarded(|| Ok(access.put(&entry, b"")?))?;
+            }
+        }
+        failpoint("index: made, not committed");
+        Ok(())
+    }
+}

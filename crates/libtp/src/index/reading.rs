@@ -1,0 +1,151 @@
+//! Records by what an index has of them.
+//!
+//! In a transaction the entries that are passed are locked, the gaps between them, and the records they lead to; in a
+//! snapshot index and records are of the same moment. Whoever changes a record locks it before its entries, and who reads here
+//! the other way round: a deadlock between the two ends as any does.
+
+use libtp_record::duplicates;
+
+use super::Index;
+use crate::cursor::{Cursor, Pair};
+use crate::{Error, Keys, Reader, Result};
+
+/// A record, and what it was found under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// What the function of the index made of it.
+    pub index_key: Vec<u8>,
+    /// The record's key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+impl Index {
+    /// The keys of the records that are found under a key, in order.
+    ///
+    /// # Errors
+    /// As [`crate::Db::get`].
+    pub fn keys(&self, reader: &impl Reader, index_key: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut entries = self.tree.raw_cursor(reader, duplicates::entries_of(index_key));
+        let mut keys = Vec::new();
+        while let Some(entry) = entries.next()? {
+            let (_, stored) = self.read(&entry)?;
+            keys.push(self.of.known(stored));
+        }
+        Ok(keys)
+    }
+
+    /// The records that are found under a key, in the order of their keys.
+    ///
+    /// # Errors
+    /// As [`crate::Db::get`].
+    pub fn get(&self, reader: &impl Reader, index_key: &[u8]) -> Result<Vec<Pair>> {
+        let mut entries = self.range(reader, index_key..=index_key);
+        let mut records = Vec::new();
+        while let Some(entry) = entries.next()? {
+            records.push((entry.key, entry.value));
+        }
+        Ok(records)
+    }
+
+    /// How many records are found under a key.
+    ///
+    /// # Errors
+    /// As [`crate::Db::count`].
+    pub fn count(&self, reader: &impl Reader, index_key: &[u8]) -> Result<u64> {
+        reader.count(&self.tree, duplicates::entries_of(index_key))
+    }
+
+    /// A cursor over all entries: index keys in order, and the records of each in the order of their keys.
+    pub fn cursor<'t, R: Reader>(&'t self, reader: &'t R) -> IndexCursor<'t, R> {
+        self.range(reader, ..)
+    }
+
+    /// A cursor over some index keys.
+    pub fn range<'t, R: Reader>(&'t self, reader: &'t R, keys: impl Into<Keys>) -> IndexCursor<'t, R> {
+        IndexCursor { index: self, reader, at: self.tree.raw_cursor(reader, keys.into().to_entries()) }
+    }
+
+    /// A cursor over the index keys that begin with some bytes.
+    pub fn prefix<'t, R: Reader>(&'t self, reader: &'t R, beginning: &[u8]) -> IndexCursor<'t, R> {
+        self.range(reader, Keys::prefix(beginning))
+    }
+
+    /// Index key and stored key of an entry.
+    pub(super) fn read<'p>(&self, entry: &'p Pair) -> Result<(Vec<u8>, &'p [u8])> {
+        duplicates::read(&entry.0).ok_or_else(|| {
+            Error::Corrupt(format!("{}: an entry of {} bytes is none of an index", self.name(), entry.0.len()))
+        })
+    }
+}
+
+/// A place among the entries of an index.
+pub struct IndexCursor<'t, R: Reader> {
+    index: &'t Index,
+    reader: &'t R,
+    at: Cursor<'t>,
+}
+
+#[allow(clippy::should_implement_trait)] // as for `Cursor`
+impl<R: Reader> IndexCursor<'_, R> {
+    /// The record of an entry.
+    fn arrive(&self, found: Option<Pair>) -> Result<Option<IndexEntry>> {
+        let Some(entry) = found else { return Ok(None) };
+        let (index_key, stored) = self.index.read(&entry)?;
+        let Some(value) = self.reader.read(&self.index.of, stored, <[u8]>::to_vec)? else {
+            let what = format!(
+                "it leads to a record that is not in `{}`. Nothing was changed. Look with `Index::verify`; drop the index \
+                 (`Db::drop_index`) and make it anew",
+                self.index.of.name()
+            );
+            return Err(Error::Database { name: self.index.name().into(), what });
+        };
+        Ok(Some(IndexEntry { index_key, key: self.index.of.known(stored), value }))
+    }
+
+    /// The first record of the first index key.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn first(&mut self) -> Result<Option<IndexEntry>> {
+        let found = self.at.first()?;
+        self.arrive(found)
+    }
+
+    /// The last record of the last index key.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn last(&mut self) -> Result<Option<IndexEntry>> {
+        let found = self.at.last()?;
+        self.arrive(found)
+    }
+
+    /// The first record of the first index key that is `index_key` or greater.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn seek(&mut self, index_key: &[u8]) -> Result<Option<IndexEntry>> {
+        let found = self.at.seek(&duplicates::beginning(index_key))?;
+        self.arrive(found)
+    }
+
+    /// The next one; the first if the cursor stands nowhere.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn next(&mut self) -> Result<Option<IndexEntry>> {
+        let found = self.at.next()?;
+        self.arrive(found)
+    }
+
+    /// The one before; the last if the cursor stands nowhere.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn prev(&mut self) -> Result<Option<IndexEntry>> {
+        let found = self.at.prev()?;
+        self.arrive(found)
+    }
+}

@@ -1,0 +1,266 @@
+//! Indices as one process, two handles and threads see them. Deaths and power cuts: the suites `failpoints` and `model`.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+use super::IndexKeys;
+use crate::{Db, Env, Error, Index, Reader};
+
+/// "town:profession" is found under the town.
+fn town(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
+    keys.add(value.split(|&byte| byte == b':').next().unwrap_or_default());
+}
+
+/// Under each letter.
+fn letters(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
+    value.iter().for_each(|letter| keys.add([*letter]));
+}
+
+fn people(env: &Env) -> (Db, Index) {
+    let db = env.btree("people").unwrap();
+    let index = db.index("by town", town).unwrap();
+    (db, index)
+}
+
+fn all(index: &Index, reader: &impl Reader) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut cursor = index.cursor(reader);
+    std::iter::from_fn(|| cursor.next().unwrap()).map(|entry| (entry.index_key, entry.key)).collect()
+}
+
+fn pair(index_key: &[u8], key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    (index_key.to_vec(), key.to_vec())
+}
+
+fn is_whole(env: &Env, index: &Index) {
+    assert_eq!(index.verify(&env.snapshot().unwrap()).unwrap(), Vec::<String>::new());
+    let txn = env.begin().unwrap();
+    assert_eq!(index.verify(&txn).unwrap(), Vec::<String>::new());
+    txn.commit().unwrap();
+    for name in [index.name(), index.database().name()] {
+        assert_eq!(env.verify(name).unwrap().findings, [], "{name}");
+    }
+}
+
+#[test]
+fn every_way_to_change_a_record_changes_its_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let (db, index) = people(&env);
+    let before = env.snapshot().unwrap();
+    env.run(|txn| {
+        db.put(txn, b"ada", b"London:countess")?;
+        db.put_new(txn, b"alan", b"London:logician")?;
+        assert!(matches!(db.put_new(txn, b"alan", b"Bletchley:logician"), Err(Error::Exists)));
+        db.put(txn, b"kurt", b"Brno:logician")?;
+        assert_eq!(all(&index, txn), [pair(b"Brno", b"kurt"), pair(b"London", b"ada"), pair(b"London", b"alan")]);
+        db.update_with(txn, b"kurt", |value| value[..4].copy_from_slice(b"Wien"))?;
+        assert_eq!(db.update_with(txn, b"nobody", |_| ())?, None);
+        db.put(txn, b"alan", b"Manchester:logician")?;
+        Ok(())
+    })
+    .unwrap();
+    let after = env.snapshot().unwrap();
+    env.run(|txn| {
+        assert_eq!(all(&index, txn), [pair(b"London", b"ada"), pair(b"Manchester", b"alan"), pair(b"Wien", b"kurt")]);
+        assert!(db.delete(txn, b"ada")?);
+        assert!(!db.delete(txn, b"ada")?);
+        assert_eq!(index.count(txn, b"London")?, 0);
+        db.put(txn, b"emmy", b"Erlangen:algebraist")?;
+        assert_eq!(db.delete_range(txn, b"b".as_slice()..)?, 2);
+        assert_eq!(all(&index, txn), [pair(b"Manchester", b"alan")]);
+        assert_eq!(index.get(txn, b"Manchester")?, [pair(b"alan", b"Manchester:logician")]);
+        let mut cursor = index.range(txn, b"L".as_slice()..);
+        assert_eq!(cursor.last()?.unwrap().key, b"alan");
+        assert_eq!(cursor.prev()?, None);
+        assert_eq!(cursor.seek(b"M")?.unwrap().index_key, b"Manchester");
+        assert_eq!(index.prefix(txn, b"Man").first()?.unwrap().value, b"Manchester:logician");
+        assert_eq!(index.prefix(txn, b"X").first()?, None);
+        Ok(())
+    })
+    .unwrap();
+    // Index and records of one moment.
+    assert_eq!(all(&index, &before), []);
+    assert_eq!(all(&index, &after), [pair(b"London", b"ada"), pair(b"Manchester", b"alan"), pair(b"Wien", b"kurt")]);
+    assert_eq!(index.get(&after, b"Wien").unwrap(), [pair(b"kurt", b"Wien:logician")]);
+    let txn = env.begin().unwrap();
+    db.put(&txn, b"alan", b"Wilmslow:logician").unwrap();
+    txn.abort().unwrap();
+    assert_eq!(env.run(|txn| Ok(all(&index, txn))).unwrap(), [pair(b"Manchester", b"alan")]);
+    is_whole(&env, &index);
+}
+
+#[test]
+fn an_index_is_made_of_what_is_there_and_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let env = Env::open(dir.path()).unwrap();
+        for db in [env.btree("tree").unwrap(), env.hash("hash").unwrap()] {
+            env.run(|txn| (0..300_u32).try_for_each(|key| db.put(txn, &key.to_be_bytes(), key.to_string().as_bytes())))
+                .unwrap();
+            let index = db.index(&format!("{} by letter", db.name()), letters).unwrap();
+            assert_eq!(env.run(|txn| index.count(txn, b"7")).unwrap(), 57);
+            is_whole(&env, &index);
+        }
+    }
+    let env = Env::open(dir.path()).unwrap();
+    let db = env.btree("tree").unwrap();
+    let said = env.run(|txn| db.put(txn, b"k", b"77")).unwrap_err().to_string();
+    assert!(said.contains("tree by letter") && said.contains("Db::index"), "{said}");
+    let said = env.run(|txn| db.delete(txn, &7_u32.to_be_bytes())).unwrap_err().to_string();
+    assert!(said.contains("tree by letter"), "{said}");
+    // Who has no function may read.
+    assert!(env.run(|txn| db.get(txn, &7_u32.to_be_bytes())).unwrap().is_some());
+    let index = db.index("tree by letter", letters).unwrap();
+    env.run(|txn| db.put(txn, b"k", b"77")).unwrap();
+    assert_eq!(env.run(|txn| index.count(txn, b"7")).unwrap(), 58);
+    is_whole(&env, &index);
+    assert!(db.drop_index("tree by letter").unwrap());
+    assert!(!db.drop_index("tree by letter").unwrap());
+    env.run(|txn| db.put(txn, b"k", b"nothing keeps this")).unwrap();
+    let index = db.index("tree by letter", town).unwrap();
+    assert_eq!(env.run(|txn| index.keys(txn, b"nothing keeps this")).unwrap(), [b"k"]);
+    is_whole(&env, &index);
+}
+
+#[test]
+fn an_index_is_nothing_else_and_nothing_else_is_an_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let (db, _index) = people(&env);
+    let other = env.btree("other").unwrap();
+    let refused = [
+        env.btree("by town").err(),
+        env.multi("by town", crate::Duplicates::Sorted).err(),
+        other.index("by town", town).err(),
+        db.index("other", town).err(),
+        other.drop_index("by town").err(),
+        db.drop_index("other").err(),
+    ];
+    for (number, refused) in refused.into_iter().enumerate() {
+        let said = refused.unwrap_or_else(|| panic!("{number} was let through")).to_string();
+        assert!(said.contains("index"), "{number}: {said}");
+    }
+    assert!(matches!(db.drop_index("nothing"), Err(Error::NoDatabase { .. })));
+    for number in 1..32 {
+        db.index(&format!("index {number}"), letters).unwrap();
+    }
+    let said = db.index("one too many", letters).err().unwrap().to_string();
+    assert!(said.contains("32"), "{said}");
+    env.run(|txn| db.put(txn, b"k", b"v")).unwrap();
+}
+
+#[test]
+fn a_change_that_cannot_be_kept_in_an_index_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let db = env.btree("db").unwrap();
+    let whole = db.index("whole", |_, value, keys| keys.add(value)).unwrap();
+    let txn = env.begin().unwrap();
+    db.put(&txn, b"a", b"short").unwrap();
+    let long = vec![b'x'; 5000];
+    let said = db.put(&txn, b"a", &long).unwrap_err().to_string();
+    assert!(said.contains("whole"), "{said}");
+    txn.commit().unwrap();
+    assert_eq!(env.run(|txn| whole.keys(txn, b"short")).unwrap(), [b"a"]);
+    // A function that makes something else of a record than before.
+    let asked = AtomicU8::new(0);
+    let fickle = db.index("fickle", move |_, _, keys| keys.add([asked.fetch_add(1, Ordering::Relaxed)])).unwrap();
+    let txn = env.begin().unwrap();
+    let said = db.put(&txn, b"a", b"other").unwrap_err().to_string();
+    assert!(said.contains("fickle"), "{said}");
+    // The program goes on, and record and indices are as they were.
+    txn.commit().unwrap();
+    assert_eq!(env.run(|txn| db.get(txn, b"a")).unwrap().as_deref(), Some(&b"short"[..]));
+    assert_eq!(env.run(|txn| whole.keys(txn, b"short")).unwrap(), [b"a"]);
+    assert_eq!(fickle.verify(&env.snapshot().unwrap()).unwrap().len(), 2);
+}
+
+#[test]
+fn keys_in_an_order_of_their_own_are_the_programs_in_an_index() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let db = env.btree_ordered("news", crate::order::Descending).unwrap();
+    let by_key = db.index("news by key", |key, _, keys| keys.add(key)).unwrap();
+    env.run(|txn| db.put(txn, b"2024", b"").and_then(|()| db.put(txn, b"2025", b""))).unwrap();
+    env.run(|txn| {
+        assert_eq!(by_key.keys(txn, b"2024")?, [b"2024"]);
+        assert_eq!(all(&by_key, txn), [pair(b"2024", b"2024"), pair(b"2025", b"2025")]);
+        Ok(())
+    })
+    .unwrap();
+    is_whole(&env, &by_key);
+}
+
+#[test]
+fn an_index_that_is_made_waits_for_who_writes_and_who_writes_afterwards_keeps_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let writing = Env::builder().lock_timeout(Duration::from_secs(20)).open(dir.path()).unwrap();
+    let making = Env::builder().lock_timeout(Duration::ZERO).open(dir.path()).unwrap();
+    let (theirs, ours) = (writing.btree("people").unwrap(), making.btree("people").unwrap());
+    writing.run(|txn| theirs.put(txn, b"ada", b"London:countess")).unwrap();
+    let txn = writing.begin().unwrap();
+    theirs.put(&txn, b"alan", b"London:logician").unwrap();
+    let refused = {
+        let env = making.clone();
+        let ours = ours.clone();
+        std::thread::spawn(move || {
+            let txn = env.begin().unwrap();
+            let refused = txn.guarded(|| Ok(ours.access(&txn).lock_database(libtp_lock::Mode::X)?)).is_err();
+            drop(txn);
+            refused
+        })
+    };
+    assert!(refused.join().unwrap(), "the database was to be had while somebody writes");
+    txn.commit().unwrap();
+    let index = ours.index("by town", town).unwrap();
+    // Their lock was kept from the transaction before; they have to notice.
+    let said = writing.run(|txn| theirs.put(txn, b"kurt", b"Brno:logician")).unwrap_err().to_string();
+    assert!(said.contains("by town"), "{said}");
+    let same = theirs.index("by town", town).unwrap();
+    writing.run(|txn| theirs.put(txn, b"kurt", b"Brno:logician")).unwrap();
+    making.run(|txn| ours.put(txn, b"emmy", b"Erlangen:algebraist")).unwrap();
+    for (env, index) in [(&making, &index), (&writing, &same)] {
+        let found = env.run(|txn| Ok(all(index, txn))).unwrap();
+        assert_eq!(found.len(), 4);
+        is_whole(env, index);
+    }
+    assert!(theirs.drop_index("by town").unwrap());
+    making.run(|txn| ours.put(txn, b"emmy", b"Princeton:algebraist")).unwrap();
+    assert_eq!(making.run(|txn| Ok(all(&index, txn))).unwrap(), []);
+}
+
+#[test]
+fn threads_change_records_while_indices_come_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().durability(crate::Durability::Relaxed).open(dir.path()).unwrap();
+    let db = env.btree("db").unwrap();
+    let is_over = AtomicBool::new(false);
+    let index = std::thread::scope(|scope| {
+        for thread in 0..3_u32 {
+            let (env, db, is_over) = (&env, &db, &is_over);
+            scope.spawn(move || {
+                let mut at = thread;
+                while !is_over.load(Ordering::Relaxed) {
+                    at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let key = (at >> 8) % 200;
+                    let done = env.run(|txn| match at >> 30 {
+                        0 => db.delete(txn, &key.to_be_bytes()).map(|_| ()),
+                        _ => db.put(txn, &key.to_be_bytes(), (at >> 4).to_string().as_bytes()),
+                    });
+                    done.unwrap();
+                }
+            });
+        }
+        for _ in 0..20 {
+            let index = db.index("by letter", letters).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+            assert_eq!(index.verify(&env.snapshot().unwrap()).unwrap(), Vec::<String>::new());
+            assert!(db.drop_index("by letter").unwrap());
+        }
+        let index = db.index("by letter", letters).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        is_over.store(true, Ordering::Relaxed);
+        index
+    });
+    is_whole(&env, &index);
+}

@@ -1,0 +1,171 @@
+//! Which databases are kept as indices of this one: a list of files in its meta page.
+//!
+//! Paper: none; LIBTP leaves indices to the program (5.2, where an index is one more file that each transaction changes). Who
+//! writes to a database keeps its indices, or may not write: so whoever writes has to know the list, and nobody may look it up
+//! anew for every record. The list changes only under a lock on the whole database, `X`. Whoever enters the
+//! database for writing holds it in `IX` until its transaction ends; that lock is kept from one transaction to the next (`lock/kept.rs`),
+//! but not over somebody's `X`. So the list is read when that lock is *really* taken, and is what the process knows from then on.
+//!
+//! Byte table: docs/formats/file.md.
+
+use libtp_buffer::{FileId, PageMut};
+use libtp_lock::Mode;
+use libtp_log::{Lsn, RecordRef};
+use libtp_process::Rank;
+use libtp_txn::{Change, Damage, RecordType};
+use rio::failpoint;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::access::{Access, Purpose};
+use crate::btree::record_types::{first_page, UNREADABLE};
+use crate::free_pages::META_PAGE;
+use crate::log_body::{body, file_number, read};
+use crate::page::PageKind;
+use crate::page_header;
+use crate::pages::Pages;
+use crate::{Error, Result};
+
+/// A place in the list of indices takes another file. Roles: the meta page. Undo: the file before.
+pub const INDEX_LIST: u16 = 83;
+
+/// How many indices a database may have.
+pub const INDICES_MAX: usize = 32;
+
+/// Bytes 48 to 175 of the meta page: files, zero for none.
+const AT: usize = 48;
+const END: usize = AT + 4 * INDICES_MAX;
+
+body! {
+    /// Body of [`INDEX_LIST`].
+    IndexList, 24 {
+        /// 00: the meta page.
+        page: U64,
+        /// 08: the place in the list.
+        place: U32,
+        /// 12: the file there before, zero for none.
+        before: U32,
+        /// 16: the file there afterwards, zero for none.
+        after: U32,
+        /// 20: zero.
+        unused: U32,
+    }
+}
+
+/// The list on a meta page.
+fn list_of(page: &[u8]) -> Option<&[U32; INDICES_MAX]> {
+    if page_header::kind(page) != PageKind::Meta as u8 {
+        return None;
+    }
+    <[U32; INDICES_MAX]>::ref_from_bytes(page.get(AT..END)?).ok()
+}
+
+fn redo(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> std::result::Result<(), Damage> {
+    let (record, _) = read::<IndexList>(body)?;
+    let place = record.place.get() as usize;
+    if role != 0 || place >= INDICES_MAX || list_of(page.bytes()).is_none() {
+        return Err(Damage(format!("place {place} of the list of indices is none of its meta page")));
+    }
+    let at = AT + 4 * place;
+    page.range(at..at + 4).copy_from_slice(record.after.as_bytes());
+    Ok(())
+}
+
+/// Undoes a change of the list. Nobody else has changed it since: the database is locked.
+fn undo(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
+    let (record, _) =
+        read::<IndexList>(logged.body).map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
+    let pages = Pages::new(*change, FileId::new(file_number(record.page.get())));
+    let back = IndexList { before: record.after, after: record.before, ..*record };
+    let undone = || -> Result<()> {
+        pages.reserve_undo(pages.page_bytes()?, size_of::<IndexList>())?;
+        let mut page = change.managers.buffers.exclusive(change.session(), pages.id(META_PAGE), Rank::META)?;
+        if list_of(&page).is_none() {
+            return Err(pages.corrupt(META_PAGE, "it is no meta page"));
+        }
+        failpoint("undo: list of indices latched");
+        change.compensate(INDEX_LIST, back.as_bytes(), &mut [&mut page], logged.header.prev());
+        Ok(())
+    };
+    undone().map_err(|error| error.during_undo(logged.lsn))
+}
+
+fn describe(body: &[u8]) -> String {
+    let Ok((record, _)) = read::<IndexList>(body) else { return UNREADABLE.into() };
+    let file = |file: U32| if file.get() == 0 { "none".into() } else { format!("file {file}") };
+    let database = file_number(record.page.get());
+    format!("index {} of file {database} is {}, was {}", record.place, file(record.after), file(record.before))
+}
+
+/// The record type of the list.
+pub(crate) fn record_types() -> Vec<RecordType> {
+    vec![RecordType { code: INDEX_LIST, name: "index list", pages: first_page, redo, undo: Some(undo), describe }]
+}
+
+impl Access<'_> {
+    /// Whether the database has indices that a change of its records has to keep. Locks it in `IX` for the transaction.
+    ///
+    /// # Errors
+    /// As [`Access::put`].
+    #[inline]
+    pub fn has_indices(&self) -> Result<bool> {
+        self.enter(Purpose::Write)?;
+        Ok(self.database.has_indices())
+    }
+
+    /// The files of the database's indices. Locks it in `IX` for the transaction.
+    ///
+    /// # Errors
+    /// As [`Access::put`].
+    pub fn indices(&self) -> Result<Vec<FileId>> {
+        self.enter(Purpose::Write)?;
+        self.read_indices()
+    }
+
+    fn read_indices(&self) -> Result<Vec<FileId>> {
+        let pages = &self.pages;
+        let page = pages.change.managers.buffers.shared(pages.session(), pages.id(META_PAGE), Rank::META)?;
+        let list = list_of(&page).ok_or_else(|| pages.corrupt(META_PAGE, "it is no meta page"))?;
+        Ok(list.iter().map(|file| file.get()).filter(|&file| file != 0).map(FileId::new).collect())
+    }
+
+    /// What the process knows of the list is what it says now. The database is locked at least in `IX`.
+    pub(crate) fn learn_indices(&self) -> Result<()> {
+        self.database.note_has_indices(!self.read_indices()?.is_empty());
+        Ok(())
+    }
+
+    /// Puts a file on the list, or takes it off. Locks the whole database first: waits until nobody writes to it.
+    ///
+    /// # Errors
+    /// As [`Access::put`]; [`Error::Unsuitable`] if it has as many as it can have.
+    pub fn set_index(&self, index: FileId, is_one: bool) -> Result<()> {
+        self.lock_database(Mode::X)?;
+        let pages = &self.pages;
+        pages.reserve_own(self.database.page_bytes(), size_of::<IndexList>())?;
+        let mut page = pages.change.managers.buffers.exclusive(pages.session(), pages.id(META_PAGE), Rank::META)?;
+        let list = list_of(&page).ok_or_else(|| pages.corrupt(META_PAGE, "it is no meta page"))?;
+        let (before, after) = if is_one { (0, index.raw()) } else { (index.raw(), 0) };
+        let is_there = list.iter().any(|file| file.get() == index.raw());
+        if is_there == is_one {
+            return Ok(());
+        }
+        let Some(place) = list.iter().position(|file| file.get() == before) else {
+            let what = format!("it has {INDICES_MAX} indices, and a database has no more; nothing was changed");
+            return Err(Error::Unsuitable { name: self.database.name().into(), what });
+        };
+        let record = IndexList {
+            page: pages.id(META_PAGE).raw().into(),
+            place: u32::try_from(place).unwrap_or(0).into(),
+            before: before.into(),
+            after: after.into(),
+            unused: 0.into(),
+        };
+        let mut scratch = pages.change.who.scratch();
+        scratch.writer().extend_from_slice(record.as_bytes());
+        failpoint("index: list latched");
+        pages.change.apply(INDEX_LIST, &mut scratch, &mut [&mut page]);
+        failpoint("index: on the list, not committed");
+        Ok(())
+    }
+}
