@@ -308,7 +308,7 @@ impl<T: Subject> Life<T> {
             End::Drop => drop(txn),
             End::Unfinished => unfinished = Some(txn),
         }
-        let next = self.after(act.after, &env, unfinished)?;
+        let next = self.after(act.after, &env, &subject, unfinished)?;
         (self.env, self.subject) = (Some(env), Some(subject));
         match next {
             Next::Stay => Ok(()),
@@ -342,12 +342,12 @@ impl<T: Subject> Life<T> {
         }
     }
 
-    fn after(&self, after: After, env: &Env, unfinished: Option<Txn<'_>>) -> Outcome<Next> {
+    fn after(&self, after: After, env: &Env, subject: &T, unfinished: Option<Txn<'_>>) -> Outcome<Next> {
         Ok(match after {
             After::Nothing => Next::Stay,
             After::Background => {
                 env.background_step().map_err(failed("background work"))?;
-                self.subject.as_ref().expect("an environment is open between acts").compact()?;
+                subject.compact()?;
                 Next::Stay
             }
             After::Checkpoint => {

@@ -94,8 +94,14 @@ pub fn load_pairs<'p>(
     options.map_size(MAP_BYTES);
     // SAFETY: as in `Lmdb::open`: nobody but LMDB changes the map's file.
     let env = unsafe { options.open(directory) }.map_err(failed())?;
+    let made = env.create_databases_and_commit(env.write_txn().map_err(failed())?, |opener, write| {
+        let records = opener.database_options().types::<Bytes, Bytes>().create(write)?;
+        Ok(CommitOrAbort::<_, ()>::Commit(records))
+    });
+    let CommitOrAbort::Commit(records) = made.map_err(failed())? else {
+        unreachable!("the closure above always commits");
+    };
     let mut write = env.write_txn().map_err(failed())?;
-    let records: Database<Bytes, Bytes> = env.create_database(&mut write, None).map_err(failed())?;
     let flags = if is_sorted { PutFlags::APPEND } else { PutFlags::empty() };
     for (key, value) in pairs {
         records.put_with_flags(&mut write, flags, key, value).map_err(failed())?;
