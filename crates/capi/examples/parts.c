@@ -80,7 +80,7 @@ int main(int argc, char **argv)
     uint64_t id;
     if (argc != 2)
         return 2;
-    if (tp_env_open(argv[1], NULL, 0, &env) != TP_OK || tp_btree_open(env, "stock", &stock) != TP_OK)
+    if (tp_env_open(argv[1], NULL, 0, &env) != TP_OK || tp_hash_open(env, "stock", &stock) != TP_OK)
         return failed("open");
     if (tp_snapshot(env, &before) != TP_OK || tp_begin(env, TP_DEFAULT, &txn) != TP_OK)
         return failed("begin");

@@ -219,6 +219,12 @@ int tp_snapshot_durable(tp_txn *snapshot);
 /* Opens a B-tree, and makes it if it is missing. */
 int tp_btree_open(tp_env *env, const char *name, tp_db **db);
 
+/*
+ * Opens a hash file, and makes it if it is missing: keys are found in one step and have no order. Its cursors go one way, with
+ * tp_cursor_first and tp_cursor_next; the others are refused (TP_DATABASE).
+ */
+int tp_hash_open(tp_env *env, const char *name, tp_db **db);
+
 /* Closes it. TP_IN_USE while a transaction has a cursor over it. */
 int tp_db_close(tp_db *db);
 

@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use libtp::{Database, Db, Recno};
+use libtp::{Database, Db, Env, Recno, Result};
 
 use crate::answer::{door, Outcome, Trouble};
 use crate::arguments::{Fill, In, Out, Text};
@@ -71,16 +71,30 @@ fn found(is_there: bool) -> Outcome<()> {
     }
 }
 
+/// Opens a database, keyed in one of two ways.
+fn open_keyed(
+    env: Handle<Environment>,
+    name: &Text,
+    db: &Out<Handle<KeyedDatabase>>,
+    open: impl FnOnce(&Env, &str) -> Result<Db>,
+) -> Outcome<()> {
+    let place = db.needed("the database", Handle::NULL)?;
+    let env = environment(env)?;
+    let db = open(&env.env, name.needed("the name")?)?;
+    place.set(KEYED.insert(KeyedDatabase { db, env })?);
+    Ok(())
+}
+
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_btree_open(env: Handle<Environment>, name: Text, db: Out<Handle<KeyedDatabase>>) -> c_int {
-    door("tp_btree_open", || {
-        let place = db.needed("the database", Handle::NULL)?;
-        let env = environment(env)?;
-        let db = env.env.btree(name.needed("the name")?)?;
-        place.set(KEYED.insert(KeyedDatabase { db, env })?);
-        Ok(())
-    })
+    door("tp_btree_open", || open_keyed(env, &name, &db, Env::btree))
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_hash_open(env: Handle<Environment>, name: Text, db: Out<Handle<KeyedDatabase>>) -> c_int {
+    door("tp_hash_open", || open_keyed(env, &name, &db, Env::hash))
 }
 
 /// See `libtp.h`.

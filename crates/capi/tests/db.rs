@@ -44,6 +44,14 @@ fn processes_with_one_shared_file_see_each_other_at_once() {
 }
 
 #[test]
+fn a_shared_file_does_not_go_through_a_fork_and_is_opened_anew() {
+    let workshop = workshop();
+    let program = compiled("tests/c/db3_many.c", workshop.path(), Link::Shared);
+    let home = tempfile::tempdir().unwrap();
+    assert_eq!(says(&program, &[home.path().to_str().unwrap(), "forked"]), "3\n");
+}
+
+#[test]
 fn processes_take_turns_with_a_plain_file() {
     let workshop = workshop();
     let program = compiled("tests/c/db3_many.c", workshop.path(), Link::Shared);

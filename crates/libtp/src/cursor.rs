@@ -255,3 +255,6 @@ impl<'t> RecnoCursor<'t> {
         at_either!(NumberPlace, &mut self.0, at => at.prev())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,3 +142,6 @@ impl Keyed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

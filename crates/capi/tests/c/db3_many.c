@@ -5,6 +5,7 @@
  *        db3_many DIRECTORY open COUNT               accounts with 100 each
  *        db3_many DIRECTORY audit                    prints accounts, their sum, and how many entries the journal has
  *        db3_many DIRECTORY shared FLAGS COUNT       one process puts, the other sees it at once (DB_LOCK, DB_SHMEM)
+ *        db3_many DIRECTORY forked                   a file that is shared does not go through a fork
  *        db3_many DIRECTORY turns COUNT              processes take turns with a plain file, which they lock
  */
 #include <db.h>
@@ -150,6 +151,33 @@ static void shared(const char *directory, int flags, int count)
     printf("%d\n", turn == 0 ? number : -1);
 }
 
+/* In the child the file is refused, and the transaction with it; it opens the file for itself, and both go on. */
+static void forked(const char *directory)
+{
+    DB *db = open_(directory, "forked", (int)DB_TXN, DB_BTREE, NULL);
+    int number = 0, status = 0;
+    pid_t child;
+    if (put_number(db, 1, 1) != 0 || txn_begin() != 0 || put_number(db, 2, 2) != 0)
+        give_up("put");
+    child = fork();
+    if (child == 0) {
+        DB *own;
+        if (put_number(db, 1, 5) != RET_ERROR || errno != ECHILD)
+            give_up("the child's put");
+        txn_abort();
+        own = open_(directory, "forked", (int)DB_TXN, DB_BTREE, NULL);
+        if (get_number(own, 1, &number) != 0 || number != 1 || put_number(own, 3, 3) != 0 || own->close(own) != 0)
+            give_up("the child's own");
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    if (status != 0 || txn_commit() != 0 || get_number(db, 2, &number) != 0 || number != 2)
+        give_up("the parent");
+    if (get_number(db, 3, &number) != 0 || db->close(db) != 0)
+        give_up("the parent's get");
+    printf("%d\n", number);
+}
+
 static void turns(const char *directory, int count)
 {
     char path[4096];
@@ -193,6 +221,10 @@ int main(int count, char **arguments)
     mkdir(arguments[1], 0777);
     if (strcmp(what, "shared") == 0) {
         shared(arguments[1], atoi(arguments[3]), atoi(arguments[4]));
+        return 0;
+    }
+    if (strcmp(what, "forked") == 0) {
+        forked(arguments[1]);
         return 0;
     }
     if (strcmp(what, "turns") == 0) {
