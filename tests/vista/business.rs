@@ -1,7 +1,7 @@
 //! What the children do with a segment, and how it is judged: cells whose sum never changes, and a list of blocks from the
 //! heap, whose length and the sum of what is in it stand beside it.
 
-use vista::{Error, Memory, Segment, Txn};
+use vista::{Error, Segment, Stores, Txn};
 
 /// Cells of eight bytes at the beginning of the segment.
 const CELLS: u64 = 512;
@@ -28,11 +28,28 @@ pub fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes[..8].try_into().unwrap())
 }
 
-fn get(txn: &Txn<'_>, at: u64) -> u64 {
-    word(txn.get(at, 8).unwrap())
+/// A transaction on memory, of either kind.
+pub trait Announces: Stores {
+    fn announce(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()>;
 }
 
-fn set(txn: &mut Txn<'_>, at: u64, value: u64) {
+impl Announces for Txn<'_> {
+    fn announce(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()> {
+        Txn::announce(self, ranges)
+    }
+}
+
+impl Announces for rvm::Txn<'_> {
+    fn announce(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()> {
+        rvm::Txn::announce(self, ranges)
+    }
+}
+
+fn get(txn: &impl Stores, at: u64) -> u64 {
+    word(txn.segment().get(at, 8).unwrap())
+}
+
+fn set(txn: &mut impl Stores, at: u64, value: u64) {
     txn.set_range(at, 8).unwrap().copy_from_slice(&value.to_ne_bytes());
 }
 
@@ -52,7 +69,7 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<
 }
 
 /// All of a transaction but its end; how many will have ended, or none if it is to be aborted.
-pub fn change(txn: &mut Txn<'_>, draw: &mut Draw, longest: u64) -> Option<u64> {
+pub fn change(txn: &mut impl Announces, draw: &mut Draw, longest: u64) -> Option<u64> {
     let rest = txn.segment().bytes().len() as u64 - REST;
     let ended = get(txn, ENDED);
     let moves: Vec<_> =
@@ -119,7 +136,7 @@ pub fn transact_automatically(segment: &mut Segment, draw: &mut Draw, longest: u
 }
 
 /// A block: the next one, its own length, and as many bytes of a value.
-fn push(txn: &mut Txn<'_>, draw: &mut Draw, longest: u64) {
+fn push(txn: &mut impl Stores, draw: &mut Draw, longest: u64) {
     let bytes = 32 + draw.below(longest);
     let block = txn.malloc(bytes).unwrap();
     let (first, length, sum) = (get(txn, FIRST), get(txn, LENGTH), get(txn, SUM));
@@ -131,7 +148,7 @@ fn push(txn: &mut Txn<'_>, draw: &mut Draw, longest: u64) {
     set(txn, SUM, sum + bytes);
 }
 
-fn pop(txn: &mut Txn<'_>) {
+fn pop(txn: &mut impl Stores) {
     let block = get(txn, FIRST);
     if block == 0 {
         return;
