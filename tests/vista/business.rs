@@ -39,12 +39,6 @@ impl Announces for Txn<'_> {
     }
 }
 
-impl Announces for rvm::Txn<'_> {
-    fn announce(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()> {
-        rvm::Txn::announce(self, ranges)
-    }
-}
-
 fn get(txn: &impl Stores, at: u64) -> u64 {
     word(txn.segment().get(at, 8).unwrap())
 }

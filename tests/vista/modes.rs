@@ -216,6 +216,12 @@ pub fn memory_of(directory: &Path) -> PathBuf {
     memory
 }
 
+impl business::Announces for rvm::Txn<'_> {
+    fn announce(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()> {
+        rvm::Txn::announce(self, ranges)
+    }
+}
+
 fn change_by_redo(directory: &Path, seed: u64) {
     tell("\nopening");
     let group = if seed % 2 == 0 { 1 } else { 4 };
