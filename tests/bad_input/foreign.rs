@@ -99,7 +99,7 @@ fn an_unknown_version_of_the_environment_is_refused_by_number() {
 
 #[test]
 fn an_unknown_version_of_a_database_file_is_refused_by_number() {
-    refuses("table.tp", &["version 77", "versions up to 2"], |bytes| bytes[40] = 77);
+    refuses("table.tp", &["version 77", "versions up to 3"], |bytes| bytes[40] = 77);
 }
 
 #[test]

@@ -69,8 +69,8 @@ pub fn record_types() -> Vec<RecordType> {
         btree::record_types::record_types(),
         recno::record_types::record_types(),
         page::record_types::record_types(),
-        hash::record_types::record_types(),
         indices::record_types(),
+        hash::record_types::record_types(),
     ]
     .concat()
 }

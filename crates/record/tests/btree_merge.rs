@@ -173,7 +173,7 @@ fn readers_and_writers_go_on_beside_a_compaction() {
             let is_over = &is_over;
             scope.spawn(move || {
                 let who = world.join();
-                let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+                let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 while !is_over.load(Ordering::Relaxed) {
                     // Waves: whole stretches come and go.
                     let (first, put) = (random.below(count), random.below(2) == 0);

@@ -11,7 +11,7 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use libtp_buffer::{page_lsn, PageId, PageMut};
+use libtp_buffer::{page_lsn, FileId, PageId, PageMut};
 use libtp_log::Lsn;
 use libtp_process::Rank;
 use libtp_record::{BtreeCursor, KeyRange, Method};
@@ -104,6 +104,7 @@ fn workload(world: &World, who: &libtp_txn::TxnSession) {
     }
     empty_and_scan(world, who, &tree);
     keys_come_and_go(world, who);
+    loaded_and_compacted(world, who);
     world.assert_sound(who, &tree);
     world.assert_sound(who, &numbers);
     world.assert_sound(who, &hash);
@@ -127,6 +128,34 @@ fn keys_come_and_go(world: &World, who: &libtp_txn::TxnSession) {
             world.access(who, &tree).clear_away(&KeyRange::between(low, std::ops::Bound::Excluded(&gone))).unwrap();
         }
     }
+    world.assert_sound(who, &tree);
+}
+
+/// A tree that is loaded at once, gets an index and loses most of its records, so that its leaves are merged.
+fn loaded_and_compacted(world: &World, who: &libtp_txn::TxnSession) {
+    let tree = world.database(who, "loaded", Method::Btree, 4096);
+    let key = |number: u64| format!("key/{number:07}").into_bytes();
+    world.run(who, &tree, |access| {
+        let mut loader = access.begin_load(100).unwrap();
+        (0..3000).for_each(|number| loader.push(&key(number), &[7; 60]).unwrap());
+        loader.finish().unwrap()
+    });
+    world.run(who, &tree, |access| access.set_index(FileId::new(77), true).unwrap());
+    who.begin(&world.managers);
+    world.access(who, &tree).set_index(FileId::new(77), false).unwrap();
+    who.abort(&world.managers).unwrap();
+    world.run(who, &tree, |access| assert_eq!(access.indices().unwrap(), [FileId::new(77)]));
+    world.run(who, &tree, |access| {
+        (0..3000).filter(|number| number % 8 != 0).for_each(|number| assert!(access.delete(&key(number)).unwrap()));
+    });
+    world.managers.log.force_all(who.session()).unwrap();
+    let (mut merged, mut from) = (0, Some(Vec::new()));
+    while let Some(key) = from {
+        let done = world.access(who, &tree).compact(&key, 16, 100).unwrap();
+        merged += done.merged;
+        from = done.next;
+    }
+    assert!(merged > 10, "{merged} leaves were merged");
     world.assert_sound(who, &tree);
 }
 

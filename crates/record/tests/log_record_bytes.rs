@@ -104,6 +104,7 @@ fn codes_are_those_of_the_first_version() {
         (80, "file format"),
         (81, "value write piece"),
         (82, "page free"),
+        (83, "index list"),
         (96, "hash insert"),
         (97, "hash update"),
         (98, "hash delete"),

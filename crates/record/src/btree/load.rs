@@ -71,7 +71,10 @@ impl<'a> Access<'a> {
             Some(deleter) => deleter,
             // What was deleted may be removed by now.
             None => {
-                ghosts::clean(self, ROOT, None)?;
+                {
+                    let _visit = self.pages.visit();
+                    ghosts::clean(self, ROOT, None)?;
+                }
                 let not_empty = || Error::NotEmpty { database: self.database.name().into() };
                 self.empty_root()?.ok_or_else(not_empty)?
             }
