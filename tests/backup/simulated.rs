@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use libtp::{Backup, Env, Error, Memory, Platform, Settings, SharedMemory, Until};
+use libtp::{Backup, Bytes, Env, Error, Memory, Platform, Settings, SharedMemory, Until};
 use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
 use libtp_sim::{LossMode, Random, SimDisk};
 use libtp_tests::sizes;
@@ -133,7 +133,15 @@ fn platform(name: &str, directory: Arc<dyn Directory>, memory: &SharedMemory) ->
 }
 
 fn quiet() -> Settings {
-    Settings { no_background: true, lock_timeout_millis: Some(0), ..settings() }
+    Settings {
+        no_background: true,
+        lock_timeout_millis: Some(0),
+        // Nothing keeps the log but who copies it, and there is little in each segment.
+        keep_log: None,
+        log_segment_first: Some(Bytes::kib(16)),
+        log_segment_max: Some(Bytes::kib(16)),
+        ..settings()
+    }
 }
 
 fn open(platform: Platform) -> libtp::Result<Env> {

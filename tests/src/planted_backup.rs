@@ -11,8 +11,7 @@ const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 
 /// All of them.
 pub const PLANTED_BACKUP: &[PlantedDeath] = &[
-    // The settings of these cases keep log of their own, so it shows only where that is too little.
-    PlantedDeath { name: "txn: the log does not wait for who copies it", judge: Judge::OwnCase(TORN), is_seldom: true },
+    by("txn: the log does not wait for who copies it", TORN),
     by("libtp: a torn copy is believed", TORN),
     by("libtp: a backup's log ends before its pages", TORN),
     by("libtp: databases made meanwhile are not in a backup", "rules::what_is_made_meanwhile_is_in_it"),
