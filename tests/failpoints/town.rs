@@ -289,6 +289,9 @@ impl Town {
             println!("{what}; {}", self.path().display());
             std::thread::sleep(Duration::from_secs(3600));
         }
+        for member in &self.crew {
+            println!("process {}:{}", member.number, threads_of(member.pid()));
+        }
         let (said, heard) = std::sync::mpsc::channel();
         let env = self.observe().clone();
         // It takes latches, which may be what nobody gives back.
@@ -299,6 +302,17 @@ impl Town {
         std::mem::forget(self.observer.take());
         panic!("{what}")
     }
+}
+
+/// Where in the kernel each of a process's threads is, as far as one may know.
+fn threads_of(pid: u32) -> String {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_one = |thread: std::fs::DirEntry| {
+        let read = |name: &str| std::fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+        let stack = read("stack").lines().map(|line| format!(" {}", line.trim())).collect::<String>();
+        format!("\n  {}: {}{stack}", read("comm").trim(), read("wchan").trim())
+    };
+    threads.map(of_one).collect()
 }
 
 /// Who holds what.

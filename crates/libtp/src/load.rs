@@ -213,14 +213,14 @@ fn load_in<E: From<Error>>(
         let mut sorter = Sorter::new(directory, tree.name(), how.memory.0);
         for pair in entries {
             let (key, value): Pair = pair?;
-            sorter.push(&key, &value)?;
+            txn.guarded(|| sorter.push(&key, &value))?;
             total += 1;
             if total % TELL_EVERY == 0 {
                 watch("sorting", total, 0);
             }
         }
-        let mut merge: Merge = sorter.finish()?;
-        source = Box::new(move || Ok(merge.next()?));
+        let mut merge: Merge = txn.guarded(|| sorter.finish())?;
+        source = Box::new(move || Ok(txn.guarded(|| merge.next())?));
     }
     let mut done = 0;
     while let Some((key, value)) = source()? {

@@ -205,7 +205,7 @@ impl TextFile {
         }
         let is_to_be_written = in_file != Some(note);
         if is_to_be_written {
-            self.replace(&text)?;
+            txn.guarded(|| self.replace(&text))?;
         }
         self.list.set_text_note(txn, TextNotes::both(note))?;
         Ok(Some(is_to_be_written))

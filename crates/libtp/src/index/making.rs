@@ -88,8 +88,11 @@ impl Index {
         if is_listed(txn)? {
             return Ok(());
         }
-        txn.guarded(|| Ok(self.of.access(txn).set_index(file, true)?))?;
-        failpoint("index: listed, not made");
+        txn.guarded(|| {
+            self.of.access(txn).set_index(file, true)?;
+            failpoint("index: listed, not made");
+            Ok(())
+        })?;
         self.tree.clear(txn)?;
         let mut records = self.of.raw_cursor(txn, KeyRange::default());
         let access = self.tree.access(txn);
@@ -98,7 +101,9 @@ impl Index {
                 txn.guarded(|| Ok(access.put(&entry, b"")?))?;
             }
         }
-        failpoint("index: made, not committed");
-        Ok(())
+        txn.guarded(|| {
+            failpoint("index: made, not committed");
+            Ok(())
+        })
     }
 }
