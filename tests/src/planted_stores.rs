@@ -41,7 +41,7 @@ pub enum NoticedBy {
 }
 
 /// A bug, and who is to notice it.
-pub const PLANTED_STORES: [(&str, NoticedBy); 19] = [
+pub const PLANTED_STORES: [(&str, NoticedBy); 21] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
@@ -55,6 +55,8 @@ pub const PLANTED_STORES: [(&str, NoticedBy); 19] = [
     ("rvm: the log is not synced", NoticedBy::Disks),
     ("rvm: the log begins anew before the database is synced", NoticedBy::Disks),
     ("rvm: a log that failed is written further", NoticedBy::Disks),
+    ("rvm: what has grown outside of transactions gets to the database in part", NoticedBy::Disks),
+    ("rvm: who comes late makes the log anew", NoticedBy::Disks),
     ("rio: new blocks are not made safe", NoticedBy::Growth),
     ("rio: memory is led to before it is handed out in memory", NoticedBy::Growth),
     ("undo: a longer log is led to before its images are in memory", NoticedBy::Growth),

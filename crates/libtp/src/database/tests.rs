@@ -234,3 +234,22 @@ fn a_long_value_that_was_replaced_is_freed_once_whoever_comes_when() {
         assert_eq!(verified.findings, [], "{}", db.name());
     }
 }
+
+#[test]
+fn what_was_read_stays_as_it_is_until_the_reader_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
+    for db in [env.btree("tree").unwrap(), env.hash("hash").unwrap()] {
+        env.run(|txn| db.put(txn, b"there", b"1")).unwrap();
+        let reader = env.begin().unwrap();
+        assert!(db.get(&reader, b"there").unwrap().is_some());
+        assert!(db.get(&reader, b"missing").unwrap().is_none());
+        let writer = env.begin().unwrap();
+        for key in [&b"there"[..], b"missing"] {
+            let refused = db.put(&writer, key, b"2");
+            assert!(matches!(refused, Err(Error::LockTimeout)), "{}: {refused:?}", db.name());
+        }
+        writer.abort().unwrap();
+        reader.commit().unwrap();
+    }
+}

@@ -246,10 +246,8 @@ impl Loader<'_> {
         if !node.is_leaf() || node.count() != 0 {
             return Err(pages.corrupt(ROOT, "it was changed while the whole database was locked"));
         }
-        let mark =
-            if planted("record: a load that has ended is undone") { pages.change.who.last_lsn() } else { self.mark };
         failpoint("load: about to give the root its children");
-        pages.change.conclude(LOAD_ROOT, &body, &mut [&mut root], mark);
+        pages.change.conclude(LOAD_ROOT, &body, &mut [&mut root], self.mark);
         failpoint("load: done, root latched");
         Ok(())
     }

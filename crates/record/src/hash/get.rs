@@ -17,7 +17,6 @@ use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
-use rio::planted;
 
 /// The lock of a record of a hash file.
 #[inline]
@@ -47,8 +46,7 @@ impl Access<'_> {
             self.reserve_lock()?;
             let bucket = buckets.latch::<SharedPage<'_>>(hash)?;
             if granularity.is_some() {
-                let is_wrong = planted("record: who reads a hash file locks another name");
-                let name = record_lock(self, if is_wrong { hash ^ 1 } else { hash });
+                let name = record_lock(self, hash);
                 if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
                     drop(bucket);
                     self.lock(name, purpose.mode())?;
