@@ -13,7 +13,7 @@
 
 use libtp_lock::Mode;
 use libtp_log::Lsn;
-use rio::{failpoint, planted};
+use rio::failpoint;
 use zerocopy::IntoBytes;
 
 use crate::access::Access;
