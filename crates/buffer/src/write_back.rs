@@ -49,7 +49,7 @@ const PATIENCE: u32 = 10_000;
 /// A planted bug (rio's `planted`): the write-ahead rule is broken.
 const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
 
-/// Another: pages of memory that was given up are written.
+/// A planted bug: pages of memory that was given up are written.
 const WRITES_IN_BROKEN: &str = "buffer: writes pages in a broken region";
 
 /// Before each write: whoever builds the region anew waits for who is at one, but not for ever. A sync may take longer than
