@@ -33,6 +33,41 @@ fn commit_keeps_both_and_abort_neither() {
 }
 
 #[test]
+fn who_forgets_to_let_go_has_stored_all_the_same_and_the_segment_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(Duration::from_secs(1)).open(dir.path()).unwrap();
+    let segments = ["one", "two", "three"].map(|name| env.segment(name, 4096).unwrap());
+    for (round, is_committed) in [(1, true), (2, false), (3, true), (4, false)] {
+        let txn = env.begin().unwrap();
+        for (nth, segment) in segments.iter().enumerate() {
+            let mut memory = txn.join(segment).unwrap();
+            memory.set_range(0, 1).unwrap().fill(round);
+            if nth == 1 {
+                std::mem::forget(memory);
+                // It may be at work still, as far as the transaction knows.
+                let refused = txn.join(segment).map(drop).unwrap_err();
+                assert!(refused.to_string().contains("at work in it already"), "{refused}");
+            }
+        }
+        match is_committed {
+            true => txn.commit().unwrap(),
+            false => txn.abort().unwrap(),
+        }
+        let expected = if is_committed { round } else { round - 1 };
+        assert_eq!(segments.each_ref().map(|segment| read(&env, segment, 1)[0]), [expected; 3]);
+    }
+    // One that is dropped gives it back, too.
+    let txn = env.begin().unwrap();
+    std::mem::forget(txn.join(&segments[0]).unwrap());
+    drop(txn);
+    read(&env, &segments[0], 1);
+    drop((segments, env));
+    let env = Env::open(dir.path()).unwrap();
+    let segment = env.segment("two", 0).unwrap();
+    assert_eq!(read(&env, &segment, 1), [3]);
+}
+
+#[test]
 fn memory_alone_needs_no_log() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open(dir.path()).unwrap();

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use libtp::{Builder, Env, Segment, Settings};
-use libtp_tests::forking::How;
+use libtp_tests::forking::{exit_now, is_alone, make_child, How, Side};
 use libtp_tests::orphan::{leave_a_child, Orphan};
 use libtp_tests::process::{next_order, say};
+use rustix::process::{waitpid, Pid, WaitOptions};
 
 const DIRECTORY: &str = "LIBTP_TEST_FORKED_DIRECTORY";
 const WAY: &str = "LIBTP_TEST_FORKED_WAY";
@@ -70,6 +71,49 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
         assert!(orphan.lives(), "the child is still there");
         let (env, segment) = open(directory);
         assert_eq!(first_byte(&env, &segment).unwrap(), 9, "{way}");
+    }
+}
+
+#[test]
+fn a_child_is_refused_in_what_its_parent_has_joined_and_that_commits() {
+    if !is_alone("forks::a_child_is_refused_in_what_its_parent_has_joined_and_that_commits") {
+        return;
+    }
+    for how in [How::Fork, How::RawClone] {
+        let directory = tempfile::tempdir().unwrap();
+        let (env, segment) = open(directory.path());
+        for is_committed in [true, false] {
+            let txn = env.begin().unwrap();
+            let mut memory = txn.join(&segment).unwrap();
+            memory.set_range(0, 1).unwrap().fill(7);
+            let Side::Parent(child) = make_child(how) else {
+                let mut tried = Vec::new();
+                for at in [0, 8] {
+                    tried.push(memory.set_range(at, 1).map(|range| range.fill(99)));
+                }
+                tried.push(memory.malloc(100).map(drop));
+                tried.push(vista::Stores::ensure_ranges(&mut memory, &[(0, 8)]).map_err(libtp::Error::from));
+                tried.push(memory.free(0));
+                drop(memory);
+                tried.push(if is_committed { txn.commit() } else { txn.abort() });
+                // What is not allocated is not freed by whomever.
+                let is_refused = |tried: &&libtp::Result<()>| !matches!(tried, Err(libtp::Error::Forked { .. }));
+                exit_now(i32::try_from(tried.iter().filter(is_refused).count()).unwrap());
+            };
+            let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
+            // `free` finds nothing there.
+            assert_eq!(status.exit_status(), Some(1), "{how:?}: so many calls were not refused");
+            memory.set_range(16, 1).unwrap().fill(7);
+            drop(memory);
+            match is_committed {
+                true => txn.commit().unwrap(),
+                false => txn.abort().unwrap(),
+            }
+            let txn = env.begin().unwrap();
+            let seen = txn.join(&segment).unwrap().bytes()[..17].to_vec();
+            txn.commit().unwrap();
+            assert_eq!([0, 8, 16].map(|at| seen[at]), [7, 0, 7]);
+        }
     }
 }
 

@@ -7,12 +7,14 @@
 //! | `traced` | after each of them the segment is recovered as if the machine had stopped there |
 //! | `lines` | what memory may have then, where it outlives the cache |
 //! | `joined` | the same of a transaction over records and memory: of both, or of neither |
+//! | `members` | the same of a segment of an environment in which a transaction's number comes again |
 //! | `business` | what they do with a segment, and how it is judged |
 //! | `several` | the same by several threads, which are in each other's way |
 //! | `typed` | the same with typed memory |
 //! | `boxes` | the same with values in boxes |
 //! | `mappings` | a process that may have few mappings more, and ranges that are found by themselves |
 //! | `forks` | children that outlive their killed parent |
+//! | `inherited` | what a child inherits of its parent's transactions is not its to use |
 //! | `calls` | a child whose system calls are told, one after the other |
 //! | `creation` | a new segment is on its disk, name and all, before it is used |
 //! | `commit` | the end of a transaction: one store, no system call |
@@ -31,10 +33,12 @@ mod commit;
 mod creation;
 mod forks;
 mod hidden;
+mod inherited;
 mod joined;
 mod killed;
 mod lines;
 mod mappings;
+mod members;
 mod modes;
 mod several;
 mod trace;

@@ -1,19 +1,30 @@
-//! A process that may have few mappings more: automatic ranges that lie apart take one each, until there are none.
+//! A process that may have few mappings more: automatic ranges that lie apart take one each, until there are none. And what is
+//! vista's and has to be hidden takes two.
 #![allow(unsafe_code)]
 
 use std::process::Command;
 
-use rustix::mm::{mmap_anonymous, mprotect, MapFlags, MprotectFlags, ProtFlags};
-use vista::{Error, Options};
+use rustix::mm::{mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
+use vista::{Error, Options, Segment};
 
 const PATH: &str = "VISTA_TEST_MAPPINGS";
+const HIDDEN: &str = "VISTA_TEST_MAPPINGS_HIDDEN";
 const BYTES: usize = 8 << 20;
 const PAGE: usize = 4096;
 /// Mappings that are left.
 const LEFT: usize = 300;
 
-/// Has all mappings that the kernel lets a process have but a few.
-fn use_up_mappings() {
+/// Has all mappings that the kernel lets a process have but `left`, until it is dropped.
+struct Used(*mut std::ffi::c_void, usize);
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made below, which nobody uses.
+        unsafe { munmap(self.0, self.1) }.unwrap();
+    }
+}
+
+fn use_up_mappings(left: usize) -> Used {
     let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse::<usize>().unwrap();
     let bytes = 2 * (most + 2) * PAGE;
     let lazy = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -26,13 +37,16 @@ fn use_up_mappings() {
     // Every other page may be read: each is a mapping.
     let refused = (0..most).map(|nth| nth * 2 + 1).find(|page| protect(*page, 1, MprotectFlags::READ).is_err());
     assert!(refused.is_some(), "{most} mappings, and the kernel gives more");
-    protect(0, LEFT, MprotectFlags::empty()).unwrap();
+    if left != 0 {
+        protect(0, left, MprotectFlags::empty()).unwrap();
+    }
+    Used(place, bytes)
 }
 
 /// The child's part.
 fn work(path: &str) {
     let mut segment = Options::new(BYTES as u64).anywhere().open(path.as_ref()).unwrap();
-    use_up_mappings();
+    let _used = use_up_mappings(LEFT);
     let store = |bytes: &mut [u8], value: u8| bytes.iter_mut().step_by(2 * PAGE).for_each(|byte| *byte = value);
     let is = |bytes: &[u8], value: u8| {
         bytes.iter().enumerate().all(|(at, byte)| *byte == if at % (2 * PAGE) == 0 { value } else { 0 })
@@ -54,16 +68,115 @@ fn work(path: &str) {
     std::process::exit(0);
 }
 
+/// The rights of what is mapped at each place from one to another, of the segment's file: from `/proc`.
+fn rights(segment: &Segment, places: std::ops::Range<u64>) -> Vec<String> {
+    let start = segment.address() as u64 - segment.flat_places().start;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let line = |line: &str| {
+        let (range, rest) = line.split_once(' ').unwrap();
+        let ends = range.split_once('-').map(|(from, to)| [from, to].map(|end| u64::from_str_radix(end, 16).unwrap()));
+        let [from, to] = ends.unwrap();
+        (from < start + places.end && start + places.start < to).then(|| rest[..4].to_owned())
+    };
+    maps.lines().filter_map(line).collect()
+}
+
+/// The child's part: nothing of vista's can be hidden any more, and then it can.
+fn hide(path: &str) {
+    let mut segment = Options::new(BYTES as u64).grows_to(2 * BYTES as u64).anywhere().open(path.as_ref()).unwrap();
+    let is_refused = |refused: Result<(), Error>| {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("changing the protection"), "{refused}");
+    };
+    let used = use_up_mappings(0);
+    // A longer undo log.
+    let (before, mut after) = (segment.file_used(), 0);
+    for nth in 0..5 {
+        let mut txn = segment.begin();
+        is_refused(txn.set_range(0, 1 << 20).map(drop));
+        // The transaction goes on.
+        txn.set_range(0, 8).unwrap().fill(nth);
+        is_refused(txn.set_range(0, 1 << 20).map(drop));
+        txn.end().unwrap();
+        assert_eq!(segment.bytes()[0], nth);
+        if nth == 0 {
+            after = segment.file_used();
+        }
+        assert_eq!(segment.file_used(), after, "what was taken for it is for the next that tries");
+    }
+    assert!(after > before);
+    // More entries for the heap.
+    let mut txn = segment.begin();
+    let have = std::iter::from_fn(|| txn.malloc(1 << 20).ok()).count();
+    assert!(have < 100, "{have} blocks: the table never grew");
+    is_refused(txn.malloc(1 << 20).map(drop));
+    is_refused(txn.malloc(1 << 20).map(drop));
+    txn.set_range(8, 8).unwrap().fill(1);
+    txn.end().unwrap();
+    // A longer flat part.
+    is_refused(segment.grow(BYTES as u64 + 4096));
+    assert_eq!(segment.bytes().len(), BYTES, "it is as it was");
+    segment.begin().set_range(BYTES as u64, 1).map(drop).unwrap_err();
+    drop(used);
+    segment.grow(BYTES as u64 + 4096).unwrap();
+    assert_eq!(segment.bytes().len(), BYTES + 4096);
+    let mut txn = segment.begin();
+    txn.set_range(0, 1 << 20).unwrap().fill(7);
+    txn.abort();
+    assert_eq!(rights(&segment, before.next_multiple_of(64 << 10)..after), ["---s"], "the longer log is hidden");
+    assert_eq!((segment.bytes()[0], segment.bytes()[8], segment.verify().unwrap().blocks), (4, 1, have as u64));
+    // Of a thread. What lies beside what is hidden takes no mapping of its own, so something lies between.
+    let mut txn = segment.begin();
+    txn.malloc(4 << 20).unwrap();
+    txn.end().unwrap();
+    let threads = segment.share().unwrap();
+    let used = use_up_mappings(0);
+    for _ in 0..3 {
+        is_refused(threads.worker().map(drop));
+    }
+    drop(used);
+    let mut worker = threads.worker().unwrap();
+    // Twice: behind the first there may be more of the heap's table.
+    for _ in 0..2 {
+        worker.run(|txn| txn.malloc(4 << 20)).unwrap();
+    }
+    let used = use_up_mappings(0);
+    for _ in 0..3 {
+        let mut txn = worker.begin();
+        is_refused(txn.set_range(0, 1 << 20).map(drop));
+        txn.set_range(0, 1).unwrap().fill(10);
+        txn.end().unwrap();
+    }
+    drop(used);
+    worker.run(|txn| txn.set_range(0, 1 << 20).map(|range| range.fill(11))).unwrap();
+    drop(worker);
+    let segment = threads.into_segment();
+    segment.close().unwrap();
+    std::process::exit(0);
+}
+
+#[test]
+fn what_cannot_be_hidden_is_not_used_and_is_hidden_when_it_can_be() {
+    if let Ok(path) = std::env::var(HIDDEN) {
+        hide(&path);
+    }
+    run("mappings::what_cannot_be_hidden_is_not_used_and_is_hidden_when_it_can_be", HIDDEN);
+}
+
 #[test]
 fn ranges_are_found_by_themselves_when_the_kernel_gives_no_more_mappings() {
     if let Ok(path) = std::env::var(PATH) {
         work(&path);
     }
+    run("mappings::ranges_are_found_by_themselves_when_the_kernel_gives_no_more_mappings", PATH);
+}
+
+/// Runs a child's part.
+fn run(test: &str, variable: &str) {
     let directory = tempfile::tempdir().unwrap();
-    let test = "mappings::ranges_are_found_by_themselves_when_the_kernel_gives_no_more_mappings";
     let ended = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--test-threads=1"])
-        .env(PATH, directory.path().join("segment"))
+        .env(variable, directory.path().join("segment"))
         .output()
         .unwrap();
     assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));

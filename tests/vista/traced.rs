@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use libtp_tests::planted_stores::{NoticedBy, PLANTED_STORES};
 use libtp_tests::sizes;
+use libtp_tests::threads::on_all_threads;
 use vista::{Options, Segment};
 
 use crate::business::{judge, transact, Draw};
@@ -278,23 +279,23 @@ fn stopped_between_any_two_stores() {
     }
     let txns = sizes::number("LIBTP_TEST_TRACED", 20);
     let of_two = sizes::number("LIBTP_TEST_TRACED_TWO", 20);
-    for (scene, txns) in
-        [(Scene::Work, txns), (Scene::Two, of_two), (Scene::Growth, 3), (Scene::Life, 2), (Scene::Recovery, 2)]
-    {
-        for is_written_back in [false, true] {
-            let start = Instant::now();
-            let found = run(scene, is_written_back, txns, sizes::first_seed(), None);
-            let how = if is_written_back { "cache lines written back" } else { "no write-back" };
-            assert!(found.torn.is_empty(), "{scene:?}, {how}: {}", found.torn[0]);
-            println!(
-                "figures: {scene:?}, {how}: {txns} transactions of {} instructions, stopped {} times, 0 torn, {} s",
-                found.steps,
-                found.states,
-                start.elapsed().as_secs()
-            );
-            assert!(found.states > txns * 4, "hardly a store was seen: {} states", found.states);
-        }
-    }
+    let scenes =
+        [(Scene::Two, of_two), (Scene::Life, 2), (Scene::Work, txns), (Scene::Recovery, 2), (Scene::Growth, 3)];
+    let cases: Vec<_> =
+        scenes.into_iter().flat_map(|(scene, txns)| [true, false].map(|how| (scene, txns, how))).collect();
+    on_all_threads(&cases, |&(scene, txns, is_written_back)| {
+        let start = Instant::now();
+        let found = run(scene, is_written_back, txns, sizes::first_seed(), None);
+        let how = if is_written_back { "cache lines written back" } else { "no write-back" };
+        assert!(found.torn.is_empty(), "{scene:?}, {how}: {}", found.torn[0]);
+        println!(
+            "figures: {scene:?}, {how}: {txns} transactions of {} instructions, stopped {} times, 0 torn, {} s",
+            found.steps,
+            found.states,
+            start.elapsed().as_secs()
+        );
+        assert!(found.states > txns * 4, "hardly a store was seen: {} states", found.states);
+    });
 }
 
 #[test]

@@ -46,6 +46,7 @@ fn open(home: &Path) -> libtp::Result<Env> {
         log_directory: directory.clone(),
         directory,
         memory: Memory::Files(vec![memory, home.join("files")]),
+        log_types: std::sync::Arc::default(),
     };
     Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {})
 }

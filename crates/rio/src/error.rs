@@ -70,6 +70,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A handle was used in a child that fork or clone made of the process that has the region.
+    #[error("{path} was mapped by process {process}, and this is a child of that, by fork or clone: what it inherited is not its to use. Nothing was changed, and what process {process} has in it is kept; let go of the inherited handle, and map it again in the child when process {process} has it no more")]
+    Forked {
+        /// The file.
+        path: PathBuf,
+        /// The process that has it, whose handle is as it was.
+        process: u32,
+    },
     /// It was in use when the machine went down, and the memory behind it does not survive that.
     #[error("{path} was in use when the machine went down, and its file does not keep what was stored: it may be torn and was not opened. Nothing was changed; restore it from a checkpoint")]
     Torn {

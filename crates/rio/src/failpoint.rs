@@ -3,8 +3,8 @@
 //! Compiled in only with the feature `failpoints`, which nothing but the test suites switches on; without it every call
 //! is empty and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9` does,
 //! when it comes to that place for the third time; a program can also `arm` itself later. With `!stop` behind it the
-//! process stops there, as `kill -STOP` does, until somebody lets it go on; with `!panic` the thread panics; with `!sleep` it
-//! sleeps there for 25 seconds, which is longer than anybody believes that it does anything.
+//! process stops there, as `kill -STOP` does, until somebody lets it go on; with `!panic` the thread panics; with `!sleep=FILE`
+//! it sleeps there until that file is there, which may be longer than anybody believes that it does anything (two minutes at most).
 //! `LIBTP_FAILPOINT_HITS=FILE`: the name of each place is appended to that file when it is first come to, and where the
 //! process died, stopped or panicked, with the time in nanoseconds.
 //!
@@ -26,12 +26,12 @@ mod chosen {
         deed: Deed,
     }
 
-    #[derive(Clone, Copy, PartialEq, Eq)]
+    #[derive(Clone, PartialEq, Eq)]
     enum Deed {
         Die,
         Stop,
         Panic,
-        Sleep,
+        Sleep(std::path::PathBuf),
     }
 
     static PLAN: OnceLock<RwLock<Option<Plan>>> = OnceLock::new();
@@ -51,7 +51,7 @@ mod chosen {
         let (text, deed) = match text.rsplit_once('!') {
             Some((text, "stop")) => (text, Deed::Stop),
             Some((text, "panic")) => (text, Deed::Panic),
-            Some((text, "sleep")) => (text, Deed::Sleep),
+            Some((text, deed)) if deed.starts_with("sleep=") => (text, Deed::Sleep(deed["sleep=".len()..].into())),
             _ => (text, Deed::Die),
         };
         let (name, hit) = text.rsplit_once('@').map_or((text, 1), |(name, hit)| (name, hit.parse().unwrap_or(1)));
@@ -75,7 +75,7 @@ mod chosen {
         let plan = plan().read().unwrap_or_else(PoisonError::into_inner);
         let plan = plan.as_ref().filter(|plan| plan.name == name)?;
         // Relaxed: a count. Another thread may come here meanwhile; the process dies once.
-        (plan.passes.fetch_sub(1, Ordering::Relaxed) == 1).then_some(plan.deed)
+        (plan.passes.fetch_sub(1, Ordering::Relaxed) == 1).then(|| plan.deed.clone())
     }
 
     fn report(name: &'static str) {
@@ -114,9 +114,12 @@ mod chosen {
                 // The signal may come through another thread first, on a busy machine late: it must not find this one further on.
                 std::thread::sleep(std::time::Duration::from_millis(300));
             }
-            Deed::Sleep => {
+            Deed::Sleep(until) => {
                 append(&format!("slept {now} {name}\n"));
-                std::thread::sleep(std::time::Duration::from_secs(25));
+                let begun = std::time::Instant::now();
+                while !until.exists() && begun.elapsed() < std::time::Duration::from_secs(120) {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
             }
             Deed::Panic => {
                 append(&format!("panicked {now} {name}\n"));

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{flock, FlockOperation};
@@ -18,7 +19,7 @@ use FlockOperation::NonBlockingLockExclusive as Exclusive;
 
 use crate::region::{system, unusable, BYTES_MAX};
 use crate::{
-    failpoint, planted, Access, Anchor, Error, Identity, Region, RegionHeader, Result, Survives, WriteBack,
+    failpoint, planted, Access, Anchor, Error, ForkMark, Identity, Region, RegionHeader, Result, Survives, WriteBack,
     HEADER_BYTES,
 };
 
@@ -39,10 +40,12 @@ pub struct Kept {
     survives: Survives,
     /// Of when it was left in good order; zero if it was not.
     pub(crate) seal: u64,
-    /// The process that has it: a child of a fork has a copy of this, and not the region.
-    process: u32,
+    /// Tells the process that has it from its children, which have a copy of this, and not the region.
+    mark: ForkMark,
     /// Whether it says of itself that it is in use: else nothing in it was changed.
     has_begun: bool,
+    /// A sync has failed as it was left: what is on the disk nobody knows, and the next sync would say nothing of it.
+    could_not_leave: AtomicBool,
     /// Whether others may have it, too.
     is_shared: bool,
 }
@@ -139,8 +142,9 @@ impl Keeping {
             lock: Lock::of(lock, self.is_shared),
             survives,
             seal,
-            process: std::process::id(),
+            mark: ForkMark::of_this_process(),
             has_begun: false,
+            could_not_leave: AtomicBool::new(false),
             is_shared: self.is_shared,
         }))
     }
@@ -240,7 +244,19 @@ impl Kept {
 
     /// Whether this process has it: a child of a fork has a copy of this, and not the region.
     pub fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        self.mark.is_current()
+    }
+
+    /// Refuses a child of the process that has it.
+    ///
+    /// # Errors
+    /// `Forked`.
+    #[inline]
+    pub fn check_process(&self) -> Result<()> {
+        if self.is_ours() {
+            return Ok(());
+        }
+        Err(Error::Forked { path: self.region.path().to_path_buf(), process: self.mark.process() })
     }
 
     pub(crate) fn check(&self, layout: u64) -> Result<()> {
@@ -261,17 +277,27 @@ impl Kept {
         let header = self.region.header();
         header.clean.publish(0);
         header.set_boot();
-        if self.survives < Survives::System {
-            self.region.sync()?;
-        } else {
-            // Memory that survives has it when it has left the cache; a file of ordinary storage, once it is written.
-            self.region.sync_header()?;
-        }
+        let synced = self.sync_begun();
+        header.set_doubtful(synced.is_err());
+        synced?;
         self.has_begun = true;
         if self.is_shared {
             shared::let_others_in(self.shared_lock(), self.region.path())?;
         }
         Ok(())
+    }
+
+    fn sync_begun(&self) -> Result<()> {
+        let is_doubtful = self.region.header().is_doubtful();
+        if is_doubtful {
+            // The system told that once, and holds what it could not write for written: all is stored again, so that it is written.
+            self.region.touch_all()?;
+        }
+        if self.survives < Survives::System || is_doubtful {
+            return self.region.sync();
+        }
+        // Memory that survives has it when it has left the cache; a file of ordinary storage, once it is written.
+        self.region.sync_header()
     }
 
     /// Makes everything that was stored safe on the disk behind the file, if there is one, and says that it was left in
@@ -280,9 +306,25 @@ impl Kept {
     /// # Errors
     /// `System` if it could not be written: what was stored is there until the machine goes down.
     pub fn leave(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
-        if !self.is_ours() || !self.has_begun || (self.is_shared && !shared::is_last(self.shared_lock())) {
+        let has_failed = self.could_not_leave.load(Ordering::Relaxed);
+        if !self.is_ours() || !self.has_begun || has_failed || (self.is_shared && !shared::is_last(self.shared_lock()))
+        {
             return Ok(());
         }
+        let left = self.seal_and_sync(sealed);
+        if left.is_err() {
+            // The system tells of a failed write once, and holds what it could not write for written then: it is left as one that
+            // the machine went down with, by this handle and by whoever opens it until the machine does (`begin`).
+            self.could_not_leave.store(true, Ordering::Relaxed);
+            // In this order: who opens one that is doubtful has it all written again, whatever else it says of itself, and one that
+            // was only not in good order he has not.
+            self.region.header().set_doubtful(true);
+            self.region.header().clean.publish(0);
+        }
+        left
+    }
+
+    fn seal_and_sync(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
         failpoint("rio: kept region left alone, not sealed");
         // Somebody may have cut the file off: what is to be read has to be there.
         self.region.check_sizes()?;
@@ -372,6 +414,70 @@ mod tests {
             assert!(lock_alone(&path, &access).unwrap().is_some(), "as a child that becomes another program");
         });
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_could_not_be_left_once_is_not_said_to_be_in_good_order_later() {
+        let path = std::env::temp_dir().join(format!("libtp-rio-{}-left", std::process::id()));
+        let keeping = Keeping { layout: 7, reserve: 1 << 20, declared: None, write_back: None, is_shared: false };
+        let mut kept = keeping.open(&path, |_| Ok::<(), Error>(())).unwrap();
+        kept.begin().unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let length = file.metadata().unwrap().len();
+        file.set_len(length / 4096 * 4096 - 4096).unwrap();
+        kept.leave(Vec::new).unwrap_err();
+        // Whatever it was that did not reach the disk: that it can be written to now does not say that it is there.
+        file.set_len(length).unwrap();
+        kept.leave(Vec::new).unwrap();
+        assert_eq!(kept.region().header().clean.get(), 0);
+        drop(kept);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// Bytes that this process has had pages stored to for, that were as they are on the disk.
+    fn dirtied() -> u64 {
+        let said = std::fs::read_to_string("/proc/self/io").unwrap();
+        said.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn what_could_not_be_left_is_all_written_again_before_anybody_says_that_it_is_in_good_order() {
+        const BYTES: u64 = 4 << 20;
+        let path = std::env::temp_dir().join(format!("libtp-rio-{}-again", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let keeping = Keeping { layout: 7, reserve: 1 << 24, declared: None, write_back: None, is_shared: false };
+        let build = |region: &Region| {
+            region.allocate_bytes(BYTES, 64).map(|at| {
+                region
+                    .undo_words(at.raw(), usize::try_from(BYTES).unwrap())
+                    .iter()
+                    .for_each(|word| word.store(7, Ordering::Relaxed));
+            })
+        };
+        let mut kept = keeping.open(&path, build).unwrap();
+        let before = dirtied();
+        kept.begin().unwrap();
+        let few = dirtied() - before;
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let length = file.metadata().unwrap().len();
+        file.set_len(length - 4096).unwrap();
+        kept.leave(Vec::new).unwrap_err();
+        file.set_len(length).unwrap();
+        drop(kept);
+
+        // Since the machine was started nobody else has told that the disk refused.
+        let mut kept = keeping.open(&path, build).unwrap();
+        assert!(kept.region().header().is_doubtful(), "whoever opens it is told");
+        let before = dirtied();
+        kept.begin().unwrap();
+        let all = dirtied() - before;
+        assert!(!kept.region().header().is_doubtful());
+        // A filesystem in memory counts nothing.
+        assert!(few == 0 || all >= BYTES, "{all} bytes were written again, {few} before");
+        println!("figures: {few} bytes stored to when it is begun, {all} when it could not be left before");
+        kept.leave(Vec::new).unwrap();
+        assert_eq!(kept.region().header().clean.get(), 1);
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

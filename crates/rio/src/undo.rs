@@ -94,7 +94,7 @@ impl Undo {
         let words = Undo::area(region, log);
         let mut undo = Undo {
             quick: words.part(0..0),
-            start: quick::Start::NONE,
+            start: quick::Start::none(),
             top: Cell::new(0),
             region: region.clone(),
             log,

@@ -19,6 +19,8 @@ pub struct View {
     region: Region,
     /// What is hidden: from, to; in order.
     hidden: Vec<(u64, u64)>,
+    /// What of it the kernel has not protected yet.
+    unprotected: Vec<(u64, u64)>,
     /// What is refused and does not fault: from, to.
     refused: (u64, u64),
     /// Where what is shown ends.
@@ -63,6 +65,7 @@ impl Region {
             mapping,
             region: self.clone(),
             hidden: Vec::new(),
+            unprotected: Vec::new(),
             refused: (0, 0),
             end: u64::MAX,
             key: None,
@@ -108,16 +111,20 @@ impl View {
     /// Hides `bytes` from `from` on: whole pages. What is hidden stays so.
     ///
     /// # Errors
-    /// `System` if the kernel refuses.
+    /// `System` if the kernel refuses: it is shown no more, and does not fault yet. To hide it again is to try again.
     pub fn hide(&mut self, from: u64, bytes: u64) -> Result<()> {
-        if self.hidden.contains(&(from, from + bytes)) {
-            return Ok(());
+        let part = (from, from + bytes);
+        if !self.hidden.contains(&part) {
+            self.hidden.push(part);
+            self.hidden.sort_unstable();
+            self.unprotected.push(part);
         }
-        if !planted("rio: what is hidden can be stored to") {
-            self.protect(from, from + bytes, Protection::None)?;
+        if let Some(nth) = self.unprotected.iter().position(|it| *it == part) {
+            if !planted("rio: what is hidden can be stored to") {
+                self.protect(part.0, part.1, Protection::None)?;
+            }
+            self.unprotected.swap_remove(nth);
         }
-        self.hidden.push((from, from + bytes));
-        self.hidden.sort_unstable();
         Ok(())
     }
 

@@ -31,6 +31,16 @@ impl Segment {
         crate::member::owner_of(self.region()).is_none().then_some(&self.undo)
     }
 
+    /// Refuses a child that fork or clone made of the process that has the segment: what it inherited is a copy of the handle,
+    /// and its parent's memory. Every call that would change anything asks this itself.
+    ///
+    /// # Errors
+    /// `Memory` with [`rio::Error::Forked`].
+    #[inline]
+    pub fn check_process(&self) -> Result<()> {
+        Ok(self.kept.check_process()?)
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         self.region().path()

@@ -20,8 +20,9 @@ impl Segment {
         }
     }
 
-    /// Whether what was stored came to the file: why not.
+    /// Whether what was stored came to the file: why not. In a child of the process that has the segment it is nobody's.
     pub(crate) fn refuse_if_apart(&mut self) -> Result<()> {
+        self.check_process()?;
         match self.guarded.as_mut().and_then(|guarded| guarded.apart.take()) {
             None => Ok(()),
             Some(why) => {

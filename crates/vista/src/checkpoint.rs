@@ -16,6 +16,7 @@ impl Segment {
     /// # Errors
     /// `Memory` if the disk refuses or has no room: the earlier checkpoint is there.
     pub fn checkpoint(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        self.check_process()?;
         // A transaction that somebody forgot is not to be found there.
         self.begin().abort();
         Ok(self.kept.copy_to(path.as_ref(), &self.metadata(), hole_of(self.region()))?)

@@ -72,8 +72,9 @@ impl Segment {
         }
         while u64::from(self.heap.table.capacity()) < region.used() / UNIT + 2 {
             own_units(&region, || Ok(self.heap.table.grow()?))?;
-            self.hide_metadata()?;
         }
+        // Also what could not be hidden when the table grew: no unit that it has entries for is used before that is.
+        self.hide_metadata()?;
         Ok(left)
     }
 }

@@ -19,6 +19,7 @@ impl Segment {
     /// # Errors
     /// `NoRoom` if the segment was made to become no longer; `Memory` if the file cannot grow. It is as it was then.
     pub fn grow(&mut self, bytes: u64) -> Result<()> {
+        self.check_process()?;
         // A transaction that somebody forgot is not to reach beyond what it knew.
         self.begin().abort();
         if bytes <= self.bytes {
@@ -33,11 +34,13 @@ impl Segment {
         if bytes > end {
             self.region().fill_hole(self.from + end, bytes.next_multiple_of(UNIT) - end)?;
         }
+        // What was to be hidden and could not be is tried again: all that may fail comes before anything says that it is longer.
+        self.hide_metadata()?;
         self.header.bytes.publish(bytes);
         self.region().keep_front(self.from);
         self.bytes = bytes;
         // Where what is shown ends it may end now, where nothing is allocated.
-        self.hide_metadata()?;
+        self.view.set_end(self.heap.end().max(self.from + bytes));
         self.show_flat();
         Ok(())
     }

@@ -99,6 +99,7 @@ impl Segment {
 
     /// Closes the flat part, so that each first store to a page of it faults.
     pub(crate) fn close_flat(&mut self) -> Result<()> {
+        self.check_process()?;
         if self.view.key().is_some() {
             self.view.set_writable_part(self.from, self.flat_end(), false)?;
             return self.open_range(0, 0);
@@ -139,6 +140,7 @@ impl Segment {
     /// Ends a transaction that has freed something, or is guarded, or whose stores have to be written back.
     #[inline(never)]
     pub(crate) fn end_slowly(&mut self) -> Result<()> {
+        self.check_process()?;
         self.release_all()?;
         self.undo.discard();
         self.close_ranges();

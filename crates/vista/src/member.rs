@@ -200,6 +200,7 @@ impl Member {
     /// # Errors
     /// `Damaged`, `Memory`; those of the judge. The segment is as it was.
     pub fn settle<J: Judge>(&mut self, judge: &J) -> Result<(), J::Error> {
+        self.segment.check_process()?;
         let txn = self.header.txn.load();
         if txn == 0 {
             return Ok(());
@@ -222,11 +223,18 @@ impl Member {
     /// # Errors
     /// `Memory`, `Damaged`: nothing was begun.
     pub fn begin(&mut self, txn: u64, holder: Holder) -> Result<()> {
+        self.segment.check_process()?;
         assert_eq!(self.header.txn.load(), 0, "what is unfinished is settled first");
         self.catch_up()?;
         self.segment.undo.settle();
         self.segment.begin().suspend();
         // Of an earlier transaction; numbers may come again.
+        //
+        // If the power fails here: the two words lie in lines of their own, which get to memory in any order, so `txn` may be there
+        // beside an `ending` of an earlier transaction that had the same number. Then the undo log is empty, and the segment is
+        // taken for one that has followed what `ending` says (`settle`). It has: a decision stays in `ending` only when it was
+        // followed, and none was since, or that would be there instead. So what is noted is what was noted already, and one fence
+        // for both lines is enough (`vista::members` begins with one number again and again and loses the cache).
         self.header.ending.publish(0);
         self.header.process.publish(holder.process);
         self.header.holder.publish(holder.handle);
@@ -238,7 +246,7 @@ impl Member {
     /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them.
     ///
     /// # Errors
-    /// As [`Txn::set_range`](crate::Txn::set_range).
+    /// As [`Txn::set_range`](crate::Txn::set_range), also in a child of the process that has the segment.
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         self.segment.save_range_suspended(at, bytes)
     }
@@ -277,6 +285,7 @@ impl Member {
     /// # Errors
     /// `Memory` if something was freed and the undo log had to grow for it and could not.
     pub fn prepare(&mut self) -> Result<()> {
+        self.segment.check_process()?;
         self.segment.release_all()?;
         // The decision is not the undo log's: once it is made, what was stored is to be in memory.
         if !planted("vista: it is decided over stores that are not in memory") {
@@ -287,6 +296,10 @@ impl Member {
 
     /// The transaction is committed: what it stored stands.
     pub fn end(&mut self, decision: Decision) {
+        // A child of a fork has no transaction.
+        if !self.segment.kept.is_ours() {
+            return;
+        }
         self.segment.release_all().expect("what may fail was done before");
         self.follow(decision);
         self.segment.close_ranges();
@@ -309,6 +322,8 @@ impl Member {
         }
         self.segment.freed.clear();
         self.is_stale = true;
+        // Nothing is stored here any more, whatever becomes of it.
+        self.segment.close_ranges();
         self.header.holder.publish(0);
     }
 

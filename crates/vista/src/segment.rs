@@ -192,8 +192,8 @@ impl Segment {
         }
         // A header for each part of a long range, the zero word, and a word that is not full.
         let total = self.undo.capacity() + bytes as u64 + (bytes as u64 >> 18) + 64;
-        let region = self.region.clone();
-        own_units(&region, || Ok(self.undo.ensure(total)?))?;
+        let (region, view) = (self.region.clone(), &mut self.view);
+        own_units(&region, || Ok(self.undo.ensure_ready(total, UNIT, |at, bytes| view.hide(at, bytes))?))?;
         region.keep_front(self.from);
         self.hide_metadata()
     }

@@ -49,7 +49,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::segment::own_units;
 use crate::{Error, Guard, Result, Segment};
-use rio::{Flat, Shown, Undo};
+use rio::{Flat, ForkMark, Shown, Undo};
 use stripes::Stripes;
 
 /// A thread's log at first: most transactions fit, and it stays in its processor's cache.
@@ -66,7 +66,7 @@ pub struct Threads {
     /// The length of the flat part.
     bytes: u64,
     /// This process: a child of a fork has no transactions.
-    process: u32,
+    mark: ForkMark,
     inner: Mutex<Inner>,
 }
 
@@ -93,6 +93,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::share`].
     pub fn share_by(mut self, stripe_bytes: u64) -> Result<Threads> {
+        self.check_process()?;
         // Somebody may have forgotten a transaction.
         self.begin().abort();
         self.open_flat()?;
@@ -109,7 +110,7 @@ impl Segment {
             path: self.path().to_path_buf(),
             from: self.from,
             bytes: self.bytes,
-            process: std::process::id(),
+            mark: ForkMark::of_this_process(),
             inner: Mutex::new(Inner { segment: self, logs, workers }),
         })
     }
@@ -121,26 +122,31 @@ impl Threads {
     /// # Errors
     /// `Memory` if there is no room for its undo log.
     pub fn worker(&self) -> Result<Worker<'_>> {
+        // Before the mutex, which another thread may have had when a child was made.
+        self.check_process()?;
         let mut inner = self.inner();
-        let (undo, number) = match inner.logs.pop() {
-            Some(log) => log,
-            None => {
-                let undo = inner.segment.one_more_log()?;
-                inner.workers += 1;
-                (undo, inner.workers)
-            }
-        };
+        if inner.logs.is_empty() {
+            let undo = inner.segment.one_more_log()?;
+            inner.workers += 1;
+            let log = (undo, inner.workers);
+            inner.logs.push(log);
+        }
+        // If this fails the log is there for the next worker, who tries it again.
+        inner.segment.hide_metadata()?;
+        let (undo, number) = inner.logs.pop().expect("one was put there if there was none");
         Ok(Worker::new(self, undo, number))
     }
 
-    /// The segment, for one thread again. What a worker that was forgotten has left unfinished is taken back.
+    /// The segment, for one thread again. What a worker that was forgotten has left unfinished is taken back, but in a child of the
+    /// process that has the segment, where it is not forgotten.
     ///
     /// # Panics
     /// If the undo logs are damaged.
     pub fn into_segment(self) -> Segment {
+        let is_ours = self.mark.is_current();
         let inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         let forgotten = inner.segment.undo.further().unwrap_or_else(|what| panic!("{what}"));
-        for log in forgotten.iter().filter(|log| log.has_images()) {
+        for log in forgotten.iter().filter(|log| is_ours && log.has_images()) {
             log.roll_back();
         }
         inner.segment
@@ -154,6 +160,14 @@ impl Threads {
     /// Bytes of a stripe.
     pub fn stripe_bytes(&self) -> u64 {
         self.stripes.bytes()
+    }
+
+    /// As [`Segment::check_process`].
+    fn check_process(&self) -> Result<()> {
+        match self.mark.is_current() {
+            true => Ok(()),
+            false => Err(rio::Error::Forked { path: self.path.clone(), process: self.mark.process() }.into()),
+        }
     }
 
     /// `bytes` bytes from `at` on, if there are any. Nobody touches them by this alone.
@@ -178,7 +192,6 @@ impl Segment {
         let region = self.region().clone();
         let undo = own_units(&region, || Ok(self.undo.add_further(UNDO_BYTES)?))?;
         region.keep_front(self.from);
-        self.hide_metadata()?;
         Ok(undo)
     }
 }

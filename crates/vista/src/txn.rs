@@ -119,7 +119,8 @@ impl Txn<'_> {
     /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them (`vista_set_range`).
     ///
     /// # Errors
-    /// `OutOfRange`; `Memory` if the undo log had to grow and could not.
+    /// `OutOfRange`; `Memory` if the undo log had to grow and could not, or, as all that follows, in a child of the process that has
+    /// the segment ([`rio::Error::Forked`]): whatever the child holds, the transaction is its parent's.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         // Asked here, so that the compiler knows the answer below, where nothing comes in between.

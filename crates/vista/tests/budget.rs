@@ -45,7 +45,7 @@ const BESIDE: [Beside; 12] = [
             "the paper's records are blocks of its heap; here they lie in one area, so it is asked for room, and grows",
         called: &[
             "capacity",
-            "ensure",
+            "ensure_ready",
             "has_room",
             "is_at_rest",
             "is_quick",
@@ -59,7 +59,7 @@ const BESIDE: [Beside; 12] = [
     Beside {
         file: "rio/src/undo/quick.rs",
         because: "the paper's compiler knows its globals; here what a transaction looks up most is in registers",
-        called: &["discard", "is_at_rest", "is_quick", "new", "range", "range_slowly", "with"],
+        called: &["discard", "is_at_rest", "is_quick", "new", "none", "range", "range_slowly", "with"],
     },
     Beside {
         file: "vista/src/owner.rs",
@@ -112,7 +112,7 @@ const BESIDE: [Beside; 12] = [
 ];
 
 /// All of it, with what is not counted.
-const ALL_LINES_MAX: usize = 1520;
+const ALL_LINES_MAX: usize = 1540;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);

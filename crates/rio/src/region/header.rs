@@ -57,7 +57,8 @@ crate::shared! {
         pub reserve: Word<u64>,
         /// Hash of what another build has to know alike to take the log out of this region, and no more than that.
         pub log_layout: Word<u64>,
-        /// Zero, kept for later.
+        /// The first: non-zero if a sync of a kept region has failed, and none was done since of all that it has. Zero, kept for
+        /// later.
         pub spare: [Word<u64>; 27],
     } size 4096
 }
@@ -145,6 +146,19 @@ impl RegionHeader {
     /// Says that it is used since the machine was started.
     pub(crate) fn set_boot(&self) {
         init_pair(&self.boot, boot_id());
+    }
+
+    /// Whether a sync of it has failed, and nobody has had all of it written since.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.spare[0].get() != 0
+    }
+
+    /// Says whether a sync of it has failed.
+    pub(crate) fn set_doubtful(&self, is_doubtful: bool) {
+        // Most have nothing to say, and then nothing is stored.
+        if is_doubtful != self.is_doubtful() {
+            self.spare[0].publish(u64::from(is_doubtful));
+        }
     }
 
     /// Half a sentence, if it was not made by this build, in the file with that inode, since the machine was started.

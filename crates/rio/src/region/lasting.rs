@@ -222,6 +222,18 @@ impl Region {
         }
     }
 
+    /// Stores to each page that has anything what is there, so that the next sync writes it, also if the system holds it for
+    /// written. What is a hole in the file stays one.
+    ///
+    /// # Errors
+    /// `System` if the file cannot be asked where its holes are.
+    pub(crate) fn touch_all(&self) -> Result<()> {
+        for part in self.parts()? {
+            self.touch(part.start, part.end.min(self.size()));
+        }
+        Ok(())
+    }
+
     /// Gives each page from one place to another its block, if it was only set aside: what is there stays, whoever stores to it
     /// meanwhile.
     pub(super) fn touch(&self, from: u64, to: u64) {

@@ -95,9 +95,10 @@ impl Undo {
         bytes <= RECORD_BYTES_MAX && next < to && self.checked.headers.borrow()[next] == header(place, bytes) | CHECKED
     }
 
-    /// Whether nobody has to be asked before `bytes` at `place` are lent, if the log ends at `top`.
+    /// Whether nobody has to be asked before `bytes` at `place` are lent, if the log ends at `top`. Not in a child of the process
+    /// that opened the log.
     pub fn is_ready(&self, top: usize, place: u64, bytes: usize) -> bool {
-        self.has_quick_room(top, bytes) || self.is_announced(place, bytes)
+        self.has_quick_room(top, bytes) || (self.is_announced(place, bytes) && self.start.mark.is_current())
     }
 
     /// Takes the record from those that were announced, if it is the next.

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::{no_room, Undo, RECORD_BYTES_MAX};
-use crate::{planted, ExclusiveHold, View, Word};
+use crate::{planted, ExclusiveHold, ForkMark, Offset, View, Word};
 
 /// Who has a view, and the undo log of what is changed through it.
 ///
@@ -36,15 +36,21 @@ struct Copies {
     base: NonNull<u8>,
     from: u64,
     bytes: u64,
-    log: Start,
+    log: Option<NonNull<[Word<u64>; WORDS]>>,
+    mark: ForkMark,
 }
 
 /// Words of a log that are used without looking up how long it is: those that Vista makes have so many.
 const WORDS: usize = 6 << 10;
 
-/// The start of a log, if images may be saved in it without asking.
-#[derive(Clone, Copy)]
-pub(super) struct Start(Option<NonNull<[Word<u64>; WORDS]>>);
+/// The start of a log, if images may be saved in it without asking, by the process that opened it.
+pub(super) struct Start {
+    log: Option<NonNull<[Word<u64>; WORDS]>>,
+    /// A child of the process has the log mapped, too, and a copy of everything here.
+    pub(super) mark: ForkMark,
+    /// Room for a longer log, and its words, that could not be made ready: for the next that asks.
+    pub(super) spare: Option<(Offset<Word<u64>>, u64)>,
+}
 
 // SAFETY: an address in a log, as much one thread's as the `Undo` that it is kept in.
 unsafe impl Send for Start {}
@@ -52,10 +58,14 @@ unsafe impl Send for Start {}
 unsafe impl Sync for Start {}
 
 impl Start {
-    pub(super) const NONE: Start = Start(None);
+    /// None, yet, of this process.
+    pub(super) fn none() -> Start {
+        Start { log: None, mark: ForkMark::of_this_process(), spare: None }
+    }
 
-    pub(super) fn of(log: &[Word<u64>]) -> Start {
-        Start(log.first_chunk().map(NonNull::from))
+    /// The start of a log of the same process.
+    pub(super) fn lead_to(&mut self, log: &[Word<u64>]) {
+        self.log = log.first_chunk().map(NonNull::from);
     }
 }
 
@@ -69,7 +79,7 @@ impl Copies {
     fn of(whole: &mut impl Parts) -> Copies {
         let (view, undo, _) = whole.parts();
         let flat = view.flat();
-        Copies { base: flat.base, from: flat.from, bytes: flat.bytes, log: undo.start }
+        Copies { base: flat.base, from: flat.from, bytes: flat.bytes, log: undo.start.log, mark: undo.start.mark }
     }
 }
 
@@ -83,7 +93,7 @@ impl<'s, T: Parts> Quick<'s, T> {
     #[inline(always)]
     fn log(&self) -> Option<&[Word<u64>; WORDS]> {
         // SAFETY: the log is `whole`'s, which has not been borrowed mutably since the copy was taken, and lives as long.
-        self.copies.log.0.map(|start| unsafe { start.as_ref() })
+        self.copies.log.map(|start| unsafe { start.as_ref() })
     }
 
     #[inline(always)]
@@ -97,9 +107,15 @@ impl<'s, T: Parts> Quick<'s, T> {
         self.log().is_some_and(|log| log[0].get() == 0)
     }
 
-    /// Whether nobody has to be asked before `bytes` at the position `at` are lent, if the log ends at `top`.
+    /// Whether nobody has to be asked before `bytes` at the position `at` are lent, if the log ends at `top`: not in a child of the
+    /// process that has it.
     #[inline(always)]
     pub fn is_quick(&self, at: u64, bytes: usize, top: usize) -> bool {
+        self.has(at, bytes, top) && self.copies.mark.is_certain()
+    }
+
+    #[inline(always)]
+    fn has(&self, at: u64, bytes: usize, top: usize) -> bool {
         let is_flat = at.checked_add(bytes as u64).is_some_and(|end| end <= self.copies.bytes);
         // Also nothing at all is a record.
         is_flat && bytes.wrapping_sub(1) < RECORD_BYTES_MAX && self.room(top, bytes).is_some()
@@ -112,7 +128,8 @@ impl<'s, T: Parts> Quick<'s, T> {
     /// If it is not quick.
     #[inline(always)]
     pub fn range(&mut self, at: u64, bytes: usize, top: usize) -> (&mut [u8], usize) {
-        if !self.is_quick(at, bytes, top) {
+        // The process is asked once: each look at its mark is a load.
+        if !self.has(at, bytes, top) {
             no_room();
         }
         let words = self.room(top, bytes).unwrap_or_else(|| no_room());
@@ -138,10 +155,11 @@ impl<'s, T: Parts> Quick<'s, T> {
         range_slowly(self.whole, at, bytes, top)
     }
 
-    /// Empties the log: what was changed stands. Whether it was done: not if somebody has to be asked first.
+    /// Empties the log: what was changed stands. Whether it was done: not if somebody has to be asked first, nor in a child of the
+    /// process that has it.
     #[inline(always)]
     pub fn discard(&self) -> bool {
-        let Some(log) = self.log() else { return false };
+        let Some(log) = self.log().filter(|_| self.copies.mark.is_certain()) else { return false };
         Undo::end_at(&log[0]);
         true
     }
@@ -150,7 +168,7 @@ impl<'s, T: Parts> Quick<'s, T> {
     #[inline(always)]
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
         // If it panics there is nothing that could be used.
-        (self.copies.bytes, self.copies.log) = (0, Start::NONE);
+        (self.copies.bytes, self.copies.log) = (0, None);
         let done = work(self.whole);
         self.copies = Copies::of(self.whole);
         done

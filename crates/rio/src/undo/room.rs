@@ -3,9 +3,8 @@
 //! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger one takes its place, also
 //! while sections are open.
 
-use super::quick::Start;
 use super::{no_room, words_of, Undo, RECORD_BYTES_MAX};
-use crate::{failpoint, planted, Result, Word, WriteBack};
+use crate::{failpoint, planted, Error, Result, Word, WriteBack};
 
 impl Undo {
     /// Makes room for `bytes` of before-images and their headers. Called before the first latch (PROTOCOLS D11).
@@ -17,8 +16,33 @@ impl Undo {
         if words <= self.words.len() as u64 {
             return Ok(());
         }
-        let words = words.next_power_of_two();
-        let area = self.region.allocate::<Word<u64>>(words)?;
+        self.lengthen(words.next_power_of_two(), |_, _| Ok(()))
+    }
+
+    /// As [`Undo::ensure`], for who owns the log's region alone: the place of a longer log, and its bytes, whole units of so many, go
+    /// to `ready` before it is used. If that fails the room is for the next that asks.
+    ///
+    /// # Errors
+    /// As [`Undo::ensure`]; `Forked` in a child of the process that opened the log; those of `ready`.
+    pub fn ensure_ready(&mut self, bytes: u64, unit: u64, ready: impl FnOnce(u64, u64) -> Result<()>) -> Result<()> {
+        let (words, mark) = (bytes / 8 + 16, self.start.mark);
+        if !mark.is_current() {
+            return Err(Error::Forked { path: self.region.path().to_path_buf(), process: mark.process() });
+        }
+        if words <= self.words.len() as u64 {
+            return Ok(());
+        }
+        self.lengthen(words.next_power_of_two(), |at, bytes| ready(at, bytes.next_multiple_of(unit)))
+    }
+
+    fn lengthen(&mut self, words: u64, ready: impl FnOnce(u64, u64) -> Result<()>) -> Result<()> {
+        let (area, words) = match self.start.spare.filter(|(_, spare)| *spare >= words) {
+            Some(spare) => spare,
+            None => (self.region.allocate::<Word<u64>>(words)?, words),
+        };
+        self.start.spare = Some((area, words));
+        ready(area.raw(), words * 8)?;
+        self.start.spare = None;
         // What an open section has saved goes with it, the zero behind the last record too.
         let new = self.region.slice(area, self.top.get() + 1);
         for (to, from) in new.iter().zip(self.words.iter()) {
@@ -60,10 +84,10 @@ impl Undo {
     }
 
     /// Whether nobody has to be asked before an image of `bytes` is saved in a log that ends at `top`, and there is room for
-    /// it.
+    /// it. Not in a child of the process that opened the log.
     #[inline(always)]
     pub fn has_quick_room(&self, top: usize, bytes: usize) -> bool {
-        self.quick_room(top, bytes).is_some()
+        self.quick_room(top, bytes).is_some() && self.start.mark.is_certain()
     }
 
     /// Says whether images may be saved without asking ([`Undo::has_quick_room`]).
@@ -76,7 +100,7 @@ impl Undo {
 
     fn be_quick(&mut self, is_quick: bool) {
         self.quick = self.words.part(0..if is_quick { self.words.len() } else { 0 });
-        self.start = Start::of(&self.quick);
+        self.start.lead_to(&self.quick);
     }
 
     /// Whether images may be saved without asking.
@@ -92,10 +116,10 @@ impl Undo {
     }
 
     /// As [`Undo::discard`], if images are saved without asking, by who alone knows where the log ends: whether they are, and
-    /// it was done.
+    /// it was done. Not in a child of the process that opened the log.
     #[inline(always)]
     pub fn discard_quickly(&self) -> bool {
-        let Some(first) = self.quick.first() else { return false };
+        let Some(first) = self.quick.first().filter(|_| self.start.mark.is_certain()) else { return false };
         Undo::end_at(first);
         true
     }
@@ -133,11 +157,11 @@ impl Undo {
         top
     }
 
-    /// Whether the log has room for one image of `bytes`.
+    /// Whether the log has room for one image of `bytes`. Not in a child of the process that opened it.
     pub fn has_room(&self, bytes: usize) -> bool {
         // The headers of its parts and their checksums, and the zero.
         let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX * 2 + 3;
-        self.words.get(self.top.get()..).is_some_and(|rest| rest.len() >= words)
+        self.words.get(self.top.get()..).is_some_and(|rest| rest.len() >= words) && self.start.mark.is_current()
     }
 
     /// Where the log's area lies, and how long it is in bytes.

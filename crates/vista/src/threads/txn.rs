@@ -22,6 +22,7 @@ impl Worker<'_> {
 
     #[inline(never)]
     fn save_range_slowly(&mut self, at: u64, bytes: usize, top: usize) -> Result<(&mut [u8], usize)> {
+        self.threads.check_process()?;
         self.lock_range(at, bytes)?;
         self.undo.set_top(top);
         let has_room = match self.undo.has_room(bytes) {
@@ -85,6 +86,7 @@ impl ThreadTxn<'_, '_> {
     /// # Errors
     /// `Contended`: abort it, and do it again; `Memory` if the segment had to grow and could not.
     pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
+        self.worker.threads.check_process()?;
         self.worker.lock_heap()?;
         self.in_log(|segment| {
             let place = segment.allocate(bytes)?;
@@ -97,6 +99,7 @@ impl ThreadTxn<'_, '_> {
     /// # Errors
     /// `Contended`: abort it, and do it again; `NotAllocated`; `Memory`.
     pub fn free(&mut self, at: u64) -> Result<()> {
+        self.worker.threads.check_process()?;
         self.worker.lock_heap()?;
         let is_there = self
             .worker
@@ -135,6 +138,7 @@ impl Worker<'_> {
     /// Ends a transaction that has freed something, or whose stores have to be written back.
     #[inline(never)]
     fn end_slowly(&mut self) -> Result<()> {
+        self.threads.check_process()?;
         if !self.freed.is_empty() {
             self.with_segment(|segment| segment.release_all())?;
         }

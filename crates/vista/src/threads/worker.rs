@@ -164,7 +164,7 @@ impl<'t> Worker<'t> {
     /// Puts back what the transaction changed.
     #[cold]
     pub(super) fn take_back(&mut self) {
-        if std::process::id() == self.threads.process {
+        if self.threads.mark.is_current() {
             self.freed.clear();
             self.undo.roll_back();
             self.undo.set_quick(true);
@@ -194,7 +194,7 @@ impl Drop for Lent<'_, '_> {
 
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
-        if std::process::id() != self.threads.process {
+        if !self.threads.mark.is_current() {
             return;
         }
         self.take_back();

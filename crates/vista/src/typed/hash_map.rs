@@ -208,15 +208,28 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(true)
     }
 
+    /// A row that has no buckets yet, with whatever is there. It is the header's before anything else may fail: what could not go on
+    /// then finds it here the next time.
+    fn row(self, txn: &mut impl Stores, row: usize, length: u64) -> Result<Slot> {
+        let known = self.header().look(txn)?.rows.get(row).copied().unwrap_or(Ptr::NONE);
+        if !known.is_none() {
+            return Ok(known);
+        }
+        let header = self.header().range(txn.segment());
+        txn.ensure_ranges(&[header])?;
+        let made = create_row::<Ptr<Node>>(txn, length)?;
+        txn.write(self.header())?.rows[row] = made;
+        Ok(made)
+    }
+
     /// Adds a bucket, or the first eight.
     fn split(self, txn: &mut impl Stores) -> Result<()> {
         let buckets = self.header().look(txn)?.buckets;
         let (row, nth) = row_of(buckets);
         if nth == 0 {
             let length = if row == 0 { FIRST_ROW } else { FIRST_ROW << (row - 1) };
-            let made = create_row::<Ptr<Node>>(txn, length)?;
+            let made = self.row(txn, row, length)?;
             write_row(txn, made, length)?.fill(0);
-            txn.write(self.header())?.rows[row] = made;
         }
         if buckets == 0 {
             txn.write(self.header())?.buckets = FIRST_ROW;

@@ -1,0 +1,272 @@
+//! What a child of a fork, or of a clone that the C library does not know of, has inherited of its parent's transactions is not
+//! its to use: every call says so, and what the parent does is whole.
+//!
+//! The child's word is its status: how many of its calls were not refused as they should be.
+
+use std::path::Path;
+
+use libtp_tests::forking::{exit_now, is_alone, make_child, How, Side};
+use rustix::process::{waitpid, Pid, WaitOptions};
+use vista::{Error, Memory as _, Options, Result, Segment, Txn};
+
+const WAYS: [How; 2] = [How::Fork, How::RawClone];
+const BYTES: u64 = 1 << 20;
+
+fn open(path: &Path, is_written_back: bool) -> Segment {
+    let options = Options::new(BYTES).grows_to(2 * BYTES).reserve(64 << 20).anywhere();
+    options.write_back(is_written_back).open(path).unwrap()
+}
+
+/// Each is to be refused since this is a child, in a sentence that names the parent and the file.
+struct Refusals {
+    wrong: i32,
+    parent: u32,
+}
+
+impl Refusals {
+    fn new() -> Refusals {
+        Refusals { wrong: 0, parent: std::os::unix::process::parent_id() }
+    }
+
+    fn of<T>(&mut self, call: &str, tried: Result<T>) {
+        let said = match tried {
+            Err(Error::Memory(forked @ rio::Error::Forked { .. })) => forked.to_string(),
+            Err(other) => format!("refused otherwise: {other}"),
+            Ok(_) => "done".into(),
+        };
+        if !said.contains(&format!("was mapped by process {}", self.parent)) {
+            eprintln!("{call}: {said}");
+            self.wrong += 1;
+        }
+    }
+}
+
+/// Has a child do something, and end.
+fn in_a_child(how: How, work: impl FnOnce(&mut Refusals)) {
+    match make_child(how) {
+        Side::Child => {
+            let mut refusals = Refusals::new();
+            // A panic is not to unwind into the test program.
+            let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut refusals)));
+            exit_now(if worked.is_ok() { refusals.wrong } else { 101 });
+        }
+        Side::Parent(child) => {
+            let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
+            assert_eq!(status.exit_status(), Some(0), "{how:?}: so many calls were not refused");
+        }
+    }
+}
+
+/// All that can be called on a transaction; what it gets is stored to.
+fn use_all(txn: &mut Txn<'_>, block: u64, refusals: &mut Refusals) {
+    refusals.of("set_range", txn.set_range(0, 8).map(|range| range.fill(99)));
+    refusals.of("a range that was declared", txn.set_range(64, 8).map(|range| range.fill(99)));
+    refusals.of("a long range", txn.set_range(0, 900_000).map(|range| range.fill(99)));
+    refusals.of("malloc", txn.malloc(100));
+    refusals.of("a large malloc", txn.malloc(1 << 20));
+    refusals.of("free", txn.free(block));
+    refusals.of("ensure_ranges", vista::Stores::ensure_ranges(txn, &[(0, 8)]));
+    if txn.segment().is_written_back() {
+        refusals.of("announce", txn.announce(&[(0, 8)]));
+    }
+}
+
+/// A block, and stores at 64 and in the block, of a transaction that was not ended.
+fn begin(segment: &mut Segment, block: u64) -> Txn<'_> {
+    let mut txn = segment.begin();
+    txn.set_range(64, 8).unwrap().fill(1);
+    txn.set_range(block, 100).unwrap().fill(1);
+    txn
+}
+
+#[test]
+fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
+    if !is_alone("inherited::a_child_is_refused_in_its_parents_transaction_which_is_whole") {
+        return;
+    }
+    for (how, is_written_back) in WAYS.into_iter().flat_map(|how| [(how, false), (how, true)]) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let mut segment = open(&path, is_written_back);
+        let mut txn = segment.begin();
+        let block = txn.malloc(100).unwrap();
+        txn.end().unwrap();
+        // It ends the very transaction, or aborts it, or only goes.
+        for nth in 0..4 {
+            let mut txn = begin(&mut segment, block);
+            if nth == 3 {
+                // What was announced needs no record any more.
+                txn.announce(&[(64, 8)]).unwrap();
+            }
+            let mut txn = Some(txn);
+            in_a_child(how, |refusals| {
+                let mut txn = txn.take().unwrap();
+                use_all(&mut txn, block, refusals);
+                match nth {
+                    0 | 3 => refusals.of("end", txn.end()),
+                    1 => txn.abort(),
+                    _ => std::mem::forget(txn),
+                }
+            });
+            let mut txn = txn.unwrap();
+            // The parent goes on in it; then everything is taken back, so every image is there still.
+            txn.set_range(128, 8).unwrap().fill(1);
+            assert_eq!((txn.bytes()[0], txn.bytes()[64], txn.get(block, 100).unwrap()), (0, 1, &[1; 100][..]));
+            txn.abort();
+            assert!(segment.bytes().iter().all(|byte| *byte == 0), "{how:?}, {nth}: something was lost");
+        }
+        // The same, and it stands.
+        let mut txn = Some(begin(&mut segment, block));
+        in_a_child(how, |refusals| refusals.of("end", txn.take().unwrap().end()));
+        txn.unwrap().end().unwrap();
+        drop(segment);
+        let segment = open(&path, is_written_back);
+        assert_eq!((segment.bytes()[64], segment.rolled_back(), segment.verify().unwrap().blocks), (1, 0, 1));
+    }
+}
+
+#[test]
+fn a_child_is_refused_in_transactions_of_its_own_and_in_all_that_changes_the_segment() {
+    if !is_alone("inherited::a_child_is_refused_in_transactions_of_its_own_and_in_all_that_changes_the_segment") {
+        return;
+    }
+    for (how, is_written_back) in WAYS.into_iter().flat_map(|how| [(how, false), (how, true)]) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let mut segment = open(&path, is_written_back);
+        let mut txn = segment.begin();
+        let block = txn.malloc(100).unwrap();
+        txn.end().unwrap();
+        for is_suspended in [false, true] {
+            if is_suspended {
+                begin(&mut segment, block).suspend();
+            }
+            let mut inherited = Some(segment);
+            in_a_child(how, |refusals| {
+                let mut segment = inherited.take().unwrap();
+                refusals.of("check_process", segment.check_process());
+                let mut txn = segment.begin();
+                use_all(&mut txn, block, refusals);
+                refusals.of("end", txn.end());
+                let mut txn = segment.resume();
+                use_all(&mut txn, block, refusals);
+                refusals.of("end of what was suspended", txn.end());
+                refusals.of("grow", segment.grow(BYTES + 4096));
+                refusals.of("checkpoint", segment.checkpoint(path.with_extension("copy")));
+                refusals.of(
+                    "automatically",
+                    segment.automatically(|bytes| -> Result<()> {
+                        bytes[0] = 99;
+                        Ok(())
+                    }),
+                );
+                if is_suspended {
+                    refusals.of("share", segment.share().map(drop));
+                } else {
+                    segment.close().unwrap();
+                }
+            });
+            segment = inherited.unwrap();
+            assert!(!path.with_extension("copy").exists());
+            if is_suspended {
+                let txn = segment.resume();
+                assert_eq!((txn.bytes()[0], txn.bytes()[64]), (0, 1));
+                txn.abort();
+            }
+            assert!(segment.bytes().iter().all(|byte| *byte == 0) && segment.bytes().len() as u64 == BYTES);
+        }
+    }
+}
+
+#[test]
+fn a_child_ends_no_transaction_whose_ranges_are_found_by_themselves() {
+    if !is_alone("inherited::a_child_ends_no_transaction_whose_ranges_are_found_by_themselves") {
+        return;
+    }
+    for how in WAYS {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let mut segment = open(&path, false);
+        let (mut is_child, mut wrong) = (false, 0);
+        let done = segment.automatically(|bytes| -> Result<()> {
+            bytes[0] = 1;
+            match make_child(how) {
+                Side::Child => {
+                    is_child = true;
+                    // A page that its parent has not declared: it is not stored there.
+                    bytes[8192] = 99;
+                }
+                Side::Parent(child) => {
+                    let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
+                    wrong = status.exit_status().unwrap_or(-1);
+                    bytes[4096] = 1;
+                }
+            }
+            Ok(())
+        });
+        if is_child {
+            let is_refused = matches!(done, Err(Error::Memory(rio::Error::Forked { .. })));
+            exit_now(if is_refused { 0 } else { 1 });
+        }
+        done.unwrap();
+        assert_eq!(wrong, 0, "{how:?}: the child has ended it");
+        assert_eq!([0, 4096, 8192].map(|at| segment.bytes()[at]), [1, 1, 0]);
+        let again: Result<()> = segment.automatically(|bytes| {
+            bytes.fill(2);
+            Err(Error::NoRoom { path: path.clone(), wanted: 0, most: 0 })
+        });
+        assert!(again.is_err());
+        assert_eq!([0, 4096, 8192].map(|at| segment.bytes()[at]), [1, 1, 0]);
+    }
+}
+
+#[test]
+fn a_child_is_refused_in_transactions_of_threads() {
+    if !is_alone("inherited::a_child_is_refused_in_transactions_of_threads") {
+        return;
+    }
+    for (how, is_written_back) in WAYS.into_iter().flat_map(|how| [(how, false), (how, true)]) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("segment");
+        let threads = open(&path, is_written_back).share().unwrap();
+        let (mut worker, mut other) = (threads.worker().unwrap(), threads.worker().unwrap());
+        let block = worker.run(|txn| txn.malloc(100)).unwrap();
+        for is_ended in [false, true] {
+            let mut txn = worker.begin();
+            txn.set_range(64, 8).unwrap().fill(1);
+            let mut txn = Some(txn);
+            in_a_child(how, |refusals| {
+                let mut txn = txn.take().unwrap();
+                for at in [0, 64, 1 << 19] {
+                    refusals.of("set_range", txn.set_range(at, 8).map(|range| range.fill(99)));
+                }
+                refusals.of("malloc", txn.malloc(100));
+                refusals.of("free", txn.free(block));
+                refusals.of("end", txn.end());
+                let mut txn = other.begin();
+                refusals.of("set_range of another", txn.set_range(0, 8).map(|range| range.fill(99)));
+                refusals.of("end of another", txn.end());
+                refusals.of("worker", threads.worker().map(drop));
+            });
+            let mut txn = txn.unwrap();
+            txn.set_range(128, 8).unwrap().fill(1);
+            if is_ended {
+                txn.end().unwrap();
+            } else {
+                txn.abort();
+            }
+            let seen = other.run(|txn| Ok([0, 64, 128].map(|at| txn.get(at, 1).unwrap()[0]))).unwrap();
+            assert_eq!(seen, [0, u8::from(is_ended), u8::from(is_ended)]);
+        }
+        // What it inherits as one segment it leaves as it is.
+        let mut txn = worker.begin();
+        txn.set_range(64, 8).unwrap().fill(2);
+        std::mem::forget(txn);
+        drop(other);
+        std::mem::forget(worker);
+        let mut threads = Some(threads);
+        in_a_child(how, |_| drop(threads.take().unwrap().into_segment()));
+        let segment = threads.unwrap().into_segment();
+        assert_eq!(segment.bytes()[64], 1, "{how:?}: the parent takes back what it forgot");
+    }
+}

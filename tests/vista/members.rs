@@ -1,0 +1,147 @@
+//! A segment of an environment whose transactions all have one number, where the machine loses its cache between any two stores.
+//!
+//! Numbers of transactions that have logged nothing may come again after the environment's memory was lost. What the segment says
+//! of a transaction lies in two lines, which get to memory in any order: so it may name the new transaction beside what it noted
+//! of an earlier one with its number (`Member::begin`). What was decided is there all the same, and nothing else, and it
+//! says what it has followed.
+
+use std::path::Path;
+use std::process::Command;
+
+use libtp_tests::sizes;
+use vista::{Decision, Error, Guard, Holder, Judge, Member, Membership, Options, Survives};
+
+use crate::business::word;
+use crate::lines::Lines;
+use crate::trace::{answer, be_traced, trace, Event};
+
+const PATH: &str = "VISTA_TEST_MEMBERS";
+const TXNS: u64 = 3;
+/// The number of each of them.
+const NUMBER: u64 = 5;
+/// A line of the cache for each.
+const PLACES: [u64; 3] = [0, 1000, 2000];
+
+fn open(path: &Path) -> Member {
+    let options = Options::new(4096).reserve(16 << 20).anywhere().survives(Survives::System).write_back(true);
+    options.open_member(path, Membership { environment: [7; 16], number: 1 }).unwrap()
+}
+
+/// As an environment does it: begun, stored, prepared; then it is decided, and told.
+fn transact(member: &mut Member, nth: u64, decided: impl FnOnce()) {
+    member.begin(NUMBER, Holder { handle: nth, process: nth }).unwrap();
+    for at in PLACES {
+        member.set_range(at, 8).unwrap().copy_from_slice(&nth.to_ne_bytes());
+    }
+    member.prepare().unwrap();
+    decided();
+    member.end(Decision { incarnation: 1, lsn: nth });
+}
+
+/// The child's part.
+fn work(path: &Path) {
+    let mut member = open(path);
+    transact(&mut member, 1, || {});
+    be_traced(path);
+    for nth in 2..=TXNS {
+        transact(&mut member, nth, answer);
+        answer();
+    }
+    std::process::exit(0);
+}
+
+/// Knows whether the one that is unfinished was decided.
+struct Log(Option<u64>);
+
+impl Judge for Log {
+    type Error = Error;
+
+    fn committed(&self, txn: u64) -> Result<Option<Decision>, Error> {
+        assert_eq!(txn, NUMBER);
+        Ok(self.0.map(|lsn| Decision { incarnation: 1, lsn }))
+    }
+}
+
+fn judge(path: &Path, last: u64, log: &Log) {
+    let mut member = open(path);
+    member.settle(log).unwrap();
+    let found = PLACES.map(|at| word(member.segment().get(at, 8).unwrap()));
+    assert_eq!((found, member.followed().lsn, member.unfinished().0), ([last; 3], last, 0));
+}
+
+#[test]
+fn a_number_that_comes_again_is_taken_for_no_earlier_transaction_when_the_cache_is_lost() {
+    if let Some(path) = sizes::chosen::<String>(PATH) {
+        work(Path::new(&path));
+    }
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (path, started) = (directory.path().join("segment"), directory.path().join("started"));
+    let test = "members::a_number_that_comes_again_is_taken_for_no_earlier_transaction_when_the_cache_is_lost";
+    let mut states = 0;
+    for seed in sizes::first_seed()..sizes::first_seed() + 4 {
+        let _ = std::fs::remove_file(&path);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--test-threads=1"]).env(PATH, &path);
+        let (mut answers, mut lines) = (2, None);
+        let steps = trace(&mut command, &path, |event, stored| {
+            let lines = lines.get_or_insert_with(|| Lines::new(stored, seed));
+            answers += u64::from(event == Event::Answered);
+            lines.told(event, stored);
+            if event == Event::Store || event == Event::Fence {
+                // Two to each transaction: it is decided, and it was told.
+                let (last, is_told) = (answers / 2 + answers % 2, answers % 2 == 0);
+                std::fs::write(&started, lines.state()).unwrap();
+                judge(&started, last, &Log((!is_told).then_some(last)));
+                states += 1;
+            }
+        });
+        steps.unwrap();
+        assert_eq!(answers, 2 * TXNS);
+        let _ = std::fs::remove_file(path.with_extension("thread"));
+    }
+    println!("figures: one number {TXNS} times, the cache lost {states} times, always what was decided");
+    assert!(states > 100, "{states}");
+}
+
+/// Knows of no commit.
+struct Nothing;
+
+impl Judge for Nothing {
+    type Error = Error;
+
+    fn committed(&self, _: u64) -> Result<Option<Decision>, Error> {
+        Ok(None)
+    }
+}
+
+/// What the program may do with the page at an address: from `/proc`.
+fn rights(address: usize) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let holds = |line: &&str| {
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-')).unwrap();
+        let [from, to] = [range.0, range.1].map(|end| usize::from_str_radix(end, 16).unwrap());
+        (from..to).contains(&address)
+    };
+    maps.lines().find(holds).unwrap().split(' ').nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn what_is_left_to_the_log_is_closed_to_wild_stores() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("segment");
+    let options = Options::new(8192).anywhere().guard(Guard::Pages);
+    let mut member = options.open_member(&path, Membership { environment: [7; 16], number: 1 }).unwrap();
+    let address = member.segment().address();
+    assert_eq!(rights(address), "r--s");
+    member.begin(1, Holder { handle: 1, process: 1 }).unwrap();
+    member.set_range(0, 8).unwrap().fill(1);
+    assert_eq!(rights(address), "rw-s");
+    member.leave_to_judge();
+    assert_eq!(rights(address), "r--s", "nobody stores here any more");
+    // And it goes on when that was found out.
+    member.settle(&Nothing).unwrap();
+    member.begin(2, Holder { handle: 1, process: 1 }).unwrap();
+    assert_eq!(member.set_range(0, 8).unwrap(), [0; 8]);
+    member.abort();
+    assert_eq!(rights(address), "r--s");
+}
