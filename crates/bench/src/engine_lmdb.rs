@@ -12,7 +12,9 @@ use std::path::Path;
 
 use heed::byteorder::NativeEndian;
 use heed::types::{Bytes, U32};
-use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RoTxn, RwTxn};
+use heed::{
+    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RoTxn, RwTxn, WithTls,
+};
 
 use crate::engine::{Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
@@ -42,17 +44,7 @@ impl Lmdb {
     pub fn open(directory: &Path, durability: Durability) -> Result<Lmdb> {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES).max_dbs(4).max_readers(512);
-        if durability == Durability::Relaxed {
-            // SAFETY: WRITE_MAP asks that nobody write through a stray pointer into the map
-            // (this crate has no other unsafe code that writes than the C of Berkeley DB, which
-            // knows no address of it), NO_SYNC that a crash of the system may lose the
-            // environment, which is a benchmark's own.
-            unsafe { options.flags(EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC) };
-        }
-        // SAFETY: the map's file is changed only through LMDB: the directory is the bank's own,
-        // on a local disk, and every process of a benchmark opens it by this function.
-        let env = unsafe { options.open(directory) }.map_err(Error::engine(NAME, "opening"))?;
-        let lmdb = Lmdb { env };
+        let lmdb = Lmdb { env: open(&mut options, directory, durability)? };
         lmdb.tables()?;
         Ok(lmdb)
     }
@@ -80,34 +72,18 @@ impl Lmdb {
     }
 }
 
-/// Puts pairs into a database of its own in `directory`, in one transaction, appended if they are sorted, and syncs it.
-///
-/// # Errors
-/// LMDB's.
-pub fn load_pairs<'p>(
-    directory: &Path,
-    pairs: impl Iterator<Item = (&'p [u8], &'p [u8])>,
-    is_sorted: bool,
-) -> Result<()> {
-    let failed = || Error::engine::<heed::Error>(NAME, "loading");
-    let mut options = EnvOpenOptions::new();
-    options.map_size(MAP_BYTES);
-    // SAFETY: as in `Lmdb::open`: nobody but LMDB changes the map's file.
-    let env = unsafe { options.open(directory) }.map_err(failed())?;
-    let made = env.create_databases_and_commit(env.write_txn().map_err(failed())?, |opener, write| {
-        let records = opener.database_options().types::<Bytes, Bytes>().create(write)?;
-        Ok(CommitOrAbort::<_, ()>::Commit(records))
-    });
-    let CommitOrAbort::Commit(records) = made.map_err(failed())? else {
-        unreachable!("the closure above always commits");
-    };
-    let mut write = env.write_txn().map_err(failed())?;
-    let flags = if is_sorted { PutFlags::APPEND } else { PutFlags::empty() };
-    for (key, value) in pairs {
-        records.put_with_flags(&mut write, flags, key, value).map_err(failed())?;
+/// Opens an environment; what is not to be durable, by WRITEMAP and NOSYNC.
+pub(crate) fn open(options: &mut EnvOpenOptions<WithTls>, directory: &Path, durability: Durability) -> Result<Env> {
+    if durability == Durability::Relaxed {
+        // SAFETY: WRITE_MAP asks that nobody write through a stray pointer into the map
+        // (this crate has no other unsafe code that writes than the C of Berkeley DB, which
+        // knows no address of it), NO_SYNC that a crash of the system may lose the
+        // environment, which is a benchmark's own.
+        unsafe { options.flags(EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC) };
     }
-    write.commit().map_err(failed())?;
-    env.force_sync().map_err(failed())
+    // SAFETY: the map's file is changed only through LMDB: the directory is the benchmark's own,
+    // on a local disk, and every process of a benchmark opens it by this function.
+    unsafe { options.open(directory) }.map_err(Error::engine(NAME, "opening"))
 }
 
 impl Engine for Lmdb {

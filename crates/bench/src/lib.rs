@@ -1,8 +1,8 @@
 //! The papers' workloads, and the peers they are compared with.
 //!
-//! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, those of recoverable memory in [`memory`]. An engine is a file
+//! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, those of recoverable memory in [`memory`], plain records in [`rows`]. An engine is a file
 //! `engine_*.rs` that says how it opens, loads, and carries out one transfer; the driver, the
-//! latencies and the audit are the same for all. LMDB and Berkeley DB are behind feature
+//! latencies and the audit are the same for all. LMDB, Berkeley DB, redb and fjall are behind feature
 //! `peers`, because they need a C compiler and `libdb5.3-dev`.
 //!
 //! ```
@@ -40,6 +40,7 @@ pub mod memory;
 pub mod processes;
 pub mod processors;
 pub mod report;
+pub mod rows;
 pub mod run;
 pub mod tpcb;
 pub mod turns;

@@ -1,0 +1,154 @@
+//! Plain records beside the peers: `cargo xtask bench rows --records N --rounds N --dir DIR --engines NAME,NAME`.
+//!
+//! Each round gives every engine its turn at each step, in a directory of its own under `--dir`, which is removed: sorted records
+//! into an empty database; records in random order, a thousand a transaction; gets at random; all records in order, three times,
+//! of which the best counts. Shown are the medians of the rounds, and each engine's ratio to the first's, ours.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use libtp_bench::rows::{bytes_in, engines, shuffled, sorted, Open, Pair};
+use libtp_bench::{Error, Result};
+
+const STEPS: [&str; 5] = ["load sorted", "insert random", "get random", "scan, loaded", "scan, inserted"];
+const GETS: usize = 500_000;
+
+struct Wanted {
+    records: u32,
+    rounds: usize,
+    directory: PathBuf,
+    /// All of them if none is named.
+    engines: Vec<String>,
+}
+
+/// Records a second of each step, and bytes after loading and after inserting.
+struct Measured {
+    rates: [f64; 5],
+    bytes: [u64; 2],
+}
+
+fn main() -> ExitCode {
+    match wanted(std::env::args().skip(1)).and_then(|wanted| run(&wanted)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rows: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted> {
+    let (directory, engines) = (std::env::temp_dir(), Vec::new());
+    let mut wanted = Wanted { records: 1_000_000, rounds: 3, directory, engines };
+    let unknown = |word: &str| {
+        Error::Settings(format!("{word}: --records N, --rounds N, --dir DIR and --engines NAME,NAME are known"))
+    };
+    while let Some(word) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| unknown(&word))?;
+        match word.as_str() {
+            "--records" => wanted.records = value.parse().map_err(|_| unknown(&value))?,
+            "--rounds" => wanted.rounds = value.parse().map_err(|_| unknown(&value))?,
+            "--engines" => wanted.engines = value.split(',').map(str::to_owned).collect(),
+            "--dir" => wanted.directory = PathBuf::from(value),
+            _ => return Err(unknown(&word)),
+        }
+    }
+    if wanted.records == 0 || wanted.rounds == 0 {
+        return Err(Error::Settings("at least one record and one round are needed".into()));
+    }
+    Ok(wanted)
+}
+
+fn run(wanted: &Wanted) -> Result<()> {
+    let directory = wanted.directory.join(format!("libtp-rows-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).map_err(Error::file("make", &directory))?;
+    let done = measure(wanted, &directory);
+    let removed = std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory));
+    done.and(removed)
+}
+
+fn measure(wanted: &Wanted, directory: &Path) -> Result<()> {
+    let in_order = sorted(wanted.records);
+    let at_random = shuffled(in_order.clone());
+    let is_wanted = |name: &str| wanted.engines.is_empty() || wanted.engines.iter().any(|one| one == name);
+    let engines: Vec<_> = engines().into_iter().filter(|(name, _)| is_wanted(name)).collect();
+    let Some((first, _)) = engines.first() else {
+        return Err(Error::Settings(format!("of {:?} none is an engine", wanted.engines)));
+    };
+    let mut all: Vec<Vec<Measured>> = engines.iter().map(|_| Vec::new()).collect();
+    for round in 0..wanted.rounds {
+        for ((name, open), measured) in engines.iter().zip(&mut all) {
+            eprintln!("round {} of {}: {name}", round + 1, wanted.rounds);
+            measured.push(one_round(*open, &directory.join(name), &in_order, &at_random)?);
+        }
+    }
+    println!("{} records of 100 bytes, medians of {} rounds", wanted.records, wanted.rounds);
+    println!("{:16} {:>10} {:>12} {:>12}", "step", "engine", "records/s", format!("of {first}'s"));
+    for (at, step) in STEPS.into_iter().enumerate() {
+        let ours = median(all[0].iter().map(|one| one.rates[at]));
+        for ((name, _), measured) in engines.iter().zip(&all) {
+            let rate = median(measured.iter().map(|one| one.rates[at]));
+            println!("{step:16} {name:>10} {rate:>12.0} {:>12.2}", rate / ours);
+        }
+    }
+    for (at, step) in ["bytes, loaded", "bytes, inserted"].into_iter().enumerate() {
+        for ((name, _), measured) in engines.iter().zip(&all) {
+            println!("{step:16} {name:>10} {:>12}", measured.last().map_or(0, |one| one.bytes[at]));
+        }
+    }
+    Ok(())
+}
+
+fn median(rates: impl Iterator<Item = f64>) -> f64 {
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+fn one_round(open: Open, directory: &Path, in_order: &[Pair], at_random: &[Pair]) -> Result<Measured> {
+    let (mut rates, mut bytes) = ([0.0; 5], [0; 2]);
+    let per_second = |count: usize, begin: Instant| count as f64 / begin.elapsed().as_secs_f64();
+    for is_sorted in [true, false] {
+        let path = directory.join(if is_sorted { "loaded" } else { "inserted" });
+        std::fs::create_dir_all(&path).map_err(Error::file("make", &path))?;
+        let rows = open(&path)?;
+        let begin = Instant::now();
+        match is_sorted {
+            true => rows.load_sorted(in_order)?,
+            false => rows.insert(at_random)?,
+        }
+        rows.settle()?;
+        rates[usize::from(!is_sorted)] = per_second(in_order.len(), begin);
+        bytes[usize::from(!is_sorted)] = bytes_in(&path)?;
+        if is_sorted {
+            let keys = || at_random.iter().map(|(key, _)| key).cycle().take(GETS);
+            // Once to warm it up.
+            rows.get(&mut keys())?;
+            let begin = Instant::now();
+            let read = rows.get(&mut keys())?;
+            rates[2] = per_second(GETS, begin);
+            expect(read, GETS * at_random[0].1.len())?;
+        }
+        let scan = |_| {
+            let begin = Instant::now();
+            expect(rows.scan()?, size_of_val(in_order))?;
+            Ok(per_second(in_order.len(), begin))
+        };
+        let scans = (0..3).map(scan).collect::<Result<Vec<f64>>>()?;
+        rates[if is_sorted { 3 } else { 4 }] = scans.into_iter().fold(0.0, f64::max);
+        drop(rows);
+        std::fs::remove_dir_all(&path).map_err(Error::file("remove", &path))?;
+    }
+    Ok(Measured { rates, bytes })
+}
+
+fn expect(read: u64, bytes: usize) -> Result<()> {
+    match usize::try_from(read) {
+        Ok(read) if read == bytes => Ok(()),
+        _ => Err(Error::Settings(format!(
+            "an engine gave {read} bytes where {bytes} were put: its figures count for nothing"
+        ))),
+    }
+}

@@ -1,0 +1,161 @@
+//! Plain records, ours beside the peers': filling a database, reading it at random, and reading all of it in order.
+//!
+//! Records of 100 bytes, 16 of them the key, decimal digits. Each engine has a directory of its own for each step that fills one,
+//! and is asked for no more than it must promise: what was committed may be lost with the machine, until the end of a step,
+//! when everything is on disk. Bytes are those of all files that hold records then; a log is none of these.
+
+mod libtp;
+#[cfg(feature = "peers")]
+mod lmdb;
+#[cfg(feature = "peers")]
+mod others;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+pub use libtp::Libtp;
+#[cfg(feature = "peers")]
+pub use lmdb::Lmdb;
+#[cfg(feature = "peers")]
+pub use others::{Fjall, Redb};
+
+const VALUE_BYTES: usize = 84;
+/// What files are counted in.
+const BLOCK_BYTES: u64 = 512;
+/// Records of a transaction that inserts.
+pub const BATCH: usize = 1000;
+
+/// A record's key and value.
+pub type Pair = ([u8; 16], [u8; VALUE_BYTES]);
+
+/// A database of an engine, open.
+pub trait Rows {
+    /// Puts what is sorted into the database, which is empty, in the way that the engine is best at.
+    ///
+    /// # Errors
+    /// The engine's own.
+    fn load_sorted(&self, pairs: &[Pair]) -> Result<()>;
+
+    /// Puts pairs, [`BATCH`] a transaction; not yet on disk.
+    ///
+    /// # Errors
+    /// The engine's own.
+    fn insert(&self, pairs: &[Pair]) -> Result<()>;
+
+    /// Waits until everything is on disk, in the files that it is to stay in.
+    ///
+    /// # Errors
+    /// The engine's own.
+    fn settle(&self) -> Result<()>;
+
+    /// Reads the records with these keys in one read-only transaction, and adds up their bytes.
+    ///
+    /// # Errors
+    /// The engine's own.
+    fn get(&self, keys: &mut dyn Iterator<Item = &[u8; 16]>) -> Result<u64>;
+
+    /// Reads all records in order in one read-only transaction, and adds up their bytes.
+    ///
+    /// # Errors
+    /// The engine's own.
+    fn scan(&self) -> Result<u64>;
+}
+
+/// Opens an engine's database in a directory that is there and, the first time, empty.
+pub type Open = fn(&Path) -> Result<Box<dyn Rows>>;
+
+/// All engines by their names, ours first.
+pub fn engines() -> Vec<(&'static str, Open)> {
+    vec![
+        (libtp::NAME, |path| Ok(Box::new(Libtp::open(path)?))),
+        #[cfg(feature = "peers")]
+        (lmdb::NAME, |path| Ok(Box::new(Lmdb::open(path)?))),
+        #[cfg(feature = "peers")]
+        (others::REDB, |path| Ok(Box::new(Redb::open(path)?))),
+        #[cfg(feature = "peers")]
+        (others::FJALL, |path| Ok(Box::new(Fjall::open(path)?))),
+    ]
+}
+
+/// Records in order, with values that do not compress well.
+pub fn sorted(records: u32) -> Vec<Pair> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut pair = |number: u32| {
+        let (mut key, mut value) = ([b'0'; 16], [0; VALUE_BYTES]);
+        key.copy_from_slice(format!("{number:016}").as_bytes());
+        value.chunks_mut(8).for_each(|piece| piece.copy_from_slice(&next(&mut state).to_le_bytes()[..piece.len()]));
+        (key, value)
+    };
+    (0..records).map(&mut pair).collect()
+}
+
+/// The same, shuffled, always alike.
+pub fn shuffled(mut pairs: Vec<Pair>) -> Vec<Pair> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for at in (1..pairs.len()).rev() {
+        let other = usize::try_from(next(&mut state) % (at as u64 + 1)).unwrap_or(at);
+        pairs.swap(at, other);
+    }
+    pairs
+}
+
+/// Marsaglia's xorshift.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// Bytes of the files in a directory whose names do not end like those of a log.
+///
+/// # Errors
+/// The system's.
+pub fn bytes_in(directory: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    let mut left: Vec<PathBuf> = vec![directory.to_path_buf()];
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(&directory).map_err(Error::file("list", &directory))? {
+            let entry = entry.map_err(Error::file("list", &directory))?;
+            let about = entry.metadata().map_err(Error::file("look at", &entry.path()))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Ours begin with "log", fjall's lie in "journals"; LMDB's table of readers is none, but no records either.
+            let is_log = name.starts_with("log") || ["journals", "lock.mdb"].contains(&name.as_str());
+            match (is_log, about.is_dir()) {
+                (true, _) => {}
+                (false, true) => left.push(entry.path()),
+                // What is used: a map's file is as long as the map may get.
+                (false, false) => bytes += about.blocks() * BLOCK_BYTES,
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_gives_back_what_it_was_given() -> Result<()> {
+        let pairs = sorted(5000);
+        let each = u64::try_from(size_of::<Pair>()).unwrap_or(0);
+        for (name, open) in engines() {
+            for is_sorted in [true, false] {
+                let dir = tempfile::tempdir().map_err(Error::file("make", Path::new("a directory")))?;
+                let rows = open(dir.path())?;
+                match is_sorted {
+                    true => rows.load_sorted(&pairs)?,
+                    false => rows.insert(&shuffled(pairs.clone()))?,
+                }
+                rows.settle()?;
+                assert_eq!(rows.scan()?, 5000 * each, "{name}");
+                assert_eq!(rows.get(&mut pairs[..100].iter().map(|(key, _)| key))?, 100 * 84, "{name}");
+                assert!(bytes_in(dir.path())? > 5000 * each, "{name}");
+            }
+        }
+        Ok(())
+    }
+}

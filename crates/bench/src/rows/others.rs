@@ -1,0 +1,142 @@
+//! redb and fjall, with what their documents name as the way to be fast: commits that are not synced, and a cache that the database
+//! fits in.
+
+use std::path::Path;
+
+use fjall::{Config, Keyspace, PartitionCreateOptions, PartitionHandle, PersistMode, Slice};
+use redb::{Database, Durability, ReadableTable, TableDefinition};
+
+use super::{Pair, Rows, BATCH};
+use crate::error::{Error, Result};
+
+pub(super) const REDB: &str = "redb";
+pub(super) const FJALL: &str = "fjall";
+const CACHE_BYTES: usize = 256 << 20;
+const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+
+/// A redb file of one table.
+pub struct Redb {
+    database: Database,
+}
+
+/// redb's errors are of many types, all of which become this one.
+fn of_redb<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| Error::engine(REDB, doing)(error.into())
+}
+
+impl Redb {
+    /// Opens the file in `directory`.
+    ///
+    /// # Errors
+    /// redb's.
+    pub fn open(directory: &Path) -> Result<Redb> {
+        let database = Database::builder().set_cache_size(CACHE_BYTES).create(directory.join("records.redb"));
+        Ok(Redb { database: database.map_err(of_redb("opening"))? })
+    }
+
+    fn put(&self, pairs: &[Pair], durability: Durability) -> Result<()> {
+        let mut write = self.database.begin_write().map_err(of_redb("writing"))?;
+        write.set_durability(durability);
+        {
+            let mut table = write.open_table(RECORDS).map_err(of_redb("writing"))?;
+            for (key, value) in pairs {
+                table.insert(&key[..], &value[..]).map_err(of_redb("writing"))?;
+            }
+        }
+        write.commit().map_err(of_redb("writing"))
+    }
+}
+
+impl Rows for Redb {
+    fn load_sorted(&self, pairs: &[Pair]) -> Result<()> {
+        self.put(pairs, Durability::Immediate)
+    }
+
+    fn insert(&self, pairs: &[Pair]) -> Result<()> {
+        pairs.chunks(BATCH).try_for_each(|batch| self.put(batch, Durability::None))
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.put(&[], Durability::Immediate)
+    }
+
+    fn get(&self, keys: &mut dyn Iterator<Item = &[u8; 16]>) -> Result<u64> {
+        let read = self.database.begin_read().map_err(of_redb("reading"))?;
+        let table = read.open_table(RECORDS).map_err(of_redb("reading"))?;
+        let mut bytes = 0;
+        for key in keys {
+            bytes += table.get(&key[..]).map_err(of_redb("reading"))?.map_or(0, |value| value.value().len()) as u64;
+        }
+        Ok(bytes)
+    }
+
+    fn scan(&self) -> Result<u64> {
+        let read = self.database.begin_read().map_err(of_redb("reading"))?;
+        let table = read.open_table(RECORDS).map_err(of_redb("reading"))?;
+        let mut bytes = 0;
+        for pair in table.iter().map_err(of_redb("reading"))? {
+            let (key, value) = pair.map_err(of_redb("reading"))?;
+            bytes += (key.value().len() + value.value().len()) as u64;
+        }
+        Ok(bytes)
+    }
+}
+
+/// A fjall keyspace of one partition.
+pub struct Fjall {
+    keyspace: Keyspace,
+    records: PartitionHandle,
+}
+
+fn of_fjall(doing: &'static str) -> impl FnOnce(fjall::Error) -> Error {
+    Error::engine(FJALL, doing)
+}
+
+impl Fjall {
+    /// Opens the keyspace in `directory`.
+    ///
+    /// # Errors
+    /// fjall's.
+    pub fn open(directory: &Path) -> Result<Fjall> {
+        let keyspace = Config::new(directory).cache_size(CACHE_BYTES as u64).open().map_err(of_fjall("opening"))?;
+        let records = keyspace.open_partition("records", PartitionCreateOptions::default());
+        Ok(Fjall { records: records.map_err(of_fjall("opening"))?, keyspace })
+    }
+}
+
+impl Rows for Fjall {
+    fn load_sorted(&self, pairs: &[Pair]) -> Result<()> {
+        let pairs = pairs.iter().map(|(key, value)| (Slice::from(&key[..]), Slice::from(&value[..])));
+        self.records.ingest(pairs).map_err(of_fjall("loading"))
+    }
+
+    fn insert(&self, pairs: &[Pair]) -> Result<()> {
+        for pairs in pairs.chunks(BATCH) {
+            let mut batch = self.keyspace.batch();
+            pairs.iter().for_each(|(key, value)| batch.insert(&self.records, key, value));
+            batch.commit().map_err(of_fjall("inserting"))?;
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.keyspace.persist(PersistMode::SyncAll).map_err(of_fjall("writing everything to disk"))
+    }
+
+    fn get(&self, keys: &mut dyn Iterator<Item = &[u8; 16]>) -> Result<u64> {
+        let mut bytes = 0;
+        for key in keys {
+            bytes += self.records.get(key).map_err(of_fjall("reading"))?.map_or(0, |value| value.len()) as u64;
+        }
+        Ok(bytes)
+    }
+
+    fn scan(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for pair in self.records.iter() {
+            let (key, value) = pair.map_err(of_fjall("reading"))?;
+            bytes += (key.len() + value.len()) as u64;
+        }
+        Ok(bytes)
+    }
+}
