@@ -5,7 +5,10 @@
  * in it. What a transaction stores stands when vista_end_transaction returns, whatever becomes of the process; what one has
  * stored that did not end is taken back: by vista_abort_transaction, or by the next vista_map.
  *
- * A segment is used by one thread at a time, and mapped by one process. Calls that can fail return -1 or NULL and change
+ * A segment is used by one thread at a time, and mapped by one process. In a child that fork or clone makes of that, every call
+ * on a transaction, vista_malloc and vista_free fail and say so: what the parent has in the segment is kept, and the parent goes on.
+ * The child may read what the parent shows, gives its copy up by vista_unmap, which changes nothing, and can map the segment again
+ * when the parent has it no more. A store to what the parent has declared is the parent's, too: nobody can stop that. Calls that can fail return -1 or NULL and change
  * nothing, unless it is said otherwise; vista_error then says what was wrong.
  */
 #ifndef VISTA_H

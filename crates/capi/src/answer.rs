@@ -55,6 +55,10 @@ codes! {
     TP_MISUSE = -31022, c"the call was not made as it may be; nothing was changed";
     TP_IN_USE = -31023, c"what was to be closed is in use, and stays open";
     TP_BUG = -31024, c"the library failed inside itself, and running it again will not help";
+    TP_LOG_TYPE = -31025, c"the log has records of a type that was not registered; tp_error has its name and code";
+    TP_NOT_PASSED = -31026, c"the transaction cannot be passed on, or waits no more to be taken over";
+    TP_NOT_EMPTY = -31027, c"records are loaded into an empty database; nothing was loaded";
+    TP_OUT_OF_ORDER = -31028, c"records that were said to be sorted are not; nothing was loaded";
     TP_OTHER = -31099, c"an error that this header does not know; tp_error says which";
 }
 
@@ -92,14 +96,12 @@ impl Trouble {
         Trouble::new(TP_FULL, what.into())
     }
 
-    /// A code that a function of the program returned, which goes on to who called us.
-    pub(crate) fn of_the_program(code: c_int) -> Trouble {
+    /// A code that a function of the program returned, which goes on to who called us; and what came of it.
+    pub(crate) fn of_the_program(code: c_int, then: &str) -> Trouble {
         match meaning(code) {
             // What we told it last stands.
             Some(_) => Trouble { code, text: Cow::Owned(told()) },
-            None => {
-                Trouble::new(code, format!("the program's function returned {code}, and the transaction was aborted"))
-            }
+            None => Trouble::new(code, format!("the program's function returned {code}, and {then}")),
         }
     }
 
@@ -146,9 +148,23 @@ impl From<Error> for Trouble {
             Error::Forked { .. } => TP_FORKED,
             Error::Settings { .. } => TP_SETTINGS,
             Error::Io(_) => TP_IO,
+            Error::LogType { .. } => TP_LOG_TYPE,
+            Error::NotPassed { .. } => TP_NOT_PASSED,
+            Error::NotEmpty { .. } => TP_NOT_EMPTY,
+            Error::OutOfOrder { .. } => TP_OUT_OF_ORDER,
+            // The functions of indices are the program's, and so are their codes.
+            Error::Refused { .. } => crate::index::refused(),
             _ => TP_OTHER,
         };
         Trouble::new(code, error.to_string())
+    }
+}
+
+/// Why a function of the program returned a code: what we told it last, if it is one of ours.
+pub(crate) fn reason(code: c_int) -> String {
+    match meaning(code) {
+        Some(_) => told().to_string_lossy().into_owned(),
+        None => format!("it returned {code}"),
     }
 }
 

@@ -17,6 +17,8 @@ const FIRST_ROOM: usize = 64;
 pub struct In(*const c_void);
 
 impl In {
+    pub(crate) const NULL: In = In(std::ptr::null());
+
     /// So many of them. NULL is right for none.
     pub(crate) fn bytes(&self, what: &str, count: usize) -> Outcome<&[u8]> {
         match (self.0.is_null(), count) {
@@ -93,6 +95,22 @@ pub struct Buffer {
     room: usize,
 }
 
+/// A struct that is lent for the call.
+#[repr(transparent)]
+pub struct Put<T>(*const T);
+
+impl<T> Put<T> {
+    /// It; none if it is NULL.
+    pub(crate) fn optional(&self) -> Option<&T> {
+        // SAFETY: C's promise is that one is there, which nobody changes during the call.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn needed(&self, what: &str) -> Outcome<&T> {
+        self.optional().ok_or_else(|| Trouble::misuse(format!("NULL was given for {what}")))
+    }
+}
+
 /// A buffer for an answer; NULL is for who does not want it.
 #[repr(transparent)]
 pub struct Fill(*mut Buffer);
@@ -112,10 +130,10 @@ impl Fill {
         }
     }
 
-    /// Copies `bytes` into it, with a zero behind them that does not count.
-    pub(crate) fn with(&mut self, bytes: &[u8]) -> Outcome<()> {
+    /// Makes room for an answer of that length.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Outcome<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
-        let needed = bytes.len() + 1;
+        let needed = bytes + 1;
         if buffer.data.is_null() || buffer.room < needed {
             let room = needed.next_power_of_two().max(FIRST_ROOM);
             // SAFETY: C's promise is that `data` is null or of `malloc`.
@@ -125,6 +143,13 @@ impl Fill {
             }
             (buffer.data, buffer.room) = (grown, room);
         }
+        Ok(())
+    }
+
+    /// Copies `bytes` into it, with a zero behind them that does not count.
+    pub(crate) fn with(&mut self, bytes: &[u8]) -> Outcome<()> {
+        self.reserve(bytes.len())?;
+        let Some(buffer) = self.buffer() else { return Ok(()) };
         let to: *mut u8 = buffer.data.cast();
         // SAFETY: there is room for one byte more than there are, as was seen above, and C's memory is none of ours.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
@@ -143,6 +168,16 @@ impl Fill {
         unsafe { libc::free(buffer.data) };
         *buffer = Buffer { data: std::ptr::null_mut(), size: 0, room: 0 };
     }
+}
+
+/// Texts, each with a zero behind it.
+pub(crate) fn lines<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<u8> {
+    let mut all = Vec::new();
+    for text in texts {
+        all.extend_from_slice(text.replace('\0', " ").as_bytes());
+        all.push(0);
+    }
+    all
 }
 
 /// See `libtp.h`.

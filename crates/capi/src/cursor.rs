@@ -1,48 +1,18 @@
-//! `tp_cursor` and `tp_recno_cursor`: places in a database, which lie in their transaction and end with it.
+//! `tp_cursor` and `tp_recno_cursor`: places among the keys of a database, or the numbers.
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use std::ops::ControlFlow;
 
 use libtp::{Cursor, RecnoCursor, Result};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{door, Outcome, Trouble, TP_OK};
 use crate::arguments::{Fill, In, Out};
-use crate::database::{keyed, numbered, KeyedDatabase, NumberedDatabase};
-use crate::handles::{Handle, Kind, Table};
-use crate::transaction::{goes_on, transaction, Transaction};
-
-static CURSORS: Table<KeyedPlace> = Table::new();
-static NUMBER_CURSORS: Table<NumberedPlace> = Table::new();
-
-/// What C calls `tp_cursor`: where the cursor lies.
-pub struct KeyedPlace {
-    txn: Handle<Transaction>,
-    number: u64,
-}
-
-/// What C calls `tp_recno_cursor`.
-pub struct NumberedPlace {
-    txn: Handle<Transaction>,
-    number: u64,
-}
-
-impl Kind for KeyedPlace {
-    const CODE: usize = 4;
-    fn table() -> &'static Table<KeyedPlace> {
-        &CURSORS
-    }
-}
-
-impl Kind for NumberedPlace {
-    const CODE: usize = 5;
-    fn table() -> &'static Table<NumberedPlace> {
-        &NUMBER_CURSORS
-    }
-}
-
-fn ended() -> Trouble {
-    Trouble::misuse("the cursor's transaction has ended, and the cursor with it: it can only be closed")
-}
+use crate::database::{KeyedDatabase, NumberedDatabase};
+use crate::handles::Handle;
+use crate::places::{self, ended, KeyedPlace, NumberedPlace, Place};
+use crate::ranges::Keys;
+use crate::transaction::{both, with_reader, Transaction};
 
 /// Moves a cursor, and hands out where it stands then.
 fn step(
@@ -50,15 +20,12 @@ fn step(
     (mut key, mut value): (Fill, Fill),
     go: impl FnOnce(&mut Cursor<'static>) -> Result<Option<libtp::Pair>>,
 ) -> Outcome<()> {
-    let place = CURSORS.hold(cursor)?;
-    if !goes_on(place.txn) {
-        return Err(ended());
-    }
-    let mut txn = transaction(place.txn)?;
-    let pair = go(txn.cursor(place.number).ok_or_else(ended)?)?;
-    let (found_key, found_value) = pair.ok_or_else(Trouble::not_found)?;
-    key.with(&found_key)?;
-    value.with(&found_value)
+    places::at(cursor, |place, _| {
+        let Place::Keyed(cursor, _) = place else { return Err(ended()) };
+        let (found_key, found_value) = go(cursor)?.ok_or_else(Trouble::not_found)?;
+        key.with(&found_key)?;
+        value.with(&found_value)
+    })
 }
 
 /// As `step`, over records by number.
@@ -67,23 +34,12 @@ fn step_number(
     (number, mut record): (Out<u64>, Fill),
     go: impl FnOnce(&mut RecnoCursor<'static>) -> Result<Option<(u64, Vec<u8>)>>,
 ) -> Outcome<()> {
-    let place = NUMBER_CURSORS.hold(cursor)?;
-    if !goes_on(place.txn) {
-        return Err(ended());
-    }
-    let mut txn = transaction(place.txn)?;
-    let found = go(txn.number_cursor(place.number).ok_or_else(ended)?)?;
-    let (at, bytes) = found.ok_or_else(Trouble::not_found)?;
-    number.set(at);
-    record.with(&bytes)
-}
-
-/// Takes a cursor out of its transaction, if that goes on.
-fn leave(txn: Handle<Transaction>, number: u64) -> Outcome<()> {
-    if goes_on(txn) {
-        transaction(txn)?.drop_cursor(number);
-    }
-    Ok(())
+    places::at(cursor, |place, _| {
+        let Place::Numbered(cursor, _) = place else { return Err(ended()) };
+        let (at, bytes) = go(cursor)?.ok_or_else(Trouble::not_found)?;
+        number.set(at);
+        record.with(&bytes)
+    })
 }
 
 /// See `libtp.h`.
@@ -95,24 +51,35 @@ pub extern "C" fn tp_cursor_open(
 ) -> c_int {
     door("tp_cursor_open", || {
         let out = cursor.needed("the cursor", Handle::NULL)?;
-        let (db, mut held) = keyed(db, txn)?;
-        out.set(CURSORS.insert(KeyedPlace { txn, number: held.add_cursor(db) })?);
-        Ok(())
+        let (db, mut held) = both(db, txn)?;
+        places::open(out, txn, &mut held, db, |db, reader, pin| {
+            Ok(Place::Keyed(with_reader!(reader, reader => db.db.cursor(reader)), pin))
+        })
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_cursor_open_range(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    range: Keys,
+    cursor: Out<Handle<KeyedPlace>>,
+) -> c_int {
+    door("tp_cursor_open_range", || {
+        let out = cursor.needed("the cursor", Handle::NULL)?;
+        let (db, mut held) = both(db, txn)?;
+        let keys = range.keys()?;
+        places::open(out, txn, &mut held, db, |db, reader, pin| {
+            Ok(Place::Keyed(with_reader!(reader, reader => db.db.range(reader, keys))?, pin))
+        })
     })
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_cursor_close(cursor: Handle<KeyedPlace>) -> c_int {
-    door("tp_cursor_close", || {
-        if cursor.is_null() {
-            return Ok(());
-        }
-        let place = CURSORS.hold(cursor)?;
-        leave(place.txn, place.number)?;
-        place.remove();
-        Ok(())
-    })
+    door("tp_cursor_close", || places::close(cursor))
 }
 
 /// See `libtp.h`.
@@ -144,8 +111,58 @@ pub extern "C" fn tp_cursor_seek(
 
 /// See `libtp.h`.
 #[no_mangle]
+pub extern "C" fn tp_cursor_behind(
+    cursor: Handle<KeyedPlace>,
+    from: In,
+    from_size: usize,
+    key: Fill,
+    value: Fill,
+) -> c_int {
+    door("tp_cursor_behind", || {
+        let from = from.bytes("a key", from_size)?;
+        step(cursor, (key, value), |cursor| cursor.next_behind(from))
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
 pub extern "C" fn tp_cursor_next(cursor: Handle<KeyedPlace>, key: Fill, value: Fill) -> c_int {
     door("tp_cursor_next", || step(cursor, (key, value), Cursor::next))
+}
+
+/// `tp_visit`.
+pub type Visit = extern "C" fn(
+    key: *const c_void,
+    key_size: usize,
+    value: *const c_void,
+    value_size: usize,
+    argument: *mut c_void,
+) -> c_int;
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_cursor_each(cursor: Handle<KeyedPlace>, visit: Option<Visit>, argument: *mut c_void) -> c_int {
+    door("tp_cursor_each", || {
+        let visit = visit.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+        let shown = |key: &[u8], value: &[u8]| match visit(
+            key.as_ptr().cast(),
+            key.len(),
+            value.as_ptr().cast(),
+            value.len(),
+            argument,
+        ) {
+            TP_OK => ControlFlow::Continue(()),
+            code => ControlFlow::Break(code),
+        };
+        let broke = places::at(cursor, |place, _| {
+            let Place::Keyed(cursor, _) = place else { return Err(ended()) };
+            Ok(cursor.for_each(shown)?)
+        })?;
+        match broke {
+            Some(code) => Err(Trouble::of_the_program(code, "the cursor stands where it did")),
+            None => Ok(()),
+        }
+    })
 }
 
 /// See `libtp.h`.
@@ -163,24 +180,17 @@ pub extern "C" fn tp_recno_cursor_open(
 ) -> c_int {
     door("tp_recno_cursor_open", || {
         let out = cursor.needed("the cursor", Handle::NULL)?;
-        let (recno, mut held) = numbered(recno, txn)?;
-        out.set(NUMBER_CURSORS.insert(NumberedPlace { txn, number: held.add_number_cursor(recno) })?);
-        Ok(())
+        let (recno, mut held) = both(recno, txn)?;
+        places::open(out, txn, &mut held, recno, |recno, reader, pin| {
+            Ok(Place::Numbered(with_reader!(reader, reader => recno.recno.cursor(reader)), pin))
+        })
     })
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_cursor_close(cursor: Handle<NumberedPlace>) -> c_int {
-    door("tp_recno_cursor_close", || {
-        if cursor.is_null() {
-            return Ok(());
-        }
-        let place = NUMBER_CURSORS.hold(cursor)?;
-        leave(place.txn, place.number)?;
-        place.remove();
-        Ok(())
-    })
+    door("tp_recno_cursor_close", || places::close(cursor))
 }
 
 /// See `libtp.h`.

@@ -3,19 +3,20 @@
 
 use std::ffi::{c_int, c_void};
 
-use libtp::{Database, Db, Env, Recno, Result};
+use libtp::{Database, Db, Env, Link, Recno, Result};
 
 use crate::answer::{door, Outcome, Trouble};
-use crate::arguments::{Fill, In, Out, Text};
+use crate::arguments::{Fill, In, Out, Put, Text};
 use crate::environment::{environment, Environment};
-use crate::handles::{Handle, Held, Kind, Pinned, Table};
-use crate::transaction::{transaction, Transaction};
+use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::order::order_named;
+use crate::transaction::{both, with_reader, Opened, Transaction};
 
 static KEYED: Table<KeyedDatabase> = Table::new();
 static NUMBERED: Table<NumberedDatabase> = Table::new();
 
 /// What is said where one cannot be closed.
-const USERS: &str = "end the transactions that have cursors over it first, or close those, and let no other thread be in a call with it";
+pub(crate) const USERS: &str = "end the transactions that have cursors over it first, or close those, and let no other thread be in a call with it";
 
 /// What C calls `tp_db`.
 pub struct KeyedDatabase {
@@ -43,28 +44,20 @@ impl Kind for NumberedDatabase {
     }
 }
 
-/// Both, which belong together.
-pub(crate) fn keyed(
-    db: Handle<KeyedDatabase>,
-    txn: Handle<Transaction>,
-) -> Outcome<(Pinned<KeyedDatabase>, Held<Transaction>)> {
-    let (db, txn) = (KEYED.pin(db)?, transaction(txn)?);
-    txn.check_same(&db.env)?;
-    Ok((db, txn))
+impl Opened for KeyedDatabase {
+    fn environment(&self) -> &Pinned<Environment> {
+        &self.env
+    }
 }
 
-/// Both, which belong together.
-pub(crate) fn numbered(
-    recno: Handle<NumberedDatabase>,
-    txn: Handle<Transaction>,
-) -> Outcome<(Pinned<NumberedDatabase>, Held<Transaction>)> {
-    let (recno, txn) = (NUMBERED.pin(recno)?, transaction(txn)?);
-    txn.check_same(&recno.env)?;
-    Ok((recno, txn))
+impl Opened for NumberedDatabase {
+    fn environment(&self) -> &Pinned<Environment> {
+        &self.env
+    }
 }
 
 /// Whether there was a record.
-fn found(is_there: bool) -> Outcome<()> {
+pub(crate) fn found(is_there: bool) -> Outcome<()> {
     match is_there {
         true => Ok(()),
         false => Err(Trouble::not_found()),
@@ -89,6 +82,21 @@ fn open_keyed(
 #[no_mangle]
 pub extern "C" fn tp_btree_open(env: Handle<Environment>, name: Text, db: Out<Handle<KeyedDatabase>>) -> c_int {
     door("tp_btree_open", || open_keyed(env, &name, &db, Env::btree))
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_btree_open_ordered(
+    env: Handle<Environment>,
+    name: Text,
+    order: Text,
+    db: Out<Handle<KeyedDatabase>>,
+) -> c_int {
+    door("tp_btree_open_ordered", || {
+        db.needed("the database", Handle::NULL)?;
+        let order = order_named(order.needed("the name of the order")?)?;
+        open_keyed(env, &name, &db, |env, name| env.btree_ordered(name, order))
+    })
 }
 
 /// See `libtp.h`.
@@ -128,8 +136,9 @@ pub extern "C" fn tp_get(
     mut value: Fill,
 ) -> c_int {
     door("tp_get", || {
-        let (db, txn) = keyed(db, txn)?;
-        txn.get(&db.db, key.bytes("a key", key_size)?, |bytes| value.with(bytes))
+        let (db, txn) = both(db, txn)?;
+        let (key, read) = (key.bytes("a key", key_size)?, |bytes: &[u8]| value.with(bytes));
+        with_reader!(txn.reader(), reader => db.db.get_with(reader, key, read))?.unwrap_or_else(|| found(false))
     })
 }
 
@@ -143,7 +152,7 @@ pub extern "C" fn tp_get_for_update(
     mut value: Fill,
 ) -> c_int {
     door("tp_get_for_update", || {
-        let (db, txn) = keyed(db, txn)?;
+        let (db, txn) = both(db, txn)?;
         match db.db.get_for_update(txn.writer()?, key.bytes("a key", key_size)?)? {
             Some(bytes) => value.with(&bytes),
             None => Err(Trouble::not_found()),
@@ -165,7 +174,7 @@ pub extern "C" fn tp_update(
     argument: *mut c_void,
 ) -> c_int {
     door("tp_update", || {
-        let (db, txn) = keyed(db, txn)?;
+        let (db, txn) = both(db, txn)?;
         let change = change.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
         let key = key.bytes("a key", key_size)?;
         let changed = db.db.update_with(txn.writer()?, key, |value| {
@@ -186,7 +195,7 @@ pub extern "C" fn tp_put(
     value_size: usize,
 ) -> c_int {
     door("tp_put", || {
-        let (db, txn) = keyed(db, txn)?;
+        let (db, txn) = both(db, txn)?;
         let (key, value) = (key.bytes("a key", key_size)?, value.bytes("a value", value_size)?);
         Ok(db.db.put(txn.writer()?, key, value)?)
     })
@@ -203,7 +212,7 @@ pub extern "C" fn tp_put_new(
     value_size: usize,
 ) -> c_int {
     door("tp_put_new", || {
-        let (db, txn) = keyed(db, txn)?;
+        let (db, txn) = both(db, txn)?;
         let (key, value) = (key.bytes("a key", key_size)?, value.bytes("a value", value_size)?);
         Ok(db.db.put_new(txn.writer()?, key, value)?)
     })
@@ -213,8 +222,51 @@ pub extern "C" fn tp_put_new(
 #[no_mangle]
 pub extern "C" fn tp_delete(db: Handle<KeyedDatabase>, txn: Handle<Transaction>, key: In, key_size: usize) -> c_int {
     door("tp_delete", || {
-        let (db, txn) = keyed(db, txn)?;
+        let (db, txn) = both(db, txn)?;
         found(db.db.delete(txn.writer()?, key.bytes("a key", key_size)?)?)
+    })
+}
+
+/// `tp_link`.
+#[repr(C)]
+pub struct LinkBytes {
+    bytes: [u8; 16],
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_link_of(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    key: In,
+    key_size: usize,
+    link: Out<LinkBytes>,
+) -> c_int {
+    door("tp_link_of", || {
+        let place = link.needed("the link", LinkBytes { bytes: [0; 16] })?;
+        let (db, txn) = both(db, txn)?;
+        let found = db.db.link_of(txn.writer()?, key.bytes("a key", key_size)?)?;
+        place.set(LinkBytes { bytes: found.ok_or_else(Trouble::not_found)?.to_bytes() });
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_get_at(
+    db: Handle<KeyedDatabase>,
+    txn: Handle<Transaction>,
+    link: Put<LinkBytes>,
+    mut key: Fill,
+    mut value: Fill,
+) -> c_int {
+    door("tp_get_at", || {
+        let (db, txn) = both(db, txn)?;
+        let link = Link::from_bytes(link.needed("the link")?.bytes);
+        let found = db.db.get_at(txn.writer()?, link)?;
+        let (found_key, found_value) = found.ok_or_else(Trouble::not_found)?;
+        key.with(&found_key)?;
+        value.with(&found_value)
     })
 }
 
@@ -272,8 +324,9 @@ pub extern "C" fn tp_recno_get(
     mut record: Fill,
 ) -> c_int {
     door("tp_recno_get", || {
-        let (recno, txn) = numbered(recno, txn)?;
-        record.with(&txn.get_number(&recno.recno, number)?)
+        let (recno, txn) = both(recno, txn)?;
+        let found = with_reader!(txn.reader(), reader => recno.recno.get(reader, number))?;
+        record.with(&found.ok_or_else(Trouble::not_found)?)
     })
 }
 
@@ -287,7 +340,7 @@ pub extern "C" fn tp_recno_put(
     record_size: usize,
 ) -> c_int {
     door("tp_recno_put", || {
-        let (recno, txn) = numbered(recno, txn)?;
+        let (recno, txn) = both(recno, txn)?;
         Ok(recno.recno.put(txn.writer()?, number, record.bytes("a record", record_size)?)?)
     })
 }
@@ -302,7 +355,7 @@ pub extern "C" fn tp_recno_append(
     number: Out<u64>,
 ) -> c_int {
     door("tp_recno_append", || {
-        let (recno, txn) = numbered(recno, txn)?;
+        let (recno, txn) = both(recno, txn)?;
         number.set(recno.recno.append(txn.writer()?, record.bytes("a record", record_size)?)?);
         Ok(())
     })
@@ -312,7 +365,7 @@ pub extern "C" fn tp_recno_append(
 #[no_mangle]
 pub extern "C" fn tp_recno_delete(recno: Handle<NumberedDatabase>, txn: Handle<Transaction>, number: u64) -> c_int {
     door("tp_recno_delete", || {
-        let (recno, txn) = numbered(recno, txn)?;
+        let (recno, txn) = both(recno, txn)?;
         found(recno.recno.delete(txn.writer()?, number)?)
     })
 }

@@ -6,8 +6,9 @@ use std::ffi::{c_char, c_int, c_uint, CStr};
 use libtp::{Env, Keep, Settings};
 
 use crate::answer::{door, Outcome, Trouble};
-use crate::arguments::{Fill, Out, Text};
+use crate::arguments::{lines, Fill, Out, Text};
 use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::primitives::with_log_types;
 
 /// What is said to `tp_env_open`, as `libtp.h` has it.
 const TP_NO_CREATE: c_uint = 1;
@@ -39,7 +40,7 @@ fn open(directory: &Text, settings: &Text, flags: c_uint) -> Outcome<Environment
     if unknown != 0 {
         return Err(Trouble::misuse(format!("the flags have bits that mean nothing: {unknown:#x}")));
     }
-    let mut builder = Env::builder().create(flags & TP_NO_CREATE == 0);
+    let mut builder = with_log_types(Env::builder()).create(flags & TP_NO_CREATE == 0);
     if let Some(text) = settings.optional("the settings")? {
         builder = builder.settings(Settings::parse(text)?);
     }
@@ -80,12 +81,20 @@ pub extern "C" fn tp_env_close(env: Handle<Environment>) -> c_int {
 pub extern "C" fn tp_env_databases(env: Handle<Environment>, mut names: Fill) -> c_int {
     door("tp_env_databases", || {
         names.needed()?;
-        let mut text = String::new();
-        for name in environment(env)?.env.databases()? {
-            text.push_str(&name);
-            text.push('\0');
-        }
-        names.with(text.as_bytes())
+        let all = environment(env)?.env.databases()?;
+        names.with(&lines(all.iter().map(String::as_str)))
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_env_verify(env: Handle<Environment>, name: Text, mut findings: Fill) -> c_int {
+    door("tp_env_verify", || {
+        findings.needed()?;
+        let verified = environment(env)?.env.verify(name.needed("the name")?)?;
+        let told: Vec<String> =
+            verified.findings.iter().map(|finding| format!("page {}: {}", finding.page, finding.what)).collect();
+        findings.with(&lines(told.iter().map(String::as_str)))
     })
 }
 

@@ -43,7 +43,7 @@ impl<T> Handle<T> {
         self.0.is_null()
     }
 
-    fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         self.0.addr() as u64
     }
 
@@ -65,7 +65,7 @@ pub(crate) trait Kind: Send + Sized + 'static {
 }
 
 /// The names of all kinds, by their codes.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 18] = [
     "an environment",
     "a transaction",
     "a database",
@@ -74,6 +74,16 @@ const NAMES: [&str; 8] = [
     "a cursor over records by number",
     "a commit that is waited for",
     "a file of db.h",
+    "a file of pages",
+    "a database with several values a key",
+    "a cursor over several values a key",
+    "a list",
+    "a cursor over a list",
+    "a file of text",
+    "an index",
+    "a cursor over an index",
+    "the keys of an index",
+    "a segment of memory",
 ];
 
 /// From the low end: one bit that is set (such an address is no pointer to anything of ours or C's), seven of the kind's code,
@@ -285,6 +295,12 @@ unsafe impl<T: Kind + Sync> Send for Pinned<T> {}
 unsafe impl<T: Kind + Sync> Sync for Pinned<T> {}
 
 impl<T: Kind> Pinned<T> {
+    /// The same once more: nobody can have it alone meanwhile.
+    pub(crate) fn again(&self) -> Pinned<T> {
+        self.slot.word.fetch_add(1, Ordering::AcqRel);
+        Pinned { slot: self.slot }
+    }
+
     /// Whether it is the same thing.
     pub(crate) fn is(&self, other: &Pinned<T>) -> bool {
         std::ptr::eq(self.slot, other.slot)

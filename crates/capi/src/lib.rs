@@ -1,5 +1,4 @@
-//! The doors for C. `libtp.h` is the records' (`environment`, `transaction`, `database`, `cursor`); `vista.h` is
-//! [`vista`](mod@vista)'s, and `db.h`, the interface of 4.4BSD's db(3), [`db`](mod@db)'s.
+//! The doors for C. `libtp.h` is the records'; `vista.h` is [`vista`](mod@vista)'s, and `db.h`, the interface of 4.4BSD's db(3), [`db`](mod@db)'s.
 //!
 //! What C holds is looked up and never followed ([`handles`](mod@handles)); what it points to is its promise
 //! ([`arguments`](mod@arguments)); every call answers with a code and a sentence ([`answer`](mod@answer)), and no panic leaves it.
@@ -11,7 +10,19 @@ mod arguments;
 mod cursor;
 mod database;
 mod db;
+mod ending;
 mod environment;
 mod handles;
+mod index;
+mod list;
+mod load;
+mod multi;
+mod order;
+mod passing;
+mod places;
+mod primitives;
+mod ranges;
+mod segment;
+mod text;
 mod transaction;
 mod vista;

@@ -4,44 +4,108 @@
 //! they have to go; its slot is held by one thread at a time.
 //!
 //! Invariants
-//! 1. What borrows from the transaction (`cursors`, `savepoints`) goes before it, and it before the pin of its environment.
+//! 1. What borrows from the transaction (`places`, `savepoints`) goes before it, and it before the pin of its environment.
 //! 2. Nothing that borrows leaves this value.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::rc::Rc;
-use std::time::Duration;
 
-use libtp::{CommitLsn, Cursor, Db, Durability, Recno, RecnoCursor, Savepoint, Snapshot, Txn};
+use libtp::{CommitLsn, Detached, Durability, PageCopy, Savepoint, Snapshot, Txn};
 
-use crate::answer::{door, is_retryable, Outcome, Trouble, TP_OK};
+use crate::answer::{door, Outcome, Trouble};
 use crate::arguments::Out;
-use crate::database::{KeyedDatabase, NumberedDatabase};
 use crate::environment::{environment, Environment};
 use crate::handles::{Handle, Held, Kind, Pinned, Table};
+use crate::places::Place;
+use crate::primitives::Pages;
+use crate::segment::MemorySegment;
 
 static TRANSACTIONS: Table<Transaction> = Table::new();
-static COMMITS: Table<Pending> = Table::new();
-
-/// So often `tp_run` tries.
-const TRIES: u32 = 1000;
 
 /// What C calls `tp_txn`.
 pub struct Transaction {
     /// By numbers that are not used again.
-    cursors: BTreeMap<u64, (Cursor<'static>, Pinned<KeyedDatabase>)>,
-    number_cursors: BTreeMap<u64, (RecnoCursor<'static>, Pinned<NumberedDatabase>)>,
+    places: BTreeMap<u64, Place>,
     /// Oldest first.
     savepoints: Vec<(u64, Savepoint<'static, 'static>)>,
     made: u64,
+    /// Copies of pages, by their files' handles and their numbers: C works on them until it gives them back.
+    copies: BTreeMap<(u64, u32), Copied>,
+    /// What C has asked for since it was begun.
+    durability: Option<Durability>,
     reader: Reading,
+    /// Memory that it has joined: C stores to it.
+    segments: Vec<Pinned<MemorySegment>>,
+    env: Pinned<Environment>,
+}
+
+/// A copy that C has of a page, and what it was.
+pub(crate) struct Copied {
+    pub(crate) copy: PageCopy,
+    before: Vec<u8>,
+}
+
+impl Copied {
+    /// Whether C has changed it.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.copy.bytes != self.before
+    }
+}
+
+/// What a transaction is until it has ended, in the order in which it goes.
+struct Ending {
+    reader: Reading,
+    _segments: Vec<Pinned<MemorySegment>>,
     env: Pinned<Environment>,
 }
 
 enum Reading {
     Locking(Rc<Txn<'static>>),
     Snapshot(Rc<Snapshot<'static>>),
+}
+
+/// What reads are made with: a transaction, or a snapshot.
+#[derive(Clone, Copy)]
+pub(crate) enum ReaderRef<'a> {
+    Txn(&'a Txn<'static>),
+    Snapshot(&'a Snapshot<'static>),
+}
+
+/// The same with either.
+macro_rules! with_reader {
+    ($reader:expr, $name:ident => $work:expr) => {
+        match $reader {
+            $crate::transaction::ReaderRef::Txn($name) => $work,
+            $crate::transaction::ReaderRef::Snapshot($name) => $work,
+        }
+    };
+}
+pub(crate) use with_reader;
+
+impl<'a> ReaderRef<'a> {
+    /// To change something.
+    pub(crate) fn writer(self) -> Outcome<&'a Txn<'static>> {
+        match self {
+            ReaderRef::Txn(txn) => Ok(txn),
+            ReaderRef::Snapshot(_) => Err(Trouble::misuse("a snapshot was given, in which nothing can be changed")),
+        }
+    }
+}
+
+/// What was opened in an environment, and is used with transactions of the same handle of it.
+pub(crate) trait Opened: Kind + Sync {
+    fn environment(&self) -> &Pinned<Environment>;
+}
+
+/// Both, which belong together.
+pub(crate) fn both<D: Opened>(opened: Handle<D>, txn: Handle<Transaction>) -> Outcome<(Pinned<D>, Held<Transaction>)> {
+    let (opened, txn) = (D::table().pin(opened)?, transaction(txn)?);
+    match txn.env.is(opened.environment()) {
+        true => Ok((opened, txn)),
+        false => Err(Trouble::misuse("transaction and database belong to different handles of environments")),
+    }
 }
 
 // A transaction goes from thread to thread as a whole.
@@ -74,56 +138,48 @@ pub(crate) fn goes_on(handle: Handle<Transaction>) -> bool {
 
 impl Transaction {
     fn new(reader: Reading, env: Pinned<Environment>) -> Transaction {
-        let (cursors, number_cursors) = (BTreeMap::new(), BTreeMap::new());
-        Transaction { cursors, number_cursors, savepoints: Vec::new(), made: 0, reader, env }
+        let (places, copies, savepoints, segments) = (BTreeMap::new(), BTreeMap::new(), Vec::new(), Vec::new());
+        Transaction { places, savepoints, made: 0, copies, durability: None, reader, segments, env }
     }
 
-    fn begin(env: Pinned<Environment>, durability: Option<Durability>) -> Outcome<Transaction> {
+    /// One that `begin` begins in the environment.
+    fn begun(
+        env: Pinned<Environment>,
+        begin: impl FnOnce(&'static libtp::Env) -> libtp::Result<Txn<'static>>,
+    ) -> Outcome<Transaction> {
         // SAFETY: what borrows from it goes before the pin (invariant 1).
-        let lasting = &unsafe { env.beyond() }.env;
-        let txn = match durability {
-            Some(durability) => lasting.begin_with(durability)?,
-            None => lasting.begin()?,
-        };
+        let txn = begin(&unsafe { env.beyond() }.env)?;
         Ok(Transaction::new(Reading::Locking(Rc::new(txn)), env))
     }
 
+    fn begin(env: Pinned<Environment>, durability: Option<Durability>) -> Outcome<Transaction> {
+        Transaction::begun(env, |env| match durability {
+            Some(durability) => env.begin_with(durability),
+            None => env.begin(),
+        })
+    }
+
+    fn attach(env: Pinned<Environment>, detached: &Detached) -> Outcome<Transaction> {
+        Transaction::begun(env, |env| env.attach(detached))
+    }
+
     fn snapshot(env: Pinned<Environment>) -> Outcome<Transaction> {
-        // SAFETY: as in `begin`.
+        // SAFETY: as in `begun`.
         let snapshot = unsafe { env.beyond() }.env.snapshot()?;
         Ok(Transaction::new(Reading::Snapshot(Rc::new(snapshot)), env))
     }
 
+    /// To read.
+    pub(crate) fn reader(&self) -> ReaderRef<'_> {
+        match &self.reader {
+            Reading::Locking(txn) => ReaderRef::Txn(txn),
+            Reading::Snapshot(snapshot) => ReaderRef::Snapshot(snapshot),
+        }
+    }
+
     /// To change something.
     pub(crate) fn writer(&self) -> Outcome<&Txn<'static>> {
-        match &self.reader {
-            Reading::Locking(txn) => Ok(txn),
-            Reading::Snapshot(_) => Err(Trouble::misuse("a snapshot was given, in which nothing can be changed")),
-        }
-    }
-
-    /// What it works with has to be opened from the same handle of the environment.
-    pub(crate) fn check_same(&self, env: &Pinned<Environment>) -> Outcome<()> {
-        match self.env.is(env) {
-            true => Ok(()),
-            false => Err(Trouble::misuse("transaction and database belong to different handles of environments")),
-        }
-    }
-
-    pub(crate) fn get(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> Outcome<()>) -> Outcome<()> {
-        let read = match &self.reader {
-            Reading::Locking(txn) => db.get_with(&**txn, key, read)?,
-            Reading::Snapshot(snapshot) => db.get_with(&**snapshot, key, read)?,
-        };
-        read.unwrap_or_else(|| Err(Trouble::not_found()))
-    }
-
-    pub(crate) fn get_number(&self, recno: &Recno, number: u64) -> Outcome<Vec<u8>> {
-        let record = match &self.reader {
-            Reading::Locking(txn) => recno.get(&**txn, number)?,
-            Reading::Snapshot(snapshot) => recno.get(&**snapshot, number)?,
-        };
-        record.ok_or_else(Trouble::not_found)
+        self.reader().writer()
     }
 
     fn number(&mut self) -> u64 {
@@ -131,47 +187,76 @@ impl Transaction {
         self.made
     }
 
-    /// Puts a cursor into it and returns its number.
-    pub(crate) fn add_cursor(&mut self, db: Pinned<KeyedDatabase>) -> u64 {
-        // SAFETY: the cursor goes with the pin, before it (their order in the tuple).
-        let lasting = &unsafe { db.beyond() }.db;
-        let cursor = match &self.reader {
-            // SAFETY: the cursor goes before the transaction, which the `Rc` keeps where it is (invariant 1).
-            Reading::Locking(txn) => lasting.cursor(unsafe { &*Rc::as_ptr(txn) }),
+    /// Puts a place into it, which `make` makes of the database and what reads, and returns its number.
+    pub(crate) fn add_place<D: Kind + Sync>(
+        &mut self,
+        on: Pinned<D>,
+        make: impl FnOnce(&'static D, ReaderRef<'static>, Pinned<D>) -> Outcome<Place>,
+    ) -> Outcome<u64> {
+        // SAFETY: the place has the pin, which goes behind the cursor (`places`).
+        let lasting = unsafe { on.beyond() };
+        let reader = match &self.reader {
+            // SAFETY: the place goes before the transaction, which the `Rc` keeps where it is (invariant 1).
+            Reading::Locking(txn) => ReaderRef::Txn(unsafe { &*Rc::as_ptr(txn) }),
             // SAFETY: as above.
-            Reading::Snapshot(snapshot) => lasting.cursor(unsafe { &*Rc::as_ptr(snapshot) }),
+            Reading::Snapshot(snapshot) => ReaderRef::Snapshot(unsafe { &*Rc::as_ptr(snapshot) }),
         };
+        let place = make(lasting, reader, on)?;
         let number = self.number();
-        self.cursors.insert(number, (cursor, db));
-        number
+        self.places.insert(number, place);
+        Ok(number)
     }
 
-    /// As `add_cursor`, over records by number.
-    pub(crate) fn add_number_cursor(&mut self, recno: Pinned<NumberedDatabase>) -> u64 {
-        // SAFETY: as in `add_cursor`.
-        let lasting = &unsafe { recno.beyond() }.recno;
-        let cursor = match &self.reader {
-            // SAFETY: as in `add_cursor`.
-            Reading::Locking(txn) => lasting.cursor(unsafe { &*Rc::as_ptr(txn) }),
-            // SAFETY: as in `add_cursor`.
-            Reading::Snapshot(snapshot) => lasting.cursor(unsafe { &*Rc::as_ptr(snapshot) }),
+    /// A place of it, and what reads.
+    pub(crate) fn place(&mut self, number: u64) -> Option<(&mut Place, ReaderRef<'_>)> {
+        let reader = match &self.reader {
+            Reading::Locking(txn) => ReaderRef::Txn(txn),
+            Reading::Snapshot(snapshot) => ReaderRef::Snapshot(snapshot),
         };
-        let number = self.number();
-        self.number_cursors.insert(number, (cursor, recno));
-        number
+        self.places.get_mut(&number).map(|place| (place, reader))
     }
 
-    pub(crate) fn cursor(&mut self, number: u64) -> Option<&mut Cursor<'static>> {
-        self.cursors.get_mut(&number).map(|(cursor, _)| cursor)
+    pub(crate) fn drop_place(&mut self, number: u64) {
+        self.places.remove(&number);
     }
 
-    pub(crate) fn number_cursor(&mut self, number: u64) -> Option<&mut RecnoCursor<'static>> {
-        self.number_cursors.get_mut(&number).map(|(cursor, _)| cursor)
+    /// Keeps a segment open until it ends.
+    pub(crate) fn keep_segment(&mut self, segment: Pinned<MemorySegment>) {
+        if !self.segments.iter().any(|kept| kept.is(&segment)) {
+            self.segments.push(segment);
+        }
     }
 
-    pub(crate) fn drop_cursor(&mut self, number: u64) {
-        self.cursors.remove(&number);
-        self.number_cursors.remove(&number);
+    /// Whether it has joined that segment.
+    pub(crate) fn has_joined(&self, segment: &Pinned<MemorySegment>) -> bool {
+        self.segments.iter().any(|kept| kept.is(segment))
+    }
+
+    /// The copy that C has of a page, if it has one.
+    pub(crate) fn copy(&mut self, file: Handle<Pages>, page: u32) -> Option<&mut PageCopy> {
+        self.copies.get_mut(&(file.word(), page)).map(|copied| &mut copied.copy)
+    }
+
+    /// Keeps a copy for C.
+    pub(crate) fn add_copy(&mut self, file: Handle<Pages>, page: u32, copy: PageCopy) {
+        let before = copy.bytes.clone();
+        self.copies.insert((file.word(), page), Copied { copy, before });
+    }
+
+    /// C gives a copy back: it, if it was changed.
+    pub(crate) fn take_copy(&mut self, file: Handle<Pages>, page: u32) -> Option<Copied> {
+        self.copies.remove(&(file.word(), page))
+    }
+
+    /// Refuses to commit, or pass on, what C has stored in copies of pages and not given back: it would be lost, and the answer would not say so.
+    pub(crate) fn refuse_unlogged(&self) -> Outcome<()> {
+        match self.copies.iter().find(|(_, copied)| copied.is_changed()) {
+            None => Ok(()),
+            Some(((_, page), _)) => Err(Trouble::misuse(format!(
+                "page {page} was got and changed, and not unpinned: what was stored there would be lost, so nothing was done, and the \
+                 transaction goes on. Unpin it (buf_unpin), or abort the transaction"
+            ))),
+        }
     }
 
     fn savepoint(&mut self) -> Outcome<u64> {
@@ -198,36 +283,53 @@ impl Transaction {
         Ok(self.savepoints.pop().expect("it was found").1)
     }
 
-    /// What the library has of it, when everything else of it has gone; savepoints are kept. Who takes both apart lets the pin, which
-    /// stands first, go last.
-    fn finish(mut self) -> (Pinned<Environment>, Reading) {
-        self.cursors.clear();
-        self.number_cursors.clear();
+    /// What the library has of it, and what stays until that has ended; savepoints are kept.
+    fn finish(mut self) -> Ending {
+        self.places.clear();
         while let Some((_, savepoint)) = self.savepoints.pop() {
             savepoint.keep();
         }
-        (self.env, self.reader)
+        Ending { reader: self.reader, _segments: self.segments, env: self.env }
     }
 
-    fn commit(self) -> Outcome<()> {
-        let (_env, reader) = self.finish();
-        match reader {
+    /// As `finish`, with the durability that C wants.
+    fn finish_durable(self) -> Ending {
+        let durability = self.durability;
+        let mut ending = self.finish();
+        if let (Reading::Locking(txn), Some(durability)) = (&mut ending.reader, durability) {
+            Rc::get_mut(txn).expect("what borrowed from it has gone").set_durability(durability);
+        }
+        ending
+    }
+
+    pub(crate) fn commit(self) -> Outcome<()> {
+        let ending = self.finish_durable();
+        match ending.reader {
             Reading::Locking(txn) => Ok(alone(txn).commit()?),
             Reading::Snapshot(_) => Ok(()),
         }
     }
 
-    fn commit_async(self) -> Outcome<Option<Pending>> {
-        let (env, reader) = self.finish();
-        match reader {
-            Reading::Locking(txn) => Ok(Some(Pending { commit: alone(txn).commit_async()?, env })),
+    /// None for a snapshot.
+    pub(crate) fn commit_async(self) -> Outcome<Option<(CommitLsn, Pinned<Environment>)>> {
+        let ending = self.finish_durable();
+        match ending.reader {
+            Reading::Locking(txn) => Ok(Some((alone(txn).commit_async()?, ending.env))),
             Reading::Snapshot(_) => Ok(None),
         }
     }
 
-    fn abort(self) -> Outcome<()> {
-        let (_env, reader) = self.finish();
-        match reader {
+    pub(crate) fn detach(self) -> Outcome<Detached> {
+        let ending = self.finish();
+        match ending.reader {
+            Reading::Locking(txn) => Ok(alone(txn).detach()?),
+            Reading::Snapshot(_) => Err(Trouble::misuse("a snapshot was given, which is not passed on: take another")),
+        }
+    }
+
+    pub(crate) fn abort(self) -> Outcome<()> {
+        let ending = self.finish();
+        match ending.reader {
             Reading::Locking(txn) => Ok(alone(txn).abort()?),
             Reading::Snapshot(_) => Ok(()),
         }
@@ -238,7 +340,7 @@ fn alone(txn: Rc<Txn<'static>>) -> Txn<'static> {
     Rc::into_inner(txn).expect("what borrows from a transaction does so by reference")
 }
 
-fn durability(code: c_int) -> Outcome<Option<Durability>> {
+pub(crate) fn durability(code: c_int) -> Outcome<Option<Durability>> {
     match code {
         0 => Ok(None),
         1 => Ok(Some(Durability::Sync)),
@@ -253,8 +355,28 @@ fn durability(code: c_int) -> Outcome<Option<Durability>> {
 pub extern "C" fn tp_begin(env: Handle<Environment>, how: c_int, txn: Out<Handle<Transaction>>) -> c_int {
     door("tp_begin", || {
         let place = txn.needed("the transaction", Handle::NULL)?;
-        let begun = Transaction::begin(environment(env)?, durability(how)?)?;
-        place.set(TRANSACTIONS.insert(begun)?);
+        place.set(begin(env, durability(how)?)?);
+        Ok(())
+    })
+}
+
+/// Begins one that C has no handle of yet.
+pub(crate) fn begin(env: Handle<Environment>, how: Option<Durability>) -> Outcome<Handle<Transaction>> {
+    TRANSACTIONS.insert(Transaction::begin(environment(env)?, how)?)
+}
+
+/// Goes on with one that was passed on.
+pub(crate) fn attach(env: Handle<Environment>, detached: &Detached) -> Outcome<Handle<Transaction>> {
+    TRANSACTIONS.insert(Transaction::attach(environment(env)?, detached)?)
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_set_durability(txn: Handle<Transaction>, how: c_int) -> c_int {
+    door("tp_set_durability", || {
+        let (how, mut txn) = (durability(how)?, transaction(txn)?);
+        txn.writer()?;
+        txn.durability = how;
         Ok(())
     })
 }
@@ -281,7 +403,11 @@ pub extern "C" fn tp_snapshot_durable(snapshot: Handle<Transaction>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_commit(txn: Handle<Transaction>) -> c_int {
-    door("tp_commit", || transaction(txn)?.remove().commit())
+    door("tp_commit", || {
+        let held = transaction(txn)?;
+        held.refuse_unlogged()?;
+        held.remove().commit()
+    })
 }
 
 /// See `libtp.h`.
@@ -326,93 +452,4 @@ pub extern "C" fn tp_savepoint_keep(txn: Handle<Transaction>, savepoint: u64) ->
 #[no_mangle]
 pub extern "C" fn tp_savepoint_roll_back(txn: Handle<Transaction>, savepoint: u64) -> c_int {
     door("tp_savepoint_roll_back", || Ok(transaction(txn)?.take_savepoint(savepoint)?.roll_back()?))
-}
-
-/// What C calls `tp_pending`: a commit that is made, and not yet known to be on disk.
-pub struct Pending {
-    commit: CommitLsn,
-    env: Pinned<Environment>,
-}
-
-impl Kind for Pending {
-    const CODE: usize = 6;
-    fn table() -> &'static Table<Pending> {
-        &COMMITS
-    }
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_commit_async(txn: Handle<Transaction>, pending: Out<Handle<Pending>>) -> c_int {
-    door("tp_commit_async", || {
-        let place = pending.needed("the commit", Handle::NULL)?;
-        if let Some(made) = transaction(txn)?.remove().commit_async()? {
-            place.set(COMMITS.insert(made)?);
-        }
-        Ok(())
-    })
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_wait_durable(pending: Handle<Pending>) -> c_int {
-    door("tp_wait_durable", || {
-        if pending.is_null() {
-            return Ok(());
-        }
-        let Pending { commit, env } = COMMITS.hold(pending)?.remove();
-        Ok(env.env.wait_durable(commit)?)
-    })
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_pending_free(pending: Handle<Pending>) -> c_int {
-    door("tp_pending_free", || {
-        if !pending.is_null() {
-            COMMITS.hold(pending)?.remove();
-        }
-        Ok(())
-    })
-}
-
-/// `tp_work`.
-pub type Work = extern "C" fn(txn: Handle<Transaction>, argument: *mut c_void) -> c_int;
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work>, argument: *mut c_void) -> c_int {
-    door("tp_run", || {
-        let work = work.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
-        let how = durability(how)?;
-        let mut tries = 0;
-        loop {
-            match run_once(env, how, work, argument) {
-                Err(trouble) if is_retryable(trouble.code()) && tries < TRIES => {
-                    tries += 1;
-                    // As the library's own `run` does: give whoever we collided with a chance, longer with each try.
-                    std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
-                }
-                done => return done,
-            }
-        }
-    })
-}
-
-fn run_once(env: Handle<Environment>, how: Option<Durability>, work: Work, argument: *mut c_void) -> Outcome<()> {
-    let txn = TRANSACTIONS.insert(Transaction::begin(environment(env)?, how)?)?;
-    let code = work(txn, argument);
-    if !goes_on(txn) {
-        return Err(Trouble::misuse("the function has ended the transaction, which is for this call to do"));
-    }
-    let done = transaction(txn)?.remove();
-    if code == TP_OK {
-        return done.commit();
-    }
-    let told = Trouble::of_the_program(code);
-    match done.abort() {
-        // What it can be run again for does not help where it could not be aborted.
-        Err(trouble) if is_retryable(code) => Err(trouble),
-        _ => Err(told),
-    }
 }

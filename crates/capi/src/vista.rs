@@ -42,6 +42,8 @@ unsafe fn mapped<'m>(segment: *mut Mapped) -> Outcome<&'m mut Mapped> {
 impl Mapped {
     /// Does a part of the transaction that goes on.
     fn part<T>(&mut self, call: &str, work: impl FnOnce(&mut Txn<'_>) -> ::vista::Result<T>) -> Outcome<T> {
+        // First: what a child has to be told is not that a transaction of its parent's goes on, or that none does.
+        self.segment.check_process()?;
         if !self.is_in_transaction {
             return Err(format!(
                 "{call}: no transaction goes on with the segment {}. Nothing was changed; call vista_begin_transaction",
@@ -56,6 +58,7 @@ impl Mapped {
     }
 
     fn begin(&mut self) -> Outcome<()> {
+        self.segment.check_process()?;
         if self.is_in_transaction {
             return Err(format!(
                 "a transaction goes on already with the segment {}: it has one at a time. It goes on; end or abort it first",

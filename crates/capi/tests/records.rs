@@ -3,12 +3,13 @@
 
 mod c;
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use c::{compiled, says, says_under_valgrind, told, workshop, Link};
 
-/// A program, what it is told besides the environment's directory, and what it prints, line by line. The first letters of a
+/// A program, what it is told besides the environment's directory (with @ before a file's name: beside that), and what it prints, line by line. The first letters of a
 /// line are enough where it goes on with what is not the same each time.
 const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
     (
@@ -63,6 +64,145 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &["libtp.h 0.1.0, the library 0.1.0", "database pages", "opened {\"how\":\"created\",", "stat {\"directory\":"],
     ),
+    (
+        "examples/counters.c",
+        &[],
+        &[
+            "pages of 8160 bytes",
+            "the note has 0 bytes, and was \"\"",
+            "one kept, one taken back: 101",
+            "the note has 8160 bytes, and was \"by the first\"",
+            "not locked: the database is of another kind, or its name cannot be a file's",
+            "the note has 8160 bytes, and was \"by the first\"",
+        ],
+    ),
+    (
+        "examples/ranges.c",
+        &[],
+        &[
+            "all: apple fig grape peach pear plum",
+            "from b up to peach: fig grape peach",
+            "2 begin with pe",
+            "2 removed above peach",
+            "left: apple fig grape peach",
+            "each: apple fig grape; the program's function returned 3, and the cursor stands where it did",
+            "then peach",
+            "behind banana: fig",
+            "by length: fig pear plum apple grape peach",
+            "backwards: plum pear peach grape fig apple",
+            "the hinge has a screw of steel",
+            "the screw has gone",
+            "in another order: the database is of another kind",
+        ],
+    ),
+    (
+        "examples/tags.c",
+        &[],
+        &[
+            "key and value of up to ",
+            "sorted: fig-sweet pear-fruit pear-green pear-soft plum-blue",
+            "listed: fig-sweet fig-sweet pear-green pear-fruit pear-soft plum-blue",
+            "pear: fruit green soft",
+            "next key: plum blue",
+            "key before: pear soft",
+            "last: plum blue",
+            "before: pear soft",
+            "back at: pear soft",
+            "pear: green fruit soft",
+            "next key: plum blue",
+            "key before: pear soft",
+            "last: plum blue",
+            "before: pear soft",
+            "back at: pear soft",
+            "the first of 3: fruit",
+            "plum: the key is there already; nothing was changed",
+            "1 values of the plum removed",
+            "the first of 3: green",
+            "2 values of the plum removed",
+            "sorted: pear-fruit pear-green",
+            "listed: fig-sweet pear-green pear-fruit",
+        ],
+    ),
+    (
+        "examples/lines.c",
+        &["@text"],
+        &[
+            "read: 1 one 2 two 3 three",
+            "three is one",
+            "two is ONE",
+            "six was 4, there are 5",
+            "by number: 1 zero 2 ONE 3 two 4 three 5 six",
+            "before the last: 4 three",
+            "here is 5",
+            "by cursor: 1 ONE 2 two 3 before 4 here 5 after 6 six 7 seven",
+            "written",
+            "nothing to write",
+            "in the file: ONE",
+            "in the file: two",
+            "in the file: before",
+            "in the file: here",
+            "in the file: after",
+            "in the file: six",
+            "in the file: seven",
+        ],
+    ),
+    (
+        "examples/people.c",
+        &[],
+        &[
+            "nemo: the function of the index `people by town` refuses the record: it returned 7; nothing was changed",
+            "the first of 2 in London: ada, London: countess",
+            "towns with L: London-ada London-alan",
+            "from C on: Erlangen emmy Erlangen: algebraist",
+            "last: London alan",
+            "before: London ada",
+            "later: Brno-kurt Erlangen-emmy Manchester-alan",
+            "the index: nothing is wrong",
+            "the database: nothing is wrong",
+            "the function was asked",
+        ],
+    ),
+    (
+        "examples/bulk.c",
+        &[],
+        &[
+            "20000 loaded in order",
+            "not in order: records that were said to be sorted are not; nothing was loaded",
+            "20000 sorted and loaded, told",
+            "20000 pairs",
+            "twice: records are loaded into an empty database; nothing was loaded",
+            "the record of number 12345",
+            "pages: most were merged",
+            "of full pages 0 were merged",
+        ],
+    ),
+    (
+        "examples/handed.c",
+        &[],
+        &[
+            "the other process sees 3 apples",
+            "again: the transaction cannot be passed on, or waits no more to be taken over",
+            "3 apples",
+            "7 pears",
+        ],
+    ),
+    (
+        "examples/memory.c",
+        &[],
+        &[
+            "3 in 16 bytes: 3 kurt 2 alan 1 ada",
+            "3 in 16 bytes: 3 kurt 2 alan 1 ada",
+            "2 in 16 bytes: 2 alan 1 ada",
+            "elsewhere: outlives a crash of the system, it is said",
+        ],
+    ),
+    ("tests/c/refused.c", &[], &["0 wrong"]),
+    ("tests/c/apart.c", &["fork"], &["the child ended with 0", "memory 4711", "index ada", "several one, a list of 1"]),
+    (
+        "tests/c/apart.c",
+        &["threads"],
+        &["the index: nothing is wrong", "8 records, 8 in the index, 180 lines", "begun here: 1", "handed on: 1"],
+    ),
     ("tests/c/misuse.c", &[], &["0 wrong"]),
     ("tests/c/threads.c", &[], &["counted 800 of 800", "6 of 6 refused, here: there is no such record", "handed on"]),
     ("tests/c/fork.c", &["handles"], &["the child ended with 0", "parent: goes on", "child: its own"]),
@@ -78,12 +218,34 @@ fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
             let home = tempfile::tempdir().unwrap();
             let directory = home.path().join("environment");
             let mut all = vec![directory.to_str().unwrap()];
-            all.extend(*arguments);
+            let beside: Vec<String> = arguments
+                .iter()
+                .map(|argument| match argument.strip_prefix('@') {
+                    Some(name) => home.path().join(name).display().to_string(),
+                    None => (*argument).to_owned(),
+                })
+                .collect();
+            all.extend(beside.iter().map(String::as_str));
             let said = run(&program, &all);
             let agrees = said.lines().zip(*expected).all(|(line, expected)| line.starts_with(expected));
             assert!(agrees && said.lines().count() == expected.len(), "{source}:\n{said}");
         }
     }
+}
+
+/// Not under valgrind, which is between the guard and the processor.
+#[test]
+fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_guard() {
+    let workshop = workshop();
+    let program = compiled("tests/c/guarded.c", workshop.path(), Link::Shared);
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("environment");
+    let directory = directory.to_str().unwrap();
+    assert_eq!(says(&program, &[directory]), "1 kept, 0 beside\n");
+    let stopped = Command::new(&program).args([directory, "wild"]).output().unwrap();
+    assert_eq!(stopped.status.signal(), Some(11), "a fault: {}", told(&stopped));
+    assert!(told(&stopped).contains("was stopped by the guard"), "{}", told(&stopped));
+    assert_eq!(says(&program, &[directory]), "2 kept, 0 beside\n", "of what was stopped nothing is there");
 }
 
 #[test]

@@ -18,12 +18,16 @@ fn library() -> PathBuf {
 }
 
 fn compile(to: &Path) {
+    compile_as("examples/list.c", to);
+}
+
+fn compile_as(program: &str, to: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"));
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let status = Command::new(compiler)
         .args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-I"])
         .arg(source.join("include"))
-        .arg(source.join("examples/list.c"))
+        .arg(source.join(program))
         .arg(library())
         .args(["-lpthread", "-ldl", "-lm", "-o"])
         .arg(to)
@@ -93,4 +97,17 @@ fn a_segment_that_another_has_is_refused_in_a_sentence() {
     assert!(told.contains("is open in another process"), "{told}");
     drop(segment);
     assert!(run(&program, &file, &["show"]).status.success());
+}
+
+#[test]
+fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let (program, file) = (directory.path().join("fork"), directory.path().join("segment"));
+    compile_as("tests/c/vista_fork.c", &program);
+    let output = run(&program, &file, &[]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{told}");
+    let rounds = ["0 and 0", "0 and 0", "1 and 1", "1 and 1"];
+    let expected = rounds.map(|has| format!("the child ended with 0\nthe parent has {has}\n")).concat();
+    assert_eq!(told, expected);
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use libtp::{Bytes, Env, Error};
 
 use crate::db::refusal::{Answer, Refusal};
+use crate::primitives::with_log_types;
 
 /// An environment that is open.
 pub(crate) struct Home {
@@ -69,7 +70,7 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<H
     if let Some(home) = there {
         return Ok(home);
     }
-    let mut builder = Env::builder().create(wishes.create);
+    let mut builder = with_log_types(Env::builder()).create(wishes.create);
     if wishes.page_bytes != 0 {
         let bytes = wishes.page_bytes.next_power_of_two().clamp(4 << 10, 64 << 10);
         builder = builder.page_size(wishes.database, Bytes(bytes));

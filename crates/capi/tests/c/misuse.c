@@ -49,6 +49,34 @@ static void nulls(const char *directory, tp_env *env, tp_db *db, tp_recno *recno
     tp_buffer_free(NULL);
 }
 
+static void pages_not_given_back(tp_env *env)
+{
+    tp_pages *fid;
+    tp_txn *txn;
+    tp_pending *pending;
+    tp_buffer word = TP_BUFFER;
+    void *page;
+    size_t size;
+    fine(buf_open(env, "pages", DB_SHARED | DB_TP, &fid));
+    fine(tp_begin(env, TP_DEFAULT, &txn));
+    fine(tp_lock(fid, txn, 0, WRITE_LOCK));
+    fine(buf_get(fid, txn, 0, BF_PIN, &page, NULL));
+    memcpy(page, "kept", 4);
+    expect(tp_commit(txn), TP_MISUSE, "page 0 was got and changed, and not unpinned");
+    expect(tp_commit_async(txn, &pending), TP_MISUSE, "page 0 was got and changed, and not unpinned");
+    expect(tp_detach(txn, &word), TP_MISUSE, "page 0 was got and changed, and not unpinned");
+    fine(buf_unpin(fid, txn, 0));
+    fine(tp_commit(txn));
+    fine(tp_begin(env, TP_DEFAULT, &txn));
+    fine(tp_lock(fid, txn, 0, READ_LOCK));
+    fine(buf_get(fid, txn, 0, BF_PIN, &page, &size));
+    if (size == 0 || memcmp(page, "kept", 4) != 0)
+        wrong += 1;
+    fine(tp_commit(txn));
+    tp_buffer_free(&word);
+    fine(buf_close(fid));
+}
+
 static void lengths_and_kinds(tp_env *env, tp_db *db, tp_recno *recno)
 {
     static char much[3000];
@@ -201,6 +229,7 @@ int main(int argc, char **argv)
     fine(tp_recno_open(env, "numbers", 8, &recno));
     nulls(argv[1], env, db, recno);
     lengths_and_kinds(env, db, recno);
+    pages_not_given_back(env);
     not_handles(env, db);
     closed(argv[1], env);
     savepoints(env, db);

@@ -82,7 +82,7 @@ pub fn says_under_valgrind(program: &Path, arguments: &[&str]) -> String {
     }
     let mut command = Command::new("valgrind");
     command.args(["--quiet", "--error-exitcode=99"]);
-    match program.ends_with("fork") {
+    match program.ends_with("fork") || arguments.contains(&"fork") {
         true => command.arg("--leak-check=no"),
         false => command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]),
     };

@@ -1,0 +1,110 @@
+//! Commits that are waited for later, and transactions that are begun and ended for C (`tp_run`).
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::time::Duration;
+
+use libtp::{CommitLsn, Durability};
+
+use crate::answer::{door, is_retryable, Outcome, Trouble, TP_OK};
+use crate::arguments::Out;
+use crate::environment::Environment;
+use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::transaction::{begin, durability, goes_on, transaction, Transaction};
+
+static COMMITS: Table<Pending> = Table::new();
+
+/// So often `tp_run` tries.
+const TRIES: u32 = 1000;
+
+/// What C calls `tp_pending`: a commit that is made, and not yet known to be on disk.
+pub struct Pending {
+    commit: CommitLsn,
+    env: Pinned<Environment>,
+}
+
+impl Kind for Pending {
+    const CODE: usize = 6;
+    fn table() -> &'static Table<Pending> {
+        &COMMITS
+    }
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_commit_async(txn: Handle<Transaction>, pending: Out<Handle<Pending>>) -> c_int {
+    door("tp_commit_async", || {
+        let place = pending.needed("the commit", Handle::NULL)?;
+        let held = transaction(txn)?;
+        held.refuse_unlogged()?;
+        if let Some((commit, env)) = held.remove().commit_async()? {
+            place.set(COMMITS.insert(Pending { commit, env })?);
+        }
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_wait_durable(pending: Handle<Pending>) -> c_int {
+    door("tp_wait_durable", || {
+        if pending.is_null() {
+            return Ok(());
+        }
+        let Pending { commit, env } = COMMITS.hold(pending)?.remove();
+        Ok(env.env.wait_durable(commit)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_pending_free(pending: Handle<Pending>) -> c_int {
+    door("tp_pending_free", || {
+        if !pending.is_null() {
+            COMMITS.hold(pending)?.remove();
+        }
+        Ok(())
+    })
+}
+
+/// `tp_work`.
+pub type Work = extern "C" fn(txn: Handle<Transaction>, argument: *mut c_void) -> c_int;
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work>, argument: *mut c_void) -> c_int {
+    door("tp_run", || {
+        let work = work.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+        let how = durability(how)?;
+        let mut tries = 0;
+        loop {
+            match run_once(env, how, work, argument) {
+                Err(trouble) if is_retryable(trouble.code()) && tries < TRIES => {
+                    tries += 1;
+                    // As the library's own `run` does: give whoever we collided with a chance, longer with each try.
+                    std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
+                }
+                done => return done,
+            }
+        }
+    })
+}
+
+fn run_once(env: Handle<Environment>, how: Option<Durability>, work: Work, argument: *mut c_void) -> Outcome<()> {
+    let txn = begin(env, how)?;
+    let code = work(txn, argument);
+    if !goes_on(txn) {
+        return Err(Trouble::misuse("the function has ended the transaction, which is for this call to do"));
+    }
+    let done = transaction(txn)?.remove();
+    let refused = if code == TP_OK { done.refuse_unlogged() } else { Ok(()) };
+    if code == TP_OK && refused.is_ok() {
+        return done.commit();
+    }
+    let told = refused.err().unwrap_or_else(|| Trouble::of_the_program(code, "the transaction was aborted"));
+    match done.abort() {
+        // What it can be run again for does not help where it could not be aborted.
+        Err(trouble) if is_retryable(code) => Err(trouble),
+        _ => Err(told),
+    }
+}

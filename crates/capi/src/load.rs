@@ -1,0 +1,174 @@
+//! `tp_load` and `tp_compact`: many records at once, and pages that hold little merged.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_uint, c_void, CString};
+
+use libtp::{Bytes, Compaction, Load, Pair};
+
+use crate::answer::{door, Outcome, Trouble, TP_NOTFOUND, TP_OK};
+use crate::arguments::{In, Out};
+use crate::database::KeyedDatabase;
+use crate::handles::{Handle, Kind};
+use crate::multi::MultiDatabase;
+
+/// As `libtp.h` has them.
+const TP_LOAD_SORTED: c_uint = 1;
+
+/// `tp_pair`.
+#[repr(C)]
+pub struct LentPair {
+    key: In,
+    key_size: usize,
+    value: In,
+    value_size: usize,
+}
+
+/// `tp_next_pair`.
+pub type NextPair = extern "C" fn(pair: &mut LentPair, argument: *mut c_void) -> c_int;
+
+/// `tp_watch`.
+pub type Watch = extern "C" fn(what: *const c_char, done: u64, total: u64, argument: *mut c_void);
+
+/// The pairs that a function of the program brings.
+struct Source {
+    next: NextPair,
+    argument: *mut c_void,
+}
+
+impl Iterator for Source {
+    type Item = Outcome<Pair>;
+
+    fn next(&mut self) -> Option<Outcome<Pair>> {
+        let mut lent = LentPair { key: In::NULL, key_size: 0, value: In::NULL, value_size: 0 };
+        let copied = |lent: &LentPair| {
+            let (key, value) = (lent.key.bytes("a key", lent.key_size)?, lent.value.bytes("a value", lent.value_size)?);
+            Ok((key.to_vec(), value.to_vec()))
+        };
+        match (self.next)(&mut lent, self.argument) {
+            TP_OK => Some(copied(&lent)),
+            TP_NOTFOUND => None,
+            code => Some(Err(Trouble::of_the_program(code, "nothing was loaded"))),
+        }
+    }
+}
+
+fn how(flags: c_uint, fill_percent: c_uint, memory: u64) -> Outcome<Load> {
+    let mut how = match flags {
+        0 => Load::unsorted(),
+        TP_LOAD_SORTED => Load::sorted(),
+        _ => return Err(Trouble::misuse(format!("the flags have bits that mean nothing: {flags:#x}"))),
+    };
+    if fill_percent != 0 {
+        how = how.fill_percent(percent(fill_percent));
+    }
+    if memory != 0 {
+        how = how.memory(Bytes(memory));
+    }
+    Ok(how)
+}
+
+/// What is no percentage the library refuses.
+fn percent(percent: c_uint) -> u8 {
+    u8::try_from(percent).unwrap_or(u8::MAX)
+}
+
+/// Tells the program how far it is.
+fn tell(watch: Option<Watch>, argument: *mut c_void) -> impl FnMut(&'static str, u64, u64) {
+    move |what, done, total| {
+        if let Some(watch) = watch {
+            let what = CString::new(what).unwrap_or_default();
+            watch(what.as_ptr(), done, total, argument);
+        }
+    }
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_load(
+    db: Handle<KeyedDatabase>,
+    flags: c_uint,
+    fill_percent: c_uint,
+    memory: u64,
+    next: Option<NextPair>,
+    watch: Option<Watch>,
+    argument: *mut c_void,
+    count: Out<u64>,
+) -> c_int {
+    door("tp_load", || {
+        count.set(0);
+        let how = how(flags, fill_percent, memory)?;
+        let next = next.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+        let db = KeyedDatabase::table().pin(db)?;
+        count.set(db.db.try_load(&how, Source { next, argument }, &mut tell(watch, argument))?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_multi_load(
+    multi: Handle<MultiDatabase>,
+    flags: c_uint,
+    fill_percent: c_uint,
+    memory: u64,
+    next: Option<NextPair>,
+    watch: Option<Watch>,
+    argument: *mut c_void,
+    count: Out<u64>,
+) -> c_int {
+    door("tp_multi_load", || {
+        count.set(0);
+        let how = how(flags, fill_percent, memory)?;
+        let next = next.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+        let multi = MultiDatabase::table().pin(multi)?;
+        count.set(multi.multi.try_load(&how, Source { next, argument }, &mut tell(watch, argument))?);
+        Ok(())
+    })
+}
+
+/// Compacts, telling the program how far it is, and hands out what it came to.
+fn compact(
+    (watch, argument): (Option<Watch>, *mut c_void),
+    (leaves, merged): (Out<u64>, Out<u64>),
+    work: impl FnOnce(&mut dyn FnMut(Compaction)) -> libtp::Result<Compaction>,
+) -> Outcome<()> {
+    leaves.set(0);
+    merged.set(0);
+    let mut tell = tell(watch, argument);
+    let done = work(&mut |so_far| tell("compacting", so_far.leaves, 0))?;
+    leaves.set(done.leaves);
+    merged.set(done.merged);
+    Ok(())
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_compact(
+    db: Handle<KeyedDatabase>,
+    fill_percent: c_uint,
+    watch: Option<Watch>,
+    argument: *mut c_void,
+    leaves: Out<u64>,
+    merged: Out<u64>,
+) -> c_int {
+    door("tp_compact", || {
+        let db = KeyedDatabase::table().pin(db)?;
+        compact((watch, argument), (leaves, merged), |tell| db.db.compact_watched(percent(fill_percent), tell))
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_multi_compact(
+    multi: Handle<MultiDatabase>,
+    fill_percent: c_uint,
+    watch: Option<Watch>,
+    argument: *mut c_void,
+    leaves: Out<u64>,
+    merged: Out<u64>,
+) -> c_int {
+    door("tp_multi_compact", || {
+        let multi = MultiDatabase::table().pin(multi)?;
+        compact((watch, argument), (leaves, merged), |tell| multi.multi.compact_watched(percent(fill_percent), tell))
+    })
+}

@@ -1,0 +1,47 @@
+//! Transactions that are passed on to other threads and processes, by a word.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+
+use libtp::Detached;
+
+use crate::answer::door;
+use crate::arguments::{Fill, Out, Text};
+use crate::environment::{environment, Environment};
+use crate::handles::Handle;
+use crate::transaction::{attach, transaction, Transaction};
+
+/// A word is shorter.
+const WORD_BYTES: usize = 511;
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_detach(txn: Handle<Transaction>, mut word: Fill) -> c_int {
+    door("tp_detach", || {
+        word.needed()?;
+        // Before it is passed on: a word that cannot be handed out is one that nobody has.
+        word.reserve(WORD_BYTES)?;
+        let held = transaction(txn)?;
+        held.writer()?;
+        held.refuse_unlogged()?;
+        let detached = held.remove().detach()?;
+        word.with(detached.to_string().as_bytes())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_attach(env: Handle<Environment>, word: Text, txn: Out<Handle<Transaction>>) -> c_int {
+    door("tp_attach", || {
+        let place = txn.needed("the transaction", Handle::NULL)?;
+        let detached: Detached = word.needed("the word")?.parse()?;
+        place.set(attach(env, &detached)?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_abort_detached(env: Handle<Environment>, id: u64) -> c_int {
+    door("tp_abort_detached", || Ok(environment(env)?.env.abort_detached(id)?))
+}

@@ -1,0 +1,251 @@
+//! The primitive calls, by the paper's names where it has them (LIBTP 3.2 and 4.4): pages of the program's, locks on pages and on objects
+//! that it names, and log records of its own types.
+//!
+//! The paper's `buf_get` hands out the frame in shared memory. Here it is a copy, which belongs to the transaction until `buf_unpin` stores
+//! it (docs/design/0019).
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use libtp::{Builder, LogType, Mode, PageFile, PageLock};
+
+use crate::answer::{door, Outcome, Trouble};
+use crate::arguments::{In, Out, Text};
+use crate::environment::{environment, Environment};
+use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::transaction::{both, transaction, Opened, Transaction};
+
+/// As `libtp.h` has them.
+const DB_SHARED: c_uint = 1;
+const DB_TP: c_uint = 2;
+const BF_PIN: c_int = 1;
+
+static FILES: Table<Pages> = Table::new();
+static LOG_TYPES: Mutex<Vec<LogType>> = Mutex::new(Vec::new());
+
+/// What C calls `tp_pages`.
+pub struct Pages {
+    file: PageFile,
+    env: Pinned<Environment>,
+}
+
+impl Kind for Pages {
+    const CODE: usize = 8;
+    fn table() -> &'static Table<Pages> {
+        &FILES
+    }
+}
+
+impl Opened for Pages {
+    fn environment(&self) -> &Pinned<Environment> {
+        &self.env
+    }
+}
+
+/// An environment is opened with the types that were registered.
+pub(crate) fn with_log_types(builder: Builder) -> Builder {
+    let types = LOG_TYPES.lock().unwrap_or_else(PoisonError::into_inner);
+    types.iter().cloned().fold(builder, Builder::log_type)
+}
+
+/// `tp_page_change`.
+pub type PageChange = extern "C" fn(*mut c_void, usize, *const c_void, usize) -> c_int;
+
+/// As Rust calls it.
+fn called(change: PageChange) -> impl Fn(&mut [u8], &[u8]) -> Result<(), String> + Send + Sync {
+    move |page, argument| {
+        let code = change(page.as_mut_ptr().cast(), page.len(), argument.as_ptr().cast(), argument.len());
+        match code {
+            0 => Ok(()),
+            code => Err(format!("it returned {code}")),
+        }
+    }
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_log_type(code: u16, name: Text, redo: Option<PageChange>, undo: Option<PageChange>) -> c_int {
+    door("tp_log_type", || {
+        let name = name.needed("the name")?;
+        let redo = redo.ok_or_else(|| Trouble::misuse("NULL was given for the function that makes the change"))?;
+        if code == 0 || name.is_empty() || name.len() > 64 {
+            return Err(Trouble::misuse("codes begin with 1, and names have 1 to 64 bytes"));
+        }
+        let mut made = LogType::new(code, name, called(redo));
+        if let Some(undo) = undo {
+            made = made.undo(called(undo));
+        }
+        let mut types = LOG_TYPES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = types.iter().find(|other| other.code() == code && other.name() != name) {
+            return Err(Trouble::misuse(format!("the code {code} is that of \"{}\" already", other.name())));
+        }
+        types.retain(|other| other.code() != code);
+        types.push(made);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn buf_open(env: Handle<Environment>, name: Text, flags: c_uint, fid: Out<Handle<Pages>>) -> c_int {
+    door("buf_open", || {
+        let place = fid.needed("the file", Handle::NULL)?;
+        if flags & !(DB_SHARED | DB_TP) != 0 {
+            return Err(Trouble::misuse(format!("the flags have bits that mean nothing: {flags:#x}")));
+        }
+        let env = environment(env)?;
+        let file = env.env.pages(name.needed("the name")?)?;
+        place.set(FILES.insert(Pages { file, env })?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn buf_close(fid: Handle<Pages>) -> c_int {
+    door("buf_close", || {
+        if !fid.is_null() {
+            drop(FILES.remove(fid, "let no other thread be in a call with it")?);
+        }
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn buf_page_size(fid: Handle<Pages>, size: Out<usize>) -> c_int {
+    door("buf_page_size", || {
+        let place = size.needed("the size", 0)?;
+        place.set(FILES.pin(fid)?.file.page_bytes());
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn buf_get(
+    fid: Handle<Pages>,
+    txn: Handle<Transaction>,
+    pageno: u32,
+    how: c_int,
+    page: Out<*mut c_void>,
+    size: Out<usize>,
+) -> c_int {
+    door("buf_get", || {
+        let place = page.needed("the page", std::ptr::null_mut())?;
+        size.set(0);
+        if how != BF_PIN {
+            return Err(Trouble::misuse(format!("{how} is no way to get a page; BF_PIN is")));
+        }
+        let (pages, mut txn) = both(fid, txn)?;
+        if txn.copy(fid, pageno).is_none() {
+            let copy = pages.file.get(txn.writer()?, pageno)?;
+            txn.add_copy(fid, pageno, copy);
+        }
+        let copy = txn.copy(fid, pageno).ok_or_else(Trouble::not_found)?;
+        // A page of zeros is one that nobody has written.
+        size.set(if copy.bytes.iter().all(|&byte| byte == 0) { 0 } else { copy.bytes.len() });
+        place.set(copy.bytes.as_mut_ptr().cast());
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn buf_unpin(fid: Handle<Pages>, txn: Handle<Transaction>, pageno: u32) -> c_int {
+    door("buf_unpin", || {
+        let (pages, mut txn) = both(fid, txn)?;
+        let not_there = || Trouble::misuse(format!("the transaction has not got page {pageno} of this file"));
+        let copied = txn.take_copy(fid, pageno).ok_or_else(not_there)?;
+        if !copied.is_changed() {
+            return Ok(());
+        }
+        pages.file.put(txn.writer()?, &copied.copy)?;
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_lock(fid: Handle<Pages>, txn: Handle<Transaction>, pageno: u32, mode: c_int) -> c_int {
+    door("tp_lock", || {
+        let (pages, txn) = both(fid, txn)?;
+        let lock = match mode {
+            1 => PageLock::Read,
+            2 => PageLock::Write,
+            _ => return Err(no_mode(mode)),
+        };
+        Ok(pages.file.lock(txn.writer()?, pageno, lock)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_unlock(fid: Handle<Pages>, txn: Handle<Transaction>, pageno: u32) -> c_int {
+    door("tp_unlock", || {
+        let (pages, txn) = both(fid, txn)?;
+        Ok(pages.file.unlock(txn.writer()?, pageno)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_log(
+    fid: Handle<Pages>,
+    txn: Handle<Transaction>,
+    pageno: u32,
+    code: u16,
+    argument: In,
+    size: usize,
+) -> c_int {
+    door("tp_log", || {
+        let (pages, mut txn) = both(fid, txn)?;
+        if txn.copy(fid, pageno).is_some() {
+            return Err(Trouble::misuse(format!("the transaction has got page {pageno}: unpin it first")));
+        }
+        pages.file.apply(txn.writer()?, pageno, code, argument.bytes("the argument", size)?)?;
+        Ok(())
+    })
+}
+
+fn no_mode(mode: c_int) -> Trouble {
+    Trouble::misuse(format!("{mode} is no mode of a lock; READ_LOCK and WRITE_LOCK are"))
+}
+
+fn mode_of(mode: c_int) -> Outcome<Mode> {
+    match mode {
+        1 => Ok(Mode::S),
+        2 => Ok(Mode::X),
+        _ => Err(no_mode(mode)),
+    }
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn lock_get(txn: Handle<Transaction>, name: In, size: usize, mode: c_int) -> c_int {
+    door("lock_get", || Ok(transaction(txn)?.writer()?.lock(name.bytes("the name", size)?, mode_of(mode)?)?))
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn lock_downgrade(txn: Handle<Transaction>, name: In, size: usize, mode: c_int) -> c_int {
+    door("lock_downgrade", || {
+        Ok(transaction(txn)?.writer()?.lock_downgrade(name.bytes("the name", size)?, mode_of(mode)?)?)
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn lock_release(txn: Handle<Transaction>, name: In, size: usize) -> c_int {
+    door("lock_release", || Ok(transaction(txn)?.writer()?.unlock(name.bytes("the name", size)?)?))
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn lock_unlock_all(txn: Handle<Transaction>) -> c_int {
+    door("lock_unlock_all", || {
+        transaction(txn)?.writer()?.unlock_objects()?;
+        Ok(())
+    })
+}

@@ -1,0 +1,207 @@
+//! `tp_segment`: recoverable memory that transactions join, next to their records.
+//!
+//! C has the address of the memory and stores to it directly, between what it declares and the transaction's end. Every call joins anew,
+//! which is a look into the transaction's list after the first time, and lets go before it returns: nothing of Rust's refers to the memory
+//! while C works on it.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use ::vista::{Guard, Options, Survives};
+use libtp::{Joined, Segment};
+
+use crate::answer::{door, Outcome, Trouble};
+use crate::arguments::{Out, Text};
+use crate::environment::{environment, Environment};
+use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::transaction::{both, Opened, Transaction};
+
+static SEGMENTS: Table<MemorySegment> = Table::new();
+
+/// As `libtp.h` has them.
+const TP_GUARDED: c_uint = 1;
+const TP_ANYWHERE: c_uint = 2;
+const TP_SURVIVES_SYSTEM: c_uint = 4;
+const TP_SURVIVES_POWER: c_uint = 8;
+
+/// What C calls `tp_segment`.
+pub struct MemorySegment {
+    segment: Segment,
+    env: Pinned<Environment>,
+}
+
+impl Kind for MemorySegment {
+    const CODE: usize = 17;
+    fn table() -> &'static Table<MemorySegment> {
+        &SEGMENTS
+    }
+}
+
+impl Opened for MemorySegment {
+    fn environment(&self) -> &Pinned<Environment> {
+        &self.env
+    }
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_segment_open(
+    env: Handle<Environment>,
+    name: Text,
+    size: u64,
+    segment: Out<Handle<MemorySegment>>,
+) -> c_int {
+    door("tp_segment_open", || {
+        let place = segment.needed("the segment", Handle::NULL)?;
+        let env = environment(env)?;
+        let segment = env.env.segment(name.needed("the name")?, size)?;
+        place.set(SEGMENTS.insert(MemorySegment { segment, env })?);
+        Ok(())
+    })
+}
+
+fn options(size: u64, flags: c_uint) -> Outcome<Options> {
+    let unknown = flags & !(TP_GUARDED | TP_ANYWHERE | TP_SURVIVES_SYSTEM | TP_SURVIVES_POWER);
+    if unknown != 0 {
+        return Err(Trouble::misuse(format!("the flags have bits that mean nothing: {unknown:#x}")));
+    }
+    let mut options = Options::new(size);
+    if flags & TP_GUARDED != 0 {
+        options = options.guard(Guard::On);
+    }
+    if flags & TP_ANYWHERE != 0 {
+        options = options.anywhere();
+    }
+    match (flags & TP_SURVIVES_SYSTEM != 0, flags & TP_SURVIVES_POWER != 0) {
+        (_, true) => Ok(options.survives(Survives::Power)),
+        (true, false) => Ok(options.survives(Survives::System)),
+        (false, false) => Ok(options),
+    }
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_segment_open_at(
+    env: Handle<Environment>,
+    path: Text,
+    size: u64,
+    flags: c_uint,
+    segment: Out<Handle<MemorySegment>>,
+) -> c_int {
+    door("tp_segment_open_at", || {
+        let place = segment.needed("the segment", Handle::NULL)?;
+        let env = environment(env)?;
+        let segment = env.env.segment_at(path.path("the path")?, &options(size, flags)?)?;
+        place.set(SEGMENTS.insert(MemorySegment { segment, env })?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_segment_close(segment: Handle<MemorySegment>) -> c_int {
+    door("tp_segment_close", || {
+        if !segment.is_null() {
+            drop(SEGMENTS.remove(segment, "end the transactions that have joined it first")?);
+        }
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_segment_survives(segment: Handle<MemorySegment>, what: Out<c_uint>) -> c_int {
+    door("tp_segment_survives", || {
+        let place = what.needed("what it survives", 0)?;
+        place.set(match SEGMENTS.pin(segment)?.segment.survives() {
+            Survives::Process => 0,
+            Survives::System => TP_SURVIVES_SYSTEM,
+            Survives::Power => TP_SURVIVES_POWER,
+        });
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_segment_join(
+    segment: Handle<MemorySegment>,
+    txn: Handle<Transaction>,
+    memory: Out<*mut c_void>,
+    size: Out<usize>,
+) -> c_int {
+    door("tp_segment_join", || {
+        let place = memory.needed("the memory", std::ptr::null_mut())?;
+        size.set(0);
+        let (segment, mut txn) = both(segment, txn)?;
+        let joined = txn.writer()?.join(&segment.segment)?;
+        let (address, bytes) = (joined.segment().address(), joined.bytes().len());
+        drop(joined);
+        txn.keep_segment(segment);
+        size.set(bytes);
+        place.set(std::ptr::with_exposed_provenance_mut(address));
+        Ok(())
+    })
+}
+
+/// Does something in a segment that the transaction has joined.
+fn inside<T>(
+    segment: Handle<MemorySegment>,
+    txn: Handle<Transaction>,
+    work: impl FnOnce(&mut Joined<'_>, usize) -> libtp::Result<T>,
+) -> Outcome<T> {
+    let (segment, txn) = both(segment, txn)?;
+    let writer = txn.writer()?;
+    if !txn.has_joined(&segment) {
+        return Err(Trouble::misuse("the transaction has not joined the segment: call tp_segment_join first"));
+    }
+    let mut joined = writer.join(&segment.segment)?;
+    let address = joined.segment().address();
+    Ok(work(&mut joined, address)?)
+}
+
+/// The position of an address: what lies elsewhere is none that the segment has.
+fn position(place: *const c_void, address: usize) -> u64 {
+    place.addr().wrapping_sub(address) as u64
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_segment_set_range(
+    segment: Handle<MemorySegment>,
+    txn: Handle<Transaction>,
+    place: *mut c_void,
+    size: usize,
+) -> c_int {
+    door("tp_segment_set_range", || {
+        inside(segment, txn, |joined, address| joined.set_range(position(place, address), size).map(|_| ()))
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_segment_malloc(
+    segment: Handle<MemorySegment>,
+    txn: Handle<Transaction>,
+    size: usize,
+    place: Out<*mut c_void>,
+) -> c_int {
+    door("tp_segment_malloc", || {
+        let out = place.needed("the memory", std::ptr::null_mut())?;
+        let taken = inside(segment, txn, |joined, address| Ok((joined.malloc(size as u64)?, address)))?;
+        let (at, address) = taken;
+        let at = usize::try_from(at).map_err(|_| Trouble::full("no address is so high"))?;
+        out.set(std::ptr::with_exposed_provenance_mut(address + at));
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_segment_free(
+    segment: Handle<MemorySegment>,
+    txn: Handle<Transaction>,
+    place: *mut c_void,
+) -> c_int {
+    door("tp_segment_free", || inside(segment, txn, |joined, address| joined.free(position(place, address))))
+}

@@ -1,0 +1,73 @@
+//! `tp_text`: a file of text whose records a list has.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+
+use libtp::{TextFile, TextForm};
+
+use crate::answer::{door, Trouble};
+use crate::arguments::{Out, Text};
+use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::list::ListDatabase;
+
+static TEXTS: Table<ListText> = Table::new();
+
+/// What C calls `tp_text`.
+pub struct ListText {
+    text: TextFile,
+    /// Its list stays open.
+    _list: Pinned<ListDatabase>,
+}
+
+impl Kind for ListText {
+    const CODE: usize = 13;
+    fn table() -> &'static Table<ListText> {
+        &TEXTS
+    }
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_text_open(
+    list: Handle<ListDatabase>,
+    path: Text,
+    record_size: usize,
+    byte: c_int,
+    text: Out<Handle<ListText>>,
+) -> c_int {
+    door("tp_text_open", || {
+        let place = text.needed("the file of text", Handle::NULL)?;
+        let (list, path) = (ListDatabase::table().pin(list)?, path.path("the path")?);
+        let byte = u8::try_from(byte).map_err(|_| Trouble::misuse(format!("{byte} is no byte: 0 to 255 are")))?;
+        let form = match record_size {
+            0 => TextForm::Delimited(byte),
+            bytes => TextForm::Fixed { bytes, pad: byte },
+        };
+        let text = TextFile::open(&list.env.env, &list.list, path, form)?;
+        place.set(TEXTS.insert(ListText { text, _list: list })?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_text_sync(text: Handle<ListText>, is_written: Out<c_int>) -> c_int {
+    door("tp_text_sync", || {
+        is_written.set(0);
+        is_written.set(c_int::from(TEXTS.pin(text)?.text.sync()?));
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_text_close(text: Handle<ListText>) -> c_int {
+    door("tp_text_close", || match text.is_null() {
+        true => Ok(()),
+        false => {
+            // The file goes before the pin of its list.
+            let ListText { text, _list } = TEXTS.remove(text, "let no other thread be in a call with it")?;
+            Ok(text.close()?)
+        }
+    })
+}

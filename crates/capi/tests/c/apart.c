@@ -1,0 +1,286 @@
+/* Several values, lists, indices, memory and words, where a process forks and where threads work side by side.
+ *
+ *   apart DIRECTORY fork        the child tries what its parent has open, and the parent goes on
+ *   apart DIRECTORY threads     threads write to a database with an index at once, and hand a transaction on by its word
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libtp.h"
+
+enum { THREADS = 4, ROUNDS = 50, NOT_TODAY = 7 };
+
+struct place {
+    char directory[4096];
+    tp_env *env;
+    tp_db *db;
+    tp_index *index;
+    tp_multi *multi;
+    tp_multi_cursor *tags;
+    tp_list *list;
+    tp_list_cursor *lines;
+    tp_text *text;
+    tp_segment *segment;
+    tp_index_cursor *cursor;
+    tp_txn *txn;
+    void *memory;
+    int nth;
+};
+
+static int failed(const char *what)
+{
+    printf("%s: %s\n", what, tp_error());
+    return 1;
+}
+
+/* The first letter of the value; a value without is refused. */
+static int letter(const void *key, size_t key_size, const void *value, size_t value_size, tp_index_keys *keys, void *argument)
+{
+    (void)key;
+    (void)key_size;
+    (void)argument;
+    return value_size == 0 ? NOT_TODAY : tp_index_add(keys, value, 1);
+}
+
+static int open_place(struct place *place)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s.text", place->directory);
+    if (tp_env_open(place->directory, NULL, 0, &place->env) != TP_OK || tp_btree_open(place->env, "words", &place->db) != TP_OK ||
+        tp_index_open(place->db, "by letter", letter, NULL, &place->index) != TP_OK ||
+        tp_multi_open(place->env, "tags", TP_AS_THEY_CAME, NULL, &place->multi) != TP_OK ||
+        tp_list_open(place->env, "lines", &place->list) != TP_OK || tp_text_open(place->list, path, 0, '\n', &place->text) != TP_OK ||
+        tp_segment_open(place->env, "memory", 64, &place->segment) != TP_OK)
+        return failed("open");
+    return 0;
+}
+
+/* The child ends with it, too. */
+static int close_place(struct place *place, int text)
+{
+    if (tp_text_close(place->text) != text || tp_list_close(place->list) != TP_OK || tp_multi_close(place->multi) != TP_OK ||
+        tp_index_close(place->index) != TP_OK || tp_segment_close(place->segment) != TP_OK || tp_db_close(place->db) != TP_OK ||
+        tp_env_close(place->env) != TP_OK)
+        return failed("close");
+    return 0;
+}
+
+static int begin(struct place *place)
+{
+    tp_txn *txn;
+    if (tp_begin(place->env, TP_DEFAULT, &txn) != TP_OK || tp_put(place->db, txn, "ada", 3, "countess", 8) != TP_OK ||
+        tp_multi_put(place->multi, txn, "ada", 3, "one", 3) != TP_OK || tp_multi_cursor_open(place->multi, txn, &place->tags) != TP_OK ||
+        tp_list_append(place->list, txn, "one", 3, NULL) != TP_OK || tp_list_cursor_open(place->list, txn, &place->lines) != TP_OK ||
+        tp_index_cursor_open(place->index, txn, NULL, &place->cursor) != TP_OK ||
+        tp_segment_join(place->segment, txn, &place->memory, NULL) != TP_OK ||
+        tp_segment_set_range(place->segment, txn, place->memory, sizeof(long)) != TP_OK)
+        return failed("begin");
+    *(long *)place->memory = 4711;
+    place->txn = txn;
+    return 0;
+}
+
+static int next(tp_pair *pair, void *argument)
+{
+    (void)pair;
+    (void)argument;
+    return TP_NOTFOUND;
+}
+
+/* In the child: how many of its parent's things answer as they must not. It leaves by _exit. */
+static int try_all(struct place *theirs)
+{
+    tp_txn *txn = theirs->txn, *other;
+    tp_segment *segment;
+    tp_buffer word = TP_BUFFER;
+    void *memory;
+    uint64_t count;
+    const int codes[] = {
+        tp_put(theirs->db, txn, "x", 1, "x", 1),
+        tp_count(theirs->db, txn, NULL, &count),
+        tp_delete_range(theirs->db, txn, NULL, NULL),
+        tp_multi_put(theirs->multi, txn, "x", 1, "x", 1),
+        tp_multi_cursor_next(theirs->tags, NULL, NULL),
+        tp_multi_cursor_place(theirs->tags, &word) == TP_NOTFOUND ? TP_FORKED : TP_OK,
+        tp_list_append(theirs->list, txn, "x", 1, NULL),
+        tp_list_cursor_next(theirs->lines, NULL, NULL),
+        tp_text_sync(theirs->text, NULL),
+        tp_index_get(theirs->index, txn, "c", 1, NULL, NULL),
+        tp_index_cursor_next(theirs->cursor, NULL, NULL, NULL),
+        tp_index_verify(theirs->index, txn, &word),
+        tp_index_drop(theirs->db, "by letter"),
+        tp_segment_join(theirs->segment, txn, &memory, NULL),
+        tp_segment_set_range(theirs->segment, txn, theirs->memory, 8),
+        tp_segment_open(theirs->env, "other", 64, &segment),
+        tp_load(theirs->db, 0, 0, 0, next, NULL, NULL, NULL),
+        tp_compact(theirs->db, 80, NULL, NULL, NULL, NULL),
+        tp_env_verify(theirs->env, "words", &word),
+        tp_attach(theirs->env, "x/1.1.1", &other),
+        tp_abort_detached(theirs->env, 1),
+        tp_detach(txn, &word),
+    };
+    int wrong = 0;
+    for (size_t nth = 0; nth < sizeof codes / sizeof codes[0]; nth++)
+        if (codes[nth] != TP_FORKED) {
+            printf("call %d: %d\n", (int)nth, codes[nth]);
+            wrong += 1;
+        }
+    tp_buffer_free(&word);
+    /* What it inherited it may give up, which changes nothing. */
+    tp_multi_cursor_close(theirs->tags);
+    tp_list_cursor_close(theirs->lines);
+    tp_index_cursor_close(theirs->cursor);
+    wrong += close_place(theirs, TP_FORKED);
+    fflush(stdout);
+    return wrong;
+}
+
+static int show(struct place *place)
+{
+    tp_txn *txn;
+    tp_buffer value = TP_BUFFER;
+    uint64_t number;
+    if (tp_begin(place->env, TP_DEFAULT, &txn) != TP_OK || tp_segment_join(place->segment, txn, &place->memory, NULL) != TP_OK)
+        return failed("show");
+    printf("memory %ld\n", *(long *)place->memory);
+    if (tp_index_get(place->index, txn, "c", 1, &value, NULL) != TP_OK)
+        return failed("index");
+    printf("index %s\n", (const char *)value.data);
+    if (tp_multi_get(place->multi, txn, "ada", 3, &value) != TP_OK || tp_list_count(place->list, txn, &number) != TP_OK)
+        return failed("several");
+    printf("several %s, a list of %lu\n", (const char *)value.data, (unsigned long)number);
+    tp_buffer_free(&value);
+    return tp_abort(txn) != TP_OK;
+}
+
+static int forks(struct place *place)
+{
+    int status = 0;
+    if (begin(place) != 0)
+        return 1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(try_all(place));
+    waitpid(child, &status, 0);
+    printf("the child ended with %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    if (tp_multi_cursor_close(place->tags) != TP_OK || tp_list_cursor_close(place->lines) != TP_OK ||
+        tp_index_cursor_next(place->cursor, NULL, NULL, NULL) != TP_OK || tp_index_cursor_close(place->cursor) != TP_OK ||
+        tp_commit(place->txn) != TP_OK)
+        return failed("commit");
+    return show(place);
+}
+
+struct write {
+    struct place *place;
+    int nth;
+    int round;
+};
+
+static int write_one(tp_txn *txn, void *argument)
+{
+    const struct write *write = argument;
+    char key[16], value[16];
+    snprintf(key, sizeof key, "%d", write->round % 8);
+    snprintf(value, sizeof value, "%c%d", 'a' + (write->round + write->nth) % 3, write->nth);
+    int code = tp_multi_put(write->place->multi, txn, key, strlen(key), value, strlen(value));
+    if (code == TP_OK)
+        code = tp_list_append(write->place->list, txn, value, strlen(value), NULL);
+    if (code == TP_OK)
+        code = tp_put(write->place->db, txn, key, strlen(key), value, write->round % 10 == 9 ? 0 : strlen(value));
+    return code;
+}
+
+static void *writes(void *argument)
+{
+    struct write write;
+    write.place = argument;
+    write.nth = write.place->nth;
+    for (write.round = 0; write.round < ROUNDS; write.round++) {
+        int expected = write.round % 10 == 9 ? NOT_TODAY : TP_OK;
+        int code = tp_run(write.place->env, TP_RELAXED, write_one, &write);
+        if (code != expected) {
+            printf("round %d: %d: %s\n", write.round, code, tp_error());
+            return argument;
+        }
+    }
+    return NULL;
+}
+
+/* By its word, from a thread that does not have the handle. */
+static void *goes_on(void *argument)
+{
+    struct place *place = argument;
+    tp_txn *txn;
+    tp_buffer *word = place->memory;
+    if (tp_attach(place->env, word->data, &txn) != TP_OK || tp_put(place->db, txn, "handed", 6, "on", 2) != TP_OK || tp_commit(txn) != TP_OK)
+        failed("in the other thread");
+    return NULL;
+}
+
+static int handed_on(struct place *place)
+{
+    pthread_t thread;
+    tp_buffer word = TP_BUFFER;
+    tp_txn *txn;
+    uint64_t count;
+    if (tp_begin(place->env, TP_DEFAULT, &txn) != TP_OK || tp_put(place->db, txn, "begun", 5, "here", 4) != TP_OK || tp_detach(txn, &word) != TP_OK)
+        return failed("detach");
+    place->memory = &word;
+    pthread_create(&thread, NULL, goes_on, place);
+    pthread_join(thread, NULL);
+    tp_buffer_free(&word);
+    if (tp_begin(place->env, TP_DEFAULT, &txn) != TP_OK || tp_index_count(place->index, txn, "h", 1, &count) != TP_OK)
+        return failed("handed on");
+    printf("begun here: %lu\n", (unsigned long)count);
+    if (tp_index_count(place->index, txn, "o", 1, &count) != TP_OK)
+        return failed("handed on");
+    printf("handed on: %lu\n", (unsigned long)count);
+    return tp_abort(txn) != TP_OK;
+}
+
+static int threads(struct place *place)
+{
+    pthread_t all[THREADS];
+    struct place places[THREADS];
+    tp_txn *snapshot;
+    tp_buffer findings = TP_BUFFER;
+    uint64_t count, letters = 0, lines;
+    void *ended;
+    int bad = 0;
+    for (int nth = 0; nth < THREADS; nth++) {
+        places[nth] = *place;
+        places[nth].nth = nth;
+        pthread_create(&all[nth], NULL, writes, &places[nth]);
+    }
+    for (int nth = 0; nth < THREADS; nth++) {
+        pthread_join(all[nth], &ended);
+        bad |= ended != NULL;
+    }
+    if (bad || tp_snapshot(place->env, &snapshot) != TP_OK || tp_index_verify(place->index, snapshot, &findings) != TP_OK)
+        return failed("threads");
+    printf("the index: %s\n", findings.size == 0 ? "nothing is wrong" : (const char *)findings.data);
+    for (char at = 'a'; at <= 'c'; at++, letters += count)
+        if (tp_index_count(place->index, snapshot, &at, 1, &count) != TP_OK)
+            return failed("count");
+    if (tp_list_count(place->list, snapshot, &lines) != TP_OK || tp_count(place->db, snapshot, NULL, &count) != TP_OK)
+        return failed("count");
+    printf("%lu records, %lu in the index, %lu lines\n", (unsigned long)count, (unsigned long)letters, (unsigned long)lines);
+    tp_buffer_free(&findings);
+    return tp_abort(snapshot) != TP_OK || handed_on(place);
+}
+
+int main(int argc, char **argv)
+{
+    static struct place place;
+    if (argc != 3)
+        return 2;
+    snprintf(place.directory, sizeof place.directory, "%s", argv[1]);
+    if (open_place(&place) != 0)
+        return 1;
+    int status = strcmp(argv[2], "fork") == 0 ? forks(&place) : threads(&place);
+    return close_place(&place, TP_OK) != 0 ? 1 : status;
+}
