@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::plain::PlainFiles;
 #[cfg(doc)]
 use crate::{check_name, Error};
 
@@ -213,6 +214,12 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Io`] when the system cannot tell.
     fn is_network(&self) -> Result<bool>;
+
+    /// Returns the door to files of other programs, wherever they are; a path that does not begin with `/` begins here. None
+    /// where this disk has no such files.
+    fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
+        None
+    }
 }
 
 /// How [`Directory::open`] treats a name that is there, or is not.

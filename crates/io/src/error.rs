@@ -6,7 +6,7 @@
 use std::fmt;
 
 #[cfg(doc)]
-use crate::{Directory, File};
+use crate::{Directory, File, PlainFiles};
 
 /// The result of a call to the disk.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -26,8 +26,10 @@ pub enum Operation {
     SetLen,
     /// [`File::allocate`].
     Allocate,
-    /// [`Directory::rename`].
+    /// [`Directory::rename`], [`PlainFiles::rename`].
     Rename,
+    /// [`PlainFiles::link`].
+    Link,
     /// [`Directory::remove`].
     Remove,
     /// [`Directory::list`].
@@ -42,7 +44,7 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation, in the order of the variants.
-    pub const ALL: [Operation; 12] = [
+    pub const ALL: [Operation; 13] = [
         Operation::Open,
         Operation::Read,
         Operation::Write,
@@ -50,6 +52,7 @@ impl Operation {
         Operation::SetLen,
         Operation::Allocate,
         Operation::Rename,
+        Operation::Link,
         Operation::Remove,
         Operation::List,
         Operation::SyncDirectory,
@@ -68,6 +71,7 @@ impl fmt::Display for Operation {
             Operation::SetLen => "set the length of",
             Operation::Allocate => "allocate blocks for",
             Operation::Rename => "rename",
+            Operation::Link => "give another name to",
             Operation::Remove => "remove",
             Operation::List => "list",
             Operation::SyncDirectory => "sync the directory",
@@ -171,6 +175,8 @@ impl Error {
             libc::EEXIST => Error::Exists { operation, file },
             libc::EROFS => Error::ReadOnly { operation, file },
             libc::EISDIR => Error::Unsuitable { operation, file, what: "it is a directory, not a file" },
+            libc::EXDEV => Error::Unsuitable { operation, file, what: "the other name would be on another filesystem" },
+            libc::ELOOP => Error::Unsuitable { operation, file, what: "it is a symbolic link" },
             libc::ENOTDIR => Error::Unsuitable { operation, file, what: "it is a file, not a directory" },
             _ => Error::Io { operation, file, offset, errno },
         }

@@ -1,4 +1,4 @@
-//! What libtp asks of a disk: two small traits, their contract, and the POSIX disk that keeps it.
+//! What libtp asks of a disk: a few small traits, their contract, and the POSIX disk that keeps it.
 //!
 //! The managers above (log, buffer, the environment) reach the disk only through [`File`] and
 //! [`Directory`]; they do not know whether a kernel or a simulated disk answers.  This room in turn
@@ -13,15 +13,18 @@
 //! | `contract` | the two traits and what they promise |
 //! | `error` | what failed, by what a caller can do about it |
 //! | `fork` | how a child comes to have none of its parent's locks |
+//! | `plain` | what is asked of files that are not ours: those of other programs |
 //! | `posix` | Linux files, byte locks of the open file description, which filesystem this is |
 #![deny(unsafe_code)]
 
 mod contract;
 mod error;
 mod fork;
+mod plain;
 mod posix;
 
 pub use contract::{Directory, File, Identity, LockMode, OpenMode};
 pub use error::{check_name, Error, Operation, Result};
 pub use fork::{give_up_inherited, Uninherited};
+pub use plain::{PlainFiles, PlainKind, PlainStatus};
 pub use posix::{PosixDirectory, PosixFile};

@@ -29,6 +29,7 @@ use rustix::io::{retry_on_intr, Errno};
 use crate::contract::{Directory, File, Identity, LockMode, OpenMode};
 use crate::error::{check_name, Error, Operation, Result};
 use crate::fork::{Entry, Hold};
+use crate::plain::PlainFiles;
 
 /// A directory of the machine's own filesystem.
 #[derive(Debug)]
@@ -266,6 +267,11 @@ impl Directory for PosixDirectory {
         let device = rustix::fs::fstat(&self.descriptor).map_err(fail)?.st_dev;
         let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         Ok(network::is_network(magic, &number))
+    }
+
+    fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
+        let start = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).ok()?;
+        Some(Arc::new(plain::PosixPlain::new(start, self.path.clone())))
     }
 }
 
@@ -507,5 +513,6 @@ impl PosixFile {
 
 mod alone;
 mod network;
+mod plain;
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use libtp_io::{Directory, Error, File, OpenMode, Operation, Result};
+use libtp_io::{Directory, Error, File, OpenMode, Operation, PlainFiles, Result};
 
 use crate::byte_locks::ByteLocks;
 use crate::content::{index, offset, BLOCK_BYTES, FILE_BYTES_MAX};
@@ -31,6 +31,7 @@ use crate::trace::{Change, TraceEntry};
 use crate::tree::{NodeId, Tree};
 
 mod handles;
+mod plain;
 pub use handles::{SimDirectory, SimFile, SimProcess};
 
 const EFBIG: i32 = 27;
@@ -277,6 +278,9 @@ impl Directory for SimDisk {
     }
     fn is_network(&self) -> Result<bool> {
         self.root().is_network()
+    }
+    fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
+        self.root().plain_files()
     }
 }
 

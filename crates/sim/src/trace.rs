@@ -84,6 +84,15 @@ pub enum Change {
         /// What bears the name.
         node: NodeId,
     },
+    /// A file got one more name.
+    Link {
+        /// Where.
+        directory: NodeId,
+        /// Which.
+        name: Arc<str>,
+        /// What bears it, and others.
+        node: NodeId,
+    },
     /// A name was removed.
     Remove {
         /// Where.
@@ -121,6 +130,7 @@ impl Change {
             Change::CreateFile { directory, .. }
             | Change::CreateDirectory { directory, .. }
             | Change::Rename { directory, .. }
+            | Change::Link { directory, .. }
             | Change::Remove { directory, .. }
             | Change::SyncDirectory { directory } => *directory,
             Change::SyncFailed { node, .. } => *node,
@@ -130,9 +140,10 @@ impl Change {
     /// Returns the names of the directory that this change touches, none if it is not about names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let (first, second) = match self {
-            Change::CreateFile { name, .. } | Change::CreateDirectory { name, .. } | Change::Remove { name, .. } => {
-                (Some(name), None)
-            }
+            Change::CreateFile { name, .. }
+            | Change::CreateDirectory { name, .. }
+            | Change::Link { name, .. }
+            | Change::Remove { name, .. } => (Some(name), None),
             Change::Rename { from, to, .. } => (Some(from), Some(to)),
             _ => (None, None),
         };

@@ -115,7 +115,8 @@ impl Tree {
             Change::SetLen { file, bytes } => self.content_mut(*file).set_len(*bytes),
             Change::Allocate { file, bytes } => self.content_mut(*file).allocate(*bytes),
             Change::CreateFile { directory, name, file: node }
-            | Change::CreateDirectory { directory, name, made: node } => {
+            | Change::CreateDirectory { directory, name, made: node }
+            | Change::Link { directory, name, node } => {
                 self.names_mut(*directory).insert(name.clone(), *node);
             }
             Change::Rename { directory, from, to, node } => {

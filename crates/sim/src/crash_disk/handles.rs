@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use libtp_io::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, Result};
+use libtp_io::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, PlainFiles, Result};
 
+use super::plain::SimPlain;
 use super::{Call, Shared, State};
 use crate::fault::Counters;
 use crate::trace::Change;
@@ -99,6 +100,9 @@ impl Directory for SimProcess {
     fn is_network(&self) -> Result<bool> {
         self.root().is_network()
     }
+    fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
+        self.root().plain_files()
+    }
 }
 
 /// Makes the change that creates a node: in which directory, by what name, which.
@@ -106,10 +110,10 @@ type Creation = fn(NodeId, Arc<str>, NodeId) -> Change;
 
 /// An open directory of a simulated disk.
 pub struct SimDirectory {
-    shared: Arc<Shared>,
-    process: u32,
-    node: NodeId,
-    path: String,
+    pub(super) shared: Arc<Shared>,
+    pub(super) process: u32,
+    pub(super) node: NodeId,
+    pub(super) path: String,
 }
 
 impl fmt::Debug for SimDirectory {
@@ -123,7 +127,7 @@ impl SimDirectory {
         SimDirectory { shared, process, node: NodeId::ROOT, path: "sim:".to_owned() }
     }
 
-    fn call<'a>(&self, operation: Operation, path: &'a str) -> Call<'a> {
+    pub(super) fn call<'a>(&self, operation: Operation, path: &'a str) -> Call<'a> {
         Call { operation, process: self.process, path, offset: None }
     }
 
@@ -145,7 +149,7 @@ impl SimDirectory {
         Ok(made)
     }
 
-    fn require_writable(&self, state: &State, call: &Call<'_>) -> Result<()> {
+    pub(super) fn require_writable(&self, state: &State, call: &Call<'_>) -> Result<()> {
         if state.is_read_only {
             return Err(Error::ReadOnly { operation: call.operation, file: call.path.to_owned() });
         }
@@ -153,7 +157,7 @@ impl SimDirectory {
     }
 
     /// The file a name belongs to; a directory is not one.
-    fn file(&self, state: &State, call: &Call<'_>, name: &str) -> Result<NodeId> {
+    pub(super) fn file(&self, state: &State, call: &Call<'_>, name: &str) -> Result<NodeId> {
         match state.tree.names(self.node).get(name) {
             None => Err(call.error(ENOENT)),
             Some(&node) if state.tree.is_directory(node) => Err(call.error(EISDIR)),
@@ -265,6 +269,16 @@ impl Directory for SimDirectory {
         let state = self.shared.state();
         state.check_alive(&self.call(Operation::Inspect, &self.path))?;
         Ok(state.is_network)
+    }
+
+    fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
+        let start = SimDirectory {
+            shared: self.shared.clone(),
+            process: self.process,
+            node: self.node,
+            path: self.path.clone(),
+        };
+        Some(Arc::new(SimPlain::new(start)))
     }
 }
 

@@ -1,0 +1,452 @@
+//! Plain files in a transaction: created, replaced, renamed and removed together with its records.
+//!
+//! Paper: LIBTP 1, whose first examples are the password file and source control. Ours is the way
+//! (docs/design/0020-plain-files.md): new contents are written beside the files at once; what is to become of each path is a row of a
+//! database of the environment, put by the transaction itself. So the commit record decides for both, and abort, savepoints and
+//! restart take the rows back as any others. After the commit the files are put in their places (`files/finish.rs`).
+//!
+//! If we die here: before the commit is on disk nothing has changed but that temporary files are left, which are swept; after it
+//! whoever comes next goes on from the rows.
+
+mod finish;
+mod paths;
+mod row;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use libtp_io::PlainStatus;
+use libtp_record::Method;
+use rio::{failpoint, planted};
+
+use crate::environment::{lock, Inner};
+use crate::txn::run;
+use crate::{Db, Durability, Error, Result, Txn};
+
+use finish::{Intention, TOO_EARLY, UNSEEN};
+pub(crate) use paths::Home;
+use paths::{beside, refused, split, Door, Owner};
+use row::{Identity, New, Row};
+
+/// The rows of all intentions.
+fn rows(env: &Arc<Inner>) -> Result<Db> {
+    Db::open(env, row::DATABASE, Method::Btree)
+}
+
+/// Puts what is committed in its place and removes what the dead have left, where there were ever such files. What fails is
+/// tried again when the environment is opened next, and told to whoever touches the file.
+pub(crate) fn recover(env: &Arc<Inner>) {
+    let recovered = env.platform.directory.exists(row::DATABASE_FILE).map_err(Error::from).and_then(|any| match any {
+        true => finish::finish(env, &[], true).and_then(|()| finish::sweep(env)),
+        false => Ok(()),
+    });
+    if let Err(error) = recovered {
+        tracing::warn!(%error, "plain files of committed transactions are not yet all in their places; transactions see them as committed");
+    }
+}
+
+/// What a transaction has to do with plain files.
+#[derive(Default)]
+pub(crate) struct Files(RefCell<Option<Box<Work>>>);
+
+struct Work {
+    door: Door,
+    rows: Db,
+    /// What was at each path when the transaction first touched it.
+    seen: BTreeMap<String, Option<Identity>>,
+    /// Files that it made, to be removed if it ends otherwise.
+    temporaries: Vec<String>,
+    made: u64,
+}
+
+/// What is at a path, as the transaction sees it.
+enum There {
+    /// What it has itself made of it.
+    Own(Row),
+    /// What is on the disk.
+    Disk(Option<PlainStatus>),
+}
+
+/// What a transaction is about to commit.
+pub(crate) struct Group {
+    door: Door,
+    rows: Vec<Intention>,
+    needless: Vec<String>,
+}
+
+impl Txn<'_> {
+    /// Makes a plain file when the transaction commits: outside of the environment, seen by every program, and by none before.
+    ///
+    /// The contents are written beside it at once, and synced. A commit of a transaction with files is always answered when it is on
+    /// disk and the files are in their places. Each file is whole at every moment; a program that reads several while they are put
+    /// in their places may see some of the old and some of the new. [`Txn::read_file`] waits, and sees all or none.
+    ///
+    /// A path is made absolute by the process's working directory. It has no `..`, and goes through no symbolic link.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let place = dir.path().canonicalize()?;
+    /// let env = libtp::Env::open(place.join("env"))?;
+    /// let users = env.btree("users")?;
+    /// let passwd = place.join("passwd");
+    /// env.run(|txn| {
+    ///     users.put(txn, b"margo", b"1001")?;
+    ///     txn.create_file(&passwd, b"margo:x:1001:\n")
+    /// })?;
+    /// assert_eq!(std::fs::read(&passwd)?, b"margo:x:1001:\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `File` when something is there already, or none can be there; `Deadlock`, `LockTimeout` when another transaction is at it;
+    /// `Full`, `Io`; `Length` when the path is too long for a key. Nothing is changed then.
+    pub fn create_file(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
+        self.with_files(path.as_ref(), |work, path| match work.touch(self, path)? {
+            There::Own(Row { new: None, .. }) | There::Disk(None) => work.write(self, path, contents, None),
+            _ => Err(refused(path, "it is there already; nothing was changed")),
+        })
+    }
+
+    /// Replaces the contents of a plain file when the transaction commits, as [`Txn::create_file`] does. The new file has the old
+    /// one's mode, owner and group; access lists, extended attributes and further names of the old one it has not.
+    ///
+    /// # Errors
+    /// `File` when it is not there; else as [`Txn::create_file`].
+    pub fn replace_file(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
+        self.with_files(path.as_ref(), |work, path| {
+            let old = match work.touch(self, path)? {
+                There::Own(row) => match row.new {
+                    Some(new) => work.door.file_at(&beside(path, &new.temporary))?,
+                    None => None,
+                },
+                There::Disk(status) => status,
+            };
+            let old = old.ok_or_else(|| missing(path))?;
+            work.write(self, path, contents, Some(&old))
+        })
+    }
+
+    /// Gives a plain file another name when the transaction commits, replacing the file of that name, if there is one. Both lie in
+    /// one filesystem.
+    ///
+    /// # Errors
+    /// `File` when it is not there; `Io` when the other name is on another filesystem; else as [`Txn::create_file`].
+    pub fn rename_file(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        let to = paths::written(self.environment(), to.as_ref())?;
+        self.with_files(from.as_ref(), |work, from| {
+            let source = match work.touch(self, from)? {
+                There::Own(row) => row.new.map(|new| beside(from, &new.temporary)),
+                There::Disk(status) => status.map(|_| from.to_owned()),
+            };
+            let source = source.ok_or_else(|| missing(from))?;
+            if from == to {
+                return Ok(());
+            }
+            work.touch(self, &to)?;
+            let temporary = work.make(self, &to, |door, path| Ok(door.plain.link(&source, path)?))?;
+            work.put(self, &to, Some(temporary))?;
+            work.put(self, from, None)
+        })
+    }
+
+    /// Removes a plain file when the transaction commits.
+    ///
+    /// # Errors
+    /// `File` when it is not there; else as [`Txn::create_file`].
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.with_files(path.as_ref(), |work, path| match work.touch(self, path)? {
+            There::Own(Row { new: None, .. }) | There::Disk(None) => Err(missing(path)),
+            _ => work.put(self, path, None),
+        })
+    }
+
+    /// The contents of a plain file as this transaction sees it, with what it has itself made of it; none if there is none. Of
+    /// another transaction's files it sees all or none. The path is locked for reading until the transaction ends.
+    ///
+    /// If the transaction goes on to change the file, and another program has changed it since it was read, the commit says so
+    /// and aborts.
+    ///
+    /// # Errors
+    /// As [`Txn::create_file`].
+    pub fn read_file(&self, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>> {
+        self.with_files(path.as_ref(), |work, path| work.read(self, path))
+    }
+
+    /// Works on a path. Whatever fails leaves the transaction's files as they were.
+    fn with_files<T>(&self, path: &Path, work: impl FnOnce(&mut Work, &str) -> Result<T>) -> Result<T> {
+        let env = self.environment();
+        env.check_process()?;
+        let path = paths::written(env, path)?;
+        let mut own = self.files().0.borrow_mut();
+        let own = match &mut *own {
+            Some(own) => own,
+            empty => empty.insert(Box::new(Work {
+                door: Door::of(env)?,
+                rows: rows(env)?,
+                seen: BTreeMap::new(),
+                temporaries: Vec::new(),
+                made: 0,
+            })),
+        };
+        work(own, &path)
+    }
+}
+
+fn missing(path: &str) -> Error {
+    refused(path, "there is no such file; nothing was changed")
+}
+
+impl Work {
+    fn is_own(&self, txn: &Txn<'_>, row: &Row) -> bool {
+        row.tag == self.door.tag && row.txn == txn.id()
+    }
+
+    /// Locks a path for changing, and says what is there.
+    fn touch(&mut self, txn: &Txn<'_>, path: &str) -> Result<There> {
+        let key = row::key(path);
+        if let Some(value) = self.rows.get_for_update(txn, &key)? {
+            let found = Row::decode(&key, &value)?;
+            if self.is_own(txn, &found) {
+                return Ok(There::Own(found));
+            }
+            // Committed, and its transaction has perhaps not come to put it in its place.
+            finish::finish(txn.environment(), &[(path.to_owned(), found)], true)?;
+        }
+        let there = self.door.file_at(path)?;
+        self.see(path, there.as_ref().map(Identity::from));
+        Ok(There::Disk(there))
+    }
+
+    fn see(&mut self, path: &str, there: Option<Identity>) {
+        if !self.seen.contains_key(path) {
+            self.seen.insert(path.to_owned(), there);
+        }
+    }
+
+    fn read(&mut self, txn: &Txn<'_>, path: &str) -> Result<Option<Vec<u8>>> {
+        let key = row::key(path);
+        let found = self.rows.get(txn, &key)?.map(|value| Row::decode(&key, &value)).transpose()?;
+        match found {
+            Some(own) if self.is_own(txn, &own) => match own.new {
+                Some(new) => self.contents(&beside(path, &new.temporary)),
+                None => Ok(None),
+            },
+            // Committed, and perhaps not yet in its place: whoever puts it there does not wait for us.
+            Some(Row { new: Some(new), tag, .. }) if tag == self.door.tag => {
+                let temporary = beside(path, &new.temporary);
+                let is_waiting = self.door.plain.status(&temporary)?.is_some_and(|it| it.inode == new.identity.inode);
+                if let (true, Some(contents)) = (is_waiting, self.contents(&temporary)?) {
+                    self.see(path, Some(new.identity));
+                    return Ok(Some(contents));
+                }
+                self.read_disk(path)
+            }
+            Some(Row { new: None, old, tag, .. }) if tag == self.door.tag => {
+                let there = self.door.file_at(path)?.as_ref().map(Identity::from);
+                if there == old {
+                    self.see(path, None);
+                    return Ok(None);
+                }
+                self.read_disk(path)
+            }
+            _ => self.read_disk(path),
+        }
+    }
+
+    fn read_disk(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
+        // Before it is read: what is changed meanwhile is changed since.
+        let there = self.door.file_at(path)?.as_ref().map(Identity::from);
+        self.see(path, there);
+        self.contents(path)
+    }
+
+    /// What is in a file; none if there is none.
+    fn contents(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let file = match self.door.plain.open(path) {
+            Ok(file) => file,
+            Err(libtp_io::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let bytes = usize::try_from(file.len()?).unwrap_or(usize::MAX);
+        let mut contents = Vec::new();
+        let refuse = |_| refused(path, &format!("it has {bytes} bytes, for which there is no memory"));
+        contents.try_reserve_exact(bytes).map_err(refuse)?;
+        contents.resize(bytes, 0);
+        let mut read = 0;
+        while read < bytes {
+            match file.read_at(&mut contents[read..], read as u64)? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        contents.truncate(read);
+        Ok(Some(contents))
+    }
+
+    fn write(&mut self, txn: &Txn<'_>, path: &str, contents: &[u8], like: Option<&PlainStatus>) -> Result<()> {
+        let new = self.make(txn, path, |door, temporary| {
+            let file = door.plain.create(temporary, like)?;
+            let written = file.write_at(contents, 0).and_then(|()| {
+                failpoint("files: written, not synced");
+                match planted("libtp: a new plain file is not synced") {
+                    true => Ok(()),
+                    false => file.sync(),
+                }
+            });
+            if written.is_err() {
+                // At once, and not when the transaction ends: the disk may be full.
+                finish::remove_temporary(door, temporary);
+            }
+            Ok(written?)
+        })?;
+        self.put(txn, path, Some(new))
+    }
+
+    /// Makes a file beside a path that is to take its place.
+    fn make(&mut self, txn: &Txn<'_>, path: &str, make: impl Fn(&Door, &str) -> Result<()>) -> Result<New> {
+        self.note_directory(txn, split(path).0)?;
+        let owner = Owner { incarnation: txn.life().managers.log.incarnation(), txn: txn.id() };
+        loop {
+            self.made += 1;
+            let temporary = self.door.temporary(owner, self.made);
+            let whole = beside(path, &temporary);
+            match make(&self.door, &whole) {
+                Ok(()) => {}
+                Err(Error::Io(error)) if is_there_already(&*error) => continue,
+                Err(error) => return Err(error),
+            }
+            self.temporaries.push(whole.clone());
+            failpoint("files: made, without a row");
+            let made = self.door.file_at(&whole)?.ok_or_else(|| refused(path, GONE))?;
+            return Ok(New { identity: Identity::from(&made), temporary });
+        }
+    }
+
+    /// Sees to it that temporary files in a directory are found if we die.
+    fn note_directory(&self, txn: &Txn<'_>, directory: &str) -> Result<()> {
+        let env = txn.environment();
+        if lock(&env.files.noted).contains(directory) {
+            return Ok(());
+        }
+        let (key, value) = (row::directory_key(directory), row::encode_directory(self.door.tag));
+        run(env, Durability::Sync, |noting| match self.rows.get(noting, &key)? {
+            Some(found) if found == value => Ok(()),
+            _ => self.rows.put(noting, &key, &value),
+        })?;
+        failpoint("files: directory noted");
+        lock(&env.files.noted).insert(directory.to_owned());
+        Ok(())
+    }
+
+    /// Notes what is to become of a path.
+    fn put(&self, txn: &Txn<'_>, path: &str, new: Option<New>) -> Result<()> {
+        let key = row::key(path);
+        let old = self.seen.get(path).copied().flatten();
+        match (old, &new) {
+            // What was made is removed again, or what is left of another's row.
+            (None, None) => self.rows.delete(txn, &key).map(|_| ()),
+            _ => self.rows.put(txn, &key, &Row { tag: self.door.tag, txn: txn.id(), old, new }.encode()),
+        }
+    }
+
+    /// What of it is to be kept, if all that has to be is as it was.
+    fn check(&self, txn: &Txn<'_>) -> Result<Vec<Intention>> {
+        let (mut found, mut directories) = (Vec::new(), BTreeSet::new());
+        for (path, seen) in &self.seen {
+            let key = row::key(path);
+            let Some(value) = self.rows.get(txn, &key)? else { continue };
+            let row = Row::decode(&key, &value)?;
+            if !self.is_own(txn, &row) {
+                continue;
+            }
+            let there = self.door.file_at(path)?;
+            if there.as_ref().map(Identity::from) != *seen && !planted(UNSEEN) {
+                return Err(refused(
+                    path,
+                    "another program has changed it since this transaction first looked at it; nothing was changed, and the \
+                     transaction was aborted. Run it again over what is there now",
+                ));
+            }
+            self.door.plain.check_removable(path)?;
+            if let Some(new) = &row.new {
+                let temporary = self.door.plain.status(&beside(path, &new.temporary))?;
+                if temporary.is_none_or(|it| it.inode != new.identity.inode) {
+                    return Err(refused(path, GONE));
+                }
+                directories.insert(split(path).0.to_owned());
+            }
+            found.push((path.clone(), row));
+        }
+        failpoint("files: checked, directories not synced");
+        if !planted("libtp: names of new plain files are not synced") {
+            directories.iter().try_for_each(|directory| self.door.plain.sync(directory))?;
+        }
+        Ok(found)
+    }
+}
+
+/// Why a transaction cannot be kept.
+const GONE: &str =
+    "what was to take its place was removed by another program (its name begins with `.libtp-`); nothing was \
+                    changed, and the transaction was aborted";
+
+fn is_there_already(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(error.downcast_ref::<libtp_io::Error>(), Some(libtp_io::Error::Exists { .. }))
+}
+
+impl Files {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_none()
+    }
+
+    /// Does what may fail before the transaction commits; none if it has nothing to do with files.
+    ///
+    /// # Errors
+    /// Why it cannot be kept.
+    pub(crate) fn prepare(&self, txn: &Txn<'_>) -> Result<Option<Group>> {
+        let work = self.0.borrow();
+        let Some(work) = &*work else { return Ok(None) };
+        let rows = work.check(txn)?;
+        let kept: BTreeSet<String> =
+            rows.iter().filter_map(|(path, row)| Some(beside(path, &row.new.as_ref()?.temporary))).collect();
+        let needless = work.temporaries.iter().filter(|path| !kept.contains(*path)).cloned().collect();
+        failpoint("files: prepared, not committed");
+        Ok(Some(Group { door: work.door.clone(), rows, needless }))
+    }
+
+    /// The transaction is undone: nobody needs what it made.
+    pub(crate) fn discard(&self) {
+        let Some(work) = self.0.take() else { return };
+        for path in &work.temporaries {
+            finish::remove_temporary(&work.door, path);
+        }
+    }
+}
+
+impl Group {
+    /// As long as the disk does not have the commit no program may see its files.
+    pub(crate) fn durability(&self, asked: Durability) -> Durability {
+        match self.rows.is_empty() || planted(TOO_EARLY) {
+            true => asked,
+            false => Durability::Sync,
+        }
+    }
+
+    /// The transaction is committed: its files are put in their places.
+    ///
+    /// # Errors
+    /// `FilesWaiting`.
+    pub(crate) fn finish(self, env: &Arc<Inner>) -> Result<()> {
+        failpoint("files: committed, none in its place");
+        self.needless.iter().for_each(|path| finish::remove_temporary(&self.door, path));
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        finish::finish(env, &self.rows, false).map_err(|error| Error::FilesWaiting { cause: error.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! Putting the files of committed transactions in their places, and removing what the dead have left.
+//!
+//! Whoever does it has one lock of the environment: the committer; who finds a row that is another's; who repaired the dead; who
+//! opens. It waits for no other lock while it has that one, so nobody waits in a circle for it.
+//!
+//! If we die here: each step can be done again. A temporary file that is gone has its name already; of what is removed only the
+//! very file goes that the transaction saw. A row that stays longer than it must does no harm, for the same reason.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use libtp_io::PlainKind;
+use libtp_lock::{LockName, Mode, Wait};
+use libtp_record::lock_names::KIND_PLAIN_FILES;
+use libtp_record::Access;
+use rio::{failpoint, planted};
+
+use super::paths::{beside, refused, split, Door, Owner};
+use super::row::{self, Identity, Named, New, Row};
+use crate::environment::Inner;
+use crate::snapshot::Snapshot;
+use crate::txn::run;
+use crate::{Db, Durability, Error, Result, Txn};
+
+/// Held by who puts files in their places, or sweeps.
+const FINISHING: LockName = LockName { space: 0, kind: KIND_PLAIN_FILES, hash: 0 };
+
+/// A planted bug: files go to their places while the commit is not yet on the disk.
+pub(super) const TOO_EARLY: &str = "libtp: plain files are in their places before the commit is on disk";
+/// A planted bug: nobody looks whether another program has changed a file.
+pub(super) const UNSEEN: &str = "libtp: a plain file that another program changed is replaced";
+
+/// A path, and what a committed transaction makes of it.
+pub(super) type Intention = (String, Row);
+
+/// Puts committed files in their places: these, and all others that are found, if `all`.
+///
+/// # Errors
+/// What kept a file from its place; the others are in theirs, and it is tried again by the next to come by.
+pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<()> {
+    let (door, db) = (Door::of(env)?, super::rows(env)?);
+    let failed = run(env, Durability::Relaxed, |txn| {
+        lock(txn)?;
+        failpoint("files: about to be put in place");
+        // Locks fall before a commit is on the disk, and other programs are to see nothing that may be lost. Nor is a commit shown
+        // before, which nobody was told of.
+        let force = || txn.guarded(|| Ok(txn.life().managers.log.force_all(txn.session().session())?));
+        if all || !planted(TOO_EARLY) {
+            force()?;
+        }
+        let snapshot = Snapshot::begin(env)?;
+        let mut found = if all { committed(&snapshot, &db)? } else { Vec::new() };
+        for intention in rows {
+            // Long after its commit, perhaps: others may have put it in its place, and a later transaction have undone that.
+            if !is_still(&snapshot, &db, intention)? && !planted(TOO_EARLY) {
+                continue;
+            }
+            // In the order of the paths.
+            match found.binary_search_by(|one| one.0.cmp(&intention.0)) {
+                Ok(at) => found[at] = intention.clone(),
+                Err(at) => found.insert(at, intention.clone()),
+            }
+        }
+        drop(snapshot);
+        Finisher { txn, door: &door, db: &db }.put_in_place(&found)
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn lock(txn: &Txn<'_>) -> Result<()> {
+    let wait = txn.environment().wait;
+    txn.guarded(|| {
+        let (locks, session) = (&txn.life().managers.locks, txn.session());
+        Ok(locks.lock(session.session(), session.locker(), FINISHING, Mode::X, wait)?)
+    })
+}
+
+/// Whether that is what is committed for the path, and not known to be in its place.
+fn is_still(snapshot: &Snapshot<'_>, db: &Db, (path, row): &Intention) -> Result<bool> {
+    Ok(db.get(snapshot, &row::key(path))?.is_some_and(|value| value == row.encode()))
+}
+
+/// What is committed and not known to be in its place, in the order of the paths.
+fn committed(snapshot: &Snapshot<'_>, db: &Db) -> Result<Vec<Intention>> {
+    let mut cursor = db.prefix(snapshot, &row::key(""))?;
+    let mut found = Vec::new();
+    while let Some((key, value)) = cursor.next()? {
+        match (row::named(&key), Row::decode(&key, &value)) {
+            (Ok(Named::File(path)), Ok(row)) => found.push((path, row)),
+            (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "a row of plain files is left alone"),
+            (Ok(Named::Directory(_)), Ok(_)) => {}
+        }
+    }
+    Ok(found)
+}
+
+struct Finisher<'a, 'e> {
+    txn: &'a Txn<'e>,
+    door: &'a Door,
+    db: &'a Db,
+}
+
+impl Finisher<'_, '_> {
+    /// What failed, if anything did; the rest is done.
+    fn put_in_place(&self, found: &[Intention]) -> Result<Option<Error>> {
+        // What is moved is at its new place, on the disk, before it is gone from the old one.
+        let (put, removed): (Vec<_>, Vec<_>) = found.iter().partition(|(_, row)| row.new.is_some());
+        let failed = self.put_all(&put)?;
+        if failed.is_some() || removed.is_empty() {
+            return Ok(failed);
+        }
+        self.put_all(&removed)
+    }
+
+    fn put_all(&self, found: &[&Intention]) -> Result<Option<Error>> {
+        let (mut failed, mut done, mut directories) = (None, Vec::new(), BTreeSet::new());
+        for &intention in found {
+            let (path, row) = intention;
+            if row.tag != self.door.tag && !planted("libtp: a copy puts files of its original in place") {
+                tracing::warn!(path, "a transaction over this plain file was committed in the environment of which this is a copy; the file is left as it is");
+                done.push(intention);
+                continue;
+            }
+            match self.txn.guarded(|| self.put_one(path, row)) {
+                Ok(()) => {
+                    directories.insert(split(path).0);
+                    done.push(intention);
+                    failpoint("files: one in its place");
+                }
+                Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => return Err(ended),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failpoint("files: in place, directories not synced");
+        let is_synced_late = planted("libtp: rows of plain files go before their directories are synced");
+        let mut unsynced = BTreeSet::new();
+        for directory in directories {
+            if is_synced_late {
+                break;
+            }
+            let Err(error) = self.door.plain.sync(directory) else { continue };
+            if matches!(error, libtp_io::Error::Io { .. } | libtp_io::Error::Full { .. }) {
+                // Nobody can tell any more what of it is on the disk, and a second sync may say yes to nothing.
+                self.txn.life().managers.log.poison();
+            }
+            unsynced.insert(directory);
+            failed = failed.or(Some(error.into()));
+        }
+        failpoint("files: in place, rows not deleted");
+        for (path, row) in done {
+            if !unsynced.contains(split(path).0) {
+                self.forget(path, row)?;
+            }
+        }
+        failpoint("files: rows deleted, not committed");
+        Ok(failed)
+    }
+
+    fn put_one(&self, path: &str, row: &Row) -> Result<()> {
+        match (&row.new, self.door.plain.status(path)) {
+            (_, Err(libtp_io::Error::NotFound { .. })) => {
+                tracing::warn!(path, "the directory of a plain file that was changed in a transaction has been removed by another program, and the file with it");
+                Ok(())
+            }
+            (_, Err(error)) => Err(error.into()),
+            (Some(new), Ok(_)) => self.put_new(path, row, new),
+            (None, Ok(_)) => self.remove(path, row),
+        }
+    }
+
+    /// Before each change of a name: the memory may have been given up, and somebody else be at it.
+    fn leave_if_broken(&self) {
+        self.txn.session().session().leave_if_broken();
+    }
+
+    fn put_new(&self, path: &str, row: &Row, new: &New) -> Result<()> {
+        let plain = &self.door.plain;
+        let temporary = beside(path, &new.temporary);
+        if plain.status(&temporary)?.is_none_or(|found| found.inode != new.identity.inode) {
+            // It has its name.
+            return Ok(());
+        }
+        match plain.status(path)? {
+            Some(there) if there.inode == new.identity.inode => {
+                // Two names of one file, which a rename would leave both.
+                self.leave_if_broken();
+                return Ok(plain.remove(&temporary)?);
+            }
+            Some(there) if there.kind == PlainKind::Directory => {
+                return Err(refused(path, "another program has made a directory there"));
+            }
+            Some(there) if row.old != Some(Identity::from(&there)) && !planted(UNSEEN) => self.keep(path, row.txn)?,
+            _ => {}
+        }
+        self.leave_if_broken();
+        match plain.rename(&temporary, split(path).1) {
+            // Somebody of a life that is over was at it.
+            Err(libtp_io::Error::NotFound { .. }) => Ok(()),
+            renamed => Ok(renamed?),
+        }
+    }
+
+    /// Gives what another program put there, after the commit looked, another name.
+    fn keep(&self, path: &str, txn: u64) -> Result<()> {
+        let name = split(path).1;
+        for number in 1_u64.. {
+            let kept = beside(path, &format!("{name}.kept-{txn}-{number}"));
+            self.leave_if_broken();
+            match self.door.plain.link(path, &kept) {
+                Err(libtp_io::Error::Exists { .. }) => {}
+                Err(libtp_io::Error::NotFound { .. }) => break,
+                linked => {
+                    linked?;
+                    tracing::warn!(path, kept, "another program has changed a plain file just when a transaction was committed that replaces it; what it wrote is kept under another name");
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, path: &str, row: &Row) -> Result<()> {
+        match self.door.plain.status(path)? {
+            Some(there) if row.old == Some(Identity::from(&there)) => {
+                self.leave_if_broken();
+                match self.door.plain.remove(path) {
+                    Err(libtp_io::Error::NotFound { .. }) => Ok(()),
+                    removed => Ok(removed?),
+                }
+            }
+            Some(_) => {
+                tracing::warn!(
+                    path,
+                    "a plain file that a transaction removes is another by now: what another program put there stays"
+                );
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes a row that is done, unless somebody is at it: then it is theirs to see that it is.
+    fn forget(&self, path: &str, row: &Row) -> Result<()> {
+        let key = row::key(path);
+        let managers = &self.txn.life().managers;
+        let access = Access::new(managers, self.txn.session(), self.db.opened(), Wait::No);
+        let forgotten = self.txn.guarded(|| {
+            if access.get_for_update(&key, |value| value == row.encode())? == Some(true) {
+                access.delete(&key)?;
+            }
+            Ok(())
+        });
+        match forgotten {
+            Err(Error::LockTimeout) => Ok(()),
+            forgotten => forgotten,
+        }
+    }
+}
+
+/// Removes the temporary files of transactions that are no more.
+pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
+    let (door, db) = (Door::of(env)?, super::rows(env)?);
+    run(env, Durability::Relaxed, |txn| {
+        lock(txn)?;
+        // In this order: who began after the list was made is not on it, who ran then and is committed now has rows.
+        let mut left = Vec::new();
+        for directory in directories(env, &db, door.tag)? {
+            match door.plain.list(&directory) {
+                Ok(names) => left.extend(names.into_iter().filter_map(|name| {
+                    let owner = door.owner(&name)?;
+                    Some((beside(&format!("{}/x", directory.trim_end_matches('/')), &name), owner))
+                })),
+                Err(error) => tracing::debug!(%error, "temporary files are not looked for there"),
+            }
+        }
+        failpoint("files: listed, nothing swept");
+        let managers = &txn.life().managers;
+        let incarnation = managers.log.incarnation();
+        let running: HashSet<Owner> = txn.guarded(|| {
+            let others = managers.transactions().into_iter().filter(|other| other.id.raw() != txn.id());
+            let running = others.map(|other| Owner { incarnation, txn: other.id.raw() }).collect();
+            managers.log.force_all(txn.session().session())?;
+            Ok(running)
+        })?;
+        let needed: HashSet<String> = committed(&Snapshot::begin(env)?, &db)?
+            .into_iter()
+            .filter_map(|(path, row)| row.new.map(|new| beside(&path, &new.temporary)))
+            .collect();
+        for (path, owner) in left {
+            let is_running = running.contains(&owner) && !planted("libtp: temporary files of the living are swept");
+            if !is_running && !needed.contains(&path) {
+                remove_temporary(&door, &path);
+                failpoint("files: one swept");
+            }
+        }
+        Ok(())
+    })
+}
+
+fn directories(env: &Arc<Inner>, db: &Db, tag: u64) -> Result<Vec<String>> {
+    let snapshot = Snapshot::begin(env)?;
+    let mut cursor = db.prefix(&snapshot, &row::directory_key(""))?;
+    let mut found = Vec::new();
+    while let Some((key, value)) = cursor.next()? {
+        match (row::named(&key), row::decode_directory(&key, &value)) {
+            (Ok(Named::Directory(path)), Ok(of)) if of == tag => found.push(path),
+            (Err(error), _) | (_, Err(error)) => tracing::warn!(%error, "a row of plain files is left alone"),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Removes a temporary file that nobody needs.
+pub(super) fn remove_temporary(door: &Door, path: &str) {
+    match door.plain.remove(path) {
+        Ok(()) | Err(libtp_io::Error::NotFound { .. }) => {}
+        Err(error) => tracing::warn!(%error, "a temporary file stays until the environment is opened next"),
+    }
+}

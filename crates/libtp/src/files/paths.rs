@@ -1,0 +1,167 @@
+//! Which paths can be a transaction's files, and what temporary files are called.
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use libtp_io::{OpenMode, PlainFiles, PlainKind, PlainStatus};
+use libtp_log::CONTROL_NAME;
+use libtp_record::key_hash::key_hash;
+
+use crate::environment::Inner;
+use crate::{Error, Result};
+
+/// How the names of temporary files begin. The environment's tag, the life of its log, the transaction and a number follow.
+pub(crate) const TEMPORARY: &str = ".libtp-";
+
+/// What a handle knows of plain files.
+#[derive(Default)]
+pub(crate) struct Home {
+    door: OnceLock<Door>,
+    /// Directories that are known to have their rows.
+    pub(crate) noted: Mutex<HashSet<String>>,
+}
+
+/// The way to plain files.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) plain: Arc<dyn PlainFiles>,
+    /// Of the environment: a copy of it has another one.
+    pub(crate) tag: u64,
+}
+
+/// Who has made a temporary file. The number of a transaction that left nothing in the log may be given once more after a restart,
+/// in another life of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    pub(crate) incarnation: u64,
+    pub(crate) txn: u64,
+}
+
+impl Door {
+    pub(crate) fn of(env: &Inner) -> Result<Door> {
+        if let Some(door) = env.files.door.get() {
+            return Ok(door.clone());
+        }
+        let directory = &env.platform.directory;
+        let plain = directory.plain_files().ok_or_else(|| Error::Environment {
+            environment: env.platform.path.clone(),
+            what: "its disk has no plain files".into(),
+        })?;
+        let control = directory.open(CONTROL_NAME, OpenMode::Existing)?.identity()?;
+        let tag = key_hash(&[control.inode.to_le_bytes(), control.birth_ns.to_le_bytes()].concat());
+        Ok(env.files.door.get_or_init(|| Door { plain, tag }).clone())
+    }
+
+    /// How the names of this environment's temporary files begin.
+    pub(crate) fn prefix(&self) -> String {
+        format!("{TEMPORARY}{:016x}-", self.tag)
+    }
+
+    /// The name of a temporary file.
+    pub(crate) fn temporary(&self, owner: Owner, number: u64) -> String {
+        format!("{}{}-{}-{number}", self.prefix(), owner.incarnation, owner.txn)
+    }
+
+    /// Whose temporary file this is, if it is one of this environment.
+    pub(crate) fn owner(&self, name: &str) -> Option<Owner> {
+        let mut numbers = name.strip_prefix(&self.prefix())?.splitn(3, '-').map(str::parse);
+        let owner = Owner { incarnation: numbers.next()?.ok()?, txn: numbers.next()?.ok()? };
+        numbers.next()?.ok().map(|_: u64| owner)
+    }
+
+    /// What is at a path, which is a file or nothing.
+    ///
+    /// # Errors
+    /// `File` if it is anything else, or its directory is missing.
+    pub(crate) fn file_at(&self, path: &str) -> Result<Option<PlainStatus>> {
+        let refuse = |what: &str| Err(refused(path, what));
+        match self.plain.status(path) {
+            Ok(Some(found)) => match found.kind {
+                PlainKind::File => Ok(Some(found)),
+                PlainKind::Directory => refuse("it is a directory, and only files are changed in a transaction"),
+                PlainKind::Link => refuse(
+                    "it is a symbolic link, which is never followed, since another may change where it leads: name the file itself",
+                ),
+                PlainKind::Other => refuse("it is a device, a pipe or a socket, and no file"),
+            },
+            Ok(None) => Ok(None),
+            Err(libtp_io::Error::NotFound { .. }) => refuse("its directory is missing; make it first"),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A path cannot be a transaction's, with nothing done.
+pub(crate) fn refused(path: &str, what: &str) -> Error {
+    Error::File { path: PathBuf::from(path), what: what.into() }
+}
+
+/// The directory of a path, and its last name.
+pub(crate) fn split(path: &str) -> (&str, &str) {
+    match path.rfind('/') {
+        None | Some(0) => ("/", path.trim_start_matches('/')),
+        Some(at) => (&path[..at], &path[at + 1..]),
+    }
+}
+
+/// The path of another name in the same directory.
+pub(crate) fn beside(path: &str, name: &str) -> String {
+    match split(path).0 {
+        "/" => format!("/{name}"),
+        directory => format!("{directory}/{name}"),
+    }
+}
+
+/// The one way in which a path is written here: from the root, without what says nothing.
+///
+/// # Errors
+/// `File` when it is no text, has `..` in it, or is one of the environment's own files.
+pub(crate) fn written(env: &Inner, given: &Path) -> Result<String> {
+    let refuse = |what: &str| Err(Error::File { path: given.to_path_buf(), what: what.into() });
+    let Ok(whole) = std::path::absolute(given) else { return refuse("it is no path") };
+    let mut path = String::new();
+    for part in whole.components() {
+        match part {
+            Component::Normal(name) => match name.to_str() {
+                Some(name) => path.extend(["/", name]),
+                None => return refuse("it is not UTF-8, which the paths of a transaction's files have to be"),
+            },
+            Component::ParentDir => {
+                return refuse("it has `..` in it, so one file would have two paths: leave that out")
+            }
+            _ => {}
+        }
+    }
+    let (directory, name) = split(&path);
+    if name.is_empty() {
+        return refuse("it is a directory, and only files are changed in a transaction");
+    }
+    if name.starts_with(TEMPORARY) {
+        return refuse(
+            "its name begins as those of temporary files do, which are removed when nobody needs them: choose another",
+        );
+    }
+    let own = [Some(env.platform.path.clone()), env.settings.log_directory.clone()].into_iter().flatten();
+    for own in own {
+        let own = env.platform.path.join(own);
+        if Path::new(directory) == std::fs::canonicalize(&own).unwrap_or(own) {
+            return refuse("it lies in the environment's directory, whose files are the environment's own");
+        }
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{beside, split};
+
+    #[test]
+    fn a_path_has_a_directory_and_a_name() {
+        assert_eq!(split("/etc/passwd"), ("/etc", "passwd"));
+        assert_eq!(split("/vmlinuz"), ("/", "vmlinuz"));
+        assert_eq!(split(""), ("/", ""));
+        assert_eq!(beside("/etc/passwd", "group"), "/etc/group");
+        assert_eq!(beside("/vmlinuz", "initrd"), "/initrd");
+    }
+}

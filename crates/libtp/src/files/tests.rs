@@ -1,0 +1,471 @@
+//! What a transaction makes of plain files, and what it refuses.
+
+use std::fs;
+use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::{Db, Durability, Env, Error};
+
+/// An environment with a database, and a directory beside it.
+struct Place {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+    env: Env,
+    users: Db,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        // Whoever keeps house would finish what a test has left for later.
+        let settings = crate::Settings { no_background: true, ..crate::Settings::default() };
+        let builder = Env::builder().settings(settings).lock_timeout(Duration::from_millis(50));
+        let env = builder.open(path.join("env")).unwrap();
+        let users = env.btree("users").unwrap();
+        fs::create_dir(path.join("etc")).unwrap();
+        Place { _dir: dir, path, env, users }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.path.join("etc").join(name)
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.at(name)).ok()
+    }
+
+    /// The names in the directory, temporary ones too.
+    fn names(&self) -> Vec<String> {
+        names_in(&self.path.join("etc"))
+    }
+
+    fn rows(&self) -> usize {
+        let txn = self.env.begin().unwrap();
+        let rows = self.env.btree("plain-files").unwrap();
+        let mut cursor = rows.prefix(&txn, b"f").unwrap();
+        let mut count = 0;
+        while cursor.next().unwrap().is_some() {
+            count += 1;
+        }
+        count
+    }
+}
+
+fn names_in(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn says(error: &Error, what: &str) {
+    assert!(error.to_string().contains(what), "{error}");
+}
+
+#[test]
+fn files_are_there_when_the_transaction_commits_and_not_before() {
+    let place = Place::new();
+    fs::write(place.at("shadow"), "old").unwrap();
+    fs::write(place.at("group"), "wheel").unwrap();
+    fs::write(place.at("motd"), "hello").unwrap();
+    fs::set_permissions(place.at("shadow"), fs::Permissions::from_mode(0o640)).unwrap();
+    let txn = place.env.begin_with(Durability::Relaxed).unwrap();
+    place.users.put(&txn, b"margo", b"1001").unwrap();
+    txn.create_file(place.at("passwd"), b"margo").unwrap();
+    txn.replace_file(place.at("shadow"), b"new").unwrap();
+    txn.rename_file(place.at("group"), place.at("group-")).unwrap();
+    txn.remove_file(place.at("motd")).unwrap();
+    assert_eq!(place.text("passwd"), None);
+    assert_eq!(place.text("shadow").as_deref(), Some("old"));
+    assert_eq!(txn.read_file(place.at("passwd")).unwrap().unwrap(), b"margo");
+    assert_eq!(txn.read_file(place.at("shadow")).unwrap().unwrap(), b"new");
+    assert_eq!(txn.read_file(place.at("group")).unwrap(), None);
+    assert_eq!(txn.read_file(place.at("group-")).unwrap().unwrap(), b"wheel");
+    assert_eq!(txn.read_file(place.at("motd")).unwrap(), None);
+    txn.commit().unwrap();
+    assert_eq!(place.names(), ["group-", "passwd", "shadow"]);
+    assert_eq!(place.text("shadow").as_deref(), Some("new"));
+    assert_eq!(fs::metadata(place.at("shadow")).unwrap().mode() & 0o7777, 0o640);
+    assert_eq!(place.rows(), 0);
+    // As one that waits for nothing.
+    let txn = place.env.begin().unwrap();
+    txn.replace_file(place.at("passwd"), b"").unwrap();
+    txn.commit_async().unwrap();
+    assert_eq!(place.text("passwd").as_deref(), Some(""));
+}
+
+#[test]
+fn an_aborted_transaction_leaves_nothing() {
+    let place = Place::new();
+    fs::write(place.at("a"), "1").unwrap();
+    for by_drop in [true, false] {
+        let txn = place.env.begin().unwrap();
+        txn.replace_file(place.at("a"), b"2").unwrap();
+        txn.create_file(place.at("b"), b"2").unwrap();
+        txn.rename_file(place.at("b"), place.at("c")).unwrap();
+        assert_eq!(place.names().len(), 4);
+        if by_drop {
+            drop(txn);
+        } else {
+            txn.abort().unwrap();
+        }
+        assert_eq!(place.names(), ["a"]);
+        assert_eq!((place.text("a").as_deref(), place.rows()), (Some("1"), 0));
+    }
+}
+
+#[test]
+fn many_changes_of_one_path_come_to_the_last() {
+    let place = Place::new();
+    fs::write(place.at("a"), "1").unwrap();
+    place
+        .env
+        .run(|txn| {
+            txn.remove_file(place.at("a"))?;
+            txn.create_file(place.at("a"), b"2")?;
+            txn.replace_file(place.at("a"), b"3")?;
+            txn.create_file(place.at("b"), b"4")?;
+            txn.remove_file(place.at("b"))?;
+            txn.rename_file(place.at("a"), place.at("c"))?;
+            txn.rename_file(place.at("c"), place.at("c"))?;
+            txn.create_file(place.at("a"), b"5")
+        })
+        .unwrap();
+    assert_eq!(place.names(), ["a", "c"]);
+    assert_eq!((place.text("a").as_deref(), place.text("c").as_deref()), (Some("5"), Some("3")));
+    assert_eq!(place.rows(), 0);
+    // Two names of one file.
+    fs::hard_link(place.at("a"), place.at("b")).unwrap();
+    place.env.run(|txn| txn.rename_file(place.at("a"), place.at("b"))).unwrap();
+    assert_eq!(place.names(), ["b", "c"]);
+}
+
+#[test]
+fn a_savepoint_takes_files_back() {
+    let place = Place::new();
+    fs::write(place.at("a"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.replace_file(place.at("a"), b"2").unwrap();
+    let part = txn.savepoint();
+    txn.replace_file(place.at("a"), b"3").unwrap();
+    txn.create_file(place.at("b"), b"3").unwrap();
+    part.roll_back().unwrap();
+    assert_eq!(txn.read_file(place.at("a")).unwrap().unwrap(), b"2");
+    let nested = txn.nested(|part| {
+        part.remove_file(place.at("a"))?;
+        part.create_file(place.at("a"), b"4")?;
+        part.create_file(place.at("a"), b"5")
+    });
+    says(&nested.unwrap_err(), "it is there already");
+    txn.commit().unwrap();
+    assert_eq!((place.names(), place.text("a").as_deref()), (vec!["a".to_string()], Some("2")));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_sentence() {
+    let place = Place::new();
+    fs::create_dir(place.at("dir")).unwrap();
+    fs::write(place.at("a"), "1").unwrap();
+    symlink("a", place.at("link")).unwrap();
+    symlink("dir", place.at("way")).unwrap();
+    let txn = place.env.begin().unwrap();
+    let cases: [(&str, &str); 7] = [
+        ("dir", "it is a directory, and only files"),
+        ("link", "it is a symbolic link, which is never followed"),
+        ("way/x", "leads through a symbolic link"),
+        ("none/x", "its directory is missing; make it first"),
+        ("a/x", "it is a file, not a directory"),
+        ("../etc/a", "`..` in it"),
+        (".libtp-x", "begins as those of temporary files do"),
+    ];
+    for (name, why) in cases {
+        let path = place.at(name);
+        for refused in [
+            txn.create_file(&path, b"x"),
+            txn.replace_file(&path, b"x"),
+            txn.remove_file(&path),
+            txn.rename_file(place.at("a"), &path),
+            txn.rename_file(&path, place.at("b")),
+            txn.read_file(&path).map(|_| ()),
+        ] {
+            says(&refused.unwrap_err(), why);
+        }
+    }
+    says(&txn.create_file(place.at("a"), b"").unwrap_err(), "it is there already");
+    for missing in [txn.replace_file(place.at("x"), b""), txn.remove_file(place.at("x"))] {
+        says(&missing.unwrap_err(), "there is no such file");
+    }
+    says(&txn.rename_file(place.at("x"), place.at("y")).unwrap_err(), "there is no such file");
+    says(&txn.create_file(place.path.join("env/x"), b"").unwrap_err(), "the environment's own");
+    says(&txn.create_file("/", b"").unwrap_err(), "it is a directory");
+    let long = "x/".repeat(2000);
+    says(&txn.create_file(place.at(&long).join("x"), b"").unwrap_err(), "a key of");
+    // Nothing of it was changed.
+    txn.commit().unwrap();
+    assert_eq!((place.names(), place.rows()), (["a", "dir", "link", "way"].map(String::from).to_vec(), 0));
+}
+
+#[test]
+fn another_filesystem_is_refused_before_the_commit() {
+    let elsewhere = Path::new("/dev/shm");
+    let place = Place::new();
+    if elsewhere.metadata().map_or(true, |there| there.dev() == place.path.metadata().unwrap().dev()) {
+        eprintln!("SKIPPED: no second filesystem");
+        return;
+    }
+    let other = tempfile::tempdir_in(elsewhere).unwrap();
+    fs::write(place.at("a"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    says(&txn.rename_file(place.at("a"), other.path().join("a")).unwrap_err(), "on another filesystem");
+    // Files of both in one transaction are well.
+    txn.create_file(other.path().join("b"), b"2").unwrap();
+    txn.replace_file(place.at("a"), b"2").unwrap();
+    txn.commit().unwrap();
+    assert_eq!((place.names(), names_in(other.path())), (vec!["a".to_string()], vec!["b".to_string()]));
+}
+
+#[test]
+fn what_another_program_changed_is_not_lost() {
+    let place = Place::new();
+    let change = |how: u32| match how {
+        0 => fs::write(place.at("a"), "theirs, longer").unwrap(),
+        1 => fs::remove_file(place.at("a")).unwrap(),
+        _ => {
+            fs::write(place.at("tmp"), "1").unwrap();
+            fs::rename(place.at("tmp"), place.at("a")).unwrap();
+        }
+    };
+    for how in 0..3 {
+        for reads in [true, false] {
+            fs::write(place.at("a"), "1").unwrap();
+            let txn = place.env.begin().unwrap();
+            place.users.put(&txn, b"how", &[1]).unwrap();
+            if reads {
+                assert_eq!(txn.read_file(place.at("a")).unwrap().unwrap(), b"1");
+                change(how);
+                if how == 1 {
+                    says(&txn.replace_file(place.at("a"), b"2").unwrap_err(), "no such file");
+                    txn.create_file(place.at("a"), b"2").unwrap();
+                } else {
+                    txn.replace_file(place.at("a"), b"2").unwrap();
+                }
+            } else {
+                txn.replace_file(place.at("a"), b"2").unwrap();
+                change(how);
+            }
+            let theirs = place.text("a");
+            says(&txn.commit().unwrap_err(), "another program has changed it");
+            assert_eq!(place.text("a"), theirs);
+            assert_eq!(place.env.run(|txn| place.users.get(txn, b"how")).unwrap(), None);
+            assert!(place.names().len() <= 1, "{:?}", place.names());
+        }
+    }
+    // One that was only read may be changed by anybody.
+    fs::write(place.at("a"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.read_file(place.at("a")).unwrap();
+    txn.create_file(place.at("b"), b"1").unwrap();
+    change(0);
+    txn.commit().unwrap();
+}
+
+#[test]
+fn two_transactions_take_turns_over_a_file() {
+    let place = Place::new();
+    fs::write(place.at("a"), "1").unwrap();
+    let first = place.env.begin().unwrap();
+    first.replace_file(place.at("a"), b"2").unwrap();
+    let second = place.env.begin().unwrap();
+    assert!(matches!(second.read_file(place.at("a")), Err(Error::LockTimeout)));
+    assert!(matches!(second.replace_file(place.at("a"), b"3"), Err(Error::LockTimeout)));
+    second.create_file(place.at("b"), b"another path").unwrap();
+    first.commit().unwrap();
+    second.replace_file(place.at("a"), b"3").unwrap();
+    second.commit().unwrap();
+    assert_eq!(place.text("a").as_deref(), Some("3"));
+    let add = |_| {
+        for _ in 0..10 {
+            place
+                .env
+                .run(|txn| {
+                    let mut text = txn.read_file(place.at("a"))?.unwrap();
+                    text.push(b'x');
+                    txn.replace_file(place.at("a"), &text)
+                })
+                .unwrap();
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || add(thread)))));
+    assert_eq!(place.text("a").unwrap().len(), 41);
+    assert_eq!((place.names(), place.rows()), (["a", "b"].map(String::from).to_vec(), 0));
+}
+
+#[test]
+fn a_reader_inside_does_not_keep_files_from_their_places() {
+    let place = Place::new();
+    fs::write(place.at("a"), "1").unwrap();
+    let writer = place.env.begin().unwrap();
+    writer.replace_file(place.at("a"), b"2").unwrap();
+    // One that reads the row as soon as its lock falls, and keeps it.
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| loop {
+            let reader = place.env.begin().unwrap();
+            match reader.read_file(place.at("a")) {
+                Ok(found) => {
+                    assert_eq!(found.unwrap(), b"2");
+                    std::thread::sleep(Duration::from_millis(200));
+                    return reader.read_file(place.at("a")).unwrap().unwrap();
+                }
+                Err(Error::LockTimeout) => {}
+                Err(error) => panic!("{error}"),
+            }
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        writer.commit().unwrap();
+        assert_eq!(place.text("a").as_deref(), Some("2"));
+        assert_eq!(reading.join().unwrap(), b"2");
+    });
+    // Whatever row is left does no harm.
+    place.env.run(|txn| txn.replace_file(place.at("a"), b"3")).unwrap();
+    assert_eq!((place.text("a").as_deref(), place.rows()), (Some("3"), 0));
+}
+
+#[test]
+fn what_could_not_be_put_in_its_place_is_told_and_tried_again() {
+    let place = Place::new();
+    fs::create_dir(place.at("d")).unwrap();
+    fs::write(place.at("a"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.create_file(place.at("d/x"), b"2").unwrap();
+    txn.replace_file(place.at("a"), b"2").unwrap();
+    let group = txn.files().prepare(&txn).unwrap().unwrap();
+    txn.commit_records().unwrap();
+    // As if another program had come in between.
+    fs::create_dir(place.at("d/x")).unwrap();
+    let told = group.finish(&place.env.0).unwrap_err();
+    assert!(matches!(told, Error::FilesWaiting { .. }) && !told.is_retryable());
+    says(&told, "another program has made a directory there");
+    assert_eq!(place.text("a").as_deref(), Some("2"), "the other one is in its place");
+    assert_eq!(place.env.run(|txn| txn.read_file(place.at("d/x"))).unwrap().unwrap(), b"2");
+    fs::remove_dir(place.at("d/x")).unwrap();
+    let Place { env, users, path, _dir } = place;
+    drop((env, users));
+    drop(Env::open(path.join("env")).unwrap());
+    assert_eq!(names_in(&path.join("etc/d")), ["x"]);
+}
+
+#[test]
+fn what_another_program_put_there_after_the_commit_is_kept_under_another_name() {
+    let place = Place::new();
+    for name in ["a", "gone"] {
+        fs::write(place.at(name), "1").unwrap();
+    }
+    let txn = place.env.begin().unwrap();
+    let number = txn.id();
+    txn.replace_file(place.at("a"), b"2").unwrap();
+    txn.create_file(place.at("new"), b"2").unwrap();
+    txn.remove_file(place.at("gone")).unwrap();
+    let group = txn.files().prepare(&txn).unwrap().unwrap();
+    txn.commit_records().unwrap();
+    for name in ["a", "gone", "new"] {
+        fs::write(place.at(name), "theirs").unwrap();
+    }
+    group.finish(&place.env.0).unwrap();
+    assert_eq!(place.names(), ["a", &format!("a.kept-{number}-1"), "gone", "new", &format!("new.kept-{number}-1")]);
+    let texts: Vec<_> = place.names().iter().map(|name| place.text(name).unwrap()).collect();
+    assert_eq!(texts, ["2", "theirs", "theirs", "2", "theirs"]);
+}
+
+#[test]
+fn a_copy_of_the_environment_touches_no_file_of_the_original() {
+    let place = Place::new();
+    fs::write(place.at("a"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.replace_file(place.at("a"), b"2").unwrap();
+    let group = txn.files().prepare(&txn).unwrap().unwrap();
+    txn.commit_records().unwrap();
+    place.env.checkpoint().unwrap();
+    let copy = place.path.join("copy");
+    fs::create_dir(&copy).unwrap();
+    for name in names_in(&place.path.join("env")).iter().filter(|name| *name != "region") {
+        fs::copy(place.path.join("env").join(name), copy.join(name)).unwrap();
+    }
+    let copied = Env::open(&copy).unwrap();
+    assert_eq!(place.text("a").as_deref(), Some("1"));
+    assert_eq!(place.names().len(), 2, "the temporary file is the original's");
+    assert_eq!(copied.run(|txn| txn.read_file(place.at("a"))).unwrap().unwrap(), b"1");
+    drop(copied);
+    group.finish(&place.env.0).unwrap();
+    assert_eq!((place.names(), place.text("a").as_deref()), (vec!["a".to_string()], Some("2")));
+}
+
+#[test]
+fn a_transaction_with_files_is_not_passed_on() {
+    let place = Place::new();
+    let txn = place.env.begin().unwrap();
+    txn.create_file(place.at("a"), b"1").unwrap();
+    says(&txn.detach().unwrap_err(), "it has to do with plain files");
+    assert_eq!(place.names(), Vec::<String>::new());
+}
+
+#[test]
+fn temporary_files_of_the_living_stay_and_of_the_dead_go() {
+    let place = Place::new();
+    let living = place.env.begin().unwrap();
+    living.create_file(place.at("a"), b"1").unwrap();
+    let dead = place.env.begin().unwrap();
+    dead.create_file(place.at("b"), b"1").unwrap();
+    fs::write(place.at(".libtp-of-another"), "").unwrap();
+    super::recover(&place.env.0);
+    assert_eq!(place.names().len(), 3);
+    dead.die();
+    place.env.0.newest().managers.reap().unwrap();
+    super::recover(&place.env.0);
+    assert_eq!(place.names().len(), 2);
+    living.commit().unwrap();
+    assert_eq!(place.names(), [".libtp-of-another", "a"]);
+}
+
+#[test]
+fn thousands_of_files_in_one_transaction() {
+    let place = Place::new();
+    let txn = place.env.begin().unwrap();
+    for number in 0..3000_u32 {
+        txn.create_file(place.at(&format!("{number:04}")), &number.to_le_bytes()).unwrap();
+    }
+    txn.commit().unwrap();
+    let names = place.names();
+    assert_eq!((names.len(), place.rows()), (3000, 0));
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(fs::read(place.at(name)).unwrap(), u32::try_from(number).unwrap().to_le_bytes());
+    }
+}
+
+/// One that comes to its files long after its commit, which others have put in their places since, and a later transaction back.
+#[test]
+fn who_comes_late_undoes_nothing_of_a_later_transaction() {
+    let place = Place::new();
+    fs::write(place.at("p"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.rename_file(place.at("p"), place.at("q")).unwrap();
+    let group = txn.files().prepare(&txn).unwrap().unwrap();
+    txn.commit_records().unwrap();
+    place.env.run(|txn| txn.rename_file(place.at("q"), place.at("p"))).unwrap();
+    assert_eq!((place.names(), place.text("p").as_deref()), (vec!["p".to_string()], Some("1")));
+    group.finish(&place.env.0).unwrap();
+    assert_eq!((place.names(), place.text("p").as_deref()), (vec!["p".to_string()], Some("1")));
+}
+
+#[test]
+fn a_commit_that_is_not_waited_for_is_on_the_disk_before_its_files_are_seen() {
+    let place = Place::new();
+    let txn = place.env.begin().unwrap();
+    place.users.put(&txn, b"a", b"1").unwrap();
+    txn.create_file(place.at("a"), b"1").unwrap();
+    let lsn = txn.commit_async().unwrap();
+    assert_eq!(place.text("a").as_deref(), Some("1"));
+    place.env.wait_durable(lsn).unwrap();
+    assert_eq!(place.rows(), 0);
+}

@@ -1,0 +1,152 @@
+//! Who commits files, puts them in their places or sweeps is killed at each place between two states. Those at work, or who opens
+//! next, find all of it or nothing.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use libtp::{Env, Settings};
+use libtp_tests::failpoints::{Scene, FAILPOINTS};
+use libtp_tests::process::Process;
+
+use crate::business::{judge, names_in, Business};
+
+const JOB: &str = "LIBTP_TEST_FILES_JOB";
+const PLACE: &str = "LIBTP_TEST_FILES_PLACE";
+/// So long others may take to finish what the dead have left.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who finds what the dead have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heir {
+    /// One who has the environment open all the time.
+    Survivor,
+    /// The next who opens it.
+    Next,
+    /// The next who opens it, when its memory is gone.
+    Restart,
+}
+
+fn open(place: &Path) -> Env {
+    let memory = place.join("memory");
+    std::fs::create_dir_all(&memory).unwrap();
+    let settings = Settings { region_directory: Some(memory), ..Settings::default() };
+    Env::builder().settings(settings).open(place.join("env")).unwrap()
+}
+
+/// The child of this suite, which dies of what `LIBTP_FAILPOINT` says.
+#[test]
+fn entry() {
+    let (Ok(job), Ok(place)) = (std::env::var(JOB), std::env::var(PLACE)) else { return };
+    let place = Path::new(&place);
+    let env = open(place);
+    let business = Business::open(&env, &place.join("etc")).unwrap();
+    if job == "step" {
+        business.step(&env).unwrap();
+    }
+}
+
+fn dies(place: &Path, job: &str, failpoint: &str) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    let variables =
+        [(JOB, job.to_owned()), (PLACE, place.display().to_string()), ("LIBTP_FAILPOINT", failpoint.to_owned())];
+    Process::start("deaths::entry", &variables, |_| {}).wait().signal().is_some()
+}
+
+/// What a victim does, and where one died before it, if that is how the place is come to.
+fn way_to(name: &str) -> (Option<&'static str>, &'static str) {
+    match name {
+        "files: listed, nothing swept" | "files: one swept" => (Some("files: prepared, not committed"), "open"),
+        _ => (None, "step"),
+    }
+}
+
+fn play(name: &str, before: Option<&str>, job: &str, heir: Heir) {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().canonicalize().unwrap();
+    let etc = place.join("etc");
+    std::fs::create_dir(&etc).unwrap();
+    let env = open(&place);
+    let business = Business::open(&env, &etc).unwrap();
+    if name == "files: directory noted" {
+        // Come to but once in an environment.
+        std::fs::create_dir(place.join("first")).unwrap();
+        Business::open(&env, &place.join("first")).unwrap().begin(&env).unwrap();
+        for file in names_in(&place.join("first")) {
+            std::fs::rename(place.join("first").join(&file), etc.join(&file)).unwrap();
+        }
+    } else {
+        business.begin(&env).unwrap();
+    }
+    // Beside those at work nothing is left for an opener to sweep or finish.
+    let keeps_open = heir == Heir::Survivor && before.is_none() && job == "step";
+    let mut kept = Some((env, business));
+    if !keeps_open {
+        kept = None;
+    }
+    if let Some(before) = before {
+        assert!(dies(&place, "step", before), "nobody came to {before}");
+    }
+    assert!(dies(&place, job, name), "nobody came to {name} ({job})");
+    if heir == Heir::Restart {
+        for region in names_in(&place.join("memory")) {
+            std::fs::remove_file(place.join("memory").join(region)).unwrap();
+        }
+    }
+    let (env, business) = kept.unwrap_or_else(|| {
+        let env = open(&place);
+        let business = Business::open(&env, &etc).unwrap();
+        (env, business)
+    });
+    // At once, whoever finishes it when.
+    let version = business.read(&env).unwrap();
+    let start = Instant::now();
+    loop {
+        let wrong = match (judge(&etc, version), business.rows(&env).unwrap()) {
+            (Ok(()), 0) => break,
+            (Err(wrong), _) => wrong,
+            (Ok(()), rows) => format!("{rows} rows are left"),
+        };
+        assert!(keeps_open && start.elapsed() < PATIENCE, "{name} {before:?} {heir:?}: {wrong}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(business.step(&env).unwrap(), version + 1, "{name} {heir:?}");
+    judge(&etc, version + 1).unwrap_or_else(|wrong| panic!("{name} {heir:?}: {wrong}"));
+}
+
+#[test]
+fn who_dies_over_files_leaves_all_of_it_or_nothing() {
+    let chosen: Option<String> = libtp_tests::sizes::chosen("LIBTP_TEST_FAILPOINT");
+    let points = FAILPOINTS.iter().filter(|point| point.scene == Scene::Files);
+    let points: Vec<_> = points.filter(|point| chosen.as_deref().is_none_or(|one| one == point.name)).collect();
+    let mut deaths = 0;
+    for point in &points {
+        let (before, job) = way_to(point.name);
+        for heir in [Heir::Survivor, Heir::Next, Heir::Restart] {
+            play(point.name, before, job, heir);
+            deaths += 1 + u64::from(before.is_some());
+        }
+        if is_of_finishing(point.name) {
+            // By who opens after another died, too.
+            play(point.name, Some("files: committed, none in its place"), "open", Heir::Next);
+            deaths += 2;
+        }
+    }
+    println!("figures: {} places, {deaths} deaths, nothing in part", points.len());
+}
+
+fn is_of_finishing(name: &str) -> bool {
+    [
+        "files: about to be put in place",
+        "files: one in its place",
+        "files: in place, directories not synced",
+        "files: in place, rows not deleted",
+        "files: rows deleted, not committed",
+    ]
+    .contains(&name)
+}
+
+/// For the yardstick: who survives a committer finishes what that one has left.
+#[test]
+fn survivors_put_the_files_of_the_dead_in_their_places() {
+    play("files: committed, none in its place", None, "step", Heir::Survivor);
+}

@@ -1,0 +1,95 @@
+//! Single rules of plain files: what another program changed stays, the living are not swept, a copy touches nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use libtp::Env;
+
+use crate::business::names_in;
+
+fn place() -> (tempfile::TempDir, PathBuf, Env) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    fs::create_dir(path.join("etc")).unwrap();
+    let env = Env::open(path.join("env")).unwrap();
+    (dir, path, env)
+}
+
+/// Who keeps no house, and so finishes nothing that a test has left for later.
+fn idle(path: &Path) -> Env {
+    let settings = libtp::Settings { no_background: true, ..libtp::Settings::default() };
+    Env::builder().settings(settings).open(path.join("env")).unwrap()
+}
+
+#[test]
+fn what_another_program_changed_is_not_replaced() {
+    let (_dir, path, env) = place();
+    let file = path.join("etc/passwd");
+    fs::write(&file, "one").unwrap();
+    let txn = env.begin().unwrap();
+    txn.replace_file(&file, b"two").unwrap();
+    fs::write(&file, "theirs").unwrap();
+    let refused = txn.commit().unwrap_err().to_string();
+    assert!(refused.contains("another program has changed it") && refused.contains("etc/passwd"), "{refused}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "theirs");
+    assert_eq!(names_in(&path.join("etc")), ["passwd"]);
+}
+
+#[test]
+fn who_opens_sweeps_nothing_of_the_living() {
+    let (_dir, path, env) = place();
+    let living = env.begin().unwrap();
+    living.create_file(path.join("etc/a"), b"1").unwrap();
+    let dead = env.begin().unwrap();
+    dead.create_file(path.join("etc/b"), b"1").unwrap();
+    dead.die();
+    // Whoever has repaired it sweeps, too.
+    let start = std::time::Instant::now();
+    while names_in(&path.join("etc")).len() > 1 {
+        assert!(start.elapsed().as_secs() < 10, "{:?}", names_in(&path.join("etc")));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    living.commit().unwrap();
+    assert_eq!(names_in(&path.join("etc")), ["a"]);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for name in names_in(from).iter().filter(|name| *name != "region") {
+        fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_copy_leaves_the_files_of_its_original_alone() {
+    let (_dir, path, env) = place();
+    drop(env);
+    let env = idle(&path);
+    let file = path.join("etc/d/passwd");
+    fs::create_dir(path.join("etc/d")).unwrap();
+    env.run(|txn| txn.create_file(&file, b"two")).unwrap();
+    let rows = env.btree("plain-files").unwrap();
+    // As a copy finds it that was taken between the commit and its end: the rows, and temporary files.
+    let txn = env.begin().unwrap();
+    txn.replace_file(&file, b"three").unwrap();
+    let key = [b"f", file.to_str().unwrap().as_bytes()].concat();
+    let value = rows.get(&txn, &key).unwrap().unwrap();
+    let waiting: Vec<_> =
+        names_in(&path.join("etc/d")).into_iter().filter(|name| name.starts_with(".libtp-")).collect();
+    let [waiting] = &waiting[..] else { panic!("{waiting:?}") };
+    fs::hard_link(path.join("etc/d").join(waiting), path.join("waiting")).unwrap();
+    txn.abort().unwrap();
+    env.run(|txn| rows.put(txn, &key, &value)).unwrap();
+    env.checkpoint().unwrap();
+    fs::hard_link(path.join("waiting"), path.join("etc/d").join(waiting)).unwrap();
+    let copied = path.join("copy");
+    copy(&path.join("env"), &copied);
+    drop(Env::open(&copied).unwrap());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+    assert!(path.join("etc/d").join(waiting).exists(), "it is the original's");
+    // Which goes on with it.
+    drop(rows);
+    drop(env);
+    drop(Env::open(path.join("env")).unwrap());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "three");
+}
