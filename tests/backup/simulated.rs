@@ -129,6 +129,7 @@ fn platform(name: &str, directory: Arc<dyn Directory>, memory: &SharedMemory) ->
         directory,
         log_directory,
         memory: Memory::Shared(memory.clone()),
+        log_types: std::sync::Arc::default(),
     }
 }
 

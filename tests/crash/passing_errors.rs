@@ -17,7 +17,13 @@ fn open(view: &SimProcess) -> (Env, Db) {
     let directory = view.directory();
     let log_directory = directory.subdirectory("log").expect("a directory for the log");
     let memory = Memory::Shared(SharedMemory::new());
-    let platform = Platform { path: PathBuf::from("sim:"), directory, log_directory, memory };
+    let platform = Platform {
+        path: PathBuf::from("sim:"),
+        directory,
+        log_directory,
+        memory,
+        log_types: std::sync::Arc::default(),
+    };
     let settings = Settings { no_background: true, ..Settings::default() };
     let env = Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {}).expect("an environment");
     let stock = env.btree("stock").expect("a database");

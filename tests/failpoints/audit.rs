@@ -35,7 +35,8 @@ pub fn at_rest(env: &Env, what: &str) {
 /// fits its neighbours, nothing aborted is there.
 #[track_caller]
 pub fn whole(directory: &Path, acknowledged: &std::collections::BTreeSet<(u64, u64)>, what: &str) -> (How, Contents) {
-    let env = Env::open(directory).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let env =
+        Env::builder().log_type(churn::adding()).open(directory).unwrap_or_else(|error| panic!("{what}: {error}"));
     let journal = Bank::open(&env).unwrap().audit().unwrap_or_else(|why| panic!("{what}: {why}"));
     let lost: Vec<_> = acknowledged.difference(&journal).collect();
     assert!(lost.is_empty(), "{what}: {} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
@@ -82,7 +83,8 @@ fn text(key: &[u8]) -> String {
 const PIECE: usize = 1000;
 
 fn contents(env: &Env) -> Result<Contents> {
-    let is_index = |name: &String| [churn::FIRST_INDEX, churn::SECOND_INDEX, churn::NO_INDEX].contains(&name.as_str());
+    let is_index =
+        |name: &String| [churn::FIRST_INDEX, churn::SECOND_INDEX, churn::NO_INDEX, churn::OWN].contains(&name.as_str());
     env.databases()?
         .into_iter()
         .filter(|name| !is_index(name))

@@ -90,7 +90,7 @@ fn say(text: &str) {
 fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
     // One lane, so that there are never as many as processes here.
     let own = Settings { no_background: *role == Role::Idler, lanes: Some(1), ..Settings::default() };
-    let env = Env::builder().settings(own).open(directory)?;
+    let env = Env::builder().settings(own).log_type(crate::churn::adding()).open(directory)?;
     let bank = Bank::open(&env)?;
     say(&format!("{:?}", env.opened().how));
     let stop = AtomicBool::new(false);

@@ -6,7 +6,10 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use libtp::{Bytes, Db, Durability, Env, Error, IndexKeys, List, Load, Recno, Result, Snapshot, TextFile, TextForm};
+use libtp::{
+    Bytes, Db, Durability, Env, Error, IndexKeys, List, Load, LogType, PageFile, PageLock, Recno, Result, Snapshot,
+    TextFile, TextForm,
+};
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_process::Broken;
 use libtp_sim::Random;
@@ -40,11 +43,12 @@ enum Deed {
     Load,
     Thin,
     Index,
+    Own,
 }
 
 /// What survivors do.
 /// With sessions that come and go: whoever repairs meets newcomers.
-const QUIET: [Deed; 11] = [
+const QUIET: [Deed; 12] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Abort,
@@ -56,9 +60,10 @@ const QUIET: [Deed; 11] = [
     Deed::Locks,
     Deed::Snapshot,
     Deed::Index,
+    Deed::Own,
 ];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 18] = [
+const ALL: [Deed; 19] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
@@ -77,6 +82,7 @@ const ALL: [Deed; 18] = [
     Deed::Pass,
     Deed::Text,
     Deed::Index,
+    Deed::Own,
 ];
 
 /// Which deeds come to failpoints whose names begin so.
@@ -93,6 +99,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("txn", &[Deed::Reopen, Deed::Locks, Deed::Crowd]),
     ("long value", &[Deed::Long]),
     ("recno", &[Deed::Recno]),
+    ("paged", &[Deed::Own]),
     ("list", &[Deed::List]),
     ("text file", &[Deed::Text]),
     ("hash", &[Deed::Hash]),
@@ -141,6 +148,24 @@ pub const FIRST_INDEX: &str = "indexed by first letter";
 /// As the other.
 pub const SECOND_INDEX: &str = "indexed by last letter";
 
+/// A file of pages of our own, whose first page has counters ..
+pub const OWN: &str = "own";
+/// .. to which this adds one.
+const ADD: u16 = 3;
+
+/// What adds one to them.
+pub fn adding() -> LogType {
+    let counter = |page: &mut [u8], argument: &[u8], by: u64| {
+        let at = 8 * usize::try_from(u64::from_le_bytes(argument.try_into().unwrap())).unwrap();
+        let counter = &mut page[at..at + 8];
+        let now = u64::from_le_bytes(counter.try_into().unwrap()).wrapping_add(by);
+        counter.copy_from_slice(&now.to_le_bytes());
+        Ok(())
+    };
+    LogType::new(ADD, "counter add", move |page, argument| counter(page, argument, 1))
+        .undo(move |page, argument| counter(page, argument, u64::MAX))
+}
+
 /// One that cannot be made.
 pub const NO_INDEX: &str = "indexed by too much";
 
@@ -180,6 +205,7 @@ pub struct Churn<'e> {
     long: Db,
     pages: Db,
     records: Recno,
+    own: PageFile,
     list: List,
     hash: Db,
     indexed: Db,
@@ -211,6 +237,7 @@ impl<'e> Churn<'e> {
             long: env.btree("long")?,
             pages: env.btree("pages")?,
             records: env.recno("records", 100)?,
+            own: env.pages(OWN)?,
             list: env.list("list")?,
             // A file that has grown is split no more: there are several.
             hash: env.hash(&format!("hash{}", number % HASH_FILES))?,
@@ -246,6 +273,7 @@ impl<'e> Churn<'e> {
             Deed::Long => self.long(),
             Deed::Abort => self.abort(),
             Deed::Recno => self.recno(),
+            Deed::Own => self.own(),
             Deed::List => self.list(),
             Deed::Text => self.text(),
             Deed::Hash => self.hash(),
@@ -421,6 +449,30 @@ impl<'e> Churn<'e> {
         })
     }
 
+    /// Pages of our own: counters that several transactions change at once, and bytes that one does.
+    fn own(&mut self) -> Result<()> {
+        let (counter, is_kept, is_shared) = (self.random.below(8), self.random.chance(1, 2), self.random.coin());
+        let (page, at) = (1 + u32::try_from(self.random.below(4)).unwrap(), self.random.index(1000));
+        self.in_txn(is_kept, |churn, txn| {
+            if is_shared {
+                return churn.own.apply(txn, 0, ADD, &counter.to_le_bytes()).map(|_| ());
+            }
+            let next = churn.own.count(txn)?;
+            let page = if next < 1000 { next.max(1) } else { page };
+            churn.own.lock(txn, page, PageLock::Write)?;
+            for byte in [b'a', b'b'] {
+                let mut copy = churn.own.get(txn, page)?;
+                copy.bytes[at..at + 100].fill(byte);
+                match churn.own.put(txn, &copy) {
+                    // There is no page before it yet.
+                    Ok(_) | Err(Error::Database { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// Records come and go at one place of a list: its nodes are split there, and go again.
     fn list(&mut self) -> Result<()> {
         let (at, many, is_kept) = (self.random.below(1 << 20), 1 + self.random.below(150), self.random.chance(3, 4));
@@ -487,7 +539,11 @@ impl<'e> Churn<'e> {
             for entry in first.get(txn, b"7")?.iter().take(3) {
                 assert_eq!(entry.1.first(), Some(&b'7'), "an index leads to another record");
             }
-            second.count(txn, b"7").map(|_| ())
+            match second.count(txn, b"7") {
+                // Another has dropped it since it was made.
+                Err(Error::Database { what, .. }) if what.starts_with("it was dropped") => Ok(()),
+                counted => counted.map(|_| ()),
+            }
         })
     }
 
@@ -628,7 +684,7 @@ impl<'e> Churn<'e> {
 
     /// One more handle, for a moment.
     fn reopen(&mut self) -> Result<()> {
-        let again = Env::open(&self.directory)?;
+        let again = Env::builder().log_type(adding()).open(&self.directory)?;
         // Its pages are so large that the new session's undo log must grow.
         let wide = again.btree("wide")?;
         let key = self.random.below(500).to_be_bytes();

@@ -79,7 +79,13 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
             Scene::Alone => alone(seed, point, figures),
             Scene::Young => dies_young(seed, point, &mut random, figures),
             // Those between records and memory are another suite's.
-            Scene::Work | Scene::Repair(_) | Scene::Rebuild | Scene::Memory { .. } | Scene::Warm | Scene::Backup => {
+            Scene::Work
+            | Scene::Repair(_)
+            | Scene::Rebuild
+            | Scene::Memory { .. }
+            | Scene::Warm
+            | Scene::Backup
+            | Scene::Files => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
                 if here.deaths.len() >= DEATHS_OF_ONE {
@@ -164,7 +170,7 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
             town.close(&format!("seed {seed}, {:?}", point.name));
             is_hit
         }
-        Scene::Work | Scene::Young | Scene::Memory { .. } | Scene::Warm | Scene::Backup => {
+        Scene::Work | Scene::Young | Scene::Memory { .. } | Scene::Warm | Scene::Backup | Scene::Files => {
             dies_young(seed, point, random, figures)
         }
     }

@@ -108,7 +108,14 @@ impl Town {
     pub fn observe(&mut self) -> &Env {
         if self.observer.is_none() {
             let own = Settings { no_background: true, ..Settings::default() };
-            self.observer = Some(Env::builder().settings(own).lock_timeout(watchdog()).open(self.path()).unwrap());
+            self.observer = Some(
+                Env::builder()
+                    .settings(own)
+                    .log_type(crate::churn::adding())
+                    .lock_timeout(watchdog())
+                    .open(self.path())
+                    .unwrap(),
+            );
         }
         self.observer.as_ref().expect("it was just opened")
     }

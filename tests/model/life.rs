@@ -240,6 +240,7 @@ impl<T: Subject> Life<T> {
             log_directory: std::sync::Arc::clone(&directory),
             directory,
             memory: Memory::Shared(self.memory.clone()),
+            log_types: std::sync::Arc::default(),
         };
         let env =
             Env::builder().settings(self.settings()).open_on(platform, &mut |_, _, _| {}).map_err(failed("opening"))?;

@@ -121,6 +121,14 @@ fn obey<'e>(
             Err(error) => return Err(error),
         },
         (["region"], _) => env.stats()?.region,
+        (["index-by-town-slowly"], None) => {
+            let once = std::sync::Once::new();
+            table.index("by town", move |key, value, keys| {
+                once.call_once(|| std::thread::sleep(std::time::Duration::from_secs(1)));
+                crate::indices::town(key, value, keys);
+            })?;
+            "made".into()
+        }
         #[cfg(feature = "failpoints")]
         (["arm", point @ ..], _) => {
             rio::failpoint::arm(&point.join(" "));

@@ -193,12 +193,13 @@ fn who_is_at_a_sync_for_long_writes_no_page_of_memory_given_up_when_it_is_over()
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut writer = Member::start(directory.path(), 1);
-    writer.ask("arm buffer: double write synced, batch not open!sleep");
+    let awake = directory.path().join("awake");
+    writer.ask(&format!("arm buffer: double write synced, batch not open!sleep={}", awake.display()));
     let value = "o".repeat(500);
     let caught = (0..KEYS).step_by(STEP).cycle().find(|&number| {
         writer.order(&format!("put {} {value}", key(number)));
         loop {
-            match writer.answer_within(Duration::from_millis(200)) {
+            match writer.answer_within(Duration::from_secs(1)) {
                 Some(answer) => assert_eq!(answer, "put"),
                 None if env.sessions().iter().any(|one| one.roles.contains(&WRITES)) => return true,
                 None => continue,
@@ -214,6 +215,7 @@ fn who_is_at_a_sync_for_long_writes_no_page_of_memory_given_up_when_it_is_over()
     let file = directory.path().join("table.tp");
     let before = page_lsns(&file);
     assert_eq!(writer.answer_within(Duration::ZERO), None, "it is still at it: else nothing is shown");
+    std::fs::write(&awake, b"").unwrap();
     assert_eq!(writer.answer(), "put");
     writer.leave();
     env.checkpoint().unwrap();

@@ -21,6 +21,7 @@
 //! | `halted` | a process stands still at a task that one session has at a time |
 //! | `given_up` | a process stands still before a write, and goes on when the memory was given up |
 //! | `hit` | words that check themselves are hit by a wild store |
+//! | `indices` | indices of a database that several handles use |
 //! | `late` | who leaves while another stands still goes without what that one has |
 //! | `copies` | copies of an environment at work, and backups restored in its place |
 //! | `missing` | files and directories that vanish under those at work |
@@ -29,6 +30,7 @@
 //! | `left` | what deleted and moved environments leave behind in shared memory |
 //! | `limits` | processes that may have less memory than others |
 //! | `durable` | what was read of one who died is as durable as its reader asked for |
+//! | `primitives` | the program's own pages and log-record types |
 //! | `readers` | who reads a page dies as others wait for it |
 //! | `snapshots` | a snapshot among processes that write, are killed, and take checkpoints |
 //! | `twice_alone` | all die, and so does who opens next |
@@ -57,6 +59,7 @@ mod given_up;
 mod halted;
 #[cfg(feature = "failpoints")]
 mod hit;
+mod indices;
 #[cfg(feature = "failpoints")]
 mod late;
 mod leaving;
@@ -64,6 +67,7 @@ mod left;
 mod limits;
 mod missing;
 mod passing;
+mod primitives;
 #[cfg(feature = "failpoints")]
 mod readers;
 mod rebuild;

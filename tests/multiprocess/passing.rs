@@ -129,3 +129,49 @@ fn who_is_stopped_as_it_takes_a_transaction_over_is_waited_for() {
         assert_eq!(env.repairs().rebuilds, 0, "the first is killed: {is_killed}");
     }
 }
+
+/// Who says `tp abort` while somebody takes the transaction over, or while it is undone for one who has died, is too late.
+#[cfg(feature = "failpoints")]
+#[test]
+fn what_is_taken_over_is_not_there_for_who_ends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
+    let (first, word) = passes_on(directory.path(), 1);
+    let number = word.parse::<libtp::Detached>().unwrap().txn();
+    let mut second = Member::start(directory.path(), 2);
+    second.ask("arm pass: slot taken over, locker not!stop");
+    second.order(&format!("take-over {word}"));
+    crate::stopped::stopped(directory.path(), |_| true);
+    let refused = env.abort_detached(number).map_err(|error| error.to_string());
+    assert!(refused.as_ref().is_err_and(|why| why.contains("waits to be taken over")), "{refused:?}");
+    second.resume();
+    assert_eq!(second.answer(), "taken over");
+    assert_eq!(second.ask("put other new"), "put");
+    assert_eq!(second.ask("commit"), "committed");
+    let found = env.run(|txn| env.btree("table")?.get(txn, b"key")).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"new"[..]));
+    [first, second].into_iter().for_each(Member::leave);
+    assert_eq!(env.repairs().rebuilds, 0);
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn what_is_undone_for_one_who_died_is_not_there_for_who_ends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = crate::stopped::idle().open(directory.path()).unwrap();
+    env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
+    let (mut first, word) = passes_on(directory.path(), 1);
+    let number = word.parse::<libtp::Detached>().unwrap().txn();
+    let mut second = Member::start(directory.path(), 2);
+    second.ask("arm repair: adopted, not undone!stop");
+    first.kill();
+    first.wait();
+    crate::stopped::stopped(directory.path(), |_| true);
+    let refused = env.abort_detached(number).map_err(|error| error.to_string());
+    assert!(refused.as_ref().is_err_and(|why| why.contains("waits to be taken over")), "{refused:?}");
+    second.resume();
+    assert_eq!(second.ask("get key"), "old");
+    second.leave();
+    assert_eq!(env.repairs().rebuilds, 0);
+}

@@ -264,6 +264,33 @@ fn memory_is_not_made_anew_before_who_is_stopped_in_a_write_goes_on() {
 
 #[cfg(feature = "failpoints")]
 #[test]
+fn memory_is_not_made_anew_before_who_is_stopped_at_the_control_file_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = idle().open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let mut maker = Member::start(directory.path(), 1);
+    maker.ask("begin");
+    maker.ask("arm control: slot chosen!stop");
+    maker.order("put-in another key 1");
+    let at_it = stopped(directory.path(), |one| one.roles == ["changes the control file"]);
+    env.managers().processes.declare_broken();
+    let (other, same) = (env.clone(), table.clone());
+    let put = move || other.run(|txn| same.put(txn, b"other", b"meanwhile"));
+    let refused = in_time("to be told", put).expect_err("it is still writing").to_string();
+    assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
+    maker.resume();
+    // It has its number; its transaction goes with the memory.
+    let told = maker.answer();
+    assert!(told == "put" || told.contains("again"), "{told}");
+    env.run(|txn| table.put(txn, b"other", b"afterwards")).unwrap();
+    assert_eq!(env.repairs().rebuilds, 1);
+    let (one, other) = (env.btree("another").unwrap(), env.btree("yet another").unwrap());
+    env.run(|txn| one.put(txn, b"key", b"1").and_then(|()| other.put(txn, b"key", b"2"))).unwrap();
+    assert_eq!(env.run(|txn| one.get(txn, b"key")).unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
 fn who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_for_ever() {
     let directory = tempfile::tempdir().unwrap();
     let env = idle().open(directory.path()).unwrap();

@@ -57,6 +57,7 @@ impl World {
             log_directory: Arc::clone(&directory),
             directory,
             memory: Memory::Shared(self.memory.clone()),
+            log_types: std::sync::Arc::default(),
         };
         let small = DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
         let settings = Settings {

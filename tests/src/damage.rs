@@ -138,6 +138,22 @@ impl Patient {
         }
     }
 
+    /// Damages where the log alone can tell: each slot of the control file, and the flushes before the last.
+    pub fn told_by_the_log_alone(&self) -> Vec<Damage> {
+        let paths = self.image.paths();
+        let zeroed = |kind, name: &str, at: usize, count: usize| {
+            let path = paths.iter().find(|path| path.ends_with(name))?.clone();
+            let bytes = self.image.file_bytes(&path)?;
+            let there = bytes.get(at..at + count)?;
+            there.iter().any(|&byte| byte != 0).then(|| Damage { path, kind, changes: vec![(at, vec![0; count])] })
+        };
+        let slots = [BLOCK, 2 * BLOCK].into_iter().filter_map(|at| zeroed(Kind::ZeroBlock, "control", at, BLOCK));
+        let flushes = self.flushes.list.iter().rev().skip(1).take(4).flat_map(|flush| &flush.pieces);
+        let sectors =
+            flushes.filter_map(|(name, range)| zeroed(Kind::ZeroSector, name, range.start / SECTOR * SECTOR, SECTOR));
+        slots.chain(sectors).collect()
+    }
+
     fn changes(&self, kind: Kind, path: &str, bytes: &[u8], random: &mut Random) -> Vec<(usize, Vec<u8>)> {
         let piece = |unit: usize, random: &mut Random| {
             let at = random.index(bytes.len().div_ceil(unit)) * unit;

@@ -22,6 +22,8 @@ pub enum Scene {
     },
     /// By who copies an environment at work, or makes one of a copy: played by the suite `backup`.
     Backup,
+    /// By whose transaction is over plain files, or who finishes another's: played by the suite `files`.
+    Files,
     /// By whose commits are answered from memory that outlives the system, or who finds them: played by the suite `warm`.
     Warm,
 }
@@ -45,6 +47,10 @@ const fn warm(name: &'static str) -> Failpoint {
 
 const fn backup(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Backup }
+}
+
+const fn files(name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Files }
 }
 
 const fn young(name: &'static str) -> Failpoint {
@@ -549,6 +555,16 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("recno: put"),
     work("recno: page latched to restore"),
     work("recno: restored"),
+    work("paged: changed on a copy, not on the page"),
+    work("paged: new page latched"),
+    work("paged: new page there"),
+    work("paged: page latched to change"),
+    work("paged: changed"),
+    work("paged: page latched to restore"),
+    work("paged: restored"),
+    work("paged: undone on a copy, not on the page"),
+    work("paged: page latched to undo"),
+    work("paged: undone by the program"),
     work("list: record stored"),
     work("list: record removed"),
     work("list: node stored"),
@@ -579,6 +595,19 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("hash: chain about to be shortened"),
     work("hash: chain shortened"),
     // crates/libtp
+    files("files: written, not synced"),
+    files("files: made, without a row"),
+    files("files: directory noted"),
+    files("files: checked, directories not synced"),
+    files("files: prepared, not committed"),
+    files("files: committed, none in its place"),
+    files("files: about to be put in place"),
+    files("files: one in its place"),
+    files("files: in place, directories not synced"),
+    files("files: in place, rows not deleted"),
+    files("files: rows deleted, not committed"),
+    files("files: listed, nothing swept"),
+    files("files: one swept"),
     work("attach: at the door"),
     work("attach: seated, door held"),
     work("attach: attached"),

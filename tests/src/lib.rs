@@ -24,6 +24,7 @@
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
 //! | `planted_deaths`, `trial` | the same for what happens after a death, and trying each in a process of its own |
 //! | `planted_backup` | the same for backups |
+//! | `planted_files` | the same for plain files |
 //! | `planted_joint` | the same for transactions over records and memory |
 //! | `planted_stores` | the same for the stores of recoverable memory |
 //! | `failpoints` | where a process of the tests dies, and how it comes there |
@@ -46,6 +47,7 @@ pub mod orphan;
 pub mod planted_backup;
 pub mod planted_bugs;
 pub mod planted_deaths;
+pub mod planted_files;
 pub mod planted_joint;
 pub mod planted_rio;
 pub mod planted_snapshots;

@@ -197,7 +197,13 @@ impl Machine {
             false => Arc::clone(&directory),
         };
         let memory = Memory::Shared(self.memory.clone());
-        let platform = Platform { path: PathBuf::from("sim:"), directory, log_directory, memory };
+        let platform = Platform {
+            path: PathBuf::from("sim:"),
+            directory,
+            log_directory,
+            memory,
+            log_types: std::sync::Arc::default(),
+        };
         let mut builder = Env::builder().settings(self.layout.settings());
         if let Some(keep) = self.keep {
             builder = builder.keep(keep);

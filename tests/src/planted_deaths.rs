@@ -156,6 +156,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by("libtp: a panic is the end of the region", &[Panicking("commit: committing, nothing logged")]),
     by("libtp: who panics has not committed", &[Panicking("commit: logged, not the last commit")]),
     // D13
+    by_case("txn: who changes the control file is not waited for", "stopped::memory_is_not_made_anew_before_who_is_stopped_at_the_control_file_goes_on"),
     by_case("libtp: memory is made anew while somebody writes", "stopped::memory_is_not_made_anew_before_who_is_stopped_in_a_write_goes_on"),
     PlantedDeath {
         name: "process: broken memory is declared without a barrier",
@@ -167,10 +168,25 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by_case("libtp: who makes memory anew takes a place in the old", "stopped::who_is_stopped_in_a_write_is_seen_though_there_is_no_place_left_among_the_processes"),
     by_case("log: flushes in a broken region", "stopped::who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up"),
     by_case("log: makes segments in a broken region", "given_up::who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up"),
+    // Indices: record/indices.rs has the argument.
+    by_case("pass: what is taken over is still offered", "passing::what_is_taken_over_is_not_there_for_who_ends_it"),
+    by_case("libtp: an index is verified before it is shown", "indices::an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty"),
+    by_case("pass: intent locks stay kept", "indices::who_goes_on_with_a_transaction_keeps_the_indices_or_may_not_write"),
+    by_case("libtp: some of the entries that are sorted are lost", "indices::an_index_is_made_of_all_records"),
+    by_case("libtp: indices are not verified", "indices::an_index_that_is_not_as_its_function_says_is_found"),
+    by_case("libtp: who has an index open may write to it", "indices::who_opens_an_index_by_its_name_may_look_and_not_write"),
+    by_case("libtp: who fails to make an index keeps it", "indices::who_failed_to_make_an_index_has_not_its_function"),
+    by_case("libtp: a record that an index refuses is stored", "indices::what_an_index_refuses_is_not_stored"),
+    by_case("libtp: an index is read whether it is kept or not", "indices::what_was_dropped_or_made_later_is_not_taken_for_an_index_of_nothing"),
     by_case("buffer: writes pages in a broken region", "given_up::who_was_stopped_before_it_wrote_pages_does_not_write_those_of_memory_given_up"),
     by_case("buffer: who was at a sync for long goes on in a broken region", "given_up::who_is_at_a_sync_for_long_writes_no_page_of_memory_given_up_when_it_is_over"),
     by("libtp: a caught commit counts as lost", &[Standing("commit: waits for the disk")]),
     by("libtp: a caught commit counts as kept", &[Standing("change: logged, no page changed")]),
+    // D12
+    by_case("txn: restart passes over a type that nobody registered", "primitives::a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back"),
+    by_case("txn: what nobody here can take back is given up", "primitives::who_lacks_a_type_leaves_what_the_dead_did_by_it_to_one_who_has_it"),
+    by_case("paged: undone by bytes and not by the program", "primitives::changes_of_several_transactions_go_side_by_side_and_each_takes_back_its_own"),
+    by_case("paged: a page that has changed is overwritten", "primitives::a_page_that_was_not_locked_first_is_not_stored"),
     // D14
     by_case("libtp: memory made anew is as large as its maker can map it", "limits::memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it"),
     by_case("rio: a region is mapped in part", "limits::who_may_map_less_memory_than_the_others_is_refused_and_they_go_on"),

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: every hot path beside its budget; `cargo xtask bench recovery`: sizes, and opening after a crash;
 //! `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`: recoverable memory by the size of a transaction;
-//! `cargo xtask bench snapshots`: what snapshots cost readers and writers.
+//! `cargo xtask bench snapshots`: what snapshots cost readers and writers; `cargo xtask bench rows`: plain records beside the peers.
 
 use crate::workspace::{cargo, Workspace};
 use crate::{command_test, setup};
@@ -13,6 +13,7 @@ const RECOVERY: &str = "recovery";
 const PROCESSES: &str = "processes";
 const MEMORY: &str = "memory";
 const SNAPSHOTS: &str = "snapshots";
+const ROWS: &str = "rows";
 
 /// Builds the benchmark in release and runs it.
 ///
@@ -24,6 +25,7 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
         Some((first, rest)) if first == MEMORY => (MEMORY, &[][..], rest),
         Some((first, rest)) if first == SNAPSHOTS => (SNAPSHOTS, &[][..], rest),
         Some((first, rest)) if first == PROCESSES => (PROCESSES, &["--features", "peers"][..], rest),
+        Some((first, rest)) if first == ROWS => (ROWS, &["--features", "peers"][..], rest),
         _ => (HOT_PATHS, &["--features", "peers"][..], arguments),
     };
     if !workspace.has_target(PACKAGE, "bin", binary) {

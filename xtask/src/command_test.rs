@@ -111,6 +111,9 @@ pub fn run_suite(
         command.arg(suite.only);
     }
     command.args(["--", "--nocapture"]).envs(env.iter().copied());
+    for apart in suite.apart() {
+        command.args(["--skip", apart]);
+    }
     let ended = child::run_within(suite.name, &mut command, &logs(workspace), limit)?;
     let mut counts = count(&ended);
     if counts.passed + counts.failed == 0 {
@@ -173,7 +176,7 @@ fn doc_tests(workspace: &Workspace) -> io::Result<Counts> {
 fn loom(workspace: &Workspace) -> io::Result<Counts> {
     let mut command = cargo();
     command
-        .args(["test", "--release", "--no-fail-fast", "--package", "libtp-process", "--package", "libtp-log"])
+        .args(["test", "--profile", "suite", "--no-fail-fast", "--package", "libtp-process", "--package", "libtp-log"])
         .arg("--target-dir")
         .arg(workspace.target.join("loom"))
         .arg("loom")

@@ -23,6 +23,14 @@ pub struct Suite {
     pub soak_env: &'static [(&'static str, &'static str)],
 }
 
+impl Suite {
+    /// What the names of those tests of its binary contain that are a suite of their own. Built alike, the two are built once.
+    pub fn apart(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let others = SUITES.iter().filter(|other| other.target == self.target && other.name != self.name);
+        others.map(|other| other.only).filter(|only| !only.is_empty() && self.only.is_empty())
+    }
+}
+
 /// Every heavy suite, in the order in which they run.
 #[rustfmt::skip]
 pub const SUITES: &[Suite] = &[
@@ -30,13 +38,14 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "bad_input", package: TESTS, target: "bad_input", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DISKS", "50"), ("LIBTP_TEST_RECORDS", "10000000"), ("LIBTP_TEST_LOCKS", "1000000")] },
     Suite { name: "crash", package: TESTS, target: "crash", only: "", features: &[], test_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")], soak_env: &[("LIBTP_TEST_STATES", "100000"), ("LIBTP_TEST_FAULTS", "1000000"), ("LIBTP_TEST_LOGS", "20")] },
     Suite { name: "damage", package: TESTS, target: "damage", only: "", features: &[], test_env: &[("LIBTP_TEST_FLIPS", "2000")], soak_env: &[("LIBTP_TEST_FLIPS", "100000")] },
-    Suite { name: "failpoints", package: TESTS, target: "failpoints", only: "", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "20"), ("LIBTP_TEST_PANICS", "1000")] },
+    Suite { name: "failpoints", package: TESTS, target: "failpoints", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "20"), ("LIBTP_TEST_PANICS", "1000")] },
+    Suite { name: "files", package: TESTS, target: "files", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "50"), ("LIBTP_TEST_STATES", "500"), ("LIBTP_TEST_KILLS", "1000")] },
     Suite { name: "isolation", package: TESTS, target: "isolation", only: "", features: &[], test_env: &[("LIBTP_TEST_TXNS", "20000")], soak_env: &[("LIBTP_TEST_TXNS", "1000000")] },
     Suite { name: "joint", package: TESTS, target: "joint", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_KILLS", "5000"), ("LIBTP_TEST_HITS", "30")] },
     Suite { name: "kills", package: TESTS, target: "kills", only: "", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },
     Suite { name: "lab", package: LAB, target: "", only: "", features: &[], test_env: &[("LIBTP_TEST_CYCLES", "5")], soak_env: &[("LIBTP_TEST_CYCLES", "200")] },
     Suite { name: "model", package: TESTS, target: "model", only: "", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
-    Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &["failpoints"], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
+    Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
     Suite { name: "rvm", package: "rvm", target: "disks", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_EVERY", "1")] },
     Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled", "planted"], test_env: &[("LIBTP_TEST_SCHEDULES", "2600")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
     Suite { name: "snapshots", package: TESTS, target: "snapshots", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_HISTORIES", "500")] },
@@ -61,6 +70,13 @@ mod tests {
     fn no_two_suites_have_the_same_name() {
         let names: HashSet<&str> = SUITES.iter().map(|suite| suite.name).collect();
         assert_eq!(names.len(), SUITES.len());
+    }
+
+    #[test]
+    fn no_test_is_of_two_suites() {
+        let apart = |name| SUITES.iter().find(|it| it.name == name).map(|it| it.apart().collect::<Vec<_>>());
+        assert_eq!(apart("multiprocess"), Some(vec!["yardstick::"]));
+        assert_eq!(apart("yardstick_processes"), Some(Vec::new()));
     }
 
     #[test]

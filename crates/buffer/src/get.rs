@@ -17,15 +17,16 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use libtp_log::Lsn;
 use libtp_process::{ExclusiveGuard, Rank, Session};
 use rio::{failpoint, planted};
 
 use crate::content::Body;
 use crate::files::OpenFile;
 use crate::frame::{FrameSlot, State, HOT};
-use crate::page_header::{check_read, checksum_field};
+use crate::page_header::{check_read, checksum_field, life_field};
 use crate::pool::{Bound, Shelf, Taken};
-use crate::{BufferManager, Error, ExclusivePage, PageId, Pin, Result, SharedPage};
+use crate::{BufferManager, Error, ExclusivePage, PageId, Pin, Result, SharedPage, WriteAhead};
 
 /// Looks at a busy latch so often before it is waited for through a pin.
 const SPINS: u32 = 20;
@@ -343,7 +344,7 @@ impl BufferManager {
         let read = file.file.read_at(page, file.offset(id))?;
         // Beyond the end of the file lie pages never written.
         page[read..].fill(0);
-        check_page(file, id, page, self.log.tail())
+        check_page(file, id, page, &*self.log, self.log.tail())
     }
 
     /// A frame of the shelf, latched, holding nothing.
@@ -462,12 +463,20 @@ fn let_go<G>(guard: G) {
     drop(guard);
 }
 
-/// Checks a page as read from the disk, and takes its checksum off: in memory the field is zero.
-pub(crate) fn check_page(file: &OpenFile, id: PageId, page: &mut [u8], log_end: libtp_log::Lsn) -> Result<()> {
+/// Checks a page as read from the disk, and takes off what is of this way to the disk: in memory its checksum is zero, and the mark of the
+/// log's life, which the next change may have in another.
+pub(crate) fn check_page(
+    file: &OpenFile,
+    id: PageId,
+    page: &mut [u8],
+    log: &dyn WriteAhead,
+    log_end: Lsn,
+) -> Result<()> {
     if !planted("buffer: pages not checked") {
-        check_read(page, id, log_end).map_err(|damage| file.corrupt(id, &damage))?;
+        check_read(page, id, log_end, |lsn| log.life_mark(lsn)).map_err(|damage| file.corrupt(id, &damage))?;
     }
     page[checksum_field()].fill(0);
+    page[life_field()].fill(0);
     Ok(())
 }
 

@@ -8,8 +8,10 @@
 //! 3. A page that is all zeros was never written: it is legal and has LSN 0 (PROTOCOLS F3).
 
 use std::fmt;
+use std::num::NonZeroU16;
 
 use libtp_log::Lsn;
+use rio::planted;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -25,6 +27,12 @@ pub const PAGE_BYTES_MAX: u32 = 64 << 10;
 pub const PAGE_BYTES_DEFAULT: u32 = 8 << 10;
 
 const LSN_FIELD: std::ops::Range<usize> = 8..16;
+const LIFE_FIELD: std::ops::Range<usize> = 22..24;
+
+/// Whether pages say nothing of a lost end of the log: with these planted bugs of the log that is the log's to notice.
+fn is_left_to_the_log() -> bool {
+    planted("log: no flush marks") || planted("log: incarnation in one slot only")
+}
 
 /// The common header, as it stands on the disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
@@ -42,8 +50,9 @@ pub struct PageHeader {
     pub kind: u8,
     /// 21 Zero for a leaf, one more for each floor above.
     pub level: u8,
-    /// 22-23 As the kind says.
-    pub flags: U16,
+    /// 22-23 Which life of the log the record of `page_lsn` is of ([`libtp_log::LogManager::life_mark`]), as the page went to the
+    /// disk last; zero if that was not known, and in memory.
+    pub life: U16,
     /// 24-31 Highest LSN of a delete whose ghost was removed from the page.
     pub deleter_lsn: U64,
 }
@@ -52,6 +61,7 @@ const _: () = {
     assert!(size_of::<PageHeader>() == PAGE_HEADER_BYTES);
     assert!(std::mem::offset_of!(PageHeader, page_lsn) == LSN_FIELD.start);
     assert!(std::mem::offset_of!(PageHeader, file_id) == 16);
+    assert!(std::mem::offset_of!(PageHeader, life) == LIFE_FIELD.start);
     assert!(std::mem::offset_of!(PageHeader, deleter_lsn) == 24);
 };
 
@@ -74,7 +84,7 @@ impl PageHeader {
             file_id: U32::new(id.file().raw()),
             kind,
             level,
-            flags: U16::ZERO,
+            life: U16::ZERO,
             deleter_lsn: U64::ZERO,
         }
     }
@@ -89,6 +99,11 @@ pub fn page_lsn(page: &[u8]) -> Lsn {
 /// The bytes of the header that hold the checksum.
 pub(crate) fn checksum_field() -> std::ops::Range<usize> {
     0..4
+}
+
+/// The bytes of the header that say which life of the log the LSN is of.
+pub(crate) fn life_field() -> std::ops::Range<usize> {
+    LIFE_FIELD
 }
 
 /// The bytes of the header that hold the LSN.
@@ -124,6 +139,11 @@ pub enum Damage {
         /// Where the log ends.
         log_end: Lsn,
     },
+    /// A page from a life of the log whose end was lost: the log has been written anew there.
+    LostLife {
+        /// The page's LSN.
+        page_lsn: Lsn,
+    },
 }
 
 impl fmt::Display for Damage {
@@ -135,6 +155,9 @@ impl fmt::Display for Damage {
             Damage::Misplaced { found } => write!(f, "{found} lies in its place"),
             Damage::BeyondLog { page_lsn, log_end } => {
                 write!(f, "its LSN is {page_lsn}, but the log ends at {log_end}")
+            }
+            Damage::LostLife { page_lsn } => {
+                write!(f, "the log record of its last change, at LSN {page_lsn}, was lost before a restart, and others stand there")
             }
         }
     }
@@ -192,17 +215,36 @@ pub fn belongs(page: &[u8], id: PageId) -> Result<(), Damage> {
     }
 }
 
-/// Checks as [`check`] does, and that the page is no younger than the log (PROTOCOLS L8).
+/// Notes in a private copy of a page, before it is sealed, which life of the log its last record is of.
+pub fn mark_life(page: &mut [u8], life: Option<NonZeroU16>) {
+    if !page_lsn(page).is_none() {
+        page[LIFE_FIELD].copy_from_slice(&life.map_or(0, NonZeroU16::get).to_le_bytes());
+    }
+}
+
+/// Checks as [`check`] does, and that the record of the page's last change is in the log (PROTOCOLS L8): that the page is no
+/// younger than the log, nor than the end of the log that an earlier restart found. For the log is written anew from there on, and
+/// would soon have grown past a page whose records were lost.
 ///
 /// # Errors
 /// Each [`Damage`].
-pub fn check_read(page: &[u8], id: PageId, log_end: Lsn) -> Result<(), Damage> {
+pub fn check_read(
+    page: &[u8],
+    id: PageId,
+    log_end: Lsn,
+    life_at: impl Fn(Lsn) -> Option<NonZeroU16>,
+) -> Result<(), Damage> {
     check(page, id)?;
     let page_lsn = page_lsn(page);
-    if page_lsn.is_none() || page_lsn < log_end {
-        Ok(())
-    } else {
-        Err(Damage::BeyondLog { page_lsn, log_end })
+    if page_lsn.is_none() {
+        return Ok(());
+    }
+    if page_lsn >= log_end {
+        return Err(Damage::BeyondLog { page_lsn, log_end });
+    }
+    match (NonZeroU16::new(PageHeader::of(page).life.get()), life_at(page_lsn)) {
+        (Some(written), Some(life)) if written != life && !is_left_to_the_log() => Err(Damage::LostLife { page_lsn }),
+        _ => Ok(()),
     }
 }
 
@@ -229,7 +271,7 @@ mod tests {
         let mut header = PageHeader::new(id(0x0a0b_0c0d, 0x0102_0304), 5, 6);
         header.checksum.set(0x1112_1314);
         header.page_lsn.set(0x2122_2324_2526_2728);
-        header.flags.set(0x3132);
+        header.life.set(0x3132);
         header.deleter_lsn.set(0x4142_4344_4546_4748);
         let golden = [
             0x14, 0x13, 0x12, 0x11, 4, 3, 2, 1, 0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 0x0d, 0x0c, 0x0b, 0x0a,
@@ -242,12 +284,28 @@ mod tests {
     fn a_sealed_page_passes_and_every_flipped_bit_is_noticed() {
         let mut sealed = page(id(1, 2), 100);
         seal(&mut sealed);
-        assert_eq!(check_read(&sealed, id(1, 2), Lsn::new(101)), Ok(()));
+        assert_eq!(check_read(&sealed, id(1, 2), Lsn::new(101), |_| None), Ok(()));
         for bit in (0..sealed.len() * 8).step_by(7).chain(0..256) {
             sealed[bit / 8] ^= 1 << (bit % 8);
             assert!(matches!(check(&sealed, id(1, 2)), Err(Damage::Checksum { .. })), "bit {bit} was not noticed");
             sealed[bit / 8] ^= 1 << (bit % 8);
         }
+    }
+
+    #[test]
+    fn a_page_of_another_life_of_the_log_is_noticed() {
+        let (of, end) = (id(1, 2), Lsn::new(1000));
+        let mut sealed = page(of, 100);
+        mark_life(&mut sealed, NonZeroU16::new(7));
+        seal(&mut sealed);
+        assert_eq!(check_read(&sealed, of, end, |_| NonZeroU16::new(7)), Ok(()));
+        assert_eq!(check_read(&sealed, of, end, |_| None), Ok(()));
+        let lost = Damage::LostLife { page_lsn: Lsn::new(100) };
+        assert_eq!(check_read(&sealed, of, end, |_| NonZeroU16::new(8)), Err(lost));
+        let mut unknown = page(of, 100);
+        mark_life(&mut unknown, None);
+        seal(&mut unknown);
+        assert_eq!(check_read(&unknown, of, end, |_| NonZeroU16::new(8)), Ok(()));
     }
 
     #[test]
@@ -263,7 +321,7 @@ mod tests {
         let mut sealed = page(id(1, 2), 100);
         seal(&mut sealed);
         let damage = Damage::BeyondLog { page_lsn: Lsn::new(100), log_end: Lsn::new(100) };
-        assert_eq!(check_read(&sealed, id(1, 2), Lsn::new(100)), Err(damage));
+        assert_eq!(check_read(&sealed, id(1, 2), Lsn::new(100), |_| None), Err(damage));
     }
 
     #[test]
@@ -271,7 +329,7 @@ mod tests {
         let mut zeros = vec![0; 4096];
         seal(&mut zeros);
         assert!(is_zero(&zeros));
-        assert_eq!(check_read(&zeros, id(1, 2), Lsn::new(8)), Ok(()));
+        assert_eq!(check_read(&zeros, id(1, 2), Lsn::new(8), |_| NonZeroU16::new(1)), Ok(()));
         zeros[4095] = 1;
         assert!(check(&zeros, id(1, 2)).is_err());
     }

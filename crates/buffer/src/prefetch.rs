@@ -62,7 +62,7 @@ impl BufferManager {
         // What lies beyond the end of the file is made when it is asked for.
         for (number, page) in (start..).zip(bytes[..read].chunks_exact_mut(page_bytes)) {
             let id = PageId::new(file.info.id, PageNo::new(number));
-            if check_page(file, id, page, log_end).is_err() {
+            if check_page(file, id, page, &*self.log, log_end).is_err() {
                 continue;
             }
             let Some(taken) = self.take_at_once(session, shelf) else { break };

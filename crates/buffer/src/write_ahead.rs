@@ -2,6 +2,8 @@
 //!
 //! Paper: LIBTP 3.2.2, "checks with the Log Manager". A trait, so that tests can refuse.
 
+use std::num::NonZeroU16;
+
 use libtp_log::{FlushedTo, LogManager, Lsn};
 use libtp_process::Session;
 
@@ -12,6 +14,9 @@ pub trait WriteAhead: Send + Sync {
 
     /// How far it is durable now.
     fn flushed(&self) -> FlushedTo;
+
+    /// Which of the log's lives wrote what is at `lsn`; none if that is not known.
+    fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16>;
 
     /// Makes the record at `lsn` durable.
     ///
@@ -30,6 +35,10 @@ impl WriteAhead for LogManager {
 
     fn flushed(&self) -> FlushedTo {
         LogManager::flushed(self)
+    }
+
+    fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16> {
+        LogManager::life_mark(self, lsn)
     }
 
     fn force(&self, session: &Session, lsn: Lsn) -> libtp_log::Result<FlushedTo> {

@@ -37,7 +37,7 @@ use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
 use crate::files::OpenFile;
 use crate::frame::{FrameSlot, State};
 use crate::get::ANY_PAGE;
-use crate::page_header::{belongs, is_zero, page_lsn, seal};
+use crate::page_header::{belongs, is_zero, mark_life, page_lsn, seal};
 use crate::{BufferManager, Error, FileId, PageNo, Result};
 
 /// So long who waits to write, or for another to write, sleeps at most before it looks again.
@@ -371,7 +371,9 @@ impl BufferManager {
         let mut youngest = Lsn::NONE;
         for index in 0..batch.len() {
             let page = batch.page_mut(index);
-            youngest = youngest.max(page_lsn(page));
+            let lsn = page_lsn(page);
+            youngest = youngest.max(lsn);
+            mark_life(page, self.log.life_mark(lsn));
             seal(page);
         }
         let flushed = if youngest.is_none() || planted(LOG_NOT_FORCED) {

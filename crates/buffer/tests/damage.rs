@@ -87,6 +87,22 @@ fn a_page_from_beyond_the_log_is_noticed() {
 }
 
 #[test]
+fn a_page_whose_last_record_is_of_another_life_of_the_log_is_noticed() {
+    let (_place, directory, world) = written();
+    damage(&directory, |bytes| {
+        let page = &mut bytes[place_of(5)];
+        let life = u16::from_le_bytes([page[22], page[23]]);
+        assert_ne!(life, 0, "it went to the disk with a mark");
+        page[22..24].copy_from_slice(&(life + 1).to_le_bytes());
+        libtp_buffer::seal(page);
+    });
+    assert!(corrupt(&world, 5).contains("was lost before a restart"), "{}", corrupt(&world, 5));
+    let session = world.join();
+    let sound = world.buffers.shared(&session, page_id(4), world::LEAF).unwrap();
+    assert_eq!(sound.header().life.get(), 0, "in memory it may get a record of another life");
+}
+
+#[test]
 fn a_page_never_written_is_zeros_and_so_is_one_beyond_the_end() {
     let (_place, directory, world) = written();
     damage(&directory, |bytes| bytes[place_of(6)].fill(0));

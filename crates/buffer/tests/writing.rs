@@ -66,6 +66,10 @@ fn no_page_is_on_the_disk_before_its_log() {
 struct Refusing(Arc<LogManager>, AtomicBool);
 
 impl WriteAhead for Refusing {
+    fn life_mark(&self, _: Lsn) -> Option<std::num::NonZeroU16> {
+        None
+    }
+
     fn tail(&self) -> Lsn {
         self.0.tail()
     }
@@ -101,6 +105,10 @@ fn without_the_logs_word_nothing_is_written() {
 fn a_log_that_lies_about_how_far_it_is_durable_is_found_out() {
     struct Liar(Arc<LogManager>);
     impl WriteAhead for Liar {
+        fn life_mark(&self, _: Lsn) -> Option<std::num::NonZeroU16> {
+            None
+        }
+
         fn tail(&self) -> Lsn {
             self.0.tail()
         }

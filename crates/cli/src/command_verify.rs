@@ -44,5 +44,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 
 fn write(output: &mut Output, name: &str, page: u32, what: &str) -> Result<()> {
     output.object(&json!({ "database": name, "page": page, "what": what }))?;
-    output.line(format_args!("{name} page {page}: {what}"))
+    match page {
+        // Of the whole file, or of an index and its database.
+        0 => output.line(format_args!("{name}: {what}")),
+        _ => output.line(format_args!("{name} page {page}: {what}")),
+    }
 }

@@ -11,6 +11,7 @@
 mod acknowledgements;
 mod bank;
 mod clock;
+mod command_abort;
 mod command_archive;
 mod command_backup;
 mod command_bench;
@@ -104,6 +105,8 @@ enum Verb {
     Snapshots(command_snapshots::Arguments),
     /// List who is in the environment: alive, stopped or dead, and what each waits for.
     Sessions(command_sessions::Arguments),
+    /// Ends a transaction that was passed on and that nobody takes over.
+    Abort(command_abort::Arguments),
     /// Search once for transactions that wait for each other in a circle, and let one give way.
     Deadlock(command_deadlock::Arguments),
     /// Print the log's records.
@@ -161,6 +164,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Txns(arguments) => command_txns::run(&arguments, output),
         Verb::Snapshots(arguments) => command_snapshots::run(&arguments, output),
         Verb::Sessions(arguments) => command_sessions::run(&arguments, output),
+        Verb::Abort(arguments) => command_abort::run(&arguments, output),
         Verb::Deadlock(arguments) => command_deadlock::run(&arguments, output),
         Verb::Printlog(arguments) => command_printlog::run(&arguments, output),
         Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),

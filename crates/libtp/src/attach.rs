@@ -29,7 +29,7 @@ use crate::judge::{Door, Judge};
 use crate::keep::{self, Keep};
 use crate::platform::{reserve_after, Found};
 use crate::settings::{Replacement, Settings, Victim};
-use crate::{record_types, Error, Result};
+use crate::{log_type, record_types, Error, Result};
 
 pub use crate::platform::{Memory, Platform, SharedMemory};
 
@@ -495,7 +495,8 @@ impl<'o> Opening<'o> {
         set(&mut settings.snapshot_log_bytes, self.settings.snapshot_log.map(|bytes| bytes.0));
         set(&mut settings.keep_log_bytes, self.settings.keep_log.map(|bytes| bytes.0));
         set(&mut settings.snapshot_age, self.settings.snapshot_age_millis.map(Duration::from_millis));
-        Ok(Managers::attach(parts, record_types::all(), settings))
+        let applications = log_type::applications(&self.platform.log_types);
+        Ok(Managers::attach_with(parts, record_types::all(), applications, settings))
     }
 
     pub(crate) fn opened(&self, how: How) -> Opened {

@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 
 use libtp_process::{DeathWatch, Rounds, Waker, Work};
 use libtp_txn::{Managers, TxnSession};
+use rio::planted;
 
 use crate::environment::{lock, Inner};
 use crate::huge_pages::HugePages;
 use crate::panics::Rung;
+use crate::unclaimed::Unclaimed;
 use crate::{Error, Result};
 
 /// How often a thread looks that has something to do.
@@ -94,6 +96,7 @@ impl Background {
     /// Starts them. After an error some run.
     pub(crate) fn start(&mut self, inner: &Inner, managers: &Arc<Managers>) -> Result<()> {
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
+        let limit = inner.settings.detached_timeout_millis.map(Duration::from_millis);
         self.spawn(managers, "libtp-log", flush_log)?;
         let env = Weak::clone(&self.env);
         let (reaped, stop) = (Arc::clone(managers), Arc::clone(&self.stop));
@@ -101,7 +104,10 @@ impl Background {
         self.start_thread("libtp-reaper", move || bury_the_dead(&reaped, &stop, &env))?;
         #[cfg(test)]
         inner.refuse_thread()?;
-        self.spawn(managers, "libtp-pages", move |managers, who, stop| keep_house(managers, who, stop, period))
+        let env = Weak::clone(&self.env);
+        self.spawn(managers, "libtp-pages", move |managers, who, stop| {
+            keep_house(managers, who, stop, period, limit, &mut Bereaved::new(&env));
+        })
     }
 
     fn spawn(
@@ -260,16 +266,57 @@ fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + S
     rung
 }
 
+/// Looks after the plain files of transactions whose processes died between their commit and its end. Not the reaper does it: it
+/// would wait for a lock of one whom only it can bury.
+struct Bereaved<'e> {
+    env: &'e Weak<Inner>,
+    /// So many sessions had been repaired when it was last looked. Whoever kept house before may have left without a look, so
+    /// everybody looks once.
+    repaired: Option<u64>,
+}
+
+impl<'e> Bereaved<'e> {
+    fn new(env: &'e Weak<Inner>) -> Bereaved<'e> {
+        Bereaved { env, repaired: None }
+    }
+
+    fn look(&mut self, managers: &Managers) {
+        let repaired = Some(managers.processes.repaired_count());
+        if self.repaired == repaired || planted("libtp: plain files of the dead stay where they are") {
+            return;
+        }
+        if let Some(env) = self.env.upgrade() {
+            crate::files::recover(&env);
+        }
+        self.repaired = repaired;
+    }
+}
+
 /// Everything else.
-fn keep_house(managers: &Managers, who: &TxnSession, stop: &Stop, deadlock_period: Option<Duration>) {
+fn keep_house(
+    managers: &Managers,
+    who: &TxnSession,
+    stop: &Stop,
+    deadlock_period: Option<Duration>,
+    detached_limit: Option<Duration>,
+    bereaved: &mut Bereaved<'_>,
+) {
     let mut quiet = Quiet::default();
     let mut searched = Instant::now();
     let mut huge_pages = HugePages::new();
     let mut tail = managers.log.tail();
     let mut turns = Turns::new(Work::House, HOUSE_NAP.min(deadlock_period.unwrap_or(HOUSE_NAP)));
+    let mut unclaimed = detached_limit.map(Unclaimed::new);
+    let mut looked = Instant::now();
     while turns.sleep(stop) {
+        // Whoever's turn it is: another may have no such limit.
+        if let Some(unclaimed) = unclaimed.as_mut().filter(|unclaimed| looked.elapsed() >= unclaimed.nap()) {
+            looked = Instant::now();
+            quiet.report("ending what was passed on", unclaimed.look(managers));
+        }
         turns.is_busy = huge_pages.step(managers);
         if turns.begin(managers) {
+            bereaved.look(managers);
             if deadlock_period.is_some_and(|period| searched.elapsed() >= period) {
                 searched = Instant::now();
                 quiet.report(

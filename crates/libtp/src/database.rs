@@ -131,6 +131,11 @@ impl Db {
         Ok(Db { env: Arc::clone(env), open, order })
     }
 
+    /// A database by its keys as they stand in its file, whatever their order is to the program.
+    pub(crate) fn as_stored(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Db {
+        Db { env: Arc::clone(env), open: Arc::clone(open), order: None }
+    }
+
     /// A key as it stands in the tree.
     #[inline]
     fn stored<'k>(&self, key: &'k [u8], room: &'k mut Vec<u8>) -> &'k [u8] {
@@ -444,7 +449,7 @@ impl Recno {
     pub fn record_bytes(&self) -> u32 {
         match self.open.method() {
             Method::Recno { record_bytes } => record_bytes,
-            Method::Btree | Method::Hash => 0,
+            Method::Btree | Method::Hash | Method::Pages => 0,
         }
     }
 
@@ -584,6 +589,10 @@ impl Database {
             Method::Btree => open_as_it_is(env, name),
             Method::Hash => Ok(Database::Hash(Db::open(env, name, Method::Hash)?)),
             Method::Recno { .. } => Ok(Database::Recno(Recno::open(env, name, None)?)),
+            Method::Pages => {
+                let what = "it is a file of pages, whose bytes only the program knows that made it (`Env::pages`)";
+                Err(Error::Database { name: name.into(), what: what.into() })
+            }
         }
     }
 }
@@ -661,7 +670,7 @@ pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn wrong_kind(name: &str, found: &str, wanted: &str) -> Error {
+pub(crate) fn wrong_kind(name: &str, found: &str, wanted: &str) -> Error {
     Error::Database { name: name.into(), what: format!("it is a {found} database, not a {wanted} one") }
 }
 

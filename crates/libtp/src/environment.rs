@@ -15,10 +15,12 @@ use rio::Survives;
 
 use crate::attach::{self, Attached, Opened, Platform};
 use crate::database::{wait_of, OpenDatabase};
+use crate::files;
 use crate::index::KeptIndices;
 use crate::keep::Keep;
 use crate::left_memory::LeftMemory;
 use crate::life::{Present, Refused};
+use crate::log_type::{self, LogType};
 use crate::passing::PassedOn;
 use crate::segment::{OpenSegments, Segment};
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
@@ -57,6 +59,8 @@ pub(crate) struct Inner {
     /// The indices that this process can keep.
     pub(crate) indices: KeptIndices,
     pub(crate) segments: OpenSegments,
+    /// What it knows of plain files.
+    pub(crate) files: files::Home,
     /// Transactions that were passed on by this handle and not yet taken over, as far as it knows.
     pub(crate) passed_on: PassedOn,
     pub(crate) platform: Platform,
@@ -75,6 +79,7 @@ pub struct Builder {
     settings: Settings,
     create: Option<bool>,
     keep: Option<Keep>,
+    log_types: Vec<LogType>,
 }
 
 impl Builder {
@@ -173,6 +178,13 @@ impl Builder {
         self
     }
 
+    /// Registers a log-record type of the program: every process that changes or takes back something by it does so before opening.
+    #[must_use]
+    pub fn log_type(mut self, log_type: LogType) -> Builder {
+        self.log_types.push(log_type);
+        self
+    }
+
     /// Opens the environment in `directory`.
     ///
     /// # Errors
@@ -210,8 +222,10 @@ impl Builder {
     /// # Errors
     /// As [`Builder::open`].
     #[doc(hidden)]
-    pub fn open_on(&self, platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
+    pub fn open_on(&self, mut platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
         platform.check_local()?;
+        log_type::check(&self.log_types)?;
+        platform.log_types = self.log_types.clone().into();
         let settings = self.settings_over(platform.settings_file()?);
         let attached = attach::open(&platform, &settings, self.keep, watch)?;
         let env = Env::of(attached, platform, settings);
@@ -221,7 +235,13 @@ impl Builder {
         }
         match first.start_background(&env.0) {
             // The next to use the environment begins the next life, with threads of its own.
-            Ok(()) | Err(Error::Rebuilt) => Ok(env),
+            Ok(()) | Err(Error::Rebuilt) => {
+                // Of those at work somebody has done it, or does it when one of them dies.
+                if env.opened().how != attach::How::Joined {
+                    files::recover(&env.0);
+                }
+                Ok(env)
+            }
             Err(error) => {
                 first.stop_background();
                 Err(error)
@@ -260,6 +280,7 @@ impl Env {
             databases: Mutex::new(HashMap::new()),
             indices: KeptIndices::default(),
             segments: OpenSegments::default(),
+            files: files::Home::default(),
             passed_on: PassedOn::default(),
             durability: settings.durability.unwrap_or_default(),
             wait: wait_of(settings.lock_timeout()),
@@ -435,12 +456,27 @@ impl Env {
     /// Looks at everything a database's pages say of each other. For a database at rest: changes made meanwhile can be
     /// reported as faults.
     ///
+    /// Of a database that has indices also its list of them, and, where this process has the function of one ([`Db::index`](crate::Db::index)),
+    /// whether it leads to each record; of an index, whether each entry leads to a record, and with the function whether it belongs
+    /// there. Such findings name page 0.
+    ///
     /// # Errors
     /// `NoDatabase`; what keeps pages from being read at all, other than their damage, which is a finding.
     pub fn verify(&self, name: &str) -> Result<Verified> {
         let txn = self.begin()?;
-        let verified = crate::database::verify(&self.0, name, &txn)?;
+        let mut verified = crate::database::verify(&self.0, name, &txn)?;
+        // Beside memory that was given up the next life writes pages, and they look damaged from here.
+        if txn.life().managers.region.is_broken() {
+            return Err(Error::Rebuilt);
+        }
         txn.commit()?;
+        let more = match crate::index::verify::disagreements(&self.0, name) {
+            // A damaged page, which may be told already.
+            Err(Error::Corrupt(_)) if !verified.findings.is_empty() => Vec::new(),
+            Err(Error::Corrupt(what)) => vec![what],
+            found => found?,
+        };
+        verified.findings.extend(more.into_iter().map(|what| libtp_record::Finding { page: 0, what }));
         Ok(verified)
     }
 

@@ -58,6 +58,17 @@ pub enum Error {
         /// The underlying error, which names the file.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The log has records of a type of the program's that this program did not register, or registered as another: their
+    /// transaction cannot be taken back here.
+    #[error("{what}")]
+    LogType {
+        /// The type's code.
+        code: u16,
+        /// Its name.
+        name: String,
+        /// The whole sentence.
+        what: String,
+    },
     /// A file, page or log record is damaged.
     #[error("damaged: {0}")]
     Corrupt(String),
@@ -131,13 +142,27 @@ pub enum Error {
         /// What is wrong and what to do.
         what: String,
     },
+    /// A plain file cannot be read or changed in a transaction.
+    #[error("the file {path}: {what}")]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        what: String,
+    },
+    /// The transaction is committed, records and files, and not all of its files could be put in their places yet.
+    #[error("the transaction is committed, and not all of its plain files could be put in their places: {cause}. Transactions see them as committed all the same; opening the environment, or changing one of them in a transaction, tries again. Do not run it again")]
+    FilesWaiting {
+        /// What came in the way.
+        cause: String,
+    },
     /// From recoverable memory.
     #[error(transparent)]
     Memory(Box<vista::Error>),
     /// A handle was used in a child that fork or clone made of the process that opened it.
     #[error("{environment} was opened by process {pid}, and this is a child of that: handles do not go through a fork. Nothing was changed; open the environment again in this process")]
     Forked {
-        /// The directory.
+        /// The directory; the file, of a segment of memory.
         environment: PathBuf,
         /// The process that opened it, whose handle is as it was.
         pid: u32,
@@ -146,6 +171,14 @@ pub enum Error {
     #[error("the settings are wrong: {what}")]
     Settings {
         /// What is wrong and where.
+        what: String,
+    },
+    /// The function of an index refused a record ([`IndexKeys::refuse`](crate::IndexKeys::refuse)).
+    #[error("the function of the index `{index}` refuses the record: {what}; nothing was changed")]
+    Refused {
+        /// The index's name.
+        index: String,
+        /// Why, in the function's words.
         what: String,
     },
     /// A backup cannot be taken there, or nothing can be restored from it.
@@ -196,7 +229,12 @@ macro_rules! sorted {
 
 impl From<vista::Error> for Error {
     fn from(error: vista::Error) -> Error {
-        Error::Memory(Box::new(error))
+        match error {
+            vista::Error::Memory(rio::Error::Forked { path, process }) => {
+                Error::Forked { environment: path, pid: process }
+            }
+            other => Error::Memory(Box::new(other)),
+        }
     }
 }
 
@@ -244,7 +282,13 @@ sorted!(libtp_buffer::Error, error =>
     libtp_buffer::Error::Log(log) => log.into(),
     _ => other(error),
 );
+fn unregistered(code: u16, name: &str, error: &libtp_txn::Error) -> Error {
+    Error::LogType { code, name: name.into(), what: error.to_string() }
+}
+
 sorted!(libtp_txn::Error, error =>
+    libtp_txn::Error::Unregistered { code, ref name, .. } | libtp_txn::Error::OtherType { code, ref name, .. } =>
+        unregistered(code, name, &error),
     libtp_txn::Error::Log(log) => log.into(),
     libtp_txn::Error::Lock(lock) => lock.into(),
     libtp_txn::Error::Buffer(buffer) => buffer.into(),
@@ -269,6 +313,8 @@ sorted!(libtp_record::Error, error =>
         Error::Length { what: "a value", bytes, limit: format!("up to {limit} bytes") },
     libtp_record::Error::RecordLength { bytes, expected, .. } =>
         Error::Length { what: "a record", bytes, limit: format!("records of {expected} bytes") },
+    libtp_record::Error::Page { database, page, what } =>
+        Error::Database { name: database, what: format!("page {page}: {what}; nothing was changed") },
     libtp_record::Error::Unsuitable { name, what } => Error::Database { name, what },
     libtp_record::Error::NotEmpty { database } => Error::NotEmpty { name: database },
     libtp_record::Error::OutOfOrder { database, before } => Error::OutOfOrder { name: database, number: before + 1 },

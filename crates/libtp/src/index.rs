@@ -14,17 +14,17 @@
 mod keeping;
 mod making;
 mod reading;
-mod verify;
+pub(crate) mod verify;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
 use libtp_buffer::FileId;
 use libtp_record::{duplicates, Order};
+use rio::planted;
 
 use crate::database::{Db, OpenDatabase};
 use crate::environment::lock;
-use crate::panics::callers;
 use crate::{Error, Result};
 
 pub use reading::{IndexCursor, IndexEntry};
@@ -34,12 +34,35 @@ type Function = dyn Fn(&[u8], &[u8], &mut IndexKeys) + Send + Sync;
 
 /// The keys under which a record is found in an index: none, one or several. What is added twice counts once.
 #[derive(Debug, Default)]
-pub struct IndexKeys(BTreeSet<Vec<u8>>);
+pub struct IndexKeys {
+    keys: BTreeSet<Vec<u8>>,
+    refused: Option<String>,
+}
 
 impl IndexKeys {
     /// Adds a key.
     pub fn add(&mut self, key: impl AsRef<[u8]>) {
-        self.0.insert(key.as_ref().to_vec());
+        self.keys.insert(key.as_ref().to_vec());
+    }
+
+    /// Refuses the record: of it no keys can be made. What was to store it fails ([`Error::Refused`]) and changes nothing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let people = env.btree("people")?;
+    /// let by_town = people.index("people by town", |_key, value, keys| match value.split(|&byte| byte == b':').next() {
+    ///     Some(town) if !town.is_empty() => keys.add(town),
+    ///     _ => keys.refuse("it has no town"),
+    /// })?;
+    /// let refused = env.run(|txn| people.put(txn, b"ada", b": countess")).unwrap_err();
+    /// assert!(matches!(refused, libtp::Error::Refused { .. }));
+    /// assert_eq!(env.run(|txn| people.get(txn, b"ada"))?, None);
+    /// # drop(by_town);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refuse(&mut self, why: impl Into<String>) {
+        self.refused = Some(why.into());
     }
 }
 
@@ -102,15 +125,19 @@ impl Kept {
     /// The entries of a record, in the order in which they stand in the tree.
     fn entries(&self, stored: &[u8], value: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
         let mut keys = IndexKeys::default();
+        // Outside of any guarded call: its panic goes up to the program with nothing to be told to anybody.
         match &self.order {
-            None => callers(|| (self.function)(stored, value, &mut keys)),
-            Some(order) => callers(|| {
+            None => (self.function)(stored, value, &mut keys),
+            Some(order) => {
                 let mut key = Vec::new();
                 order.decode(stored, &mut key);
                 (self.function)(&key, value, &mut keys);
-            }),
+            }
         }
-        let entries: BTreeSet<Vec<u8>> = keys.0.iter().map(|key| duplicates::sorted_entry(key, stored)).collect();
+        if let Some(what) = keys.refused.filter(|_| !planted("libtp: a record that an index refuses is stored")) {
+            return Err(Error::Refused { index: self.tree.name().into(), what });
+        }
+        let entries: BTreeSet<Vec<u8>> = keys.keys.iter().map(|key| duplicates::sorted_entry(key, stored)).collect();
         let limit = self.tree.key_bytes_max();
         match entries.iter().find(|entry| entry.len() > limit) {
             None => Ok(entries),
@@ -128,8 +155,22 @@ impl Kept {
 pub(crate) struct KeptIndices(Mutex<HashMap<u32, Arc<Kept>>>);
 
 impl KeptIndices {
-    fn note(&self, kept: &Arc<Kept>) {
-        lock(&self.0).insert(kept.tree.id().raw(), Arc::clone(kept));
+    /// Notes a function; returns the one that was known for that file.
+    fn note(&self, kept: &Arc<Kept>) -> Option<Arc<Kept>> {
+        lock(&self.0).insert(kept.tree.id().raw(), Arc::clone(kept))
+    }
+
+    /// Takes back what [`KeptIndices::note`] did: there is no such index, or not by this function.
+    fn forget(&self, kept: &Arc<Kept>, before: Option<Arc<Kept>>) {
+        let (mut all, file) = (lock(&self.0), kept.tree.id().raw());
+        if all.get(&file).is_some_and(|now| Arc::ptr_eq(now, kept))
+            && !planted("libtp: who fails to make an index keeps it")
+        {
+            match before {
+                Some(before) => all.insert(file, before),
+                None => all.remove(&file),
+            };
+        }
     }
 
     fn of(&self, file: FileId) -> Option<Arc<Kept>> {

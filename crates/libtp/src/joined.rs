@@ -11,7 +11,7 @@
 //! 3. What a transaction leaves in doubt (its memory was found broken, or it panicked at its commit) it does not tell
 //!    anything: it gives the segment up, and the log is asked.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell, RefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,17 +78,16 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// txn.join(&notes)?.end();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Joined<'t> {
-    parts: &'t Parts,
-    nth: usize,
-    member: Option<Box<Member>>,
-}
+///
+/// One that is forgotten (`mem::forget`) is nobody's problem: what it stored is the transaction's, whose end gives the segment
+/// back. Only the transaction itself cannot have it once more.
+pub struct Joined<'t>(RefMut<'t, Member>);
 
 impl Joined<'_> {
     /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them.
     ///
     /// # Errors
-    /// `Memory`: the segment has no such bytes, or there is no room for the old ones.
+    /// `Memory`: the segment has no such bytes, or there is no room for the old ones; `Forked`.
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         Ok(self.member_mut().set_range(at, bytes)?)
     }
@@ -128,11 +127,11 @@ impl Joined<'_> {
     }
 
     fn member(&self) -> &Member {
-        self.member.as_ref().expect("it is given back when this goes")
+        &self.0
     }
 
     fn member_mut(&mut self) -> &mut Member {
-        self.member.as_mut().expect("it is given back when this goes")
+        &mut self.0
     }
 }
 
@@ -160,22 +159,18 @@ impl vista::Stores for Joined<'_> {
     }
 }
 
-impl Drop for Joined<'_> {
-    fn drop(&mut self) {
-        self.parts.0.borrow_mut()[self.nth].member = self.member.take();
-    }
-}
-
-/// What a transaction has joined.
+/// What a transaction has joined: the first, which leads to the next. None ever moves, so a [`Joined`] borrows from it.
 #[derive(Default)]
-pub(crate) struct Parts(RefCell<Vec<Part>>);
+pub(crate) struct Parts(OnceCell<Box<Part>>);
 
 struct Part {
     segment: Arc<OpenSegment>,
-    /// None while a [`Joined`] has it.
-    member: Option<Box<Member>>,
+    /// Borrowed while a [`Joined`] has it, and for ever if that was forgotten; the transaction's end does not ask. None once it was
+    /// given back.
+    member: RefCell<Option<Box<Member>>>,
     /// The segment says that the transaction works on it.
     has_begun: bool,
+    next: OnceCell<Box<Part>>,
 }
 
 impl Parts {
@@ -184,8 +179,7 @@ impl Parts {
     /// # Errors
     /// `Segment` if any was joined.
     pub(crate) fn refuse_to_go_back(&self) -> Result<()> {
-        let parts = self.0.borrow();
-        let Some(part) = parts.first() else { return Ok(()) };
+        let Some(part) = self.0.get() else { return Ok(()) };
         let what = "the transaction has joined it, and of what is stored to memory no part is taken back: abort the whole transaction";
         Err(Error::Segment { path: part.segment.path.clone(), what: what.into() })
     }
@@ -194,13 +188,44 @@ impl Parts {
 impl Parts {
     /// Whether the transaction has joined no memory.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.0.get().is_none()
+    }
+
+    fn known(&self, segment: &Arc<OpenSegment>) -> Option<&Part> {
+        let mut all = std::iter::successors(self.0.get(), |part| part.next.get());
+        all.find(|part| Arc::ptr_eq(&part.segment, segment)).map(Box::as_ref)
+    }
+
+    fn add(&self, part: Part) -> &Part {
+        let mut place = &self.0;
+        while let Some(there) = place.get() {
+            place = &there.next;
+        }
+        place.get_or_init(|| Box::new(part))
+    }
+
+    /// All of them, in the order in which they were joined: nobody uses any, though somebody may have forgotten to let go.
+    fn take(&mut self) -> Vec<Part> {
+        let mut all = Vec::new();
+        let mut next = self.0.take();
+        while let Some(mut part) = next {
+            next = part.next.take();
+            all.push(*part);
+        }
+        all
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        // One after the other, not each by the one before it.
+        drop(self.take());
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if let Some(mut member) = self.member.take() {
+        if let Some(mut member) = self.member.get_mut().take() {
             if self.has_begun {
                 member.leave_to_judge();
             }
@@ -222,19 +247,13 @@ impl Txn<'_> {
                 return Err(refuse("it was opened through another handle of the environment than the transaction"));
             }
             let parts = self.parts();
-            let known = parts.0.borrow().iter().position(|part| Arc::ptr_eq(&part.segment, &segment.0));
-            let nth = match known {
-                Some(nth) => nth,
-                None => {
-                    let part = Joining { life: self.life(), who: self.session(), segment: &segment.0 }.join()?;
-                    let mut parts = parts.0.borrow_mut();
-                    parts.push(part);
-                    parts.len() - 1
-                }
+            let part = match parts.known(&segment.0) {
+                Some(part) => part,
+                None => parts.add(Joining { life: self.life(), who: self.session(), segment: &segment.0 }.join()?),
             };
-            let member = parts.0.borrow_mut()[nth].member.take();
-            let twice = || refuse("this transaction is at work in it already: let that go first");
-            Ok(Joined { parts, nth, member: Some(member.ok_or_else(twice)?) })
+            let twice = |_| refuse("this transaction is at work in it already: let that go first");
+            let member = part.member.try_borrow_mut().map_err(twice)?;
+            Ok(Joined(RefMut::map(member, |member| member.as_deref_mut().expect("it is given back at the end"))))
         })
     }
 }
@@ -268,8 +287,9 @@ impl Joining<'_> {
                 None => self.wait(begun)?,
             }
         };
-        let mut part = Part { segment: Arc::clone(self.segment), member: Some(member), has_begun: false };
-        self.make_ready(part.member.as_mut().expect("it was just put there"), begun)?;
+        let (member, next) = (RefCell::new(Some(member)), OnceCell::new());
+        let mut part = Part { segment: Arc::clone(self.segment), member, has_begun: false, next };
+        self.make_ready(part.member.get_mut().as_mut().expect("it was just put there"), begun)?;
         part.has_begun = true;
         Ok(part)
     }
@@ -355,12 +375,12 @@ impl Judge for Joining<'_> {
 impl Parts {
     /// Commits the session's transaction, records and memory.
     pub(crate) fn commit(
-        &self,
+        &mut self,
         managers: &Managers,
         session: &TxnSession,
         durability: Durability,
     ) -> Result<Committed> {
-        if self.0.borrow().is_empty() {
+        if self.is_empty() {
             return Ok(session.commit_now(managers)?);
         }
         let on_disk = self.prepare()? || durability == Durability::Sync;
@@ -380,31 +400,29 @@ impl Parts {
     }
 
     /// Does what may fail; whether any of the memory outlives more than processes.
-    fn prepare(&self) -> Result<bool> {
-        let mut is_lasting = false;
-        for part in self.0.borrow_mut().iter_mut() {
-            let path = &part.segment.path;
-            let what = || "what stored to it was neither let go nor dropped, so the transaction was aborted".to_owned();
-            let lost = || Error::Segment { path: path.clone(), what: what() };
-            part.member.as_mut().ok_or_else(lost)?.prepare()?;
+    fn prepare(&mut self) -> Result<bool> {
+        let (mut is_lasting, mut next) = (false, self.0.get_mut());
+        while let Some(part) = next {
+            part.member.get_mut().as_mut().map_or(Ok(()), |member| member.prepare())?;
             is_lasting |= part.segment.is_lasting();
+            next = part.next.get_mut();
         }
         Ok(is_lasting)
     }
 
     /// Takes everything back that was stored.
-    pub(crate) fn abort(&self) {
+    pub(crate) fn abort(&mut self) {
         self.end(Member::abort);
     }
 
     /// Leaves it to the log what becomes of what was stored.
-    pub(crate) fn leave_to_judge(&self) {
-        drop(self.0.take());
+    pub(crate) fn leave_to_judge(&mut self) {
+        drop(self.take());
     }
 
-    fn end(&self, mut how: impl FnMut(&mut Member)) {
-        for mut part in self.0.take() {
-            if let Some(member) = &mut part.member {
+    fn end(&mut self, mut how: impl FnMut(&mut Member)) {
+        for mut part in self.take() {
+            if let Some(member) = part.member.get_mut() {
                 how(member);
                 part.has_begun = false;
                 failpoint("joined: one segment told");

@@ -179,11 +179,12 @@ impl Life {
         }
     }
 
-    /// Memory that was given up has no room, and grows no more: nothing was changed, and the next life is another.
+    /// Memory that was given up has no room, and grows no more; and beside it the next life writes pages that its log knows nothing of,
+    /// which look damaged from here. Nothing was changed, and the next life is another.
     #[inline]
     fn unless_given_up<T>(&self, done: Result<T>) -> Result<T> {
         match done {
-            Err(Error::Full { .. }) if self.managers.region.is_broken() => Err(Error::Rebuilt),
+            Err(Error::Full { .. } | Error::Corrupt(_)) if self.managers.region.is_broken() => Err(Error::Rebuilt),
             done => done,
         }
     }
@@ -467,6 +468,8 @@ impl Inner {
         broken.abandon_background();
         // What they say in broken memory is nobody's business, and what they meet there neither.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));
+        // Nor is what was passed on there, which would keep the broken memory mapped.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.passed_on.sweep()));
         Ok(life)
     }
 

@@ -131,6 +131,7 @@ impl Multi {
         pairs: impl IntoIterator<Item = std::result::Result<Pair, E>>,
         watch: &mut LoadWatch<'_>,
     ) -> std::result::Result<u64, E> {
+        self.check_writable()?;
         load(self.tree(), how, pairs, |number, pair| self.entry_to_load(number, pair), watch)
     }
 

@@ -41,6 +41,8 @@ pub struct Multi {
     tree: Db,
     kind: Duplicates,
     order: Option<Arc<dyn Order>>,
+    /// The entries of an index, which change with its records and not otherwise.
+    is_index: bool,
 }
 
 impl Multi {
@@ -51,12 +53,21 @@ impl Multi {
             let what = "a database with several values a key has them sorted or as they came; ask `Env::btree` for one with one";
             return Err(Error::Database { name: name.into(), what: what.into() });
         }
-        Ok(Multi { tree: Db::open_keyed(env, name, keying, None)?, kind, order })
+        Ok(Multi { tree: Db::open_keyed(env, name, keying, None)?, kind, order, is_index: false })
     }
 
     /// The entries of an index.
     pub(crate) fn of_index(tree: Db) -> Multi {
-        Multi { tree, kind: Duplicates::Sorted, order: None }
+        Multi { tree, kind: Duplicates::Sorted, order: None, is_index: true }
+    }
+
+    /// Refuses to write to an index.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if !self.is_index || planted("libtp: who has an index open may write to it") {
+            return Ok(());
+        }
+        let what = "it is an index, which changes with the records of its database; nothing was changed".into();
+        Err(Error::Database { name: self.name().into(), what })
     }
 
     /// The database's name.
@@ -135,6 +146,7 @@ impl Multi {
     /// # Errors
     /// As [`Multi::put`].
     pub fn put_placed(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_writable()?;
         let key = self.ordered(key);
         if self.kind == Duplicates::Sorted {
             let entry = duplicates::sorted_entry(&key, value);
@@ -194,6 +206,7 @@ impl Multi {
     /// # Errors
     /// As [`Db::delete_range`].
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<u64> {
+        self.check_writable()?;
         self.tree.delete_raw_range(txn, self.entries_of(key))
     }
 
@@ -202,6 +215,7 @@ impl Multi {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete_value(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.check_writable()?;
         if self.kind == Duplicates::Sorted {
             let entry = duplicates::sorted_entry(&self.ordered(key), value);
             return txn.guarded(|| Ok(self.tree.access(txn).delete(&entry)?));
@@ -230,6 +244,7 @@ impl Multi {
     /// # Errors
     /// As [`Db::put`].
     pub fn delete_at(&self, txn: &Txn<'_>, cursor: &MultiCursor<'_>) -> Result<bool> {
+        self.check_writable()?;
         let Some(entry) = &cursor.entry else { return Ok(false) };
         txn.guarded(|| Ok(self.tree.access(txn).delete(entry)?))
     }
@@ -240,6 +255,7 @@ impl Multi {
     /// # Errors
     /// As [`Multi::put`].
     pub fn put_at(&self, txn: &Txn<'_>, cursor: &MultiCursor<'_>, value: &[u8]) -> Result<bool> {
+        self.check_writable()?;
         let Some(entry) = &cursor.entry else { return Ok(false) };
         txn.guarded(|| {
             let access = self.tree.access(txn);

@@ -128,12 +128,18 @@ impl Txn<'_> {
     /// ```
     ///
     /// # Errors
-    /// `NotPassed` if it has joined memory; `HalfUndone`; `Rebuilt`. It was undone then.
+    /// `NotPassed` if it has joined memory, or read or changed plain files; `HalfUndone`; `Rebuilt`. It was undone then.
     pub fn detach(self) -> Result<Detached> {
+        self.life().check_process()?;
         self.savepoints().refuse_half_undone()?;
         if !self.parts().is_empty() {
             let what =
                 "it has joined memory, which belongs to this process; it was undone. Pass it on before it joins any";
+            return Err(Error::NotPassed { txn: self.id(), what: what.into() });
+        }
+        if !self.files().is_empty() {
+            let what = "it has to do with plain files, of which only this process knows what it saw; it was undone. Pass it on before \
+                        it reads or changes any";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         let env = self.environment().clone();
@@ -153,6 +159,28 @@ impl Env {
     /// died, left, or lost its memory, or it is of another environment. `Full` if there is no room for a session: it can be tried again.
     pub fn attach(&self, detached: &Detached) -> Result<Txn<'_>> {
         self.attach_with(detached, self.0.durability)
+    }
+
+    /// Ends a transaction that was passed on and that nobody has taken over, for who knows that nobody will: what it did is undone, its
+    /// locks are given back, and its word is good for nothing any more.
+    ///
+    /// # Errors
+    /// `NotPassed` if no transaction of that number waits to be taken over: one at work is its program's to end. `Full` as
+    /// [`Env::attach`].
+    pub fn abort_detached(&self, txn: u64) -> Result<()> {
+        let life = self.0.life()?;
+        let aborted = life.guarded(|| {
+            let offer = life.managers.offers().into_iter().find(|offer| offer.txn.raw() == txn);
+            Ok(offer.map(|offer| life.managers.abort_offered(offer)).transpose()?.unwrap_or(false))
+        })?;
+        self.0.passed_on.sweep();
+        match aborted {
+            true => Ok(()),
+            false => Err(Error::NotPassed {
+                txn,
+                what: "no transaction of that number waits to be taken over (`tp txns` shows those that do); nothing was ended".into(),
+            }),
+        }
     }
 
     fn attach_with(&self, detached: &Detached, durability: Durability) -> Result<Txn<'_>> {
@@ -187,6 +215,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
+    use crate::settings::Settings;
     use crate::{Db, Env, Error};
 
     fn with_stock() -> (tempfile::TempDir, Env, Db) {
@@ -228,6 +257,37 @@ mod tests {
             assert_eq!(apples(&env, &stock), if is_kept { value.to_vec() } else { before });
         }
         assert_eq!(env.run(|txn| stock.get(txn, b"pears")).unwrap().as_deref(), Some(&b"2"[..]));
+    }
+
+    #[test]
+    fn what_nobody_takes_over_is_ended_by_hand_or_in_time() {
+        let (dir, env, stock) = with_stock();
+        let txn = env.begin().unwrap();
+        stock.put(&txn, b"apples", b"2").unwrap();
+        let (number, refused) = (txn.id(), env.abort_detached(txn.id()).unwrap_err().to_string());
+        assert!(refused.contains("waits to be taken over"), "{refused}");
+        let detached = txn.detach().unwrap();
+        let other = Env::open(dir.path()).unwrap();
+        other.abort_detached(number).unwrap();
+        assert_eq!(apples(&env, &stock), b"1");
+        assert!(matches!(env.attach(&detached), Err(Error::NotPassed { .. })));
+        assert!(matches!(env.abort_detached(number), Err(Error::NotPassed { .. })));
+        drop(other);
+        // By whoever keeps house and has such a limit.
+        let settings = Settings { detached_timeout_millis: Some(100), ..Settings::default() };
+        let _limiting = Env::builder().settings(settings).open(dir.path()).unwrap();
+        let kept = env.begin().unwrap();
+        stock.put(&kept, b"pears", b"7").unwrap();
+        let txn = env.begin().unwrap();
+        stock.put(&txn, b"apples", b"3").unwrap();
+        let detached = txn.detach().unwrap();
+        // Waits for its lock.
+        assert_eq!(apples(&env, &stock), b"1");
+        assert!(matches!(env.attach(&detached), Err(Error::NotPassed { .. })));
+        // Of what is at work no time is taken.
+        kept.commit().unwrap();
+        assert_eq!(env.run(|txn| stock.get(txn, b"pears")).unwrap().as_deref(), Some(&b"7"[..]));
+        assert!(env.sessions().len() < 14, "{} sessions", env.sessions().len());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::environment::lock;
 use crate::left_memory::{sweep, LeftMemory, PREFIX};
+use crate::log_type::LogType;
 use crate::settings::{Settings, SETTINGS_NAME};
 use crate::{Error, Result};
 
@@ -34,6 +35,8 @@ pub struct Platform {
     pub log_directory: Arc<dyn Directory>,
     /// Where the region lies.
     pub memory: Memory,
+    /// The log-record types of the program.
+    pub log_types: Arc<[LogType]>,
 }
 
 /// Where the region lies.
@@ -108,7 +111,13 @@ impl Platform {
         };
         let mut homes = vec![settings.region_directory.clone().unwrap_or_else(|| SHARED_MEMORY.into())];
         homes.push(path.to_path_buf());
-        Ok(Platform { path: path.to_path_buf(), directory, log_directory, memory: Memory::Files(homes) })
+        Ok(Platform {
+            path: path.to_path_buf(),
+            directory,
+            log_directory,
+            memory: Memory::Files(homes),
+            log_types: Arc::default(),
+        })
     }
 
     /// Refuses directories on a network filesystem.

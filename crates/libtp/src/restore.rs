@@ -27,7 +27,7 @@ use crate::backup::manifest::{CopiedFile, Manifest, MANIFEST};
 use crate::backup::{check_log, refused, Watcher};
 use crate::judge::Judge;
 use crate::settings::{Settings, SETTINGS_NAME};
-use crate::{Env, Error, Opened, Result};
+use crate::{Builder, Env, Error, Opened, Result};
 
 /// What the settings of a backup are called where they are not put in force.
 const SETTINGS_ASIDE: &str = "libtp.toml.backup";
@@ -147,11 +147,27 @@ impl Backup {
     ///
     /// # Errors
     /// `Backup` when that state cannot be had from it; `Corrupt` when it is damaged, with the file and the place;
-    /// `Environment` when the directory is not empty; `Full`, `Io`. What is left then is no environment: remove it.
+    /// `Environment` when the directory is not empty; `Full`, `Io`. What is left then is no environment: remove it. But `LogType`
+    /// when the log has records of the program's types: then all of the environment is there, and the program that registers
+    /// them opens it, which replays the log.
     pub fn restore(&self, directory: impl AsRef<Path>, until: Until, watch: Watcher<'_>) -> Result<Restored> {
-        let directory = directory.as_ref();
-        let platform = Env::builder().platform(directory)?;
-        self.restore_on(platform, Settings::default(), until, watch)
+        self.restore_with(&Env::builder(), directory, until, watch)
+    }
+
+    /// As [`Backup::restore`], opening what was made as `builder` says: with its log-record types ([`Builder::log_type`]) and its
+    /// settings.
+    ///
+    /// # Errors
+    /// As [`Backup::restore`].
+    pub fn restore_with(
+        &self,
+        builder: &Builder,
+        directory: impl AsRef<Path>,
+        until: Until,
+        watch: Watcher<'_>,
+    ) -> Result<Restored> {
+        let platform = builder.platform(directory.as_ref())?;
+        self.make(builder, platform, until, watch)
     }
 
     /// As [`Backup::restore`], on another disk and memory than the machine's: for simulation.
@@ -166,10 +182,14 @@ impl Backup {
         until: Until,
         watch: Watcher<'_>,
     ) -> Result<Restored> {
+        self.make(&Env::builder().settings(settings), platform, until, watch)
+    }
+
+    fn make(&self, builder: &Builder, platform: Platform, until: Until, watch: Watcher<'_>) -> Result<Restored> {
         let begun = Instant::now();
         let (settings_aside, end) = self.lay_out(&platform, until, watch)?;
-        let settings = Settings { no_background: true, ..settings };
-        let env = Env::builder().settings(settings).open_on(platform, watch)?;
+        let quiet = builder.clone().settings(Settings { no_background: true, ..Settings::default() });
+        let env = quiet.open_on(platform, watch).map_err(for_the_program)?;
         // From here on it is an environment like any other.
         env.checkpoint()?;
         let opened: &Opened = env.opened();
@@ -364,6 +384,17 @@ fn shape_of(front: &[u8]) -> Option<(FileId, usize)> {
     let id = FileId::new(PageHeader::of(front).file_id.get());
     let is_whole = libtp_buffer::is_page_size(page_bytes) && front.len() >= page_bytes as usize;
     is_whole.then_some((id, page_bytes as usize))
+}
+
+/// What was restored lacks nothing but a program that has the type, which the error has to say: other failures leave nothing of use.
+fn for_the_program(error: Error) -> Error {
+    match error {
+        Error::LogType { code, name, what } => {
+            let what = format!("{what}. The restored environment is all there, and its log has yet to be replayed: do not remove it, open it with the program that registers the type");
+            Error::LogType { code, name, what }
+        }
+        other => other,
+    }
 }
 
 /// A new environment comes where nothing is.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::Lsn;
-use libtp_record::{Finding, SalvagedRecord, Wreck};
+use libtp_record::{Finding, Method, SalvagedRecord, Wreck};
 use rio::planted;
 use serde::Serialize;
 
@@ -44,7 +44,8 @@ impl Env {
     /// environment's log is not looked at: what had not been written back is not in it, and what was not committed may be.
     ///
     /// # Errors
-    /// `Database` if there is a database `name` already, or the file is no database file at all; `Full`, `Io`. What was
+    /// `Database` if there is a database `name` already, or the file is no database file at all, or one of the
+    /// program's pages ([`Env::pages`]), which has no records; `Full`, `Io`. What was
     /// salvaged until then is in the new database.
     pub fn salvage(&self, file: impl AsRef<Path>, name: &str, watch: Watcher<'_>) -> Result<Salvaged> {
         let file = file.as_ref();
@@ -57,6 +58,9 @@ impl Env {
             file.file_name().and_then(|name| name.to_str()).ok_or_else(|| refused("the damaged file has no name"))?;
         let opened = PosixDirectory::open(directory)?.open(full_name, OpenMode::ReadOnly)?;
         let wreck = Wreck::open(opened, full_name)?;
+        if wreck.method() == Method::Pages {
+            return Err(refused("the damaged file is one of pages whose bytes are the program's: there are no records in it to be salvaged, and nothing was made. Restore it from a backup, or read the file's pages with the program"));
+        }
         let open = open(&self.0, name, Some((wreck.method(), *wreck.keying())))?;
         let mut into =
             Into { env: self, open, waiting: Vec::new(), waiting_bytes: 0, records: 0, seen: HashMap::new() };

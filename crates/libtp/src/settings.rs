@@ -101,6 +101,9 @@ pub struct Settings {
     pub lock_timeout_millis: Option<u64>,
     /// Search for deadlocks with this period, as in the paper, instead of when a wait lasts.
     pub deadlock_period_millis: Option<u64>,
+    /// How long a transaction that was passed on ([`Txn::detach`](crate::Txn::detach)) waits to be taken over before this process ends
+    /// it, whoever passed it on; for ever if unset.
+    pub detached_timeout_millis: Option<u64>,
     /// Who is aborted.
     pub victim: Option<Victim>,
     /// So many transactions run at a time where they sleep for each other's locks, 64 at most; as many as there are processors
@@ -151,6 +154,7 @@ impl Settings {
             recovery_threads: self.recovery_threads.or(under.recovery_threads),
             lock_timeout_millis: self.lock_timeout_millis.or(under.lock_timeout_millis),
             deadlock_period_millis: self.deadlock_period_millis.or(under.deadlock_period_millis),
+            detached_timeout_millis: self.detached_timeout_millis.or(under.detached_timeout_millis),
             victim: self.victim.or(under.victim),
             lanes: self.lanes.or(under.lanes),
             region_directory: self.region_directory.or(under.region_directory),

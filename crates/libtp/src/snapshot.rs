@@ -8,8 +8,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use libtp_buffer::FileId;
 use libtp_process::SessionId;
-use libtp_record::{KeyRange, SnapshotNumberCursor, Stretch};
+use libtp_record::{KeyRange, Listed, SnapshotNumberCursor, Stretch};
 
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::database::{Db, Recno};
@@ -212,6 +213,8 @@ pub trait Reader: sealed::Sealed {
     #[doc(hidden)]
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t>;
     #[doc(hidden)]
+    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed>;
+    #[doc(hidden)]
     fn list_count(&self, list: &List) -> Result<u64>;
     #[doc(hidden)]
     fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>>;
@@ -250,6 +253,10 @@ impl Reader for Txn<'_> {
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
         RecnoCursor::locking(self, db.access(self))
+    }
+
+    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
+        self.guarded(|| Ok(if of.access(self).is_index(index)? { Listed::Then } else { Listed::No }))
     }
 
     fn list_count(&self, list: &List) -> Result<u64> {
@@ -302,6 +309,10 @@ impl Reader for Snapshot<'_> {
         RecnoCursor::of_snapshot(self, SnapshotNumberCursor::new(access))
     }
 
+    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
+        self.guarded(|| Ok(self.access(of.environment(), of.opened()).is_index(index)?))
+    }
+
     fn list_count(&self, list: &List) -> Result<u64> {
         self.guarded(|| Ok(self.list(list).list_count()?))
     }
@@ -349,6 +360,10 @@ impl<R: Reader> Reader for &R {
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
         (**self).number_cursor(db)
+    }
+
+    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
+        (**self).is_index(of, index)
     }
 
     fn list_count(&self, list: &List) -> Result<u64> {

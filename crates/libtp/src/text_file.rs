@@ -8,7 +8,7 @@
 //! changes were committed and not written back; or the file, by a program that knows nothing of lists; or both, and then nobody can say what is
 //! right, and opening is refused.
 //!
-//! If we die here: before the new file has its name, the old one stays, and what is left of the new one is overwritten by the next;
+//! If we die here: before the new file has its name, the old one stays, and what is left of the new one is removed by the next;
 //! after it, the file is what the list is, and the next who opens it finds both the same.
 
 use std::fs::{self, File};
@@ -19,6 +19,9 @@ use libtp_record::list::entries::{TextNote, TextNotes};
 use rio::failpoint;
 
 use crate::{Env, Error, List, Reader, Result, Txn};
+
+/// What the name of a file that is being written has behind the one that it is to have.
+const NEW: &str = ".tp-new-";
 
 /// How records stand in a file of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,40 +166,49 @@ impl TextFile {
     }
 
     /// Writes the file if the list was changed since it was read or last written; whether it did. What is written is what is
-    /// committed at this moment; who changes the list meanwhile waits.
+    /// committed at this moment, however the list is changed meanwhile.
     ///
     /// # Errors
     /// `Database` when a record cannot stand in such a file, with its number, or another program has changed the file meanwhile;
     /// `Io`, with the file as it was.
     pub fn sync(&self) -> Result<bool> {
         loop {
-            // What is to be written is noted before: whoever finds it in the file knows then that it was no other program.
-            let is_to_be_written = self.env.run(|txn| {
-                let notes = self.list.text_note(txn)?;
-                let next = TextNote::of(&self.text(txn)?);
-                match notes {
-                    Some(notes) if notes.last == next => return Ok(false),
-                    Some(notes) => self.list.set_text_note(txn, TextNotes { next, ..notes })?,
-                    None => return Err(self.refused("it was never read")),
-                }
-                Ok(true)
-            })?;
-            if !is_to_be_written {
-                return Ok(false);
-            }
-            if let Some(is_written) = self.env.run(|txn| self.write_noted(txn))? {
+            let Some(text) = self.note_next()? else { return Ok(false) };
+            if let Some(is_written) = self.env.run(|txn| self.write_noted(txn, &text))? {
                 return Ok(is_written);
             }
         }
     }
 
-    /// Writes the file if the list is still what was noted, and says whether it was not so already.
-    fn write_noted(&self, txn: &Txn<'_>) -> Result<Option<bool>> {
-        let notes = self.list.text_note(txn)?;
-        let text = self.text(txn)?;
-        let note = TextNote::of(&text);
-        let Some(notes) = notes.filter(|notes| notes.next == note) else { return Ok(None) };
-        let in_file = self.read()?.map(|records| self.note_of(records.into_iter().map(Ok))).transpose()?;
+    /// Notes what is to be written, before it is: whoever finds it in the file knows then that it was no other program. The text, if
+    /// there is anything to write.
+    fn note_next(&self) -> Result<Option<Vec<u8>>> {
+        self.env.run(|txn| {
+            let Some(notes) = self.list.text_note(txn)? else { return Err(self.refused("it was never read")) };
+            let text = self.text(txn)?;
+            let next = TextNote::of(&text);
+            // Somebody wrote what was noted, and died before it was noted that he had: this is what the file has, and must not be
+            // forgotten for what it is to have now.
+            let is_next_there = notes.next != notes.last && self.in_file()? == Some(notes.next);
+            let last = if is_next_there { notes.next } else { notes.last };
+            if notes != (TextNotes { last, next }) {
+                self.list.set_text_note(txn, TextNotes { last, next })?;
+            }
+            Ok((last != next).then_some(text))
+        })
+    }
+
+    /// What the file is like now, if there is one.
+    fn in_file(&self) -> Result<Option<TextNote>> {
+        self.read()?.map(|records| self.note_of(records.into_iter().map(Ok))).transpose()
+    }
+
+    /// Writes the file, if this text is what was noted last, and says whether it was not so already. The list may be another by now:
+    /// waiting for one that nobody changes could take for ever.
+    fn write_noted(&self, txn: &Txn<'_>, text: &[u8]) -> Result<Option<bool>> {
+        let note = TextNote::of(text);
+        let Some(notes) = self.list.text_note(txn)?.filter(|notes| notes.next == note) else { return Ok(None) };
+        let in_file = self.in_file()?;
         if in_file.is_some_and(|in_file| in_file != notes.last && in_file != note) {
             return Err(self.refused(
                 "another program has changed it since it was read, and the list was changed, too; nothing was written. Move the file \
@@ -205,7 +217,9 @@ impl TextFile {
         }
         let is_to_be_written = in_file != Some(note);
         if is_to_be_written {
-            txn.guarded(|| self.replace(&text))?;
+            // Or a power cut leaves a file of what the list never was, as if another program had written it.
+            self.env.flush()?;
+            txn.guarded(|| self.replace(txn, text))?;
         }
         self.list.set_text_note(txn, TextNotes::both(note))?;
         Ok(Some(is_to_be_written))
@@ -250,23 +264,32 @@ impl TextFile {
         Ok(TextNote::of(&text))
     }
 
-    /// Puts a file with this text in the place of the one that is there.
-    fn replace(&self, text: &[u8]) -> Result<()> {
-        let mut name = self.path.file_name().unwrap_or_default().to_os_string();
-        name.push(".tp-new");
-        let new = self.path.with_file_name(name);
+    /// Puts a file with this text in the place of the one that is there. Nobody else who has the list locked is at it: what lies
+    /// there of others is of those who died, or whose memory was made anew as they stood still, and these find their file gone.
+    fn replace(&self, txn: &Txn<'_>, text: &[u8]) -> Result<()> {
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut prefix = self.path.file_name().unwrap_or_default().to_os_string();
+        prefix.push(NEW);
         let written = (|| {
-            let mut file = File::create(&new)?;
+            for entry in fs::read_dir(directory)? {
+                let entry = entry?;
+                if entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes()) {
+                    fs::remove_file(entry.path())?;
+                }
+            }
+            prefix.push(format!("{}-{}", std::process::id(), txn.id()));
+            let new = self.path.with_file_name(&prefix);
+            let mut file = File::create_new(&new)?;
             if let Ok(old) = fs::metadata(&self.path) {
                 file.set_permissions(old.permissions())?;
             }
             file.write_all(text)?;
             file.sync_all()?;
             failpoint("text file: written, without its name");
+            txn.session().session().leave_if_broken();
             fs::rename(&new, &self.path)?;
             failpoint("text file: has its name, not noted");
-            let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+            File::open(directory)?.sync_all()
         })();
         written.map_err(|error| self.io("cannot be written", &error))
     }
@@ -287,7 +310,7 @@ impl TextFile {
 #[cfg(test)]
 mod tests {
     use super::{TextFile, TextForm};
-    use crate::{Env, Error};
+    use crate::{Durability, Env, Error};
 
     #[test]
     fn records_of_a_text_and_back() {
@@ -350,6 +373,79 @@ mod tests {
         text.close().unwrap();
         assert_eq!(read(), "three\nfour\nfive\none line\n");
         assert!(env.verify("text").unwrap().findings.is_empty());
+    }
+
+    /// Writes what the list is, and dies before that is noted.
+    fn die_when_written(text: &TextFile) {
+        let noted = text.note_next().unwrap().unwrap();
+        text.env.run(|txn| text.replace(txn, &noted)).unwrap();
+    }
+
+    #[test]
+    fn what_one_who_died_has_written_is_known_to_who_writes_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        let env = Env::open(dir.path().join("env")).unwrap();
+        let list = env.list("text").unwrap();
+        let text = TextFile::open(&env, &list, &path, TextForm::default()).unwrap();
+        for line in [b"one", b"two"] {
+            env.run(|txn| list.append(txn, line)).unwrap();
+            die_when_written(&text);
+        }
+        env.run(|txn| list.append(txn, b"three")).unwrap();
+        assert!(text.sync().unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
+        // Back to what the file was: there is nothing to write, and it is no other's work.
+        env.run(|txn| list.append(txn, b"four")).unwrap();
+        die_when_written(&text);
+        assert!(!text.sync().unwrap());
+        env.run(|txn| list.delete(txn, 4)).unwrap();
+        assert!(text.sync().unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn what_was_noted_is_written_though_the_list_is_another_by_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        let env = Env::open(dir.path().join("env")).unwrap();
+        let list = env.list("text").unwrap();
+        let text = TextFile::open(&env, &list, &path, TextForm::default()).unwrap();
+        env.run(|txn| list.append(txn, b"one")).unwrap();
+        let noted = text.note_next().unwrap().unwrap();
+        env.run(|txn| list.append(txn, b"two")).unwrap();
+        // Of one who died as it wrote.
+        std::fs::write(dir.path().join("text.tp-new-1-1"), "half").unwrap();
+        assert_eq!(env.run(|txn| text.write_noted(txn, &noted)).unwrap(), Some(true));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\n");
+        assert!(text.sync().unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        let left =
+            std::fs::read_dir(dir.path()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file()).count();
+        assert_eq!(left, 1, "only the file itself");
+    }
+
+    #[test]
+    fn what_is_written_to_the_file_is_durable_in_the_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        let env = Env::builder().durability(Durability::Relaxed).open(dir.path().join("env")).unwrap();
+        let list = env.list("text").unwrap();
+        let text = TextFile::open(&env, &list, &path, TextForm::default()).unwrap();
+        env.run(|txn| list.append(txn, b"one")).unwrap();
+        assert!(text.sync().unwrap());
+        // What a power cut would leave: the files, without the memory.
+        let copy = dir.path().join("copy");
+        std::fs::create_dir(&copy).unwrap();
+        for file in std::fs::read_dir(dir.path().join("env")).unwrap().map(|file| file.unwrap()) {
+            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+        let after = Env::open(&copy).unwrap();
+        let list = after.list("text").unwrap();
+        assert_eq!(after.run(|txn| list.get(txn, 1)).unwrap().as_deref(), Some(&b"one"[..]));
+        after.run(|txn| list.append(txn, b"two")).unwrap();
+        TextFile::open(&after, &list, &path, TextForm::default()).unwrap().close().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
     }
 
     #[test]

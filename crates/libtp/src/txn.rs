@@ -11,6 +11,7 @@ use rio::planted;
 use crate::database::OpenDatabase;
 use crate::emptied::Emptied;
 use crate::environment::Inner;
+use crate::files::Files;
 use crate::joined::Parts;
 use crate::life::{Life, Seated};
 use crate::open_here::OpenHere;
@@ -45,6 +46,7 @@ pub struct Txn<'e> {
     joined: Parts,
     savepoints: Savepoints,
     emptied: Emptied,
+    files: Files,
     _open: OpenHere,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
@@ -84,7 +86,8 @@ impl<'e> Txn<'e> {
     /// One that runs already.
     pub(crate) fn of(env: &'e Arc<Inner>, who: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
         let (joined, savepoints, emptied) = (Parts::default(), Savepoints::default(), Emptied::default());
-        Txn { env, who: Some(who), durability, joined, savepoints, emptied, _open: open, not_sync: PhantomData }
+        let (who, files) = (Some(who), Files::default());
+        Txn { env, who, durability, joined, savepoints, emptied, files, _open: open, not_sync: PhantomData }
     }
 
     /// Its session, which it does without from now on.
@@ -103,12 +106,22 @@ impl<'e> Txn<'e> {
         self.durability = durability;
     }
 
-    /// Keeps what the transaction did: the paper's `txn_commit`. Returns when it is as durable as the transaction asks.
+    /// Keeps what the transaction did: the paper's `txn_commit`. Returns when it is as durable as the transaction asks; with plain
+    /// files ([`Txn::create_file`]) when it is on disk and they are in their places.
     ///
     /// # Errors
     /// `OutcomeUnknown` with its cause when the commit record was written, but not made sure of: its way to the disk failed,
-    /// say. Any other says that the transaction was aborted.
-    pub fn commit(self) -> Result<()> {
+    /// say. `FilesWaiting`: it is committed. Any other says that the transaction was aborted.
+    pub fn commit(mut self) -> Result<()> {
+        let Some(group) = self.files.prepare(&self)? else { return self.commit_records() };
+        let env = self.env;
+        self.durability = group.durability(self.durability);
+        self.commit_records()?;
+        group.finish(env)
+    }
+
+    /// Commits, whatever becomes of plain files.
+    pub(crate) fn commit_records(self) -> Result<()> {
         let (env, durability, emptied) = (self.env, self.durability, self.emptied.take());
         let is_early = planted("libtp: a commit is answered before its record is in memory");
         if is_early {
@@ -153,21 +166,32 @@ impl<'e> Txn<'e> {
     }
 
     /// Keeps what the transaction did and does not wait for the disk, whatever its durability. Other transactions see
-    /// it at once; [`crate::Env::wait_durable`] waits.
+    /// it at once; [`crate::Env::wait_durable`] waits. Of plain files it waits all the same, because other programs see them.
     ///
     /// # Errors
     /// As [`Txn::commit`].
     pub fn commit_async(self) -> Result<CommitLsn> {
+        let group = self.files.prepare(&self)?;
         let (env, emptied) = (self.env, self.emptied.take());
-        let (who, committed) = self.finish(Durability::Relaxed)?;
+        let durability = group.as_ref().map_or(Durability::Relaxed, |group| group.durability(Durability::Relaxed));
+        let (who, committed) = self.finish(durability)?;
+        let waited = match durability {
+            Durability::Sync => {
+                let Seated { life, session } = &*who;
+                life.guarded_by(session, || Ok(session.wait_durable(&life.managers, committed)?))
+            }
+            _ => Ok(()),
+        };
         // Everybody sees it from now on, and who was told of it may look for it in a snapshot.
-        who.session.note_answer(&who.life.managers, Durability::Relaxed);
+        who.session.note_answer(&who.life.managers, durability);
         let (number, has_ended) = (who.life.number(), who.life.managers.region.is_broken());
         env.give_session(who);
         match has_ended {
             true => env.outcome_of(number, committed.lsn)?,
             false => emptied.clear_away(env),
         }
+        waited.map_err(Error::behind_a_commit)?;
+        group.map_or(Ok(()), |group| group.finish(env))?;
         Ok(CommitLsn { life: number, committed })
     }
 
@@ -180,13 +204,13 @@ impl<'e> Txn<'e> {
             self.who = Some(who);
             return Err(forked);
         }
-        let managers = &life.managers;
+        let (managers, joined) = (&life.managers, &mut self.joined);
         let ended = life.guarded_by(session, || {
             if durability == Durability::Rio {
                 // It may have been asked for after the transaction began.
                 life.begin_rio(session)?;
             }
-            self.joined.commit(managers, session, durability)
+            joined.commit(managers, session, durability)
         });
         // What decides is whether the commit record had been written when the region broke, or the session died.
         let decided = match &ended {
@@ -254,6 +278,11 @@ impl<'e> Txn<'e> {
         match aborted {
             // With its region, or with its session.
             Err(Error::Rebuilt | Error::Panicked { .. }) => Ok(()),
+            Ok(()) => {
+                // No row names them any more. Otherwise they are left to be swept.
+                self.files.discard();
+                Ok(())
+            }
             aborted => aborted,
         }
     }
@@ -288,6 +317,11 @@ impl<'e> Txn<'e> {
     #[inline]
     pub(crate) fn parts(&self) -> &Parts {
         &self.joined
+    }
+
+    #[inline]
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
     }
 
     #[inline]

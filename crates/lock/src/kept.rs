@@ -281,8 +281,9 @@ impl LockManager {
         drop(latched);
     }
 
-    /// The locker ends: nothing is kept any more.
-    pub(crate) fn unkeep_all(&self, session: &Session, locker: LockerId) {
+    /// Nothing is kept any more: the locker ends, or goes on in another process, which knows nothing of what the one before
+    /// learnt when it took these locks. Those that are active are locks like any other from here on.
+    pub fn unkeep_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
         slot.all_kept(&self.table).for_each(|kept| self.unkeep(session, slot, kept));
     }

@@ -25,8 +25,8 @@ use crate::table::{goes_in_a_circle, Table, CIRCLE};
 
 /// Names an object: sixteen bytes that mean nothing to the lock manager.
 ///
-/// By convention `kind` is 1 for a database, 2 for a page, 3 for a record, 4 for the gap below it and 5 for a segment of
-/// memory, `space` the database or segment, and `hash` a page number or a hash of the key, fixed in the file format
+/// By convention `kind` is 1 for a database, 2 for a page, 3 for a record, 4 for the gap below it, 5 for a segment of
+/// memory, 6 for an object that the program names and 7 for the one right to put plain files in their places, `space` the database or segment, and `hash` a page number or a hash of the key, fixed in the file format
 /// (PROTOCOLS K2). Two keys with the same hash share their lock, which costs concurrency and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockName {
@@ -72,6 +72,8 @@ impl fmt::Display for LockName {
             3 => write!(f, "record {:#x} of database {}", self.hash, self.space),
             4 => write!(f, "gap {:#x} of database {}", self.hash, self.space),
             5 => write!(f, "segment {}", self.space),
+            6 => write!(f, "the program's object {:#x}", self.hash),
+            7 => f.write_str("the right to put plain files in their places"),
             kind => write!(f, "object {:#x} of kind {kind} in {}", self.hash, self.space),
         }
     }

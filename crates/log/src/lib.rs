@@ -71,6 +71,7 @@ mod tail;
 mod unroll;
 mod waiters;
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use libtp_io::Directory;
@@ -261,6 +262,15 @@ impl LogManager {
     /// Where an incarnation ended that came before this one.
     pub fn end_of_life(&self, number: u64) -> Option<LifeEnd> {
         self.files.incarnations().end_of(number)
+    }
+
+    /// A mark of the incarnation that wrote what is at `lsn`, for pages: one of 65,535, and another than of those that came
+    /// before and after. None where it is forgotten.
+    pub fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16> {
+        let lives = self.files.incarnations();
+        let is_known = lives.list().first().is_some_and(|first| first.start <= lsn);
+        let mark = u16::try_from(lives.at(lsn) % u64::from(u16::MAX)).unwrap_or(0);
+        is_known.then(|| NonZeroU16::MIN.saturating_add(mark))
     }
 
     /// The log's incarnation.

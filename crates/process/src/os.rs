@@ -1,15 +1,13 @@
-//! What the process manager asks of the kernel: sleep on a word, wake its sleepers, tell a process from its fork.
+//! What the process manager asks of the kernel: sleep on a word, wake its sleepers.
 //!
 //! The only file of this crate with `unsafe` in it, but for what a latch's guards promise to rio (`latch`). Futexes are shared, not private: the sleepers are in other
 //! processes, which map the word at other addresses. No call here sleeps without a bound (PROTOCOLS D8).
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 use rustix::time::{clock_gettime, ClockId, Timespec};
 
@@ -100,69 +98,31 @@ fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
 
 /// Tells a process from the children that fork, or clone without the C library's knowledge, makes of it.
 ///
-/// It is a number in a page that the kernel wipes in a child. Looking costs one load, so every call can afford it.
+/// It is a number in a page that the kernel wipes in a child ([`rio::ForkMark`]). Looking costs one load, so every call can
+/// afford it.
 #[derive(Clone, Copy, Debug)]
-pub struct ForkMark {
-    number: u64,
-    pid: u32,
-    page: Option<&'static AtomicU64>,
-}
+pub struct ForkMark(rio::ForkMark);
 
-/// The last number drawn. A child goes on counting where its parent was, so its marks differ from those it inherited.
-static MARKS: AtomicU64 = AtomicU64::new(0);
+/// Of those who have a session: a child's own memory (rio's kind) says nothing of what it has given up of that.
+static MARKS: rio::ForkMarks = rio::ForkMarks::new(1);
 
 impl ForkMark {
     /// The mark of the calling process.
     pub(crate) fn of_this_process() -> ForkMark {
-        let page = wiped_page();
-        // Relaxed, everywhere with these words: nothing is handed over by them, and no two processes share them.
-        let number = page.map_or(0, |page| {
-            let fresh = MARKS.fetch_add(1, Ordering::Relaxed) + 1;
-            page.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed).map_or_else(|there| there, |_| fresh)
-        });
-        ForkMark { number, pid: std::process::id(), page }
+        ForkMark(MARKS.of_this_process())
     }
 
     /// Whether the calling process is the one that made the mark, and not a child of it. It costs one load.
     #[inline]
     pub fn is_current(&self) -> bool {
-        if rio::planted("process: the child of a fork is its parent") {
-            return true;
-        }
-        match self.page {
-            Some(page) => page.load(Ordering::Relaxed) == self.number,
-            // A kernel before 4.14.
-            None => self.pid == std::process::id(),
-        }
+        self.0.is_current() || rio::planted("process: the child of a fork is its parent")
     }
 
     /// Whether the calling process is a child of one that made marks, and has made none itself: then what it inherited is
     /// to be given up first. Never so where the kernel wipes no pages.
     pub fn none_since_fork() -> bool {
-        MARKS.load(Ordering::Relaxed) != 0 && wiped_page().is_some_and(|page| page.load(Ordering::Relaxed) == 0)
+        MARKS.none_since_fork()
     }
-}
-
-/// A word that is zero again in a child of this process; none where the kernel has no such pages.
-fn wiped_page() -> Option<&'static AtomicU64> {
-    static PAGE: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
-    *PAGE.get_or_init(|| {
-        const BYTES: usize = 4096;
-        let rights = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a mapping at an address of the kernel's choice takes no memory that anybody uses.
-        let page = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), BYTES, rights, MapFlags::PRIVATE) };
-        let page = page.ok()?;
-        // SAFETY: the range is the mapping just made, of which nobody else knows; this advice changes nothing in it now.
-        let advised = unsafe { rustix::mm::madvise(page, BYTES, Advice::LinuxWipeOnFork) };
-        if advised.is_err() {
-            // SAFETY: the mapping just made, to which no reference exists.
-            let _ = unsafe { rustix::mm::munmap(page, BYTES) };
-            return None;
-        }
-        // SAFETY: the mapping is page-aligned, readable and writable, begins with zeros, which are an `AtomicU64`, and is
-        // never unmapped; the kernel's wipe in a child happens before any code of the child runs.
-        Some(unsafe { &*page.cast::<AtomicU64>() })
-    })
 }
 
 /// One System V semaphore, removed when dropped. Only for the benchmark that repeats figure 5.

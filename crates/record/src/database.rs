@@ -23,6 +23,8 @@ pub enum Method {
     },
     /// Keys and values in no order, found by the key alone.
     Hash,
+    /// Pages by number, whose bytes are the program's.
+    Pages,
 }
 
 impl Method {
@@ -32,6 +34,7 @@ impl Method {
             Method::Btree => "btree",
             Method::Recno { .. } => "recno",
             Method::Hash => "hash",
+            Method::Pages => "pages",
         }
     }
 }
@@ -119,7 +122,7 @@ impl Database {
     pub(crate) fn new(id: FileId, name: String, page_bytes: u32, method: Method, pool: PoolId) -> Database {
         let nothing = Arithmetic { record_bytes: 0, per_page: 1 };
         let arithmetic = match method {
-            Method::Btree | Method::Hash => nothing,
+            Method::Btree | Method::Hash | Method::Pages => nothing,
             Method::Recno { record_bytes } => {
                 Arithmetic::new(page_bytes as usize, record_bytes as usize).unwrap_or(nothing)
             }

@@ -108,6 +108,16 @@ pub enum Error {
         /// Who, for people.
         maker: String,
     },
+    /// A page of the program's cannot be changed so.
+    #[error("page {page} of {database}: {what}; nothing was changed")]
+    Page {
+        /// The database.
+        database: String,
+        /// The page, as the program numbers it.
+        page: u32,
+        /// What is wrong.
+        what: String,
+    },
     /// What is loaded into has records, or had so many that their pages are still its own.
     #[error("records are loaded into an empty database, and {database} is not empty; nothing was changed. Load into a new one, or put the records")]
     NotEmpty {

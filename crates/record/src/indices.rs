@@ -6,13 +6,16 @@
 //! database for writing holds it in `IX` until its transaction ends; that lock is kept from one transaction to the next (`lock/kept.rs`),
 //! but not over somebody's `X`. So the list is read when that lock is *really* taken, and is what the process knows from then on.
 //!
-//! Byte table: docs/formats/file.md.
+//! Beside each file stands the LSN of the record that put it there: a snapshot that does not see that one finds nothing of the
+//! index, and is told so, instead of that there are no such records.
+//!
+//! Byte table: docs/formats/page.md.
 
 use libtp_buffer::{FileId, PageMut};
 use libtp_lock::Mode;
 use libtp_log::{Lsn, RecordRef};
 use libtp_process::Rank;
-use libtp_txn::{Change, Damage, RecordType};
+use libtp_txn::{Change, Damage, RecordType, Sight};
 use rio::failpoint;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -24,6 +27,7 @@ use crate::log_body::{body, file_number, read};
 use crate::page::PageKind;
 use crate::page_header;
 use crate::pages::Pages;
+use crate::snapshot::SnapshotAccess;
 use crate::{Error, Result};
 
 /// A place in the list of indices takes another file. Roles: the meta page. Undo: the file before.
@@ -35,6 +39,8 @@ pub const INDICES_MAX: usize = 32;
 /// Bytes 48 to 175 of the meta page: files, zero for none.
 const AT: usize = 48;
 const END: usize = AT + 4 * INDICES_MAX;
+/// Bytes 176 to 431: since when each of them is there.
+const SINCE_END: usize = END + 8 * INDICES_MAX;
 
 body! {
     /// Body of [`INDEX_LIST`].
@@ -60,7 +66,12 @@ fn list_of(page: &[u8]) -> Option<&[U32; INDICES_MAX]> {
     <[U32; INDICES_MAX]>::ref_from_bytes(page.get(AT..END)?).ok()
 }
 
-fn redo(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> std::result::Result<(), Damage> {
+/// Since when each of them is there; zeros where that was not written down yet.
+fn since_of(page: &[u8]) -> Option<&[U64; INDICES_MAX]> {
+    <[U64; INDICES_MAX]>::ref_from_bytes(page.get(END..SINCE_END)?).ok()
+}
+
+fn redo(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> std::result::Result<(), Damage> {
     let (record, _) = read::<IndexList>(body)?;
     let place = record.place.get() as usize;
     if role != 0 || place >= INDICES_MAX || list_of(page.bytes()).is_none() {
@@ -68,6 +79,8 @@ fn redo(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> std:
     }
     let at = AT + 4 * place;
     page.range(at..at + 4).copy_from_slice(record.after.as_bytes());
+    let at = END + 8 * place;
+    page.range(at..at + 8).copy_from_slice(&lsn.raw().to_le_bytes());
     Ok(())
 }
 
@@ -129,6 +142,25 @@ impl Access<'_> {
         Ok(list.iter().map(|file| file.get()).filter(|&file| file != 0).map(FileId::new).collect())
     }
 
+    /// Whether a file is on the list, for who reads: the database is locked in `IS` for the transaction.
+    ///
+    /// # Errors
+    /// As [`Access::get`].
+    pub fn is_index(&self, index: FileId) -> Result<bool> {
+        self.enter(Purpose::Read)?;
+        Ok(self.listed_since(index)?.is_some())
+    }
+
+    /// The record that put a file on the list, if it is there.
+    fn listed_since(&self, index: FileId) -> Result<Option<Lsn>> {
+        let pages = &self.pages;
+        let page = pages.change.managers.buffers.shared(pages.session(), pages.id(META_PAGE), Rank::META)?;
+        let both = list_of(&page).zip(since_of(&page));
+        let (list, since) = both.ok_or_else(|| pages.corrupt(META_PAGE, "it is no meta page"))?;
+        let place = list.iter().position(|file| file.get() == index.raw());
+        Ok(place.map(|place| Lsn::new(since[place].get())))
+    }
+
     /// What the process knows of the list is what it says now. The database is locked at least in `IX`.
     pub(crate) fn learn_indices(&self) -> Result<()> {
         self.database.note_has_indices(!self.read_indices()?.is_empty());
@@ -167,5 +199,33 @@ impl Access<'_> {
         pages.change.apply(INDEX_LIST, &mut scratch, &mut [&mut page]);
         failpoint("index: on the list, not committed");
         Ok(())
+    }
+}
+
+/// What a snapshot finds of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// It is on the list, and was there when the snapshot was taken.
+    Then,
+    /// It came on the list later.
+    Later,
+    /// It is not on the list any more.
+    No,
+}
+
+impl SnapshotAccess<'_> {
+    /// Whether a file is on the list, and was there when the snapshot was taken.
+    ///
+    /// # Errors
+    /// What pages and the log can fail with.
+    pub fn is_index(&self, index: FileId) -> Result<Listed> {
+        let Some(since) = self.access.listed_since(index)? else { return Ok(Listed::No) };
+        let is_seen = match self.view().sight(since) {
+            Sight::Seen => true,
+            Sight::Hidden => false,
+            // It was being made.
+            Sight::Ask => self.view().sees(self.read_log(since, &mut Vec::new())?.header.txn()),
+        };
+        Ok(if is_seen { Listed::Then } else { Listed::Later })
     }
 }

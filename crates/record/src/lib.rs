@@ -9,6 +9,7 @@
 //! | `open`, `database` | files made and found; a database as a process knows it |
 //! | `access` | a database on behalf of a transaction: pages and locks |
 //! | `btree`, `recno`, `hash` | the access methods |
+//! | `paged` | pages by number, whose bytes are the program's, and its own log records |
 //! | `list` | records of any length by number, in a tree |
 //! | `link` | a record found again by its place |
 //! | `snapshot` | what is read without locks, out of the log |
@@ -39,6 +40,7 @@ pub mod open;
 pub mod order;
 pub mod page;
 mod page_header;
+pub mod paged;
 mod pages;
 pub mod recno;
 mod salvage;
@@ -54,11 +56,13 @@ pub use copied_file::give_to;
 pub use database::{Database, Duplicates, Granularity, Keying, Method};
 pub use error::{Error, Result};
 pub use hash::HashCursor;
+pub use indices::Listed;
 pub use key_range::KeyRange;
 pub use link::Link;
 pub use list::Stretch;
 pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};
 pub use order::{Order, OrderName};
+pub use paged::{PageCopy, PageLock};
 pub use recno::NumberCursor;
 pub use salvage::{SalvagedRecord, Wreck};
 pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotHashCursor, SnapshotNumberCursor};
@@ -71,6 +75,7 @@ pub fn record_types() -> Vec<RecordType> {
         page::record_types::record_types(),
         indices::record_types(),
         hash::record_types::record_types(),
+        paged::record_types::record_types(),
     ]
     .concat()
 }
@@ -85,5 +90,6 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
         Method::Btree => btree::verify::verify(access),
         Method::Recno { .. } => recno::verify::verify(access),
         Method::Hash => hash::verify::verify(access),
+        Method::Pages => paged::verify::verify(access),
     }
 }

@@ -15,6 +15,12 @@ pub const KIND_RECORD: u32 = 3;
 /// [`LockName::kind`] of the gap below a key.
 pub const KIND_GAP: u32 = 4;
 
+/// [`LockName::kind`] of an object that the program names, by the hash of its name. 5 is a segment of memory.
+pub const KIND_APPLICATION: u32 = 6;
+
+/// [`LockName::kind`] of what is held by who puts plain files in their places. There is one.
+pub const KIND_PLAIN_FILES: u32 = 7;
+
 /// The hash of the gap above the last key. A key that happens to have it only waits more often.
 const END: u64 = u64::MAX;
 

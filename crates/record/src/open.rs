@@ -36,7 +36,7 @@ use crate::recno::page::Arithmetic;
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"libtp.tp";
-/// The newest version of the file format that this library reads. Lists and indices have it; trees whose keys are not as they
+/// The newest version of the file format that this library reads. Lists, indices and files of pages have it; trees whose keys are not as they
 /// always were have version 2, and all other files version 1.
 pub const FILE_VERSION: u32 = 3;
 const FILE_VERSION_KEYED: u32 = 2;
@@ -57,6 +57,7 @@ pub(crate) const PAGES_MIN: u64 = 3;
 const METHOD_BTREE: u32 = 1;
 const METHOD_RECNO: u32 = 2;
 const METHOD_HASH: u32 = 3;
+const METHOD_PAGES: u32 = 4;
 
 /// Bytes 32 to 143 of page 0; zeros follow. See docs/formats/file.md.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub struct FileHeader {
     pub page_bytes: U32,
     /// 48: the environment the file belongs to.
     pub environment: [u8; 16],
-    /// 64: 1 a B-tree, 2 records by number, 3 a hash file.
+    /// 64: 1 a B-tree, 2 records by number, 3 a hash file, 4 pages of the program's.
     pub method: U32,
     /// 68: bytes of a record of a recno file, else zero.
     pub record_bytes: U32,
@@ -140,6 +141,7 @@ impl FileHeader {
         match (self.method.get(), self.record_bytes.get()) {
             (METHOD_BTREE, 0) => Some(Method::Btree),
             (METHOD_HASH, 0) => Some(Method::Hash),
+            (METHOD_PAGES, 0) if self.version.get() == FILE_VERSION => Some(Method::Pages),
             (METHOD_RECNO, record_bytes) => Some(Method::Recno { record_bytes }),
             _ => None,
         }
@@ -172,11 +174,12 @@ impl FileHeader {
             Method::Btree => (METHOD_BTREE, 0),
             Method::Recno { record_bytes } => (METHOD_RECNO, record_bytes),
             Method::Hash => (METHOD_HASH, 0),
+            Method::Pages => (METHOD_PAGES, 0),
         };
         let (order, order_bytes) = keying.order.as_ref().map_or((&[0; ORDER_NAME_BYTES_MAX], 0), OrderName::bytes);
         FileHeader {
             magic: MAGIC,
-            version: version_of(keying).into(),
+            version: if method == Method::Pages { FILE_VERSION } else { version_of(keying) }.into(),
             page_bytes: page_bytes.into(),
             environment,
             method: code.into(),

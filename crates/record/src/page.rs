@@ -28,12 +28,14 @@ pub enum PageKind {
     Hash = 7,
     /// A hash file's header: how many buckets there are, and where.
     HashHeader = 8,
+    /// A page whose bytes are the program's.
+    Application = 9,
 }
 
 impl PageKind {
     /// The kind a byte stands for, if it is one of ours.
     pub fn from_byte(byte: u8) -> Option<PageKind> {
-        const ALL: [PageKind; 8] = [
+        const ALL: [PageKind; 9] = [
             PageKind::FileHeader,
             PageKind::Meta,
             PageKind::Btree,
@@ -42,6 +44,7 @@ impl PageKind {
             PageKind::Recno,
             PageKind::Hash,
             PageKind::HashHeader,
+            PageKind::Application,
         ];
         ALL.into_iter().find(|&kind| kind as u8 == byte)
     }

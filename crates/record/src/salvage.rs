@@ -247,6 +247,7 @@ fn guess(file: &dyn File) -> Result<Option<(u32, FileId, Method)>> {
             let method = match PageKind::from_byte(page_header::kind(&page)) {
                 Some(PageKind::Btree) => Method::Btree,
                 Some(PageKind::Hash | PageKind::HashHeader) => Method::Hash,
+                Some(PageKind::Application) => Method::Pages,
                 Some(PageKind::Recno) => match RecnoPage::over(&page).map(|page| u32::try_from(page.record_bytes())) {
                     Some(Ok(record_bytes)) => Method::Recno { record_bytes },
                     _ => continue,

@@ -93,7 +93,7 @@ impl Snapshot {
 /// A database as a snapshot shows it.
 #[derive(Clone, Copy)]
 pub struct SnapshotAccess<'a> {
-    access: Access<'a>,
+    pub(crate) access: Access<'a>,
     snapshot: &'a Snapshot,
 }
 
@@ -113,7 +113,7 @@ impl<'a> SnapshotAccess<'a> {
         self.access.database()
     }
 
-    fn view(&self) -> &'a View {
+    pub(crate) fn view(&self) -> &'a View {
         &self.snapshot.view
     }
 
@@ -184,7 +184,7 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     /// Reads the log record that made a version. What was recycled is too old, never damage (PROTOCOLS S4).
-    fn read_log<'b>(&self, lsn: Lsn, buffer: &'b mut Vec<u8>) -> Result<RecordRef<'b>> {
+    pub(crate) fn read_log<'b>(&self, lsn: Lsn, buffer: &'b mut Vec<u8>) -> Result<RecordRef<'b>> {
         self.snapshot.log_reads.set(self.snapshot.log_reads.get() + 1);
         match self.access.pages.change.managers.log.read_into(lsn, buffer) {
             Ok(header) => {

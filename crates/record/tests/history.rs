@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use libtp_buffer::{page_lsn, FileId, PageId, PageMut};
 use libtp_log::Lsn;
 use libtp_process::Rank;
-use libtp_record::{BtreeCursor, KeyRange, Method};
+use libtp_record::{Access, BtreeCursor, KeyRange, Method, PageLock};
 use libtp_txn::Durability;
 use world::{Place, Random, World};
 
@@ -105,6 +105,7 @@ fn workload(world: &World, who: &libtp_txn::TxnSession) {
     empty_and_scan(world, who, &tree);
     keys_come_and_go(world, who);
     loaded_and_compacted(world, who);
+    pages_of_the_programs_own(world, who);
     world.assert_sound(who, &tree);
     world.assert_sound(who, &numbers);
     world.assert_sound(who, &hash);
@@ -129,6 +130,23 @@ fn keys_come_and_go(world: &World, who: &libtp_txn::TxnSession) {
         }
     }
     world.assert_sound(who, &tree);
+}
+
+/// Pages whose bytes are a program's, made, changed and taken back.
+fn pages_of_the_programs_own(world: &World, who: &libtp_txn::TxnSession) {
+    let pages = world.database(who, "pages", Method::Pages, 4096);
+    let change = |access: &Access<'_>, number: u32, byte: u8| {
+        access.page_lock(number, PageLock::Write).unwrap();
+        let mut copy = access.page_copy(number).unwrap();
+        copy.bytes[100..200].fill(byte);
+        access.page_put(&copy, None, &[]).unwrap();
+    };
+    world.run(who, &pages, |access| (0..5).for_each(|number| change(access, number, 1)));
+    who.begin(&world.managers);
+    (2..7).for_each(|number| change(&world.access(who, &pages), number, 2));
+    who.abort(&world.managers).unwrap();
+    world.run(who, &pages, |access| assert_eq!(access.page_copy(3).unwrap().bytes[150], 1));
+    world.assert_sound(who, &pages);
 }
 
 /// A tree that is loaded at once, gets an index and loses most of its records, so that its leaves are merged.

@@ -117,6 +117,8 @@ fn codes_are_those_of_the_first_version() {
         (105, "hash shrink"),
         (106, "hash reclaim"),
         (107, "hash drop chain"),
+        (128, "page change"),
+        (129, "page restore"),
     ];
     assert_eq!(codes, golden);
 }

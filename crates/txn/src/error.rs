@@ -29,6 +29,28 @@ pub enum Error {
         /// Its type code.
         code: u16,
     },
+    /// A log record has a type of the application that this program did not register.
+    #[error("the log record at LSN {lsn} has the application's type \"{name}\" (code {code}), which this program did not register, or not with its undo; its transaction is kept as it is. Open the environment with the program that wrote it, or register the type (`Builder::log_type`, `tp_log_type`) before opening")]
+    Unregistered {
+        /// Where it stands.
+        lsn: Lsn,
+        /// The type's code.
+        code: u16,
+        /// Its name.
+        name: String,
+    },
+    /// A log record has a type of the application whose code this program registered for another.
+    #[error("the log record at LSN {lsn} has the application's type \"{name}\" (code {code}), and this program registered that code as \"{known}\"; its transaction is kept as it is. Open the environment with the program that wrote it, or give one of the types another code")]
+    OtherType {
+        /// Where it stands.
+        lsn: Lsn,
+        /// The type's code.
+        code: u16,
+        /// Its name in the log.
+        name: String,
+        /// Its name in this program.
+        known: String,
+    },
     /// A log record does not fit the page it names, or cannot be read as its type.
     #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. Restore the file it names from a backup, or salvage it with `tp salvage`")]
     Damaged {

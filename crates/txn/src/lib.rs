@@ -11,6 +11,7 @@
 
 mod abort;
 mod answered_from_memory;
+pub mod application;
 mod change;
 mod checkpoint;
 mod commit;
@@ -33,6 +34,7 @@ mod snapshot;
 mod spares;
 mod unresolved;
 
+pub use application::{ApplicationType, Applications, PageFn, Signature, SignatureFn};
 pub use change::Change;
 pub use checkpoint::Checkpointed;
 pub use commit::{Committed, Durability};

@@ -7,8 +7,9 @@ use libtp_buffer::BufferManager;
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, LogManager, Lsn};
 use libtp_process::{ProcessManager, Session, SessionId};
-use rio::{failpoint, Extent, Region, RootSlot};
+use rio::{failpoint, planted, Extent, Region, RootSlot};
 
+use crate::application::Applications;
 use crate::checkpoint::Role;
 use crate::record_table::{RecordTable, RecordType};
 use crate::shortcuts::{Shortcut, ShortcutSet, Shortcuts};
@@ -118,8 +119,18 @@ impl Managers {
 
     /// Bundles the managers with the transaction table; `types` are the access methods' record types.
     pub fn attach(parts: Parts, types: impl IntoIterator<Item = RecordType>, settings: Settings) -> Arc<Managers> {
+        Managers::attach_with(parts, types, Applications::default(), settings)
+    }
+
+    /// As [`Managers::attach`], with log-record types of the application.
+    pub fn attach_with(
+        parts: Parts,
+        types: impl IntoIterator<Item = RecordType>,
+        applications: Applications,
+        settings: Settings,
+    ) -> Arc<Managers> {
         let Parts { region, processes, log, locks, buffers, control } = parts;
-        let types = RecordTable::new(log_records::record_types().into_iter().chain(types));
+        let types = RecordTable::new(log_records::record_types().into_iter().chain(types)).with(applications);
         let txns = TxnTable::attach(&region);
         let managers = Arc::new(Managers {
             region,
@@ -185,9 +196,11 @@ impl Managers {
         let Some(_changing) = control.changing_within(CONTROL_PATIENCE.saturating_sub(begun.elapsed()))? else {
             return Err(held());
         };
-        // For people alone: what keeps others out is the kernel's lock. It may name one who has died.
+        // For people, and for who makes the region anew and waits for writers: what keeps others out is the kernel's lock. It may
+        // name one who has died.
         changer.publish(by.id());
         let _changer = Role { region: &self.region, word: changer, me: by.id() };
+        by.leave_if_broken();
         failpoint("control: file held");
         let mut words = control.read()?;
         let changed = change(&mut words);
@@ -221,7 +234,13 @@ impl Managers {
 
     /// The living sessions that are about to write to files: none while the region is made anew (PROTOCOLS D13).
     pub fn writers(&self) -> Vec<SessionId> {
-        let roles = [self.txns.header.checkpointer.load(), self.buffers.writer()];
+        let header = &self.txns.header;
+        let changer = if planted("txn: who changes the control file is not waited for") {
+            SessionId::NONE
+        } else {
+            header.changer.load()
+        };
+        let roles = [header.checkpointer.load(), changer, self.buffers.writer()];
         let all = roles.into_iter().chain(self.log.writers());
         all.filter(|&session| session != SessionId::NONE && self.processes.is_alive(session)).collect()
     }

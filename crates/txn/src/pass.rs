@@ -5,18 +5,18 @@
 //! an offer. Until then the transaction is the session's that offered it, and is undone if that dies or leaves.
 //!
 //! If we die here: before the swap it is still the one's who offered it; after it ours, and the slot tells which locker goes
-//! with it, whatever name that bears.
+//! with it, whatever name that bears, and its kept locks are ended when the locker is.
 
 use libtp_lock::LockerId;
 use libtp_log::TxnId;
 use libtp_process::SessionId;
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::slot::{State, TxnSlot};
 use crate::{Managers, Result, TxnSession};
 
 /// A transaction that may be taken over, once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Offer {
     /// The number of its slot.
     pub slot: u32,
@@ -26,15 +26,18 @@ pub struct Offer {
     pub session: SessionId,
 }
 
-/// What a slot says while its transaction is offered: not zero, and not what an offer made there before has left.
+/// What a slot says, beside who offers, while its transaction is offered: not zero, and not what an offer made there before has left.
 fn mark(txn: TxnId) -> u32 {
     u32::try_from(txn.raw() & u64::from(u32::MAX)).unwrap_or(0).max(1)
 }
 
 impl TxnSlot {
-    /// Whether its transaction is offered to whoever takes it.
+    /// Whether its transaction is offered to whoever takes it. As soon as it is another's than who offered it, it is not: who takes it
+    /// over, or undoes it for one who died, is at work in it before the mark is gone.
     pub(crate) fn is_offered(&self) -> bool {
+        let is_by_owner = self.offered_by.load() == self.owner.load();
         self.offered.load() == mark(self.id.load())
+            && (is_by_owner || planted("pass: what is taken over is still offered"))
     }
 }
 
@@ -43,6 +46,7 @@ impl TxnSession {
     /// over ([`Managers::is_taken`]), or takes it back as any other would.
     pub fn offer(&self) -> Offer {
         debug_assert!(self.session().latch_count() == 0, "who holds a latch is at work");
+        self.slot().offered_by.publish(self.session().id());
         self.slot().offered.publish(mark(self.id()));
         failpoint("pass: offered, nobody was told");
         Offer { slot: self.slot_index(), txn: self.id(), session: self.session().id() }
@@ -77,10 +81,31 @@ impl Managers {
         session.set_owing(true);
         failpoint("pass: slot taken over, locker not");
         self.locks.adopt_locker(&session, locker);
+        // Whoever takes such a lock learns what it stands for (`record/indices.rs`), and that was somebody else.
+        if !planted("pass: intent locks stay kept") {
+            self.locks.unkeep_all(&session, locker);
+        }
         failpoint("pass: taken over, still offered");
         slot.offered.publish(0);
         failpoint("pass: taken over");
         Ok(Some(self.session_with(session, offer.slot, locker, offer.txn)))
+    }
+
+    /// Every transaction that is offered at this moment.
+    pub fn offers(&self) -> Vec<Offer> {
+        let offered = self.txns.running().filter(|(_, slot)| slot.is_offered());
+        offered.map(|(slot, is)| Offer { slot, txn: is.id.load(), session: is.owner.load() }).collect()
+    }
+
+    /// Takes over what was offered, and undoes it. False if it is not to be had any more.
+    ///
+    /// # Errors
+    /// As [`Managers::take_offered`]; what undoing can fail with: then it is left to the repair.
+    pub fn abort_offered(&self, offer: Offer) -> Result<bool> {
+        let Some(who) = self.take_offered(offer)? else { return Ok(false) };
+        let aborted = who.abort(self);
+        self.leave(who);
+        aborted.map(|_| true)
     }
 
     /// Whether the transaction that this session offered is another's by now.

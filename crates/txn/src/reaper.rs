@@ -285,19 +285,35 @@ impl Managers {
         if !planted("txn: hands are emptied last") && !self.buffers.repair_hand(by, &corpse) {
             return Ok(());
         }
+        let mut is_whole = true;
         for index in 1..=self.txns.slots.capacity() {
             if self.txns.slots.at(index).owner.load() != corpse.id() {
+                continue;
+            }
+            let applications = &self.types.applications;
+            let slot = self.txns.slots.at(index);
+            let txn = slot.id.get();
+            if State::from_word(slot.state.load()) != State::Idle && applications.is_left(txn) {
+                is_whole = false;
                 continue;
             }
             let Some(who) = self.join_for(index, corpse.id())? else { continue };
             failpoint("repair: adopted, not undone");
             let ended = self.end_for_the_dead(&who, reaped);
+            if let Err(Error::Unregistered { .. } | Error::OtherType { .. }) = ended {
+                // It is ours now, and goes to the next who repairs what we left.
+                applications.leave(txn);
+            }
             if ended.is_err() {
                 who.session().mark_dead();
             }
             failpoint("repair: ended, slot not free");
             self.give_spare(self.leave_slot(who));
             ended?;
+        }
+        if !is_whole {
+            // Its locks stay until somebody takes back what it did (docs/design/0019).
+            return Ok(());
         }
         failpoint("repair: no transaction left, lockers are");
         if !planted("txn: spare lockers stay") {

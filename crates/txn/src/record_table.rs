@@ -6,6 +6,7 @@
 use libtp_buffer::{PageId, PageMut};
 use libtp_log::{Lsn, RecordRef};
 
+use crate::application::Applications;
 use crate::{Change, Result};
 
 /// Why a record does not fit a page: redo met bytes that cannot be what the record was made for.
@@ -69,6 +70,8 @@ impl std::fmt::Debug for RecordType {
 #[derive(Debug, Default)]
 pub struct RecordTable {
     types: Vec<Option<RecordType>>,
+    /// The application's own.
+    pub applications: Applications,
 }
 
 impl RecordTable {
@@ -87,6 +90,13 @@ impl RecordTable {
             table.types[code] = Some(record_type);
         }
         table
+    }
+
+    /// The same table, with the application's types.
+    #[must_use]
+    pub fn with(mut self, applications: Applications) -> RecordTable {
+        self.applications = applications;
+        self
     }
 
     /// The type with that code.

@@ -97,8 +97,10 @@ rio::shared! {
         pub pinned_horizon: Word<Lsn>,
         /// Its session copies the log from here on: it is kept; none if it does not (`kept_log.rs`).
         pub kept_from: Word<Lsn>,
+        /// Whose offer that is: it holds as long as that is the owner.
+        pub offered_by: Word<SessionId>,
         /// Zero, kept for later.
-        pub spare_line: [Word<u64>; 3],
+        pub spare_line: [Word<u64>; 2],
         /// The last ones that ended here.
         pub ended: [Ended; 8],
     } size 384

@@ -1,6 +1,7 @@
 //! Cursors that are made anew in each transaction, and go on where another has stood.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use crate::order::AsciiCaseless;
 use crate::{Db, Duplicates, Env};
@@ -111,5 +112,66 @@ fn a_pair_among_several_of_its_key_is_found_again_and_so_is_the_gap_it_leaves() 
             Ok(())
         })
         .unwrap();
+    }
+}
+
+/// All that is shown behind the cursor's place, by `for_each` in stretches of some pairs, and what `next` gives.
+fn both_ways(db: &Db, reader: &impl crate::Reader, stretch: usize) -> [Vec<crate::Pair>; 2] {
+    let (mut shown, mut given) = (Vec::new(), Vec::new());
+    let mut cursor = db.cursor(reader);
+    loop {
+        let before = shown.len();
+        let broke = cursor.for_each(|key, value| {
+            shown.push((key.to_vec(), value.to_vec()));
+            if shown.len() - before == stretch {
+                return ControlFlow::Break(shown.len());
+            }
+            ControlFlow::Continue(())
+        });
+        match broke.unwrap() {
+            Some(count) => assert_eq!(count, shown.len()),
+            None => break,
+        }
+    }
+    // It stays behind the last.
+    assert_eq!(cursor.next().unwrap(), None);
+    let mut cursor = db.cursor(reader);
+    while let Some(pair) = cursor.next().unwrap() {
+        given.push(pair);
+    }
+    [shown, given]
+}
+
+#[test]
+fn what_is_shown_in_stretches_is_what_is_given_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let empty = env.btree("empty").unwrap();
+    for db in
+        [env.hash("hash").unwrap(), env.btree("tree").unwrap(), env.btree_ordered("spelled", AsciiCaseless).unwrap()]
+    {
+        let put = |txn: &crate::Txn<'_>, numbers: std::ops::Range<u32>, byte: u8| {
+            // Some of the values are long.
+            numbers.clone().try_for_each(|number| {
+                db.put(txn, &name(number), &vec![byte; if number % 50 == 7 { 20_000 } else { 40 }])
+            })
+        };
+        env.run(|txn| put(txn, 0..700, b'a')).unwrap();
+        let snapshot = env.snapshot().unwrap();
+        env.run(|txn| {
+            put(txn, 300..400, b'b')?;
+            (100..200).try_for_each(|number| db.delete(txn, &name(number)).map(|_| ()))?;
+            put(txn, 700..900, b'c')
+        })
+        .unwrap();
+        for stretch in [1, 13, 10_000] {
+            let [shown, given] = both_ways(&db, &snapshot, stretch);
+            assert_eq!(shown.len(), 700, "{}", db.name());
+            assert!(shown == given && shown.iter().all(|(_, value)| value[0] == b'a'), "{}", db.name());
+            let [shown, given] = env.run(|txn| Ok(both_ways(&db, txn, stretch))).unwrap();
+            assert_eq!(shown.len(), 800, "{}", db.name());
+            assert!(shown == given, "{}", db.name());
+        }
+        assert_eq!(both_ways(&empty, &snapshot, 1), [Vec::new(), Vec::new()]);
     }
 }

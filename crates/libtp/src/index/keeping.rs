@@ -12,7 +12,6 @@ use rio::{failpoint, planted};
 
 use super::Kept;
 use crate::database::Db;
-use crate::panics::callers;
 use crate::{Error, Result, Txn};
 
 /// The entries of one index that go and come.
@@ -106,7 +105,7 @@ impl Db {
     ) -> Result<Option<R>> {
         self.change_indexed(txn, stored, |before| {
             let mut value = before?.to_vec();
-            let told = callers(|| change(&mut value));
+            let told = change(&mut value);
             Some((told, Some(value)))
         })
     }

@@ -1,17 +1,24 @@
 //! An index made, found again, dropped.
 //!
-//! Making one is one transaction, which has the whole database to itself: it puts the index on the list, reads every record, and
-//! commits. Whoever dies on the way leaves a file with nothing in it that is on no list, and the next to ask makes it anew.
+//! Making one is one transaction, which has the whole database to itself: it puts the index on the list, reads every record,
+//! sorts the entries, loads them, and commits. Whoever dies on the way leaves a file that is on no list, and the next to ask makes it
+//! anew; whoever dies behind the end of the load leaves its entries there (docs/design/0014), which nobody reads and the next removes.
 
 use std::sync::Arc;
 
 use libtp_lock::Mode;
 use libtp_record::{Duplicates, KeyRange, Keying, Method};
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use super::{Index, IndexKeys, Kept};
 use crate::database::{self, Db};
-use crate::{Result, Txn};
+use crate::sort::Sorter;
+use crate::{Durability, Result, Txn};
+
+/// Leaves are filled so far: what comes later comes between what is there.
+const FILL_PERCENT: u8 = 90;
+/// How much memory sorting takes, about.
+const SORT_BYTES: u64 = 64 << 20;
 
 impl Db {
     /// An index of this database, named `name` in the environment, for whose entries `function` is asked: it is given key and value of
@@ -40,8 +47,12 @@ impl Db {
         });
         let index = Index { of: self.clone(), tree, kept };
         // Before it is on the list: from then on this process's writers need it.
-        env.indices.note(&index.kept);
-        crate::txn::run(env, env.durability, |txn| index.make(txn))?;
+        let before = env.indices.note(&index.kept);
+        // On the disk at once, as what is loaded is.
+        if let Err(error) = crate::txn::run(env, Durability::Sync, |txn| index.make(txn)) {
+            env.indices.forget(&index.kept, before);
+            return Err(error);
+        }
         Ok(index)
     }
 
@@ -93,17 +104,44 @@ impl Index {
             failpoint("index: listed, not made");
             Ok(())
         })?;
+        // Of one that was dropped there may be entries, and of one whose maker died behind the end of the load.
         self.tree.clear(txn)?;
-        let mut records = self.of.raw_cursor(txn, KeyRange::default());
-        let access = self.tree.access(txn);
-        while let Some((stored, value)) = records.next()? {
-            for entry in self.kept.entries(&stored, &value)? {
-                txn.guarded(|| Ok(access.put(&entry, b"")?))?;
-            }
-        }
+        self.fill(txn)?;
         txn.guarded(|| {
             failpoint("index: made, not committed");
             Ok(())
         })
+    }
+
+    /// The entries of all records, sorted. They are loaded (0014) where the tree is one empty leaf, as a new one is. One that had
+    /// pages before keeps them, and the entries are put in order.
+    fn fill(&self, txn: &Txn<'_>) -> Result<()> {
+        let directory = self.of.environment().platform.directory.as_ref();
+        let mut sorter = Sorter::new(directory, self.name(), SORT_BYTES);
+        let mut records = self.of.raw_cursor(txn, KeyRange::default());
+        while let Some((stored, value)) = records.next()? {
+            for entry in self.kept.entries(&stored, &value)? {
+                txn.guarded(|| sorter.push(&entry, b""))?;
+            }
+        }
+        let mut merge = txn.guarded(|| sorter.finish())?;
+        let access = self.tree.access(txn);
+        let mut loader = txn.guarded(|| match access.begin_load(FILL_PERCENT) {
+            Err(libtp_record::Error::NotEmpty { .. }) => Ok(None),
+            begun => Ok(Some(begun?)),
+        })?;
+        while let Some((entry, _)) = txn.guarded(|| merge.next())? {
+            if planted("libtp: some of the entries that are sorted are lost") && entry.len() % 4 == 1 {
+                continue;
+            }
+            txn.guarded(|| match &mut loader {
+                Some(loader) => Ok(loader.push(&entry, b"")?),
+                None => Ok(access.put(&entry, b"")?),
+            })?;
+        }
+        match loader {
+            Some(loader) => txn.guarded(|| Ok(loader.finish().map(|_| ())?)),
+            None => Ok(()),
+        }
     }
 }

@@ -4,7 +4,10 @@
 //! snapshot index and records are of the same moment. Whoever changes a record locks it before its entries, and who reads here
 //! the other way round: a deadlock between the two ends as any does.
 
-use libtp_record::duplicates;
+use std::cell::Cell;
+
+use libtp_record::{duplicates, Listed};
+use rio::planted;
 
 use super::Index;
 use crate::cursor::{Cursor, Pair};
@@ -25,8 +28,9 @@ impl Index {
     /// The keys of the records that are found under a key, in order.
     ///
     /// # Errors
-    /// As [`crate::Db::get`].
+    /// As [`crate::Db::get`]; `Database` if the index was dropped meanwhile, or made after the snapshot was taken.
     pub fn keys(&self, reader: &impl Reader, index_key: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.check_listed(reader)?;
         let mut entries = self.tree.raw_cursor(reader, duplicates::entries_of(index_key));
         let mut keys = Vec::new();
         while let Some(entry) = entries.next()? {
@@ -54,6 +58,7 @@ impl Index {
     /// # Errors
     /// As [`crate::Db::count`].
     pub fn count(&self, reader: &impl Reader, index_key: &[u8]) -> Result<u64> {
+        self.check_listed(reader)?;
         reader.count(&self.tree, duplicates::entries_of(index_key))
     }
 
@@ -64,12 +69,24 @@ impl Index {
 
     /// A cursor over some index keys.
     pub fn range<'t, R: Reader>(&'t self, reader: &'t R, keys: impl Into<Keys>) -> IndexCursor<'t, R> {
-        IndexCursor { index: self, reader, at: self.tree.raw_cursor(reader, keys.into().to_entries()) }
+        let at = self.tree.raw_cursor(reader, keys.into().to_entries());
+        IndexCursor { index: self, reader, at, is_listed: Cell::new(false) }
     }
 
     /// A cursor over the index keys that begin with some bytes.
     pub fn prefix<'t, R: Reader>(&'t self, reader: &'t R, beginning: &[u8]) -> IndexCursor<'t, R> {
         self.range(reader, Keys::prefix(beginning))
+    }
+
+    /// Refuses an index that is kept no longer, or was not yet when the snapshot was taken: of what is not in it nothing follows.
+    pub(super) fn check_listed(&self, reader: &impl Reader) -> Result<()> {
+        let what = match reader.is_index(&self.of, self.kept.tree.id())? {
+            Listed::Then => return Ok(()),
+            _ if planted("libtp: an index is read whether it is kept or not") => return Ok(()),
+            Listed::Later => "it was made after this snapshot was taken: read it in a new snapshot",
+            Listed::No => "it was dropped, and nobody keeps it any more: make it anew (`Db::index`)",
+        };
+        Err(Error::Database { name: self.name().into(), what: what.into() })
     }
 
     /// Index key and stored key of an entry.
@@ -85,12 +102,17 @@ pub struct IndexCursor<'t, R: Reader> {
     index: &'t Index,
     reader: &'t R,
     at: Cursor<'t>,
+    /// Whether that was asked.
+    is_listed: Cell<bool>,
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<R: Reader> IndexCursor<'_, R> {
     /// The record of an entry.
     fn arrive(&self, found: Option<Pair>) -> Result<Option<IndexEntry>> {
+        if !self.is_listed.replace(true) {
+            self.index.check_listed(self.reader).inspect_err(|_| self.is_listed.set(false))?;
+        }
         let Some(entry) = found else { return Ok(None) };
         let (index_key, stored) = self.index.read(&entry)?;
         let Some(value) = self.reader.read(&self.index.of, stored, <[u8]>::to_vec)? else {

@@ -226,7 +226,8 @@ fn an_index_that_is_made_waits_for_who_writes_and_who_writes_afterwards_keeps_it
     }
     assert!(theirs.drop_index("by town").unwrap());
     making.run(|txn| ours.put(txn, b"emmy", b"Princeton:algebraist")).unwrap();
-    assert_eq!(making.run(|txn| Ok(all(&index, txn))).unwrap(), []);
+    let said = making.run(|txn| index.count(txn, b"Brno")).unwrap_err().to_string();
+    assert!(said.contains("was dropped"), "{said}");
 }
 
 #[test]
@@ -263,4 +264,144 @@ fn threads_change_records_while_indices_come_and_go() {
         index
     });
     is_whole(&env, &index);
+}
+
+#[test]
+fn who_goes_on_with_a_transaction_knows_of_the_indices() {
+    let dir = tempfile::tempdir().unwrap();
+    let (env, other) = (Env::open(dir.path()).unwrap(), Env::open(dir.path()).unwrap());
+    let (db, index) = people(&env);
+    let theirs = other.btree("people").unwrap();
+    env.run(|txn| db.put(txn, b"ada", b"London:countess")).unwrap();
+    for goes_on in [true, false] {
+        let txn = env.begin().unwrap();
+        db.put(&txn, b"kurt", b"Brno:logician").unwrap();
+        let detached = txn.detach().unwrap();
+        let txn = other.attach(&detached).unwrap();
+        if goes_on {
+            let said = theirs.put(&txn, b"alan", b"London:logician").unwrap_err().to_string();
+            assert!(said.contains("by town"), "{said}");
+        }
+        txn.commit().unwrap();
+        // The session that it had is others' afterwards.
+        let said = other.run(|txn| theirs.put(txn, b"alan", b"London:logician")).unwrap_err().to_string();
+        assert!(said.contains("by town"), "{said}");
+        is_whole(&env, &index);
+    }
+}
+
+/// What `Env::verify` finds, of a database and its index.
+fn findings(env: &Env, names: [&str; 2]) -> [Vec<String>; 2] {
+    names.map(|name| env.verify(name).unwrap().findings.into_iter().map(|finding| finding.what).collect())
+}
+
+#[test]
+fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let env = Env::open(dir.path()).unwrap();
+        let (db, index) = people(&env);
+        env.run(|txn| {
+            db.put(txn, b"ada", b"London:countess")?;
+            db.put(txn, b"alan", b"London:logician")?;
+            db.put(txn, b"kurt", b"Brno:logician")
+        })
+        .unwrap();
+        is_whole(&env, &index);
+        let entry = libtp_record::duplicates::sorted_entry;
+        env.run(|txn| {
+            txn.guarded(|| {
+                let access = index.tree.access(txn);
+                // A record that is not led to, one that is led to from elsewhere, one that is none, and what is no entry.
+                assert!(access.delete(&entry(b"London", b"alan"))?);
+                access.put(&entry(b"Wien", b"kurt"), b"")?;
+                access.put(&entry(b"Erlangen", b"emmy"), b"")?;
+                Ok(access.put(b"nothing", b"")?)
+            })
+        })
+        .unwrap();
+        let [of_records, of_entries] = findings(&env, ["people", "by town"]);
+        assert_eq!(of_records, ["the index `by town` does not lead to the record \"alan\" of `people`"]);
+        assert_eq!(of_entries.len(), 3, "{of_entries:?}");
+        for (finding, expected) in of_entries.iter().zip(["emmy", "function does not put it", "none of an index"]) {
+            assert!(finding.contains(expected), "{finding}");
+        }
+        assert_eq!(index.verify(&env.begin().unwrap()).unwrap().len(), 4);
+    }
+    // Who has no function.
+    let env = Env::open(dir.path()).unwrap();
+    let [of_records, of_entries] = findings(&env, ["people", "by town"]);
+    assert_eq!((of_records.len(), of_entries.len()), (0, 2), "{of_entries:?}");
+    // A list that names what is no index of it.
+    let (db, other) = (env.btree("people").unwrap(), env.btree("other").unwrap());
+    env.run(|txn| txn.guarded(|| Ok(db.access(txn).set_index(other.opened().id(), true)?))).unwrap();
+    let [of_records, _] = findings(&env, ["people", "by town"]);
+    assert!(of_records.len() == 1 && of_records[0].contains("names `other`, which is no index"), "{of_records:?}");
+    let said = env.run(|txn| db.put(txn, b"k", b"v")).unwrap_err().to_string();
+    assert!(said.contains("Db::index"), "{said}");
+}
+
+#[test]
+fn an_index_of_many_records_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let db = env.btree("db").unwrap();
+    let records =
+        (0..20_000_u32).map(|number| (number.to_be_bytes(), (number.wrapping_mul(2_654_435_761)).to_be_bytes()));
+    db.load(&crate::Load::sorted(), records).unwrap();
+    let before = env.managers().log.tail();
+    let index = db.index("by value", |_, value, keys| keys.add(value)).unwrap();
+    // An entry put by itself is a log record of more than a hundred bytes.
+    let logged = env.managers().log.tail().since(before);
+    assert!(logged < 20_000 * 50, "{logged} bytes were logged");
+    is_whole(&env, &index);
+    assert_eq!(env.run(|txn| index.tree.count(txn, ..)).unwrap(), 20_000);
+    // Made anew, where there are pages already.
+    assert!(db.drop_index("by value").unwrap());
+    let index = db.index("by value", |_, value, keys| keys.add(&value[1..])).unwrap();
+    assert_eq!(env.run(|txn| index.tree.count(txn, ..)).unwrap(), 20_000);
+    is_whole(&env, &index);
+}
+
+#[test]
+fn what_a_maker_left_that_died_behind_its_load_is_not_read_and_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let (db, index) = people(&env);
+    assert!(db.drop_index("by town").unwrap());
+    env.run(|txn| db.put(txn, b"kurt", b"Wien:logician")).unwrap();
+    let left = libtp_record::duplicates::sorted_entry(b"Brno", b"kurt");
+    index.tree.load(&crate::Load::sorted(), [(left, b"")]).unwrap();
+    let said = env.run(|txn| index.keys(txn, b"Brno")).unwrap_err().to_string();
+    assert!(said.contains("was dropped"), "{said}");
+    assert_eq!(findings(&env, ["people", "by town"]), [Vec::<String>::new(), Vec::new()]);
+    let again = db.index("by town", town).unwrap();
+    assert_eq!(env.run(|txn| Ok(all(&again, txn))).unwrap(), [pair(b"Wien", b"kurt")]);
+    is_whole(&env, &again);
+}
+
+#[test]
+fn a_snapshot_from_before_an_index_was_made_does_not_take_it_for_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let db = env.btree("people").unwrap();
+    env.run(|txn| db.put(txn, b"ada", b"London:countess")).unwrap();
+    let before = env.snapshot().unwrap();
+    let index = db.index("by town", town).unwrap();
+    assert_eq!(db.get(&before, b"ada").unwrap().as_deref(), Some(&b"London:countess"[..]));
+    for said in [
+        index.keys(&before, b"London").map(|_| ()),
+        index.get(&before, b"London").map(|_| ()),
+        index.count(&before, b"London").map(|_| ()),
+        index.cursor(&before).last().map(|_| ()),
+        index.verify(&before).map(|_| ()),
+    ] {
+        let said = said.unwrap_err().to_string();
+        assert!(said.contains("made after this snapshot"), "{said}");
+    }
+    let after = env.snapshot().unwrap();
+    assert_eq!(index.keys(&after, b"London").unwrap(), [b"ada"]);
+    assert!(db.drop_index("by town").unwrap());
+    let said = index.keys(&env.snapshot().unwrap(), b"London").unwrap_err().to_string();
+    assert!(said.contains("was dropped"), "{said}");
 }

@@ -1,50 +1,189 @@
-//! Whether index and records agree.
+//! Whether indices and records agree.
+//!
+//! From each entry to its record, which needs no function; with the function, whether that puts the record there, and from each record
+//! to its entries. `Env::verify` of a database looks at its list of indices and the second, of an index at the first.
 
-use libtp_record::KeyRange;
+use std::sync::Arc;
 
-use super::Index;
-use crate::{Reader, Result};
+use libtp_buffer::FileId;
+use libtp_record::{duplicates, KeyRange, Listed, Method};
+use rio::planted;
+
+use super::{Index, Kept};
+use crate::database::{self, Db, OpenDatabase};
+use crate::environment::Inner;
+use crate::snapshot::Snapshot;
+use crate::{Error, Reader, Result};
 
 /// More findings than these are not told.
 const FINDINGS_MAX: usize = 100;
+/// So often a snapshot is taken anew that was too old for who writes meanwhile.
+const TRIES: u32 = 5;
+
+/// What was found, up to so much.
+#[derive(Default)]
+struct Findings(Vec<String>);
+
+impl Findings {
+    fn tell(&mut self, what: impl FnOnce() -> String) {
+        if self.0.len() < FINDINGS_MAX {
+            self.0.push(what());
+        }
+    }
+}
+
+/// A database, an index of it, and the function if this process has it.
+struct Compared<'c> {
+    of: &'c Db,
+    tree: &'c Db,
+    kept: Option<&'c Kept>,
+}
 
 impl Index {
     /// What is wrong with the index: records that it does not lead to, and entries that lead to no record or to one of which its
     /// function makes something else. Reads everything, and in a transaction locks it; a snapshot does not.
     ///
     /// # Errors
-    /// As [`crate::Db::get`], and those of the index's function.
+    /// As [`Index::keys`], and those of the index's function.
     pub fn verify(&self, reader: &impl Reader) -> Result<Vec<String>> {
-        let mut findings = Vec::new();
-        let mut tell = |what: String| {
-            if findings.len() < FINDINGS_MAX {
-                findings.push(what);
-            }
-        };
-        let (name, of) = (self.name(), self.of.name());
+        self.check_listed(reader)?;
+        let compared = Compared { of: &self.of, tree: &self.tree, kept: Some(&self.kept) };
+        let mut findings = Findings::default();
+        compared.records(reader, &mut findings)?;
+        compared.entries(reader, &mut findings)?;
+        Ok(findings.0)
+    }
+}
+
+impl Compared<'_> {
+    /// Whether each record's entries are there, as far as the function is known.
+    fn records(&self, reader: &impl Reader, findings: &mut Findings) -> Result<()> {
+        let Some(kept) = self.kept else { return Ok(()) };
         let mut records = self.of.raw_cursor(reader, KeyRange::default());
         while let Some((stored, value)) = records.next()? {
-            for entry in self.kept.entries(&stored, &value)? {
-                if reader.read(&self.tree, &entry, |_| ())?.is_none() {
-                    let key = stored.escape_ascii();
-                    tell(format!("the index `{name}` does not lead to the record \"{key}\" of `{of}`"));
+            for entry in kept.entries(&stored, &value)? {
+                if reader.read(self.tree, &entry, |_| ())?.is_none() {
+                    let (name, of, key) = (self.tree.name(), self.of.name(), stored.escape_ascii());
+                    findings.tell(|| format!("the index `{name}` does not lead to the record \"{key}\" of `{of}`"));
                 }
             }
         }
-        let mut entries = self.tree.raw_cursor(reader, KeyRange::default());
-        while let Some(entry) = entries.next()? {
-            let (index_key, stored) = self.read(&entry)?;
-            let (under, key) = (index_key.escape_ascii(), stored.escape_ascii());
-            match reader.read(&self.of, stored, <[u8]>::to_vec)? {
-                None => tell(format!("`{name}` has \"{key}\" under \"{under}\", and `{of}` has no such record")),
-                Some(value) if !self.kept.entries(stored, &value)?.contains(&entry.0) => {
-                    tell(format!(
-                        "`{name}` has \"{key}\" of `{of}` under \"{under}\", where its function does not put it"
-                    ));
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(findings)
+        Ok(())
     }
+
+    /// Whether each entry leads to a record, and to one that belongs there as far as the function is known; whether they are as many
+    /// as are counted.
+    fn entries(&self, reader: &impl Reader, findings: &mut Findings) -> Result<()> {
+        let (name, of) = (self.tree.name(), self.of.name());
+        let mut entries = self.tree.raw_cursor(reader, KeyRange::default());
+        let mut walked = 0;
+        while let Some((entry, _)) = entries.next()? {
+            walked += 1;
+            let Some((index_key, stored)) = duplicates::read(&entry) else {
+                findings
+                    .tell(|| format!("`{name}` has an entry that is none of an index: \"{}\"", entry.escape_ascii()));
+                continue;
+            };
+            let found = reader.read(self.of, stored, <[u8]>::to_vec)?;
+            let (under, key) = (index_key.escape_ascii(), stored.escape_ascii());
+            match found.as_deref().zip(self.kept) {
+                _ if found.is_none() => {
+                    findings
+                        .tell(|| format!("`{name}` has \"{key}\" under \"{under}\", and `{of}` has no such record"));
+                }
+                Some((value, kept)) if !kept.entries(stored, value)?.contains(&entry) => {
+                    findings.tell(|| {
+                        format!(
+                            "`{name}` has \"{key}\" of `{of}` under \"{under}\", where its function does not put it"
+                        )
+                    });
+                }
+                _ => {}
+            }
+        }
+        let counted = reader.count(self.tree, KeyRange::default())?;
+        if counted != walked {
+            findings.tell(|| {
+                format!("`{name}` has {walked} entries when they are read, and {counted} when they are counted")
+            });
+        }
+        Ok(())
+    }
+}
+
+/// What a database says of its indices, or an index of its database, that is not so.
+///
+/// # Errors
+/// What keeps them from being read. Damaged pages are told by the pages' own verification.
+pub(crate) fn disagreements(env: &Arc<Inner>, name: &str) -> Result<Vec<String>> {
+    if planted("libtp: indices are not verified") {
+        return Ok(Vec::new());
+    }
+    let open = database::open(env, name, None)?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let found = match open.keying().index_of {
+            Some(of) => of_index(env, &open, of),
+            None if open.method() == Method::Hash || open.method() == Method::Btree => of_database(env, &open),
+            None => Ok(Vec::new()),
+        };
+        match found {
+            Err(Error::SnapshotTooOld(_)) if tries < TRIES => {}
+            found => return found,
+        }
+    }
+}
+
+/// The indices on the list of a database, and a snapshot of then. Nobody makes or drops one while we have it locked in `IX`.
+fn listed<'e>(env: &'e Arc<Inner>, of: &Db) -> Result<(Vec<FileId>, Snapshot<'e>)> {
+    crate::txn::run(env, env.durability, |txn| {
+        let listed = txn.guarded(|| Ok(of.access(txn).indices()?))?;
+        Ok((listed, Snapshot::begin(env)?))
+    })
+}
+
+fn name_of(env: &Inner, file: FileId) -> Option<String> {
+    env.newest().managers.buffers.file_by_id(file).map(|info| info.name)
+}
+
+fn of_database(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Result<Vec<String>> {
+    let of = Db::as_stored(env, open);
+    let (files, snapshot) = listed(env, &of)?;
+    let mut findings = Findings::default();
+    for file in files {
+        // Its maker's commit lets go of its locks before it is on the disk, and a snapshot shows it afterwards.
+        if snapshot.is_index(&of, file)? != Listed::Then && !planted("libtp: an index is verified before it is shown") {
+            continue;
+        }
+        let Some(name) = name_of(env, file) else {
+            findings.tell(|| format!("its list of indices names file {file}, which is none of this environment"));
+            continue;
+        };
+        let tree = database::open(env, &name, None)?;
+        if tree.keying().index_of != Some(open.id()) {
+            findings.tell(|| format!("its list of indices names `{name}`, which is no index of it"));
+            continue;
+        }
+        let kept = env.indices.of(file);
+        let tree = Db::as_stored(env, &tree);
+        Compared { of: &of, tree: &tree, kept: kept.as_deref() }.records(&snapshot, &mut findings)?;
+    }
+    Ok(findings.0)
+}
+
+fn of_index(env: &Arc<Inner>, open: &Arc<OpenDatabase>, of: FileId) -> Result<Vec<String>> {
+    let mut findings = Findings::default();
+    let Some(name) = name_of(env, of) else {
+        findings.tell(|| format!("it is an index of file {of}, which is none of this environment"));
+        return Ok(findings.0);
+    };
+    let of = Db::as_stored(env, &database::open(env, &name, None)?);
+    let (files, snapshot) = listed(env, &of)?;
+    // What was dropped, or not made to its end, nobody reads.
+    if files.contains(&open.id()) && snapshot.is_index(&of, open.id())? == Listed::Then {
+        let (tree, kept) = (Db::as_stored(env, open), env.indices.of(open.id()));
+        Compared { of: &of, tree: &tree, kept: kept.as_deref() }.entries(&snapshot, &mut findings)?;
+    }
+    Ok(findings.0)
 }

@@ -188,3 +188,17 @@ fn what_a_dead_one_has_noted_is_kept_until_it_is_repaired_however_much_is_logged
     env.checkpoint().unwrap();
     assert!(managers.log.read(done.lsn).is_err(), "it is given up when nobody needs it any more");
 }
+
+#[test]
+fn what_looks_damaged_beside_memory_that_was_given_up_is_no_damage() {
+    let (_dir, env, stock) = without_a_next_life();
+    env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
+    let txn = env.begin().unwrap();
+    let read = || txn.guarded(|| Err::<(), _>(Error::Corrupt("page 3, of which this log knows nothing".into())));
+    assert!(matches!(read(), Err(Error::Corrupt(_))));
+    env.managers().processes.declare_broken();
+    assert!(matches!(read(), Err(Error::Rebuilt)), "the next life writes pages, too");
+    drop(txn);
+    env.0.threads_refused.store(0, Ordering::Relaxed);
+    assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}

@@ -18,6 +18,7 @@ use crate::btree::search::{self, node_of};
 use crate::key_range::KeyRange;
 use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
+use crate::page::slotted::SplitKey;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
@@ -95,16 +96,21 @@ enum Standing {
 /// A value in a batch.
 #[derive(Debug)]
 pub(super) enum Stored {
+    /// On the copy of the leaf.
+    OnPage(Range<usize>),
+    /// Behind its key, or where it was found.
     Here(Range<usize>),
     Chain(ChainRef),
+    /// No record is seen there.
+    Nothing,
 }
 
-/// A record as it stands on a leaf, copied.
-pub(super) struct Copied {
-    pub(super) key: Range<usize>,
-    pub(super) stored: Range<usize>,
-    pub(super) lsn: Lsn,
-    pub(super) flags: RecordFlags,
+/// A record of a batch that was copied as it stands on its leaf, and is not, or not as it stands, what is seen.
+#[derive(Debug)]
+pub(super) struct Unsettled {
+    entry: usize,
+    lsn: Lsn,
+    flags: RecordFlags,
 }
 
 /// What is seen of the keys from `low` up to `high`, in order.
@@ -113,8 +119,45 @@ pub(super) struct Batch {
     low: Vec<u8>,
     /// None: to the end.
     high: Option<Vec<u8>>,
+    /// A copy of the leaf, if they are of one.
+    page: Vec<u8>,
+    /// Keys, in one piece each, and values that are not on the page.
     pub(super) bytes: Vec<u8>,
     pub(super) entries: Vec<(Range<usize>, Stored)>,
+    /// In the order of the entries; empty once the batch is settled.
+    unsettled: Vec<Unsettled>,
+}
+
+impl Batch {
+    /// An empty batch with the room of another.
+    fn within(mut self, low: Vec<u8>, high: Option<Vec<u8>>) -> Batch {
+        self.page.clear();
+        self.bytes.clear();
+        self.entries.clear();
+        self.unsettled.clear();
+        Batch { low, high, ..self }
+    }
+
+    /// The bytes of a value that is in the batch.
+    pub(super) fn value(&self, stored: &Stored) -> Option<&[u8]> {
+        match stored {
+            Stored::OnPage(range) => self.page.get(range.clone()),
+            Stored::Here(range) => self.bytes.get(range.clone()),
+            Stored::Chain(_) | Stored::Nothing => None,
+        }
+    }
+
+    /// Copies a record, whose stored value is what is seen as it stands if `is_plain`.
+    pub(super) fn push(&mut self, key: SplitKey<'_>, (lsn, flags): (Lsn, RecordFlags), stored: &[u8], is_plain: bool) {
+        if !is_plain {
+            self.unsettled.push(Unsettled { entry: self.entries.len(), lsn, flags });
+        }
+        let key_at = self.bytes.len();
+        key.append_to(&mut self.bytes);
+        let stored_at = self.bytes.len();
+        self.bytes.extend_from_slice(stored);
+        self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
+    }
 }
 
 /// A cursor over what a snapshot shows of a B-tree.
@@ -123,6 +166,8 @@ pub struct SnapshotCursor<'a> {
     range: KeyRange,
     standing: Standing,
     batch: Batch,
+    /// Room for the next one.
+    spare: Batch,
     /// The value of the record it stands on, if that is long.
     long: Vec<u8>,
 }
@@ -132,7 +177,8 @@ impl<'a> SnapshotCursor<'a> {
     /// A cursor that stands nowhere yet.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotCursor<'a> {
         let range = KeyRange::default();
-        SnapshotCursor { at, range, standing: Standing::Nowhere, batch: Batch::default(), long: Vec::new() }
+        let (batch, spare) = (Batch::default(), Batch::default());
+        SnapshotCursor { at, range, standing: Standing::Nowhere, batch, spare, long: Vec::new() }
     }
 
     /// The same cursor, for the keys of a range.
@@ -146,11 +192,19 @@ impl<'a> SnapshotCursor<'a> {
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
         let Standing::On(index) = self.standing else { return None };
         let (key, stored) = &self.batch.entries[index];
-        let value = match stored {
-            Stored::Here(range) => &self.batch.bytes[range.clone()],
-            Stored::Chain(_) => &self.long,
-        };
-        Some((&self.batch.bytes[key.clone()], value))
+        Some((&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long)))
+    }
+
+    /// Goes to the next record if that has been copied whole already; whether it has. It cannot fail, and reads nothing that is
+    /// shared.
+    #[inline]
+    pub fn step(&mut self) -> bool {
+        let Standing::On(index) = self.standing else { return false };
+        let is_here = matches!(self.batch.entries.get(index + 1), Some((_, Stored::OnPage(_) | Stored::Here(_))));
+        if is_here {
+            self.standing = Standing::On(index + 1);
+        }
+        is_here
     }
 
     fn found(&self, found: bool) -> Option<Pair> {
@@ -230,12 +284,13 @@ impl<'a> SnapshotCursor<'a> {
         let mut from = from;
         while let Some(low) = from {
             let low = low.max(self.range.low().to_vec());
-            let batch = self.at.batch_from(low, &self.range)?;
+            let room = std::mem::take(&mut self.spare);
+            let mut batch = self.at.batch_from(low, &self.range, room)?;
             if !batch.entries.is_empty() {
-                self.batch = batch;
-                return self.arrive(0);
+                return self.arrive_in(batch, 0);
             }
-            from = batch.high;
+            from = batch.high.take();
+            self.spare = batch;
         }
         self.standing = Standing::AboveAll;
         Ok(false)
@@ -248,8 +303,7 @@ impl<'a> SnapshotCursor<'a> {
         while let Some(batch) = self.at.batch_below(high.take(), &self.range)? {
             if !batch.entries.is_empty() {
                 let last = batch.entries.len() - 1;
-                self.batch = batch;
-                return self.arrive(last);
+                return self.arrive_in(batch, last);
             }
             high = Some(batch.low).filter(|low| &low[..] > self.range.low());
             if high.is_none() {
@@ -261,28 +315,43 @@ impl<'a> SnapshotCursor<'a> {
     }
 
     fn arrive(&mut self, index: usize) -> Result<bool> {
-        let (key, stored) = &self.batch.entries[index];
-        if let Stored::Chain(chain) = stored {
-            self.long = self.at.read_chain(&self.batch.bytes[key.clone()], *chain)?;
+        if let Some(long) = self.at.long_of(&self.batch, index)? {
+            self.long = long;
         }
+        self.standing = Standing::On(index);
+        Ok(true)
+    }
+
+    /// Goes to an entry of another batch; it stays where it was if the value cannot be read.
+    fn arrive_in(&mut self, batch: Batch, index: usize) -> Result<bool> {
+        if let Some(long) = self.at.long_of(&batch, index)? {
+            self.long = long;
+        }
+        self.spare = std::mem::replace(&mut self.batch, batch);
         self.standing = Standing::On(index);
         Ok(true)
     }
 }
 
 impl<'a> SnapshotAccess<'a> {
+    /// The value of an entry, if that is a long one.
+    fn long_of(&self, batch: &Batch, index: usize) -> Result<Option<Vec<u8>>> {
+        match &batch.entries[index] {
+            (key, Stored::Chain(chain)) => self.read_chain(&batch.bytes[key.clone()], *chain).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// What is seen of the leaf that holds `low`, from there to the range's end.
-    fn batch_from(&self, low: Vec<u8>, range: &KeyRange) -> Result<Batch> {
+    fn batch_from(&self, low: Vec<u8>, range: &KeyRange, room: Batch) -> Result<Batch> {
         let pages = &self.access.pages;
         let _visit = pages.visit();
         let leaf = search::shared(pages, &low, 0)?;
         let node = node_of(pages, leaf.id().page().raw(), &leaf)?;
         let (slot, _) = node.find(&low);
         let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
-        let batch = Batch { low, high, ..Batch::default() };
-        let (batch, copied, deleter) = self.fill(batch, &leaf, slot..end_within(&node, range).max(slot))?;
-        drop(leaf);
-        self.settle(batch, copied, deleter)
+        let slots = slot..end_within(&node, range).max(slot);
+        self.fill(room.within(low, high), leaf, slots)
     }
 
     /// What is seen of the last leaf that holds a key below `high` (or any), from the range's beginning up to there; none if
@@ -306,10 +375,7 @@ impl<'a> SnapshotAccess<'a> {
                 if count > 0 {
                     let begin = begin_within(&node, range).min(count);
                     let low = if begin == 0 { node.key(0).to_vec() } else { range.low().to_vec() };
-                    let batch = Batch { low, high, ..Batch::default() };
-                    let (batch, copied, deleter) = self.fill(batch, &leaf, begin..count)?;
-                    drop(leaf);
-                    return self.settle(batch, copied, deleter).map(Some);
+                    return self.fill(Batch::default().within(low, high), leaf, begin..count).map(Some);
                 }
                 self.check_removed(node.deleter_lsn())?;
                 let Some(left) = node.left() else { return Ok(None) };
@@ -324,47 +390,58 @@ impl<'a> SnapshotAccess<'a> {
         Err(pages.corrupt(search::ROOT, "a cursor found no way on"))
     }
 
-    /// Copies some slots of a latched leaf.
-    fn fill(&self, mut batch: Batch, leaf: &SharedPage<'_>, slots: Range<usize>) -> Result<(Batch, Vec<Copied>, Lsn)> {
+    /// What is seen of some slots of a leaf, which is copied whole, so that it is latched for no longer than that takes.
+    fn fill(&self, mut batch: Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<Batch> {
         let number = leaf.id().page().raw();
-        let node: Node<'_> = node_of(&self.access.pages, number, leaf)?;
-        self.check_removed(node.deleter_lsn())?;
-        let mut copied = Vec::with_capacity(slots.len());
+        let mut page = std::mem::take(&mut batch.page);
+        page.extend_from_slice(&leaf);
+        drop(leaf);
+        let node: Node<'_> = node_of(&self.access.pages, number, &page)?;
+        let deleter = node.deleter_lsn();
+        self.check_removed(deleter)?;
+        batch.entries.reserve(slots.len());
         for slot in slots {
             let record = self.access.record_at(number, &node, slot)?;
-            if record.is_ghost() && self.sees(record.lsn) {
+            let is_seen = self.sees(record.lsn);
+            if record.is_ghost() && is_seen {
                 continue;
             }
             let key_at = batch.bytes.len();
             node.key(slot).append_to(&mut batch.bytes);
-            let stored_at = batch.bytes.len();
-            batch.bytes.extend_from_slice(record.stored);
-            let (key, stored) = (key_at..stored_at, stored_at..batch.bytes.len());
-            copied.push(Copied { key, stored, lsn: record.lsn, flags: record.flags });
+            if !is_seen || record.flags != RecordFlags::NONE {
+                let (entry, lsn, flags) = (batch.entries.len(), record.lsn, record.flags);
+                batch.unsettled.push(Unsettled { entry, lsn, flags });
+            }
+            let stored = record.stored_at..record.stored_at + record.stored.len();
+            batch.entries.push((key_at..batch.bytes.len(), Stored::OnPage(stored)));
         }
-        Ok((batch, copied, node.deleter_lsn()))
+        batch.page = page;
+        self.settle(batch, deleter)
     }
 
     /// Finds, without a latch, what is seen of the records that were copied.
-    pub(super) fn settle(&self, mut batch: Batch, copied: Vec<Copied>, deleter: Lsn) -> Result<Batch> {
-        for Copied { key, stored, lsn, flags } in copied {
-            if self.sees(lsn) && flags == RecordFlags::NONE {
-                batch.entries.push((key, Stored::Here(stored)));
-                continue;
-            }
-            let newest = Version { lsn, flags, stored: batch.bytes[stored].to_vec() };
-            let name = Name::Key(&batch.bytes[key.clone()]);
-            let Some(version) = self.resolve(name, newest, deleter)? else { continue };
-            let value = match self.value_of(&batch.bytes[key.clone()], &version)? {
-                Value::Chain(chain) => Stored::Chain(chain),
-                Value::Here(value) => {
-                    let at = batch.bytes.len();
-                    batch.bytes.extend_from_slice(value);
-                    Stored::Here(at..batch.bytes.len())
-                }
-            };
-            batch.entries.push((key, value));
+    pub(super) fn settle(&self, mut batch: Batch, deleter: Lsn) -> Result<Batch> {
+        if batch.unsettled.is_empty() {
+            return Ok(batch);
         }
+        for Unsettled { entry, lsn, flags } in std::mem::take(&mut batch.unsettled) {
+            let (key, stored) = &batch.entries[entry];
+            let (key, stored) = (key.clone(), batch.value(stored).unwrap_or_default().to_vec());
+            let newest = Version { lsn, flags, stored };
+            let name = Name::Key(&batch.bytes[key.clone()]);
+            batch.entries[entry].1 = match self.resolve(name, newest, deleter)? {
+                None => Stored::Nothing,
+                Some(version) => match self.value_of(&batch.bytes[key], &version)? {
+                    Value::Chain(chain) => Stored::Chain(chain),
+                    Value::Here(value) => {
+                        let at = batch.bytes.len();
+                        batch.bytes.extend_from_slice(value);
+                        Stored::Here(at..batch.bytes.len())
+                    }
+                },
+            };
+        }
+        batch.entries.retain(|(_, stored)| !matches!(stored, Stored::Nothing));
         Ok(batch)
     }
 }

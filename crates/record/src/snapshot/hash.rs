@@ -6,7 +6,7 @@
 use libtp_buffer::SharedPage;
 use libtp_log::Lsn;
 
-use super::btree::{Batch, Copied, Stored};
+use super::btree::{Batch, Stored};
 use super::history::{Name, Version};
 use super::SnapshotAccess;
 use crate::btree::get::Value;
@@ -18,6 +18,8 @@ use crate::hash::page::HEADER_PAGE;
 use crate::hash::scan::{is_behind, place_of, range_from};
 use crate::key_hash::key_hash;
 use crate::page::overflow::ChainRef;
+use crate::page::record_lsn::RecordFlags;
+use crate::page::slotted::SplitKey;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
@@ -106,16 +108,11 @@ impl<'a> SnapshotAccess<'a> {
         let mut places = places;
         places.sort_unstable_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
         let mut batch = Batch::default();
-        let mut copied = Vec::with_capacity(places.len());
         for (_, key, version) in places {
-            let key_at = batch.bytes.len();
-            batch.bytes.extend_from_slice(&key);
-            let stored_at = batch.bytes.len();
-            batch.bytes.extend_from_slice(&version.stored);
-            let (key, stored) = (key_at..stored_at, stored_at..batch.bytes.len());
-            copied.push(Copied { key, stored, lsn: version.lsn, flags: version.flags });
+            let is_plain = self.sees(version.lsn) && version.flags == RecordFlags::NONE;
+            batch.push(SplitKey::whole(&key), (version.lsn, version.flags), &version.stored, is_plain);
         }
-        Ok((self.settle(batch, copied, deleter)?, next))
+        Ok((self.settle(batch, deleter)?, next))
     }
 }
 
@@ -149,11 +146,7 @@ impl<'a> SnapshotHashCursor<'a> {
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
         let Standing::On(index) = self.standing else { return None };
         let (key, stored) = &self.batch.entries[index];
-        let value = match stored {
-            Stored::Here(range) => &self.batch.bytes[range.clone()],
-            Stored::Chain(_) => &self.long,
-        };
-        Some((&self.batch.bytes[key.clone()], value))
+        Some((&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long)))
     }
 
     /// The first record of all.

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::thread;
 
 use libtp_buffer::PageId;
+use rio::planted;
 
 use super::analysis::Found;
 use super::batch::Batch;
@@ -114,6 +115,9 @@ fn read(
     while let Some(record) = roll.next_record() {
         let record = record?;
         found.note(&record);
+        if !planted("txn: restart passes over a type that nobody registered") {
+            managers.types.applications.check(&record)?;
+        }
         records += 1;
         if records % WATCH_EVERY == 0 {
             watch("redo", record.lsn.since(begin), total);

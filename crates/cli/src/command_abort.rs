@@ -1,0 +1,26 @@
+//! `tp abort`: a transaction that was passed on, and that nobody takes over, is undone.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+    /// Its number, as `tp txns` shows it.
+    txn: u64,
+}
+
+/// Ends it, or says that there is none of that number to be ended.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open(output)?;
+    env.abort_detached(arguments.txn)?;
+    output.object(&json!({ "aborted": arguments.txn }))?;
+    output.line(format_args!("transaction {} was undone", arguments.txn))?;
+    Ok(Ending::Done)
+}

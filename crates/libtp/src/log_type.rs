@@ -1,0 +1,116 @@
+//! Log-record types of the program: a code and a name, with the functions that make a change of a page and take it back.
+//!
+//! Paper: LIBTP 3.2.1 and 4.4, step 6: "provide undo/redo code for each type of log record defined".
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use libtp_record::paged::log_records::{signature, NAME_BYTES_MAX};
+use libtp_txn::{ApplicationType, Applications};
+
+use crate::{Error, Result};
+
+/// A log-record type of the program, for [`Builder::log_type`](crate::Builder::log_type).
+///
+/// Its functions work on a copy of a page's bytes, with no latch held, and may be called more than once for one change: for a page
+/// that changed meanwhile, or by another process that takes a dead one's transaction back. They depend on nothing but what they
+/// are given, and call nothing of this library. What they refuse is not done.
+///
+/// ```
+/// // A page that begins with a counter: additions of several transactions go side by side, and each takes back its own.
+/// fn change(page: &mut [u8], by: i64) -> Result<(), String> {
+///     let (counter, _) = page.split_first_chunk_mut::<8>().ok_or("the page is too short")?;
+///     *counter = i64::from_le_bytes(*counter).wrapping_add(by).to_le_bytes();
+///     Ok(())
+/// }
+/// fn by(argument: &[u8]) -> Result<i64, String> {
+///     argument.try_into().map(i64::from_le_bytes).map_err(|_| "eight bytes are needed".into())
+/// }
+/// let add = libtp::LogType::new(1, "counter add", |page, argument| change(page, by(argument)?))
+///     .undo(|page, argument| change(page, by(argument)?.wrapping_neg()));
+///
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::builder().log_type(add).open(dir.path())?;
+/// let counters = env.pages("counters")?;
+/// env.run(|txn| counters.apply(txn, 0, 1, &5_i64.to_le_bytes()).map(|_| ()))?;
+///
+/// let (one, two) = (env.begin()?, env.begin()?);
+/// counters.apply(&one, 0, 1, &10_i64.to_le_bytes())?;
+/// counters.apply(&two, 0, 1, &100_i64.to_le_bytes())?;
+/// one.abort()?;
+/// two.commit()?;
+/// let page = env.run(|txn| {
+///     counters.lock(txn, 0, libtp::PageLock::Read)?;
+///     counters.get(txn, 0)
+/// })?;
+/// assert_eq!(page.bytes[..8], 105_i64.to_le_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct LogType(pub(crate) ApplicationType);
+
+impl fmt::Debug for LogType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl LogType {
+    /// A type with a code from 1 on, which is never used for anything else in the environments of this program, a name of 1 to 64
+    /// bytes, which stands in each of its records, and the function that makes the change: given the page's bytes and the
+    /// argument. Taken back, the bytes that were there before come back.
+    pub fn new(
+        code: u16,
+        name: impl Into<String>,
+        redo: impl Fn(&mut [u8], &[u8]) -> std::result::Result<(), String> + Send + Sync + 'static,
+    ) -> LogType {
+        LogType(ApplicationType { code, name: name.into(), redo: Arc::new(redo), undo: None })
+    }
+
+    /// The function that takes the change back, from whatever the page is by then: other transactions may have changed it, too,
+    /// by types with an undo. It may refuse nothing that any order of the changes of others can leave: a change that cannot be taken
+    /// back keeps its locks, and after a crash the environment does not open until it can. So a counter that others add to, too, must
+    /// not refuse to be full.
+    #[must_use]
+    pub fn undo(
+        mut self,
+        undo: impl Fn(&mut [u8], &[u8]) -> std::result::Result<(), String> + Send + Sync + 'static,
+    ) -> LogType {
+        self.0.undo = Some(Arc::new(undo));
+        self
+    }
+
+    /// The code.
+    pub fn code(&self) -> u16 {
+        self.0.code
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
+/// Refuses types that cannot be told from each other, or cannot be named.
+pub(crate) fn check(types: &[LogType]) -> Result<()> {
+    let mut known: BTreeMap<u16, &str> = BTreeMap::new();
+    for LogType(one) in types {
+        let wrong = |what: String| Err(Error::Settings { what });
+        if one.code == 0 || one.name.is_empty() || one.name.len() > NAME_BYTES_MAX {
+            return wrong(format!(
+                "the log-record type \"{}\" has the code {}: codes begin with 1, and names have 1 to {NAME_BYTES_MAX} bytes",
+                one.name, one.code
+            ));
+        }
+        if let Some(other) = known.insert(one.code, &one.name) {
+            return wrong(format!("two log-record types have the code {}: \"{other}\" and \"{}\"", one.code, one.name));
+        }
+    }
+    Ok(())
+}
+
+/// As the transaction manager knows them.
+pub(crate) fn applications(types: &[LogType]) -> Applications {
+    Applications::new(types.iter().map(|LogType(one)| one.clone()), signature)
+}

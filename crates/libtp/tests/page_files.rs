@@ -1,0 +1,70 @@
+//! Files of the program's pages, and its log records, where something has to be brought back: out of a backup, out of damage.
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use libtp::{Backup, Builder, Env, Error, LogType, PageLock, Until};
+
+/// A program that adds bytes to the first byte of a page.
+fn program() -> Builder {
+    Env::builder().log_type(LogType::new(7, "byte add", |page, argument| {
+        page[0] = page[0].wrapping_add(argument[0]);
+        Ok(())
+    }))
+}
+
+fn counted(env: &Env) -> u8 {
+    let pages = env.pages("counters").unwrap();
+    let page = env.run(|txn| {
+        pages.lock(txn, 0, PageLock::Read)?;
+        pages.get(txn, 0)
+    });
+    page.unwrap().bytes[0]
+}
+
+/// A backup with a record of the program's type in the log that has to be replayed.
+fn back_up(environment: &Path, backup: &Path) {
+    let env = program().open(environment).unwrap();
+    let pages = env.pages("counters").unwrap();
+    env.run(|txn| pages.apply(txn, 0, 7, &[1]).map(|_| ())).unwrap();
+    env.backup(backup, &mut |_, _, _| {}).unwrap();
+    env.run(|txn| pages.apply(txn, 0, 7, &[4]).map(|_| ())).unwrap();
+    env.backup_more(backup, &mut |_, _, _| {}).unwrap();
+}
+
+#[test]
+fn a_backup_with_records_of_the_program_is_restored_by_the_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    back_up(&at("environment"), &at("backup"));
+    let backup = Backup::open(at("backup")).unwrap();
+    backup.restore_with(&program(), at("restored"), Until::End, &mut |_, _, _| {}).unwrap();
+    assert_eq!(counted(&program().open(at("restored")).unwrap()), 5);
+}
+
+#[test]
+fn who_lacks_the_type_restores_what_the_program_opens_and_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    back_up(&at("environment"), &at("backup"));
+    let backup = Backup::open(at("backup")).unwrap();
+    let restored = backup.restore(at("restored"), Until::End, &mut |_, _, _| {});
+    let Err(Error::LogType { code: 7, name, what }) = restored else { panic!("{restored:?}") };
+    assert_eq!(name, "byte add");
+    assert!(what.contains("do not remove it"), "{what}");
+    assert_eq!(counted(&program().open(at("restored")).unwrap()), 5);
+}
+
+#[test]
+fn salvage_refuses_pages_that_it_cannot_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = program().open(directory.path()).unwrap();
+    let pages = env.pages("counters").unwrap();
+    env.run(|txn| pages.apply(txn, 0, 7, &[9]).map(|_| ())).unwrap();
+    env.checkpoint().unwrap();
+    let salvaged = env.salvage(directory.path().join("counters.tp"), "salvaged", &mut |_, _, _| {});
+    let Err(Error::Database { what, .. }) = salvaged else { panic!("{salvaged:?}") };
+    assert!(what.contains("pages whose bytes are the program's"), "{what}");
+    assert_eq!(env.databases().unwrap(), ["counters"]);
+}

@@ -1,0 +1,271 @@
+//! A page locked, copied, changed by the program, and stored again.
+//!
+//! The program never has a latch, and no function of it runs under one (PROTOCOLS D12): it works on a copy. What it stores is taken
+//! only if the page is as it was when it was copied, which its LSN says.
+//!
+//! Locks: a page is read under S and changed as the program likes under X. A change of a type with an undo of its own takes IX:
+//! several transactions make such at once, and whoever reads or stores the page waits for all of them (docs/design/0019).
+
+use libtp_buffer::ExclusivePage;
+use libtp_lock::Mode;
+use libtp_log::Lsn;
+use libtp_process::Rank;
+use libtp_txn::{application, ApplicationType};
+use rio::{failpoint, planted};
+
+use crate::access::{Access, Purpose};
+use crate::database::Method;
+use crate::free_pages::{FIRST_PAGE, META_PAGE};
+use crate::lock_names;
+use crate::page::PageKind;
+use crate::page_header;
+use crate::paged::log_records::{encode_change, Typed, ARGUMENT_BYTES_MAX, CHANGE, NAME_BYTES_MAX};
+use crate::pages::{loose_rank, ROUNDS_MAX};
+use crate::{Error, Result};
+
+/// Bytes of the common header, before the program's.
+pub const BEGIN: usize = size_of::<libtp_buffer::PageHeader>();
+
+/// What a page is locked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageLock {
+    /// To be read: others read it, too.
+    Read,
+    /// To be changed: nobody else has it.
+    Write,
+}
+
+/// A page as it was when it was copied.
+#[derive(Clone, Debug)]
+pub struct PageCopy {
+    number: u32,
+    lsn: Lsn,
+    /// The bytes, to be changed as one likes.
+    pub bytes: Vec<u8>,
+}
+
+impl PageCopy {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The log record that changed it last; none if nothing ever did.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+}
+
+impl Access<'_> {
+    /// Refuses a call for pages on another file.
+    pub(crate) fn check_paged(&self) -> Result<()> {
+        if self.database().method() == Method::Pages {
+            return Ok(());
+        }
+        let (found, wanted) = (self.database().method().name(), "pages");
+        Err(Error::WrongMethod { database: self.database().name().to_string(), found, wanted })
+    }
+
+    fn refused(&self, page: u32, what: impl Into<String>) -> Error {
+        Error::Page { database: self.database().name().to_string(), page, what: what.into() }
+    }
+
+    /// The page's number in the file.
+    fn place(&self, number: u32) -> Result<u32> {
+        self.check_paged()?;
+        let place = number.checked_add(FIRST_PAGE).filter(|&place| place < u32::MAX - 1);
+        place.ok_or_else(|| Error::TooManyPages { database: self.database().name().to_string() })
+    }
+
+    /// Locks a page, until the transaction ends: the paper's `tp_lock`.
+    ///
+    /// # Errors
+    /// Deadlock, timeout, no room for the lock.
+    pub fn page_lock(&self, number: u32, lock: PageLock) -> Result<()> {
+        let place = self.place(number)?;
+        let (purpose, mode) = match lock {
+            PageLock::Read => (Purpose::Read, Mode::S),
+            PageLock::Write => (Purpose::Write, Mode::X),
+        };
+        if self.enter(purpose)?.is_some() {
+            self.lock(lock_names::page(self.database().id(), place), mode)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the lock of a page that was only read back before the transaction ends: the paper's `unlock`.
+    ///
+    /// # Errors
+    /// It is held for more than reading, or not at all.
+    pub fn page_unlock(&self, number: u32) -> Result<()> {
+        let name = lock_names::page(self.database().id(), self.place(number)?);
+        match self.holds(name) {
+            Some(Mode::S) => {
+                let change = &self.pages.change;
+                Ok(change.managers.locks.unlock(self.pages.session(), change.who.locker(), name)?)
+            }
+            Some(mode) => Err(self.refused(number, format!("its lock ({mode}) stays until the transaction ends, which may have to take back what it changed there; only a lock for reading is given back before"))),
+            // The lock of the whole database, which the transaction got for its many locks, stays.
+            None if self.holds(lock_names::database(self.database().id())).is_some_and(|held| held.covers(Mode::S)) => Ok(()),
+            None => Err(self.refused(number, "the transaction has no lock of it")),
+        }
+    }
+
+    /// How many pages there are.
+    ///
+    /// # Errors
+    /// The file is damaged or cannot be read.
+    pub fn page_count(&self) -> Result<u32> {
+        self.check_paged()?;
+        Ok(self.pages.meta()?.page_count.get().saturating_sub(FIRST_PAGE))
+    }
+
+    /// A copy of a page; zeros if there is none of that number yet.
+    ///
+    /// # Errors
+    /// The page is damaged or cannot be read.
+    pub fn page_copy(&self, number: u32) -> Result<PageCopy> {
+        let place = self.place(number)?;
+        if place >= self.pages.meta()?.page_count.get() {
+            return Ok(PageCopy { number, lsn: Lsn::NONE, bytes: vec![0; self.database().page_bytes() - BEGIN] });
+        }
+        let page = self.pages.shared(place, 0)?;
+        if page_header::kind(&page) != PageKind::Application as u8 {
+            return Err(self.pages.corrupt(place, "it is no page of the program's"));
+        }
+        Ok(PageCopy { number, lsn: page.lsn(), bytes: page[BEGIN..].to_vec() })
+    }
+
+    /// Logs what was changed in the copy, and changes the page: the last but one of the paper's steps. The transaction holds the
+    /// page's lock for writing. Returns the record's LSN; none if the copy has not changed.
+    ///
+    /// # Errors
+    /// The page is not locked for writing, or is not what it was when it was copied; the log or the disk is full.
+    pub fn page_put(&self, copy: &PageCopy, known: Option<&ApplicationType>, argument: &[u8]) -> Result<Lsn> {
+        let typed = self.typed(copy.number, known, argument, false)?;
+        self.check_written(copy)?;
+        let name = lock_names::page(self.database().id(), self.place(copy.number)?);
+        let covers = |name| self.holds(name).is_some_and(|mode| mode.covers(Mode::X));
+        if !covers(name) && !covers(lock_names::database(self.database().id())) {
+            return Err(self.refused(copy.number, "it is stored without its lock for writing: lock it before it is read, so that nobody else changes it until the transaction ends"));
+        }
+        self.store(copy, &typed)?.ok_or_else(|| {
+            self.refused(copy.number, "it was changed after this copy of it was made: lock it before it is read")
+        })
+    }
+
+    /// Makes a change by the redo function of the program's type, and logs it.
+    ///
+    /// # Errors
+    /// The function refuses, and nothing was changed; else as [`Access::page_put`] and [`Access::page_lock`].
+    pub fn page_apply(&self, number: u32, known: &ApplicationType, argument: &[u8]) -> Result<Lsn> {
+        let is_logical = known.undo.is_some();
+        let typed = self.typed(number, Some(known), argument, is_logical)?;
+        if is_logical {
+            if self.enter(Purpose::Write)?.is_some() {
+                self.lock(lock_names::page(self.database().id(), self.place(number)?), Mode::IX)?;
+            }
+        } else {
+            self.page_lock(number, PageLock::Write)?;
+        }
+        for _ in 0..ROUNDS_MAX {
+            let mut copy = self.page_copy(number)?;
+            let bytes = copy.bytes.len();
+            application::call(&*known.redo, &mut copy.bytes, argument).map_err(|what| {
+                self.refused(number, format!("\"{}\" (code {}) refused: {what}", known.name, known.code))
+            })?;
+            debug_assert_eq!(copy.bytes.len(), bytes);
+            failpoint("paged: changed on a copy, not on the page");
+            if let Some(lsn) = self.store(&copy, &typed)? {
+                return Ok(lsn);
+            }
+        }
+        Err(self.refused(number, "it changes faster than it can be changed by this transaction"))
+    }
+
+    fn typed<'t>(
+        &self,
+        page: u32,
+        known: Option<&'t ApplicationType>,
+        argument: &'t [u8],
+        is_logical: bool,
+    ) -> Result<Typed<'t>> {
+        if argument.len() > ARGUMENT_BYTES_MAX {
+            let what = format!("an argument has at most {ARGUMENT_BYTES_MAX} bytes, and this one {}", argument.len());
+            return Err(self.refused(page, what));
+        }
+        let Some(known) = known else { return Ok(Typed { argument, ..Typed::default() }) };
+        debug_assert!(known.name.len() <= NAME_BYTES_MAX && known.code != 0);
+        Ok(Typed { code: known.code, name: &known.name, is_logical, argument })
+    }
+
+    fn check_written(&self, copy: &PageCopy) -> Result<()> {
+        let expected = self.database().page_bytes() - BEGIN;
+        if copy.bytes.len() == expected {
+            return Ok(());
+        }
+        let what = format!("its copy has {} bytes, and a page of this file has {expected}", copy.bytes.len());
+        Err(self.refused(copy.number, what))
+    }
+
+    /// Stores a copy, if the page is as it was; none if not.
+    fn store(&self, copy: &PageCopy, typed: &Typed<'_>) -> Result<Option<Lsn>> {
+        let page_bytes = self.database().page_bytes();
+        let place = self.place(copy.number)?;
+        // Its compensation may be the whole page, however little this changes.
+        let undo_bytes = page_bytes + 64;
+        let most = 2 * page_bytes + typed.name.len() + typed.argument.len() + 64;
+        self.pages.reserve_own(page_bytes, most.max(undo_bytes))?;
+        let page_count = self.pages.meta()?.page_count.get();
+        if place < page_count {
+            let page = self.pages.exclusive(place, 0)?;
+            return Ok(self.change_latched(copy, typed, page, undo_bytes));
+        }
+        if place > page_count {
+            let next = page_count - FIRST_PAGE;
+            return Err(
+                self.refused(copy.number, format!("pages are added one behind the other, and the next is {next}"))
+            );
+        }
+        let buffers = &self.pages.change.managers.buffers;
+        let (pin, meta_pin) =
+            (buffers.pin_new(self.pages.session(), self.pages.id(place))?, self.pages.pin(META_PAGE)?);
+        let mut page = pin.exclusive(loose_rank());
+        let mut meta = meta_pin.exclusive(Rank::META);
+        if self.pages.meta_of(&meta)?.page_count.get() != place {
+            return Ok(None);
+        }
+        let nothing = vec![0; copy.bytes.len()];
+        if copy.bytes == nothing && typed.code == 0 {
+            return Ok(Some(Lsn::NONE));
+        }
+        let mut body = self.pages.change.who.scratch();
+        let id = self.pages.id(place).raw();
+        encode_change(body.writer(), id, place + 1, typed, (BEGIN, &nothing, &copy.bytes));
+        failpoint("paged: new page latched");
+        let lsn = self.pages.change.apply_undone_by(CHANGE, &mut body, &mut [&mut page, &mut meta], undo_bytes);
+        failpoint("paged: new page there");
+        Ok(Some(lsn))
+    }
+
+    fn change_latched(
+        &self,
+        copy: &PageCopy,
+        typed: &Typed<'_>,
+        mut page: ExclusivePage<'_>,
+        undo_bytes: usize,
+    ) -> Option<Lsn> {
+        if page.lsn() != copy.lsn && !planted("paged: a page that has changed is overwritten") {
+            return None;
+        }
+        if page[BEGIN..] == copy.bytes[..] && typed.code == 0 {
+            return Some(Lsn::NONE);
+        }
+        let mut body = self.pages.change.who.scratch();
+        encode_change(body.writer(), page.id().raw(), 0, typed, (BEGIN, &page[BEGIN..], &copy.bytes));
+        failpoint("paged: page latched to change");
+        let lsn = self.pages.change.apply_undone_by(CHANGE, &mut body, &mut [&mut page], undo_bytes);
+        failpoint("paged: changed");
+        Some(lsn)
+    }
+}

@@ -1,0 +1,152 @@
+//! The log records of pages whose bytes are the program's.
+//!
+//! Paper: LIBTP 3.2.1 and 4.4: "all log records are referenced by a header structure, a log record type, and a character buffer";
+//! before and after images. Departure: the program's type stands in the body, with its name, and all its records are of one type of
+//! ours, so that whoever does not know it can repeat the change, and can say what he lacks. Byte tables: docs/formats/log.md.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::IntoBytes;
+
+use crate::btree::difference::Difference;
+use crate::log_body::{body, read, short, take};
+use libtp_txn::{Damage, Signature};
+
+/// Bytes of a page change. Roles: the page, the meta page if the file gets longer. Undo: the program's function, or the bytes before.
+pub const CHANGE: u16 = 128;
+/// The compensation of [`CHANGE`].
+pub const RESTORE: u16 = 129;
+
+/// The longest name of a type.
+pub const NAME_BYTES_MAX: usize = 64;
+/// The longest argument of a record.
+pub const ARGUMENT_BYTES_MAX: usize = 64 << 10;
+/// In [`Change::flags`]: undone by the program's function.
+pub const LOGICAL: u8 = 1;
+
+body! {
+    /// Body of [`CHANGE`]; the type's name, the argument, the bytes before and the bytes after follow.
+    Change, 24 {
+        /// 00: the page.
+        page: U64,
+        /// 08: the page count afterwards if the page is a new one, else zero.
+        page_count: U32,
+        /// 12: bytes of the argument.
+        argument_bytes: U32,
+        /// 16: where on the page the change begins.
+        at: U16,
+        /// 18: bytes that change.
+        bytes: U16,
+        /// 20: the code of the program's type, zero for none.
+        code: U16,
+        /// 22: bytes of its name.
+        name_bytes: u8,
+        /// 23: 1 if the program's function undoes it.
+        flags: u8,
+    }
+}
+
+body! {
+    /// Body of [`RESTORE`]; the bytes follow.
+    Restore, 16 {
+        /// 00: the page.
+        page: U64,
+        /// 08: where on the page they go.
+        at: U16,
+        /// 10: how many follow.
+        bytes: U16,
+        /// 12: zero.
+        unused: U32,
+    }
+}
+
+/// A page change, read.
+pub struct Parsed<'b> {
+    /// Its front.
+    pub record: &'b Change,
+    /// The name of the program's type.
+    pub name: &'b [u8],
+    /// What the program's functions are told.
+    pub argument: &'b [u8],
+    /// What was there.
+    pub before: &'b [u8],
+    /// What is there now.
+    pub after: &'b [u8],
+}
+
+/// Reads the body of a [`CHANGE`].
+///
+/// # Errors
+/// It is shorter than it says.
+pub fn parse(body: &[u8]) -> Result<Parsed<'_>, Damage> {
+    let (record, mut rest) = read::<Change>(body)?;
+    let bytes = usize::from(record.bytes.get());
+    let name = take(&mut rest, record.name_bytes.into())?;
+    let argument = take(&mut rest, record.argument_bytes.get() as usize)?;
+    let before = take(&mut rest, bytes)?;
+    let after = take(&mut rest, bytes)?;
+    Ok(Parsed { record, name, argument, before, after })
+}
+
+/// Which type of the program a record is of; none if of none.
+pub fn signature(kind: u16, body: &[u8]) -> Option<Signature> {
+    if kind != CHANGE {
+        return None;
+    }
+    let parsed = parse(body).ok().filter(|parsed| parsed.record.code.get() != 0)?;
+    Some(Signature {
+        code: parsed.record.code.get(),
+        name: String::from_utf8_lossy(parsed.name).into_owned(),
+        is_logical: parsed.record.flags & LOGICAL != 0,
+    })
+}
+
+/// The program's type, and what its functions are told.
+#[derive(Clone, Copy, Default)]
+pub struct Typed<'t> {
+    /// Its code, zero for none.
+    pub code: u16,
+    /// Its name.
+    pub name: &'t str,
+    /// Whether its function undoes the change.
+    pub is_logical: bool,
+    /// What its functions are told.
+    pub argument: &'t [u8],
+}
+
+/// Where bytes stand on a page; zero for none, which may stand behind the last byte of the longest page.
+fn place(at: usize, bytes: usize) -> U16 {
+    short(if bytes == 0 { 0 } else { at })
+}
+
+/// The body of a change of a page, whose bytes behind the common header were `before` and are to be `after`.
+pub fn encode_change(
+    body: &mut Vec<u8>,
+    page: u64,
+    page_count: u32,
+    typed: &Typed<'_>,
+    (begin, before, after): (usize, &[u8], &[u8]),
+) {
+    let middle = Difference::between(before, after);
+    let (changed, name) = (middle.offset..middle.offset + middle.cut, typed.name.as_bytes());
+    let record = Change {
+        page: page.into(),
+        page_count: page_count.into(),
+        argument_bytes: u32::try_from(typed.argument.len()).expect("an argument has at most 64 KiB").into(),
+        at: place(begin + middle.offset, middle.cut),
+        bytes: short(middle.cut),
+        code: typed.code.into(),
+        name_bytes: u8::try_from(name.len()).expect("a name has at most 64 bytes"),
+        flags: if typed.is_logical { LOGICAL } else { 0 },
+    };
+    body.extend_from_slice(record.as_bytes());
+    for part in [name, typed.argument, &before[changed.clone()], &after[changed]] {
+        body.extend_from_slice(part);
+    }
+}
+
+/// The body of a compensation that puts these bytes at `at`.
+pub fn encode_restore(body: &mut Vec<u8>, page: u64, at: usize, bytes: &[u8]) {
+    let record = Restore { page: page.into(), at: place(at, bytes.len()), bytes: short(bytes.len()), unused: 0.into() };
+    body.extend_from_slice(record.as_bytes());
+    body.extend_from_slice(bytes);
+}

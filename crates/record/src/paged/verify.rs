@@ -1,0 +1,28 @@
+//! Verification of pages whose bytes are the program's: each is one, and whole. What they say only the program knows.
+
+use crate::access::Access;
+use crate::btree::verify::{Finding, Verified};
+use crate::free_pages::FIRST_PAGE;
+use crate::page::PageKind;
+use crate::page_header;
+use crate::{Error, Result};
+
+/// Verifies a file of pages.
+///
+/// # Errors
+/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+pub fn verify(access: &Access<'_>) -> Result<Verified> {
+    access.check_paged()?;
+    let mut result = Verified::default();
+    for number in FIRST_PAGE..access.pages.meta()?.page_count.get() {
+        match access.pages.shared(number, 0) {
+            Ok(page) if page_header::kind(&page) == PageKind::Application as u8 => result.tree_pages += 1,
+            Ok(_) => result.findings.push(Finding { page: number, what: "it is no page of the program's".into() }),
+            Err(Error::Buffer(error @ libtp_buffer::Error::Corrupt { .. })) => {
+                result.findings.push(Finding { page: number, what: error.to_string() });
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(result)
+}

@@ -1,0 +1,125 @@
+//! Log-record types of the application: what a program registers, by code and name, with its redo and undo.
+//!
+//! Paper: LIBTP 3.2.1, "the log record type is used to call the appropriate redo and undo routines", and 4.4, step 6.
+//! Departure: the log has the bytes that redo has made, so anybody can repeat a change of a type he does not know; undo needs the
+//! program's function, and a process without it leaves the transaction to one that has it (docs/design/0019).
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libtp_log::{RecordRef, TxnId};
+
+use crate::log_records::CLR_FLAG;
+use crate::{Error, Result};
+
+/// Changes a page, of which it is given what lies behind the common header, as the argument says; or refuses to, and says why.
+pub type PageFn = dyn Fn(&mut [u8], &[u8]) -> std::result::Result<(), String> + Send + Sync;
+
+/// A log-record type of the application.
+#[derive(Clone)]
+pub struct ApplicationType {
+    /// Its code, from 1 on. Never used for anything else.
+    pub code: u16,
+    /// Its name, which stands in each of its records: 1 to 64 bytes.
+    pub name: String,
+    /// Makes the change. No latch is held, and it works on a copy of the page.
+    pub redo: Arc<PageFn>,
+    /// Takes it back; none where the bytes that were there before are to come back.
+    pub undo: Option<Arc<PageFn>>,
+}
+
+impl fmt::Debug for ApplicationType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})", self.name, self.code)
+    }
+}
+
+/// Calls a function of the application. A panic of it is a refusal: nothing is held that it could leave half changed.
+///
+/// # Errors
+/// What it said.
+pub fn call(function: &PageFn, page: &mut [u8], argument: &[u8]) -> std::result::Result<(), String> {
+    catch_unwind(AssertUnwindSafe(|| function(page, argument))).unwrap_or_else(|payload| {
+        let said = payload.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("nothing");
+        Err(format!("it panicked, and said: {said}"))
+    })
+}
+
+/// What a log record says of the application's type it is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The type's code.
+    pub code: u16,
+    /// Its name.
+    pub name: String,
+    /// Whether it is taken back by the application's function.
+    pub is_logical: bool,
+}
+
+/// Reads the signature of a record's body; none if the record is of no application's type.
+pub type SignatureFn = fn(kind: u16, body: &[u8]) -> Option<Signature>;
+
+/// The application's types that this process knows.
+#[derive(Default)]
+pub struct Applications {
+    types: BTreeMap<u16, ApplicationType>,
+    signature: Option<SignatureFn>,
+    /// Transactions this process cannot take back.
+    left: Mutex<HashSet<TxnId>>,
+}
+
+impl fmt::Debug for Applications {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.types.values()).finish()
+    }
+}
+
+impl Applications {
+    /// These types, and how records tell theirs.
+    pub fn new(types: impl IntoIterator<Item = ApplicationType>, signature: SignatureFn) -> Applications {
+        let types = types.into_iter().map(|it| (it.code, it)).collect();
+        Applications { types, signature: Some(signature), left: Mutex::default() }
+    }
+
+    /// The type with that code.
+    pub fn get(&self, code: u16) -> Option<&ApplicationType> {
+        self.types.get(&code)
+    }
+
+    /// Refuses a record of a type that this process does not know.
+    ///
+    /// # Errors
+    /// [`Error::Unregistered`] with its name and code.
+    pub fn check(&self, record: &RecordRef<'_>) -> Result<()> {
+        // A compensation has the bytes, and no type.
+        if record.header.flags() & CLR_FLAG != 0 {
+            return Ok(());
+        }
+        let Some(signature) = self.signature.and_then(|read| read(record.header.kind(), record.body)) else {
+            return Ok(());
+        };
+        match self.types.get(&signature.code) {
+            Some(known) if known.name == signature.name && (known.undo.is_some() || !signature.is_logical) => Ok(()),
+            Some(other) if other.name != signature.name => Err(Error::OtherType {
+                lsn: record.lsn,
+                code: signature.code,
+                name: signature.name,
+                known: other.name.clone(),
+            }),
+            _ => Err(Error::Unregistered { lsn: record.lsn, code: signature.code, name: signature.name }),
+        }
+    }
+
+    /// Notes that this process lacks what takes the transaction back: it is left to others.
+    pub(crate) fn leave(&self, txn: TxnId) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(txn);
+    }
+
+    /// Whether it was noted.
+    pub(crate) fn is_left(&self, txn: TxnId) -> bool {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).contains(&txn)
+    }
+}

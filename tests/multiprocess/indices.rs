@@ -1,0 +1,206 @@
+//! Indices where several handles and processes use one environment: what is planted against their rules is noticed here.
+
+use libtp::{Database, Db, Env, Error, Index, IndexKeys, Load};
+
+/// "town:profession" is found under the town.
+pub(crate) fn town(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
+    keys.add(value.split(|&byte| byte == b':').next().unwrap_or_default());
+}
+
+fn with_people() -> (tempfile::TempDir, Env, Db) {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let people = env.btree("people").unwrap();
+    let towns = ["Brno", "London", "Erlangen", "Ulm", "Warszawa", "Paris"];
+    env.run(|txn| {
+        (0..200_u32).try_for_each(|number| {
+            let value = format!("{}:logician", towns[number as usize % towns.len()]);
+            people.put(txn, number.to_string().as_bytes(), value.as_bytes())
+        })
+    })
+    .unwrap();
+    (directory, env, people)
+}
+
+fn findings(env: &Env, index: &Index) -> usize {
+    let of = |name: &str| env.verify(name).unwrap().findings.len();
+    of(index.name()) + of(index.database().name())
+}
+
+#[test]
+fn who_goes_on_with_a_transaction_keeps_the_indices_or_may_not_write() {
+    let (directory, env, people) = with_people();
+    let other = Env::open(directory.path()).unwrap();
+    let theirs = other.btree("people").unwrap();
+    let index = people.index("by town", town).unwrap();
+    let txn = env.begin().unwrap();
+    people.put(&txn, b"kurt", b"Brno:logician").unwrap();
+    let txn = other.attach(&txn.detach().unwrap()).unwrap();
+    let refused = theirs.put(&txn, b"alan", b"London:logician").unwrap_err().to_string();
+    assert!(refused.contains("by town"), "{refused}");
+    txn.commit().unwrap();
+    assert_eq!(findings(&env, &index), 0);
+}
+
+#[test]
+fn an_index_is_made_of_all_records() {
+    let (_directory, env, people) = with_people();
+    let index = people.index("by town", town).unwrap();
+    let snapshot = env.snapshot().unwrap();
+    assert_eq!(index.verify(&snapshot).unwrap(), Vec::<String>::new());
+    assert_eq!(index.keys(&snapshot, b"Brno").unwrap().len(), 34);
+}
+
+#[test]
+fn an_index_that_is_not_as_its_function_says_is_found() {
+    let (directory, env, people) = with_people();
+    people.index("by town", town).unwrap();
+    let other = Env::open(directory.path()).unwrap();
+    let theirs = other.btree("people").unwrap();
+    // The same name, and something else under it.
+    let index = theirs.index("by town", |key, _, keys| keys.add(key)).unwrap();
+    assert_eq!(findings(&other, &index), 200);
+    assert_eq!(env.verify("by town").unwrap().findings.len(), 0);
+}
+
+#[test]
+fn what_was_dropped_or_made_later_is_not_taken_for_an_index_of_nothing() {
+    let (_directory, env, people) = with_people();
+    let before = env.snapshot().unwrap();
+    let index = people.index("by town", town).unwrap();
+    let refused = index.keys(&before, b"Brno").unwrap_err().to_string();
+    assert!(refused.contains("made after this snapshot"), "{refused}");
+    assert!(people.drop_index("by town").unwrap());
+    let refused = env.run(|txn| index.keys(txn, b"Brno")).unwrap_err().to_string();
+    assert!(refused.contains("was dropped"), "{refused}");
+}
+
+#[test]
+fn who_failed_to_make_an_index_has_not_its_function() {
+    let (directory, env, people) = with_people();
+    let long = vec![b'x'; 5000];
+    env.run(|txn| people.put(txn, b"long", &long)).unwrap();
+    assert!(people.index("by town", |_, value, keys| keys.add(value)).is_err());
+    env.run(|txn| people.delete(txn, b"long").map(|_| ())).unwrap();
+    let other = Env::open(directory.path()).unwrap();
+    let index = other.btree("people").unwrap().index("by town", town).unwrap();
+    let refused = env.run(|txn| people.put(txn, b"kurt", b"Brno:logician")).err();
+    assert!(refused.is_some_and(|error| error.to_string().contains("by town")), "written by another function");
+    assert_eq!(findings(&other, &index), 0);
+}
+
+#[test]
+fn what_an_index_refuses_is_not_stored() {
+    let (directory, env, people) = with_people();
+    let choosy = |_: &[u8], value: &[u8], keys: &mut IndexKeys| match value.iter().position(|&byte| byte == b':') {
+        Some(end) => keys.add(&value[..end]),
+        None => keys.refuse("it has no town"),
+    };
+    env.run(|txn| people.put(txn, b"nemo", b"nowhere")).unwrap();
+    let said = people.index("by town", choosy).err().map(|error| error.to_string());
+    assert!(said.is_some_and(|said| said.contains("`by town` refuses the record: it has no town")), "it was made");
+    env.run(|txn| people.delete(txn, b"nemo").map(|_| ())).unwrap();
+    let index = people.index("by town", choosy).unwrap();
+    let other = Env::open(directory.path()).unwrap();
+    let theirs = other.btree("people").unwrap();
+    theirs.index("by town", choosy).unwrap();
+    for (env, people) in [(&env, &people), (&other, &theirs)] {
+        let txn = env.begin().unwrap();
+        people.put(&txn, b"kurt", b"Wien:logician").unwrap();
+        let refused = [
+            people.put(&txn, b"nemo", b"nowhere").err(),
+            people.put_new(&txn, b"nemo", b"nowhere").err(),
+            people.put(&txn, b"kurt", b"nowhere").err(),
+            people.update_with(&txn, b"kurt", |value| value.fill(b'-')).err(),
+        ];
+        for (number, refused) in refused.into_iter().enumerate() {
+            assert!(matches!(refused, Some(Error::Refused { .. })), "{number}: {refused:?}");
+        }
+        txn.commit().unwrap();
+    }
+    let kept = env.run(|txn| Ok((people.get(txn, b"kurt")?, people.get(txn, b"nemo")?))).unwrap();
+    assert_eq!(kept, (Some(b"Wien:logician".to_vec()), None));
+    assert_eq!(findings(&env, &index), 0);
+}
+
+#[test]
+fn who_opens_an_index_by_its_name_may_look_and_not_write() {
+    let (_directory, env, people) = with_people();
+    let index = people.index("by town", town).unwrap();
+    let Database::Index(entries) = env.database("by town").unwrap() else { panic!("it is an index") };
+    let txn = env.begin().unwrap();
+    assert_eq!(entries.count(&txn, b"Brno").unwrap(), 34);
+    let mut cursor = entries.cursor(&txn);
+    cursor.first().unwrap();
+    let refused = [
+        entries.put(&txn, b"Wien", b"7").err(),
+        entries.delete(&txn, b"Brno").err(),
+        entries.delete_value(&txn, b"Brno", b"0").err(),
+        entries.delete_at(&txn, &cursor).err(),
+        entries.put_at(&txn, &cursor, b"8").err(),
+    ];
+    drop(cursor);
+    txn.commit().unwrap();
+    let loading = entries.load(&Load::unsorted(), [("Wien", "7")]).err();
+    for (number, refused) in refused.into_iter().chain([loading]).enumerate() {
+        let said = refused.map_or_else(|| "let through".into(), |error| error.to_string());
+        assert!(said.contains("changes with the records"), "{number}: {said}");
+    }
+    assert_eq!(findings(&env, &index), 0);
+}
+
+/// Its maker's commit lets go of its locks when it is in the log, and a snapshot shows it when it is on the disk.
+#[cfg(feature = "failpoints")]
+#[test]
+fn an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = crate::stopped::idle().open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| (0..50_u32).try_for_each(|number| table.put(txn, &number.to_le_bytes(), b"Brno:logician"))).unwrap();
+    // So that its function is known here.
+    table.index("by town", town).unwrap();
+    assert!(table.drop_index("by town").unwrap());
+    let mut maker = crate::crew::Member::start(directory.path(), 1);
+    maker.ask("arm commit: waits for the disk!stop");
+    // It holds the database for a second, and who verifies waits for that.
+    maker.order("index-by-town-slowly");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let found = env.verify("table").unwrap().findings;
+    crate::stopped::stopped(directory.path(), |_| true);
+    assert!(found.is_empty(), "{:?}", found.first());
+    maker.resume();
+    assert_eq!(maker.answer(), "made");
+    maker.leave();
+    assert!(env.verify("table").unwrap().findings.is_empty());
+}
+
+/// A function's panic that the program has caught is over.
+#[test]
+fn after_a_function_has_panicked_broken_memory_is_told_as_ever() {
+    let (_directory, env, people) = with_people();
+    let calls = std::sync::atomic::AtomicU32::new(0);
+    let index = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        people.index("by town", move |key, value, keys| {
+            assert!(calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 10, "for a test");
+            town(key, value, keys);
+        })
+    }));
+    assert!(index.is_err());
+    let holder = env.begin().unwrap();
+    people.put(&holder, b"0", b"Ulm:logician").unwrap();
+    let txn = env.begin().unwrap();
+    let answer = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            env.managers().processes.declare_broken();
+        });
+        // While it waits for the lock.
+        let put = || people.put(&txn, b"0", b"Paris:logician").map_err(|error| error.to_string());
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(put))
+    });
+    let told = libtp::Error::Rebuilt.to_string();
+    assert!(matches!(&answer, Ok(Err(why)) if *why == told), "it is told by an error, and not by a panic: {answer:?}");
+    drop((txn, holder));
+    let index = people.index("by town", town).unwrap();
+    assert_eq!(findings(&env, &index), 0);
+}

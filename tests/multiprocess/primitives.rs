@@ -1,0 +1,356 @@
+//! The program's own pages and log-record types: who knows a type takes back what one who died did by it, and who does not leaves
+//! it to others (docs/design/0019).
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtp::{Builder, Env, Error, LogType, Memory, Mode, PageFile, PageLock, Platform, Result, Settings, SharedMemory};
+use libtp_sim::{LossMode, SimDisk, SimProcess};
+
+const ADD: u16 = 7;
+
+fn change(page: &mut [u8], argument: &[u8], sign: i64) -> std::result::Result<(), String> {
+    let by: [u8; 9] = argument.try_into().map_err(|_| "nine bytes are needed".to_owned())?;
+    let at = 8 * usize::from(by[0]);
+    let by = i64::from_le_bytes(by[1..].try_into().unwrap());
+    let counter = &mut page[at..at + 8];
+    let now = i64::from_le_bytes(counter.try_into().unwrap()) + sign * by;
+    if now > 1_000_000 {
+        return Err(format!("{now} is too much"));
+    }
+    counter.copy_from_slice(&now.to_le_bytes());
+    Ok(())
+}
+
+fn adding() -> LogType {
+    LogType::new(ADD, "counter add", |page, by| change(page, by, 1)).undo(|page, by| change(page, by, -1))
+}
+
+fn by(at: u8, count: i64) -> Vec<u8> {
+    [&[at][..], &count.to_le_bytes()].concat()
+}
+
+/// A machine whose processes are of this one.
+struct Machine {
+    disk: SimDisk,
+    memory: SharedMemory,
+    /// Its processes live as long as it.
+    views: RefCell<Vec<SimProcess>>,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine { disk: SimDisk::new(1), memory: SharedMemory::new(), views: RefCell::default() }
+    }
+
+    fn start(&self, builder: Builder) -> Result<Env> {
+        let view = self.disk.process_view();
+        let directory = view.directory();
+        self.views.borrow_mut().push(view);
+        let platform = Platform {
+            path: PathBuf::from("sim:"),
+            log_directory: Arc::clone(&directory),
+            directory,
+            memory: Memory::Shared(self.memory.clone()),
+            log_types: Arc::default(),
+        };
+        let settings = Settings { no_background: true, lock_timeout_millis: Some(0), ..Settings::default() };
+        builder.settings(settings).open_on(platform, &mut |_, _, _| {})
+    }
+
+    /// What a power cut leaves of it, which keeps all that was written.
+    fn after_a_power_cut(&self) -> Machine {
+        Machine { disk: self.disk.crash_image(LossMode::KeepAll, 1), ..Machine::new() }
+    }
+}
+
+fn knowing() -> Builder {
+    Env::builder().log_type(adding())
+}
+
+fn counter(env: &Env, pages: &PageFile, at: usize) -> Result<i64> {
+    env.run(|txn| {
+        pages.lock(txn, 0, PageLock::Read)?;
+        let page = pages.get(txn, 0)?;
+        Ok(i64::from_le_bytes(page.bytes[8 * at..8 * at + 8].try_into().unwrap()))
+    })
+}
+
+fn said<T: std::fmt::Debug>(answer: Result<T>) -> String {
+    answer.unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_stored_in_a_page_is_kept_or_taken_back_with_its_transaction() {
+    let machine = Machine::new();
+    let env = machine.start(Env::builder()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    assert_eq!(pages.page_bytes(), 8192 - 32);
+    env.run(|txn| {
+        pages.lock(txn, 0, PageLock::Write)?;
+        let mut page = pages.get(txn, 0)?;
+        assert!(page.bytes.iter().all(|&byte| byte == 0) && page.lsn().is_none());
+        page.bytes[..5].copy_from_slice(b"hello");
+        assert_ne!(pages.put(txn, &page)?, 0);
+        assert_eq!(pages.count(txn)?, 1);
+        Ok(())
+    })
+    .unwrap();
+    let txn = env.begin().unwrap();
+    for number in 0..2 {
+        pages.lock(&txn, number, PageLock::Write).unwrap();
+        let mut page = pages.get(&txn, number).unwrap();
+        page.bytes[3..].fill(b'x');
+        pages.put(&txn, &page).unwrap();
+    }
+    txn.abort().unwrap();
+    let read = |env: &Env, pages: &PageFile| {
+        env.run(|txn| Ok([pages.get(txn, 0)?.bytes, pages.get(txn, 1)?.bytes].map(|bytes| bytes[..6].to_vec())))
+    };
+    assert_eq!(read(&env, &pages).unwrap(), [b"hello\0", b"\0\0\0\0\0\0"]);
+    assert!(env.verify("pages").unwrap().findings.is_empty());
+    drop((pages, env));
+    let env = machine.start(Env::builder()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    assert_eq!(read(&env, &pages).unwrap(), [b"hello\0", b"\0\0\0\0\0\0"]);
+    assert!(said(env.database("pages").map(|_| ())).contains("Env::pages"));
+    assert!(said(env.btree("pages").map(|_| ())).contains("it is a pages database"));
+}
+
+#[test]
+fn a_page_that_was_not_locked_first_is_not_stored() {
+    let machine = Machine::new();
+    let env = machine.start(knowing()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    env.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
+    let txn = env.begin().unwrap();
+    let mut early = pages.get(&txn, 0).unwrap();
+    early.bytes[0] = 99;
+    assert!(said(pages.put(&txn, &early)).contains("without its lock for writing"));
+    env.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
+    pages.lock(&txn, 0, PageLock::Write).unwrap();
+    assert!(said(pages.put(&txn, &early)).contains("was changed after this copy of it was made"));
+    let mut far = pages.get(&txn, 5).unwrap();
+    far.bytes[0] = 1;
+    pages.lock(&txn, 5, PageLock::Write).unwrap();
+    assert!(said(pages.put(&txn, &far)).contains("the next is 1"));
+    far.bytes.pop();
+    assert!(said(pages.put(&txn, &far)).contains("a page of this file has 8160"));
+    assert!(said(pages.unlock(&txn, 0)).contains("stays until the transaction ends"));
+    assert!(said(pages.apply(&txn, 0, ADD, &by(0, 1_000_000))).contains("is too much"));
+    assert!(said(pages.apply(&txn, 0, 8, &[])).contains("the code 8"));
+    txn.commit().unwrap();
+    assert_eq!(counter(&env, &pages, 0).unwrap(), 2);
+}
+
+#[test]
+fn changes_of_several_transactions_go_side_by_side_and_each_takes_back_its_own() {
+    let machine = Machine::new();
+    let env = machine.start(knowing()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+    for (txn, count) in [(&one, 10), (&two, 100), (&one, 20), (&two, 200)] {
+        pages.apply(txn, 0, ADD, &by(0, count)).unwrap();
+    }
+    let part = two.savepoint();
+    pages.apply(&two, 0, ADD, &by(0, 5000)).unwrap();
+    part.roll_back().unwrap();
+    let reader = env.begin().unwrap();
+    assert!(matches!(pages.lock(&reader, 0, PageLock::Read), Err(Error::LockTimeout)));
+    reader.abort().unwrap();
+    one.abort().unwrap();
+    two.commit().unwrap();
+    assert_eq!(counter(&env, &pages, 0).unwrap(), 300);
+}
+
+#[test]
+fn a_restart_without_a_type_is_refused_with_its_name_and_code() {
+    let machine = Machine::new();
+    let env = machine.start(knowing()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    env.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
+    let open = env.begin().unwrap();
+    pages.apply(&open, 0, ADD, &by(0, 10)).unwrap();
+    env.run(|txn| pages.apply(txn, 0, ADD, &by(1, 100))).unwrap();
+    let later = machine.after_a_power_cut();
+    let refused = later.start(Env::builder());
+    match refused.map(|_| ()) {
+        Err(Error::LogType { code: ADD, name, what }) => {
+            assert_eq!(name, "counter add");
+            assert!(what.contains("\"counter add\" (code 7)"), "{what}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let other = LogType::new(ADD, "another", |_, _| Ok(()));
+    assert!(
+        said(later.start(Env::builder().log_type(other)).map(|_| ())).contains("registered that code as \"another\"")
+    );
+    let env = later.start(knowing()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    assert_eq!((counter(&env, &pages, 0).unwrap(), counter(&env, &pages, 1).unwrap()), (1, 100));
+}
+
+#[test]
+fn a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back() {
+    let machine = Machine::new();
+    let env = machine.start(knowing()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    env.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
+    let later = machine.after_a_power_cut();
+    assert!(said(later.start(Env::builder()).map(|_| ())).contains("\"counter add\" (code 7)"));
+    drop(later.start(knowing()).unwrap());
+    // Closed in good order, nothing is to be repeated.
+    drop(later.start(Env::builder()).unwrap());
+}
+
+#[test]
+fn who_lacks_a_type_leaves_what_the_dead_did_by_it_to_one_who_has_it() {
+    let machine = Machine::new();
+    let other = machine.start(Env::builder()).unwrap();
+    let (theirs, table) = (other.pages("pages").unwrap(), other.btree("table").unwrap());
+    let victim = machine.start(knowing()).unwrap();
+    let pages = victim.pages("pages").unwrap();
+    victim.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
+    let open = victim.begin().unwrap();
+    pages.apply(&open, 0, ADD, &by(0, 10)).unwrap();
+    open.die();
+    for _ in 0..3 {
+        // It cannot; nothing of it is lost.
+        let _ = other.managers().reap();
+        assert!(matches!(counter(&other, &theirs, 0), Err(Error::LockTimeout)));
+        other.run(|txn| table.put(txn, b"key", b"value")).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !matches!(counter(&other, &theirs, 0), Ok(1)) {
+        assert!(Instant::now() < deadline, "who has the type does not take it back");
+        let _ = victim.managers().reap();
+    }
+    assert_eq!(other.repairs().rebuilds, 0);
+}
+
+#[test]
+fn the_last_one_to_leave_without_a_type_leaves_what_needs_it() {
+    let machine = Machine::new();
+    let victim = machine.start(knowing()).unwrap();
+    let pages = victim.pages("pages").unwrap();
+    victim.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
+    let other = machine.start(Env::builder()).unwrap();
+    let open = victim.begin().unwrap();
+    pages.apply(&open, 0, ADD, &by(0, 10)).unwrap();
+    open.die();
+    let _ = other.managers().reap();
+    drop((pages, victim, other));
+    let env = machine.start(knowing()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    assert_eq!(counter(&env, &pages, 0).unwrap(), 1);
+}
+
+#[test]
+fn objects_that_the_program_names_are_locked() {
+    let machine = Machine::new();
+    let env = machine.start(Env::builder()).unwrap();
+    let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+    one.lock(b"printer", Mode::X).unwrap();
+    two.lock(b"plotter", Mode::X).unwrap();
+    assert!(matches!(two.lock(b"printer", Mode::S), Err(Error::LockTimeout)));
+    one.lock_downgrade(b"printer", Mode::S).unwrap();
+    two.lock(b"printer", Mode::S).unwrap();
+    one.unlock(b"printer").unwrap();
+    assert!(said(one.unlock(b"printer")).contains("the program's object"));
+    two.lock(b"printer", Mode::X).unwrap();
+    two.commit().unwrap();
+    one.lock(b"printer", Mode::X).unwrap();
+    one.abort().unwrap();
+}
+
+#[test]
+fn types_that_cannot_be_told_from_each_other_are_refused() {
+    let machine = Machine::new();
+    assert!(
+        said(machine.start(knowing().log_type(adding())).map(|_| ())).contains("two log-record types have the code 7")
+    );
+    let nameless = LogType::new(1, "", |_, _| Ok(()));
+    assert!(said(machine.start(Env::builder().log_type(nameless)).map(|_| ())).contains("1 to 64 bytes"));
+}
+
+#[test]
+fn a_function_of_the_program_that_panics_has_refused() {
+    let machine = Machine::new();
+    let wild = LogType::new(9, "wild", |_, _| panic!("for a test"));
+    let env = machine.start(Env::builder().log_type(wild)).unwrap();
+    let pages = env.pages("pages").unwrap();
+    let txn = env.begin().unwrap();
+    assert!(said(pages.apply(&txn, 0, 9, &[])).contains("\"wild\" (code 9) refused: it panicked, and said: for a test"));
+    assert_eq!(pages.count(&txn).unwrap(), 0);
+    txn.commit().unwrap();
+}
+
+/// The longest pages have no place behind the last byte that their log records could name.
+#[test]
+fn a_change_of_nothing_is_logged_and_undone_on_the_longest_pages() {
+    let machine = Machine::new();
+    let sets_a_byte = LogType::new(1, "sets a byte", |page, _| {
+        page[0] = 1;
+        Ok(())
+    });
+    let sets_a_byte = sets_a_byte.undo(|_, _| Ok(()));
+    let types = || {
+        Env::builder()
+            .log_type(sets_a_byte.clone())
+            .log_type(LogType::new(2, "does nothing", |_, _| Ok(())))
+            .page_size("pages", libtp::Bytes::kib(64))
+    };
+    let env = machine.start(types()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    assert_eq!(pages.page_bytes(), 65536 - 32);
+    for kind in [1, 2] {
+        for is_kept in [false, true] {
+            let txn = env.begin().unwrap();
+            pages.apply(&txn, 0, kind, &[]).unwrap();
+            match is_kept {
+                true => txn.commit().unwrap(),
+                false => txn.abort().unwrap(),
+            }
+        }
+    }
+    let machine = machine.after_a_power_cut();
+    let env = machine.start(types()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    assert_eq!(env.run(|txn| pages.get(txn, 0)).unwrap().bytes[..2], [1, 0]);
+    assert!(env.verify("pages").unwrap().findings.is_empty());
+}
+
+#[test]
+fn what_only_bytes_take_back_who_lacks_the_type_takes_back_too() {
+    let machine = Machine::new();
+    let bytes_back = || Env::builder().log_type(LogType::new(ADD, "counter add", |page, by| change(page, by, 1)));
+    let other = machine.start(Env::builder()).unwrap();
+    let theirs = other.pages("pages").unwrap();
+    let victim = machine.start(bytes_back()).unwrap();
+    let pages = victim.pages("pages").unwrap();
+    victim.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
+    let open = victim.begin().unwrap();
+    pages.apply(&open, 0, ADD, &by(0, 10)).unwrap();
+    open.die();
+    other.managers().reap().unwrap();
+    assert_eq!(counter(&other, &theirs, 0).unwrap(), 1);
+    assert_eq!(other.repairs().rebuilds, 0);
+}
+
+#[test]
+fn a_lock_for_reading_is_given_back_also_where_the_database_is_locked_as_a_whole() {
+    let machine = Machine::new();
+    let env = machine.start(Env::builder()).unwrap();
+    let pages = env.pages("pages").unwrap();
+    let txn = env.begin().unwrap();
+    for number in 0..120_000 {
+        pages.lock(&txn, number, PageLock::Read).unwrap();
+    }
+    // By now one lock stands for them all.
+    let another = env.begin().unwrap();
+    assert!(matches!(pages.lock(&another, 7_000_000, PageLock::Write), Err(Error::LockTimeout)));
+    pages.unlock(&txn, 119_999).unwrap();
+    txn.commit().unwrap();
+}
