@@ -175,10 +175,10 @@ impl Undo {
             if !planted("undo: an end is answered before it is in memory") {
                 self.write_back.fence();
             }
-            // Nobody waits for this: once it is in memory the sum is not asked any more, and what is stored where no transaction
-            // says so costs no more than itself.
+            // Nobody waits for this, the fence of the next record does: once it is in memory the sum is not asked any more, and what is
+            // stored where no transaction says so costs no more than itself.
             log.sequence.publish(sequence + 1);
-            self.write_back_word(&log.sequence);
+            self.write_back.write_back(std::ptr::from_ref(&log.sequence).cast(), 8);
         } else {
             if !planted("undo: committed before the stores are in memory") {
                 self.write_back.fence();
