@@ -111,15 +111,12 @@ fn obey<'e>(
             running.take().expect("the pattern says so").commit()?;
             "committed".into()
         }
+        (["forget-in-a-thread", key, text], None) => {
+            forget_in_a_thread(env, table, key, text)?;
+            "forgotten".into()
+        }
         (["pass-on"], Some(_)) => running.take().expect("the pattern says so").detach()?.to_string(),
-        (["take-over", word], None) => match word.parse().and_then(|detached| env.attach(&detached)) {
-            Ok(txn) => {
-                *running = Some(txn);
-                "taken over".into()
-            }
-            Err(Error::NotPassed { .. }) => "not passed on".into(),
-            Err(error) => return Err(error),
-        },
+        (["take-over", word], None) => take_over(env, running, word)?.into(),
         (["region"], _) => env.stats()?.region,
         (["index-by-town-slowly"], None) => {
             let once = std::sync::Once::new();
@@ -181,6 +178,29 @@ fn obey<'e>(
         }
         (words, _) => format!("failed: what does {words:?} mean"),
     }))
+}
+
+/// Goes on with a transaction that was passed on.
+fn take_over<'e>(env: &'e Env, running: &mut Option<Txn<'e>>, word: &str) -> libtp::Result<&'static str> {
+    match word.parse().and_then(|detached| env.attach(&detached)) {
+        Ok(txn) => {
+            *running = Some(txn);
+            Ok("taken over")
+        }
+        Err(Error::NotPassed { .. }) => Ok("not passed on"),
+        Err(error) => Err(error),
+    }
+}
+
+/// A thread changes a record and ends, and of its transaction and its handle nobody says that they do.
+fn forget_in_a_thread(env: &Env, table: &Db, key: &str, text: &str) -> libtp::Result<()> {
+    let forget = || {
+        let txn = env.begin()?;
+        table.put(&txn, key.as_bytes(), text.as_bytes())?;
+        std::mem::forget((txn, env.clone()));
+        Ok(())
+    };
+    std::thread::scope(|scope| scope.spawn(forget).join()).expect("it does not panic")
 }
 
 /// Holds the latches of a database's first pages until the next order: what others see of a process that was stopped in the

@@ -143,3 +143,30 @@ fn a_thread_that_ends_in_the_middle_of_a_transaction_gives_its_slot_back() {
     assert!(env.transactions().is_empty() && env.locks().unwrap().is_empty());
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"old"[..]));
 }
+
+/// A transaction belongs to no thread: who has it may be elsewhere. So the library learns of this one with the process's end.
+#[test]
+fn what_a_thread_has_forgotten_is_given_back_when_its_process_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (Member::start(directory.path(), 1), Member::start(directory.path(), 2));
+    one.ask("put key old");
+    one.ask("forget-in-a-thread key new");
+    let env = Env::builder().lock_timeout(std::time::Duration::from_millis(20)).open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    let refused = env.begin().map(|txn| table.get(&txn, b"key")).unwrap();
+    assert!(matches!(refused, Err(libtp::Error::LockTimeout)), "{refused:?}");
+    // Whoever waits without end does so, and those at work are seen to have it.
+    two.waits("put key newer");
+    assert_eq!(env.transactions().len(), 2, "{:?}", env.transactions());
+    one.ask("put other value");
+    // An end in good order says nothing of it either.
+    one.leave();
+    assert_eq!(two.answer(), "put");
+    assert_eq!(two.ask("get key"), "newer");
+    two.leave();
+    assert!(env.transactions().is_empty() && env.locks().unwrap().is_empty());
+    let slots = env.managers().processes.sessions();
+    assert!(slots.iter().all(|session| session.alive && session.pid == std::process::id()), "{slots:?}");
+    drop((table, env));
+    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+}

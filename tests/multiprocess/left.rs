@@ -2,6 +2,7 @@
 //! have what is nowhere else.
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -52,6 +53,14 @@ impl Place {
     }
 }
 
+/// What belongs to an environment that is gone by now.
+fn of_a_gone_one(place: &Place, name: &str) -> PathBuf {
+    let (directory, region) = place.killed_after(name, &["put key value"]);
+    fs::remove_dir_all(directory).unwrap();
+    assert!(region.exists(), "nothing is left: nothing was shown");
+    region
+}
+
 fn value(directory: &Path) -> (How, Option<Vec<u8>>) {
     let env = Env::open(directory).unwrap();
     let table = env.btree("table").unwrap();
@@ -73,6 +82,67 @@ fn the_memory_of_an_environment_that_is_gone_is_removed_by_the_next_open() {
     assert!(of_dead.exists() && of_living.exists(), "that of an environment that is there was removed");
     living.leave();
     assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
+}
+
+#[test]
+fn whoever_opens_another_removes_it_without_being_asked() {
+    let place = Place::new();
+    let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
+    let other = place.environment("other");
+    let mut at_work = None;
+    // Each is a process of its own, that asks for nothing.
+    for (how, number) in ["Created", "Clean", "Joined", "Repaired"].into_iter().zip(1..) {
+        let region = of_a_gone_one(&place, how);
+        let mut opens = Member::start(&other, number);
+        assert_eq!(opens.how, how);
+        assert!(!region.exists(), "{} stays though another was opened: {how}", region.display());
+        match how {
+            "Created" => opens.leave(),
+            "Clean" => at_work = Some(opens),
+            _ => {
+                opens.kill();
+                opens.wait();
+                if let Some(mut at_work) = at_work.take() {
+                    at_work.kill();
+                    at_work.wait();
+                }
+            }
+        }
+    }
+    assert!(of_dead.exists(), "that of an environment that is there was removed");
+    assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
+}
+
+#[test]
+fn who_has_been_at_work_for_long_removes_it_when_asked() {
+    let place = Place::new();
+    let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
+    let env = Env::open(place.environment("other")).unwrap();
+    for name in ["one", "two"] {
+        let region = of_a_gone_one(&place, name);
+        assert_eq!(env.sweep_memory(), []);
+        assert!(!region.exists(), "{} is left for ever", region.display());
+    }
+    assert!(of_dead.exists() && Path::new(&env.stats().unwrap().region).exists());
+    assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
+}
+
+#[test]
+fn what_another_user_left_is_that_users() {
+    if !rustix::process::geteuid().is_root() {
+        let text = "SKIPPED left: not root: what belongs to another user cannot be made here";
+        assert!(std::env::var_os("CI").is_none(), "{text}");
+        println!("figures: {text}");
+        return;
+    }
+    let place = Place::new();
+    let region = of_a_gone_one(&place, "gone");
+    chown(&region, Some(61_001), None).unwrap();
+    assert_eq!(place.sweep("third"), []);
+    assert!(region.exists(), "another user's was removed");
+    chown(&region, Some(0), None).unwrap();
+    assert_eq!(place.sweep("fourth"), []);
+    assert!(!region.exists());
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn run(workspace: &Workspace, cycles: u64) -> io::Result<(Counts, Vec<String>)> 
     judges.for_each(|other| judge.add(other));
     let (mut figures, is_good) = judge.summary(cycles);
     let counts = if is_good { Counts::ONE_PASSED } else { Counts::ONE_FAILED };
-    figures.push(format!("{machines} machines at a time, {} s", start.elapsed().as_secs()));
+    figures.insert(0, format!("{machines} machines at a time, {} s", start.elapsed().as_secs()));
     Ok((counts, figures))
 }
 

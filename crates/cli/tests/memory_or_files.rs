@@ -150,3 +150,26 @@ fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
     // Of an environment that was deleted, the command does what it says.
     assert!(remove.starts_with("rm ") && remove.contains(&memory.path().display().to_string()), "{remove}");
 }
+
+#[test]
+fn the_memory_of_a_deleted_environment_is_removed_by_stat() {
+    let (homes, memory) = (tempdir().unwrap(), tempdir().unwrap());
+    let settings = format!("region_directory = \"{}\"\n", memory.path().display());
+    let (gone, there, other) = (homes.path().join("gone"), homes.path().join("there"), homes.path().join("other"));
+    for env in [&gone, &there, &other] {
+        std::fs::create_dir(env).unwrap();
+        std::fs::write(env.join("libtp.toml"), &settings).unwrap();
+    }
+    let regions = || std::fs::read_dir(memory.path()).unwrap().count();
+    // So that `tp stat` joins, and makes no memory of its own.
+    let at_work = libtp::Env::open(&other).unwrap();
+    work_and_die(&there, 50_000);
+    work_and_die(&gone, 50_000);
+    assert_eq!(regions(), 3);
+    std::fs::remove_dir_all(&gone).unwrap();
+    let stat = tp("stat", &other, &["--json"]).result();
+    assert_eq!((&stat["opened"]["how"], &stat["memory_left"]), (&json!("joined"), &json!([])));
+    assert_eq!(regions(), 2, "what the deleted one left is there for ever");
+    assert_eq!(tp("recover", &there, &["--json"]).result()["how"], json!("repaired"));
+    drop(at_work);
+}

@@ -156,6 +156,10 @@ fn open_as(
         std::thread::sleep(MOMENT);
     };
     failpoint("attach: attached");
+    if left.is_none() && matches!(opened.how, How::Joined | How::Repaired) {
+        // Who made its memory has done so.
+        platform.sweep_once();
+    }
     if !settings.no_background {
         // What panics here does so again at the first call, where it is answered.
         let _ = catch_unwind(AssertUnwindSafe(|| warn_of_no_spares(managers.keep_spares())));

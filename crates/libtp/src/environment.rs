@@ -526,7 +526,7 @@ impl Env {
     }
 
     /// Removes the shared memory of environments whose directory is gone, as whoever makes an environment's memory does
-    /// too, where this one's lies. Returns what was left because it may hold commits that are nowhere else.
+    /// too, where this one's lies, and a process that opens one for the first time there. Returns what was left because it may hold commits that are nowhere else.
     pub fn sweep_memory(&self) -> Vec<LeftMemory> {
         self.0.platform.sweep()
     }

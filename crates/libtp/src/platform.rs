@@ -1,5 +1,6 @@
 //! What an environment stands on: directories for its files, and a home for its shared memory.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -23,6 +24,9 @@ const ROOM_MIN: u64 = 96 << 20;
 const REGION_NAME: &str = "region";
 /// Address space reserved for a region: as much as it may ever become.
 const RESERVE_BYTES: u64 = 1 << 38;
+
+/// Where this process has looked for memory that was left, as it joined or repaired an environment.
+static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// The directories and the memory of an environment.
 #[derive(Clone)]
@@ -293,12 +297,28 @@ impl Platform {
 
     /// Removes regions that environments left which are gone; returns those that hold what may be nowhere else.
     pub(crate) fn sweep(&self) -> Vec<LeftMemory> {
+        self.others_homes().flat_map(|home| sweep(home)).collect()
+    }
+
+    /// The same, where this process has not done so when it joined or repaired another: so it costs a process that opens often
+    /// next to nothing.
+    pub(crate) fn sweep_once(&self) {
+        for home in self.others_homes() {
+            // Not waited for: in the child of a fork who holds it may not be there. Then another opening does it.
+            let is_first = SWEPT.try_lock().is_ok_and(|mut swept| swept.insert(home.clone()));
+            if is_first {
+                drop(sweep(home));
+            }
+        }
+    }
+
+    /// Where regions of other environments lie, too. What lies in an environment's own directory is gone with it.
+    fn others_homes(&self) -> impl Iterator<Item = &PathBuf> {
         let homes = match &self.memory {
             Memory::Shared(_) => &[][..],
             Memory::Files(homes) => homes,
         };
-        // What lies in the environment's own directory is gone with it.
-        homes.iter().filter(|home| **home != self.path).flat_map(|home| sweep(home)).collect()
+        homes.iter().filter(|home| **home != self.path)
     }
 
     /// The regions of this environment that were made for files which are not here any more: for another control file in

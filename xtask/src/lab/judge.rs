@@ -178,6 +178,6 @@ impl Judge {
             self.cycles,
             self.torn
         );
-        (vec![summary, self.records.summary(self.cycles, is_good)], is_good)
+        (vec![self.records.summary(self.cycles, is_good), summary], is_good)
     }
 }

@@ -72,6 +72,8 @@ fn crashes_that_lose_nothing_while_the_controls_lose_are_good() {
     assert!(is_good && summary.contains("5 crashes") && summary.contains("0 lost or torn"), "{summary}");
     assert!(summary.contains("35 transactions announced") && summary.contains("2 panics"), "{summary}");
     assert!(summary.contains("mapped synchronously"), "{summary}");
+    let last = summary.lines().last().unwrap();
+    assert!(last.starts_with("5 crashes of a system"), "the last line is that of the crashes: {summary}");
     // The one that was under way may have ended, and need not have been announced.
     let one_more = Crash { found: ["FOUND memory ended=8", WHOLE.found[1], WHOLE.found[2]], ..WHOLE };
     assert!(judged("one-more", &[one_more; 5], 5).1);
