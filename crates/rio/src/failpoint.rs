@@ -4,7 +4,8 @@
 //! is empty and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9` does,
 //! when it comes to that place for the third time; a program can also `arm` itself later. With `!stop` behind it the
 //! process stops there, as `kill -STOP` does, until somebody lets it go on; with `!panic` the thread panics; with `!sleep=FILE`
-//! it sleeps there until that file is there, which may be longer than anybody believes that it does anything (two minutes at most).
+//! it makes `FILE.asleep` and sleeps there until that file is there, which may be longer than anybody believes that it does anything (two minutes
+//! at most).
 //! `LIBTP_FAILPOINT_HITS=FILE`: the name of each place is appended to that file when it is first come to, and where the
 //! process died, stopped or panicked, with the time in nanoseconds.
 //!
@@ -116,6 +117,7 @@ mod chosen {
             }
             Deed::Sleep(until) => {
                 append(&format!("slept {now} {name}\n"));
+                let _ = std::fs::write(until.with_extension("asleep"), b"");
                 let begun = std::time::Instant::now();
                 while !until.exists() && begun.elapsed() < std::time::Duration::from_secs(120) {
                     std::thread::sleep(std::time::Duration::from_millis(5));
