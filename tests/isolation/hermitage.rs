@@ -2,13 +2,13 @@
 //! on records and on pages.
 //!
 //! A case is a schedule. Without isolation it must show its anomaly; in an environment what comes of it must be what some
-//! serial order of its committed transactions gives. Two departures: hermitage lets the second writer of G0 come second
+//! serial order of its committed transactions gives, also if those who only read do so by snapshots. Two departures: hermitage lets the second writer of G0 come second
 //! at both keys, which no outcome tells from a serial one; here it comes first at one. And where a value was a number to
 //! filter by (`value % 3 = 0`), a range of keys stands for the predicate.
 
 use libtp::Granularity;
 
-use crate::serial::{interleaved, is_serial, played, Step};
+use crate::serial::{interleaved, is_serial, played, readers, Readers, Step};
 use crate::session::Do;
 
 /// Two accounts to begin with.
@@ -148,27 +148,42 @@ fn g2_two_edges() -> Vec<Step> {
     [start, of(3, [XYZ, Do::Commit]), of(1, [put("x", "0"), Do::Commit])].concat()
 }
 
-fn check(granularity: Granularity, schedule: &[Step]) {
+fn check(granularity: Granularity, how: Readers, schedule: &[Step]) {
+    assert!(how == Readers::Lock || !readers(schedule).is_empty(), "nobody only reads, so it shows nothing");
     let naive = interleaved(XY, schedule);
     assert!(!is_serial(XY, &naive), "without isolation nothing is wrong with it, so it shows nothing: {naive:?}");
-    let outcome = played(granularity, XY, schedule);
+    let outcome = played(granularity, how, XY, schedule);
     assert!(!outcome.committed().is_empty(), "nobody could commit: {outcome:?}");
     assert!(is_serial(XY, &outcome), "no serial order gives this: {outcome:?}");
 }
 
-/// Each case under its name, with locks on records and on pages.
+/// Each case under its name.
 macro_rules! cases {
-    ($($name:ident)*) => {
-        mod record {
-            $(#[test] fn $name() { super::check(libtp::Granularity::Record, &super::$name()); })*
-        }
-        mod page {
-            $(#[test] fn $name() { super::check(libtp::Granularity::Page, &super::$name()); })*
+    ($module:ident: $granularity:ident, $how:ident: $($name:ident)*) => {
+        mod $module {
+            use libtp::Granularity;
+
+            use super::Readers;
+
+            $(#[test] fn $name() { super::check(Granularity::$granularity, Readers::$how, &super::$name()); })*
         }
     };
 }
 
 cases! {
+    record: Record, Lock:
     g0 g0_predicate g1a g1a_predicate g1b g1b_predicate g1c g1c_predicate otv otv_predicate pmp pmp_predicate
     p4 p4_predicate g_single g_single_predicate g_single_write_predicate g2_item g2_item_predicate g2 g2_two_edges
+}
+
+cases! {
+    page: Page, Lock:
+    g0 g0_predicate g1a g1a_predicate g1b g1b_predicate g1c g1c_predicate otv otv_predicate pmp pmp_predicate
+    p4 p4_predicate g_single g_single_predicate g_single_write_predicate g2_item g2_item_predicate g2 g2_two_edges
+}
+
+// The cases in which somebody only reads: by a snapshot.
+cases! {
+    snapshot: Record, Snapshot:
+    g1a g1a_predicate g1b g1b_predicate otv otv_predicate pmp g_single g_single_predicate g2_two_edges
 }

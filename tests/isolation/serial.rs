@@ -45,7 +45,7 @@ fn owned(map: &Map) -> BTreeMap<String, String> {
 fn on_map(map: &mut Map, step: &Do) -> Ended {
     let pair = |(key, value): (&&str, &&str)| format!("{key}={value}");
     match *step {
-        Do::Begin | Do::Commit | Do::Abort => Ended::Done,
+        Do::Begin | Do::BeginSnapshot | Do::Commit | Do::Abort => Ended::Done,
         Do::Get(key) | Do::GetForUpdate(key) => Ended::Value(map.get(key).map(|&value| value.to_owned())),
         Do::Put(key, value) => {
             map.insert(key, value);
@@ -123,16 +123,34 @@ impl Player {
     }
 }
 
+/// How they read who only read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// As everybody: with locks.
+    Lock,
+    /// By a snapshot, begun with their first step.
+    Snapshot,
+}
+
+/// Those of a schedule who only read.
+pub fn readers(schedule: &[Step]) -> Vec<usize> {
+    let only_reads = |step: &Do| matches!(step, Do::Get(_) | Do::Scan(..) | Do::ScanBack(..) | Do::Commit | Do::Abort);
+    let count = schedule.iter().map(|(session, _)| session + 1).max().unwrap_or(0);
+    (0..count).filter(|one| schedule.iter().all(|(session, step)| session != one || only_reads(step))).collect()
+}
+
 /// What comes of a schedule in an environment with locks on records or on pages.
-pub fn played(granularity: Granularity, pairs: &'static Pairs, schedule: &[Step]) -> Outcome {
+pub fn played(granularity: Granularity, how: Readers, pairs: &'static Pairs, schedule: &[Step]) -> Outcome {
+    let looks = if how == Readers::Snapshot { readers(schedule) } else { Vec::new() };
     let scene = Scene::new(granularity, pairs);
     let count = schedule.iter().map(|(session, _)| session + 1).max().unwrap_or(0);
     let mut players: Vec<Player> = (0..count)
-        .map(|number| Player {
-            session: scene.session(NAMES[number]),
-            todo: VecDeque::new(),
-            waiting: None,
-            done: Vec::new(),
+        .map(|number| {
+            let (session, todo) = match looks.contains(&number) {
+                true => (scene.idle(NAMES[number]), VecDeque::from([Do::BeginSnapshot])),
+                false => (scene.session(NAMES[number]), VecDeque::new()),
+            };
+            Player { session, todo, waiting: None, done: Vec::new() }
         })
         .collect();
     for (session, step) in schedule {

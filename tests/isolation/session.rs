@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use libtp::{Db, Durability, Env, Error, Granularity, Txn};
+use libtp::{Db, Durability, Env, Error, Granularity, Reader, Snapshot, Txn};
 
 /// A step that has not ended after this time waits.
 const WAIT: Duration = Duration::from_millis(80);
@@ -18,6 +18,8 @@ const HANG: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub enum Do {
     Begin,
+    /// Begins to read what is committed now, without locks.
+    BeginSnapshot,
     Get(&'static str),
     GetForUpdate(&'static str),
     Put(&'static str, &'static str),
@@ -100,13 +102,18 @@ impl Scene {
 
     /// Starts a session and its transaction.
     pub fn session(&self, name: &'static str) -> Session {
+        let session = self.idle(name);
+        session.does(Do::Begin, Ended::Done);
+        session
+    }
+
+    /// Starts a session that has none yet.
+    pub fn idle(&self, name: &'static str) -> Session {
         let (to, steps) = channel();
         let (answers, from) = channel();
         let scene = Actors { env: self.env.clone(), table: self.table.clone(), other: self.other.clone() };
         std::thread::spawn(move || scene.play(&steps, &answers));
-        let session = Session { name, to, from };
-        session.does(Do::Begin, Ended::Done);
-        session
+        Session { name, to, from }
     }
 
     /// All pairs, as a new transaction reads them.
@@ -140,13 +147,13 @@ struct Actors {
 
 impl Actors {
     fn play(&self, steps: &Receiver<Do>, answers: &Sender<Ended>) {
-        let mut running: Option<Txn<'_>> = None;
+        let (mut running, mut looking) = (None, None);
         while let Ok(step) = steps.recv() {
-            let ended = match self.step(&step, &mut running) {
+            let ended = match self.step(&step, &mut running, &mut looking) {
                 Ok(ended) => ended,
                 Err(Error::Exists) => Ended::Exists,
                 Err(Error::Deadlock) => {
-                    drop(running.take());
+                    running = None;
                     Ended::Deadlock
                 }
                 Err(error) => Ended::Failed(error.to_string()),
@@ -157,8 +164,18 @@ impl Actors {
         }
     }
 
-    fn step<'e>(&'e self, step: &Do, running: &mut Option<Txn<'e>>) -> libtp::Result<Ended> {
+    fn step<'e>(
+        &'e self,
+        step: &Do,
+        running: &mut Option<Txn<'e>>,
+        looking: &mut Option<Snapshot<'e>>,
+    ) -> libtp::Result<Ended> {
         match step {
+            Do::BeginSnapshot => {
+                *looking = Some(self.env.snapshot()?);
+                return Ok(Ended::Done);
+            }
+            Do::Commit | Do::Abort if looking.take().is_some() => return Ok(Ended::Done),
             Do::Begin => {
                 *running = Some(self.env.begin()?);
                 return Ok(Ended::Done);
@@ -171,11 +188,12 @@ impl Actors {
             }
             _ => {}
         }
+        if let Some(snapshot) = looking {
+            return self.read(step, snapshot);
+        }
         let txn = running.as_ref().expect("the script began the transaction");
-        let database = |key: &str| self.other.as_ref().filter(|_| key == "y").unwrap_or(&self.table);
-        let found = |value: Option<Vec<u8>>| Ended::Value(value.map(|value| word(&value)));
+        let database = |key: &str| self.database(key);
         Ok(match step {
-            Do::Get(key) => found(database(key).get(txn, key.as_bytes())?),
             Do::GetForUpdate(key) => found(database(key).get_for_update(txn, key.as_bytes())?),
             Do::Put(key, value) => {
                 database(key).put(txn, key.as_bytes(), value.as_bytes())?;
@@ -186,17 +204,29 @@ impl Actors {
                 Ended::Done
             }
             Do::Delete(key) => Ended::WasThere(database(key).delete(txn, key.as_bytes())?),
-            Do::Scan(from, to) => Ended::Pairs(self.scan(txn, from, to, true)?),
-            Do::ScanBack(from, to) => Ended::Pairs(self.scan(txn, from, to, false)?),
-            Do::Begin | Do::Commit | Do::Abort => unreachable!("handled above"),
+            _ => self.read(step, txn)?,
+        })
+    }
+
+    fn database(&self, key: &str) -> &Db {
+        self.other.as_ref().filter(|_| key == "y").unwrap_or(&self.table)
+    }
+
+    /// A step that changes nothing.
+    fn read(&self, step: &Do, reader: &impl Reader) -> libtp::Result<Ended> {
+        Ok(match step {
+            Do::Get(key) => found(self.database(key).get(reader, key.as_bytes())?),
+            Do::Scan(from, to) => Ended::Pairs(self.scan(reader, from, to, true)?),
+            Do::ScanBack(from, to) => Ended::Pairs(self.scan(reader, from, to, false)?),
+            other => panic!("{other:?} is not only read"),
         })
     }
 
     /// Over both databases where there are two, in the order of keys.
-    fn scan(&self, txn: &Txn<'_>, from: &str, to: &str, is_upwards: bool) -> libtp::Result<Vec<String>> {
-        let mut found = scan(&self.table, txn, from, to, is_upwards)?;
+    fn scan(&self, reader: &impl Reader, from: &str, to: &str, is_upwards: bool) -> libtp::Result<Vec<String>> {
+        let mut found = scan(&self.table, reader, from, to, is_upwards)?;
         if let Some(other) = self.other.as_ref().filter(|_| (from..to).contains(&"y")) {
-            found.extend(scan(other, txn, from, to, is_upwards)?);
+            found.extend(scan(other, reader, from, to, is_upwards)?);
             found.sort();
             if !is_upwards {
                 found.reverse();
@@ -206,9 +236,9 @@ impl Actors {
     }
 }
 
-fn scan(table: &Db, txn: &Txn<'_>, from: &str, to: &str, is_upwards: bool) -> libtp::Result<Vec<String>> {
+fn scan(table: &Db, reader: &impl Reader, from: &str, to: &str, is_upwards: bool) -> libtp::Result<Vec<String>> {
     let (from, to) = (from.as_bytes(), to.as_bytes());
-    let mut cursor = table.cursor(txn);
+    let mut cursor = table.cursor(reader);
     let mut at = match is_upwards {
         true => cursor.seek(from)?,
         false => {
@@ -222,6 +252,10 @@ fn scan(table: &Db, txn: &Txn<'_>, from: &str, to: &str, is_upwards: bool) -> li
         at = if is_upwards { cursor.next()? } else { cursor.prev()? };
     }
     Ok(found)
+}
+
+fn found(value: Option<Vec<u8>>) -> Ended {
+    Ended::Value(value.map(|value| word(&value)))
 }
 
 fn word(bytes: &[u8]) -> String {
