@@ -21,6 +21,8 @@ const NOBODY_WITH_DISK: u64 = 120 * SECOND;
 const ONE: u64 = 30 * SECOND;
 /// Who has been told to leave leaves within this time.
 const LEAVING: Duration = Duration::from_secs(60);
+/// Who waits for so long, while one of them is stopped, waits for that one: others let go within microseconds.
+const WAITING: Duration = Duration::from_millis(1);
 /// Somebody comes to mend what one who was killed has left within this time, or perhaps there is nothing to mend.
 const MENDING: Duration = Duration::from_millis(5);
 const SECOND: u64 = 1_000_000_000;
@@ -131,7 +133,10 @@ impl<'d> Run<'d> {
             std::thread::sleep(pause.min(end.saturating_duration_since(Time::now())));
             self.watch()?;
             let victim = self.random.index(self.workers.len());
-            self.kill(victim);
+            // Every second one is stopped a moment before, so that it can be looked who waits for it.
+            let is_looked_at = self.plan.kills == Kills::One && self.instants.len() % 2 == 1;
+            let waited = if is_looked_at { self.waiting_for(victim) } else { Vec::new() };
+            self.kill(victim, waited);
             if self.plan.kills == Kills::Two {
                 let mender = self.mender(victim);
                 self.menders += usize::from(mender.is_some());
@@ -139,7 +144,7 @@ impl<'d> Run<'d> {
                     let other = self.random.index(self.workers.len() - 1);
                     other + usize::from(other >= victim)
                 });
-                self.kill(other);
+                self.kill(other, Vec::new());
                 self.replace(other);
             }
             self.replace(victim);
@@ -147,22 +152,39 @@ impl<'d> Run<'d> {
         Ok(())
     }
 
+    /// Stops a worker; the numbers of those who wait for what it holds, or for one who does.
+    fn waiting_for(&mut self, victim: usize) -> Vec<u64> {
+        self.workers[victim].process.stop();
+        let Some(managers) = self.onlooker().map(Env::managers) else { return Vec::new() };
+        std::thread::sleep(WAITING);
+        let before = managers.locks.waits();
+        std::thread::sleep(WAITING);
+        let waits = managers.locks.waits();
+        let still = waits.iter().filter(|wait| before.contains(wait)).map(|wait| wait.session);
+        let names: Vec<String> = still.map(|session| managers.processes.describe(session)).collect();
+        let is_one = |worker: &&Worker| names.iter().any(|name| is_of(name, worker));
+        self.workers.iter().filter(is_one).map(|worker| worker.number).collect()
+    }
+
+    /// Before the first has opened it there is nothing to look at.
+    fn onlooker(&mut self) -> Option<&Env> {
+        if self.onlooker.is_none() {
+            self.onlooker = Env::builder().look(self.directory).ok().flatten();
+        }
+        self.onlooker.as_ref()
+    }
+
     /// Who is at a repair, if anybody but the victim comes to be within the time.
     fn mender(&mut self, victim: usize) -> Option<usize> {
         let begun = Time::now();
-        if self.onlooker.is_none() {
-            // Before the first has opened it there is nothing to look at.
-            self.onlooker = Env::builder().look(self.directory).ok().flatten();
-        }
-        let processes = &self.onlooker.as_ref()?.managers().processes;
+        let processes = self.onlooker()?.managers().processes.clone();
         while begun.elapsed() < MENDING {
             let roles = processes.roles();
             let repairs = roles.iter().find(|(role, _)| role.starts_with("repairs"));
             let Some(&(_, mender)) = repairs else { continue };
             // Not the list of all sessions: making it takes longer than many a repair.
             let name = processes.describe(mender);
-            let is_it = |worker: &Worker| name.ends_with(&format!(" of process {}", worker.process.pid()));
-            if let Some(at) = self.workers.iter().position(is_it).filter(|&at| at != victim) {
+            if let Some(at) = self.workers.iter().position(|worker| is_of(&name, worker)).filter(|&at| at != victim) {
                 return Some(at);
             }
         }
@@ -170,14 +192,14 @@ impl<'d> Run<'d> {
     }
 
     /// Kills a worker, or takes down the instant at which it would have been killed.
-    fn kill(&mut self, victim: usize) {
+    fn kill(&mut self, victim: usize, waited: Vec<u64>) {
         let working = |(at, worker): (usize, &Worker)| (at != victim && worker.is_working()).then_some(worker.number);
         let survivors = self.workers.iter().enumerate().filter_map(working).collect();
         let at = now();
         if self.plan.kills != Kills::None {
             self.workers[victim].process.kill();
         }
-        self.instants.push(Instant { at, survivors });
+        self.instants.push(Instant { at, survivors, waited });
         self.newcomers += usize::from(!self.workers[victim].is_working());
     }
 
@@ -338,6 +360,11 @@ impl<'d> Run<'d> {
         let living = self.workers.iter().map(|worker| life(worker, None));
         living.chain(self.graves.iter().map(|(at, dead)| life(dead, Some(*at)))).collect()
     }
+}
+
+/// Whether a session's description says that it is this worker's.
+fn is_of(name: &str, worker: &Worker) -> bool {
+    name.ends_with(&format!(" of process {}", worker.process.pid()))
 }
 
 fn is_repaired(told: &Told) -> bool {

@@ -1,9 +1,8 @@
 //! How long the others were held up by each kill.
 //!
-//! Nobody says who waited for something the victim held. So two figures stand for it: until the next acknowledgement of
-//! *any* survivor, and until *every* survivor has had one, which is longer than the wait of whoever waited. Beside them the
-//! same figures of instants in a run without kills, because workers that wait for each other and for the disk have gaps
-//! of their own.
+//! Three figures: until the next acknowledgement of *any* survivor; until *every* survivor has had one; and until the next one of
+//! each who *waited* for something that the victim held, where it was looked who did. Beside them the first two of instants
+//! in a run without kills, because workers that wait for each other and for the disk have gaps of their own.
 
 use std::fmt;
 
@@ -14,6 +13,8 @@ pub struct Instant {
     pub at: u64,
     /// The numbers of those who were at work and were not killed just then.
     pub survivors: Vec<u64>,
+    /// Of those, who waited for the one that was killed.
+    pub waited: Vec<u64>,
 }
 
 /// One worker's acknowledgements, ascending, and when it was killed if it was.
@@ -29,6 +30,7 @@ pub struct Life {
 pub struct Stalls {
     any: Vec<u64>,
     every: Vec<u64>,
+    waited: Vec<u64>,
 }
 
 impl Stalls {
@@ -43,7 +45,11 @@ impl Stalls {
                 let next = life.acknowledged.partition_point(|&stamp| stamp <= instant.at);
                 let stamp = life.acknowledged.get(next).copied();
                 // One that was killed before its next acknowledgement was held up at least until then.
-                longest = longest.max(stamp.or(life.killed).map_or(0, |end| end.saturating_sub(instant.at)));
+                let held_up = stamp.or(life.killed).map_or(0, |end| end.saturating_sub(instant.at));
+                longest = longest.max(held_up);
+                if instant.waited.contains(&life.number) {
+                    stalls.waited.push(held_up);
+                }
                 let Some(gap) = stamp.map(|stamp| stamp - instant.at) else { continue };
                 shortest = Some(shortest.map_or(gap, |before: u64| before.min(gap)));
             }
@@ -52,8 +58,7 @@ impl Stalls {
                 stalls.every.push(longest);
             }
         }
-        stalls.any.sort_unstable();
-        stalls.every.sort_unstable();
+        stalls.sort();
         stalls
     }
 
@@ -61,8 +66,12 @@ impl Stalls {
     pub fn add(&mut self, other: Stalls) {
         self.any.extend(other.any);
         self.every.extend(other.every);
-        self.any.sort_unstable();
-        self.every.sort_unstable();
+        self.waited.extend(other.waited);
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        [&mut self.any, &mut self.every, &mut self.waited].into_iter().for_each(|times| times.sort_unstable());
     }
 
     /// How many kills had a survivor that went on.
@@ -78,7 +87,11 @@ impl fmt::Display for Stalls {
             let millis = |time: Option<&u64>| time.map_or("-".into(), |&time| format!("{:.1}", time as f64 / 1e6));
             format!("{}/{}/{}", millis(at(50)), millis(at(99)), millis(times.last()))
         };
-        write!(f, "any {} ms, every {} ms", row(&self.any), row(&self.every))
+        write!(f, "any {} ms, every {} ms", row(&self.any), row(&self.every))?;
+        match self.waited.len() {
+            0 => Ok(()),
+            count => write!(f, ", {count} who waited for the victim {} ms", row(&self.waited)),
+        }
     }
 }
 
@@ -94,10 +107,10 @@ mod tests {
             Life { number: 3, acknowledged: vec![5], killed: Some(25) },
             Life { number: 4, acknowledged: vec![5], killed: Some(35) },
         ];
-        let stalls = Stalls::of(&[Instant { at: 10, survivors: vec![1, 2, 3, 4] }], &lives);
+        let stalls = Stalls::of(&[Instant { at: 10, survivors: vec![1, 2, 3, 4], waited: vec![1, 4] }], &lives);
         assert_eq!((&stalls.any[..], &stalls.every[..]), (&[2][..], &[25][..]));
-        assert_eq!(stalls.len(), 1);
-        let nobody = Stalls::of(&[Instant { at: 50, survivors: vec![1, 2, 3] }], &lives);
+        assert_eq!((stalls.len(), &stalls.waited[..]), (1, &[20, 25][..]));
+        let nobody = Stalls::of(&[Instant { at: 50, survivors: vec![1, 2, 3], waited: Vec::new() }], &lives);
         assert_eq!(nobody.len(), 0);
         assert_eq!(nobody.to_string(), "any -/-/- ms, every -/-/- ms");
     }
