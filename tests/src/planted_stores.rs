@@ -4,7 +4,7 @@
 use crate::planted_deaths::{Judge, PlantedDeath};
 
 /// Bugs in what a child of a fork has of its parent's, each to be noticed by a case of `tests/vista`.
-pub const PLANTED_FORKS: [PlantedDeath; 3] = [
+pub const PLANTED_FORKS: [PlantedDeath; 4] = [
     PlantedDeath {
         name: "rio: a child keeps its parent's lock",
         judge: Judge::OwnCase("forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
@@ -13,6 +13,11 @@ pub const PLANTED_FORKS: [PlantedDeath; 3] = [
     PlantedDeath {
         name: "io: a clone keeps its parent's lock",
         judge: Judge::OwnCase("forks::a_child_that_outlives_its_killed_parent_keeps_no_memory_on_a_disk"),
+        is_seldom: false,
+    },
+    PlantedDeath {
+        name: "rvm: a child writes its parent's log",
+        judge: Judge::OwnCase("inherited::a_child_writes_nothing_to_its_parents_redo_log"),
         is_seldom: false,
     },
     PlantedDeath {

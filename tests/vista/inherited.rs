@@ -3,6 +3,7 @@
 //!
 //! The child's word is its status: how many of its calls were not refused as they should be.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use libtp_tests::forking::{exit_now, is_alone, make_child, How, Side};
@@ -217,6 +218,75 @@ fn a_child_ends_no_transaction_whose_ranges_are_found_by_themselves() {
         });
         assert!(again.is_err());
         assert_eq!([0, 4096, 8192].map(|at| segment.bytes()[at]), [1, 1, 0]);
+    }
+}
+
+/// What vista has refused, said by who has a log besides.
+fn of_segment<T>(tried: rvm::Result<T>) -> Result<T> {
+    tried.map_err(|error| match error {
+        rvm::Error::Segment(error) => error,
+        other => panic!("{other}"),
+    })
+}
+
+#[test]
+fn a_child_writes_nothing_to_its_parents_redo_log() {
+    if !is_alone("inherited::a_child_writes_nothing_to_its_parents_redo_log") {
+        return;
+    }
+    for (how, nth) in WAYS.into_iter().flat_map(|how| (0..5).map(move |nth| (how, nth))) {
+        let directory = tempfile::tempdir().unwrap();
+        // Two wait for their group while there is a child, so there is something that it could write.
+        let options = rvm::Options::of(vista::Options::new(BYTES).anywhere()).log_bytes(128 << 10).group(3);
+        let mut memory = options.open(directory.path()).unwrap();
+        let set = |memory: &mut rvm::Rvm, at: u64, value: u8| {
+            let mut txn = memory.begin().unwrap();
+            txn.set_range(at, 8).unwrap().fill(value);
+            txn.end().unwrap();
+        };
+        for at in [0, 8] {
+            set(&mut memory, at, 1);
+        }
+        let mut inherited = Some(memory);
+        // It waits until the parent has gone on: the log's tail is another one by then.
+        let (mut told, tells) = std::os::unix::net::UnixStream::pair().unwrap();
+        let child = match make_child(how) {
+            Side::Child => {
+                let mut refusals = Refusals::new();
+                drop(tells);
+                let _ = told.read(&mut [0]);
+                let mut memory = inherited.take().unwrap();
+                match nth {
+                    0 => refusals.of("flush", of_segment(memory.flush())),
+                    1 => refusals.of("truncate", of_segment(memory.truncate())),
+                    2 => refusals.of("begin", of_segment(memory.begin().map(drop))),
+                    3 => refusals.of("close", of_segment(memory.close())),
+                    _ => drop(memory),
+                }
+                exit_now(refusals.wrong);
+            }
+            Side::Parent(child) => child,
+        };
+        let mut memory = inherited.unwrap();
+        memory.truncate().unwrap();
+        for nth in 0..9 {
+            set(&mut memory, 64 + 8 * nth, 2);
+        }
+        drop((told, tells));
+        let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(status.exit_status(), Some(0), "{how:?}, {nth}: it was not refused");
+        for nth in 0..3 {
+            set(&mut memory, 256 + 8 * nth, 3);
+        }
+        // All are safe: nothing is lost when it goes now without another word.
+        std::mem::forget(memory);
+        let copy = tempfile::tempdir().unwrap();
+        for name in ["log", "database"] {
+            std::fs::copy(directory.path().join(name), copy.path().join(name)).unwrap();
+        }
+        let memory = options.open(copy.path()).unwrap();
+        let seen: Vec<u8> = [0, 8, 64, 128, 256, 272].iter().map(|at| memory.segment().bytes()[*at]).collect();
+        assert_eq!(seen, [1, 1, 2, 2, 3, 3], "{how:?}, {nth}");
     }
 }
 

@@ -55,22 +55,40 @@ impl Keeping {
             // Another has done it meanwhile.
             other => return other,
         }
-        let access = access_to(checkpoint)?;
-        let region = self.map(access.open(checkpoint)?, checkpoint)?;
-        let header = region.header();
-        header.check_kind(self.layout).map_err(|what| unusable(checkpoint, what))?;
-        region.check_sizes()?;
-        if header.clean.get() == 0 {
-            return Err(unusable(checkpoint, "it is no checkpoint: it was in use".into()));
-        }
+        let region = self.open_checkpoint(checkpoint)?;
         let mut aside = path.as_os_str().to_owned();
         aside.push(".torn");
         let is_filled = torn.region().is_filled();
-        let copy = Copy { of: &region, seal: header.seal.get(), hole: hole(&region), is_filled };
+        let copy = Copy { of: &region, seal: region.header().seal.get(), hole: hole(&region), is_filled };
         copy.put(path, |path| {
             let _ = std::fs::remove_file(&aside);
             std::fs::hard_link(path, &aside)
         })
+    }
+
+    /// Puts the checkpoint to `path`, where there is no region (any more); false if there is one by now.
+    ///
+    /// # Errors
+    /// `Unusable` if the checkpoint is none, or of something else; `Full` and `System` if the disk refuses.
+    pub fn put_checkpoint(
+        &self,
+        path: &Path,
+        checkpoint: &Path,
+        hole: impl FnOnce(&Region) -> Range<u64>,
+    ) -> Result<bool> {
+        let region = self.open_checkpoint(checkpoint)?;
+        let copy = Copy { of: &region, seal: region.header().seal.get(), hole: hole(&region), is_filled: false };
+        copy.put_new(path)
+    }
+
+    fn open_checkpoint(&self, checkpoint: &Path) -> Result<Region> {
+        let region = self.map(access_to(checkpoint)?.open(checkpoint)?, checkpoint)?;
+        region.header().check_kind(self.layout).map_err(|what| unusable(checkpoint, what))?;
+        region.check_sizes()?;
+        if region.header().clean.get() == 0 {
+            return Err(unusable(checkpoint, "it is no checkpoint: it was in use".into()));
+        }
+        Ok(region)
     }
 }
 
@@ -91,14 +109,30 @@ struct Copy<'r> {
 impl Copy<'_> {
     /// Puts it to `path`; `before` is done when it is about to get its name.
     fn put(&self, path: &Path, before: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
+        self.name(path, |passing| before(path).and_then(|()| std::fs::rename(passing, path)))
+    }
+
+    /// Puts it to `path` if nothing is there; whether it did.
+    fn put_new(&self, path: &Path) -> Result<bool> {
+        let mut is_put = true;
+        self.name(path, |passing| {
+            match std::fs::hard_link(passing, path) {
+                // Another has done it, or has begun anew, meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => is_put = false,
+                linked => linked?,
+            }
+            std::fs::remove_file(passing)
+        })?;
+        Ok(is_put)
+    }
+
+    /// Makes it under a passing name, which `name` makes the right one.
+    fn name(&self, path: &Path, name: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
         let passing = passing_name(path);
         // A thread of this number died here.
         let _ = std::fs::remove_file(&passing);
         let made = self.make(&passing, path);
-        let named = made.and_then(|()| {
-            let named = before(path).and_then(|()| std::fs::rename(&passing, path));
-            named.map_err(|source| system(path, "naming", source))
-        });
+        let named = made.and_then(|()| name(&passing).map_err(|source| system(path, "naming", source)));
         if named.is_err() {
             let _ = std::fs::remove_file(&passing);
         }

@@ -269,6 +269,17 @@ impl Kept {
         self.region.check_sizes()
     }
 
+    /// Whether who had it before has left it in good order, with a sum of what was to be sealed.
+    pub fn was_sealed(&self) -> bool {
+        self.seal != 0
+    }
+
+    /// Something in it is not as it should be: no sum is to say that it is, when it is left.
+    pub fn leave_unsealed(&self) {
+        // Relaxed: this thread's own, or handed over with the handle.
+        self.could_not_leave.store(true, Ordering::Relaxed);
+    }
+
     /// Says that it is in use: once all of it was looked at, and before anything is stored.
     ///
     /// # Errors

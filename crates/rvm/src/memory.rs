@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use libtp_io::Directory;
+use rio::planted;
 use vista::{Memory, Persist, Ptr, Segment, Stores};
 
 use crate::journal::{self, Journal};
@@ -74,8 +75,9 @@ impl Rvm {
     /// Begins a transaction. If the log is nearly full it is truncated first.
     ///
     /// # Errors
-    /// `Disk`, `Poisoned`.
+    /// `Disk`, `Poisoned`; `Segment` in a forked child, whose log and database are its parent's.
     pub fn begin(&mut self) -> Result<Txn<'_>> {
+        self.check_process()?;
         if self.wants_truncation() {
             self.truncate()?;
         }
@@ -85,8 +87,9 @@ impl Rvm {
     /// Makes every transaction that has ended safe, where they are written in groups.
     ///
     /// # Errors
-    /// `Disk`, `Poisoned`: what of them is on the disk is found out when the memory is opened anew.
+    /// `Disk`, `Poisoned`: what of them is on the disk is found out when the memory is opened anew. `Segment` in a forked child.
     pub fn flush(&mut self) -> Result<()> {
+        self.check_process()?;
         self.journal.flush()
     }
 
@@ -95,6 +98,7 @@ impl Rvm {
     /// # Errors
     /// As [`Rvm::flush`].
     pub fn truncate(&mut self) -> Result<()> {
+        self.check_process()?;
         // What a forgotten transaction has stored is not to come to the database.
         self.segment.begin().abort();
         self.journal.truncate(&mut self.segment)
@@ -105,16 +109,26 @@ impl Rvm {
     /// # Errors
     /// As [`Rvm::flush`].
     pub fn close(mut self) -> Result<()> {
+        self.check_process()?;
         if self.journal.is_truncated() {
             return self.flush();
         }
         self.truncate()
     }
+
+    /// A forked child has its parent's descriptors of the log and the database, and the log's tail as it was then: what it wrote
+    /// would be in the midst of what the parent has acknowledged since.
+    fn check_process(&self) -> Result<()> {
+        if planted("rvm: a child writes its parent's log") {
+            return Ok(());
+        }
+        Ok(self.segment.check_process()?)
+    }
 }
 
 impl Drop for Rvm {
     fn drop(&mut self) {
-        // Who wants to know calls `close`.
+        // Who wants to know calls `close`. In a child nothing is written.
         let _ = self.flush();
     }
 }

@@ -36,17 +36,26 @@ fn hole_of(region: &Region) -> Range<u64> {
 
 impl Options {
     /// As [`Options::open`]; a segment that may be torn goes back to its checkpoint first, and is itself there afterwards under
-    /// its name with `.torn` behind it. [`Segment::is_restored`](crate::Segment::is_restored) says so.
+    /// its name with `.torn` behind it, in the place of an earlier one. One that is not there is made of its checkpoint: what lies
+    /// in `/dev/shm` is gone with the system. [`Segment::is_restored`](crate::Segment::is_restored) says so. Who wants to begin
+    /// anew removes the checkpoint as well.
     ///
     /// # Errors
-    /// As [`Options::open`]; `Memory` if there is no such checkpoint.
+    /// As [`Options::open`]; `Memory` if the segment may be torn and there is no such checkpoint.
     pub fn open_or_restore(&self, path: &Path, checkpoint: &Path) -> Result<Segment> {
+        let restored = |is_restored: bool| {
+            let mut segment = self.open(path)?;
+            segment.is_restored = is_restored;
+            Ok(segment)
+        };
+        let is_missing = |path: &Path| matches!(path.try_exists(), Ok(false));
+        if is_missing(path) && !is_missing(checkpoint) {
+            return restored(self.keeping().put_checkpoint(path, checkpoint, hole_of)?);
+        }
         match self.open(path) {
             Err(Error::Memory(rio::Error::Torn { .. })) => {
                 self.keeping().restore(path, checkpoint, hole_of)?;
-                let mut segment = self.open(path)?;
-                segment.is_restored = true;
-                Ok(segment)
+                restored(true)
             }
             opened => opened,
         }

@@ -15,6 +15,6 @@ impl Segment {
         self.kept.begin()?;
         let ranges = self.own_undo().map_or(0, |undo| undo.recover_all());
         self.hide_metadata()?;
-        Ok(ranges)
+        self.verify_unsealed().map(|()| ranges)
     }
 }

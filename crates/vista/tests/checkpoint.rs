@@ -62,6 +62,37 @@ fn a_segment_that_may_be_torn_is_refused_or_goes_back_to_its_checkpoint() {
 }
 
 #[test]
+fn a_segment_that_is_gone_goes_back_to_its_checkpoint_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let (file, checkpoint) = (at("segment"), at("checkpoint"));
+    let options = Options::new(1 << 20).grows_to(4 << 20).anywhere();
+    // As long as there is neither, it is a new one.
+    let mut segment = options.open_or_restore(&file, &checkpoint).unwrap();
+    assert!(!segment.is_restored());
+    set(&mut segment, 2);
+    segment.checkpoint(&checkpoint).unwrap();
+    set(&mut segment, 3);
+    drop(segment);
+    // The system goes down, and what lay in its memory is not there any more.
+    std::fs::remove_file(&file).unwrap();
+    for _ in 0..2 {
+        let other = Options::new(1 << 20).anywhere().open_or_restore(&file, directory.path());
+        assert!(other.is_err() && !file.exists(), "nothing is made beside a checkpoint that is none");
+    }
+    let mut segment = options.open_or_restore(&file, &checkpoint).unwrap();
+    assert_eq!((segment.is_restored(), segment.bytes()[7]), (true, 2));
+    // The next checkpoint replaces the one that it came from, with what it had.
+    segment.grow(2 << 20).unwrap();
+    segment.checkpoint(&checkpoint).unwrap();
+    drop(segment);
+    let segment = Options::new(0).anywhere().open_or_restore(&file, &checkpoint).unwrap();
+    assert_eq!((segment.is_restored(), segment.bytes()[7], segment.bytes().len()), (false, 2, 2 << 20));
+    let names = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(names, 2, "no passing name is left");
+}
+
+#[test]
 fn one_that_was_left_in_good_order_or_lies_in_memory_that_survives_is_opened_after_a_new_start() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
