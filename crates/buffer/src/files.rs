@@ -32,7 +32,7 @@ use crate::{BufferManager, Error, FileId, PageId, Result};
 const FILES_FIRST: u32 = 8;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 200;
-const NAME_WORDS: usize = 27;
+const NAME_WORDS: usize = 26;
 /// So often who gives a file's frames up looks again at one that is busy.
 const SLICE: Duration = Duration::from_micros(300);
 const FREE: u32 = 0;
@@ -60,8 +60,10 @@ rio::shared! {
         pub(crate) allocated: Word<u64>,
         /// What all who use the file have agreed on, see [`BufferManager::agree`]; zero before the first.
         pub(crate) agreed: Word<u64>,
+        /// The end of the pages that may ever have been written, zero while nobody has looked. Only grows.
+        pub(crate) written: Word<u64>,
         /// The name, padded with zeros.
-        pub(crate) name: [Word<u64>; 27],
+        pub(crate) name: [Word<u64>; 26],
     } size 256
 }
 
@@ -144,6 +146,33 @@ impl OpenFile {
         Ok(())
     }
 
+    /// Looks where the file ends, if nobody has since it was registered: what lies before that may have been written then. To be called
+    /// before the file is made longer.
+    pub(crate) fn note_end(&self) -> Result<()> {
+        if self.slot.written.load() == 0 {
+            let end = self.file.len()?.div_ceil(u64::from(self.info.page_bytes));
+            // Page 0 was written when the file was made.
+            self.slot.written.fetch_max(end.max(1));
+        }
+        Ok(())
+    }
+
+    /// Says that so many pages from `id` on may have been written. To be called before they are.
+    pub(crate) fn note_written(&self, id: PageId, pages: u64) -> Result<()> {
+        self.note_end()?;
+        let end = u64::from(id.page().raw()) + pages;
+        if self.slot.written.load() < end {
+            self.slot.written.fetch_max(end);
+        }
+        Ok(())
+    }
+
+    /// Whether nobody can have written the page `id`: asked by who has it in the table, so that nobody is about to.
+    pub(crate) fn was_never_written(&self, id: PageId) -> bool {
+        let end = self.slot.written.load();
+        end != 0 && u64::from(id.page().raw()) >= end
+    }
+
     /// How an error names a page of it.
     pub(crate) fn corrupt(&self, id: PageId, what: &dyn std::fmt::Display) -> Error {
         Error::Corrupt { file: self.info.file_name(), page: id.page(), what: what.to_string() }
@@ -215,6 +244,7 @@ impl Files {
         slot.page_bytes.set(&mut section, info.page_bytes);
         slot.pool.set(&mut section, info.pool.0);
         slot.allocated.set(&mut section, 0);
+        slot.written.set(&mut section, 0);
         slot.agreed.set(&mut section, 0);
         slot.name_bytes.set(&mut section, u32::try_from(info.name.len()).expect("names have at most 200 bytes"));
         for (index, word) in slot.name.iter().enumerate() {

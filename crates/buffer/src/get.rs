@@ -241,6 +241,7 @@ impl BufferManager {
     fn load<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Option<Pin<'s>>> {
         let file = self.files.open(id.file())?;
         if source == Source::Zeros {
+            file.note_end()?;
             // Its blocks now, while it can be refused: a page that is in memory must not be kept from the disk for want of
             // room there, or others could not be read either.
             file.make_room(id)?;
@@ -255,6 +256,11 @@ impl BufferManager {
         failpoint("buffer: frame in the table, loading");
         let filled = match source {
             Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
+            // The system would read whole stretches of blocks that were only set aside.
+            Source::Zeros if file.was_never_written(id) => {
+                Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
+                Ok(())
+            }
             Source::Zeros => {
                 // Zeros, unless another has made the page meanwhile, has written it, and its frame was needed. What cannot be read
                 // may be that page: nothing may be put in its place.

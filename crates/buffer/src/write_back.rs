@@ -438,7 +438,9 @@ impl BufferManager {
             };
             failpoint("buffer: between two homes");
             leave_given_up(session);
-            home.file.write_at(batch.page(&run), home.offset(run.id))?;
+            let bytes = batch.page(&run);
+            home.note_written(run.id, bytes.len() as u64 / u64::from(home.info.page_bytes))?;
+            home.file.write_at(bytes, home.offset(run.id))?;
         }
         Ok(homes)
     }

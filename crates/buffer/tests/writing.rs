@@ -173,6 +173,37 @@ fn a_page_that_cannot_be_read_at_the_moment_is_not_taken_for_a_new_one() {
 }
 
 #[test]
+fn a_page_that_nobody_has_written_is_not_read_and_one_that_another_has_written_is() {
+    let disk = SimDisk::new(9);
+    let world = World::new(Arc::new(disk.process_view()), &frames(32));
+    let session = world.join();
+    let reads = || disk.calls(&Calls::On(Operation::Read, "pages.tp".into()));
+    let before = reads();
+    for number in 1..=200 {
+        drop(world.buffers.pin_new(&session, page_id(number)).unwrap());
+        world.set(&session, page_id(number), u64::from(number)).unwrap();
+    }
+    // Some had to leave the memory again before they were set.
+    assert!(reads() - before < 20, "what was never written is not read: {}", reads() - before);
+    // Who looked for a new page long ago comes by only now: others have made it, written it, and it had to leave the memory.
+    let gone: Vec<u32> = (1..=200).filter(|number| !world.buffers.is_resident(page_id(*number))).collect();
+    assert!(gone.len() > 100, "{}", gone.len());
+    for number in gone.iter().step_by(10) {
+        assert_eq!(
+            value_of(&world.buffers.pin_new(&session, page_id(*number)).unwrap().shared(LEAF)),
+            u64::from(*number)
+        );
+    }
+    world.buffers.write_all(&session).unwrap();
+    world.drop_pages(&session);
+    // A new life of the file's slot: what is there already may have been written.
+    for number in 1..=200 {
+        let page = world.buffers.pin_new(&session, page_id(number)).unwrap();
+        assert_eq!(value_of(&page.shared(LEAF)), u64::from(number));
+    }
+}
+
+#[test]
 fn every_call_that_fails_once_loses_nothing() {
     let calls = {
         let disk = SimDisk::new(6);
