@@ -513,6 +513,8 @@ pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
 pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)>) -> Result<Arc<OpenDatabase>> {
     env.check_process()?;
     let own = env.settings.database.get(name);
+    // Who has plain files in a transaction makes others in the midst of it.
+    let has_inner = name == crate::files::DATABASE;
     let settings = OpenSettings {
         create: making.map(|making| making.0),
         keying: making.map(|making| making.1).unwrap_or_default(),
@@ -529,7 +531,9 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
             let open = libtp_record::open(managers, who, env.platform.directory.as_ref(), name, &settings)?;
             let open =
                 open.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
-            let granularity = agree_on_granularity(managers, &open, own.and_then(|own| own.granularity))?;
+            let wish = own.and_then(|own| own.granularity).filter(|_| !has_inner);
+            let granularity = agree_on_granularity(managers, &open, wish)?;
+            let open = if has_inner { open.without_escalation() } else { open };
             // Its pages may be larger than any before.
             attach::warn_of_no_spares(managers.refill_spares());
             Ok((managers.log.incarnation(), open.with_granularity(granularity)))

@@ -28,6 +28,7 @@ use crate::{Db, Durability, Error, Result, Txn};
 use finish::{Intention, TOO_EARLY, UNSEEN};
 pub(crate) use paths::Home;
 use paths::{beside, refused, split, Door, Owner};
+pub(crate) use row::DATABASE;
 use row::{Identity, New, Row};
 
 /// The rows of all intentions.

@@ -150,7 +150,7 @@ impl<'a> Access<'a> {
         let file = self.database.id().raw();
         let change = &self.pages.change;
         change.who.set_escalate_at(change.managers.locks.count(change.who.locker()) + ESCALATE_EVERY);
-        if self.try_lock(lock_names::database(self.database.id()), mode)? == Tried::Busy {
+        if !self.database.escalates() || self.try_lock(lock_names::database(self.database.id()), mode)? == Tried::Busy {
             return Ok(false);
         }
         change.who.forget_entered();

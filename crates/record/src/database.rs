@@ -104,6 +104,8 @@ pub struct Database {
     method: Method,
     pool: PoolId,
     granularity: Granularity,
+    /// Whether who has very many locks may trade those here for one on all of it.
+    escalates: bool,
     arithmetic: Arithmetic,
     /// Where the buckets of a hash file are, as this process last saw them.
     geometry: Option<Box<Geometry>>,
@@ -134,6 +136,7 @@ impl Database {
             method,
             pool,
             granularity: Granularity::Record,
+            escalates: true,
             arithmetic,
             geometry: (method == Method::Hash).then(|| Box::new(Geometry::new())),
             keying: Keying::default(),
@@ -149,6 +152,18 @@ impl Database {
     pub fn with_granularity(mut self, granularity: Granularity) -> Database {
         self.granularity = granularity;
         self
+    }
+
+    /// The same database, in which locks stay on records however many there are: for who needs two transactions in it at once.
+    #[must_use]
+    pub fn without_escalation(mut self) -> Database {
+        self.escalates = false;
+        self
+    }
+
+    /// Whether locks may be traded for one on all of it.
+    pub(crate) fn escalates(&self) -> bool {
+        self.escalates
     }
 
     #[must_use]

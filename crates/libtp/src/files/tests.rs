@@ -469,3 +469,41 @@ fn a_commit_that_is_not_waited_for_is_on_the_disk_before_its_files_are_seen() {
     place.env.wait_durable(lsn).unwrap();
     assert_eq!(place.rows(), 0);
 }
+
+#[test]
+fn files_are_made_by_who_has_very_many_locks_and_where_pages_were_to_be_locked() {
+    let mut place = Place::new();
+    let mut other = Place::new();
+    for (place, locks) in [(&mut place, 99_960), (&mut other, 0)] {
+        if locks == 0 {
+            let plain =
+                crate::settings::DatabaseSettings { granularity: Some(crate::Granularity::Page), ..Default::default() };
+            let settings = crate::Settings {
+                no_background: true,
+                database: [("plain-files".to_owned(), plain)].into(),
+                ..crate::Settings::default()
+            };
+            let path = place.path.join("with pages");
+            place.env = Env::builder().settings(settings).lock_timeout(Duration::from_millis(50)).open(path).unwrap();
+            place.users = place.env.btree("users").unwrap();
+        }
+        for directory in 0..9 {
+            fs::create_dir(place.at(&format!("{directory}"))).unwrap();
+        }
+        let txn = place.env.begin().unwrap();
+        let count = || txn.life().managers.locks.count(txn.session().locker());
+        let mut next = 0_u32;
+        while count() < locks {
+            place.users.put(&txn, &next.to_be_bytes(), b"").unwrap();
+            next += 1;
+        }
+        for directory in 0..9 {
+            for name in 0..9 {
+                txn.create_file(place.at(&format!("{directory}/{name}")), b"new").unwrap();
+            }
+        }
+        assert!(locks == 0 || count() > 100_000, "{} locks", count());
+        txn.commit().unwrap();
+        assert_eq!(place.text("8/8").as_deref(), Some("new"));
+    }
+}
