@@ -192,13 +192,14 @@ impl<T: Kind> Table<T> {
 
     /// Puts a thing into the table and returns its handle.
     pub(crate) fn insert(&self, value: T) -> Outcome<Handle<T>> {
-        let index = self.take_free().unwrap_or_else(|| self.made.fetch_add(1, Ordering::Relaxed));
-        if index >= 1 << INDEX_BITS {
-            return Err(Trouble::misuse(format!(
-                "there are too many handles: {} of a kind is the most",
-                1 << INDEX_BITS
-            )));
-        }
+        let most = 1 << INDEX_BITS;
+        let never_used = || {
+            // Counted no further than there are slots, however often it is asked: the count would come round.
+            let counted =
+                self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |made| (made < most).then_some(made + 1));
+            counted.map_err(|_| Trouble::misuse(format!("there are too many handles: {most} of a kind is the most")))
+        };
+        let index = self.take_free().map_or_else(never_used, Ok)?;
         let (chunk, _) = place(index);
         if self.chunks[chunk].load(Ordering::Acquire).is_null() {
             self.make_chunk(chunk);

@@ -175,3 +175,41 @@ fn what_is_shown_in_stretches_is_what_is_given_one_by_one() {
         assert_eq!(both_ways(&empty, &snapshot, 1), [Vec::new(), Vec::new()]);
     }
 }
+
+#[test]
+fn a_range_whose_end_lies_before_its_beginning_has_no_keys() {
+    use std::ops::Bound::{Excluded, Included};
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let db = env.btree("tree").unwrap();
+    // Enough for several leaves, so that the two ends lie on different ones.
+    env.run(|txn| (0..2000).try_for_each(|number| db.put(txn, &name(number), &[7; 100]))).unwrap();
+    let (low, high) = (name(900), name(100));
+    let inverted = [
+        (Included(&low[..]), Included(&high[..])),
+        (Included(&low[..]), Excluded(&high[..])),
+        (Excluded(&low[..]), Included(&high[..])),
+        (Excluded(&low[..]), Excluded(&low[..])),
+        (Included(&low[..]), Excluded(&low[..])),
+    ];
+    for (low, high) in inverted {
+        let keys = || crate::Keys::between(low, high);
+        env.run(|txn| {
+            let mut cursor = db.range(txn, keys())?;
+            assert_eq!((cursor.first()?, cursor.last()?, cursor.next()?), (None, None, None));
+            let mut cursor = db.range(txn, keys())?;
+            assert_eq!((cursor.prev()?, cursor.seek(&name(500))?), (None, None));
+            assert_eq!((db.count(txn, keys())?, db.delete_range(txn, keys())?), (0, 0));
+            Ok(())
+        })
+        .unwrap();
+        let snapshot = env.snapshot().unwrap();
+        let mut cursor = db.range(&snapshot, keys()).unwrap();
+        assert_eq!((cursor.first().unwrap(), cursor.last().unwrap(), cursor.prev().unwrap()), (None, None, None));
+        assert_eq!(db.count(&snapshot, keys()).unwrap(), 0);
+        let met = db.range(&snapshot, keys()).unwrap().for_each(|_, _| ControlFlow::Break(())).unwrap();
+        assert_eq!(met, None);
+    }
+    let txn = env.begin().unwrap();
+    assert_eq!(db.count(&txn, ..).unwrap(), 2000);
+}
