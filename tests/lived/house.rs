@@ -1,0 +1,202 @@
+//! The databases that are lived in, one of each kind, and what is in them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use libtp::{Bytes, Db, Durability, Env, Index, List, Recno, Settings};
+use libtp_sim::Random;
+
+use crate::stock::{self, Listed, Numbered, Window};
+
+/// Who works at once.
+pub const WORKERS: usize = 2;
+/// Each has so many queues of its own: one is emptied by a cursor, one by its keys.
+pub const QUEUES: usize = 2;
+/// Bytes of a record by number.
+pub const RECORD_BYTES: usize = 48;
+/// Behind each queue there is something else: a key that stays.
+const FENCE: u32 = u32::MAX;
+
+/// An environment, its databases, and what must be in them.
+pub struct House {
+    pub path: PathBuf,
+    pub env: Env,
+    /// A B-tree in which keys come and go at random.
+    pub records: Db,
+    pub of_records: Numbered,
+    /// The same in a hash file.
+    pub hashed: Db,
+    pub of_hashed: Numbered,
+    /// The same with an index.
+    pub indexed: Db,
+    pub index: Index,
+    pub of_indexed: Numbered,
+    /// Records by number.
+    pub numbers: Recno,
+    pub of_numbers: Numbered,
+    /// A B-tree in which keys come at one end and go at the other.
+    pub queues: Db,
+    pub windows: [Mutex<Window>; WORKERS * QUEUES],
+    /// Records that are renumbered.
+    pub list: List,
+    pub of_list: Listed,
+}
+
+/// How much there is of everything.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// Keys of `records`; the others have a fifth, a tenth, ..
+    pub keys: usize,
+}
+
+impl Extent {
+    pub fn window(self) -> u32 {
+        u32::try_from(self.keys / 20).unwrap()
+    }
+
+    pub fn listed(self) -> usize {
+        self.keys / 50
+    }
+
+    /// The page cache: less than the files have.
+    pub fn memory(self) -> Bytes {
+        Bytes(160 * self.keys as u64)
+    }
+
+    /// Log between two checkpoints.
+    pub fn checkpoint_log(self) -> Bytes {
+        Bytes(400 * self.keys as u64)
+    }
+
+    pub fn log_segment(self) -> Bytes {
+        Bytes((self.checkpoint_log().0 / 4).next_power_of_two())
+    }
+}
+
+impl House {
+    /// Makes it, empty.
+    pub fn new(path: &Path, extent: Extent) -> House {
+        let settings = Settings {
+            memory: Some(extent.memory()),
+            durability: Some(Durability::Relaxed),
+            checkpoint_log: Some(extent.checkpoint_log()),
+            log_segment_first: Some(extent.log_segment()),
+            log_segment_max: Some(extent.log_segment()),
+            ..Settings::default()
+        };
+        let env = Env::builder().settings(settings).open(path).unwrap();
+        let indexed = env.btree("indexed").unwrap();
+        let index = indexed.index("indexed-by-middle", |_, value, keys| keys.add(&value[8..16])).unwrap();
+        let queues = env.btree("queues").unwrap();
+        let mut key = Vec::new();
+        for queue in 0..WORKERS * QUEUES {
+            stock::message_key(u8::try_from(queue).unwrap(), FENCE, &mut key);
+            env.run(|txn| queues.put(txn, &key, b"fence")).unwrap();
+        }
+        House {
+            path: path.to_path_buf(),
+            records: env.btree("records").unwrap(),
+            of_records: Numbered::new(extent.keys),
+            hashed: env.hash("hashed").unwrap(),
+            of_hashed: Numbered::new(extent.keys / 5),
+            indexed,
+            index,
+            of_indexed: Numbered::new(extent.keys / 20),
+            numbers: env.recno("numbers", u32::try_from(RECORD_BYTES).unwrap()).unwrap(),
+            of_numbers: Numbered::new(extent.keys / 10),
+            queues,
+            windows: std::array::from_fn(|_| Mutex::new(Window::default())),
+            list: env.list("list").unwrap(),
+            of_list: Listed::new(),
+            env,
+        }
+    }
+
+    /// Puts in what is there at the beginning: seven of ten keys, queues and a list of the length that they keep.
+    pub fn furnish(&self, extent: Extent, seed: u64) {
+        let mut random = Random::new(seed);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for (db, numbered) in [(&self.records, &self.of_records), (&self.hashed, &self.of_hashed), (&self.indexed, &self.of_indexed)] {
+            for some in 0..numbered.len().div_ceil(100) {
+                let txn = self.env.begin().unwrap();
+                for at in some * 100..numbered.len().min((some + 1) * 100) {
+                    if random.chance(7, 10) {
+                        let number = stock::fresh(&mut random);
+                        stock::key_of(at, &mut key);
+                        stock::value_of(number, at as u64, &mut value);
+                        db.put(&txn, &key, &value).unwrap();
+                        numbered.set(at, number);
+                    }
+                }
+                txn.commit().unwrap();
+            }
+        }
+        let txn = self.env.begin().unwrap();
+        let mut list = self.of_list.open();
+        for _ in 0..extent.listed() {
+            let number = stock::fresh(&mut random);
+            stock::value_of(number, 0, &mut value);
+            self.list.append(&txn, &value).unwrap();
+            list.push(number);
+        }
+        txn.commit().unwrap();
+    }
+
+    /// Compares every record with what it must be, and looks at every page.
+    pub fn audit(&self) -> u64 {
+        let txn = self.env.begin().unwrap();
+        let (mut key, mut value, mut audited) = (Vec::new(), Vec::new(), 0);
+        for (db, numbered) in [(&self.records, &self.of_records), (&self.hashed, &self.of_hashed), (&self.indexed, &self.of_indexed)] {
+            for at in 0..numbered.len() {
+                let number = numbered.get(at);
+                stock::key_of(at, &mut key);
+                stock::value_of(number, at as u64, &mut value);
+                let is_right = db.get_with(&txn, &key, |found| found == value).unwrap();
+                let must = (number != stock::ABSENT).then_some(true);
+                assert_eq!(is_right, must, "record {at} of {}", db.name());
+                audited += u64::from(must.is_some());
+            }
+        }
+        let txn = self.audited(txn);
+        for at in 0..self.of_numbers.len() {
+            let number = self.of_numbers.get(at);
+            stock::record_of(number, at as u64, RECORD_BYTES, &mut value);
+            let found = self.numbers.get(&txn, at as u64 + 1).unwrap();
+            let must = (number != stock::ABSENT).then_some(&value);
+            assert_eq!(found.as_ref(), must, "record number {}", at + 1);
+            audited += u64::from(must.is_some());
+        }
+        let txn = self.audited(txn);
+        let mut messages = self.queues.cursor(&txn);
+        let mut found = messages.first().unwrap();
+        for (queue, window) in self.windows.iter().enumerate() {
+            let window = *window.lock().unwrap();
+            for number in (window.first..window.behind).chain([FENCE]) {
+                let (found_key, found_value) = found.take().expect("a queue has lost its end");
+                stock::message_key(u8::try_from(queue).unwrap(), number, &mut key);
+                stock::value_of(number, queue as u64, &mut value);
+                assert_eq!(found_key, key, "queue {queue}");
+                assert!(number == FENCE || found_value == value, "message {number} of queue {queue}");
+                audited += 1;
+                found = messages.next().unwrap();
+            }
+        }
+        assert_eq!(found, None, "behind the queues");
+        let txn = self.audited(txn);
+        let listed = self.of_list.open();
+        assert_eq!(self.list.count(&txn).unwrap(), listed.len() as u64);
+        for (at, number) in listed.iter().enumerate() {
+            stock::value_of(*number, 0, &mut value);
+            assert!(self.list.get(&txn, at as u64 + 1).unwrap().as_ref() == Some(&value), "record {} of the list", at + 1);
+            audited += 1;
+        }
+        txn.commit().unwrap();
+        audited
+    }
+
+    /// Another transaction: the locks of what was read so far need not be kept.
+    fn audited<'e>(&'e self, txn: libtp::Txn<'e>) -> libtp::Txn<'e> {
+        txn.commit().unwrap();
+        self.env.begin().unwrap()
+    }
+}

@@ -1,0 +1,221 @@
+//! Long-lived use: a fixed working set is changed at random for long, and nothing grows.
+//!
+//! The doubt: what is freed and never used again, what is kept for somebody who has gone, what is remembered and never forgotten
+//! shows in no test that is short. It is a file that is larger every day, memory that is, a log whose old files stay, and
+//! operations that take longer.
+//!
+//! | file | what |
+//! |---|---|
+//! | `house` | the databases of each kind, and the audit |
+//! | `stock` | what must be in them |
+//! | `worker` | transactions of random changes, some aborted |
+//! | `sample` | what everything takes, once in a hundredth of the run |
+//! | `plot` | the run as a picture |
+//!
+//! Two threads update, insert and delete at random over keys of which seven in ten are there, with values of 20 to 400 bytes and some
+//! of thousands, in a B-tree, a hash file, a B-tree with an index, records by number and a list; and messages come at one end
+//! of queues and go at the other. The page cache is smaller than the files, checkpoints go on. The first tenth of the run is to become
+//! what it will be; against what was there then the rest is compared. Times are printed, drawn, and not judged.
+//!
+//! `LIBTP_TEST_OPERATIONS` says how many, `LIBTP_TEST_KEYS` over how many keys; `LIBTP_TEST_PLOT` is the file of the picture, from
+//! the root of the tree.
+// Test code outside of test functions: a panic is the report.
+#![allow(clippy::unwrap_used)]
+#![forbid(unsafe_code)]
+
+mod house;
+mod plot;
+mod sample;
+mod stock;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use libtp_bench::Histogram;
+use libtp_tests::sizes;
+
+use house::{Extent, House, WORKERS};
+use sample::{Pages, Sample};
+use worker::{Stretch, Worker};
+
+/// So often it is looked what everything takes.
+const SAMPLES: u64 = 100;
+/// So many of them are to become what it will be.
+const WARM: usize = 10;
+/// What is there at the end, and at any time after that, is no more than so many hundredths of what was there then.
+const GROWTH_PERCENT: u64 = 110;
+/// Beside that: what is handed out in pieces comes a piece at a time.
+const PIECE: u64 = 512 << 10;
+/// Files are extended by pieces of up to so much.
+const FILE_PIECE: u64 = 4 << 20;
+/// Pages that come and go with those that are split just now.
+const PAGES: u64 = 16;
+
+/// All that was seen of a run.
+struct Run {
+    samples: Vec<Sample>,
+    /// Pages at each tenth.
+    pages: Vec<BTreeMap<String, Pages>>,
+    sums: Stretch,
+}
+
+fn lived_in(house: &House, extent: Extent, operations: u64) -> Run {
+    let seed = sizes::first_seed();
+    let start = Instant::now();
+    let mut workers: Vec<Worker<'_>> = (0..WORKERS).map(|who| Worker::new(house, extent, who, seed)).collect();
+    let nothing = Histogram::new();
+    let mut run = Run {
+        samples: vec![Sample::take(house, 0, 0.0, &nothing, &nothing)],
+        pages: vec![sample::pages(house)],
+        sums: Stretch::default(),
+    };
+    for number in 1..=SAMPLES {
+        std::thread::scope(|scope| {
+            for worker in &mut workers {
+                scope.spawn(|| worker.work(operations / SAMPLES / WORKERS as u64));
+            }
+        });
+        let mut stretch = Stretch::default();
+        for worker in &mut workers {
+            stretch.add(&std::mem::take(&mut worker.stretch));
+        }
+        run.samples.push(Sample::take(
+            house,
+            operations / SAMPLES * number,
+            start.elapsed().as_secs_f64(),
+            &stretch.operations,
+            &stretch.commits,
+        ));
+        run.sums.add(&stretch);
+        if number % (SAMPLES / 10) == 0 {
+            run.pages.push(sample::pages(house));
+            println!("{}", row(&run));
+        }
+    }
+    run
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+const HEAD: &str = "| operations | a second | data, MiB | pages in use, free | log, MiB | region, MiB | resident, own, MiB | operation p50/p99/max, µs | commit p50/p99/max, µs |\n|---|---|---|---|---|---|---|---|---|";
+
+/// The last tenth as a row of a table.
+fn row(run: &Run) -> String {
+    let samples = &run.samples;
+    let (Some(last), Some(pages)) = (samples.last(), run.pages.last()) else { return String::new() };
+    let before = &samples[samples.len().saturating_sub(1 + WARM)];
+    let tenth = &samples[samples.len().saturating_sub(WARM)..];
+    let rate = (last.operations - before.operations) as f64 / (last.seconds - before.seconds);
+    let median = |of: &dyn Fn(&Sample) -> u64| {
+        let mut values: Vec<u64> = tenth.iter().map(of).collect();
+        values.sort_unstable();
+        values[values.len() / 2] as f64 / 1e3
+    };
+    let longest = |of: &dyn Fn(&Sample) -> u64| tenth.iter().map(of).max().unwrap_or(0) as f64 / 1e3;
+    format!(
+        "| {} | {rate:.0} | {:.1} | {}, {} | {:.1} | {:.1} | {:.1}, {:.1} | {:.1} / {:.1} / {:.0} | {:.1} / {:.1} / {:.0} |",
+        last.operations,
+        mib(last.data()),
+        pages.values().map(|pages| pages.used).sum::<u64>(),
+        pages.values().map(|pages| pages.free).sum::<u64>(),
+        mib(last.log),
+        mib(last.region),
+        mib(last.resident),
+        mib(last.own),
+        median(&|sample| sample.operation.p50),
+        median(&|sample| sample.operation.p99),
+        longest(&|sample| sample.operation.max),
+        median(&|sample| sample.commit.p50),
+        median(&|sample| sample.commit.p99),
+        longest(&|sample| sample.commit.max),
+    )
+}
+
+/// What grew, with how much.
+fn grown(run: &Run, extent: Extent) -> Vec<String> {
+    let (warm, rest) = run.samples.split_at(WARM + 1);
+    let mut complaints = Vec::new();
+    let mut judge = |what: &str, piece: u64, of: &dyn Fn(&Sample) -> u64| {
+        let before = warm.iter().map(of).max().unwrap_or(0);
+        let after = rest.iter().map(of).max().unwrap_or(0);
+        if after > before * GROWTH_PERCENT / 100 + piece {
+            complaints.push(format!("{what} grew from {before} to {after} bytes"));
+        }
+    };
+    judge("all databases together", FILE_PIECE, &|sample| sample.data());
+    judge("the directory", FILE_PIECE, &|sample| sample.directory);
+    judge("what is handed out of the region", PIECE, &|sample| sample.region_used);
+    judge("the region's memory", PIECE, &|sample| sample.region);
+    judge("the process's memory", PIECE, &|sample| sample.resident);
+    judge("the process's own memory", PIECE, &|sample| sample.own);
+    for name in run.samples[0].files.keys() {
+        judge(name, FILE_PIECE, &|sample| sample.files.get(name).copied().unwrap_or(0));
+    }
+    let most_log = extent.checkpoint_log().0 * 2 + extent.log_segment().0 * 2;
+    for sample in &run.samples {
+        if sample.log > most_log {
+            complaints.push(format!("at {} operations the log had {} bytes", sample.operations, sample.log));
+        }
+        if sample.locks != 0 {
+            complaints.push(format!("at {} operations {} locks were left", sample.operations, sample.locks));
+        }
+    }
+    for (name, first) in &run.pages[1] {
+        let most = run.pages[2..].iter().map(|tenth| tenth[name].all()).max().unwrap_or(0);
+        if most > first.all() * GROWTH_PERCENT / 100 + PAGES {
+            complaints.push(format!("{name} grew from {} to {most} pages", first.all()));
+        }
+    }
+    complaints
+}
+
+/// Where the picture goes: beside the logs of the suites, unless it is told.
+fn picture() -> PathBuf {
+    match sizes::chosen::<PathBuf>("LIBTP_TEST_PLOT") {
+        Some(path) => Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path),
+        None => Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("xtask").join("lived.svg"),
+    }
+}
+
+#[test]
+fn a_fixed_working_set_takes_no_more_however_long_it_is_changed() {
+    let operations = sizes::number("LIBTP_TEST_OPERATIONS", 200_000);
+    let extent = Extent { keys: usize::try_from(sizes::number("LIBTP_TEST_KEYS", 20_000)).unwrap() };
+    let directory = tempfile::tempdir().unwrap();
+    let house = House::new(&directory.path().join("house"), extent);
+    house.furnish(extent, sizes::first_seed());
+    println!("{HEAD}");
+    let run = lived_in(&house, extent, operations);
+    let path = picture();
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let title = format!("{operations} changes of a fixed working set of {} keys", extent.keys);
+    std::fs::write(&path, plot::drawn(&title, &run.samples)).unwrap();
+    println!("drawn: {}", path.display());
+    let (first, last) = (&run.pages[1], &run.pages[SAMPLES as usize / 10]);
+    for (name, pages) in last {
+        println!("{name}: {:?} after a tenth, {pages:?} at the end", first[name]);
+    }
+    let audited = house.audit();
+    let (warm, end) = (&run.samples[WARM], &run.samples[SAMPLES as usize]);
+    let latency = |sample: &Sample| {
+        format!("{:.1}/{:.1} µs", sample.operation.p50 as f64 / 1e3, sample.operation.p99 as f64 / 1e3)
+    };
+    println!(
+        "figures: {operations} changes in {:.0} s, {} transactions aborted, {} victims of deadlocks, {} checkpoints; after a tenth and at the end: data {:.1} and {:.1} MiB, log {:.1} and {:.1}, region {:.1} and {:.1}, resident {:.1} and {:.1}, operations p50/p99 {} and {}; {audited} records as they must be",
+        end.seconds,
+        run.sums.aborted,
+        run.sums.victims,
+        end.checkpoints,
+        mib(warm.data()), mib(end.data()),
+        mib(warm.log), mib(end.log),
+        mib(warm.region), mib(end.region),
+        mib(warm.resident), mib(end.resident),
+        latency(warm), latency(end),
+    );
+    let grown = grown(&run, extent);
+    assert!(grown.is_empty(), "{}", grown.join("; "));
+}

@@ -1,0 +1,121 @@
+//! What everything takes, looked at while nobody works.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use libtp_bench::Histogram;
+
+use crate::house::House;
+
+/// One look, and what was measured since the one before. Sizes are in bytes, times in nanoseconds.
+#[derive(Clone)]
+pub struct Sample {
+    /// Operations so far.
+    pub operations: u64,
+    /// Seconds since the beginning.
+    pub seconds: f64,
+    /// Of each database.
+    pub files: BTreeMap<String, u64>,
+    /// The log's files.
+    pub log: u64,
+    /// The environment's directory, with all of that.
+    pub directory: u64,
+    /// Of the region what is handed out, and what has memory behind it.
+    pub region_used: u64,
+    pub region: u64,
+    /// Of the process: what is resident, and of that what is its own.
+    pub resident: u64,
+    pub own: u64,
+    /// Locks that anybody has.
+    pub locks: usize,
+    pub checkpoints: u64,
+    pub operation: Latency,
+    pub commit: Latency,
+}
+
+#[derive(Clone, Copy, Default)]
+pub struct Latency {
+    pub p50: u64,
+    pub p99: u64,
+    pub max: u64,
+}
+
+impl Latency {
+    fn of(histogram: &Histogram) -> Latency {
+        Latency { p50: histogram.permille(500), p99: histogram.permille(990), max: histogram.max() }
+    }
+}
+
+/// Pages of one database.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Pages {
+    pub used: u64,
+    pub free: u64,
+    pub ghosts: u64,
+}
+
+impl Pages {
+    pub fn all(self) -> u64 {
+        self.used + self.free
+    }
+}
+
+impl Sample {
+    pub fn take(house: &House, operations: u64, seconds: f64, done: &Histogram, commits: &Histogram) -> Sample {
+        let stats = house.env.stats().unwrap();
+        let mut files = BTreeMap::new();
+        let (mut log, mut directory) = (0, 0);
+        for entry in fs::read_dir(&house.path).unwrap() {
+            let entry = entry.unwrap();
+            // A file of the log may just have been given up.
+            let Ok(bytes) = entry.metadata().map(|metadata| metadata.len()) else { continue };
+            let name = entry.file_name().into_string().unwrap();
+            directory += bytes;
+            if let Some(database) = name.strip_suffix(".tp") {
+                files.insert(database.to_owned(), bytes);
+            } else if name.starts_with("log.") {
+                log += bytes;
+            }
+        }
+        Sample {
+            operations,
+            seconds,
+            files,
+            log,
+            directory,
+            region_used: stats.region_used,
+            region: stats.region_allocated,
+            resident: of_process("VmRSS:"),
+            own: of_process("RssAnon:"),
+            locks: house.env.locks().unwrap().len(),
+            checkpoints: stats.checkpoints,
+            operation: Latency::of(done),
+            commit: Latency::of(commits),
+        }
+    }
+
+    /// All databases.
+    pub fn data(&self) -> u64 {
+        self.files.values().sum()
+    }
+}
+
+/// How the pages of each database are used. Reads all of them.
+pub fn pages(house: &House) -> BTreeMap<String, Pages> {
+    let mut found = BTreeMap::new();
+    for name in house.env.databases().unwrap() {
+        let verified = house.env.verify(&name).unwrap();
+        assert!(verified.findings.is_empty(), "{name}: {:?}", verified.findings);
+        let used = verified.tree_pages + verified.value_pages;
+        found.insert(name, Pages { used, free: verified.free_pages, ghosts: verified.ghosts });
+    }
+    found
+}
+
+/// Bytes that the kernel counts under that word.
+fn of_process(word: &str) -> u64 {
+    let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(word)).expect("the kernel counts what is resident");
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
