@@ -1,4 +1,4 @@
-//! Ranges of keys that a transaction has emptied: when it has committed, their pages are given back.
+//! What a transaction has emptied, ranges of keys and single leaves: when it has committed, the pages are given back.
 //!
 //! A service, and never more than tried: who reads past such pages later does the same (`record/btree/unlink.rs`).
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use libtp_lock::Wait;
 use libtp_record::{Access, KeyRange};
+use libtp_txn::TxnSession;
 
 use crate::database::OpenDatabase;
 use crate::environment::Inner;
@@ -17,6 +18,12 @@ const RANGES_MAX: usize = 64;
 /// Which keys of which databases.
 #[derive(Default)]
 pub(crate) struct Emptied(RefCell<Vec<(Arc<OpenDatabase>, KeyRange)>>);
+
+/// The same when the transaction ends, with the keys behind whose deletion nothing was left on a leaf.
+pub(crate) struct Cleared {
+    ranges: Vec<(Arc<OpenDatabase>, KeyRange)>,
+    leaves: Vec<(u32, Vec<u8>)>,
+}
 
 impl Emptied {
     pub(crate) fn note(&self, database: &Arc<OpenDatabase>, range: &KeyRange) {
@@ -33,18 +40,30 @@ impl Emptied {
     }
 
     /// What was noted, for who ends the transaction.
-    pub(crate) fn take(&self) -> Emptied {
-        Emptied(RefCell::new(self.0.take()))
+    pub(crate) fn take(&self, session: &TxnSession) -> Cleared {
+        Cleared { ranges: self.0.take(), leaves: session.take_for_later() }
     }
+}
 
+impl Cleared {
     /// Gives back the pages, in no transaction.
     pub(crate) fn clear_away(self, env: &Arc<Inner>) {
-        for (database, range) in self.0.into_inner() {
-            let cleared = env
-                .with_session(|managers, who| Ok(Access::new(managers, who, &database, Wait::No).clear_away(&range)?));
-            if let Err(error) = cleared {
-                tracing::debug!(%error, database = database.name(), "emptied pages were not given back yet");
+        for (database, range) in self.ranges {
+            clear(env, &database, |access| access.clear_away(&range));
+        }
+        for (file, key) in self.leaves {
+            let database = env.databases().values().find(|database| database.id().raw() == file).cloned();
+            // Not there if it was dropped meanwhile.
+            if let Some(database) = database {
+                clear(env, &database, |access| access.clear_around(&key));
             }
         }
+    }
+}
+
+fn clear(env: &Arc<Inner>, database: &OpenDatabase, what: impl Fn(&Access<'_>) -> libtp_record::Result<u64>) {
+    let cleared = env.with_session(|managers, who| Ok(what(&Access::new(managers, who, database, Wait::No))?));
+    if let Err(error) = cleared {
+        tracing::debug!(%error, database = database.name(), "emptied pages were not given back yet");
     }
 }

@@ -122,7 +122,7 @@ impl<'e> Txn<'e> {
 
     /// Commits, whatever becomes of plain files.
     pub(crate) fn commit_records(self) -> Result<()> {
-        let (env, durability, emptied) = (self.env, self.durability, self.emptied.take());
+        let (env, durability, emptied) = (self.env, self.durability, self.emptied.take(self.session()));
         let is_early = planted("libtp: a commit is answered before its record is in memory");
         if is_early {
             let read = self.session().last_lsn();
@@ -172,7 +172,7 @@ impl<'e> Txn<'e> {
     /// As [`Txn::commit`].
     pub fn commit_async(self) -> Result<CommitLsn> {
         let group = self.files.prepare(&self)?;
-        let (env, emptied) = (self.env, self.emptied.take());
+        let (env, emptied) = (self.env, self.emptied.take(self.session()));
         let durability = group.as_ref().map_or(Durability::Relaxed, |group| group.durability(Durability::Relaxed));
         let (who, committed) = self.finish(durability)?;
         let waited = match durability {

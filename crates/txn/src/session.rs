@@ -27,6 +27,8 @@ pub struct TxnSession {
     /// A buffer for values, lent and given back.
     spare: Cell<Vec<u8>>,
     entered: Entered,
+    /// What is to be looked at when the running transaction has committed, see [`TxnSession::note_for_later`].
+    for_later: RefCell<Vec<(u32, Vec<u8>)>>,
     /// The commit record of the transaction that ends, none before it is written.
     commit_record: Cell<Lsn>,
     /// The last append noted before the commit record was to be written; none before that.
@@ -42,6 +44,9 @@ struct Entered {
     /// From so many locks on, the owner wants to know.
     escalate_at: Cell<u32>,
 }
+
+/// More notes than these a transaction does not leave.
+const FOR_LATER_MAX: usize = 1024;
 
 /// How many databases a transaction uses at once, usually.
 const ENTERED: usize = 8;
@@ -101,6 +106,7 @@ impl Managers {
             scratch: RefCell::new(RecordBuffer::default()),
             spare: Cell::new(Vec::new()),
             entered: Entered::default(),
+            for_later: RefCell::default(),
             commit_record: Cell::new(Lsn::NONE),
             noted_before_commit: Cell::new(None),
         }
@@ -319,6 +325,21 @@ impl TxnSession {
         self.entered.escalate_at.set(count);
     }
 
+    /// Notes a place in a file for whoever ends the running transaction: when it has committed, there is something to be done. A service:
+    /// of very many not all are noted, and of one that is aborted or passed on none.
+    #[cold]
+    pub fn note_for_later(&self, file: u32, place: Vec<u8>) {
+        let mut notes = self.for_later.borrow_mut();
+        if notes.len() < FOR_LATER_MAX {
+            notes.push((file, place));
+        }
+    }
+
+    /// Takes what the running transaction noted.
+    pub fn take_for_later(&self) -> Vec<(u32, Vec<u8>)> {
+        self.for_later.take()
+    }
+
     #[inline]
     pub(crate) fn slot(&self) -> &TxnSlot {
         &self.slot
@@ -346,6 +367,7 @@ impl TxnSession {
         let id = TxnId::new(self.id_next.get());
         self.id_next.set(id.raw() + 1);
         self.forget_entered();
+        self.for_later.borrow_mut().clear();
         self.commit_record.set(Lsn::NONE);
         self.noted_before_commit.set(None);
         self.entered.escalate_at.set(0);

@@ -194,9 +194,17 @@ pub(crate) fn is_to_be_cleaned(access: &Access<'_>, number: u32, lsn: Lsn, node:
     is_dead(node)
 }
 
-fn is_dead(node: &Node<'_>) -> bool {
+/// Whether a leaf holds nothing but ghosts, or nothing.
+pub(crate) fn is_dead(node: &Node<'_>) -> bool {
     let is_ghost = |slot| node.record(slot).is_some_and(|record| record.is_ghost());
-    (0..node.count()).all(is_ghost)
+    // Where keys go at one end it is the other that tells.
+    node.count().checked_sub(1).is_none_or(is_ghost) && (0..node.count()).all(is_ghost)
+}
+
+/// Whether a deletion left nothing on a leaf that can leave the tree: somebody has to come past when that has committed.
+#[inline]
+pub(crate) fn is_to_leave(node: &Node<'_>) -> bool {
+    node.left().is_some() && is_dead(node) && !planted("record: who empties a leaf leaves it to others")
 }
 
 /// Cleans a leaf that holds nothing but ghosts, or nothing, and unlinks it if nothing is left; whether it did. What cannot be

@@ -320,6 +320,9 @@ impl<'a> Access<'a> {
         self.leave_shortcut(Name::Key(wanted.key), before.lsn, before.flags, before.stored);
         self.pages.change.apply(kind, &mut body, &mut [leaf]);
         failpoint("update: updated");
+        if kind == DELETE && ghosts::is_to_leave(&node_of(&self.pages, number, leaf)?) {
+            self.pages.change.who.note_for_later(self.database.id().raw(), wanted.key.to_vec());
+        }
         Ok(Attempt::Done(true))
     }
 

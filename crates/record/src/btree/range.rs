@@ -6,13 +6,16 @@
 //! then needs no more.
 //!
 //! What is deleted stays as ghosts until the transaction has committed. `clear_away`, called then, goes over the leaves
-//! of the range once and again, removes ghosts, unlinks what is empty, and lets pages above absorb each other.
+//! of the range once and again, removes ghosts, unlinks what is empty, and lets pages above absorb each other. `clear_around` does
+//! that where single deletions have left nothing on a leaf, and on its neighbours: what stood in the way of one when it was emptied,
+//! a snapshot or another who deletes, is gone when the next beside it is.
 
 use libtp_lock::Mode;
 use libtp_txn::State;
 
 use crate::access::{Access, Tried};
 use crate::btree::ghosts;
+use crate::btree::node::Node;
 use crate::btree::search::{self, node_of};
 use crate::btree::unlink;
 use crate::btree::BtreeCursor;
@@ -23,6 +26,19 @@ use crate::Result;
 
 /// So often the leaves of a range are gone over: each time there are very much fewer.
 const PASSES_MAX: usize = 8;
+/// So many leaves to each side of an emptied one are looked at, at most: more than one, or what has once been left would never
+/// become less.
+const AROUND_MAX: usize = 8;
+
+/// What came of a leaf that was to be cleared.
+enum Cleared {
+    /// It holds something.
+    Not,
+    /// It left the tree: its keys are its left neighbour's.
+    Gone,
+    /// It holds nothing and stays, for now: where the leaves to its left and its right begin.
+    Stays(Option<Vec<u8>>, Option<Vec<u8>>),
+}
 
 impl Access<'_> {
     /// Counts the records of a range, and keeps their number as it is until the transaction ends.
@@ -61,6 +77,31 @@ impl Access<'_> {
     /// # Panics
     /// In a transaction.
     pub fn clear_away(&self, range: &KeyRange) -> Result<u64> {
+        self.as_who_cleans(|| self.clear_away_locked(range))
+    }
+
+    /// Gives back the page of the leaf on which that key would be, and of those beside it, as far as they hold nothing; how many left the tree. For after
+    /// the commit, as [`Access::clear_away`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// In a transaction.
+    pub fn clear_around(&self, key: &[u8]) -> Result<u64> {
+        self.as_who_cleans(|| {
+            let mut gone = self.clear_towards(key, |left, _| left)?;
+            let behind = self.behind_leaf_of(key)?;
+            if let Some(right) = behind {
+                gone += self.clear_towards(&right, |_, right| right)?;
+            }
+            unlink::free_unlinked(self, None)?;
+            Ok(gone)
+        })
+    }
+
+    /// Clears, if nobody has locked the whole database.
+    fn as_who_cleans(&self, clear: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let change = &self.pages.change;
         assert_eq!(change.who.state(), State::Idle, "it ends with all locks given back");
         // As everybody who cleans holds the database: one who has locked all of it has no locks on its records to be seen by, and
@@ -68,9 +109,60 @@ impl Access<'_> {
         if self.try_lock(lock_names::database(self.database.id()), Mode::IX)? == Tried::Busy {
             return Ok(0);
         }
-        let cleared = self.clear_away_locked(range);
+        let cleared = clear();
         change.managers.locks.unlock_all(self.pages.session(), change.who.locker());
         cleared
+    }
+
+    /// Clears the leaf of a key and those beyond it on one side, up to one that holds something.
+    fn clear_towards(
+        &self,
+        key: &[u8],
+        side: impl Fn(Option<Vec<u8>>, Option<Vec<u8>>) -> Option<Vec<u8>>,
+    ) -> Result<u64> {
+        let (mut gone, mut at) = (0, key.to_vec());
+        for _ in 0..AROUND_MAX {
+            match self.clear_leaf(&at)? {
+                Cleared::Not => break,
+                Cleared::Gone => gone += 1,
+                Cleared::Stays(left, right) => match side(left, right) {
+                    Some(next) => at = next,
+                    None => break,
+                },
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Where the leaf behind that of a key begins; none behind the last.
+    fn behind_leaf_of(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let _visit = self.pages.visit();
+        let leaf = search::shared(&self.pages, key, 0)?;
+        Ok(node_of(&self.pages, leaf.id().page().raw(), &leaf)?.high().map(<[u8]>::to_vec))
+    }
+
+    /// Clears the leaf of a key.
+    fn clear_leaf(&self, key: &[u8]) -> Result<Cleared> {
+        let _visit = self.pages.visit();
+        let (number, left, high, is_to_be_cleaned) = {
+            let leaf = search::shared(&self.pages, key, 0)?;
+            let number = leaf.id().page().raw();
+            let node = node_of(&self.pages, number, &leaf)?;
+            if !ghosts::is_dead(&node) {
+                return Ok(Cleared::Not);
+            }
+            let is_to_be_cleaned = ghosts::is_to_be_cleaned(self, number, leaf.lsn(), &node);
+            (number, node.left(), node.high().map(<[u8]>::to_vec), is_to_be_cleaned)
+        };
+        if is_to_be_cleaned && ghosts::clean(self, number, left)? {
+            return Ok(Cleared::Gone);
+        }
+        // Whatever has become of that page meanwhile: it is only where to look next.
+        let low = match left {
+            Some(left) => Node::over(&self.pages.shared(left, 0)?).map(|node| node.low().to_vec()),
+            None => None,
+        };
+        Ok(Cleared::Stays(low, high))
     }
 
     fn clear_away_locked(&self, range: &KeyRange) -> Result<u64> {
