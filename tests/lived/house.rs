@@ -29,7 +29,8 @@ pub struct House {
     pub of_hashed: Numbered,
     /// The same with an index.
     pub indexed: Db,
-    pub index: Index,
+    /// Its entries are kept as long as this is.
+    _index: Index,
     pub of_indexed: Numbered,
     /// Records by number.
     pub numbers: Recno,
@@ -60,12 +61,12 @@ impl Extent {
 
     /// The page cache: less than the files have.
     pub fn memory(self) -> Bytes {
-        Bytes(160 * self.keys as u64)
+        Bytes((160 * self.keys as u64).max(1 << 20))
     }
 
     /// Log between two checkpoints.
     pub fn checkpoint_log(self) -> Bytes {
-        Bytes(400 * self.keys as u64)
+        Bytes((400 * self.keys as u64).max(2 << 20))
     }
 
     pub fn log_segment(self) -> Bytes {
@@ -100,7 +101,7 @@ impl House {
             hashed: env.hash("hashed").unwrap(),
             of_hashed: Numbered::new(extent.keys / 5),
             indexed,
-            index,
+            _index: index,
             of_indexed: Numbered::new(extent.keys / 20),
             numbers: env.recno("numbers", u32::try_from(RECORD_BYTES).unwrap()).unwrap(),
             of_numbers: Numbered::new(extent.keys / 10),
@@ -116,7 +117,9 @@ impl House {
     pub fn furnish(&self, extent: Extent, seed: u64) {
         let mut random = Random::new(seed);
         let (mut key, mut value) = (Vec::new(), Vec::new());
-        for (db, numbered) in [(&self.records, &self.of_records), (&self.hashed, &self.of_hashed), (&self.indexed, &self.of_indexed)] {
+        for (db, numbered) in
+            [(&self.records, &self.of_records), (&self.hashed, &self.of_hashed), (&self.indexed, &self.of_indexed)]
+        {
             for some in 0..numbered.len().div_ceil(100) {
                 let txn = self.env.begin().unwrap();
                 for at in some * 100..numbered.len().min((some + 1) * 100) {
@@ -146,7 +149,9 @@ impl House {
     pub fn audit(&self) -> u64 {
         let txn = self.env.begin().unwrap();
         let (mut key, mut value, mut audited) = (Vec::new(), Vec::new(), 0);
-        for (db, numbered) in [(&self.records, &self.of_records), (&self.hashed, &self.of_hashed), (&self.indexed, &self.of_indexed)] {
+        for (db, numbered) in
+            [(&self.records, &self.of_records), (&self.hashed, &self.of_hashed), (&self.indexed, &self.of_indexed)]
+        {
             for at in 0..numbered.len() {
                 let number = numbered.get(at);
                 stock::key_of(at, &mut key);
@@ -187,7 +192,11 @@ impl House {
         assert_eq!(self.list.count(&txn).unwrap(), listed.len() as u64);
         for (at, number) in listed.iter().enumerate() {
             stock::value_of(*number, 0, &mut value);
-            assert!(self.list.get(&txn, at as u64 + 1).unwrap().as_ref() == Some(&value), "record {} of the list", at + 1);
+            assert!(
+                self.list.get(&txn, at as u64 + 1).unwrap().as_ref() == Some(&value),
+                "record {} of the list",
+                at + 1
+            );
             audited += 1;
         }
         txn.commit().unwrap();

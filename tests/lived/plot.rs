@@ -37,7 +37,11 @@ impl Axis {
         match self {
             Axis::Mib(most) => {
                 let step = step_of(most / 4.0);
-                (0..8).map(|at| f64::from(at) * step).take_while(|at| at <= most).map(|at| (at, format!("{at} MiB"))).collect()
+                (0..8)
+                    .map(|at| f64::from(at) * step)
+                    .take_while(|at| at <= most)
+                    .map(|at| (at, format!("{at} MiB")))
+                    .collect()
             }
             Axis::Micros => {
                 let labels = ["0.1 µs", "1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s"];
@@ -112,8 +116,16 @@ fn panel(
     }
     for tenth in (0..=10).step_by(2) {
         let operations = last / 10 * tenth;
-        let label = if last >= 10_000_000 { format!("{} M", operations / 1_000_000) } else { format!("{} k", operations / 1000) };
-        put(format_args!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", across(operations), top + HEIGHT - 22.0));
+        let label = if last >= 10_000_000 {
+            format!("{} M", operations / 1_000_000)
+        } else {
+            format!("{} k", operations / 1000)
+        };
+        put(format_args!(
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+            across(operations),
+            top + HEIGHT - 22.0
+        ));
     }
     let mut names: Vec<(f64, &str, &str)> = Vec::new();
     for (name, colour, of) in curves {
@@ -121,7 +133,10 @@ fn panel(
             .iter()
             .map(|sample| format!("{:.1},{:.1}", across(sample.operations), axis.down(top, of(sample))))
             .collect();
-        put(format_args!("<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>", points.join(" ")));
+        put(format_args!(
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>",
+            points.join(" ")
+        ));
         names.push((samples.last().map_or(top, |sample| axis.down(top, of(sample))), name, colour));
     }
     // From the bottom up, so that no name lies on another.

@@ -38,11 +38,6 @@ impl Numbered {
         // Relaxed: as above.
         self.0[key].swap(now, Ordering::Relaxed)
     }
-
-    /// How many records there are.
-    pub fn present(&self) -> u64 {
-        self.0.iter().filter(|record| record.load(Ordering::Relaxed) != ABSENT).count() as u64
-    }
 }
 
 /// The records of the list in their order.

@@ -136,7 +136,8 @@ impl<'h> Worker<'h> {
         }
         // If nobody else has changed it by then.
         let is_there = numbered.get(at) != ABSENT;
-        let now = if is_there && !self.random.chance(CHANGES, CHANGES_OF) { ABSENT } else { stock::fresh(&mut self.random) };
+        let now =
+            if is_there && !self.random.chance(CHANGES, CHANGES_OF) { ABSENT } else { stock::fresh(&mut self.random) };
         if now == ABSENT {
             let was_there = db.delete(txn, &self.key)?;
             let before = numbered.set(at, ABSENT);
@@ -155,7 +156,8 @@ impl<'h> Worker<'h> {
         let (numbers, numbered) = (&self.house.numbers, &self.house.of_numbers);
         let at = self.random.index(numbered.len());
         let is_there = numbered.get(at) != ABSENT;
-        let now = if is_there && !self.random.chance(CHANGES, CHANGES_OF) { ABSENT } else { stock::fresh(&mut self.random) };
+        let now =
+            if is_there && !self.random.chance(CHANGES, CHANGES_OF) { ABSENT } else { stock::fresh(&mut self.random) };
         if now == ABSENT {
             let was_there = numbers.delete(txn, at as u64 + 1)?;
             let before = numbered.set(at, ABSENT);

@@ -26,6 +26,7 @@
 //! | `planted_backup` | the same for backups |
 //! | `planted_files` | the same for plain files |
 //! | `planted_joint` | the same for transactions over records and memory |
+//! | `planted_lived` | the same for long-lived use |
 //! | `planted_stores` | the same for the stores of recoverable memory |
 //! | `failpoints` | where a process of the tests dies, and how it comes there |
 #![deny(unsafe_code)]
@@ -49,6 +50,7 @@ pub mod planted_bugs;
 pub mod planted_deaths;
 pub mod planted_files;
 pub mod planted_joint;
+pub mod planted_lived;
 pub mod planted_rio;
 pub mod planted_snapshots;
 pub mod planted_stores;

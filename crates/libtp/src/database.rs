@@ -287,7 +287,8 @@ impl Db {
         }
     }
 
-    /// Removes a key and its value; false if there was none.
+    /// Removes a key and its value; false if there was none. A page on which that leaves nothing is given back to the file when the
+    /// transaction has committed, as far as no snapshot needs it; commit returns after that.
     ///
     /// # Errors
     /// As [`Db::put`].

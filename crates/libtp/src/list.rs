@@ -5,18 +5,13 @@
 
 use std::sync::Arc;
 
-use libtp_record::list::entries::{nodes_between, records_between, TextNotes};
+use libtp_record::list::entries::TextNotes;
 use libtp_record::{open::LIST, Stretch};
 
 use crate::database::Db;
 use crate::environment::Inner;
 use crate::txn::keep_first;
 use crate::{Reader, Result, Txn};
-
-/// Once in so many deletions it is looked whether pages of records have become empty ..
-const RECORDS_TO_A_LOOK: u64 = 64;
-/// .. and pages of nodes.
-const NODES_TO_A_LOOK: u64 = 1024;
 
 /// A database of records of any length, numbered from 1 without gaps: who inserts a record, or removes one, changes the
 /// numbers of all that follow. What db(3) calls `DB_RECNO`.
@@ -128,15 +123,7 @@ impl List {
     /// # Errors
     /// As [`List::put`].
     pub fn delete(&self, txn: &Txn<'_>, number: u64) -> Result<bool> {
-        let Some(id) = self.whole(txn, || Ok(self.tree.access(txn).list_delete(number)?))? else { return Ok(false) };
-        if id % RECORDS_TO_A_LOOK == 0 {
-            // Records that stand side by side mostly came and go one after the other.
-            txn.note_emptied(self.tree.opened(), &records_between(id.saturating_sub(2 * RECORDS_TO_A_LOOK), id));
-        }
-        if id % NODES_TO_A_LOOK == 0 {
-            txn.note_emptied(self.tree.opened(), &nodes_between(id.saturating_sub(4 * NODES_TO_A_LOOK), id));
-        }
-        Ok(true)
+        self.whole(txn, || Ok(self.tree.access(txn).list_delete(number)?))
     }
 
     /// A cursor over the records in the order of their numbers.

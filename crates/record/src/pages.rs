@@ -3,7 +3,7 @@
 use libtp_buffer::{ExclusivePage, FileId, PageId, PageNo, Pin, SharedPage};
 use libtp_process::{Rank, Session};
 use libtp_txn::Change;
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::free_pages::{Meta, META_PAGE};
 use crate::page::overflow;
@@ -188,7 +188,7 @@ impl<'a> Pages<'a> {
     pub(crate) fn candidate(&self, never_used: bool) -> Result<Candidate<'a>> {
         let meta = self.meta()?;
         let free = meta.free_head.get();
-        let from_free_list = free != 0 && !never_used;
+        let from_free_list = free != 0 && !never_used && !planted("record: free pages are not taken");
         let number = if from_free_list { free } else { meta.page_count.get() };
         if number == u32::MAX {
             return Err(Error::TooManyPages { database: self.name() });

@@ -86,19 +86,19 @@ impl Access<'_> {
         Ok(head.count.get())
     }
 
-    /// Removes a record; those behind it get the next lower number. The id that it had; none if there is no such record.
+    /// Removes a record; those behind it get the next lower number. False if there is no such record.
     ///
     /// # Errors
     /// As [`Access::list_put`].
-    pub fn list_delete(&self, number: u64) -> Result<Option<u64>> {
+    pub fn list_delete(&self, number: u64) -> Result<bool> {
         self.lock_numbers()?;
         let mut head = head(self)?;
         let count = head.count.get();
         if number == 0 || number > count {
-            return Ok(None);
+            return Ok(false);
         }
         let mut steps = descend(self, &head, number - 1)?;
-        let Some(leaf) = steps.last_mut() else { return Ok(None) };
+        let Some(leaf) = steps.last_mut() else { return Ok(false) };
         let gone = leaf.node.children.remove(leaf.at);
         if !self.delete(&record_key(gone.id))? {
             return Err(damaged(self.database(), format!("the record with id {} is missing", gone.id)));
@@ -107,7 +107,7 @@ impl Access<'_> {
         head.count = (count - 1).into();
         self.climb(&mut head, steps, After::Deletion)?;
         self.store_head(&head)?;
-        Ok(Some(gone.id))
+        Ok(true)
     }
 
     /// What is remembered of a file of text. Nobody else reads or changes the list from now on.

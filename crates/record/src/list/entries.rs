@@ -3,8 +3,6 @@
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::key_range::KeyRange;
-
 /// The key of the head.
 pub const HEAD_KEY: [u8; 1] = [0];
 /// The key of what is remembered of a file of text.
@@ -35,16 +33,6 @@ pub fn node_key(id: u64) -> [u8; 9] {
 #[inline]
 pub fn record_key(id: u64) -> [u8; 9] {
     key_of(RECORD, id)
-}
-
-/// The keys of the records with these ids, both included.
-pub fn records_between(first: u64, last: u64) -> KeyRange {
-    KeyRange::of(&(record_key(first)..=record_key(last)))
-}
-
-/// The keys of the nodes with these ids, both included.
-pub fn nodes_between(first: u64, last: u64) -> KeyRange {
-    KeyRange::of(&(node_key(first)..=node_key(last)))
 }
 
 /// What a key of the tree is the key of.

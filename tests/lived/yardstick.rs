@@ -1,0 +1,23 @@
+//! The yardstick: what grows by a planted bug is noticed, in a house so small that it takes seconds.
+
+use libtp_tests::planted_deaths::PlantedDeath;
+use libtp_tests::planted_lived::PLANTED_LIVED;
+use libtp_tests::trial;
+
+use crate::house::Extent;
+use crate::{grown, lived};
+
+#[test]
+fn a_small_house_does_not_grow_either() {
+    let extent = Extent { keys: 5_000 };
+    let (run, _) = lived(200_000, extent);
+    let grown = grown(&run, extent);
+    assert!(grown.is_empty(), "{}", grown.join("; "));
+}
+
+#[test]
+fn every_planted_bug_by_which_something_grows_is_noticed() {
+    let bugs: Vec<&PlantedDeath> = PLANTED_LIVED.iter().collect();
+    // Each names its own case.
+    trial::all_noticed(&bugs, "yardstick::none");
+}
