@@ -56,7 +56,7 @@ impl Extent {
     }
 
     pub fn listed(self) -> usize {
-        self.keys / 50
+        200 + self.keys / 50
     }
 
     /// The page cache: less than the files have.

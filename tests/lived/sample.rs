@@ -19,8 +19,8 @@ pub struct Sample {
     pub files: BTreeMap<String, u64>,
     /// The log's files.
     pub log: u64,
-    /// The environment's directory, with all of that.
-    pub directory: u64,
+    /// What else is in the environment's directory.
+    pub beside: u64,
     /// Of the region what is handed out, and what has memory behind it.
     pub region_used: u64,
     pub region: u64,
@@ -65,17 +65,18 @@ impl Sample {
     pub fn take(house: &House, operations: u64, seconds: f64, done: &Histogram, commits: &Histogram) -> Sample {
         let stats = house.env.stats().unwrap();
         let mut files = BTreeMap::new();
-        let (mut log, mut directory) = (0, 0);
+        let (mut log, mut beside) = (0, 0);
         for entry in fs::read_dir(&house.path).unwrap() {
             let entry = entry.unwrap();
             // A file of the log may just have been given up.
             let Ok(bytes) = entry.metadata().map(|metadata| metadata.len()) else { continue };
             let name = entry.file_name().into_string().unwrap();
-            directory += bytes;
             if let Some(database) = name.strip_suffix(".tp") {
                 files.insert(database.to_owned(), bytes);
             } else if name.starts_with("log.") {
                 log += bytes;
+            } else {
+                beside += bytes;
             }
         }
         Sample {
@@ -83,7 +84,7 @@ impl Sample {
             seconds,
             files,
             log,
-            directory,
+            beside,
             region_used: stats.region_used,
             region: stats.region_allocated,
             resident: of_process("VmRSS:"),
