@@ -27,8 +27,8 @@ impl Axis {
         let bottom = top + HEIGHT - 40.0;
         let share = match self {
             Axis::Mib(most) => value / most,
-            // From 0.1 microseconds to 10 s.
-            Axis::Micros => (value.max(0.1).log10() + 1.0) / 8.0,
+            // From 0.1 microseconds to 1 s.
+            Axis::Micros => (value.max(0.1).log10() + 1.0) / 7.0,
         };
         bottom - share * (HEIGHT - 70.0)
     }
@@ -79,15 +79,16 @@ pub fn drawn(title: &str, samples: &[Sample]) -> String {
         ("the process's own", "#cf222e", &|sample| mib(sample.own)),
     ];
     let times: [Curve<'_>; 5] = [
-        ("operation, half below", "#0969da", &|sample| micros(sample.operation.p50)),
-        ("99 of 100 below", "#1a7f37", &|sample| micros(sample.operation.p99)),
-        ("longest", "#9a6700", &|sample| micros(sample.operation.max)),
-        ("commit, half below", "#bf3989", &|sample| micros(sample.commit.p50)),
-        ("99 of 100 below", "#cf222e", &|sample| micros(sample.commit.p99)),
+        ("operation: half below", "#0969da", &|sample| micros(sample.operation.p50)),
+        ("operation: 99 % below", "#1a7f37", &|sample| micros(sample.operation.p99)),
+        ("operation: longest", "#9a6700", &|sample| micros(sample.operation.max)),
+        ("commit: half below", "#bf3989", &|sample| micros(sample.commit.p50)),
+        ("commit: 99 % below", "#cf222e", &|sample| micros(sample.commit.p99)),
     ];
     panel(&mut svg, 0, "files", &files, samples, |most| Axis::Mib(1.15 * most));
     panel(&mut svg, 1, "memory", &memory, samples, |most| Axis::Mib(1.15 * most));
-    panel(&mut svg, 2, "times", &times, samples, |_| Axis::Micros);
+    // Before the first there are none.
+    panel(&mut svg, 2, "times", &times, &samples[1..], |_| Axis::Micros);
     svg + "</svg>\n"
 }
 
