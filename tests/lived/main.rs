@@ -54,10 +54,10 @@ const GROWTH_PERCENT: u64 = 110;
 const GROWTH_PERCENT_OF_ONE: u64 = 125;
 /// .. and of each in the second half of the run.
 const GROWTH_PERCENT_LATE: u64 = 108;
-/// Beside that: what is handed out of the region comes a piece at a time ..
-const PIECE: u64 = 512 << 10;
-/// .. and what the process has of its own by more than that, for each thread.
-const OWN_PIECE: u64 = 4 << 20;
+/// Beside that: memory comes a piece at a time, shared in frames for pages and in huge pages, the process's own for each thread ..
+const PIECE: u64 = 4 << 20;
+/// .. but in the second half of the run not that much.
+const PIECE_LATE: u64 = 1 << 20;
 /// Files are extended by pieces of up to so much.
 const FILE_PIECE: u64 = 4 << 20;
 /// Pages that come and go by chance, where there are so few that this is more than a hundredth or two.
@@ -163,12 +163,25 @@ fn grown(run: &Run, extent: Extent) -> Vec<String> {
     };
     judge("all databases together", FILE_PIECE, &|sample| sample.data());
     judge("what else is in the directory", FILE_PIECE, &|sample| sample.beside);
-    judge("what is handed out of the region", PIECE, &|sample| sample.region_used);
-    judge("the region's memory", PIECE, &|sample| sample.region);
-    judge("the process's memory", OWN_PIECE, &|sample| sample.resident);
-    judge("the process's own memory", OWN_PIECE, &|sample| sample.own);
+    let memory: [(&str, &dyn Fn(&Sample) -> u64); 4] = [
+        ("what is handed out of the region", &|sample| sample.region_used),
+        ("the region's memory", &|sample| sample.region),
+        ("the process's memory", &|sample| sample.resident),
+        ("the process's own memory", &|sample| sample.own),
+    ];
+    for (what, of) in memory {
+        judge(what, PIECE, of);
+    }
     for name in run.samples[0].files.keys() {
         judge(name, FILE_PIECE, &|sample| sample.files.get(name).copied().unwrap_or(0));
+    }
+    let (first_half, second_half) = run.samples.split_at(run.samples.len() / 2);
+    for (what, of) in memory {
+        let most = |samples: &[Sample]| samples.iter().map(of).max().unwrap_or(0);
+        let (before, after) = (most(first_half), most(second_half));
+        if after > before + PIECE_LATE {
+            complaints.push(format!("{what} grew from {before} to {after} bytes in the second half"));
+        }
     }
     let most_log = extent.checkpoint_log().0 * 3 + LATE_LOG;
     for sample in &run.samples {

@@ -274,6 +274,11 @@ impl Database {
         self.staying().insert(leaf, lsn);
     }
 
+    /// Forgets that it stays: its parent has become part of another page.
+    pub(crate) fn forget_staying(&self, leaf: u32) {
+        self.staying().remove(&leaf);
+    }
+
     /// Whether an empty leaf is known to stay.
     pub(crate) fn is_staying(&self, leaf: u32, lsn: Lsn) -> bool {
         self.staying().get(&leaf) == Some(&lsn)

@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use libtp_lock::Wait;
 use libtp_record::{Access, BtreeCursor, Database, KeyRange, Method, Snapshot, SnapshotAccess, SnapshotCursor};
-use libtp_txn::TxnSession;
+use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -212,5 +212,64 @@ fn a_file_in_which_ranges_come_and_go_does_not_grow() {
         }
         println!("pages, rising {is_rising}: {sizes:?}");
         assert!(sizes[39] <= sizes[6] + 8, "the file grows, rising {is_rising}: {sizes:?}");
+    }
+}
+
+/// Ends a transaction as the door does.
+fn commit_and_clear(world: &World, who: &TxnSession, database: &Database) {
+    let emptied = who.take_for_later();
+    who.commit(&world.managers, Durability::Relaxed).unwrap();
+    settle(world, who);
+    for (file, key) in emptied {
+        assert_eq!(file, database.id().raw());
+        world.access(who, database).clear_around(&key).unwrap();
+    }
+}
+
+#[test]
+fn a_file_in_which_single_keys_come_and_go_does_not_grow_though_others_are_in_the_way_of_clearing() {
+    const LIVE: u64 = 300;
+    const STEP: u64 = 50;
+    let name = |number: u64| [&[b'k'; 200][..], &number.to_be_bytes()].concat();
+    for is_rising in [true, false] {
+        let place = Place::new();
+        let world = World::new(&place, 32 << 20);
+        let (one, two, reader) = (world.join(), world.join(), world.join());
+        let database = world.database(&one, "queue", Method::Btree, 4096);
+        let name = |number: u64| name(if is_rising { number } else { 1_000_000 - number });
+        let mut sizes = Vec::new();
+        let mut view = None;
+        for round in 0..80 {
+            world.run(&one, &database, |access| {
+                for number in round * STEP..(round + 1) * STEP {
+                    access.put(&name(number), &[5; 500]).unwrap();
+                }
+            });
+            // A snapshot that wants to see what is deleted, for some rounds.
+            if round % 20 == 5 {
+                view = Some(world.managers.begin_snapshot(&reader).unwrap());
+            } else if round % 20 == 10 && view.take().is_some() {
+                world.managers.end_snapshot(&reader);
+            }
+            if let Some(end) = ((round + 1) * STEP).checked_sub(LIVE).filter(|&end| end != 0) {
+                one.begin(&world.managers);
+                two.begin(&world.managers);
+                for number in end - STEP..end {
+                    let who = if number % 2 == 0 { &one } else { &two };
+                    assert!(world.access(who, &database).delete(&name(number)).unwrap());
+                }
+                // Whoever emptied a leaf finds the other's ghosts on it, and the other does not know that nothing else is.
+                commit_and_clear(&world, &two, &database);
+                commit_and_clear(&world, &one, &database);
+            }
+            let verified = world.assert_sound(&one, &database);
+            sizes.push(verified.tree_pages + verified.free_pages);
+        }
+        println!("pages, rising {is_rising}: {sizes:?}");
+        let most = |rounds: std::ops::Range<usize>| sizes[rounds].iter().max().copied().unwrap();
+        assert!(most(60..80) <= most(20..40) + 8, "the file grows, rising {is_rising}: {sizes:?}");
+        let enough = sizes[5];
+        let in_use = world.assert_sound(&one, &database).tree_pages;
+        assert!(in_use < 2 * enough, "{in_use} pages are in use, {enough} were enough: {sizes:?}");
     }
 }

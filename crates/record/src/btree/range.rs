@@ -26,18 +26,25 @@ use crate::Result;
 
 /// So often the leaves of a range are gone over: each time there are very much fewer.
 const PASSES_MAX: usize = 8;
-/// So many leaves to each side of an emptied one are looked at, at most: more than one, or what has once been left would never
-/// become less.
-const AROUND_MAX: usize = 8;
+/// So many leaves to each side of an emptied one are looked at: more than one, or what has once been left would never become less ..
+const AROUND_MAX: usize = 32;
+/// .. and no more, where so many of them could not be cleared: a snapshot may want what was there.
+const FAILED_MAX: usize = 4;
 
 /// What came of a leaf that was to be cleared.
-enum Cleared {
-    /// It holds something.
-    Not,
-    /// It left the tree: its keys are its left neighbour's.
-    Gone,
-    /// It holds nothing and stays, for now: where the leaves to its left and its right begin.
-    Stays(Option<Vec<u8>>, Option<Vec<u8>>),
+struct Looked {
+    has_gone: bool,
+    /// It was tried and is still there.
+    has_failed: bool,
+    left: Option<u32>,
+    right: Option<u32>,
+}
+
+/// Towards which end of the file one goes.
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
 }
 
 impl Access<'_> {
@@ -90,11 +97,13 @@ impl Access<'_> {
     /// In a transaction.
     pub fn clear_around(&self, key: &[u8]) -> Result<u64> {
         self.as_who_cleans(|| {
-            let mut gone = self.clear_towards(key, |left, _| left)?;
-            let behind = self.behind_leaf_of(key)?;
-            if let Some(right) = behind {
-                gone += self.clear_towards(&right, |_, right| right)?;
-            }
+            let (leaf, right) = {
+                let _visit = self.pages.visit();
+                let leaf = search::shared(&self.pages, key, 0)?;
+                let number = leaf.id().page().raw();
+                (number, node_of(&self.pages, number, &leaf)?.right())
+            };
+            let gone = self.clear_towards(Side::Left, Some(leaf))? + self.clear_towards(Side::Right, right)?;
             unlink::free_unlinked(self, None)?;
             Ok(gone)
         })
@@ -114,55 +123,36 @@ impl Access<'_> {
         cleared
     }
 
-    /// Clears the leaf of a key and those beyond it on one side, up to one that holds something.
-    fn clear_towards(
-        &self,
-        key: &[u8],
-        side: impl Fn(Option<Vec<u8>>, Option<Vec<u8>>) -> Option<Vec<u8>>,
-    ) -> Result<u64> {
-        let (mut gone, mut at) = (0, key.to_vec());
+    /// Clears a leaf and those beyond it on one side, up to one that holds something.
+    fn clear_towards(&self, side: Side, first: Option<u32>) -> Result<u64> {
+        let (mut gone, mut failed, mut next) = (0, 0, first);
         for _ in 0..AROUND_MAX {
-            match self.clear_leaf(&at)? {
-                Cleared::Not => break,
-                Cleared::Gone => gone += 1,
-                Cleared::Stays(left, right) => match side(left, right) {
-                    Some(next) => at = next,
-                    None => break,
-                },
+            let Some(looked) = next.map_or(Ok(None), |leaf| self.clear_leaf(leaf))? else { break };
+            gone += u64::from(looked.has_gone);
+            failed += usize::from(looked.has_failed);
+            if failed == FAILED_MAX {
+                break;
             }
+            next = match side {
+                Side::Left => looked.left,
+                Side::Right => looked.right,
+            };
         }
         Ok(gone)
     }
 
-    /// Where the leaf behind that of a key begins; none behind the last.
-    fn behind_leaf_of(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// Clears a leaf; none if it holds something, or is no leaf any more: it was found in an earlier visit, and may be something else by
+    /// now, also another leaf, which is as good.
+    fn clear_leaf(&self, number: u32) -> Result<Option<Looked>> {
         let _visit = self.pages.visit();
-        let leaf = search::shared(&self.pages, key, 0)?;
-        Ok(node_of(&self.pages, leaf.id().page().raw(), &leaf)?.high().map(<[u8]>::to_vec))
-    }
-
-    /// Clears the leaf of a key.
-    fn clear_leaf(&self, key: &[u8]) -> Result<Cleared> {
-        let _visit = self.pages.visit();
-        let (number, left, high, is_to_be_cleaned) = {
-            let leaf = search::shared(&self.pages, key, 0)?;
-            let number = leaf.id().page().raw();
-            let node = node_of(&self.pages, number, &leaf)?;
-            if !ghosts::is_dead(&node) {
-                return Ok(Cleared::Not);
-            }
-            let is_to_be_cleaned = ghosts::is_to_be_cleaned(self, number, leaf.lsn(), &node);
-            (number, node.left(), node.high().map(<[u8]>::to_vec), is_to_be_cleaned)
+        let (left, right, is_to_be_cleaned) = {
+            let page = self.pages.shared(number, 0)?;
+            let is_emptied = |node: &Node<'_>| node.is_leaf() && !node.is_deleted() && ghosts::is_dead(node);
+            let Some(node) = Node::over(&page).filter(is_emptied) else { return Ok(None) };
+            (node.left(), node.right(), ghosts::is_to_be_cleaned(self, number, page.lsn(), &node))
         };
-        if is_to_be_cleaned && ghosts::clean(self, number, left)? {
-            return Ok(Cleared::Gone);
-        }
-        // Whatever has become of that page meanwhile: it is only where to look next.
-        let low = match left {
-            Some(left) => Node::over(&self.pages.shared(left, 0)?).map(|node| node.low().to_vec()),
-            None => None,
-        };
-        Ok(Cleared::Stays(low, high))
+        let has_gone = is_to_be_cleaned && ghosts::clean(self, number, left)?;
+        Ok(Some(Looked { has_gone, has_failed: is_to_be_cleaned && !has_gone, left, right }))
     }
 
     fn clear_away_locked(&self, range: &KeyRange) -> Result<u64> {

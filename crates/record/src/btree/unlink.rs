@@ -47,9 +47,14 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     };
     while is_first_child(access, gone, &separator)? {
         if !absorb::absorb(access, &separator, 1)? {
-            access.database.note_staying(gone, lsn);
+            // An only child stays for a moment: until what its parent's neighbour absorbed before is free, say.
+            if has_siblings(access, &separator)? {
+                access.database.note_staying(gone, lsn);
+            }
             return Ok(false);
         }
+        // It is its new parent's first no more, whatever stands in the way next.
+        access.database.forget_staying(gone);
     }
     pages.reserve_common(2 * access.database.page_bytes(), access.database.page_bytes())?;
     let parent_number = number_of(pages, &separator, 1)?;
@@ -109,6 +114,12 @@ fn is_first_child(access: &Access<'_>, leaf: u32, separator: &[u8]) -> Result<bo
     let parent = search::shared(&access.pages, separator, 1)?;
     let node = node_of(&access.pages, parent.id().page().raw(), &parent)?;
     Ok(node.level() == 1 && node.child_slot(separator) == 0 && node.child(0) == Some(leaf))
+}
+
+/// Whether the parent of the leaf that begins there has other children.
+fn has_siblings(access: &Access<'_>, separator: &[u8]) -> Result<bool> {
+    let parent = search::shared(&access.pages, separator, 1)?;
+    Ok(node_of(&access.pages, parent.id().page().raw(), &parent)?.count() > 1)
 }
 
 /// Whether a leaf holds nothing and leads to nothing unfinished.
