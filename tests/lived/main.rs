@@ -150,11 +150,14 @@ fn row(run: &Run) -> String {
     )
 }
 
+/// Something of a sample, in bytes.
+type Measure<'m> = &'m dyn Fn(&Sample) -> u64;
+
 /// What grew, with how much.
 fn grown(run: &Run, extent: Extent) -> Vec<String> {
     let (warm, rest) = run.samples.split_at(WARM + 1);
     let mut complaints = Vec::new();
-    let mut judge = |what: &str, piece: u64, of: &dyn Fn(&Sample) -> u64| {
+    let mut judge = |what: &str, piece: u64, of: Measure<'_>| {
         let before = warm.iter().map(of).max().unwrap_or(0);
         let after = rest.iter().map(of).max().unwrap_or(0);
         if after > before * GROWTH_PERCENT / 100 + piece {
@@ -163,7 +166,7 @@ fn grown(run: &Run, extent: Extent) -> Vec<String> {
     };
     judge("all databases together", FILE_PIECE, &|sample| sample.data());
     judge("what else is in the directory", FILE_PIECE, &|sample| sample.beside);
-    let memory: [(&str, &dyn Fn(&Sample) -> u64); 4] = [
+    let memory: [(&str, Measure<'_>); 4] = [
         ("what is handed out of the region", &|sample| sample.region_used),
         ("the region's memory", &|sample| sample.region),
         ("the process's memory", &|sample| sample.resident),
