@@ -40,7 +40,7 @@ pub use checkpoint::Checkpointed;
 pub use commit::{Committed, Durability};
 pub use error::{Error, Result};
 pub use joined::segment_lock;
-pub use log_records::{CheckpointEntry, ABORT_END, CHECKPOINT, CLR_FLAG, COMMIT};
+pub use log_records::{Checkpoint, CheckpointEntry, ABORT_END, CHECKPOINT, CLR_FLAG, COMMIT};
 pub use managers::{Managers, Parts, Settings};
 pub use pass::Offer;
 pub use reaper::Reaped;

@@ -1,0 +1,62 @@
+//! The text of a dump: Berkeley DB's format, as `tp load` reads it and `tp dump` writes it.
+//!
+//! An error names a line. What is read is written as `tp dump` does, and that is read as the same, and written as the same
+//! text. `tp load` and `tp dump` themselves go over the corpus in the tests of the command.
+
+use std::io::BufRead;
+
+use crate::dump_format::{DumpType, write_datum, write_end, write_header, DumpError, Header, Pair, Reader};
+
+/// One input.
+pub fn dump_text(input: &[u8]) {
+    let (header, pairs) = match read(input) {
+        Ok(read) => read,
+        Err(error) => {
+            let said = error.to_string();
+            assert!(said.starts_with("line ") && said.len() > 10, "the error names no line: {said}");
+            return;
+        }
+    };
+    let text = written(&header, &pairs);
+    let (again, read_again) = match read(&*text) {
+        Ok(read) => read,
+        Err(error) => panic!("what was written cannot be read: {error}"),
+    };
+    assert!(pairs.iter().map(|(_, value)| value).eq(read_again.iter().map(|(_, value)| value)), "other values");
+    let keyed = header.keys && again.keys;
+    assert!(!keyed || pairs == read_again, "other keys");
+    assert_eq!((header.kind, header.duplicates), (again.kind, again.duplicates));
+    assert_eq!(header.order, again.order);
+    assert_eq!(written(&again, &read_again), text, "it is not written as it was");
+}
+
+/// All of a dump, as `tp load` reads it.
+///
+/// # Errors
+/// The line that cannot be read.
+pub fn read(input: impl BufRead) -> Result<(Header, Vec<Pair>), DumpError> {
+    let mut reader = Reader::open(input)?;
+    let mut pairs = Vec::new();
+    while let Some(pair) = reader.next_pair()? {
+        pairs.push(pair);
+    }
+    let _ = reader.has_more()?;
+    Ok((reader.header().clone(), pairs))
+}
+
+/// The text that `tp dump` writes of a database with these records: a list and records by number have no keys.
+fn written(header: &Header, pairs: &[Pair]) -> Vec<u8> {
+    let mut text = Vec::new();
+    let mut write = || {
+        write_header(&mut text, header)?;
+        for (key, value) in pairs {
+            if let Some(key) = key.as_ref().filter(|_| matches!(header.kind, DumpType::Btree | DumpType::Hash)) {
+                write_datum(&mut text, key)?;
+            }
+            write_datum(&mut text, value)?;
+        }
+        write_end(&mut text)
+    };
+    write().expect("a vector takes what is written to it");
+    text
+}

@@ -1,0 +1,235 @@
+//! The log's first segment with records whose checksums are right, and the control file over it: a restart.
+//!
+//! An input says where the control file says that the log is durable and where the last checkpoint is, and gives the log's
+//! bytes from its beginning; whatever could be a record gets its checksum, by the table of `docs/formats/log.md` and not by the
+//! library's own code. Then:
+//!
+//! * `restart` finds an end, or says what is damaged and at which LSN.
+//! * What it found is rolled: each record is read again by its LSN as the same, and its transaction is unrolled, to an end or an error.
+//! * Over a copy of the small databases history is repeated and what was not committed undone: that is an error, or goes well,
+//!   and then every file is looked at by `verify`.
+//!
+//! A log of which every byte has a right checksum, and which the library did not write, is no damage that anything promises
+//! to find: what is asked for is an end or an error.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+
+use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_log::{segment_name, Control, LogFiles, LogManager, Lsn, Restarted, RECORD_HEADER_BYTES};
+use libtp_record::Access;
+use tempfile::TempDir;
+
+use crate::input::Input;
+use crate::world::{control_file, log_settings, managers, place, World};
+
+/// Bytes of the log that an input may say.
+const LOG_BYTES_MAX: usize = 64 << 10;
+/// Where the first record lies in its file.
+const FIRST_AT: u64 = libtp_log::SEGMENT_HEADER_BYTES + Lsn::FIRST.raw();
+
+/// Of the first byte: recovery is tried, too.
+const RECOVER: u8 = 1;
+/// Of the first byte: the databases have no pages yet.
+const NEW_FILES: u8 = 2;
+
+/// What every input's environment begins as.
+struct Template {
+    control: Control,
+    /// The block before the log's bytes.
+    segment_header: Vec<u8>,
+    /// The databases: names, and bytes with all pages and with none.
+    files: Vec<(String, Vec<u8>, Vec<u8>)>,
+    place: TempDir,
+}
+
+thread_local! {
+    static TEMPLATE: RefCell<Option<Template>> = const { RefCell::new(None) };
+}
+
+/// Writes an input: where the log is durable and its checkpoint, in words of eight bytes, and its bytes.
+pub fn encode(recovers: bool, new_files: bool, durable: u16, checkpoint: u16, log: &[u8]) -> Vec<u8> {
+    let flags = u8::from(recovers) * RECOVER | u8::from(new_files) * NEW_FILES;
+    [&[flags][..], &durable.to_le_bytes(), &checkpoint.to_le_bytes(), log].concat()
+}
+
+/// The log of the small environment, from its first record on.
+pub fn log_of(world: &World) -> Vec<u8> {
+    let log = &world.managers.log;
+    log.force_all(world.who.session()).expect("there is memory");
+    let file = world.directory.open(&segment_name(1), OpenMode::Existing).expect("the log has a file");
+    let mut bytes = vec![0; usize::try_from(log.durable().since(Lsn::FIRST)).expect("it is short")];
+    file.read_at(&mut bytes, FIRST_AT).expect("it can be read");
+    bytes
+}
+
+impl Template {
+    fn new() -> Template {
+        let world = World::new();
+        let control = control_file(&world.directory).read().expect("it was made");
+        let file = world.directory.open(&segment_name(1), OpenMode::Existing).expect("the log has a file");
+        let mut segment_header = vec![0; usize::try_from(FIRST_AT).expect("it is a block")];
+        file.read_at(&mut segment_header, 0).expect("it can be read");
+        let bytes = |scene: &crate::scene::Scene, lsn| crate::scene::on_disk(&scene.pages, lsn);
+        let file = |scene| (libtp_buffer::file_name(scene_name(scene)), bytes(scene, Some(Lsn::FIRST)), bytes(scene, None));
+        let files = world.scenes.iter().map(file).collect();
+        Template { control, segment_header, files, place: place() }
+    }
+
+    /// The directory, with what an input says.
+    fn lay_out(&self, said: &Said) -> Arc<dyn Directory> {
+        clear(self.place.path());
+        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(self.place.path()).expect("it is ours"));
+        let mut control = self.control.clone();
+        control.durable_end = said.durable;
+        control.checkpoint = said.checkpoint;
+        control_file(&directory).create(&control).expect("the directory is empty");
+        put(&directory, &segment_name(1), &[&self.segment_header[..], &said.log].concat(), Some(log_settings().segment_bytes_first));
+        if said.recovers {
+            for (name, full, empty) in &self.files {
+                put(&directory, name, if said.new_files { empty } else { full }, None);
+            }
+        }
+        directory
+    }
+}
+
+fn scene_name(scene: &crate::scene::Scene) -> &'static str {
+    scene.name
+}
+
+fn put(directory: &Arc<dyn Directory>, name: &str, bytes: &[u8], length: Option<u64>) {
+    let file = directory.open(name, OpenMode::Create).expect("the directory is ours");
+    file.write_at(bytes, 0).expect("there is memory");
+    length.map(|length| file.set_len(length).expect("there is memory"));
+}
+
+fn clear(path: &Path) {
+    for entry in std::fs::read_dir(path).expect("it is ours").flatten() {
+        let _ = std::fs::remove_file(entry.path());
+    }
+}
+
+/// What an input says.
+struct Said {
+    recovers: bool,
+    new_files: bool,
+    durable: Lsn,
+    checkpoint: Lsn,
+    log: Vec<u8>,
+}
+
+impl Said {
+    fn of(input: &[u8], incarnation: u64) -> Said {
+        let mut input = Input(input);
+        let (flags, durable, checkpoint) = (input.byte(), input.short(), input.short());
+        let mut log = input.take(LOG_BYTES_MAX).to_vec();
+        mend(&mut log, incarnation);
+        let place = |words: u16| Lsn::new(8 * u64::from(words));
+        let (recovers, new_files) = (flags & RECOVER != 0, flags & NEW_FILES != 0);
+        Said { recovers, new_files, durable: place(durable).max(Lsn::FIRST), checkpoint: place(checkpoint), log }
+    }
+}
+
+/// Gives every record its checksum, as far as one follows the other.
+fn mend(log: &mut [u8], incarnation: u64) {
+    let mut at = 0;
+    while let Some(length) = log.get(at..at + 4).map(|bytes| le32(bytes) as usize) {
+        let Some(record) = log.get_mut(at..at + length).filter(|_| length >= RECORD_HEADER_BYTES) else { return };
+        let lsn = Lsn::FIRST.plus(at as u64);
+        let crc = sealed(crc32c::crc32c(&record[8..]), lsn, incarnation);
+        record[4..8].copy_from_slice(&crc.to_le_bytes());
+        at += length;
+    }
+}
+
+fn le32(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))
+}
+
+/// The checksum with LSN and incarnation, as docs/formats/log.md has it.
+#[allow(clippy::cast_possible_truncation)] // halves of words
+fn sealed(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
+    let place = lsn.raw() / 8;
+    crc ^ (place as u32).wrapping_mul(0x9e37_79b1)
+        ^ ((place >> 32) as u32).wrapping_mul(0x85eb_ca77)
+        ^ (incarnation as u32).wrapping_mul(0xc2b2_ae3d)
+        ^ (incarnation >> 32) as u32
+}
+
+/// One input.
+pub fn log_file(input: &[u8]) {
+    let template = TEMPLATE.take().unwrap_or_else(Template::new);
+    let said = Said::of(input, template.control.incarnation());
+    let directory = template.lay_out(&said);
+    let file = control_file(&directory);
+    match libtp_log::restart(&directory, &file, &log_settings()) {
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains("LSN") || text.contains("log."), "nobody knows what is damaged: {text}");
+        }
+        Ok(restarted) => {
+            assert!(restarted.end.end >= said.durable, "the control file says that more was durable");
+            rolled(&directory, &restarted);
+            if said.recovers {
+                recovered(&directory, &restarted);
+            }
+        }
+    }
+    TEMPLATE.set(Some(template));
+}
+
+/// Every record forwards, by its LSN, and with those of its transaction backwards.
+fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
+    let files = LogFiles::new(Arc::clone(directory), &restarted.control);
+    let (mut at, mut records) = (Lsn::FIRST, 0_u32);
+    for record in files.roll(Lsn::FIRST, restarted.end.end) {
+        let record = match record {
+            Ok(record) => record,
+            Err(error) => {
+                assert!(error.to_string().contains("LSN"), "{error}");
+                return;
+            }
+        };
+        assert_eq!(record.lsn, at, "the roll left something out");
+        assert!(files.read(record.lsn).is_ok_and(|again| again == record), "it is read otherwise by its LSN");
+        at = record.end();
+        records += 1;
+        // Each chain is as long as the log: of a few records all of them, of many some.
+        if records < 64 || records % 64 == 0 {
+            files.unroll(record.lsn).take_while(Result::is_ok).for_each(drop);
+        }
+    }
+    assert_eq!(at, restarted.end.end, "the roll ended before the log");
+}
+
+/// Recovery over the databases, and a look at each.
+fn recovered(directory: &Arc<dyn Directory>, restarted: &Restarted) {
+    match recover(directory, restarted) {
+        Ok(()) => {}
+        Err(error) => assert!(error.contains(' '), "{error:?} says nothing to anybody"),
+    }
+}
+
+fn recover(directory: &Arc<dyn Directory>, restarted: &Restarted) -> Result<(), String> {
+    let said = |error: libtp_record::Error| error.to_string();
+    let found = libtp_record::find_files(&**directory, &[0; 16]).map_err(said)?;
+    libtp_record::restore_torn(&**directory, &found).map_err(said)?;
+    let control = &restarted.control;
+    let managers = managers(directory, control, restarted.end.end)?;
+    let _: &LogManager = &managers.log;
+    let who = managers.join().map_err(|error| error.to_string())?;
+    libtp_record::register_files(&managers, &who, &found).map_err(said)?;
+    let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
+    libtp_txn::restart(&managers, &who, checkpoint, control.oldest, &mut |_, _, _| {}).map_err(|error| error.to_string())?;
+    libtp_record::after_restart(&managers, &who).map_err(said)?;
+    for file in &found {
+        let database = libtp_record::open(&managers, &who, &**directory, &file.info.name, &Default::default()).map_err(said)?;
+        let Some(database) = database else { continue };
+        let access = Access::new(&managers, &who, &database, libtp_lock::Wait::No);
+        libtp_record::verify(&access).map_err(said)?;
+    }
+    managers.leave(who);
+    Ok(())
+}

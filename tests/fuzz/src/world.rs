@@ -1,0 +1,192 @@
+//! A small environment in memory, whose pages are what the fuzzer says.
+//!
+//! Everything is real: the managers, the record manager, the log. What a fuzzer changes lies in the page cache as if it had
+//! been read from the disk with a checksum that is right, which is all that the cache asks of a page. Between two inputs
+//! every page gets the bytes again that it had at first.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use libtp_buffer::{BufferManager, PageId, PageNo, PoolSettings, WriteAhead};
+use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_lock::{LockManager, Wait};
+use libtp_log::{Control, ControlFile, LogManager, Lsn, CONTROL_NAME};
+use libtp_process::{ProcessManager, Rank};
+use libtp_record::{Access, Database};
+use libtp_txn::{Durability, Managers, Parts, TxnSession};
+use rio::Region;
+use tempfile::TempDir;
+
+use crate::scene::Scene;
+
+/// After so many inputs the environment is made anew, for its log grows.
+const USES_MAX: u32 = 2_000;
+/// The cache never needs to replace a page.
+const CACHE_BYTES: u64 = 64 << 20;
+/// The segments of the logs here.
+pub const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// One environment, one session.
+pub struct World {
+    /// Its managers.
+    pub managers: Arc<Managers>,
+    /// The session.
+    pub who: TxnSession,
+    /// Where its files are.
+    pub directory: Arc<dyn Directory>,
+    /// Its databases.
+    pub scenes: Vec<Scene>,
+    uses: u32,
+    /// Goes last: files are open in it.
+    pub place: TempDir,
+}
+
+/// A directory in memory that goes away.
+pub fn place() -> TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a directory for temporary files can be made")
+}
+
+/// The control file of a directory.
+pub fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
+    let file = directory.open(CONTROL_NAME, OpenMode::Create).expect("the directory is ours");
+    ControlFile::new(file, CONTROL_NAME)
+}
+
+/// What every log here is set to.
+pub fn log_settings() -> libtp_log::Settings {
+    libtp_log::Settings { segment_bytes_first: SEGMENT_BYTES, segment_bytes_max: SEGMENT_BYTES, ..Default::default() }
+}
+
+/// Managers over a directory whose log ends at `end`.
+///
+/// # Errors
+/// What the managers refuse, as they say it.
+pub fn managers(directory: &Arc<dyn Directory>, control: &Control, end: Lsn) -> Result<Arc<Managers>, String> {
+    let region = Region::anonymous(1 << 34).expect("there is address space");
+    let pool = PoolSettings { budget_bytes: CACHE_BYTES, ..PoolSettings::default() };
+    let buffer_settings = libtp_buffer::Settings { pool, ..libtp_buffer::Settings::default() };
+    ProcessManager::init(&region).expect("the region is new");
+    LogManager::init(&region, &log_settings(), directory, control, end).map_err(|error| error.to_string())?;
+    LockManager::init(&region).expect("the region is new");
+    BufferManager::init(&region, &buffer_settings).expect("the region is new");
+    Managers::init(&region, end).expect("the region is new");
+    let processes = ProcessManager::attach(&region, &Default::default()).expect("the region was just made");
+    let log = LogManager::attach(&region, &log_settings(), directory, control, &processes);
+    let log = Arc::new(log.map_err(|error| error.to_string())?);
+    let locks = LockManager::attach(&region, &processes, Default::default()).expect("the region was just made");
+    let ahead: Arc<dyn WriteAhead> = log.clone();
+    let buffers = BufferManager::attach(&region, &buffer_settings, Arc::clone(directory), ahead);
+    let parts = Parts { region, processes, log, locks, buffers, control: control_file(directory) };
+    let settings = libtp_txn::Settings { recovery_threads: Some(1), ..Default::default() };
+    Ok(Managers::attach(parts, libtp_record::record_types(), settings))
+}
+
+impl World {
+    /// A new environment with all its databases.
+    pub fn new() -> World {
+        let place = place();
+        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("it is ours"));
+        let control = Control::new([0; 16], &log_settings());
+        control_file(&directory).create(&control).expect("the directory is empty");
+        let managers = managers(&directory, &control, Lsn::FIRST).expect("the log is new");
+        let who = managers.join().expect("nobody else is here");
+        let mut world = World { managers, who, directory, scenes: Vec::new(), uses: 0, place };
+        world.scenes = crate::scene::all(&world);
+        world
+    }
+
+    /// Opens the database of a scene anew: nothing that was learned of its pages before is believed.
+    ///
+    /// # Errors
+    /// What it refuses.
+    pub fn open(&self, scene: &Scene) -> libtp_record::Result<Database> {
+        let opened =
+            libtp_record::open(&self.managers, &self.who, &*self.directory, scene.name, &Default::default())?;
+        Ok(opened.expect("every scene has a file"))
+    }
+
+    /// Access for the session.
+    pub fn access<'a>(&'a self, database: &'a Database) -> Access<'a> {
+        Access::new(&self.managers, &self.who, database, Wait::No)
+    }
+
+    /// Runs `body` in a transaction, and commits it.
+    pub fn run<R>(&self, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
+        self.who.begin(&self.managers);
+        let result = body(&self.access(database));
+        self.who.commit(&self.managers, Durability::Relaxed).expect("the log has room");
+        result
+    }
+
+    /// Runs `body` in a transaction, and takes back what it did.
+    pub fn run_in_vain<R>(&self, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
+        self.who.begin(&self.managers);
+        let result = body(&self.access(database));
+        self.who.abort(&self.managers).expect("what was done can be taken back");
+        result
+    }
+
+    /// The bytes of a page as the cache has them.
+    pub fn page(&self, id: PageId) -> Vec<u8> {
+        let session = self.who.session();
+        self.managers.buffers.shared(session, id, Rank::page(0)).expect("every page of a scene is in the cache").to_vec()
+    }
+
+    /// Puts bytes in the place of a page.
+    pub fn put_page(&self, id: PageId, bytes: &[u8]) {
+        let session = self.who.session();
+        session.ensure_undo(4 * bytes.len() as u64).expect("there is memory");
+        let pin = self.managers.buffers.pin_new(session, id).expect("there is memory");
+        let mut page = pin.exclusive(Rank::page(0));
+        let mut section = session.section();
+        page.page_mut(&mut section).fresh().copy_from_slice(bytes);
+        section.close();
+    }
+
+    /// Gives every page of a scene the bytes that it had at first.
+    pub fn restore(&self, scene: &Scene) {
+        let number = |index| PageNo::new(u32::try_from(index).unwrap_or(u32::MAX));
+        for (index, bytes) in scene.pages.iter().enumerate().skip(1) {
+            self.put_page(PageId::new(scene.file, number(index)), bytes);
+        }
+        let end = scene.used.replace(0);
+        for index in scene.pages.len()..usize::try_from(end).unwrap_or(0) {
+            self.put_page(PageId::new(scene.file, number(index)), &vec![0; scene.page_bytes]);
+        }
+    }
+}
+
+impl Default for World {
+    fn default() -> World {
+        World::new()
+    }
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+}
+
+/// Calls `body` with this thread's environment. If it panics, what is left of that is given up, and the next call gets a new one.
+pub fn with<R>(body: impl FnOnce(&World) -> R) -> R {
+    let old = WORLD.take().filter(|world| world.uses < USES_MAX);
+    let mut guard = Forgotten(Some(old.unwrap_or_default()));
+    let world = guard.0.as_mut().expect("it is taken out below");
+    world.uses += 1;
+    let result = body(world);
+    WORLD.set(guard.0.take());
+    result
+}
+
+/// An environment in which a call did not come back: leaving it in order could panic again.
+struct Forgotten(Option<World>);
+
+impl Drop for Forgotten {
+    fn drop(&mut self) {
+        if let Some(world) = self.0.take() {
+            let _ = std::fs::remove_dir_all(world.place.path());
+            std::mem::forget(world);
+        }
+    }
+}
