@@ -1,9 +1,9 @@
 //! `cargo xtask test`: every suite in order, all of them even after a failure, then the table.
 
 use crate::outcome::{clock, table, Counts, Outcome};
-use crate::suites::{Suite, LAB, SUITES};
+use crate::suites::{Suite, FUZZ, LAB, SUITES};
 use crate::workspace::{cargo, Workspace};
-use crate::{child, lab, libtest, setup, tidy};
+use crate::{child, fuzz, lab, libtest, setup, tidy};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,13 @@ pub fn run_suite(
         println!("  no test of {} ran", suite.target);
         counts.failed += 1;
     }
-    Ok((counts, libtest::figures(&ended.output)))
+    let mut figures = libtest::figures(&ended.output);
+    if suite.name == FUZZ {
+        let (fuzzed, said) = fuzz::suite(workspace, env, &logs(workspace))?;
+        counts += fuzzed;
+        figures.extend(said);
+    }
+    Ok((counts, figures))
 }
 
 /// Where the output of the suites is kept.

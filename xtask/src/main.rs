@@ -8,6 +8,7 @@ mod child;
 mod command_bench;
 mod command_soak;
 mod command_test;
+mod fuzz;
 mod install;
 mod lab;
 mod libtest;

@@ -150,6 +150,11 @@ impl<R: BufRead> Reader<R> {
             }
         }
         let kind = kind.ok_or_else(|| self.wrong("the header names no type".into()))?;
+        if kind != DumpType::Recno && keys == Some(false) {
+            return Err(
+                self.wrong(format!("it has no keys (keys=0), and records of a {} database have some", kind.name()))
+            );
+        }
         self.header.keys = keys.unwrap_or(kind != DumpType::Recno);
         self.header.kind = if kind == DumpType::Recno && is_renumbered { DumpType::List } else { kind };
         self.header.duplicates = match (has_duplicates, are_sorted) {

@@ -373,3 +373,25 @@ fn dump_of(model: &BTreeMap<Vec<u8>, Vec<u8>>) -> String {
     let pairs: String = model.iter().map(|(key, value)| format!(" {}\n {}\n", hex(key), hex(value))).collect();
     format!("{HEADER}{pairs}DATA=END\n")
 }
+
+/// What fuzzers start from, and what they have found (`cargo xtask soak fuzz`), goes through the command itself.
+#[test]
+fn every_dump_of_the_corpus_is_loaded_or_refused_in_a_sentence() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus/dump_text");
+    let mut loaded = 0;
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let (path, env) = (entry.unwrap().path(), tempdir().unwrap());
+        let said = tp_reading("load", &env.path().join("one"), &["db"], &std::fs::read(&path).unwrap());
+        if said.code != Some(0) {
+            assert!(matches!(said.code, Some(1 | 2)), "{}: {:?} {}", path.display(), said.code, said.err);
+            assert!(said.err.starts_with("tp: ") && !said.err.contains("panicked"), "{}: {}", path.display(), said.err);
+            continue;
+        }
+        loaded += 1;
+        let dump = tp("dump", &env.path().join("one"), &["db"]).text();
+        tp_reading("load", &env.path().join("two"), &["db", "--unsorted"], dump.as_bytes()).text();
+        assert_eq!(tp("dump", &env.path().join("two"), &["db"]).text(), dump, "{}", path.display());
+        tp("verify", &env.path().join("two"), &[]).text();
+    }
+    assert!(loaded > 3, "only {loaded} were loaded");
+}

@@ -34,6 +34,8 @@ pub const UNRESOLVED_MAX: usize = 240;
 const BLOCK_BYTES: u64 = 4096;
 const MAGIC: [u8; 8] = *b"libtpenv";
 const SLOT_BYTES: usize = 4096;
+/// Nobody starts or writes so often: what counts further was not counted.
+const COUNT_MAX: u64 = 1 << 48;
 const FLAG_CLEAN: u32 = 1;
 const FLAG_RIO: u32 = 2;
 const FLAG_LOST: u32 = 4;
@@ -197,7 +199,16 @@ impl Control {
         let list = words.chunks_exact(2).take(lives).map(|two| Incarnation { number: two[0], start: Lsn::new(two[1]) });
         let incarnations = Incarnations::from_list(list.collect()).ok_or("its incarnations are out of order")?;
         let (first, max) = (slot.segment_bytes_first.get(), slot.segment_bytes_max.get());
-        crate::Geometry::new(first, max).ok_or("its segment sizes are impossible")?;
+        let geometry = crate::Geometry::new(first, max).ok_or("its segment sizes are impossible")?;
+        let places =
+            [slot.redo_point, slot.checkpoint, slot.durable_end, slot.oldest].map(|place| Lsn::new(place.get()));
+        let starts = incarnations.list().iter().map(|life| life.start);
+        if !places.into_iter().chain(starts).all(|lsn| geometry.may_reach(lsn)) {
+            return Err("it names a place that no log reaches");
+        }
+        if slot.sequence.get() > COUNT_MAX || incarnations.current().number > COUNT_MAX {
+            return Err("it counts further than anything was counted");
+        }
         let known = &words[(UNRESOLVED_AT - LIVES_AT) / 8..];
         let control = Control {
             environment_id: slot.environment,

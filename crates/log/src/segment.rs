@@ -92,6 +92,13 @@ impl Geometry {
         self.start(number).plus(self.payload_bytes(number))
     }
 
+    /// Whether a log may have a record at `lsn`, or end there: it is of whole words, and far from where the numbers of segments
+    /// end, and the 2^56 bytes that a record's own LSN can say.
+    pub fn may_reach(&self, lsn: Lsn) -> bool {
+        let least_bytes = self.payload_bytes(1);
+        lsn.raw() % 8 == 0 && lsn.raw() >> 56 == 0 && lsn.raw() / least_bytes < u64::from(u32::MAX / 2)
+    }
+
     /// Where the byte at `lsn` lies.
     ///
     /// # Panics

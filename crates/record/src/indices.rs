@@ -97,7 +97,7 @@ fn undo(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
             return Err(pages.corrupt(META_PAGE, "it is no meta page"));
         }
         failpoint("undo: list of indices latched");
-        change.compensate(INDEX_LIST, back.as_bytes(), &mut [&mut page], logged.header.prev());
+        pages.compensate_checked(INDEX_LIST, back.as_bytes(), &mut [&mut page], logged.header.prev())?;
         Ok(())
     };
     undone().map_err(|error| error.during_undo(logged.lsn))

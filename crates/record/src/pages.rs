@@ -1,11 +1,12 @@
 //! One file's pages, as an access method reaches them: by number, latched, in the name of whoever changes them.
 
-use libtp_buffer::{ExclusivePage, FileId, PageId, PageNo, Pin, SharedPage};
+use libtp_buffer::{ExclusivePage, FileId, PageId, PageMut, PageNo, Pin, SharedPage};
+use libtp_log::Lsn;
 use libtp_process::{Rank, Session};
 use libtp_txn::Change;
 use rio::{failpoint, planted};
 
-use crate::free_pages::{Meta, META_PAGE};
+use crate::free_pages::{Meta, FIRST_PAGE, META_PAGE};
 use crate::page::overflow;
 use crate::{Error, Result};
 
@@ -97,7 +98,11 @@ impl<'a> Pages<'a> {
     }
 
     pub(crate) fn meta_of(&self, page: &[u8]) -> Result<Meta> {
-        Meta::of(page).copied().ok_or_else(|| self.corrupt(META_PAGE, "it is no meta page"))
+        let meta = Meta::of(page).copied().ok_or_else(|| self.corrupt(META_PAGE, "it is no meta page"))?;
+        if meta.page_count.get() < FIRST_PAGE {
+            return Err(self.corrupt(META_PAGE, format!("it says that the file has {} pages", meta.page_count)));
+        }
+        Ok(meta)
     }
 
     /// An error that names a page.
@@ -113,6 +118,60 @@ impl<'a> Pages<'a> {
             Some(info) => info.file_name(),
             None => format!("file {}", self.file),
         }
+    }
+
+    /// Refuses pages to be latched together of which two are the same, or one is the file's header or its meta page: who holds a latch waits for himself
+    /// for ever. Page 0 stands for none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] names it.
+    pub(crate) fn check_apart(&self, numbers: &[u32]) -> Result<()> {
+        for (index, &number) in numbers.iter().enumerate() {
+            if number == META_PAGE || (number != 0 && numbers[..index].contains(&number)) {
+                return Err(
+                    self.corrupt(number, "it is what is to be changed, and something else is said to be there, too")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Logs and makes a change that belongs to no transaction, as [`Change::apply_redo_only`], and asks before whether each page
+    /// can take it: for the service that readers do in passing to pages of which they have seen little.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] names the page that cannot; nothing was changed.
+    pub(crate) fn apply_checked(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>]) -> Result<Lsn> {
+        self.rehearse(kind, body, pages)?;
+        failpoint("service: rehearsed, not logged");
+        Ok(self.change.apply_redo_only(kind, body, pages))
+    }
+
+    /// The same of a compensation: what the log record that is undone says may not be what was done.
+    ///
+    /// # Errors
+    /// As [`Pages::apply_checked`].
+    pub(crate) fn compensate_checked(
+        &self,
+        kind: u16,
+        body: &[u8],
+        pages: &mut [&mut ExclusivePage<'_>],
+        undo_next: Lsn,
+    ) -> Result<Lsn> {
+        self.rehearse(kind, body, pages)?;
+        failpoint("undo: rehearsed, not logged");
+        Ok(self.change.compensate(kind, body, pages, undo_next))
+    }
+
+    /// Makes a change on copies of its pages.
+    fn rehearse(&self, kind: u16, body: &[u8], pages: &[&mut ExclusivePage<'_>]) -> Result<()> {
+        let redo = self.change.managers.types.get(kind).expect("a record type is registered before it is logged").redo;
+        for (role, page) in pages.iter().enumerate() {
+            let mut copy = page.to_vec();
+            redo(&mut PageMut::detached(&mut copy), role, page.lsn(), body)
+                .map_err(|damage| self.corrupt(page.id().page().raw(), damage.0))?;
+        }
+        Ok(())
     }
 
     /// Bytes of a page.

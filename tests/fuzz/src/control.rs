@@ -10,7 +10,7 @@ use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::{segment_name, Control, ControlFile, CONTROL_BYTES, CONTROL_NAME};
 use tempfile::TempDir;
 
-use crate::world::{control_file, log_settings, place};
+use crate::world::{control_file, place, short_log_settings};
 
 const SLOT_BYTES: usize = 4096;
 /// The first of two slots.
@@ -34,7 +34,7 @@ impl Template {
         let place = place();
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("it is ours"));
         let file = directory.open(CONTROL_NAME, OpenMode::Create).expect("the directory is ours");
-        control_file(&directory).create(&Control::new([0; 16], &log_settings())).expect("the directory is empty");
+        control_file(&directory).create(&Control::new([0; 16], &short_log_settings())).expect("the directory is empty");
         let mut control = vec![0; usize::try_from(CONTROL_BYTES).expect("it is three blocks")];
         file.read_at(&mut control, 0).expect("it was written");
         Template { place, directory, control }
@@ -82,7 +82,7 @@ fn read(template: &Template, file: &ControlFile, control: &Control) {
     again.create(control).expect("there is memory");
     assert_eq!(again.read().as_ref().ok(), Some(control), "it is not read as it was written");
     template.put(&segment_name(1), &[0; SEGMENT_BYTES]);
-    if let Err(error) = libtp_log::restart(&template.directory, file, &log_settings()) {
+    if let Err(error) = libtp_log::restart(&template.directory, file, &short_log_settings()) {
         assert!(error.to_string().contains(' '), "{error:?} says nothing to anybody");
     }
     let _ = template.place.path();

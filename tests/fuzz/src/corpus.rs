@@ -19,7 +19,8 @@ pub fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     let mut found: Vec<(String, Vec<u8>)> = entries
         .flatten()
         .map(|entry| {
-            let bytes = std::fs::read(entry.path()).unwrap_or_else(|error| panic!("{}: {error}", entry.path().display()));
+            let bytes =
+                std::fs::read(entry.path()).unwrap_or_else(|error| panic!("{}: {error}", entry.path().display()));
             (entry.file_name().to_string_lossy().into_owned(), bytes)
         })
         .collect();

@@ -5,7 +5,7 @@
 
 use std::io::BufRead;
 
-use crate::dump_format::{DumpType, write_datum, write_end, write_header, DumpError, Header, Pair, Reader};
+use crate::dump_format::{write_datum, write_end, write_header, DumpError, DumpType, Header, Pair, Reader};
 
 /// One input.
 pub fn dump_text(input: &[u8]) {

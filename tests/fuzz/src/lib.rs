@@ -20,6 +20,9 @@
 //! `cargo xtask soak fuzz`). What it finds is kept in `corpus/TARGET/`.
 #![forbid(unsafe_code)]
 
+// Named by the file of the command below.
+use thiserror as _;
+
 pub mod control;
 pub mod corpus;
 pub mod dump_text;

@@ -227,7 +227,10 @@ fn read_numbers(access: &Access<'_>, is_good: bool) -> Option<Records> {
     for number in [0, 1, 7, 170, 171, 400, 401, 1_000, u64::from(u32::MAX), u64::MAX] {
         let found = answer(access.recno_get(number, <[u8]>::to_vec), is_good && (1..2_000).contains(&number));
         if is_good && (1..2_000).contains(&number) {
-            assert!(found.flatten().as_ref() == records.get(&number_key(number)), "number {number} is unlike in the scan");
+            assert!(
+                found.flatten().as_ref() == records.get(&number_key(number)),
+                "number {number} is unlike in the scan"
+            );
         }
     }
     assert!(!is_good || backwards.len() == records.len(), "a scan backwards finds other records");
@@ -309,7 +312,7 @@ fn change(access: &Access<'_>, scene: &Scene, salt: u8, mut records: Records) ->
             return (1..).map(number_key).zip(list).collect();
         }
         Kind::Pages => {
-            let number = u32::from(salt % 4);
+            let number = u32::from(salt % 4).min(access.page_count().expect("it could be read"));
             access.page_lock(number, PageLock::Write).expect("nobody else is here");
             let mut copy = access.page_copy(number).expect("it can be read");
             copy.bytes[0] ^= 0xff;
@@ -350,5 +353,8 @@ fn salvage(world: &World, scene: &Scene, said: &Said) {
     );
     let lost = taken.expect("the disk is memory");
     lost.iter().for_each(|finding| is_a_sentence(&finding.what));
-    assert!(records < RECORDS_MAX && bytes < 256 << 20, "more was salvaged than the file could hold: {records} records");
+    assert!(
+        records < RECORDS_MAX && bytes < 256 << 20,
+        "more was salvaged than the file could hold: {records} records"
+    );
 }

@@ -24,7 +24,10 @@ pub fn settings(input: &[u8]) {
     };
     let again = written(&settings);
     let read = Settings::parse(&again);
-    assert!(read.as_ref().is_ok_and(|read| *read == settings), "{settings:?} was written as {again:?} and read as {read:?}");
+    assert!(
+        read.as_ref().is_ok_and(|read| *read == settings),
+        "{settings:?} was written as {again:?} and read as {read:?}"
+    );
     assert_eq!(settings.clone().over(Settings::default()), settings);
     assert_eq!(Settings::default().over(settings.clone()), settings);
     assert_eq!(settings.clone().over(settings.clone()), settings);
@@ -68,9 +71,11 @@ fn written(settings: &Settings) -> String {
         let DatabaseSettings { page_bytes, granularity, own_pool } = database;
         writeln!(text, "[database.{}]", quoted(name)).expect("a string takes what is written to it");
         let granularity = granularity.map(|it| if it == Granularity::Page { "page" } else { "record" });
-        for (name, value) in
-            [("page_bytes", bytes(*page_bytes)), ("granularity", granularity.map(quoted)), ("own_pool", bytes(*own_pool))]
-        {
+        for (name, value) in [
+            ("page_bytes", bytes(*page_bytes)),
+            ("granularity", granularity.map(quoted)),
+            ("own_pool", bytes(*own_pool)),
+        ] {
             if let Some(value) = value {
                 writeln!(text, "{name} = {value}").expect("a string takes what is written to it");
             }

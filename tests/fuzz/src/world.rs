@@ -59,21 +59,31 @@ pub fn log_settings() -> libtp_log::Settings {
     libtp_log::Settings { segment_bytes_first: SEGMENT_BYTES, segment_bytes_max: SEGMENT_BYTES, ..Default::default() }
 }
 
+/// What a log of few bytes is set to: a restart looks through all of its segment.
+pub fn short_log_settings() -> libtp_log::Settings {
+    libtp_log::Settings { segment_bytes_first: 64 << 10, segment_bytes_max: 64 << 10, ..Default::default() }
+}
+
 /// Managers over a directory whose log ends at `end`.
 ///
 /// # Errors
 /// What the managers refuse, as they say it.
 pub fn managers(directory: &Arc<dyn Directory>, control: &Control, end: Lsn) -> Result<Arc<Managers>, String> {
+    let log_settings = libtp_log::Settings {
+        segment_bytes_first: control.segment_bytes_first,
+        segment_bytes_max: control.segment_bytes_max,
+        ..Default::default()
+    };
     let region = Region::anonymous(1 << 34).expect("there is address space");
     let pool = PoolSettings { budget_bytes: CACHE_BYTES, ..PoolSettings::default() };
     let buffer_settings = libtp_buffer::Settings { pool, ..libtp_buffer::Settings::default() };
     ProcessManager::init(&region).expect("the region is new");
-    LogManager::init(&region, &log_settings(), directory, control, end).map_err(|error| error.to_string())?;
+    LogManager::init(&region, &log_settings, directory, control, end).map_err(|error| error.to_string())?;
     LockManager::init(&region).expect("the region is new");
     BufferManager::init(&region, &buffer_settings).expect("the region is new");
     Managers::init(&region, end).expect("the region is new");
     let processes = ProcessManager::attach(&region, &Default::default()).expect("the region was just made");
-    let log = LogManager::attach(&region, &log_settings(), directory, control, &processes);
+    let log = LogManager::attach(&region, &log_settings, directory, control, &processes);
     let log = Arc::new(log.map_err(|error| error.to_string())?);
     let locks = LockManager::attach(&region, &processes, Default::default()).expect("the region was just made");
     let ahead: Arc<dyn WriteAhead> = log.clone();
@@ -102,8 +112,7 @@ impl World {
     /// # Errors
     /// What it refuses.
     pub fn open(&self, scene: &Scene) -> libtp_record::Result<Database> {
-        let opened =
-            libtp_record::open(&self.managers, &self.who, &*self.directory, scene.name, &Default::default())?;
+        let opened = libtp_record::open(&self.managers, &self.who, &*self.directory, scene.name, &Default::default())?;
         Ok(opened.expect("every scene has a file"))
     }
 
@@ -131,7 +140,11 @@ impl World {
     /// The bytes of a page as the cache has them.
     pub fn page(&self, id: PageId) -> Vec<u8> {
         let session = self.who.session();
-        self.managers.buffers.shared(session, id, Rank::page(0)).expect("every page of a scene is in the cache").to_vec()
+        self.managers
+            .buffers
+            .shared(session, id, Rank::page(0))
+            .expect("every page of a scene is in the cache")
+            .to_vec()
     }
 
     /// Puts bytes in the place of a page.

@@ -12,7 +12,8 @@ use libtp_fuzz::input::Random;
 use libtp_fuzz::{corpus, Target, TARGETS};
 
 fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+    std::env::var(variable)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
 /// What a target says of an input: its panic.
@@ -61,7 +62,11 @@ fn mutations_of_the_corpus_are_answered() {
                 let file = std::env::temp_dir().join(format!("libtp-fuzz-{}-{seed}-{count}", target.0));
                 std::fs::write(&file, &input).unwrap();
                 let (hex, name) = (in_hexadecimal(&input[..input.len().min(64)]), &inputs[one].0);
-                panic!("{}: LIBTP_TEST_SEED={seed}, input {count}, of {name}, is in {} and begins {hex}: {said}", target.0, file.display());
+                panic!(
+                    "{}: LIBTP_TEST_SEED={seed}, input {count}, of {name}, is in {} and begins {hex}: {said}",
+                    target.0,
+                    file.display()
+                );
             }
             count += 1;
         }

@@ -40,6 +40,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-sim", &["libtp-io"]),
     // Log and processes by themselves: where a log ends must be chosen to the byte.
     ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "rio", "vista"]),
+    // Each door by itself: pages and log records are given to whoever reads them, under no environment.
+    (
+        "libtp-fuzz",
+        &[
+            "libtp",
+            "libtp-record",
+            "libtp-txn",
+            "libtp-log",
+            "libtp-lock",
+            "libtp-buffer",
+            "libtp-process",
+            "libtp-io",
+            "rio",
+        ],
+    ),
     ("libtp-lab", &["libtp", "vista", "rio"]),
     ("xtask", &[]),
 ];

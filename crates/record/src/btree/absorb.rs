@@ -62,6 +62,7 @@ pub(crate) fn absorb(access: &Access<'_>, separator: &[u8], level: u8) -> Result
     }
     pages.reserve_common(2 * access.database.page_bytes(), access.database.page_bytes())?;
     let parent_number = number_of(pages, separator, level + 1)?;
+    pages.check_apart(&[left, gone, parent_number, right.unwrap_or_default()])?;
     let (left_pin, gone_pin, parent_pin) = (pages.pin(left)?, pages.pin(gone)?, pages.pin(parent_number)?);
     let right_pin = right.map(|right| pages.pin(right)).transpose()?;
     failpoint("absorb: pages pinned");
@@ -101,11 +102,9 @@ pub(crate) fn absorb(access: &Access<'_>, separator: &[u8], level: u8) -> Result
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);
     failpoint("absorb: all latched");
     let lsn = match &mut right_page {
-        Some(right) => {
-            pages.change.apply_redo_only(ABSORB, body.body(), &mut [left_page, gone_page, &mut parent_page, right])
-        }
-        None => pages.change.apply_redo_only(ABSORB, body.body(), &mut [left_page, gone_page, &mut parent_page]),
-    };
+        Some(right) => pages.apply_checked(ABSORB, body.body(), &mut [left_page, gone_page, &mut parent_page, right]),
+        None => pages.apply_checked(ABSORB, body.body(), &mut [left_page, gone_page, &mut parent_page]),
+    }?;
     failpoint("absorb: absorbed, not remembered");
     remember(access, left, gone, lsn);
     Ok(true)

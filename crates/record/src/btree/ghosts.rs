@@ -138,7 +138,7 @@ fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Resul
     body.writer().extend_from_slice(head.as_bytes());
     body.writer().extend_from_slice(entries.as_bytes());
     failpoint("ghosts: about to be removed");
-    pages.change.apply_redo_only(RECLAIM, body.body(), &mut [leaf]);
+    pages.apply_checked(RECLAIM, body.body(), &mut [leaf])?;
     failpoint("ghosts: removed");
     Ok(true)
 }

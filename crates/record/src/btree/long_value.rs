@@ -120,6 +120,8 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
         };
         let Some(replaced) = found else { return Ok(()) };
         let (first, last) = (replaced.chain.first.get(), replaced.chain.last.get());
+        pages.check_apart(&[number, first, replaced.live.unwrap_or_default()])?;
+        pages.check_apart(&[number, last, replaced.live.unwrap_or_default()])?;
         let (leaf_pin, meta_pin) = (pages.pin(number)?, pages.pin(META_PAGE)?);
         let (first_pin, last_pin) = (pages.pin(first)?, pages.pin(last)?);
         let live_pin = replaced.live.map(|live| pages.pin(live)).transpose()?;
@@ -152,11 +154,9 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
         let body = record.as_bytes();
         failpoint("long value: about to drop a chain");
         match &mut live_page {
-            None => pages.change.apply_redo_only(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta]),
-            Some(live) => {
-                pages.change.apply_redo_only(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta, live])
-            }
-        };
+            None => pages.apply_checked(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta]),
+            Some(live) => pages.apply_checked(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta, live]),
+        }?;
     }
     Err(pages.corrupt(search::ROOT, "the long values a record replaced lead in a circle"))
 }

@@ -164,6 +164,7 @@ fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<bool> {
     }
     pages.reserve_common(2 * page_bytes, 2 * page_bytes)?;
     let parent_number = number_of(pages, &separator, 1)?;
+    pages.check_apart(&[left, gone, parent_number, right.unwrap_or_default()])?;
     let (left_pin, gone_pin, parent_pin) = (pages.pin(left)?, pages.pin(gone)?, pages.pin(parent_number)?);
     let right_pin = right.map(|right| pages.pin(right)).transpose()?;
     failpoint("merge: pages pinned");
@@ -212,11 +213,9 @@ fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<bool> {
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);
     failpoint("merge: all latched");
     let lsn = match &mut right_page {
-        Some(right) => {
-            pages.change.apply_redo_only(MERGE, body.body(), &mut [left_page, gone_page, &mut parent_page, right])
-        }
-        None => pages.change.apply_redo_only(MERGE, body.body(), &mut [left_page, gone_page, &mut parent_page]),
-    };
+        Some(right) => pages.apply_checked(MERGE, body.body(), &mut [left_page, gone_page, &mut parent_page, right]),
+        None => pages.apply_checked(MERGE, body.body(), &mut [left_page, gone_page, &mut parent_page]),
+    }?;
     failpoint("merge: merged, not remembered");
     unlink::remember(access, left, gone, lsn);
     Ok(true)

@@ -40,6 +40,7 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
         let Some(found) = found else { return Ok(()) };
         pages.reserve_common(page_bytes, page_bytes)?;
         let parent_number = number_of(pages, &found.separator, level + 1)?;
+        pages.check_apart(&[number, parent_number])?;
         let (child_pin, parent_pin) = (pages.pin(number)?, pages.pin(parent_number)?);
         failpoint("post: pages pinned");
         let mut child = child_pin.exclusive(rank(level));
@@ -71,7 +72,7 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
         let mut body = pages.change.who.scratch();
         encode::post(body.writer(), pages.id(number).raw(), parent_number, found.right, slot, &found.separator);
         failpoint("post: child and parent latched");
-        pages.change.apply_redo_only(POST, body.body(), &mut [&mut child, &mut parent]);
+        pages.apply_checked(POST, body.body(), &mut [&mut child, &mut parent])?;
         failpoint("post: posted");
         return Ok(());
     }

@@ -169,6 +169,11 @@ impl<'b> PageWriter<'b> {
     /// # Errors
     /// The page is full.
     pub fn push(&mut self, cell: Cell<'_>) -> Result<(), Damage> {
+        if let Cell::Record { head, stored, .. } = &cell {
+            if stored.len() != usize::from(head.stored_bytes.get()) || head.stored_bytes > head.room {
+                return Err(Damage("a record has more bytes than its cell has room for".into()));
+            }
+        }
         let first_child = self.count == 0 && matches!(cell, Cell::Child { .. });
         let key = if first_child { SplitKey::whole(&[]) } else { cell.key() };
         let suffix = key.behind(usize::from(self.header.prefix_bytes.get()));

@@ -309,7 +309,9 @@ pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
         3 => return free_pages::set_allocated(page, record.free_head.get(), record.page_count.get()),
         _ => return no_role(role),
     };
-    debug_assert!(root != left && root != right, "the root keeps its number");
+    if root == left || root == right {
+        return Err(Damage("it is the root, and keeps its number".into()));
+    }
     let mut writer = make_new(page, id, record.level, &frame)?;
     for slot in 0..usize::from(record.count.get()) {
         let cell = take_cell(&mut rest, record.level, &[])?;

@@ -5,6 +5,7 @@
 //! as incompletely split; from then on every key is found again, by the right link. `post` does the second. The root is
 //! split in one action: what it has goes to two new pages, and it becomes their parent.
 
+use libtp_buffer::ExclusivePage;
 use libtp_lock::Mode;
 use rio::failpoint;
 
@@ -58,6 +59,7 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
             }
             node.right()
         };
+        pages.check_apart(&[number, right.unwrap_or_default()])?;
         let candidate = pages.candidate(round > 2)?;
         let (pin, right_pin) = (pages.pin(number)?, right.map(|right| pages.pin(right)).transpose()?);
         let mut page = pin.exclusive(rank(level));
@@ -83,14 +85,15 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
         encode::split(body.writer(), pages.id(number).raw(), &node, &plan, taken)
             .ok_or_else(|| pages.corrupt(number, "one of its cells lies outside its heap"))?;
         failpoint("split: all latched");
-        match &mut neighbour {
-            Some(neighbour) => pages.change.apply_redo_only(
-                SPLIT,
-                body.body(),
-                &mut [&mut page, &mut new.page, &mut new.meta, neighbour],
-            ),
-            None => pages.change.apply_redo_only(SPLIT, body.body(), &mut [&mut page, &mut new.page, &mut new.meta]),
+        // A leaf is split by who writes there, and often; what is above, also by a reader who posts what he met unposted.
+        let apply = |changed: &mut [&mut ExclusivePage<'_>]| match level {
+            0 => Ok(pages.change.apply_redo_only(SPLIT, body.body(), changed)),
+            _ => pages.apply_checked(SPLIT, body.body(), changed),
         };
+        match &mut neighbour {
+            Some(neighbour) => apply(&mut [&mut page, &mut new.page, &mut new.meta, neighbour]),
+            None => apply(&mut [&mut page, &mut new.page, &mut new.meta]),
+        }?;
         failpoint("split: done, pages latched");
         drop((body, page, new, neighbour));
         failpoint("split: done, not posted");

@@ -13,8 +13,10 @@ use crate::btree::encode;
 use crate::btree::log_records::{Insert, Load, Update, RESTORE};
 use crate::btree::redo::check_restore;
 use crate::btree::search::{self, node_of};
+use crate::free_pages::META_PAGE;
 use crate::log_body::{file_number, page_number, read, take};
 use crate::page::log_records::{FreePage, WritePiece, FREE_PAGE};
+use crate::page::record_lsn::check_lsn;
 use crate::pages::{loose_rank, Pages};
 use crate::{Error, Result};
 use zerocopy::IntoBytes;
@@ -72,6 +74,7 @@ pub fn update(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     let parsed = read::<Update>(logged.body).and_then(|(record, mut rest)| {
         let key = take(&mut rest, usize::from(record.key_bytes.get()))?;
         let cut_out = take(&mut rest, usize::from(record.cut_bytes.get()))?;
+        check_lsn(record.lsn_before)?;
         Ok((record, key, cut_out))
     });
     let (record, key, cut_out) = parsed.map_err(|damage| damaged(logged.lsn, damage))?;
@@ -101,14 +104,19 @@ pub fn load(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
 }
 
 fn free_page(pages: &Pages<'_>, number: u32, undo_next: Lsn) -> std::result::Result<(), Error> {
+    if number <= META_PAGE {
+        return Err(
+            pages.corrupt(number, "a log record says that a value or a leaf was put there, where no such page can be")
+        );
+    }
     pages.reserve_undo(pages.page_bytes()?, size_of::<FreePage>())?;
-    let (pin, meta_pin) = (pages.pin(number)?, pages.pin(crate::free_pages::META_PAGE)?);
+    let (pin, meta_pin) = (pages.pin(number)?, pages.pin(META_PAGE)?);
     let mut page = pin.exclusive(loose_rank());
     let mut meta = meta_pin.exclusive(libtp_process::Rank::META);
     let next = pages.meta_of(&meta)?.free_head;
     let record = FreePage { page: pages.id(number).raw().into(), next, unused: 0.into() };
     failpoint("undo: about to free a page");
-    pages.change.compensate(FREE_PAGE, record.as_bytes(), &mut [&mut page, &mut meta], undo_next);
+    pages.compensate_checked(FREE_PAGE, record.as_bytes(), &mut [&mut page, &mut meta], undo_next)?;
     failpoint("undo: page freed");
     Ok(())
 }

@@ -58,6 +58,7 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     }
     pages.reserve_common(2 * access.database.page_bytes(), access.database.page_bytes())?;
     let parent_number = number_of(pages, &separator, 1)?;
+    pages.check_apart(&[left, gone, parent_number, right.unwrap_or_default()])?;
     let (left_pin, gone_pin, parent_pin) = (pages.pin(left)?, pages.pin(gone)?, pages.pin(parent_number)?);
     let right_pin = right.map(|right| pages.pin(right)).transpose()?;
     failpoint("unlink: pages pinned");
@@ -99,11 +100,9 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);
     failpoint("unlink: all latched");
     let lsn = match &mut right_page {
-        Some(right) => {
-            pages.change.apply_redo_only(UNLINK, body.body(), &mut [left_page, gone_page, &mut parent_page, right])
-        }
-        None => pages.change.apply_redo_only(UNLINK, body.body(), &mut [left_page, gone_page, &mut parent_page]),
-    };
+        Some(right) => pages.apply_checked(UNLINK, body.body(), &mut [left_page, gone_page, &mut parent_page, right]),
+        None => pages.apply_checked(UNLINK, body.body(), &mut [left_page, gone_page, &mut parent_page]),
+    }?;
     failpoint("unlink: unlinked, not remembered");
     remember(access, left, gone, lsn);
     Ok(true)
@@ -185,6 +184,7 @@ pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()
 
 fn free_one(access: &Access<'_>, unlinked: Unlinked) -> Result<()> {
     let pages = &access.pages;
+    pages.check_apart(&[unlinked.left, unlinked.gone])?;
     pages.reserve_common(access.database.page_bytes(), 64)?;
     let (left_pin, gone_pin, meta_pin) = (pages.pin(unlinked.left)?, pages.pin(unlinked.gone)?, pages.pin(META_PAGE)?);
     let level = {
@@ -208,7 +208,7 @@ fn free_one(access: &Access<'_>, unlinked: Unlinked) -> Result<()> {
         next: pages.meta_of(&meta)?.free_head,
     };
     failpoint("unlink: about to free a page");
-    pages.change.apply_redo_only(FREE_UNLINKED, record.as_bytes(), &mut [&mut left, &mut gone, &mut meta]);
+    pages.apply_checked(FREE_UNLINKED, record.as_bytes(), &mut [&mut left, &mut gone, &mut meta])?;
     failpoint("unlink: page freed");
     Ok(())
 }

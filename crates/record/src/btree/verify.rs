@@ -22,6 +22,9 @@ pub struct Finding {
     pub what: String,
 }
 
+/// Where every page may be a finding, no more is looked at behind so many.
+pub(crate) const FINDINGS_MAX: usize = 1_000;
+
 /// What a page was found to be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -218,11 +221,11 @@ impl<'v, 'a> Verifier<'v, 'a> {
         }
         let common = node.key(node.first_key()).suffix;
         let common = common.get(..usize::from(node.header().skip_bytes.get())).unwrap_or_default();
-        let mut cells = 0;
+        let mut cells = Vec::with_capacity(node.count());
         let mut previous: Option<Vec<u8>> = None;
         for slot in 0..node.count() {
             let key = node.key(slot);
-            cells += node.cell_bytes(slot);
+            cells.push((node.cell_at(slot), node.cell_bytes(slot)));
             let is_first_child = !node.is_leaf() && slot == 0;
             let skip = if is_first_child { 0 } else { usize::from(node.header().skip_bytes.get()) };
             if key.suffix.get(skip..).map(head_of) != Some(node.slots()[slot].head.get()) {
@@ -245,9 +248,18 @@ impl<'v, 'a> Verifier<'v, 'a> {
                 self.report(number, format!("slot {slot} leads to no child"));
             }
         }
-        let heap = node.page_bytes() - node.header().heap_start.get() as usize;
-        if cells + node.header().garbage_bytes.get() as usize != heap {
+        let heap_start = node.header().heap_start.get() as usize;
+        let cell_bytes: usize = cells.iter().map(|(_, bytes)| bytes).sum();
+        if cell_bytes + node.header().garbage_bytes.get() as usize != node.page_bytes() - heap_start {
             self.report(number, "its cells and its garbage are not all of its heap");
+        }
+        cells.sort_unstable();
+        let mut end = heap_start;
+        for (at, bytes) in cells {
+            if at < end || at + bytes > node.page_bytes() {
+                self.report(number, format!("the cell at byte {at} lies outside its heap, or in another"));
+            }
+            end = end.max(at + bytes);
         }
         Ok(())
     }
@@ -347,14 +359,24 @@ impl<'v, 'a> Verifier<'v, 'a> {
 
     pub(crate) fn lost_pages(&mut self) -> Result<()> {
         let count = self.access.pages.meta()?.page_count.get();
-        for page in FIRST_PAGE..count {
-            if !self.uses.contains_key(&page) {
-                self.report(page, "nothing leads to it: it is lost");
-            }
-        }
-        let beyond: Vec<u32> = self.uses.keys().copied().filter(|&page| page >= count).collect();
-        for page in beyond {
+        let mut used: Vec<u32> = self.uses.keys().copied().collect();
+        used.sort_unstable();
+        let known = used.partition_point(|&page| page < count);
+        for &page in &used[known..] {
             self.report(META_PAGE, format!("it says that page {page} was never used, but it is"));
+        }
+        // From one that is used to the next: a count that cannot be right is told of in as few words as one page.
+        let mut next = FIRST_PAGE;
+        for page in used[..known].iter().copied().chain([count]) {
+            match page.saturating_sub(next) {
+                0 => {}
+                1 => self.report(next, "nothing leads to it: it is lost"),
+                pages => self.report(
+                    next,
+                    format!("nothing leads to it, nor to those behind it up to {}: {pages} pages are lost", page - 1),
+                ),
+            }
+            next = page.saturating_add(1);
         }
         Ok(())
     }

@@ -59,6 +59,8 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
             }
         };
         let (first, last) = (replaced.chain.first.get(), replaced.chain.last.get());
+        pages.check_apart(&[first, replaced.live.unwrap_or_default()])?;
+        pages.check_apart(&[last, replaced.live.unwrap_or_default()])?;
         let meta_pin = pages.pin(META_PAGE)?;
         let (first_pin, last_pin) = (pages.pin(first)?, pages.pin(last)?);
         let live_pin = replaced.live.map(|live| pages.pin(live)).transpose()?;
@@ -98,9 +100,9 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
         let body = record.as_bytes();
         failpoint("hash: about to drop a chain");
         match &mut live_page {
-            None => pages.change.apply_redo_only(DROP_CHAIN, body, &mut [leaf, &mut last_page, &mut meta]),
-            Some(live) => pages.change.apply_redo_only(DROP_CHAIN, body, &mut [leaf, &mut last_page, &mut meta, live]),
-        };
+            None => pages.apply_checked(DROP_CHAIN, body, &mut [leaf, &mut last_page, &mut meta]),
+            Some(live) => pages.apply_checked(DROP_CHAIN, body, &mut [leaf, &mut last_page, &mut meta, live]),
+        }?;
     }
     Err(pages.corrupt(HEADER_PAGE, "the long values a record replaced lead in a circle"))
 }

@@ -16,6 +16,7 @@ use crate::hash::log_records::RESTORE;
 use crate::hash::page::HEADER_PAGE;
 use crate::key_hash::key_hash;
 use crate::log_body::{file_number, page_number, read, take};
+use crate::page::record_lsn::check_lsn;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
@@ -91,6 +92,7 @@ pub fn update(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     let parsed = read::<Update>(logged.body).and_then(|(record, mut rest)| {
         let key = take(&mut rest, usize::from(record.key_bytes.get()))?;
         let cut_out = take(&mut rest, usize::from(record.cut_bytes.get()))?;
+        check_lsn(record.lsn_before)?;
         Ok((record, key, cut_out))
     });
     let (record, key, cut_out) = parsed.map_err(|damage| damaged(logged.lsn, damage))?;

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use crate::access::Access;
 use crate::btree::insert::hash_of;
-use crate::btree::verify::{Use, Verified, Verifier};
+use crate::btree::verify::{Use, Verified, Verifier, FINDINGS_MAX};
 use crate::hash::geometry::{bucket_of, extent_of, low_bits, parent_of};
 use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
 use crate::Result;
@@ -28,10 +28,17 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
         verifier.report(HEADER_PAGE, "it is not the header of a hash file");
         return Ok(verifier.into_result());
     };
-    let buckets = header.buckets.get();
+    let (buckets, page_count) = (header.buckets.get(), access.pages.meta()?.page_count.get());
+    if buckets > page_count {
+        verifier.report(HEADER_PAGE, format!("it says that there are {buckets} buckets, of {page_count} pages"));
+        return Ok(verifier.into_result());
+    }
     let mut keys = HashSet::new();
     let mut giving: Vec<(u32, Mark)> = Vec::new();
     for bucket in 0..buckets {
+        if verifier.result_mut().findings.len() >= FINDINGS_MAX {
+            return Ok(verifier.into_result());
+        }
         let (index, at, count) = extent_of(bucket);
         let first = header.extents[index].get();
         if first == 0 {

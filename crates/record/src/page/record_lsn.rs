@@ -4,6 +4,8 @@
 //! store (DESIGN 7). An undone change gives a record its old LSN back (PROTOCOLS S3).
 
 use libtp_log::Lsn;
+use libtp_txn::Damage;
+use zerocopy::little_endian::U64;
 
 /// What is true of a record beside its bytes. Stored in the top byte of the record's LSN.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +57,17 @@ const LSN_BITS: u32 = 56;
 pub fn pack_lsn(lsn: Lsn, flags: RecordFlags) -> u64 {
     debug_assert!(lsn.raw() >> LSN_BITS == 0, "an LSN passes 2^56 after 72 petabytes of log");
     (u64::from(flags.0) << LSN_BITS) | lsn.raw()
+}
+
+/// Refuses what is no LSN of a record: one that a log record says it had.
+///
+/// # Errors
+/// It has too many bits.
+pub fn check_lsn(lsn: U64) -> Result<(), Damage> {
+    if lsn.get() >> LSN_BITS == 0 {
+        return Ok(());
+    }
+    Err(Damage(format!("the log record says of a record that it had LSN {lsn}, which no log reaches")))
 }
 
 /// Takes the word apart again.

@@ -43,7 +43,7 @@ fn by_bytes(pages: &Pages<'_>, parsed: &Parsed<'_>, logged: &RecordRef<'_>) -> R
     let mut body = pages.change.who.scratch();
     encode_restore(body.writer(), parsed.record.page.get(), parsed.record.at.get().into(), parsed.before);
     failpoint("paged: page latched to restore");
-    pages.change.compensate(RESTORE, body.body(), &mut [&mut page], logged.header.prev());
+    pages.compensate_checked(RESTORE, body.body(), &mut [&mut page], logged.header.prev())?;
     failpoint("paged: restored");
     Ok(())
 }
@@ -78,7 +78,7 @@ fn by_function(pages: &Pages<'_>, parsed: &Parsed<'_>, function: &PageFn, logged
         let mut body = pages.change.who.scratch();
         encode_restore(body.writer(), packed, BEGIN + middle.offset, put);
         failpoint("paged: page latched to undo");
-        pages.change.compensate(RESTORE, body.body(), &mut [&mut page], logged.header.prev());
+        pages.compensate_checked(RESTORE, body.body(), &mut [&mut page], logged.header.prev())?;
         failpoint("paged: undone by the program");
         return Ok(());
     }

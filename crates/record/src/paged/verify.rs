@@ -1,7 +1,7 @@
 //! Verification of pages whose bytes are the program's: each is one, and whole. What they say only the program knows.
 
 use crate::access::Access;
-use crate::btree::verify::{Finding, Verified};
+use crate::btree::verify::{Finding, Verified, FINDINGS_MAX};
 use crate::free_pages::FIRST_PAGE;
 use crate::page::PageKind;
 use crate::page_header;
@@ -15,6 +15,9 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_paged()?;
     let mut result = Verified::default();
     for number in FIRST_PAGE..access.pages.meta()?.page_count.get() {
+        if result.findings.len() >= FINDINGS_MAX {
+            break;
+        }
         match access.pages.shared(number, 0) {
             Ok(page) if page_header::kind(&page) == PageKind::Application as u8 => result.tree_pages += 1,
             Ok(_) => result.findings.push(Finding { page: number, what: "it is no page of the program's".into() }),

@@ -7,6 +7,7 @@ use libtp_buffer::SharedPage;
 
 use crate::access::{Access, Purpose};
 use crate::database::{Granularity, Method};
+use crate::free_pages::META_PAGE;
 use crate::lock_names;
 use crate::recno::page::RecnoPage;
 use crate::{Error, Result};
@@ -48,6 +49,9 @@ impl<'a> Access<'a> {
     /// The last page of the file, zero if it has none.
     pub(crate) fn recno_tail(&self) -> Result<u32> {
         let tail = self.pages.meta()?.tail_page.get();
+        if tail == u32::MAX {
+            return Err(self.pages.corrupt(META_PAGE, "it says that the last page has a number that none has"));
+        }
         self.database.set_tail_hint(tail);
         Ok(tail)
     }

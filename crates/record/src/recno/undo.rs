@@ -6,6 +6,7 @@ use libtp_txn::Change;
 use rio::failpoint;
 
 use crate::log_body::{file_number, page_number, read, take};
+use crate::page::record_lsn::check_lsn;
 use crate::pages::Pages;
 use crate::recno::log_records::{encode_restore, Change as ChangeBody, RESTORE};
 use crate::recno::page::RecnoPage;
@@ -14,6 +15,7 @@ use crate::Result;
 /// Undoes a put, an update or a deletion.
 pub fn change(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
     let parsed = read::<ChangeBody>(logged.body).and_then(|(record, mut rest)| {
+        check_lsn(record.lsn_before)?;
         take(&mut rest, usize::from(record.cut_bytes.get())).map(|cut_out| (record, cut_out))
     });
     let (record, cut_out) = parsed.map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
@@ -32,7 +34,7 @@ fn restore(pages: &Pages<'_>, record: &ChangeBody, cut_out: &[u8], logged: &Reco
     let mut body = pages.change.who.scratch();
     encode_restore(body.writer(), record, cut_out);
     failpoint("recno: page latched to restore");
-    pages.change.compensate(RESTORE, body.body(), &mut [&mut page], logged.header.prev());
+    pages.compensate_checked(RESTORE, body.body(), &mut [&mut page], logged.header.prev())?;
     failpoint("recno: restored");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Verification of a recno file: every page is what arithmetic says, and every slot is what its page says.
 
 use crate::access::Access;
-use crate::btree::verify::{Finding, Verified};
+use crate::btree::verify::{Finding, Verified, FINDINGS_MAX};
 use crate::free_pages::FIRST_PAGE;
 use crate::page::record_lsn::RecordFlags;
 use crate::recno::page::RecnoPage;
@@ -16,6 +16,9 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
     let mut result = Verified::default();
     let tail = access.recno_tail()?;
     for number in FIRST_PAGE..=tail {
+        if result.findings.len() >= FINDINGS_MAX {
+            break;
+        }
         match access.pages.shared(number, 0) {
             Ok(page) => look(access, number, &page, &mut result),
             Err(Error::Buffer(error @ libtp_buffer::Error::Corrupt { .. })) => {

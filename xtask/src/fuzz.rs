@@ -1,0 +1,149 @@
+//! libFuzzer at the doors of `libtp-fuzz`: the part of the suite `fuzz` that only a soak does.
+//!
+//! It needs no other toolchain and no cargo-fuzz: the compiler is told that it may do what it does on nightly (`RUSTC_BOOTSTRAP`),
+//! code notes where it was (`sancov-module`) and AddressSanitizer watches the memory. libFuzzer itself is C++ that `libfuzzer-sys`
+//! compiles, so the package lies outside of the workspace, and where there is no compiler that is said.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::child;
+use crate::outcome::Counts;
+use crate::setup;
+use crate::workspace::{cargo, Workspace};
+
+/// How long each door is knocked at, where a suite says it (`suites`); what is said in the environment goes before.
+const SECONDS: &str = "LIBTP_FUZZ_SECONDS";
+const MANIFEST: &str = "tests/fuzz/libfuzzer/Cargo.toml";
+const CORPUS: &str = "tests/fuzz/corpus";
+const HOST: &str = "x86_64-unknown-linux-gnu";
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Zsanitizer=address";
+/// Nothing that is read takes so long, also where the memory is watched and the machine busy, or needs so much memory.
+const LIMITS: [&str; 4] = ["-timeout=30", "-rss_limit_mb=4096", "-malloc_limit_mb=512", "-max_len=5000"];
+/// Memory is given up by whoever was interrupted, too.
+const ASAN: &str = "detect_leaks=0:quarantine_size_mb=16";
+/// Building, and ending, take no longer.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Fuzzes each target, if `env` says for how long.
+///
+/// # Errors
+/// When a process cannot be started.
+pub fn suite(workspace: &Workspace, env: &[(&str, &str)], logs: &Path) -> io::Result<(Counts, Vec<String>)> {
+    let Some(seconds) = seconds(env) else { return Ok((Counts::default(), Vec::new())) };
+    if !has_compiler() {
+        println!("  SKIPPED: there is no C++ compiler (g++), so nothing was fuzzed with libFuzzer");
+        let counts = if setup::in_ci() { Counts::ONE_FAILED } else { Counts::ONE_SKIPPED };
+        return Ok((counts, Vec::new()));
+    }
+    let folder = workspace.target.join("libfuzzer");
+    if !child::run_within("fuzz", &mut build(workspace, &folder), logs, PATIENCE)?.success {
+        return Ok((Counts::ONE_FAILED, Vec::new()));
+    }
+    let (mut counts, mut told) = (Counts::default(), Vec::new());
+    for target in names(&workspace.root.join(CORPUS))? {
+        let (knocked, figures) = knock(workspace, &folder, (&target, seconds), logs)?;
+        counts += knocked;
+        told.push(figures);
+    }
+    let figures = format!(
+        "libFuzzer with AddressSanitizer, {seconds} s a target, {} findings: {}",
+        counts.failed,
+        told.join(", ")
+    );
+    Ok((counts, vec![figures]))
+}
+
+fn seconds(env: &[(&str, &str)]) -> Option<u64> {
+    let said = env.iter().find(|(name, _)| *name == SECONDS).map(|(_, value)| (*value).to_owned())?;
+    std::env::var(SECONDS).unwrap_or(said).parse().ok()
+}
+
+fn has_compiler() -> bool {
+    let mut command = Command::new("c++");
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn build(workspace: &Workspace, folder: &Path) -> Command {
+    let mut command = cargo();
+    command.args(["build", "--release", "--locked", "--target", HOST, "--manifest-path"]);
+    command.arg(workspace.root.join(MANIFEST)).arg("--target-dir").arg(folder);
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
+    command
+}
+
+/// The names of the folders in one, in order.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// One target; what it came to, and its figures.
+fn knock(
+    workspace: &Workspace,
+    folder: &Path,
+    (target, seconds): (&str, u64),
+    logs: &Path,
+) -> io::Result<(Counts, String)> {
+    let (found, findings) = (folder.join("corpus").join(target), folder.join("findings").join(target));
+    let _ = fs::remove_dir_all(&findings);
+    fs::create_dir_all(&found)?;
+    fs::create_dir_all(&findings)?;
+    let mut command = Command::new(folder.join(HOST).join("release/libtp-libfuzzer"));
+    command.arg(&found).arg(workspace.root.join(CORPUS).join(target)).args(LIMITS);
+    command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+    command.arg(format!("-artifact_prefix={}/", findings.display()));
+    command.env("LIBTP_FUZZ_TARGET", target).env("ASAN_OPTIONS", ASAN);
+    let limit = Duration::from_secs(seconds) + PATIENCE;
+    let ended = child::run_within("fuzz", &mut command, logs, limit)?;
+    let kept: Vec<PathBuf> = files(&findings)?;
+    for finding in &kept {
+        println!("  {target}: {}: keep it in {CORPUS}/{target} when it is mended", finding.display());
+    }
+    let executions = executions(&ended.output);
+    let is_good = ended.success && kept.is_empty() && executions > 0;
+    let counts = if is_good { Counts::ONE_PASSED } else { Counts::ONE_FAILED };
+    Ok((counts, format!("{target} {executions} executions, corpus {}", files(&found)?.len())))
+}
+
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let named = |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(|name| !name.starts_with('.'));
+    Ok(fs::read_dir(folder)?.flatten().map(|entry| entry.path()).filter(named).collect())
+}
+
+/// What libFuzzer says at its end.
+fn executions(output: &str) -> u64 {
+    let count = output.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executions_are_read_of_the_last_lines() {
+        let output = "#12 NEW cov: 3\nDone 4711 runs in 2 second(s)\nstat::number_of_executed_units: 4711\nstat::peak_rss_mb: 3\n";
+        assert_eq!(executions(output), 4711);
+        assert_eq!(executions("nothing"), 0);
+    }
+
+    #[test]
+    fn nothing_is_fuzzed_where_no_time_is_said() {
+        assert_eq!(seconds(&[("LIBTP_TEST_FUZZ_MILLIS", "500")]), None);
+    }
+}
