@@ -86,8 +86,9 @@ pub fn set_free_head(page: &mut PageMut<'_, '_>, free_head: u32) -> Result<(), D
 /// # Errors
 /// It is no meta page.
 pub fn set_tail(page: &mut PageMut<'_, '_>, tail_page: u32) -> Result<(), Damage> {
+    let page_count = tail_page.checked_add(1).ok_or_else(|| Damage("the file has too many pages".into()))?;
     set(page, |meta| {
         meta.tail_page = tail_page.into();
-        meta.page_count = (tail_page + 1).into();
+        meta.page_count = page_count.into();
     })
 }

@@ -33,6 +33,9 @@ const LIFE: std::ops::Range<usize> = 22..24;
 /// So many records at most are read in one go: a circle is one that nobody ends, and must end by itself.
 const RECORDS_MAX: usize = 1 << 20;
 
+/// After so many errors the rest of a page is not read: who goes round in a circle gives up only after long.
+const REFUSED_MAX: u32 = 8;
+
 /// What an input says: a page of a scene, and its bytes.
 pub struct Said {
     scene: usize,
@@ -186,8 +189,13 @@ fn read_tree(access: &Access<'_>, name: &str, is_good: bool) -> Option<Records> 
     let mut cursor = BtreeCursor::new(*access);
     let mut last = Some(answer(cursor.last(), is_good).flatten());
     let (mut backwards, is_whole_back) = all(is_good, || last.take().map_or_else(|| cursor.prev(), Ok));
+    let mut refused = 0;
     for key in keys(name) {
         let found = answer(access.get(&key, <[u8]>::to_vec), is_good);
+        refused += u32::from(found.is_none());
+        if refused > REFUSED_MAX {
+            break;
+        }
         let mut cursor = BtreeCursor::new(*access);
         let sought = answer(cursor.seek(&key), is_good);
         if is_good {
@@ -240,12 +248,18 @@ fn read_numbers(access: &Access<'_>, is_good: bool) -> Option<Records> {
 fn read_list(access: &Access<'_>, is_good: bool) -> Option<Records> {
     let count = answer(access.list_count(), is_good);
     let mut records = Records::new();
-    let mut is_whole = count.is_some();
+    let (mut is_whole, mut refused) = (count.is_some(), 0);
     for number in 0..=count.unwrap_or(0).min(300) + 2 {
         match answer(access.list_get(number, <[u8]>::to_vec), is_good) {
             Some(Some(record)) => drop(records.insert(number_key(number), record)),
             Some(None) => {}
-            None => is_whole = false,
+            None => {
+                is_whole = false;
+                refused += 1;
+                if refused > REFUSED_MAX {
+                    break;
+                }
+            }
         }
     }
     let _ = answer(access.list_get(u64::MAX, <[u8]>::to_vec), is_good);

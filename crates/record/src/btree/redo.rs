@@ -5,6 +5,7 @@
 //! it; a refusal here means that page and log do not belong together.
 
 use rio::planted;
+use zerocopy::little_endian::U32;
 use zerocopy::IntoBytes;
 
 use crate::btree::log_records::{
@@ -18,7 +19,8 @@ use crate::log_body::{file_number, page_number, read, take};
 use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
 use crate::page::record_lsn::{pack_lsn, unpack_lsn, RecordFlags};
 use crate::page::slotted::{
-    close_slot, head_of, open_slot, store_header, store_slot, store_slots, Flags, Slot, SplitKey, SLOT_BYTES,
+    close_slot, head_of, open_slot, store_header, store_slot, store_slots, Flags, Slot, SlottedHeader, SplitKey,
+    SLOT_BYTES,
 };
 use crate::page_header;
 use libtp_buffer::PageMut;
@@ -38,6 +40,12 @@ fn record_of<'p>(node: &Node<'p>, slot: usize) -> Result<Record<'p>, Damage> {
 
 fn no_role(role: usize) -> Redone {
     Err(Damage(format!("the record has no page of role {role}")))
+}
+
+/// The bytes of the heap that belong to no cell, with those of one more.
+fn with_garbage(header: &SlottedHeader, bytes: usize) -> Result<U32, Damage> {
+    let sum = u32::try_from(bytes).ok().and_then(|bytes| header.garbage_bytes.get().checked_add(bytes));
+    sum.map(U32::new).ok_or_else(|| Damage("its heap lies outside".into()))
 }
 
 fn number(value: usize) -> Result<u16, Damage> {
@@ -230,7 +238,7 @@ fn grow(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: 
     entry.offset = number(at)?.into();
     store_slot(page, &header, slot, entry);
     header.heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
-    header.garbage_bytes += u32::try_from(old_bytes).map_err(|_| Damage("its heap lies outside".into()))?;
+    header.garbage_bytes = with_garbage(&header, old_bytes)?;
     store_header(page, header);
     Ok(())
 }
@@ -298,7 +306,8 @@ pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
         0 => {
             let length = page.bytes().len();
             let bytes = page.range(0..length);
-            page_header::set_level(bytes, record.level + 1);
+            let level = record.level.checked_add(1).ok_or_else(|| Damage("the tree has too many levels".into()))?;
+            page_header::set_level(bytes, level);
             let mut writer = crate::btree::rebuild::PageWriter::begin(bytes, &empty)?;
             writer.push(Cell::Child { key: SplitKey::whole(&[]), child: left })?;
             writer.push(Cell::Child { key: SplitKey::whole(separator), child: right })?;
@@ -441,7 +450,7 @@ pub(super) fn remove_child(page: &mut PageMut<'_, '_>, slot: usize) -> Redone {
     let (mut header, count) = (*node.header(), node.count());
     close_slot(page, &header, slot);
     header.slot_count = number(count - 1)?.into();
-    header.garbage_bytes += u32::try_from(bytes).map_err(|_| Damage("its heap lies outside".into()))?;
+    header.garbage_bytes = with_garbage(&header, bytes)?;
     store_header(page, header);
     Ok(())
 }

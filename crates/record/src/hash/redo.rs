@@ -7,7 +7,7 @@ use rio::planted;
 use crate::btree::log_records::take_cell;
 use crate::btree::rebuild::{rebuild, Cell, Frame, PageWriter};
 use crate::free_pages::{self, Meta};
-use crate::hash::geometry::{extent_of, low_bits, parent_of};
+use crate::hash::geometry::{extent_of, low_bits, parent_of, BUCKETS_MAX};
 use crate::hash::log_records::{Create, Extend, Finish, Move, Shrink, Split};
 use crate::hash::page::{make_header, set_buckets, BucketFlags, BucketFrame, BucketPage};
 use crate::key_hash::key_hash;
@@ -66,9 +66,10 @@ fn raise_deleter(page: &mut PageMut<'_, '_>, lsn: u64) {
 pub fn create(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, _) = read::<Create>(body)?;
     let file = file_number(record.page.get());
+    let page_count = record.bucket.get().checked_add(1).ok_or_else(|| Damage("the file has too many pages".into()))?;
     match role {
         0 => {
-            let meta = Meta { page_count: (record.bucket.get() + 1).into(), ..Meta::default() };
+            let meta = Meta { page_count: page_count.into(), ..Meta::default() };
             free_pages::make_new(page, file, meta);
             Ok(())
         }
@@ -85,6 +86,9 @@ pub fn create(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -
 pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, mut rest) = read::<Split>(body)?;
     let bucket = record.bucket.get();
+    if bucket >= BUCKETS_MAX {
+        return Err(Damage(format!("no file has a bucket {bucket}")));
+    }
     let (_, bits) = parent_of(bucket);
     let is_marked = record.is_marked != 0;
     match role {
