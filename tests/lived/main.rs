@@ -56,8 +56,8 @@ const GROWTH_PERCENT_OF_ONE: u64 = 125;
 const GROWTH_PERCENT_LATE: u64 = 108;
 /// Beside that: memory comes a piece at a time, shared in frames for pages and in huge pages, the process's own for each thread ..
 const PIECE: u64 = 4 << 20;
-/// .. but in the second half of the run not that much.
-const PIECE_LATE: u64 = 1 << 20;
+/// .. but in the second half of the run not that much: a batch of pages on its way to the disk has 2 MiB.
+const PIECE_LATE: u64 = 3 << 20;
 /// Files are extended by pieces of up to so much.
 const FILE_PIECE: u64 = 4 << 20;
 /// Pages that come and go by chance, where there are so few that this is more than a hundredth or two.
@@ -252,7 +252,7 @@ fn lived(operations: u64, extent: Extent) -> (Run, u64) {
 #[test]
 fn a_fixed_working_set_takes_no_more_however_long_it_is_changed() {
     let operations = sizes::number("LIBTP_TEST_OPERATIONS", 300_000);
-    let extent = Extent { keys: usize::try_from(sizes::number("LIBTP_TEST_KEYS", 2_500)).unwrap() };
+    let extent = Extent { keys: usize::try_from(sizes::number("LIBTP_TEST_KEYS", 1_000)).unwrap() };
     let (run, audited) = lived(operations, extent);
     let path = picture();
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use crate::{grown, lived};
 
 #[test]
 fn a_small_house_does_not_grow_either() {
-    let extent = Extent { keys: 2_500 };
+    let extent = Extent { keys: 1_000 };
     let (run, _) = lived(300_000, extent);
     let grown = grown(&run, extent);
     assert!(grown.is_empty(), "{}", grown.join("; "));

@@ -45,7 +45,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "joint", package: TESTS, target: "joint", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_KILLS", "5000"), ("LIBTP_TEST_HITS", "30")] },
     Suite { name: "kills", package: TESTS, target: "kills", only: "", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },
     Suite { name: "lab", package: LAB, target: "", only: "", features: &[], test_env: &[("LIBTP_TEST_CYCLES", "5")], soak_env: &[("LIBTP_TEST_CYCLES", "200")] },
-    Suite { name: "lived", package: TESTS, target: "lived", only: "", features: &[], test_env: &[("LIBTP_TEST_OPERATIONS", "1000000")], soak_env: &[("LIBTP_TEST_OPERATIONS", "100000000"), ("LIBTP_TEST_KEYS", "100000"), ("LIBTP_TEST_PLOT", "docs/figures/lived.svg")] },
+    Suite { name: "lived", package: TESTS, target: "lived", only: "", features: &[], test_env: &[("LIBTP_TEST_OPERATIONS", "1000000"), ("LIBTP_TEST_KEYS", "2500")], soak_env: &[("LIBTP_TEST_OPERATIONS", "100000000"), ("LIBTP_TEST_KEYS", "100000"), ("LIBTP_TEST_PLOT", "docs/figures/lived.svg")] },
     Suite { name: "model", package: TESTS, target: "model", only: "", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
     Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
     Suite { name: "rvm", package: "rvm", target: "disks", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_EVERY", "1")] },
