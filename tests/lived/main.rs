@@ -56,7 +56,9 @@ const GROWTH_PERCENT_OF_ONE: u64 = 125;
 const GROWTH_PERCENT_LATE: u64 = 108;
 /// Beside that: memory comes a piece at a time, shared in frames for pages and in huge pages, the process's own for each thread ..
 const PIECE: u64 = 4 << 20;
-/// .. but in the second half of the run not that much: a batch of pages on its way to the disk has 2 MiB.
+/// .. and where memory is behind it the kernel may put some huge pages for what is handed out of them ..
+const HUGE_PIECE: u64 = 8 << 20;
+/// .. but what is handed out, and the process's own, by less in the second half: a batch of pages on its way to the disk has 2 MiB.
 const PIECE_LATE: u64 = 3 << 20;
 /// Files are extended by pieces of up to so much.
 const FILE_PIECE: u64 = 4 << 20;
@@ -166,10 +168,10 @@ fn grown(run: &Run, extent: Extent) -> Vec<String> {
     };
     judge("all databases together", FILE_PIECE, &|sample| sample.data());
     judge("what else is in the directory", FILE_PIECE, &|sample| sample.beside);
-    let memory: [(&str, Measure<'_>); 4] = [
+    judge("the region's memory", HUGE_PIECE, &|sample| sample.region);
+    judge("the process's memory", HUGE_PIECE, &|sample| sample.resident);
+    let memory: [(&str, Measure<'_>); 2] = [
         ("what is handed out of the region", &|sample| sample.region_used),
-        ("the region's memory", &|sample| sample.region),
-        ("the process's memory", &|sample| sample.resident),
         ("the process's own memory", &|sample| sample.own),
     ];
     for (what, of) in memory {
