@@ -63,7 +63,7 @@ const PIECE_LATE: u64 = 3 << 20;
 /// Files are extended by pieces of up to so much.
 const FILE_PIECE: u64 = 4 << 20;
 /// Pages that come and go by chance, where there are so few that this is more than a hundredth or two.
-const PAGES: u64 = 40;
+const PAGES: u64 = 64;
 /// Log that is written while a checkpoint is taken, and its files are kept to be used again.
 const LATE_LOG: u64 = 24 << 20;
 
