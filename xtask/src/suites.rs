@@ -40,7 +40,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "damage", package: TESTS, target: "damage", only: "", features: &[], test_env: &[("LIBTP_TEST_FLIPS", "2000")], soak_env: &[("LIBTP_TEST_FLIPS", "100000")] },
     Suite { name: "failpoints", package: TESTS, target: "failpoints", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "20"), ("LIBTP_TEST_PANICS", "1000")] },
     Suite { name: "files", package: TESTS, target: "files", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "50"), ("LIBTP_TEST_STATES", "500"), ("LIBTP_TEST_KILLS", "1000")] },
-    Suite { name: FUZZ, package: "libtp-fuzz", target: "fuzz", only: "", features: &[], test_env: &[("LIBTP_TEST_FUZZ_MILLIS", "1500")], soak_env: &[("LIBTP_TEST_FUZZ_MILLIS", "60000"), ("LIBTP_FUZZ_SECONDS", "600")] },
+    Suite { name: FUZZ, package: "libtp-fuzz", target: "fuzz", only: "", features: &[], test_env: &[("LIBTP_TEST_FUZZ_MILLIS", "1500")], soak_env: &[("LIBTP_TEST_FUZZ_MILLIS", "10000"), ("LIBTP_FUZZ_SECONDS", "600")] },
     Suite { name: "isolation", package: TESTS, target: "isolation", only: "", features: &[], test_env: &[("LIBTP_TEST_TXNS", "20000")], soak_env: &[("LIBTP_TEST_TXNS", "1000000")] },
     Suite { name: "joint", package: TESTS, target: "joint", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_KILLS", "5000"), ("LIBTP_TEST_HITS", "30")] },
     Suite { name: "kills", package: TESTS, target: "kills", only: "", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },

@@ -52,17 +52,23 @@ impl TxnSession {
 /// Undoes one record and says where undo goes on.
 fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Lsn> {
     let header = &record.header;
-    if header.flags() & CLR_FLAG != 0 {
+    let is_clr = header.flags() & CLR_FLAG != 0;
+    let next = if is_clr { undo_next(record)? } else { header.prev() };
+    if next >= record.lsn {
+        let what = format!("undo is to go on at LSN {next}, which is not before it");
+        return Err(Error::Undo { lsn: record.lsn, what });
+    }
+    if is_clr {
         // It may be the end of changes that stand, which others see from now on (`Change::conclude`).
         change.managers.txns.header.last_commit.fetch_max(record.lsn);
-        return undo_next(record);
+        return Ok(next);
     }
     let unknown = Error::UnknownRecord { lsn: record.lsn, code: header.kind() };
     let record_type = change.managers.types.get(header.kind()).ok_or(unknown)?;
     if let Some(undo) = record_type.undo {
         undo(change, record)?;
     }
-    Ok(header.prev())
+    Ok(next)
 }
 
 /// The LSN a compensation's body begins with.

@@ -50,7 +50,7 @@ thread_local! {
 
 /// Writes an input: where the log is durable and its checkpoint, in words of eight bytes, and its bytes.
 pub fn encode(recovers: bool, new_files: bool, durable: u16, checkpoint: u16, log: &[u8]) -> Vec<u8> {
-    let flags = u8::from(recovers) * RECOVER | u8::from(new_files) * NEW_FILES;
+    let flags = if recovers { RECOVER } else { 0 } | if new_files { NEW_FILES } else { 0 };
     [&[flags][..], &durable.to_le_bytes(), &checkpoint.to_le_bytes(), log].concat()
 }
 
@@ -108,7 +108,9 @@ impl Template {
 fn put(directory: &Arc<dyn Directory>, name: &str, bytes: &[u8], length: Option<u64>) {
     let file = directory.open(name, OpenMode::Create).expect("the directory is ours");
     file.write_at(bytes, 0).expect("there is memory");
-    length.map(|length| file.set_len(length).expect("there is memory"));
+    if let Some(length) = length {
+        file.set_len(length).expect("there is memory");
+    }
 }
 
 fn clear(path: &Path) {

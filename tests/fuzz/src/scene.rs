@@ -66,12 +66,12 @@ fn make(world: &World, name: &'static str, kind: Kind, fill: Fill) -> Scene {
     let method = match kind {
         Kind::Tree | Kind::List => Method::Btree,
         Kind::Hash => Method::Hash,
-        Kind::Numbers => Method::Recno { record_bytes: RECORD_BYTES as u32 },
+        Kind::Numbers => Method::Recno { record_bytes: u32::try_from(RECORD_BYTES).expect("they are few") },
         Kind::Pages => Method::Pages,
     };
     let keying = if kind == Kind::List { libtp_record::open::LIST } else { Keying::default() };
-    let settings =
-        OpenSettings { create: Some(method), keying, page_bytes: Some(PAGE_BYTES as u32), ..OpenSettings::default() };
+    let page_bytes = u32::try_from(PAGE_BYTES).ok();
+    let settings = OpenSettings { create: Some(method), keying, page_bytes, ..OpenSettings::default() };
     let opened = libtp_record::open(&world.managers, &world.who, &*world.directory, name, &settings);
     let database = opened.expect("the file can be made").expect("it was made");
     fill(world, &database);
