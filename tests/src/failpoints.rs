@@ -506,6 +506,8 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("undo: about to free a page"),
     work("undo: page freed"),
     work("undo: list of indices latched"),
+    work("undo: rehearsed, not logged"),
+    work("service: rehearsed, not logged"),
     work("index: list latched"),
     work("index: on the list, not committed"),
     work("index: listed, not made"),
