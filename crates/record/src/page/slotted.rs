@@ -364,10 +364,12 @@ impl<'p> Slotted<'p> {
 
     /// How many bytes behind the prefix the heads may skip once a key with this suffix is on the page as well.
     pub fn skip_with(&self, suffix: &[u8], cell_head: usize, first: usize) -> usize {
+        let skip = usize::from(self.header.skip_bytes.get());
         match self.slots.get(first) {
             None => worth_skipping(suffix.len()),
+            // Nothing is less: the first cell, which is in no cache as likely as not, need not be looked at.
+            Some(_) if skip == 0 => 0,
             Some(slot) => {
-                let skip = usize::from(self.header.skip_bytes.get());
                 let shared = common_prefix(suffix, self.suffix(slot, cell_head));
                 if shared >= skip {
                     skip
