@@ -42,14 +42,9 @@ pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
     let total: usize = sizes.iter().sum();
     let at_end = node.right().is_none() && incoming.is_new && incoming.slot == count;
     let at_start = node.left().is_none() && incoming.is_new && incoming.slot == 0;
-    let mut best: Option<(usize, SplitPlan)> = None;
     let mut left = 0;
-    for at in 1..=last {
+    let cut = |at: usize| {
         left += sizes[at - 1];
-        let separator = separator(node, at, incoming.key);
-        if !fits(node, at, left, total - left, &separator) {
-            continue;
-        }
         let with_new = |bytes: usize, mine: bool| bytes + if mine { incoming.bytes } else { 0 };
         let goes_left = incoming.slot < at;
         let (here, there) = (with_new(left, goes_left), with_new(total - left, !goes_left));
@@ -58,11 +53,22 @@ pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
             (_, true) => at,
             _ => here.abs_diff(there),
         };
-        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-            best = Some((cost, SplitPlan { at, separator }));
-        }
-    }
-    best.map(|(_, plan)| plan)
+        Cut { cost, at, left }
+    };
+    let mut cuts: Vec<Cut> = (1..=last).map(cut).collect();
+    // The best is nearly always possible, and only of what is tried a separator is made.
+    cuts.sort_by_key(|cut| (cut.cost, cut.at));
+    cuts.into_iter().find_map(|Cut { at, left, .. }| {
+        let separator = separator(node, at, incoming.key);
+        fits(node, at, left, total - left, &separator).then_some(SplitPlan { at, separator })
+    })
+}
+
+/// Where a page may be cut: how far from what would be best, and the bytes that stay.
+struct Cut {
+    cost: usize,
+    at: usize,
+    left: usize,
 }
 
 /// The key between slots `at - 1` and `at`; where there is no slot `at`, the arriving key is what is to the right.
