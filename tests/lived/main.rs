@@ -54,12 +54,12 @@ const GROWTH_PERCENT: u64 = 110;
 const GROWTH_PERCENT_OF_ONE: u64 = 125;
 /// .. and of each in the second half of the run.
 const GROWTH_PERCENT_LATE: u64 = 108;
-/// Beside that: memory comes a piece at a time, shared in frames for pages and in huge pages, the process's own for each thread ..
+/// Beside that: the process's own memory comes a piece at a time, for each thread ..
 const PIECE: u64 = 4 << 20;
-/// .. and where memory is behind it the kernel may put some huge pages for what is handed out of them ..
-const HUGE_PIECE: u64 = 8 << 20;
-/// .. but the process's own by less in the second half ..
+/// .. and less of it in the second half ..
 const PIECE_LATE: u64 = 3 << 20;
+/// .. where memory is behind it the kernel may put some huge pages for what is handed out of them ..
+const HUGE_PIECE: u64 = 8 << 20;
 /// .. and of the region more is handed out once, and for good, where the machine is so busy that log and pages wait to be written: one
 /// of forty small houses had more than 4 MiB more, and why was not looked into.
 const REGION_PIECE: u64 = 12 << 20;

@@ -14,6 +14,7 @@
 //! | `settings` | `libtp.toml` |
 //! | `world`, `scene` | the small environment that pages and records are of |
 //! | `corpus`, `input` | what is tried again, and mutated; numbers out of bytes |
+//! | `seeds` | what a fuzzer starts from, as it was once made |
 //!
 //! The functions are called by two who differ in what they know: the suite `fuzz` on any toolchain, over the corpus and over
 //! mutations of it that a seed tells (`suite/main.rs`), and libFuzzer, which sees what code an input reaches (`libfuzzer/`,
