@@ -223,6 +223,12 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
             report.quickest_overhead_ratio
         ))?,
     }
+    if let (Some(vista), Some(times)) = (&report.vista, report.times_vista) {
+        output.line(format_args!(
+            "{times:.1} times this library's vista in turns with it, which took {:.1} ns each (quickest round {:.1})",
+            vista.median_ns, vista.min_ns
+        ))?;
+    }
     output.line(format_args!(
         "{} rounds in turns, {} transactions; audit: {}",
         report.rounds,

@@ -64,6 +64,10 @@ pub struct MemoryReport {
     pub quickest_overhead_ratio: f64,
     /// With several threads: how many times one they did, the median of neighbours.
     pub times_one: Option<f64>,
+    /// For libpmemobj: what this library's Vista took in rounds in turns with it.
+    pub vista: Option<Figures>,
+    /// How many times that libpmemobj took: the median of neighbours.
+    pub times_vista: Option<f64>,
     /// Rounds of each.
     pub rounds: usize,
     /// Transactions in all, of the engine.
@@ -108,6 +112,7 @@ impl Spent {
             MemoryEngine::None => ("none", "the bare work against itself: the noise", None),
         };
         let log_on = group.and_then(|_| filesystem_of(&settings.directory));
+        let has_vista = !self.beside_vista.is_empty();
         let has_log = !self.synced.is_empty();
         let of_threads = settings.threads > 1 || settings.is_striped;
         MemoryReport {
@@ -134,6 +139,8 @@ impl Spent {
             quickest_overhead_ns: with.min_ns - without.min_ns,
             quickest_overhead_ratio: (with.min_ns - without.min_ns) / without.min_ns,
             times_one: of_threads.then(|| median(self.pairs.iter().map(|pair| pair.1 / pair.0))),
+            vista: has_vista.then(|| figures(self.beside_vista.iter().map(|round| round.1))),
+            times_vista: has_vista.then(|| median(self.beside_vista.iter().map(|round| round.0 / round.1))),
             rounds: self.pairs.len(),
             transactions: self.ended.iter().sum(),
             audit: self.audit,

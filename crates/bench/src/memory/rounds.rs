@@ -33,6 +33,8 @@ pub(crate) struct Spent {
     /// Of each round, where there is a log on a disk: what it took without truncations, and what bare writes of as many bytes,
     /// each with a sync, took beside it. Nanoseconds a transaction.
     pub(super) synced: Vec<(f64, f64)>,
+    /// Of another's rounds in turns with this library's Vista, where there were any: nanoseconds a transaction of each.
+    pub(super) beside_vista: Vec<(f64, f64)>,
     /// Transactions that have ended, of each part of the memory.
     pub(super) ended: Vec<u64>,
     pub(super) audit: String,
@@ -93,7 +95,15 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     let truncation_ns = nanoseconds(truncating - before.1, next - first);
     pairs.iter_mut().for_each(|pair| pair.0 += truncation_ns);
     let truncations = truncations - before.0;
-    Ok(Spent { pairs, truncation_ns, truncations, synced, ended: vec![next], audit: String::new() })
+    Ok(Spent {
+        pairs,
+        truncation_ns,
+        truncations,
+        synced,
+        beside_vista: Vec::new(),
+        ended: vec![next],
+        audit: String::new(),
+    })
 }
 
 /// The next so many numbers.

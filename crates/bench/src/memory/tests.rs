@@ -101,7 +101,7 @@ fn libpmemobj_adds_up_on_every_benchmark() {
     for workload in ALL {
         let report = run_memory(&settings(workload, MemoryEngine::Pmemobj, PathBuf::new())).unwrap();
         assert_eq!((report.engine, report.audit.as_str()), ("pmemobj", "ok"), "{workload:?}");
-        assert!(report.transactions > 0);
+        assert!(report.transactions > 0 && report.times_vista.is_some_and(|times| times > 0.0), "{report:?}");
     }
 }
 

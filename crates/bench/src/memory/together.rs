@@ -58,7 +58,15 @@ pub(super) fn measure_threads<W: Work>(
         }
     }
     let ended = workers.iter().map(|(_, _, next)| *next).collect();
-    Ok(Spent { pairs, truncation_ns: 0.0, truncations: 0, synced: Vec::new(), ended, audit: String::new() })
+    Ok(Spent {
+        pairs,
+        truncation_ns: 0.0,
+        truncations: 0,
+        synced: Vec::new(),
+        beside_vista: Vec::new(),
+        ended,
+        audit: String::new(),
+    })
 }
 
 /// Nanoseconds a transaction of threads that work at once, `count` between two looks at the clock.
