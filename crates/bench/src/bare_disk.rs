@@ -24,6 +24,7 @@ const FILE_BYTES: u64 = 16 << 20;
 pub struct BareDisk {
     file: File,
     path: PathBuf,
+    bytes: u64,
     offset: u64,
     elapsed_ns: u64,
     latency: Histogram,
@@ -48,6 +49,11 @@ impl BareDisk {
     /// Preallocates a zeroed and synced file in `directory`, which must be on the disk that the
     /// engine beside it uses.
     pub fn create(directory: &Path) -> Result<BareDisk> {
+        BareDisk::of(directory, FILE_BYTES)
+    }
+
+    /// The same with a file of `bytes` bytes, whole MiB.
+    pub(crate) fn of(directory: &Path, bytes: u64) -> Result<BareDisk> {
         let path = directory.join(format!("bare-disk-{}", std::process::id()));
         let file = OpenOptions::new()
             .create(true)
@@ -56,10 +62,10 @@ impl BareDisk {
             .write(true)
             .open(&path)
             .map_err(Error::file("create", &path))?;
-        let disk = BareDisk { file, path, offset: 0, elapsed_ns: 0, latency: Histogram::new() };
+        let disk = BareDisk { file, path, bytes, offset: 0, elapsed_ns: 0, latency: Histogram::new() };
         let zeros = vec![0u8; 1 << 20];
         let mut at = 0;
-        while at < FILE_BYTES {
+        while at < disk.bytes {
             disk.file.write_all_at(&zeros, at).map_err(Error::file("preallocate", &disk.path))?;
             at += zeros.len() as u64;
         }
@@ -77,7 +83,7 @@ impl BareDisk {
             written.map_err(Error::file("write", &self.path))?;
             // sync_data is fdatasync(2).
             self.file.sync_data().map_err(Error::file("sync", &self.path))?;
-            self.offset = (self.offset + WRITE_BYTES as u64) % FILE_BYTES;
+            self.offset = (self.offset + WRITE_BYTES as u64) % self.bytes;
             let after = Instant::now();
             self.latency.record(nanos(after - now));
             now = after;
@@ -91,7 +97,7 @@ impl BareDisk {
         let record = vec![b'.'; bytes];
         let begin = Instant::now();
         for _ in 0..times {
-            if self.offset + bytes as u64 > FILE_BYTES {
+            if self.offset + bytes as u64 > self.bytes {
                 self.offset = 0;
             }
             self.file.write_all_at(&record, self.offset).map_err(Error::file("write", &self.path))?;

@@ -43,6 +43,10 @@ use rounds::measure;
 use synthetic::{Swap, Synthetic, SyntheticOf};
 use together::measure_threads;
 
+/// RVM's log is larger than the database, so that what a truncation writes is shared by many. The bare writes beside it go
+/// through a file of the same length.
+const LOG_BYTES: u64 = 64 << 20;
+
 /// A benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
@@ -177,8 +181,7 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
         MemoryEngine::Rvm { group } | MemoryEngine::RvmRio { group } => {
             let failed = |doing| move |why: rvm::Error| Error::engine("rvm", doing)(why);
             let options = rvm::Options::new(W::BYTES).memory(&settings.memory).group(group);
-            // Larger than the database, so that what a truncation writes is shared by many.
-            let options = options.log_bytes(64 << 20);
+            let options = options.log_bytes(LOG_BYTES);
             let mut memory = options.open(&settings.directory).map_err(failed("opening"))?;
             let mut image = vec![0; size(W::BYTES)];
             work.load(&mut image);

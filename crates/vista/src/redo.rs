@@ -64,7 +64,9 @@ impl Txn<'_> {
     /// As [`Txn::end`]; those of `redo`. Then it is aborted.
     pub fn end_with<R: Redo>(mut self, redo: &mut R) -> Result<(), R::Error> {
         self.segment.check_process()?;
-        self.in_log(Segment::release_all)?;
+        if !self.segment.freed.is_empty() {
+            self.in_log(Segment::release_all)?;
+        }
         redo.commit(&Changes { segment: &self.segment })?;
         Ok(self.end()?)
     }

@@ -12,12 +12,15 @@
 use std::time::{Duration, Instant};
 
 use super::change::Memory;
-use super::{MemoryEngine, MemorySettings, Work};
+use super::{MemoryEngine, MemorySettings, Work, LOG_BYTES};
 use crate::bare_disk::BareDisk;
 use crate::error::Result;
 
 /// A round's length, about.
-const ROUND: Duration = Duration::from_micros(300);
+pub(super) const ROUND: Duration = Duration::from_micros(300);
+/// The same where there is a log. The bare work in between leaves nothing of it in the processor's cache, and a few groups of
+/// transactions would have to pay for that.
+const ROUND_WITH_LOG: Duration = Duration::from_millis(5);
 /// Rounds of each, at least.
 pub(super) const ROUNDS_MIN: usize = 5;
 /// Transactions of a round, at least: one of a slow disk, many of memory.
@@ -48,17 +51,15 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     bare: &mut B,
 ) -> Result<Spent> {
     let (mut next, mut bare_next) = (0, 0);
-    let mut disk = match settings.engine {
-        MemoryEngine::Rvm { .. } | MemoryEngine::RvmRio { .. } => Some(BareDisk::create(&settings.directory)?),
-        MemoryEngine::Vista | MemoryEngine::Pmemobj | MemoryEngine::None => None,
+    let (mut disk, round, group) = match settings.engine {
+        MemoryEngine::Rvm { group } | MemoryEngine::RvmRio { group } => {
+            (Some(BareDisk::of(&settings.directory, LOG_BYTES)?), ROUND_WITH_LOG, u64::from(group))
+        }
+        MemoryEngine::Vista | MemoryEngine::Pmemobj | MemoryEngine::None => (None, ROUND, 1),
     };
     let mut without = |count: u64| timed(count, || work.run(bare, take(&mut bare_next, count)));
-    let bare_count = calibrate(&mut without)?;
-    let count = calibrate(&mut |count| timed(count, || work.run(memory, take(&mut next, count))))?;
-    let group = match settings.engine {
-        MemoryEngine::Rvm { group } | MemoryEngine::RvmRio { group } => u64::from(group),
-        MemoryEngine::Vista | MemoryEngine::Pmemobj | MemoryEngine::None => 1,
-    };
+    let bare_count = calibrate(ROUND, &mut without)?;
+    let count = calibrate(round, &mut |count| timed(count, || work.run(memory, take(&mut next, count))))?;
     let count = count.next_multiple_of(group.max(1));
     // Nothing of what was before is paid for in the rounds.
     memory.settle()?;
@@ -127,13 +128,13 @@ pub(super) fn nanoseconds(elapsed: Duration, count: u64) -> f64 {
 }
 
 /// How many make a round.
-pub(super) fn calibrate(run: &mut impl FnMut(u64) -> Result<f64>) -> Result<u64> {
+pub(super) fn calibrate(round: Duration, run: &mut impl FnMut(u64) -> Result<f64>) -> Result<u64> {
     // What is done once only is no part of a round.
     run(1)?;
     let mut count = 1;
     loop {
         let took = Duration::from_secs_f64(run(count)? * 1e-9 * nanoseconds(Duration::from_nanos(count), 1));
-        if took >= ROUND || count >= COUNT_MAX {
+        if took >= round || count >= COUNT_MAX {
             return Ok(count);
         }
         count *= 2;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use vista::{Threads, Worker};
 
 use super::change::OfThread;
-use super::rounds::{calibrate, nanoseconds, take, timed, Spent, ROUNDS_MIN};
+use super::rounds::{self, calibrate, nanoseconds, take, timed, Spent, ROUNDS_MIN};
 use super::{MemorySettings, Work};
 use crate::error::{Error, Result};
 
@@ -44,7 +44,7 @@ pub(super) fn measure_threads<W: Work>(
     }
     let (worker, from, next) = &mut workers[0];
     let mut memory = OfThread { worker, from: *from };
-    let count = calibrate(&mut |count| timed(count, || work.run(&mut memory, take(next, count))))?;
+    let count = calibrate(rounds::ROUND, &mut |count| timed(count, || work.run(&mut memory, take(next, count))))?;
     let count = (count / PARTS).max(1);
     let (start, mut pairs) = (Instant::now(), Vec::new());
     while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {

@@ -3,7 +3,7 @@
 //! A wild store may have hit the log. What it says would then be stored over what is good.
 
 use super::{bytes_of, words_of, Undo, UndoLog, CHECKED, PLACE_MASK};
-use crate::{Offset, Region};
+use crate::{Offset, Region, Word};
 
 /// What the records of a log may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +19,8 @@ pub(crate) enum Form {
 
 impl Undo {
     pub(super) fn form(&self) -> Option<Form> {
-        match self.region.at(self.log).form.load() {
-            0 => Some(Form::Words),
-            1 => Some(Form::Bytes),
-            2 => Some(Form::Checked),
-            _ => None,
-        }
+        let forms = [Form::Words, Form::Bytes, Form::Checked];
+        forms.get(usize::try_from(self.region.at(self.log).form.load()).ok()?).copied()
     }
 
     /// Whether there are only whole images of places inside the region, in the form that the log says it has, and a zero
@@ -65,8 +61,15 @@ impl Undo {
 
     /// Of what there are before-images: place and bytes, the oldest first.
     pub fn saved(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let headers = self.records(0).into_iter().map(|record| self.words[record].get());
-        headers.map(|header| (header & PLACE_MASK, bytes_of(header) as u64))
+        // A list is made where only all of them together tell which of them count.
+        let checked = (self.form() == Some(Form::Checked)).then(|| self.records(0).into_iter());
+        let (mut listed, mut at) = (checked, 0);
+        std::iter::from_fn(move || {
+            let record = listed.as_mut().map_or(Some(at), Iterator::next)?;
+            let header = self.words.get(record).map(Word::get).filter(|&header| header != 0)?;
+            at = record + 1 + words_of(header);
+            Some((header & PLACE_MASK, bytes_of(header) as u64))
+        })
     }
 
     /// Whether there is a before-image: as [`Undo::has_images`], but not deceived by what an earlier sequence has left.
