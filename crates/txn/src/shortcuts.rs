@@ -1,9 +1,10 @@
-//! Shortcuts through long histories: which version a record had when it was first changed behind a snapshot's place.
+//! Shortcuts through long histories: which version a record had some few changes behind a snapshot's place.
 //!
 //! Not in the paper (PROTOCOLS S4). A record that everybody changes has as many versions as it was changed, and a reader that
-//! comes late would walk all of them. So while a snapshot is held, who changes a record whose version is older than
-//! that leaves a copy of it here, with the log's tail at that moment: *at this place of the log the record had this version*. A
-//! reader whose snapshot ends there or before begins its walk at that version, mostly the one that it sees.
+//! comes late would walk all of them. So while a snapshot is held, who changes a record that was changed since, leaves a copy of
+//! its version here, one time in eight, if there is none yet, with the log's tail at that moment: *at this place of the log the record
+//! had this version*. A reader whose snapshot ends there or before begins its walk at that version, mostly a few before the one
+//! that it sees. What is changed once or twice costs nothing here, and needs nothing.
 //!
 //! It is a cache: such a sentence stays true whatever becomes of the record, and one that is missing costs a longer walk. Records
 //! that are changed again and again keep their places; long ones have none.
@@ -24,6 +25,10 @@ use crate::Managers;
 const WAYS: usize = 4;
 /// Sets in all.
 const SETS: usize = 256;
+/// How often others look for room in an entry's set before it goes, at most.
+const CHANCES: u64 = 15;
+/// One change in so many, as a power of two, leaves a shortcut where there is none.
+const SELDOM_BITS: u32 = 3;
 /// Words for a record's name and version.
 const WORDS: usize = 59;
 
@@ -50,7 +55,7 @@ rio::shared! {
     pub struct ShortcutSet {
         /// The hash of each entry's name.
         pub hashes: [Word<u64>; WAYS],
-        /// Non-zero if the entry's record was changed since somebody looked for room here.
+        /// How often somebody may look for room here before the entry goes: raised whenever its record is changed.
         pub used: [Word<u64>; WAYS],
         /// The entries.
         pub entries: [Shortcut; WAYS],
@@ -79,6 +84,32 @@ pub struct OldVersion {
 impl Shortcuts {
     fn set(&self, hash: u64) -> &ShortcutSet {
         &self.sets[usize::try_from(hash >> 32).unwrap_or(0) % SETS]
+    }
+}
+
+/// Whether the change of a version leaves a shortcut: by its place in the log, mixed, since records may have one length.
+fn is_drawn(lsn: Lsn) -> bool {
+    lsn.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SELDOM_BITS) == 0
+}
+
+impl ShortcutSet {
+    /// Where a shortcut may go; none if all here are in use, which have one chance less then.
+    fn room(&self, hash: u64, place: Lsn) -> Option<usize> {
+        // A record has two at most, for the newest snapshots.
+        let own = (0..WAYS).filter(|way| self.hashes[*way].get() == hash);
+        let mut own: Vec<usize> = own.collect();
+        own.sort_by_key(|way| self.entries[*way].place.load());
+        if let [oldest, _, ..] = own[..] {
+            return Some(oldest);
+        }
+        let first = usize::try_from(place.raw() / 8 % WAYS as u64).unwrap_or(0);
+        let mut ways = (0..WAYS).map(|way| (first + way) % WAYS);
+        let is_new = |way: &usize| self.entries[*way].place.load() == Lsn::NONE;
+        let found = ways.clone().find(is_new).or_else(|| ways.find(|way| self.used[*way].get() == 0));
+        if found.is_none() {
+            self.used.iter().for_each(|used| used.init(used.get().saturating_sub(1)));
+        }
+        found
     }
 }
 
@@ -136,8 +167,8 @@ impl Managers {
         self.txns.header.pinned_to.get() != Lsn::NONE
     }
 
-    /// The record of that name, whose page is latched, is about to be changed: leaves a shortcut if its version may be one that
-    /// a snapshot looks for. `version` is asked for what is there only then.
+    /// The record of that name, whose page is latched, is about to be changed: leaves a shortcut if a late reader may walk far and
+    /// has none yet. `version` is asked for what is there only then.
     pub fn leave_shortcut(
         &self,
         by: &Session,
@@ -146,14 +177,21 @@ impl Managers {
         lsn: Lsn,
         version: impl FnOnce() -> OldVersion,
     ) {
+        let pinned_to = self.txns.header.pinned_to.get();
+        if lsn < pinned_to {
+            // Whom the newest snapshot sees is one step away, for now.
+            return;
+        }
         let set = self.txns.shortcuts.set(hash);
-        if lsn >= self.txns.header.pinned_to.get() {
-            // What it was before is here, or forgotten. It will be looked for through many versions.
-            for (known, used) in set.hashes.iter().zip(&set.used) {
-                if known.get() == hash && used.get() == 0 {
-                    used.init(1);
-                }
+        let mut is_known = false;
+        for (way, _) in set.hashes.iter().enumerate().filter(|(_, known)| known.get() == hash) {
+            let used = &set.used[way];
+            if used.get() < CHANCES {
+                used.init(used.get() + 1);
             }
+            is_known |= set.entries[way].place.load() >= pinned_to;
+        }
+        if is_known || !is_drawn(lsn) {
             return;
         }
         let (name, version) = (name(), version());
@@ -162,13 +200,7 @@ impl Managers {
         }
         // The page is latched: nobody changes the record between this place and our own log record.
         let place = self.log.tail();
-        let is_new = |way: &usize| set.entries[*way].place.load() == Lsn::NONE;
-        let is_unused = |way: &usize| set.used[*way].get() == 0;
-        let first = usize::try_from(place.raw() / 8 % WAYS as u64).unwrap_or(0);
-        let ways = || (0..WAYS).map(|way| (first + way) % WAYS);
-        let way = ways().find(is_new).or_else(|| ways().find(is_unused)).unwrap_or(first);
-        // All had their chance.
-        set.used.iter().for_each(|used| used.init(0));
+        let Some(way) = set.room(hash, place) else { return };
         let entry = &set.entries[way];
         let writer = entry.writer.load();
         let is_free = writer == SessionId::NONE || !self.processes.is_alive(writer);
@@ -176,6 +208,7 @@ impl Managers {
             return;
         }
         set.hashes[way].init(hash);
+        set.used[way].init(1);
         entry.write(place, &name, &version);
         entry.writer.publish(SessionId::NONE);
     }
