@@ -91,7 +91,7 @@ fn who_holds_one_outlives_others_checkpoints_or_is_told_that_it_is_too_old() {
         std::fs::write(directory.path().join("libtp.toml"), format!("snapshot_log = \"{bound}\"\n")).unwrap();
         let env = Env::open(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
-        // Too long for shortcuts.
+        // More than have long shortcuts.
         let fill = |text: &str| {
             env.run_with(Durability::Relaxed, |txn| {
                 let value = text.repeat(300);

@@ -49,7 +49,7 @@ impl Access<'_> {
     /// for it (PROTOCOLS S4).
     #[inline]
     pub(crate) fn leave_shortcut(&self, name: Name<'_>, lsn: Lsn, flags: RecordFlags, stored: &[u8]) {
-        if self.pages.change.managers.wants_shortcuts() {
+        if self.pages.change.managers.wants_shortcut(lsn) {
             self.leave_wanted_shortcut(name, lsn, flags, stored);
         }
     }
@@ -59,7 +59,8 @@ impl Access<'_> {
         let change = &self.pages.change;
         let file = self.database.id();
         let version = || OldVersion { lsn, flags: flags.0, stored: stored.to_vec() };
-        change.managers.leave_shortcut(change.session(), name.hash(file), || name.bytes(file), lsn, version);
+        let bytes = name.bytes_count() + stored.len();
+        change.managers.leave_shortcut(change.session(), name.hash(file), bytes, || name.bytes(file), version);
     }
 }
 

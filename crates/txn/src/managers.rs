@@ -12,7 +12,7 @@ use rio::{failpoint, planted, Extent, Region, RootSlot};
 use crate::application::Applications;
 use crate::checkpoint::Role;
 use crate::record_table::{RecordTable, RecordType};
-use crate::shortcuts::{Shortcut, ShortcutSet, Shortcuts};
+use crate::shortcuts::{LongShortcutSet, Shortcut, ShortcutEntries, ShortcutSet, Shortcuts};
 use crate::slot::{Ended, TxnHeader, TxnInfo, TxnSlot, TxnTable};
 use crate::spares::Spares;
 use crate::unresolved::Unresolved;
@@ -92,7 +92,17 @@ pub struct Parts {
 
 impl Managers {
     /// The layout of all that it shares.
-    pub const LAYOUT: u64 = rio::layout![TxnHeader, TxnSlot, Ended, Unresolved, Shortcuts, ShortcutSet, Shortcut];
+    pub const LAYOUT: u64 = rio::layout![
+        TxnHeader,
+        TxnSlot,
+        Ended,
+        Unresolved,
+        Shortcuts,
+        ShortcutSet,
+        LongShortcutSet,
+        ShortcutEntries,
+        Shortcut
+    ];
 
     /// Bytes of the region the transaction manager needs at first.
     pub fn size(_settings: &Settings) -> u64 {

@@ -25,15 +25,19 @@ use crate::Managers;
 const WAYS: usize = 4;
 /// Sets in all.
 const SETS: usize = 256;
+/// Words for a record's name and version.
+const WORDS: usize = 59;
+/// Sets for those that are longer; what is longer still has none.
+const LONG_SETS: usize = 16;
+/// Words for one of those.
+const LONG_WORDS: usize = 251;
 /// How often others look for room in an entry's set before it goes, at most.
 const CHANCES: u64 = 15;
 /// One change in so many, as a power of two, leaves a shortcut where there is none.
 const SELDOM_BITS: u32 = 3;
-/// Words for a record's name and version.
-const WORDS: usize = 59;
 
 rio::shared! {
-    /// One sentence.
+    /// What one sentence is about.
     pub struct Shortcut {
         /// The session that writes it, zero if none does.
         pub writer: Word<SessionId>,
@@ -45,21 +49,39 @@ rio::shared! {
         pub lsn: Word<Lsn>,
         /// Bytes of the name, bytes of what is stored, flags: sixteen bits each.
         pub lengths: Word<u64>,
-        /// The name, then what is stored.
-        pub words: [Word<u64>; WORDS],
-    } size 512
+    } size 40
 }
 
 rio::shared! {
     /// Entries that names of one place share.
-    pub struct ShortcutSet {
+    pub struct ShortcutEntries {
         /// The hash of each entry's name.
         pub hashes: [Word<u64>; WAYS],
-        /// How often somebody may look for room here before the entry goes: raised whenever its record is changed.
+        /// How often somebody may look for room here before the entry goes: raised by one change of its record in eight.
         pub used: [Word<u64>; WAYS],
         /// The entries.
         pub entries: [Shortcut; WAYS],
+    } size 224
+}
+
+rio::shared! {
+    /// A set, and of each entry the name, then what is stored.
+    pub struct ShortcutSet {
+        /// The entries.
+        pub set: ShortcutEntries,
+        /// Their words.
+        pub words: [[Word<u64>; WORDS]; WAYS],
     } size 2112
+}
+
+rio::shared! {
+    /// The same for longer records.
+    pub struct LongShortcutSet {
+        /// The entries.
+        pub set: ShortcutEntries,
+        /// Their words.
+        pub words: [[Word<u64>; LONG_WORDS]; WAYS],
+    } size 8256
 }
 
 rio::shared! {
@@ -67,7 +89,9 @@ rio::shared! {
     pub struct Shortcuts {
         /// By hash.
         pub sets: [ShortcutSet; SETS],
-    } size 540672
+        /// The longer ones, by hash.
+        pub long_sets: [LongShortcutSet; LONG_SETS],
+    } size 672768
 }
 
 /// A version of a record, as the access method stores it.
@@ -81,9 +105,22 @@ pub struct OldVersion {
     pub stored: Vec<u8>,
 }
 
+/// One set of either length.
+#[derive(Clone, Copy)]
+struct Set<'s> {
+    set: &'s ShortcutEntries,
+    words: [&'s [Word<u64>]; WAYS],
+}
+
 impl Shortcuts {
-    fn set(&self, hash: u64) -> &ShortcutSet {
-        &self.sets[usize::try_from(hash >> 32).unwrap_or(0) % SETS]
+    fn short(&self, hash: u64) -> Set<'_> {
+        let found = &self.sets[usize::try_from(hash >> 32).unwrap_or(0) % SETS];
+        Set { set: &found.set, words: found.words.each_ref().map(<[_; WORDS]>::as_slice) }
+    }
+
+    fn long(&self, hash: u64) -> Set<'_> {
+        let found = &self.long_sets[usize::try_from(hash >> 32).unwrap_or(0) % LONG_SETS];
+        Set { set: &found.set, words: found.words.each_ref().map(<[_; LONG_WORDS]>::as_slice) }
     }
 }
 
@@ -92,7 +129,7 @@ fn is_drawn(lsn: Lsn) -> bool {
     lsn.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SELDOM_BITS) == 0
 }
 
-impl ShortcutSet {
+impl ShortcutEntries {
     /// Where a shortcut may go; none if all here are in use, which have one chance less then.
     fn room(&self, hash: u64, place: Lsn) -> Option<usize> {
         // A record has two at most, for the newest snapshots.
@@ -118,7 +155,7 @@ fn sixteen(word: u64, at: u32) -> usize {
 }
 
 impl Shortcut {
-    fn write(&self, place: Lsn, name: &[u8], version: &OldVersion) {
+    fn write(&self, words: &[Word<u64>], place: Lsn, name: &[u8], version: &OldVersion) {
         let edition = self.edition.load() | 1;
         self.edition.publish(edition);
         // Release, all of them: who finds any of these finds the edition odd.
@@ -128,7 +165,7 @@ impl Shortcut {
         self.lengths.publish(lengths);
         failpoint("shortcut: being written");
         let bytes = [name, &version.stored].concat();
-        for (word, chunk) in self.words.iter().zip(bytes.chunks(8)) {
+        for (word, chunk) in words.iter().zip(bytes.chunks(8)) {
             let mut eight = [0; 8];
             eight[..chunk.len()].copy_from_slice(chunk);
             word.publish(u64::from_le_bytes(eight));
@@ -137,7 +174,7 @@ impl Shortcut {
     }
 
     /// What it says of the record of that name at `from` or later: where, and the version.
-    fn read(&self, name: &[u8], from: Lsn) -> Option<OldVersion> {
+    fn read(&self, words: &[Word<u64>], name: &[u8], from: Lsn) -> Option<OldVersion> {
         // Acquire, all of them.
         let edition = self.edition.load();
         let (place, lsn, lengths) = (self.place.load(), self.lsn.load(), self.lengths.load());
@@ -145,10 +182,10 @@ impl Shortcut {
         if place < from && !planted("snapshot: a shortcut of before is taken") {
             return None;
         }
-        if name_bytes != name.len() || place == Lsn::NONE || name_bytes + stored_bytes > WORDS * 8 {
+        if name_bytes != name.len() || place == Lsn::NONE || name_bytes + stored_bytes > words.len() * 8 {
             return None;
         }
-        let words = self.words.iter().take((name_bytes + stored_bytes).div_ceil(8));
+        let words = words.iter().take((name_bytes + stored_bytes).div_ceil(8));
         let mut bytes: Vec<u8> = words.flat_map(|word| word.load().to_le_bytes()).collect();
         let is_whole = edition % 2 == 0 && self.edition.load() == edition;
         if !is_whole || bytes[..name_bytes] != *name {
@@ -160,29 +197,31 @@ impl Shortcut {
 }
 
 impl Managers {
-    /// Whether a snapshot is held, or was a moment ago: then who changes a record says so with [`Managers::leave_shortcut`].
+    /// Whether who changes a record whose version is this one says so with [`Managers::leave_shortcut`]: a snapshot is held, or was
+    /// a moment ago, the record was changed since, and its turn has come. What was not changed since is one step away, for now.
     #[inline]
-    pub fn wants_shortcuts(&self) -> bool {
+    pub fn wants_shortcut(&self, lsn: Lsn) -> bool {
         // Relaxed: it is asked for what is seldom wrong.
-        self.txns.header.pinned_to.get() != Lsn::NONE
+        let pinned_to = self.txns.header.pinned_to.get();
+        pinned_to != Lsn::NONE && lsn >= pinned_to && is_drawn(lsn)
     }
 
-    /// The record of that name, whose page is latched, is about to be changed: leaves a shortcut if a late reader may walk far and
-    /// has none yet. `version` is asked for what is there only then.
+    /// The record of that name, whose page is latched, is about to be changed, and a shortcut is wanted: leaves one if there is none
+    /// yet. `name` and `version` are asked for only then; together they have `bytes` bytes.
     pub fn leave_shortcut(
         &self,
         by: &Session,
         hash: u64,
+        bytes: usize,
         name: impl FnOnce() -> Vec<u8>,
-        lsn: Lsn,
         version: impl FnOnce() -> OldVersion,
     ) {
         let pinned_to = self.txns.header.pinned_to.get();
-        if lsn < pinned_to {
-            // Whom the newest snapshot sees is one step away, for now.
+        if bytes > LONG_WORDS * 8 || planted("snapshot: no shortcuts are left") {
             return;
         }
-        let set = self.txns.shortcuts.set(hash);
+        let shortcuts = &self.txns.shortcuts;
+        let Set { set, words } = if bytes > WORDS * 8 { shortcuts.long(hash) } else { shortcuts.short(hash) };
         let mut is_known = false;
         for (way, _) in set.hashes.iter().enumerate().filter(|(_, known)| known.get() == hash) {
             let used = &set.used[way];
@@ -191,13 +230,11 @@ impl Managers {
             }
             is_known |= set.entries[way].place.load() >= pinned_to;
         }
-        if is_known || !is_drawn(lsn) {
+        if is_known {
             return;
         }
         let (name, version) = (name(), version());
-        if name.len() + version.stored.len() > WORDS * 8 || planted("snapshot: no shortcuts are left") {
-            return;
-        }
+        debug_assert_eq!(name.len() + version.stored.len(), bytes, "the length that was told");
         // The page is latched: nobody changes the record between this place and our own log record.
         let place = self.log.tail();
         let Some(way) = set.room(hash, place) else { return };
@@ -209,15 +246,20 @@ impl Managers {
         }
         set.hashes[way].init(hash);
         set.used[way].init(1);
-        entry.write(place, &name, &version);
+        entry.write(words[way], place, &name, &version);
         entry.writer.publish(SessionId::NONE);
     }
 
     /// The oldest version that the record of that name is known to have had at `from` or later.
     pub fn find_shortcut(&self, hash: u64, name: &[u8], from: Lsn) -> Option<OldVersion> {
-        let set = self.txns.shortcuts.set(hash);
-        let known = set.hashes.iter().zip(&set.entries).filter(|(known, _)| known.load() == hash);
-        known.filter_map(|(_, entry)| entry.read(name, from)).min_by_key(|version| version.lsn)
+        let shortcuts = &self.txns.shortcuts;
+        let of_set = |Set { set, words }| {
+            let known = (0..WAYS).filter(|way| set.hashes[*way].load() == hash);
+            known.filter_map(|way| set.entries[way].read(words[way], name, from)).min_by_key(|version| version.lsn)
+        };
+        // A record may have been shorter.
+        let found = [of_set(shortcuts.short(hash)), of_set(shortcuts.long(hash))];
+        found.into_iter().flatten().min_by_key(|version| version.lsn)
     }
 
     /// A snapshot was taken: shortcuts are wanted to what is there now.
@@ -243,20 +285,20 @@ mod tests {
     #[test]
     fn an_entry_says_what_was_written_of_that_name_and_nothing_of_before_or_while_it_is_written() {
         let region = rio::Region::anonymous(1 << 20).unwrap();
-        let place = region.allocate::<Shortcut>(1).unwrap();
-        let entry = region.at(place);
-        assert_eq!(entry.read(b"name", Lsn::NONE), None);
+        let entry = region.at(region.allocate::<Shortcut>(1).unwrap());
+        let words = region.at(region.allocate::<[Word<u64>; WORDS]>(1).unwrap());
+        assert_eq!(entry.read(words, b"name", Lsn::NONE), None);
         let version = OldVersion { lsn: Lsn::new(80), flags: 2, stored: (0..100).collect() };
-        entry.write(Lsn::new(800), b"name", &version);
-        assert_eq!(entry.read(b"name", Lsn::new(800)), Some(version.clone()));
-        assert_eq!(entry.read(b"nama", Lsn::new(800)), None);
-        assert_eq!(entry.read(b"nam", Lsn::new(800)), None);
-        assert_eq!(entry.read(b"name", Lsn::new(808)), None, "of a place beyond nothing is known");
+        entry.write(words, Lsn::new(800), b"name", &version);
+        assert_eq!(entry.read(words, b"name", Lsn::new(800)), Some(version.clone()));
+        assert_eq!(entry.read(words, b"nama", Lsn::new(800)), None);
+        assert_eq!(entry.read(words, b"nam", Lsn::new(800)), None);
+        assert_eq!(entry.read(words, b"name", Lsn::new(808)), None, "of a place beyond nothing is known");
         let edition = entry.edition.load();
         entry.edition.publish(edition + 1);
-        assert_eq!(entry.read(b"name", Lsn::new(800)), None, "its writer may have died");
+        assert_eq!(entry.read(words, b"name", Lsn::new(800)), None, "its writer may have died");
         let shorter = OldVersion { stored: Vec::new(), ..version };
-        entry.write(Lsn::new(808), b"name", &shorter);
-        assert_eq!(entry.read(b"name", Lsn::new(808)), Some(shorter));
+        entry.write(words, Lsn::new(808), b"name", &shorter);
+        assert_eq!(entry.read(words, b"name", Lsn::new(808)), Some(shorter));
     }
 }

@@ -39,6 +39,15 @@ impl Name<'_> {
         name
     }
 
+    /// How many bytes that is.
+    pub(super) fn bytes_count(self) -> usize {
+        let place = match self {
+            Name::Key(key) => key.len(),
+            Name::Slot { page, slot } => size_of_val(&page) + size_of_val(&slot),
+        };
+        size_of::<u32>() + place
+    }
+
     /// A hash of it: names are compared where it counts.
     pub(super) fn hash(self, file: FileId) -> u64 {
         let hash = match self {
