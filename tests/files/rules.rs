@@ -60,6 +60,50 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// Replaces a file as far as who dies between the commit and its end: there is the row, and a temporary file, which is returned.
+fn replace_half(env: &Env, file: &Path, contents: &[u8]) -> PathBuf {
+    let (rows, directory) = (env.btree("plain-files").unwrap(), file.parent().unwrap());
+    let txn = env.begin().unwrap();
+    txn.replace_file(file, contents).unwrap();
+    let key = [b"f", file.to_str().unwrap().as_bytes()].concat();
+    let value = rows.get(&txn, &key).unwrap().unwrap();
+    let waiting: Vec<_> = names_in(directory).into_iter().filter(|name| name.starts_with(".libtp-")).collect();
+    let [waiting] = &waiting[..] else { panic!("{waiting:?}") };
+    let (waiting, kept) = (directory.join(waiting), directory.join("../kept"));
+    fs::hard_link(&waiting, &kept).unwrap();
+    txn.abort().unwrap();
+    env.run(|txn| rows.put(txn, &key, &value)).unwrap();
+    env.checkpoint().unwrap();
+    fs::rename(&kept, &waiting).unwrap();
+    waiting
+}
+
+#[test]
+fn what_is_on_a_disk_that_is_not_mounted_waits_for_it() {
+    let (_dir, path, env) = place();
+    drop(env);
+    let (disk, file) = (path.join("etc/d"), path.join("etc/d/passwd"));
+    fs::create_dir(&disk).unwrap();
+    let env = idle(&path);
+    env.run(|txn| txn.create_file(&file, b"two")).unwrap();
+    replace_half(&env, &file, b"three");
+    drop(env);
+    let away = path.join("away");
+    fs::rename(&disk, &away).unwrap();
+    for is_there in [false, true] {
+        if is_there {
+            fs::create_dir(&disk).unwrap();
+        }
+        let env = Env::open(path.join("env")).unwrap();
+        assert_eq!(env.waiting_files().unwrap().len(), 1, "there is another directory: {is_there}");
+    }
+    fs::remove_dir(&disk).unwrap();
+    fs::rename(&away, &disk).unwrap();
+    let env = Env::open(path.join("env")).unwrap();
+    assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names_in(&disk)), ("three", vec!["passwd".to_owned()]));
+    assert_eq!(env.waiting_files().unwrap(), []);
+}
+
 #[test]
 fn a_copy_leaves_the_files_of_its_original_alone() {
     let (_dir, path, env) = place();
@@ -68,27 +112,13 @@ fn a_copy_leaves_the_files_of_its_original_alone() {
     let file = path.join("etc/d/passwd");
     fs::create_dir(path.join("etc/d")).unwrap();
     env.run(|txn| txn.create_file(&file, b"two")).unwrap();
-    let rows = env.btree("plain-files").unwrap();
-    // As a copy finds it that was taken between the commit and its end: the rows, and temporary files.
-    let txn = env.begin().unwrap();
-    txn.replace_file(&file, b"three").unwrap();
-    let key = [b"f", file.to_str().unwrap().as_bytes()].concat();
-    let value = rows.get(&txn, &key).unwrap().unwrap();
-    let waiting: Vec<_> =
-        names_in(&path.join("etc/d")).into_iter().filter(|name| name.starts_with(".libtp-")).collect();
-    let [waiting] = &waiting[..] else { panic!("{waiting:?}") };
-    fs::hard_link(path.join("etc/d").join(waiting), path.join("waiting")).unwrap();
-    txn.abort().unwrap();
-    env.run(|txn| rows.put(txn, &key, &value)).unwrap();
-    env.checkpoint().unwrap();
-    fs::hard_link(path.join("waiting"), path.join("etc/d").join(waiting)).unwrap();
+    let waiting = replace_half(&env, &file, b"three");
     let copied = path.join("copy");
     copy(&path.join("env"), &copied);
     drop(Env::open(&copied).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), "two");
-    assert!(path.join("etc/d").join(waiting).exists(), "it is the original's");
+    assert!(waiting.exists(), "it is the original's");
     // Which goes on with it.
-    drop(rows);
     drop(env);
     drop(Env::open(path.join("env")).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), "three");

@@ -21,6 +21,10 @@ pub const PLANTED_FILES: &[PlantedDeath] = &[
     by("libtp: temporary files of the living are swept", "rules::who_opens_sweeps_nothing_of_the_living"),
     by("libtp: a copy puts files of its original in place", "rules::a_copy_leaves_the_files_of_its_original_alone"),
     by(
+        "libtp: a plain file that is not in its directory has its name",
+        "rules::what_is_on_a_disk_that_is_not_mounted_waits_for_it",
+    ),
+    by(
         "libtp: plain files of the dead stay where they are",
         "deaths::survivors_put_the_files_of_the_dead_in_their_places",
     ),

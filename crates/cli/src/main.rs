@@ -22,6 +22,7 @@ mod command_deadlock;
 mod command_del;
 mod command_demo;
 mod command_dump;
+mod command_files;
 mod command_get;
 mod command_load;
 mod command_locks;
@@ -107,6 +108,8 @@ enum Verb {
     Sessions(command_sessions::Arguments),
     /// Ends a transaction that was passed on and that nobody takes over.
     Abort(command_abort::Arguments),
+    /// List plain files that committed transactions have changed and that are not in their places, or give one up.
+    Files(command_files::Arguments),
     /// Search once for transactions that wait for each other in a circle, and let one give way.
     Deadlock(command_deadlock::Arguments),
     /// Print the log's records.
@@ -165,6 +168,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Snapshots(arguments) => command_snapshots::run(&arguments, output),
         Verb::Sessions(arguments) => command_sessions::run(&arguments, output),
         Verb::Abort(arguments) => command_abort::run(&arguments, output),
+        Verb::Files(arguments) => command_files::run(&arguments, output),
         Verb::Deadlock(arguments) => command_deadlock::run(&arguments, output),
         Verb::Printlog(arguments) => command_printlog::run(&arguments, output),
         Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),

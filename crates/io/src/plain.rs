@@ -24,6 +24,12 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// symbolic link or a file; [`Error::Denied`], [`Error::Io`].
     fn status(&self, path: &str) -> Result<Option<PlainStatus>>;
 
+    /// Returns the number of `directory` on its filesystem: another directory of that name, of another disk say, has another one.
+    ///
+    /// # Errors
+    /// As [`PlainFiles::status`].
+    fn number_of(&self, directory: &str) -> Result<u64>;
+
     /// Opens the file at `path` for reading.
     ///
     /// # Errors

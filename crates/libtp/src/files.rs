@@ -14,7 +14,7 @@ mod row;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libtp_io::PlainStatus;
@@ -23,7 +23,7 @@ use rio::{failpoint, planted};
 
 use crate::environment::{lock, Inner};
 use crate::txn::run;
-use crate::{Db, Durability, Error, Result, Txn};
+use crate::{Db, Durability, Env, Error, Result, Txn};
 
 use finish::{Intention, TOO_EARLY, UNSEEN};
 pub(crate) use paths::Home;
@@ -75,6 +75,49 @@ pub(crate) struct Group {
     door: Door,
     rows: Vec<Intention>,
     needless: Vec<String>,
+}
+
+/// A plain file that a committed transaction has changed, and that is not known to be in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// The transaction.
+    pub txn: u64,
+    /// It is to be removed, and not made or replaced.
+    pub is_removed: bool,
+}
+
+impl Env {
+    /// The plain files that committed transactions have changed and that are not known to be in their places: mostly none, for a
+    /// moment those that are just put there, and for long those whose directory is not there (a disk that is not mounted).
+    ///
+    /// # Errors
+    /// `Io`, `Corrupt`.
+    pub fn waiting_files(&self) -> Result<Vec<WaitingFile>> {
+        if !self.0.platform.directory.exists(row::DATABASE_FILE)? {
+            return Ok(Vec::new());
+        }
+        let found = finish::waiting(&self.0)?.into_iter();
+        Ok(found
+            .map(|(path, row)| WaitingFile { path: path.into(), txn: row.txn, is_removed: row.new.is_none() })
+            .collect())
+    }
+
+    /// Gives up what a committed transaction has made of a plain file that cannot be put in its place, because its directory
+    /// was removed for good. Returns whether there was anything to give up. What lies in the directory, if it comes back, is left
+    /// as it is.
+    ///
+    /// # Errors
+    /// `LockTimeout` while a transaction is at the file; `Io`; `File` if that is no path.
+    pub fn forget_file(&self, path: impl AsRef<Path>) -> Result<bool> {
+        let path = paths::written(&self.0, path.as_ref())?;
+        if !self.0.platform.directory.exists(row::DATABASE_FILE)? {
+            return Ok(false);
+        }
+        let rows = rows(&self.0)?;
+        run(&self.0, Durability::Sync, |txn| rows.delete(txn, &row::key(&path)))
+    }
 }
 
 impl Txn<'_> {
@@ -235,7 +278,18 @@ impl Work {
                 None => Ok(None),
             },
             // Committed, and perhaps not yet in its place: whoever puts it there does not wait for us.
-            Some(Row { new: Some(new), tag, .. }) if tag == self.door.tag => {
+            Some(row) if row.tag == self.door.tag => {
+                self.door.check_directory(path, &row)?;
+                self.read_committed(path, row)
+            }
+            _ => self.read_disk(path),
+        }
+    }
+
+    /// What a committed transaction has made of a path, whether it is in its place or not.
+    fn read_committed(&mut self, path: &str, row: Row) -> Result<Option<Vec<u8>>> {
+        match row.new {
+            Some(new) => {
                 let temporary = beside(path, &new.temporary);
                 let is_waiting = self.door.plain.status(&temporary)?.is_some_and(|it| it.inode == new.identity.inode);
                 if let (true, Some(contents)) = (is_waiting, self.contents(&temporary)?) {
@@ -244,15 +298,14 @@ impl Work {
                 }
                 self.read_disk(path)
             }
-            Some(Row { new: None, old, tag, .. }) if tag == self.door.tag => {
+            None => {
                 let there = self.door.file_at(path)?.as_ref().map(Identity::from);
-                if there == old {
+                if there == row.old {
                     self.see(path, None);
                     return Ok(None);
                 }
                 self.read_disk(path)
             }
-            _ => self.read_disk(path),
         }
     }
 
@@ -348,7 +401,10 @@ impl Work {
         match (old, &new) {
             // What was made is removed again, or what is left of another's row.
             (None, None) => self.rows.delete(txn, &key).map(|_| ()),
-            _ => self.rows.put(txn, &key, &Row { tag: self.door.tag, txn: txn.id(), old, new }.encode()),
+            _ => {
+                let directory = Some(self.door.plain.number_of(split(path).0)?);
+                self.rows.put(txn, &key, &Row { tag: self.door.tag, txn: txn.id(), directory, old, new }.encode())
+            }
         }
     }
 

@@ -87,6 +87,7 @@ pub use cursor::{Cursor, Pair, RecnoCursor};
 pub use database::{Database, Db, Recno};
 pub use environment::{Builder, Env};
 pub use error::{Error, Result};
+pub use files::WaitingFile;
 pub use index::{Index, IndexCursor, IndexEntry, IndexKeys};
 pub use joined::Joined;
 pub use keep::Keep;

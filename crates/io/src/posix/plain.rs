@@ -124,6 +124,11 @@ impl PlainFiles for PosixPlain {
         }
     }
 
+    fn number_of(&self, directory: &str) -> Result<u64> {
+        let found = rustix::fs::fstat(self.directory(Operation::Inspect, directory)?);
+        Ok(found.map_err(|errno| self.error(Operation::Inspect, directory, errno))?.st_ino)
+    }
+
     fn open(&self, path: &str) -> Result<Arc<dyn File>> {
         let (directory, name) = self.place(Operation::Open, path)?;
         let fail = |errno| self.error(Operation::Open, path, errno);

@@ -36,7 +36,8 @@ pub(super) type Intention = (String, Row);
 /// Puts committed files in their places: these, and all others that are found, if `all`.
 ///
 /// # Errors
-/// What kept a file from its place; the others are in theirs, and it is tried again by the next to come by.
+/// What kept one of these from its place, or any file if these are none; the others are in theirs, and it is tried again by the
+/// next to come by.
 pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<()> {
     let (door, db) = (Door::of(env)?, super::rows(env)?);
     let failed = run(env, Durability::Relaxed, |txn| {
@@ -64,7 +65,28 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
         drop(snapshot);
         Finisher { txn, door: &door, db: &db }.put_in_place(&found)
     })?;
-    failed.map_or(Ok(()), Err)
+    // What of other transactions waits is told to who touches it.
+    let is_asked =
+        |failed: &Failed| rows.is_empty() || failed.txn.is_none_or(|txn| rows.iter().any(|(_, row)| row.txn == txn));
+    match failed.into_iter().find(is_asked) {
+        Some(failed) => Err(failed.error),
+        None => Ok(()),
+    }
+}
+
+/// What kept a transaction's file from its place.
+struct Failed {
+    /// None if it is any transaction's.
+    txn: Option<u64>,
+    error: Error,
+}
+
+/// What is committed and not known to be in its place.
+pub(super) fn waiting(env: &Arc<Inner>) -> Result<Vec<Intention>> {
+    let (door, db) = (Door::of(env)?, super::rows(env)?);
+    let mut found = committed(&Snapshot::begin(env)?, &db)?;
+    found.retain(|(_, row)| row.tag == door.tag);
+    Ok(found)
 }
 
 fn lock(txn: &Txn<'_>) -> Result<()> {
@@ -101,19 +123,21 @@ struct Finisher<'a, 'e> {
 }
 
 impl Finisher<'_, '_> {
-    /// What failed, if anything did; the rest is done.
-    fn put_in_place(&self, found: &[Intention]) -> Result<Option<Error>> {
+    /// What failed; the rest is done.
+    fn put_in_place(&self, found: &[Intention]) -> Result<Vec<Failed>> {
         // What is moved is at its new place, on the disk, before it is gone from the old one.
         let (put, removed): (Vec<_>, Vec<_>) = found.iter().partition(|(_, row)| row.new.is_some());
-        let failed = self.put_all(&put)?;
-        if failed.is_some() || removed.is_empty() {
-            return Ok(failed);
+        let mut failed = self.put_all(&put)?;
+        let is_whole = |(_, row): &&&Intention| failed.iter().all(|one| one.txn.is_some_and(|txn| txn != row.txn));
+        let removed: Vec<_> = removed.iter().filter(is_whole).copied().collect();
+        if !removed.is_empty() {
+            failed.extend(self.put_all(&removed)?);
         }
-        self.put_all(&removed)
+        Ok(failed)
     }
 
-    fn put_all(&self, found: &[&Intention]) -> Result<Option<Error>> {
-        let (mut failed, mut done, mut directories) = (None, Vec::new(), BTreeSet::new());
+    fn put_all(&self, found: &[&Intention]) -> Result<Vec<Failed>> {
+        let (mut failed, mut done, mut directories) = (Vec::new(), Vec::new(), BTreeSet::new());
         for &intention in found {
             let (path, row) = intention;
             if row.tag != self.door.tag && !planted("libtp: a copy puts files of its original in place") {
@@ -128,7 +152,7 @@ impl Finisher<'_, '_> {
                     failpoint("files: one in its place");
                 }
                 Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => return Err(ended),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => failed.push(Failed { txn: Some(row.txn), error }),
             }
         }
         failpoint("files: in place, directories not synced");
@@ -144,7 +168,7 @@ impl Finisher<'_, '_> {
                 self.txn.life().managers.log.poison();
             }
             unsynced.insert(directory);
-            failed = failed.or(Some(error.into()));
+            failed.push(Failed { txn: None, error: error.into() });
         }
         failpoint("files: in place, rows not deleted");
         for (path, row) in done {
@@ -157,14 +181,11 @@ impl Finisher<'_, '_> {
     }
 
     fn put_one(&self, path: &str, row: &Row) -> Result<()> {
-        match (&row.new, self.door.plain.status(path)) {
-            (_, Err(libtp_io::Error::NotFound { .. })) => {
-                tracing::warn!(path, "the directory of a plain file that was changed in a transaction has been removed by another program, and the file with it");
-                Ok(())
-            }
-            (_, Err(error)) => Err(error.into()),
-            (Some(new), Ok(_)) => self.put_new(path, row, new),
-            (None, Ok(_)) => self.remove(path, row),
+        // What is not there would count as done.
+        self.door.check_directory(path, row)?;
+        match &row.new {
+            Some(new) => self.put_new(path, row, new),
+            None => self.remove(path, row),
         }
     }
 

@@ -8,6 +8,9 @@ use libtp_io::{OpenMode, PlainFiles, PlainKind, PlainStatus};
 use libtp_log::CONTROL_NAME;
 use libtp_record::key_hash::key_hash;
 
+use rio::planted;
+
+use super::row::Row;
 use crate::environment::Inner;
 use crate::{Error, Result};
 
@@ -89,6 +92,37 @@ impl Door {
             Err(libtp_io::Error::NotFound { .. }) => refuse("its directory is missing; make it first"),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl Door {
+    /// Refuses a path whose directory is not the one in which a committed transaction has left what is to be there.
+    ///
+    /// # Errors
+    /// `File`.
+    pub(crate) fn check_directory(&self, path: &str, committed: &Row) -> Result<()> {
+        let found = match self.plain.number_of(split(path).0) {
+            Ok(number) => Some(number),
+            Err(libtp_io::Error::NotFound { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        // A row of an older build does not say.
+        let is_that = found.is_some() && committed.directory.is_none_or(|number| found == Some(number));
+        if is_that || planted("libtp: a plain file that is not in its directory has its name") {
+            return Ok(());
+        }
+        let what = match found {
+            Some(_) => "is another one now",
+            None => "is missing",
+        };
+        Err(refused(
+            path,
+            &format!(
+                "the directory in which a committed transaction has changed it {what}. The change is kept: if a disk is not mounted, mount \
+                 it, and the file is put in its place. If the directory was removed for good, `tp files --forget` gives the \
+                 change up"
+            ),
+        ))
     }
 }
 

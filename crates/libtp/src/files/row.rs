@@ -14,7 +14,9 @@ const FILE: u8 = b'f';
 /// The first byte of the key of a directory's row; its path follows.
 const DIRECTORY: u8 = b'd';
 /// The first byte of every value.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Rows of files of this version say nothing of their directory.
+const OLDER: u8 = 1;
 
 /// By what a file is known again: another program that replaced it, or wrote to it, has made another of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub(crate) struct Row {
     pub(crate) tag: u64,
     /// Which transaction.
     pub(crate) txn: u64,
+    /// The number of the directory, none if a build that did not write it made the row.
+    pub(crate) directory: Option<u64>,
     /// What was there when it first touched the path.
     pub(crate) old: Option<Identity>,
     /// What is to be there; nothing if it is removed.
@@ -100,7 +104,7 @@ pub(crate) fn encode_directory(tag: u64) -> Vec<u8> {
 pub(crate) fn decode_directory(key: &[u8], value: &[u8]) -> Result<u64> {
     let mut reader = Reader { left: value };
     match (reader.byte(), reader.word(), reader.left) {
-        (Some(VERSION), Some(tag), []) => Ok(tag),
+        (Some(OLDER | VERSION), Some(tag), []) => Ok(tag),
         _ => Err(foreign(key)),
     }
 }
@@ -110,6 +114,7 @@ impl Row {
         let mut bytes = vec![VERSION];
         bytes.extend(self.tag.to_le_bytes());
         bytes.extend(self.txn.to_le_bytes());
+        bytes.extend(self.directory.unwrap_or(0).to_le_bytes());
         put_identity(&mut bytes, self.old.as_ref());
         put_identity(&mut bytes, self.new.as_ref().map(|new| &new.identity));
         if let Some(new) = &self.new {
@@ -126,10 +131,10 @@ impl Row {
 
     fn read(value: &[u8]) -> Option<Row> {
         let mut reader = Reader { left: value };
-        if reader.byte()? != VERSION {
-            return None;
-        }
+        let version = reader.byte().filter(|version| [OLDER, VERSION].contains(version))?;
         let (tag, txn) = (reader.word()?, reader.word()?);
+        // No directory has the number zero.
+        let directory = if version == OLDER { None } else { Some(reader.word()?).filter(|number| *number != 0) };
         let old = reader.identity()?;
         let new = match reader.identity()? {
             None if reader.left.is_empty() => None,
@@ -141,7 +146,7 @@ impl Row {
                 Some(New { identity, temporary: is_ours.then_some(temporary)? })
             }
         };
-        Some(Row { tag, txn, old, new })
+        Some(Row { tag, txn, directory, old, new })
     }
 }
 
@@ -190,9 +195,11 @@ mod tests {
         let identity = Identity { inode: 7, bytes: 1 << 40, modified_ns: u64::MAX };
         let new = New { identity, temporary: ".libtp-1-2-3".into() };
         for (old, new) in [(None, Some(new.clone())), (Some(identity), None), (Some(identity), Some(new))] {
-            let row = Row { tag: 3, txn: 9, old, new };
+            let row = Row { tag: 3, txn: 9, directory: Some(5), old, new };
             let bytes = row.encode();
             assert_eq!(Row::decode(b"f/a", &bytes).unwrap(), row);
+            let older = [&[1], &bytes[1..17], &bytes[25..]].concat();
+            assert_eq!(Row::decode(b"f/a", &older).unwrap(), Row { directory: None, ..row.clone() });
             // Only the name may be shorter, and what is left of it is no name of ours then.
             for cut in 0..bytes.len() - row.new.as_ref().map_or(0, |_| 5) {
                 assert!(Row::decode(b"f/a", &bytes[..cut]).is_err(), "{cut}");
@@ -201,7 +208,11 @@ mod tests {
             assert!(error.contains("`f/a`") && error.contains("give it another one"), "{error}");
         }
         let elsewhere = New { identity, temporary: ".libtp-1/../x".into() };
-        assert!(Row::decode(b"f/a", &Row { tag: 3, txn: 9, old: None, new: Some(elsewhere) }.encode()).is_err());
+        assert!(Row::decode(
+            b"f/a",
+            &Row { tag: 3, txn: 9, directory: None, old: None, new: Some(elsewhere) }.encode()
+        )
+        .is_err());
     }
 
     #[test]

@@ -357,6 +357,67 @@ fn what_could_not_be_put_in_its_place_is_told_and_tried_again() {
 }
 
 #[test]
+fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
+    let place = Place::new();
+    let (disk, elsewhere) = (place.at("disk"), place.path.join("elsewhere"));
+    fs::create_dir(&disk).unwrap();
+    fs::write(place.at("disk/old"), "1").unwrap();
+    fs::write(place.at("beside"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.create_file(place.at("disk/x"), b"2").unwrap();
+    txn.remove_file(place.at("disk/old")).unwrap();
+    txn.remove_file(place.at("beside")).unwrap();
+    let group = txn.files().prepare(&txn).unwrap().unwrap();
+    let number = txn.id();
+    txn.commit_records().unwrap();
+    // As if the machine had stopped there, and the disk were not mounted.
+    fs::rename(&disk, &elsewhere).unwrap();
+    let told = group.finish(&place.env.0).unwrap_err();
+    says(&told, "is missing");
+    let waiting: Vec<_> = place.env.waiting_files().unwrap();
+    assert_eq!(waiting.iter().map(|file| file.is_removed).collect::<Vec<_>>(), [true, true, false]);
+    assert!(waiting.iter().all(|file| file.txn == number) && waiting[2].path == place.at("disk/x"));
+    // Or another one in its place.
+    fs::create_dir(&disk).unwrap();
+    super::recover(&place.env.0);
+    for refused in [
+        place.env.run(|txn| txn.read_file(place.at("disk/x")).map(drop)),
+        place.env.run(|txn| txn.create_file(place.at("disk/x"), b"3")),
+        place.env.run(|txn| txn.replace_file(place.at("beside"), b"3")),
+    ] {
+        says(&refused.unwrap_err(), "is another one now");
+    }
+    assert_eq!((place.text("beside").as_deref(), place.env.waiting_files().unwrap().len()), (Some("1"), 3));
+    // Other transactions go on, also there.
+    place.env.run(|txn| txn.create_file(place.at("disk/y"), b"3")).unwrap();
+    place.env.run(|txn| txn.remove_file(place.at("disk/y"))).unwrap();
+    // It is back.
+    fs::remove_dir(&disk).unwrap();
+    fs::rename(&elsewhere, &disk).unwrap();
+    super::recover(&place.env.0);
+    assert_eq!((names_in(&disk), place.text("disk/x").as_deref()), (vec!["x".to_string()], Some("2")));
+    assert_eq!((place.text("beside"), place.rows()), (None, 0));
+}
+
+#[test]
+fn what_waits_for_a_directory_that_is_gone_for_good_is_given_up() {
+    let place = Place::new();
+    fs::create_dir(place.at("d")).unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.create_file(place.at("d/x"), b"2").unwrap();
+    let group = txn.files().prepare(&txn).unwrap().unwrap();
+    txn.commit_records().unwrap();
+    fs::remove_dir_all(place.at("d")).unwrap();
+    says(&group.finish(&place.env.0).unwrap_err(), "`tp files --forget`");
+    fs::create_dir(place.at("d")).unwrap();
+    assert!(place.env.forget_file(place.at("d/x")).unwrap());
+    assert!(!place.env.forget_file(place.at("d/x")).unwrap());
+    assert_eq!(place.env.waiting_files().unwrap(), []);
+    place.env.run(|txn| txn.create_file(place.at("d/x"), b"3")).unwrap();
+    assert_eq!(place.text("d/x").as_deref(), Some("3"));
+}
+
+#[test]
 fn what_another_program_put_there_after_the_commit_is_kept_under_another_name() {
     let place = Place::new();
     for name in ["a", "gone"] {

@@ -93,6 +93,10 @@ impl PlainFiles for SimPlain {
         Ok(state.tree.names(directory.node).get(name).map(|&node| status_of(&state, node)))
     }
 
+    fn number_of(&self, directory: &str) -> Result<u64> {
+        Ok(u64::from(self.directory(Operation::Inspect, directory)?.node.0))
+    }
+
     fn open(&self, path: &str) -> Result<Arc<dyn File>> {
         let (directory, name) = self.place(Operation::Open, path)?;
         directory.open(name, OpenMode::ReadOnly)

@@ -1,0 +1,42 @@
+//! `tp files`: plain files that committed transactions have changed and that are not in their places.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+    /// Gives up what a transaction has made of this file: its directory was removed for good.
+    #[arg(long, value_name = "PATH")]
+    forget: Option<PathBuf>,
+}
+
+/// Shows them, or gives one up.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open(output)?;
+    if let Some(path) = &arguments.forget {
+        let is_forgotten = env.forget_file(path)?;
+        output.object(&json!({ "path": path, "is_forgotten": is_forgotten }))?;
+        let what = if is_forgotten { "was given up" } else { "does not wait" };
+        output.line(format_args!("{} {what}", path.display()))?;
+        return Ok(Ending::of(is_forgotten));
+    }
+    let waiting = env.waiting_files()?;
+    for file in &waiting {
+        output.object(&json!({ "path": file.path, "txn": file.txn, "is_removed": file.is_removed }))?;
+        let what = if file.is_removed { "to be removed" } else { "to be put in its place" };
+        output.line(format_args!("{}: {what}, by transaction {}", file.path.display(), file.txn))?;
+    }
+    if waiting.is_empty() {
+        output.line(format_args!("no plain file waits"))?;
+    }
+    Ok(Ending::Done)
+}
