@@ -8,6 +8,7 @@ mod child;
 mod command_bench;
 mod command_soak;
 mod command_test;
+mod coverage;
 mod fuzz;
 mod install;
 mod lab;
@@ -63,6 +64,8 @@ enum Verb {
         #[arg(long, default_value_t = 5)]
         cycles: u64,
     },
+    /// Which branches of recovery, the log and the latches no test takes, beside the reasons in docs/coverage.md
+    Coverage,
     /// Put the library for C, its headers, pkg-config file and manual pages under a directory
     Install {
         /// lib, include and share/man are below it
@@ -103,6 +106,7 @@ fn run(verb: Verb) -> Result<ExitCode, String> {
         Verb::Soak { suite, hours } => command_soak::soak(&workspace, suite.as_deref(), hours),
         Verb::Bench { arguments } => command_bench::bench(&workspace, &arguments),
         Verb::Lab { cycles } => lab::lab(&workspace, cycles),
+        Verb::Coverage => coverage::coverage(&workspace),
         Verb::Install { prefix } => install::install(&workspace, &prefix),
         Verb::Tidy => {
             let outcome = tidy::suite(&workspace);

@@ -29,6 +29,9 @@ const PACKAGES_OF_LAB: &[(&str, &str)] = &[
     ("e2fsprogs", "makes its file systems"),
 ];
 
+/// What adds up which branches were taken.
+const PACKAGES_OF_COVERAGE: &[(&str, &str)] = &[("llvm-19", "reads the counts of branches")];
+
 const LISTS: &str = "/var/lib/apt/lists";
 
 /// True when every package is installed.
@@ -47,6 +50,11 @@ pub fn packages(logs: &Path) -> io::Result<Counts> {
 /// The same for what the warm-reboot lab needs.
 pub fn packages_for_lab(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_LAB, logs)
+}
+
+/// The same for `cargo xtask coverage`.
+pub fn packages_for_coverage(logs: &Path) -> io::Result<Counts> {
+    all_installed(PACKAGES_OF_COVERAGE, logs)
 }
 
 fn all_installed(packages: &[(&'static str, &str)], logs: &Path) -> io::Result<Counts> {

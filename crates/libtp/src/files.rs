@@ -57,6 +57,8 @@ struct Work {
     rows: Db,
     /// What was at each path when the transaction first touched it.
     seen: BTreeMap<String, Option<Identity>>,
+    /// Mode, owner and group of those that it was to change, then.
+    rights: BTreeMap<String, [u32; 3]>,
     /// Files that it made, to be removed if it ends otherwise.
     temporaries: Vec<String>,
     made: u64,
@@ -230,6 +232,7 @@ impl Txn<'_> {
                 door: Door::of(env)?,
                 rows: rows(env)?,
                 seen: BTreeMap::new(),
+                rights: BTreeMap::new(),
                 temporaries: Vec::new(),
                 made: 0,
             })),
@@ -260,6 +263,9 @@ impl Work {
         }
         let there = self.door.file_at(path)?;
         self.see(path, there.as_ref().map(Identity::from));
+        if let (Some(there), false) = (&there, self.rights.contains_key(path)) {
+            self.rights.insert(path.to_owned(), rights(there));
+        }
         Ok(There::Disk(there))
     }
 
@@ -428,6 +434,14 @@ impl Work {
             }
             self.door.plain.check_removable(path)?;
             if let Some(new) = &row.new {
+                // The new file has those that the old one had.
+                if self.rights.get(path).is_some_and(|seen| there.as_ref().map(rights) != Some(*seen)) {
+                    return Err(refused(
+                        path,
+                        "another program has changed its mode, owner or group since this transaction first looked at it; nothing \
+                         was changed, and the transaction was aborted. Run it again",
+                    ));
+                }
                 let temporary = self.door.plain.status(&beside(path, &new.temporary))?;
                 if temporary.is_none_or(|it| it.inode != new.identity.inode) {
                     return Err(refused(path, GONE));
@@ -442,6 +456,10 @@ impl Work {
         }
         Ok(found)
     }
+}
+
+fn rights(file: &PlainStatus) -> [u32; 3] {
+    [file.mode, file.owner, file.group]
 }
 
 /// Why a transaction cannot be kept.

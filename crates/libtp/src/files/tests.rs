@@ -272,6 +272,28 @@ fn what_another_program_changed_is_not_lost() {
 }
 
 #[test]
+fn rights_that_another_program_has_changed_are_not_taken_back() {
+    let place = Place::new();
+    for name in ["a", "b"] {
+        fs::write(place.at(name), "1").unwrap();
+    }
+    let txn = place.env.begin().unwrap();
+    txn.replace_file(place.at("a"), b"2").unwrap();
+    txn.remove_file(place.at("b")).unwrap();
+    fs::set_permissions(place.at("a"), fs::Permissions::from_mode(0o600)).unwrap();
+    says(&txn.commit().unwrap_err(), "mode, owner or group");
+    assert_eq!((place.names(), place.text("a").as_deref()), (["a", "b"].map(String::from).to_vec(), Some("1")));
+    place.env.run(|txn| txn.replace_file(place.at("a"), b"2")).unwrap();
+    assert_eq!(fs::metadata(place.at("a")).unwrap().permissions().mode() & 0o777, 0o600);
+    // What is removed has no rights to lose.
+    let txn = place.env.begin().unwrap();
+    txn.remove_file(place.at("b")).unwrap();
+    fs::set_permissions(place.at("b"), fs::Permissions::from_mode(0o600)).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(place.names(), ["a"]);
+}
+
+#[test]
 fn two_transactions_take_turns_over_a_file() {
     let place = Place::new();
     fs::write(place.at("a"), "1").unwrap();
