@@ -61,27 +61,24 @@ fn is_there(version: u32) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs all of it; the programs in which counts were made.
+/// Runs all of it; the programs in which counts were made. By one command, so that all are built with the same features: of two
+/// builds of a function the counts of one only are kept.
 fn run(workspace: &Workspace, folder: &Path, counts: &Path) -> Result<BTreeSet<PathBuf>, String> {
-    let mut all: Vec<Vec<&str>> = vec![CRATES.iter().flat_map(|name| ["-p", name]).chain(["--lib"]).collect()];
-    let suites = ["-p", "libtp-tests", "--features", "failpoints,planted"];
-    all.push(suites.into_iter().chain(SUITES.iter().flat_map(|name| ["--test", name])).collect());
-    let mut programs = BTreeSet::new();
-    for arguments in all {
-        let mut command = cargo();
-        command.args(["test", "--profile", "suite", "--no-fail-fast", "--message-format", "json-render-diagnostics"]);
-        command.args(&arguments).arg("--target-dir").arg(folder).current_dir(&workspace.root);
-        command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
-        command.env("LLVM_PROFILE_FILE", counts.join("%c%m.profraw"));
-        let ended = child::run_within("coverage", &mut command, &logs(workspace), PATIENCE);
-        let ended = ended.map_err(|error| error.to_string())?;
-        if !ended.success {
-            return Err("a test failed, so the counts say nothing".into());
-        }
-        let said = ended.output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        programs.extend(said.filter_map(|line| Some(PathBuf::from(line.get("executable")?.as_str()?))));
+    let mut command = cargo();
+    command.args(["test", "--profile", "suite", "--no-fail-fast", "--message-format", "json-render-diagnostics"]);
+    command.args(["--features", "libtp-tests/failpoints,libtp-tests/planted", "-p", "libtp-tests", "--lib"]);
+    command.args(CRATES.iter().flat_map(|name| ["-p", name]));
+    command.args(SUITES.iter().flat_map(|name| ["--test", name]));
+    command.arg("--target-dir").arg(folder).current_dir(&workspace.root);
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
+    command.env("LLVM_PROFILE_FILE", counts.join("%c%m.profraw"));
+    let ended = child::run_within("coverage", &mut command, &logs(workspace), PATIENCE);
+    let ended = ended.map_err(|error| error.to_string())?;
+    if !ended.success {
+        return Err("a test failed, so the counts say nothing".into());
     }
-    Ok(programs)
+    let said = ended.output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    Ok(said.filter_map(|line| Some(PathBuf::from(line.get("executable")?.as_str()?))).collect())
 }
 
 /// What LLVM makes of the counts.
