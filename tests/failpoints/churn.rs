@@ -664,8 +664,12 @@ impl<'e> Churn<'e> {
         let env = self.env.clone();
         let snapshot = env.snapshot()?;
         let first = self.shown(&snapshot)?;
-        // A shortcut is left by one change in eight of what was changed since, or seldomer.
-        for _ in 0..60 {
+        // A shortcut is left by one change in eight of what was changed since.
+        let key = format!("touched/{}", self.random.below(10)).into_bytes();
+        self.in_txn(true, |churn, txn| {
+            (0..24).try_for_each(|_| churn.fill.update_with(txn, &key, |value| value[0] ^= 1).map(drop))
+        })?;
+        for _ in 0..3 {
             self.touch()?;
         }
         assert!(first == self.shown(&snapshot)?, "a snapshot has changed");
