@@ -114,6 +114,8 @@ enum {
     TP_NOT_PASSED = -31026,       /* the transaction cannot be passed on, or waits no more to be taken over */
     TP_NOT_EMPTY = -31027,        /* records are loaded into an empty database */
     TP_OUT_OF_ORDER = -31028,     /* records that were said to be sorted are not */
+    TP_FILE = -31029,             /* a plain file cannot be read or changed as it was asked */
+    TP_FILES_WAITING = -31030,    /* it is committed, and not all of its plain files are in their places: do not run it again */
     TP_OTHER = -31099             /* what this header does not know yet */
 };
 
@@ -604,6 +606,37 @@ int tp_text_sync(tp_text *text, int *is_written);
 /* As tp_text_sync, and ends the handle, whatever is returned: what was not written is committed in the list, and is written the
  * next time. Only where the handle was refused (TP_MISUSE, TP_IN_USE) it stays. */
 int tp_text_close(tp_text *text);
+
+/* -- Plain files, changed together with records -- */
+
+/*
+ * Makes a file when the transaction commits, outside of the environment, seen by every program and by none before. The contents are
+ * written beside it at once. A commit of a transaction with files is answered when it is on disk and the files are in their places
+ * (TP_FILES_WAITING: committed, and not all of them could be put there yet). TP_FILE if something is there already, or no file can be
+ * there. A path goes through no symbolic link, has no `..', and is not in the environment's directory.
+ */
+int tp_file_create(tp_txn *txn, const char *path, const void *contents, size_t size);
+
+/* Replaces a file's contents when the transaction commits: the new one has the old one's mode, owner and group. TP_FILE if there is
+ * none. */
+int tp_file_replace(tp_txn *txn, const char *path, const void *contents, size_t size);
+
+/* Gives a file another name when the transaction commits, and replaces what has that. Both lie in one file system. */
+int tp_file_rename(tp_txn *txn, const char *from, const char *to);
+
+/* Removes a file when the transaction commits. */
+int tp_file_remove(tp_txn *txn, const char *path);
+
+/* What is in a file as the transaction sees it: of another's files all or none. TP_NOTFOUND if there is none. The path is locked until
+ * the transaction ends. contents may be NULL. */
+int tp_file_read(tp_txn *txn, const char *path, tp_buffer *contents);
+
+/* The files that committed transactions have changed and that are not known to be in their places, each path with a zero behind it:
+ * those of a directory that is not there (a disk that is not mounted), and for a moment those that are just put there. */
+int tp_env_waiting_files(tp_env *env, tp_buffer *paths);
+
+/* Gives up such a file, because its directory was removed for good. is_forgotten, which may be NULL, is 1 if it waited, and else 0. */
+int tp_env_forget_file(tp_env *env, const char *path, int *is_forgotten);
 
 /* -- Indices: records by something else than their keys -- */
 

@@ -59,6 +59,8 @@ codes! {
     TP_NOT_PASSED = -31026, c"the transaction cannot be passed on, or waits no more to be taken over";
     TP_NOT_EMPTY = -31027, c"records are loaded into an empty database; nothing was loaded";
     TP_OUT_OF_ORDER = -31028, c"records that were said to be sorted are not; nothing was loaded";
+    TP_FILE = -31029, c"a plain file cannot be read or changed as it was asked; nothing was changed";
+    TP_FILES_WAITING = -31030, c"the transaction is committed, and not all of its plain files are in their places yet";
     TP_OTHER = -31099, c"an error that this header does not know; tp_error says which";
 }
 
@@ -152,6 +154,8 @@ impl From<Error> for Trouble {
             Error::NotPassed { .. } => TP_NOT_PASSED,
             Error::NotEmpty { .. } => TP_NOT_EMPTY,
             Error::OutOfOrder { .. } => TP_OUT_OF_ORDER,
+            Error::File { .. } => TP_FILE,
+            Error::FilesWaiting { .. } => TP_FILES_WAITING,
             // The functions of indices are the program's, and so are their codes.
             Error::Refused { .. } => crate::index::refused(),
             _ => TP_OTHER,

@@ -12,6 +12,7 @@ mod database;
 mod db;
 mod ending;
 mod environment;
+mod files;
 mod handles;
 mod index;
 mod list;

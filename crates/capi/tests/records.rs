@@ -147,6 +147,21 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
         ],
     ),
     (
+        "examples/accounts.c",
+        &["@etc"],
+        &[
+            "taken back: the program's function returned 1, and the transaction was aborted",
+            "passwd: margo:x:1001:",
+            "group: staff:x:50:margo",
+            "group: not there any more, for this transaction",
+            "passwd: margo:x:1001:",
+            "passwd: mike:x:1002:",
+            "group: none",
+            "all files are in their places",
+            "nothing to give up",
+        ],
+    ),
+    (
         "examples/people.c",
         &[],
         &[

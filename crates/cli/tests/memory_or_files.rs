@@ -156,7 +156,7 @@ fn the_memory_of_a_deleted_environment_is_removed_by_stat() {
     let (homes, memory) = (tempdir().unwrap(), tempdir().unwrap());
     let settings = format!("region_directory = \"{}\"\n", memory.path().display());
     let (gone, there, other) = (homes.path().join("gone"), homes.path().join("there"), homes.path().join("other"));
-    for env in [&gone, &there, &other] {
+    for env in [&there, &other] {
         std::fs::create_dir(env).unwrap();
         std::fs::write(env.join("libtp.toml"), &settings).unwrap();
     }
@@ -164,12 +164,24 @@ fn the_memory_of_a_deleted_environment_is_removed_by_stat() {
     // So that `tp stat` joins, and makes no memory of its own.
     let at_work = libtp::Env::open(&other).unwrap();
     work_and_die(&there, 50_000);
-    work_and_die(&gone, 50_000);
-    assert_eq!(regions(), 3);
-    std::fs::remove_dir_all(&gone).unwrap();
-    let stat = tp("stat", &other, &["--json"]).result();
-    assert_eq!((&stat["opened"]["how"], &stat["memory_left"]), (&json!("joined"), &json!([])));
-    assert_eq!(regions(), 2, "what the deleted one left is there for ever");
+    // One that dies as it commits may leave what is not on disk, and is kept: then another.
+    let is_swept = (0..20).any(|_| {
+        std::fs::create_dir(&gone).unwrap();
+        std::fs::write(gone.join("libtp.toml"), &settings).unwrap();
+        work_and_die(&gone, 50_000);
+        assert_eq!(regions(), 3);
+        std::fs::remove_dir_all(&gone).unwrap();
+        let stat = tp("stat", &other, &["--json"]).result();
+        assert_eq!(stat["opened"]["how"], json!("joined"));
+        let left = stat["memory_left"].as_array().unwrap();
+        for kept in left {
+            assert!(kept["why"].as_str().unwrap().contains("not on disk"), "{kept}");
+            std::fs::remove_file(kept["file"].as_str().unwrap()).unwrap();
+        }
+        assert_eq!(regions(), 2, "what the deleted one left is there for ever");
+        left.is_empty()
+    });
+    assert!(is_swept, "what is on disk was kept");
     assert_eq!(tp("recover", &there, &["--json"]).result()["how"], json!("repaired"));
     drop(at_work);
 }

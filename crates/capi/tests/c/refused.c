@@ -1,4 +1,4 @@
-/* What a program must not do with ranges, several values, lists, indices, memory and words: each is refused with its code and a sentence,
+/* What a program must not do with ranges, several values, lists, plain files, indices, memory and words: each is refused with its code and a sentence,
  * and nothing else happens. */
 #include <stdio.h>
 #include <string.h>
@@ -245,6 +245,60 @@ static void lists(struct scene *scene)
     fine(tp_list_close(list));
     expect(tp_list_close(list), TP_MISUSE, "ended or closed before");
     fine(tp_list_close(NULL));
+}
+
+static void plain_files(struct scene *scene)
+{
+    tp_txn *txn;
+    tp_buffer contents = TP_BUFFER;
+    char path[4200], other[4200], within[4200];
+    char word[64];
+    int is_forgotten = 7;
+    FILE *file;
+    snprintf(path, sizeof path, "%s.plain", scene->directory);
+    snprintf(other, sizeof other, "%s.other", scene->directory);
+    snprintf(within, sizeof within, "%s/plain", scene->directory);
+    fine(tp_begin(scene->env, TP_DEFAULT, &txn));
+    expect(tp_file_create(NULL, path, "", 0), TP_MISUSE, "tp_file_create: NULL was given for a transaction");
+    expect(tp_file_create(txn, NULL, "", 0), TP_MISUSE, "the path");
+    expect(tp_file_create(txn, path, NULL, 1), TP_MISUSE, "NULL was given for the contents of 1 bytes");
+    expect(tp_file_create(scene->snapshot, path, "", 0), TP_MISUSE, "a snapshot was given");
+    expect(tp_file_create(txn, within, "", 0), TP_FILE, "environment");
+    expect(tp_file_create(txn, "", "", 0), TP_FILE, "");
+    expect(tp_file_replace(txn, path, "", 0), TP_FILE, "there is no such file");
+    expect(tp_file_replace(txn, NULL, "", 0), TP_MISUSE, "the path");
+    expect(tp_file_remove(txn, path), TP_FILE, "there is no such file");
+    expect(tp_file_remove(NULL, path), TP_MISUSE, "a transaction");
+    expect(tp_file_rename(txn, path, other), TP_FILE, "there is no such file");
+    expect(tp_file_rename(txn, path, NULL), TP_MISUSE, "the new path");
+    expect(tp_file_rename(txn, NULL, other), TP_MISUSE, "the old path");
+    expect(tp_file_read(txn, path, &contents), TP_NOTFOUND, "");
+    expect(tp_file_read(scene->snapshot, path, &contents), TP_MISUSE, "a snapshot was given");
+    fine(tp_file_create(txn, path, NULL, 0));
+    expect(tp_file_create(txn, path, "", 0), TP_FILE, "it is there already");
+    fine(tp_file_read(txn, path, NULL));
+    fine(tp_file_read(txn, path, &contents));
+    holds(contents.size == 0 && contents.data != NULL);
+    expect(tp_detach(txn, &contents), TP_NOT_PASSED, "plain files");
+    fine(tp_begin(scene->env, TP_DEFAULT, &txn));
+    fine(tp_file_create(txn, path, "ours", 4));
+    file = fopen(path, "w");
+    if (file == NULL || fputs("theirs", file) < 0 || fclose(file) != 0)
+        wrong += 1;
+    expect(tp_commit(txn), TP_FILE, path);
+    file = fopen(path, "r");
+    holds(file != NULL && fgets(word, sizeof word, file) != NULL && strcmp(word, "theirs") == 0);
+    if (file != NULL)
+        fclose(file);
+    expect(tp_env_waiting_files(scene->env, NULL), TP_MISUSE, "the buffer");
+    expect(tp_env_waiting_files(NULL, &contents), TP_MISUSE, "NULL was given for an environment");
+    fine(tp_env_waiting_files(scene->env, &contents));
+    holds(contents.size == 0);
+    fine(tp_env_forget_file(scene->env, path, &is_forgotten));
+    holds(is_forgotten == 0);
+    fine(tp_env_forget_file(scene->env, path, NULL));
+    expect(tp_env_forget_file(scene->env, NULL, NULL), TP_MISUSE, "the path");
+    tp_buffer_free(&contents);
 }
 
 /* Made in a transaction that C has no handle of. */
@@ -497,6 +551,7 @@ int main(int argc, char **argv)
     orders(&scene);
     several(&scene);
     lists(&scene);
+    plain_files(&scene);
     indices(&scene);
     loads(&scene);
     passing(&scene);
