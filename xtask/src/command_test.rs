@@ -1,9 +1,9 @@
 //! `cargo xtask test`: every suite in order, all of them even after a failure, then the table.
 
 use crate::outcome::{clock, table, Counts, Outcome};
-use crate::suites::{Suite, FUZZ, LAB, SUITES};
+use crate::suites::{Suite, FUZZ, LAB, SUITES, WATCHERS};
 use crate::workspace::{cargo, Workspace};
-use crate::{child, fuzz, lab, libtest, setup, tidy};
+use crate::{child, fuzz, lab, libtest, sanitizers, setup, tidy};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,6 +97,9 @@ pub fn run_suite(
 ) -> io::Result<(Counts, Vec<String>)> {
     if suite.package == LAB {
         return lab::suite(workspace, env);
+    }
+    if suite.package == WATCHERS {
+        return sanitizers::suite(workspace, env, &logs(workspace));
     }
     if !workspace.has_target(suite.package, "test", suite.target) {
         println!("  package {} has no integration test {}: mend xtask/src/suites.rs", suite.package, suite.target);

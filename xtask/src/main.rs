@@ -14,6 +14,7 @@ mod install;
 mod lab;
 mod libtest;
 mod outcome;
+mod sanitizers;
 mod setup;
 mod suites;
 mod tidy;

@@ -49,6 +49,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "model", package: TESTS, target: "model", only: "", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
     Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
     Suite { name: "rvm", package: "rvm", target: "disks", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_EVERY", "1")] },
+    Suite { name: "sanitizers", package: WATCHERS, target: "", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_WATCHED", "1")] },
     Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled", "planted"], test_env: &[("LIBTP_TEST_SCHEDULES", "2600")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
     Suite { name: "snapshots", package: TESTS, target: "snapshots", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_HISTORIES", "500")] },
     Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["planted"], test_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")], soak_env: &[("LIBTP_TEST_KILLS", "24000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_TRACED_TWO", "100"), ("LIBTP_TEST_TRACED_JOINED", "20"), ("LIBTP_TEST_WILD", "100000")] },
@@ -65,6 +66,8 @@ pub const FUZZ: &str = "fuzz";
 const TESTS: &str = "libtp-tests";
 /// In the place of a package: a machine that is crashed, and no test of cargo's.
 pub const LAB: &str = "(the lab)";
+/// The same: the compiler's watchers, over tests of other packages.
+pub const WATCHERS: &str = "(the sanitizers)";
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// symbolic link or a file; [`Error::Denied`], [`Error::Io`].
     fn status(&self, path: &str) -> Result<Option<PlainStatus>>;
 
-    /// Returns the number of `directory` on its filesystem: another directory of that name, of another disk say, has another one.
+    /// Returns a number by which `directory` is known again: another directory of that name, of another disk say, has another one.
     ///
     /// # Errors
     /// As [`PlainFiles::status`].

@@ -476,16 +476,20 @@ impl File for PosixFile {
     fn identity(&self) -> Result<Identity> {
         let fail = |errno| self.error(Operation::Inspect, None, errno);
         let status = rustix::fs::fstat(&self.descriptor).map_err(fail)?;
-        let asked = rustix::fs::statx(&self.descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
-        let birth_ns = match asked {
-            Ok(answer) if answer.stx_mask & StatxFlags::BTIME.bits() != 0 => {
-                let seconds = u64::try_from(answer.stx_btime.tv_sec).unwrap_or(0);
-                seconds * 1_000_000_000 + u64::from(answer.stx_btime.tv_nsec)
-            }
-            Ok(_) | Err(Errno::NOSYS) => 0,
-            Err(errno) => return Err(fail(errno)),
-        };
+        let birth_ns = birth_ns(&self.descriptor).map_err(fail)?;
         Ok(Identity { device: status.st_dev, inode: status.st_ino, birth_ns })
+    }
+}
+
+/// When a file or directory was made, in nanoseconds since 1970; 0 where nobody knows.
+fn birth_ns(descriptor: impl AsFd) -> std::result::Result<u64, Errno> {
+    match rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME) {
+        Ok(answer) if answer.stx_mask & StatxFlags::BTIME.bits() != 0 => {
+            let seconds = u64::try_from(answer.stx_btime.tv_sec).unwrap_or(0);
+            Ok(seconds * 1_000_000_000 + u64::from(answer.stx_btime.tv_nsec))
+        }
+        Ok(_) | Err(Errno::NOSYS) => Ok(0),
+        Err(errno) => Err(errno),
     }
 }
 

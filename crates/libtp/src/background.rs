@@ -273,11 +273,13 @@ struct Bereaved<'e> {
     /// So many sessions had been repaired when it was last looked. Whoever kept house before may have left without a look, so
     /// everybody looks once.
     repaired: Option<u64>,
+    /// When it was last tried to end what this process has left.
+    tried: Instant,
 }
 
 impl<'e> Bereaved<'e> {
     fn new(env: &'e Weak<Inner>) -> Bereaved<'e> {
-        Bereaved { env, repaired: None }
+        Bereaved { env, repaired: None, tried: Instant::now() }
     }
 
     fn look(&mut self, managers: &Managers) {
@@ -290,7 +292,21 @@ impl<'e> Bereaved<'e> {
         }
         self.repaired = repaired;
     }
+
+    /// What this process could not end, because somebody read a row: it ends it later, whoever's turn it is.
+    fn end_own(&mut self) {
+        if self.tried.elapsed() < LEFT_NAP {
+            return;
+        }
+        self.tried = Instant::now();
+        if let Some(env) = self.env.upgrade() {
+            crate::files::end_left(&env);
+        }
+    }
 }
+
+/// So long it takes until rows of plain files that somebody read are deleted after all.
+const LEFT_NAP: Duration = Duration::from_secs(1);
 
 /// Everything else.
 fn keep_house(
@@ -314,6 +330,7 @@ fn keep_house(
             looked = Instant::now();
             quiet.report("ending what was passed on", unclaimed.look(managers));
         }
+        bereaved.end_own();
         turns.is_busy = huge_pages.step(managers);
         if turns.begin(managers) {
             bereaved.look(managers);

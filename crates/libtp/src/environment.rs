@@ -445,6 +445,7 @@ impl Env {
     /// # Errors
     /// Something could not be written; it is tried again in the next round.
     pub fn background_step(&self) -> Result<()> {
+        crate::files::end_left(&self.0);
         self.0.with_session(crate::background::step)
     }
 

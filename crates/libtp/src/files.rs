@@ -15,6 +15,7 @@ mod row;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use libtp_io::PlainStatus;
@@ -40,11 +41,22 @@ fn rows(env: &Arc<Inner>) -> Result<Db> {
 /// tried again when the environment is opened next, and told to whoever touches the file.
 pub(crate) fn recover(env: &Arc<Inner>) {
     let recovered = env.platform.directory.exists(row::DATABASE_FILE).map_err(Error::from).and_then(|any| match any {
-        true => finish::finish(env, &[], true).and_then(|()| finish::sweep(env)),
+        true => {
+            let finished = finish::finish(env, &[], true);
+            // What waits, for weeks perhaps, keeps its temporary files; those of the dead go all the same.
+            finish::sweep(env).and(finished)
+        }
         false => Ok(()),
     });
     if let Err(error) = recovered {
         tracing::warn!(%error, "plain files of committed transactions are not yet all in their places; transactions see them as committed");
+    }
+}
+
+/// Ends what this handle has put in its place and not ended, because somebody read its row.
+pub(crate) fn end_left(env: &Arc<Inner>) {
+    if env.files.is_left.swap(false, Ordering::Relaxed) {
+        recover(env);
     }
 }
 
@@ -107,8 +119,8 @@ impl Env {
     }
 
     /// Gives up what a committed transaction has made of a plain file that cannot be put in its place, because its directory
-    /// was removed for good. Returns whether there was anything to give up. What lies in the directory, if it comes back, is left
-    /// as it is.
+    /// was removed for good. Returns whether there was anything to give up: what can be put in its place is not. A file that was to
+    /// be renamed there keeps its old name. If the directory comes back, what lies beside the path to take its place is removed.
     ///
     /// # Errors
     /// `LockTimeout` while a transaction is at the file; `Io`; `File` if that is no path.
@@ -117,8 +129,7 @@ impl Env {
         if !self.0.platform.directory.exists(row::DATABASE_FILE)? {
             return Ok(false);
         }
-        let rows = rows(&self.0)?;
-        run(&self.0, Durability::Sync, |txn| rows.delete(txn, &row::key(&path)))
+        finish::give_up(&self.0, &path)
     }
 }
 
@@ -446,8 +457,9 @@ impl Work {
                 if temporary.is_none_or(|it| it.inode != new.identity.inode) {
                     return Err(refused(path, GONE));
                 }
-                directories.insert(split(path).0.to_owned());
             }
+            // Also where only names go: a directory that cannot be synced is told before, and not after the commit.
+            directories.insert(split(path).0.to_owned());
             found.push((path.clone(), row));
         }
         failpoint("files: checked, directories not synced");

@@ -242,21 +242,20 @@ fn build(region: &Region, bytes: u64, bytes_max: u64) -> Result<()> {
     Ok(())
 }
 
-/// An address at which the segment can lie here, and, since it is drawn, presumably elsewhere.
+/// An address at which the segment can lie here, and, since it is drawn, presumably elsewhere. If there is none, the first's error.
 fn free_address(region: &Region) -> Result<u64> {
     let slot = region.reserved().next_power_of_two().max(1 << 32);
     let slots = (ADDRESSES.end - ADDRESSES.start) / slot;
-    let mut drawn = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), region.path());
-    loop {
-        let address = ADDRESSES.start + drawn % slots * slot;
+    let drawn = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), region.path());
+    for nth in 0..slots {
+        let address = ADDRESSES.start + drawn.wrapping_add(nth) % slots * slot;
         match region.view(usize::try_from(address).ok(), 0) {
             Ok(_) => return Ok(address),
-            Err(rio::Error::System { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
-                drawn = drawn.wrapping_add(1);
-            }
+            Err(rio::Error::System { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error.into()),
         }
     }
+    Ok(region.view(usize::try_from(ADDRESSES.start).ok(), 0).map(|_| ADDRESSES.start)?)
 }
 
 impl Drop for Segment {

@@ -125,8 +125,11 @@ impl PlainFiles for PosixPlain {
     }
 
     fn number_of(&self, directory: &str) -> Result<u64> {
-        let found = rustix::fs::fstat(self.directory(Operation::Inspect, directory)?);
-        Ok(found.map_err(|errno| self.error(Operation::Inspect, directory, errno))?.st_ino)
+        let fail = |errno| self.error(Operation::Inspect, directory, errno);
+        let opened = self.directory(Operation::Inspect, directory)?;
+        let inode = rustix::fs::fstat(&opened).map_err(fail)?.st_ino;
+        // The roots of most filesystems have one inode.
+        Ok(inode.rotate_left(32) ^ super::birth_ns(&opened).map_err(fail)?)
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn File>> {

@@ -6,7 +6,8 @@
 //! If we die here: each step can be done again. A temporary file that is gone has its name already; of what is removed only the
 //! very file goes that the transaction saw. A row that stays longer than it must does no harm, for the same reason.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use libtp_io::PlainKind;
@@ -65,9 +66,10 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
         drop(snapshot);
         Finisher { txn, door: &door, db: &db }.put_in_place(&found)
     })?;
-    // What of other transactions waits is told to who touches it.
-    let is_asked =
-        |failed: &Failed| rows.is_empty() || failed.txn.is_none_or(|txn| rows.iter().any(|(_, row)| row.txn == txn));
+    // What of others waits is told to who touches it; a removal waits for all of its transaction.
+    let concerns =
+        |failed: &Failed, (path, row): &Intention| failed.path == *path || row.new.is_none() && failed.txn == row.txn;
+    let is_asked = |failed: &Failed| rows.is_empty() || rows.iter().any(|row| concerns(failed, row));
     match failed.into_iter().find(is_asked) {
         Some(failed) => Err(failed.error),
         None => Ok(()),
@@ -76,8 +78,8 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
 
 /// What kept a transaction's file from its place.
 struct Failed {
-    /// None if it is any transaction's.
-    txn: Option<u64>,
+    path: String,
+    txn: u64,
     error: Error,
 }
 
@@ -87,6 +89,35 @@ pub(super) fn waiting(env: &Arc<Inner>) -> Result<Vec<Intention>> {
     let mut found = committed(&Snapshot::begin(env)?, &db)?;
     found.retain(|(_, row)| row.tag == door.tag);
     Ok(found)
+}
+
+/// Gives up what is to become of a path, if something keeps it from its place; whether it did.
+///
+/// A file that was to be renamed there keeps its old name: what was linked beside the new one may be gone with its directory.
+///
+/// # Errors
+/// `LockTimeout` while a transaction is at the file; as [`finish`].
+pub(super) fn give_up(env: &Arc<Inner>, path: &str) -> Result<bool> {
+    let (door, db) = (Door::of(env)?, super::rows(env)?);
+    run(env, Durability::Sync, |txn| {
+        lock(txn)?;
+        txn.guarded(|| Ok(txn.life().managers.log.force_all(txn.session().session())?))?;
+        let found = committed(&Snapshot::begin(env)?, &db)?;
+        let Some(given_up) = found.iter().find(|(at, row)| at == path && row.tag == door.tag) else { return Ok(false) };
+        let finisher = Finisher { txn, door: &door, db: &db };
+        if !finisher.is_kept_from_its_place(given_up)? {
+            return Ok(false);
+        }
+        let moved_from = |(_, row): &&Intention| {
+            let is_of_it = row.tag == door.tag && row.txn == given_up.1.txn && row.new.is_none();
+            let moved = given_up.1.new.as_ref().map(|new| new.identity.inode);
+            is_of_it && moved.is_some() && row.old.map(|old| old.inode) == moved
+        };
+        for (path, row) in found.iter().filter(|one| one.0 == path).chain(found.iter().filter(moved_from)) {
+            finisher.delete(path, row)?;
+        }
+        Ok(true)
+    })
 }
 
 fn lock(txn: &Txn<'_>) -> Result<()> {
@@ -128,7 +159,7 @@ impl Finisher<'_, '_> {
         // What is moved is at its new place, on the disk, before it is gone from the old one.
         let (put, removed): (Vec<_>, Vec<_>) = found.iter().partition(|(_, row)| row.new.is_some());
         let mut failed = self.put_all(&put)?;
-        let is_whole = |(_, row): &&&Intention| failed.iter().all(|one| one.txn.is_some_and(|txn| txn != row.txn));
+        let is_whole = |(_, row): &&&Intention| failed.iter().all(|one| one.txn != row.txn);
         let removed: Vec<_> = removed.iter().filter(is_whole).copied().collect();
         if !removed.is_empty() {
             failed.extend(self.put_all(&removed)?);
@@ -152,12 +183,12 @@ impl Finisher<'_, '_> {
                     failpoint("files: one in its place");
                 }
                 Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => return Err(ended),
-                Err(error) => failed.push(Failed { txn: Some(row.txn), error }),
+                Err(error) => failed.push(Failed { path: path.clone(), txn: row.txn, error }),
             }
         }
         failpoint("files: in place, directories not synced");
         let is_synced_late = planted("libtp: rows of plain files go before their directories are synced");
-        let mut unsynced = BTreeSet::new();
+        let mut unsynced = BTreeMap::new();
         for directory in directories {
             if is_synced_late {
                 break;
@@ -167,17 +198,29 @@ impl Finisher<'_, '_> {
                 // Nobody can tell any more what of it is on the disk, and a second sync may say yes to nothing.
                 self.txn.life().managers.log.poison();
             }
-            unsynced.insert(directory);
-            failed.push(Failed { txn: None, error: error.into() });
+            unsynced.insert(directory, error.to_string());
         }
         failpoint("files: in place, rows not deleted");
         for (path, row) in done {
-            if !unsynced.contains(split(path).0) {
-                self.forget(path, row)?;
+            match unsynced.get(split(path).0) {
+                Some(error) => failed.push(Failed { path: path.clone(), txn: row.txn, error: refused(path, error) }),
+                None => self.forget(path, row)?,
             }
         }
         failpoint("files: rows deleted, not committed");
         Ok(failed)
+    }
+
+    /// Tries it once more. A removal is only looked at: it may wait for the rest of its transaction.
+    fn is_kept_from_its_place(&self, (path, row): &Intention) -> Result<bool> {
+        let tried = self.txn.guarded(|| match &row.new {
+            Some(_) => self.put_one(path, row),
+            None => self.door.check_directory(path, row),
+        });
+        match tried {
+            Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => Err(ended),
+            tried => Ok(tried.is_err()),
+        }
     }
 
     fn put_one(&self, path: &str, row: &Row) -> Result<()> {
@@ -198,8 +241,8 @@ impl Finisher<'_, '_> {
         let plain = &self.door.plain;
         let temporary = beside(path, &new.temporary);
         if plain.status(&temporary)?.is_none_or(|found| found.inode != new.identity.inode) {
-            // It has its name.
-            return Ok(());
+            // It has its name, unless a disk has gone since.
+            return self.door.check_directory(path, row);
         }
         match plain.status(path)? {
             Some(there) if there.inode == new.identity.inode => {
@@ -260,21 +303,28 @@ impl Finisher<'_, '_> {
         }
     }
 
-    /// Deletes a row that is done, unless somebody is at it: then it is theirs to see that it is.
+    /// Deletes a row that is done, unless somebody is at it: then whoever keeps house tries again.
     fn forget(&self, path: &str, row: &Row) -> Result<()> {
+        match self.delete(path, row) {
+            Err(Error::LockTimeout) => {
+                self.txn.environment().files.is_left.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            forgotten => forgotten,
+        }
+    }
+
+    /// Deletes a row, if it is this one, and waits for nobody who is at it.
+    fn delete(&self, path: &str, row: &Row) -> Result<()> {
         let key = row::key(path);
         let managers = &self.txn.life().managers;
         let access = Access::new(managers, self.txn.session(), self.db.opened(), Wait::No);
-        let forgotten = self.txn.guarded(|| {
+        self.txn.guarded(|| {
             if access.get_for_update(&key, |value| value == row.encode())? == Some(true) {
                 access.delete(&key)?;
             }
             Ok(())
-        });
-        match forgotten {
-            Err(Error::LockTimeout) => Ok(()),
-            forgotten => forgotten,
-        }
+        })
     }
 }
 

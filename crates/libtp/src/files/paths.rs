@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libtp_io::{OpenMode, PlainFiles, PlainKind, PlainStatus};
@@ -23,6 +24,8 @@ pub(crate) struct Home {
     door: OnceLock<Door>,
     /// Directories that are known to have their rows.
     pub(crate) noted: Mutex<HashSet<String>>,
+    /// Rows that are done could not be deleted, because somebody read them.
+    pub(crate) is_left: AtomicBool,
 }
 
 /// The way to plain files.

@@ -111,10 +111,11 @@ pub(crate) fn decode_directory(key: &[u8], value: &[u8]) -> Result<u64> {
 
 impl Row {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![VERSION];
+        // As it was found, whoever wrote it: by its bytes a row is known again.
+        let mut bytes = vec![if self.directory.is_some() { VERSION } else { OLDER }];
         bytes.extend(self.tag.to_le_bytes());
         bytes.extend(self.txn.to_le_bytes());
-        bytes.extend(self.directory.unwrap_or(0).to_le_bytes());
+        bytes.extend(self.directory.into_iter().flat_map(u64::to_le_bytes));
         put_identity(&mut bytes, self.old.as_ref());
         put_identity(&mut bytes, self.new.as_ref().map(|new| &new.identity));
         if let Some(new) = &self.new {
@@ -133,8 +134,7 @@ impl Row {
         let mut reader = Reader { left: value };
         let version = reader.byte().filter(|version| [OLDER, VERSION].contains(version))?;
         let (tag, txn) = (reader.word()?, reader.word()?);
-        // No directory has the number zero.
-        let directory = if version == OLDER { None } else { Some(reader.word()?).filter(|number| *number != 0) };
+        let directory = if version == OLDER { None } else { Some(reader.word()?) };
         let old = reader.identity()?;
         let new = match reader.identity()? {
             None if reader.left.is_empty() => None,
@@ -199,7 +199,8 @@ mod tests {
             let bytes = row.encode();
             assert_eq!(Row::decode(b"f/a", &bytes).unwrap(), row);
             let older = [&[1], &bytes[1..17], &bytes[25..]].concat();
-            assert_eq!(Row::decode(b"f/a", &older).unwrap(), Row { directory: None, ..row.clone() });
+            let older_row = Row { directory: None, ..row.clone() };
+            assert_eq!((Row::decode(b"f/a", &older).unwrap(), older_row.encode()), (older_row, older));
             // Only the name may be shorter, and what is left of it is no name of ours then.
             for cut in 0..bytes.len() - row.new.as_ref().map_or(0, |_| 5) {
                 assert!(Row::decode(b"f/a", &bytes[..cut]).is_err(), "{cut}");

@@ -349,7 +349,10 @@ fn a_reader_inside_does_not_keep_files_from_their_places() {
         assert_eq!(place.text("a").as_deref(), Some("2"));
         assert_eq!(reading.join().unwrap(), b"2");
     });
-    // Whatever row is left does no harm.
+    // A row that is left goes when the reader has.
+    assert_eq!(place.rows(), 1);
+    place.env.background_step().unwrap();
+    assert_eq!(place.rows(), 0);
     place.env.run(|txn| txn.replace_file(place.at("a"), b"3")).unwrap();
     assert_eq!((place.text("a").as_deref(), place.rows()), (Some("3"), 0));
 }
@@ -437,6 +440,76 @@ fn what_waits_for_a_directory_that_is_gone_for_good_is_given_up() {
     assert_eq!(place.env.waiting_files().unwrap(), []);
     place.env.run(|txn| txn.create_file(place.at("d/x"), b"3")).unwrap();
     assert_eq!(place.text("d/x").as_deref(), Some("3"));
+}
+
+#[test]
+fn a_file_that_was_renamed_into_a_directory_that_is_gone_keeps_its_old_name() {
+    let place = Place::new();
+    fs::create_dir(place.at("d")).unwrap();
+    fs::write(place.at("a"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.rename_file(place.at("a"), place.at("d/x")).unwrap();
+    let group = txn.files().prepare(&txn).unwrap().unwrap();
+    txn.commit_records().unwrap();
+    fs::remove_dir_all(place.at("d")).unwrap();
+    assert!(group.finish(&place.env.0).is_err());
+    assert!(place.env.forget_file(place.at("d/x")).unwrap());
+    super::recover(&place.env.0);
+    assert_eq!((place.text("a").as_deref(), place.rows()), (Some("1"), 0));
+}
+
+#[test]
+fn what_can_be_put_in_its_place_is_not_given_up() {
+    let place = Place::new();
+    fs::write(place.at("gone"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.create_file(place.at("a"), b"2").unwrap();
+    txn.remove_file(place.at("gone")).unwrap();
+    let group = txn.files().prepare(&txn).unwrap().unwrap();
+    txn.commit_records().unwrap();
+    for name in ["a", "gone"] {
+        assert!(!place.env.forget_file(place.at(name)).unwrap(), "{name}");
+    }
+    group.finish(&place.env.0).unwrap();
+    assert_eq!((place.text("a").as_deref(), place.text("gone"), place.rows()), (Some("2"), None, 0));
+}
+
+#[test]
+fn while_a_file_waits_the_dead_are_swept_all_the_same() {
+    let place = Place::new();
+    fs::create_dir(place.at("d")).unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.create_file(place.at("a"), b"2").unwrap();
+    txn.create_file(place.at("d/x"), b"2").unwrap();
+    let group = txn.files().prepare(&txn).unwrap().unwrap();
+    txn.commit_records().unwrap();
+    fs::remove_dir_all(place.at("d")).unwrap();
+    assert!(group.finish(&place.env.0).is_err());
+    let door = super::Door::of(&place.env.0).unwrap();
+    let dead = place.at(&door.temporary(super::Owner { incarnation: 0, txn: 1 }, 1));
+    fs::write(&dead, "").unwrap();
+    super::recover(&place.env.0);
+    assert!(!dead.exists(), "{:?}", place.names());
+    assert_eq!(place.env.waiting_files().unwrap().len(), 1);
+}
+
+#[test]
+fn a_row_of_an_older_build_is_ended() {
+    let place = Place::new();
+    fs::write(place.at("a"), "1").unwrap();
+    let txn = place.env.begin().unwrap();
+    txn.remove_file(place.at("a")).unwrap();
+    let (rows, key) = (super::rows(&place.env.0).unwrap(), super::row::key(place.at("a").to_str().unwrap()));
+    let row = super::Row::decode(&key, &rows.get(&txn, &key).unwrap().unwrap()).unwrap();
+    txn.abort().unwrap();
+    let older = super::Row { directory: None, ..row };
+    place.env.run(|txn| rows.put(txn, &key, &older.encode())).unwrap();
+    super::recover(&place.env.0);
+    assert_eq!((place.text("a"), place.rows()), (None, 0));
+    // The very same file comes back, and stays.
+    fs::write(place.at("a"), "1").unwrap();
+    super::recover(&place.env.0);
+    assert_eq!(place.text("a").as_deref(), Some("1"));
 }
 
 #[test]

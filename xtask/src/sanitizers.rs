@@ -1,0 +1,200 @@
+//! Undefined behaviour and data races, looked for by the compiler's own watchers: the suite `sanitizers`, which only a soak runs.
+//!
+//! ThreadSanitizer watches the tests of the crates whose threads share memory. It needs no other toolchain (`RUSTC_BOOTSTRAP`: the
+//! compiler is told that it may do what it does on nightly). The standard library is as it was shipped, so what happens inside of it
+//! is not seen, and `sanitizers.supp` names what is reported for that alone. Each test is a process of its own: mapped by system calls that
+//! it does not see, memory of one test would count as that of the next at the same address.
+//!
+//! Miri runs what touches neither files nor mapped memory, where a nightly toolchain has it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::child;
+use crate::libtest;
+use crate::outcome::Counts;
+use crate::workspace::{cargo, Workspace};
+
+/// Said where the watchers are to watch (`suites`): in a soak.
+const WATCHED: &str = "LIBTP_TEST_WATCHED";
+const HOST: &str = "x86_64-unknown-linux-gnu";
+const FLAGS: &str = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
+const SUPPRESSED: &str = "xtask/src/sanitizers.supp";
+/// What ThreadSanitizer ends a program with that had reports.
+const REPORTED: &str = "exitcode=66";
+/// Whose threads share memory. Not `vista`, whose segments lie at addresses of their own, which ThreadSanitizer keeps for itself; and not
+/// `libtp`, whose handles are under a `Mutex` each.
+const SHARING: [&str; 7] =
+    ["rio", "libtp-process", "libtp-lock", "libtp-buffer", "libtp-log", "libtp-txn", "libtp-record"];
+/// Tests that it does not let be what they are: it has signals' stacks to itself.
+const LEFT_OUT: [&str; 1] = ["guard::"];
+/// Tests in memory alone: packages, and what their names begin with.
+const IN_MEMORY: [&str; 4] = ["libtp-record", "libtp-buffer", "libtp-lock", "libtp-log"];
+const NAMES: [&str; 14] = [
+    "key_range::",
+    "duplicates::",
+    "hash::geometry::",
+    "key_hash::",
+    "order::",
+    "recno::page::",
+    "list::entries::",
+    "btree::difference::",
+    "btree::filling::",
+    "link::",
+    "page_header::",
+    "mode::",
+    "record::",
+    "incarnation::",
+];
+/// Everything is many times slower when it is watched.
+const PATIENCE: Duration = Duration::from_secs(4 * 3600);
+
+/// Runs both, if `env` says so.
+///
+/// # Errors
+/// When a process cannot be started.
+pub fn suite(workspace: &Workspace, env: &[(&str, &str)], logs: &Path) -> io::Result<(Counts, Vec<String>)> {
+    if !env.iter().any(|(name, _)| *name == WATCHED) {
+        println!("  only a soak runs this: cargo xtask soak sanitizers");
+        return Ok((Counts::default(), Vec::new()));
+    }
+    let (mut counts, mut figures) = threads(workspace, logs)?;
+    let (more, said) = miri(workspace, logs)?;
+    counts += more;
+    figures.push(said);
+    Ok((counts, figures))
+}
+
+fn threads(workspace: &Workspace, logs: &Path) -> io::Result<(Counts, Vec<String>)> {
+    let folder = workspace.target.join("sanitizers");
+    let reports = folder.join("reports");
+    let _ = fs::remove_dir_all(&reports);
+    fs::create_dir_all(&reports)?;
+    let mut build = cargo();
+    build.args([
+        "test",
+        "--no-run",
+        "--target",
+        HOST,
+        "--lib",
+        "--tests",
+        "--message-format",
+        "json-render-diagnostics",
+    ]);
+    build.args(SHARING.iter().flat_map(|name| ["-p", name])).arg("--target-dir").arg(&folder);
+    build.current_dir(&workspace.root).env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
+    let built = child::run_within("sanitizers", &mut build, logs, PATIENCE)?;
+    if !built.success {
+        return Ok((Counts::ONE_FAILED, Vec::new()));
+    }
+    let suppressed = workspace.root.join(SUPPRESSED);
+    let options = format!("suppressions={}:log_path={}/report:{REPORTED}", suppressed.display(), reports.display());
+    let mut counts = Counts::default();
+    for (program, home) in programs(&built.output) {
+        for test in names(&program)? {
+            if LEFT_OUT.iter().any(|begins| test.starts_with(begins)) {
+                continue;
+            }
+            let mut command = Command::new(&program);
+            command.args(["--exact", &test]).current_dir(&home).env("TSAN_OPTIONS", &options);
+            let ended = child::run_within("sanitizers", &mut command, logs, PATIENCE)?;
+            let passed = ended.success && libtest::counts(&ended.output).passed == 1;
+            if !passed {
+                println!("  {} {test} has reports, or failed", program.display());
+            }
+            counts += if passed { Counts::ONE_PASSED } else { Counts::ONE_FAILED };
+        }
+    }
+    let reported = told(&reports)?;
+    reported.iter().for_each(|line| println!("  {line}"));
+    let tests = counts.passed + counts.failed;
+    let figures = format!("ThreadSanitizer: {tests} tests of {} packages, {} reports", SHARING.len(), reported.len());
+    if tests == 0 {
+        counts.failed = 1;
+    }
+    Ok((counts, vec![figures]))
+}
+
+/// The programs that cargo says it has made, each with its package's folder.
+fn programs(output: &str) -> Vec<(PathBuf, PathBuf)> {
+    let said = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let program = |line: Value| {
+        let home = Path::new(line.get("manifest_path")?.as_str()?).parent()?.to_path_buf();
+        Some((PathBuf::from(line.get("executable")?.as_str()?), home))
+    };
+    said.filter_map(program).collect()
+}
+
+/// The tests of a program.
+fn names(program: &Path) -> io::Result<Vec<String>> {
+    let listed = Command::new(program).args(["--list", "--format", "terse"]).stdin(Stdio::null()).output()?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// The last line of each report: what it is, and where.
+fn told(reports: &Path) -> io::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for entry in fs::read_dir(reports)? {
+        lines.extend(summaries(&fs::read_to_string(entry?.path())?));
+    }
+    Ok(lines)
+}
+
+fn summaries(reports: &str) -> Vec<String> {
+    reports.lines().filter(|line| line.starts_with("SUMMARY: ThreadSanitizer")).map(str::to_owned).collect()
+}
+
+fn miri(workspace: &Workspace, logs: &Path) -> io::Result<(Counts, String)> {
+    if !has_miri() {
+        println!("  SKIPPED: there is no Miri. Install it: rustup toolchain install nightly --component miri,rust-src");
+        return Ok((Counts::ONE_SKIPPED, "Miri: SKIPPED, it is not installed".into()));
+    }
+    let mut command = nightly();
+    command.args(["test", "--lib"]).args(IN_MEMORY.iter().flat_map(|name| ["-p", name]));
+    command.arg("--target-dir").arg(workspace.target.join("miri")).arg("--").args(NAMES);
+    command.current_dir(&workspace.root);
+    let ended = child::run_within("sanitizers", &mut command, logs, PATIENCE)?;
+    let mut counts = libtest::counts(&ended.output);
+    if !ended.success || counts.passed == 0 {
+        counts.failed = counts.failed.max(1);
+    }
+    Ok((counts, format!("Miri: {} tests", counts.passed)))
+}
+
+fn nightly() -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo", "miri"]);
+    command
+}
+
+/// Whether it is there: `rustup` has a door for it also where it is not.
+fn has_miri() -> bool {
+    let mut command = nightly();
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_watched_where_it_is_not_said() {
+        let workspace = Workspace { root: "/".into(), target: "/".into(), packages: Vec::new() };
+        let (counts, figures) = suite(&workspace, &[("LIBTP_TEST_SEEDS", "1")], Path::new("/")).unwrap();
+        assert_eq!((counts.passed, counts.failed, figures.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn each_report_is_one_line() {
+        let report =
+            "==\nWARNING: ThreadSanitizer: data race (pid=1)\n  #0 x\nSUMMARY: ThreadSanitizer: data race x.rs:1\n==\n";
+        assert_eq!(summaries(&report.repeat(2)).len(), 2);
+    }
+}
