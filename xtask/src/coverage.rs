@@ -121,17 +121,23 @@ fn branches(root: &Path, exported: &Value) -> Result<BTreeMap<Side, u64>, String
         }
         let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
         let of_tests = text.lines().position(|line| line == "mod tests {").unwrap_or(usize::MAX);
+        let mut counted: BTreeMap<[usize; 4], [u64; 2]> = BTreeMap::new();
         for branch in file["branches"].as_array().into_iter().flatten() {
-            let number = |nth: usize| branch[nth].as_u64().and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
-            let place = [number(0), number(1), number(2), number(3)];
-            if place[0] > of_tests {
-                continue;
+            let count = |nth: usize| branch[nth].as_u64().unwrap_or(0);
+            let place = [0, 1, 2, 3].map(|nth| usize::try_from(count(nth)).unwrap_or(0));
+            if place[0] <= of_tests {
+                // Once for each program, and for each type that it is about.
+                let sides = counted.entry(place).or_default();
+                *sides = [sides[0] + count(4), sides[1] + count(5)];
             }
-            let condition = condition(&text, place);
-            for (is, nth) in [(true, 4), (false, 5)] {
-                *found.entry((name.to_owned(), condition.clone(), is)).or_default() +=
-                    branch[nth].as_u64().unwrap_or(0);
-            }
+        }
+        let mut same: BTreeMap<String, u32> = BTreeMap::new();
+        for (place, sides) in counted {
+            let text = condition(&text, place);
+            let nth = same.entry(text.clone()).and_modify(|nth| *nth += 1).or_insert(1);
+            let named = if *nth == 1 { text } else { format!("{text} #{nth}") };
+            found.insert((name.to_owned(), named.clone(), true), sides[0]);
+            found.insert((name.to_owned(), named, false), sides[1]);
         }
     }
     Ok(found)
@@ -206,12 +212,14 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("libtp-coverage-{}", std::process::id()));
         let file = directory.join("crates/log/src/a.rs");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, "fn f() {\n    if x {\n").unwrap();
-        let branch = |taken: u64, other: u64| serde_json::json!([2, 8, 2, 9, taken, other, 0, 0, 4]);
-        let files = serde_json::json!([{"filename": file, "branches": [branch(0, 1), branch(2, 0)]}]);
+        fs::write(&file, "fn f() {\n    if x {\n    if x {\n").unwrap();
+        let branch = |line: u64, taken: u64, other: u64| serde_json::json!([line, 8, line, 9, taken, other, 0, 0, 4]);
+        let files =
+            serde_json::json!([{"filename": file, "branches": [branch(2, 0, 1), branch(3, 0, 5), branch(2, 2, 0)]}]);
         let found = branches(&directory, &serde_json::json!({"data": [{"files": files}]})).unwrap();
         fs::remove_dir_all(&directory).unwrap();
-        let side = |is| ("crates/log/src/a.rs".to_owned(), "x".to_owned(), is);
-        assert_eq!(found, BTreeMap::from([(side(true), 2), (side(false), 1)]));
+        let side = |name: &str, is| ("crates/log/src/a.rs".to_owned(), name.to_owned(), is);
+        let expected = [(side("x", true), 2), (side("x", false), 1), (side("x #2", true), 0), (side("x #2", false), 5)];
+        assert_eq!(found, BTreeMap::from(expected));
     }
 }
