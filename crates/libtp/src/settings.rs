@@ -128,7 +128,17 @@ impl Settings {
     /// # Errors
     /// `Settings`, with the line and what is wrong with it.
     pub fn parse(text: &str) -> Result<Settings> {
-        toml::from_str(text).map_err(|error| Error::Settings { what: error.to_string() })
+        let parse = |text: &str| toml::from_str(text).map_err(|error: toml::de::Error| (error.span(), error.to_string()));
+        parse(text).map_err(|(place, what)| match place {
+            Some(_) => Error::Settings { what },
+            // What is nested too deep is said of no place: the first line after which the same is said.
+            None => {
+                let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).chain([text.len()]).collect();
+                let is_before = |end: &usize| parse(&text[..*end]).err().is_none_or(|(_, other)| other != what);
+                let line = ends.partition_point(is_before) + 1;
+                Error::Settings { what: format!("{} in line {}", what.trim_end(), line.min(ends.len())) }
+            }
+        })
     }
 
     /// These settings, with what they leave unset taken from `under`.
@@ -276,6 +286,13 @@ mod tests {
         let error = Settings::parse("memry = 3").unwrap_err().to_string();
         assert!(error.contains("memry"), "{error}");
         assert!(Settings::parse("memory = \"3 parsecs\"").unwrap_err().to_string().contains("parsecs"));
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_told_with_its_line() {
+        let text = format!("# words\nmemory = \"1 MiB\"\na{} = 0\n# more\n", ".a".repeat(200));
+        let error = Settings::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("recursion limit") && error.ends_with("in line 3"), "{error}");
     }
 
     #[test]
