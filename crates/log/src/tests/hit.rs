@@ -143,3 +143,53 @@ fn a_record_that_reaches_over_two_lost_chunks_is_found_and_behind_the_last_none_
     assert!(found.records(tail, &[]).is_empty());
     assert_eq!(found.looks, looks, "its chunk is known, and there is no record in it");
 }
+
+#[test]
+fn words_that_are_right_each_and_contradict_each_other_are_told() {
+    type Change = fn(&LogHeader);
+    let cases: &[(Change, &str)] = &[
+        (|header| header.oldest.publish(header.durable.load().plus(8)), "out of order"),
+        (|header| header.durable.publish(header.tail.load().plus(8)), "out of order"),
+        (|header| header.ring_start.publish(header.durable.load().plus(8)), "out of order"),
+        (
+            |header| [&header.oldest, &header.ring_start, &header.durable].iter().for_each(|at| at.publish(Lsn::NONE)),
+            "out of order",
+        ),
+        (|header| header.poison.publish(7), "a failed write"),
+        (|header| header.chunk_bytes.init(4097), "chunks of 4097 bytes"),
+        (|header| header.chunk_bytes.init(1024), "chunks of 1024 bytes"),
+        (|header| header.ring_start.publish(header.ring_start.load().plus(8)), "no chunks' ends"),
+        (|header| header.ring_end.publish(header.ring_end.load().plus(8)), "no chunks' ends"),
+        (
+            |header| header.ring_end.publish(header.ring_end.load().plus((DIRECTORY_CHUNKS as u64 + 2) << 12)),
+            "longer than its directory",
+        ),
+        (|header| header.directory[0].publish(crate::tail::Chunk::NONE), "has no chunk at"),
+        (
+            |header| header.directory[0].publish(crate::tail::Chunk::at(Offset::from_raw(1 << 40).unwrap())),
+            "outside the region",
+        ),
+        (|header| header.directory[1].publish(header.directory[0].load()), "share memory"),
+    ];
+    for (change, told) in cases {
+        let rig = Rig::new();
+        (0..10).for_each(|number| assert!(rig.one.commit(&[number; 300]).is_ok()));
+        assert_eq!(rig.one.log.check(), Ok(()));
+        let header = rig.region.at(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
+        change(header);
+        let error = rig.one.log.check().unwrap_err();
+        assert!(error.contains(told), "{told}: {error}");
+        // Nobody goes by these words, and what was committed is on the disk.
+        let directory: Arc<dyn Directory> = Arc::new(rig.disk.crash_image(LossMode::KeepAll, 1));
+        let saved = rescue_ring(&rig.region, &directory, &rig.control);
+        assert!(!matches!(saved, Ok(Some(saved)) if saved.tail.is_some()), "{told}: {saved:?}");
+    }
+}
+
+#[test]
+fn a_log_of_other_sizes_is_not_this_one() {
+    let (rig, _) = partly_durable(20);
+    let header = rig.region.at(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
+    header.segment_bytes_max.init(1 << 30);
+    assert!(crate::repair::ring_of_any_life(&rig.region, &rig.control).is_none());
+}
