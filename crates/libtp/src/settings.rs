@@ -128,7 +128,8 @@ impl Settings {
     /// # Errors
     /// `Settings`, with the line and what is wrong with it.
     pub fn parse(text: &str) -> Result<Settings> {
-        let parse = |text: &str| toml::from_str(text).map_err(|error: toml::de::Error| (error.span(), error.to_string()));
+        let parse =
+            |text: &str| toml::from_str(text).map_err(|error: toml::de::Error| (error.span(), error.to_string()));
         parse(text).map_err(|(place, what)| match place {
             Some(_) => Error::Settings { what },
             // What is nested too deep is said of no place: the first line after which the same is said.

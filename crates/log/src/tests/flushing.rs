@@ -162,8 +162,8 @@ fn relaxed_records_are_flushed_in_the_background_within_their_bound() {
     let settings = Settings { relaxed_micros_max: 20_000, relaxed_bytes_max: 10_000, ..small() };
     let rig = Rig::on(SimDisk::new(1), settings);
     assert!(!rig.two.log.background_flush(&rig.two.session).unwrap());
-    let lsn = rig.one.put(b"relaxed");
     let begun = Instant::now();
+    let lsn = rig.one.put(b"relaxed");
     while !rig.two.log.flushed().covers(lsn) {
         rig.two.log.background_flush(&rig.two.session).unwrap();
         std::thread::sleep(Duration::from_millis(1));
