@@ -338,6 +338,29 @@ fn s4_who_comes_late_is_led_past_a_long_history() {
 }
 
 #[test]
+fn s4_what_was_undone_before_a_snapshot_is_no_shortcut_of_it() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let (undone, other) = (world.join(), world.join());
+    let database = world.database(&undone, "records", Method::Btree, 4096);
+    let first = Held::begin(&world);
+    let keys = || (0..200_u32).map(u32::to_be_bytes);
+    undone.begin(&world.managers);
+    keys().for_each(|key| world.access(&undone, &database).put(&key, b"undone").unwrap());
+    // What everybody may be shown ends here.
+    put(&world, &other, &database, b"other", b"1");
+    keys().for_each(|key| world.access(&undone, &database).put(&key, b"undone, too").unwrap());
+    undone.abort(&world.managers).unwrap();
+    let held = Held::begin(&world);
+    keys().for_each(|key| put(&world, &other, &database, &key, b"later"));
+    for key in keys() {
+        assert_eq!(held.get(&database, &key), None, "{key:?}");
+    }
+    held.end();
+    first.end();
+}
+
+#[test]
 fn s4_a_shortcut_is_not_for_who_came_after_it() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);

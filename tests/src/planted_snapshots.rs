@@ -32,4 +32,8 @@ pub const PLANTED_SNAPSHOTS: &[PlantedDeath] = &[
     by("snapshot: what was found is forgotten", "rules::s4_a_long_history_is_walked_once"),
     by("snapshot: no shortcuts are left", "rules::s4_who_comes_late_is_led_past_a_long_history"),
     by("snapshot: a shortcut of before is taken", "rules::s4_a_shortcut_is_not_for_who_came_after_it"),
+    by(
+        "snapshot: a shortcut of before it was taken",
+        "rules::s4_what_was_undone_before_a_snapshot_is_no_shortcut_of_it",
+    ),
 ];

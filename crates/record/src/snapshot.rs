@@ -175,11 +175,14 @@ impl<'a> SnapshotAccess<'a> {
         Ok(found)
     }
 
-    /// A version that is nearer to what is seen than the newest, if one was left for us. It was the record's at a place of
-    /// the log behind ours, so what is seen is this one or an older.
+    /// A version that is nearer to what is seen than the newest, if one was left for us. It was the record's after our view was
+    /// taken, so what is seen is this one or an older. (What was its before may have been undone since; and the view ends earlier
+    /// in the log where that is not yet on the disk.)
     fn shortcut(&self, file: FileId, name: Name<'_>, newest: Lsn) -> Option<Version> {
         let managers = self.access.pages.change.managers;
-        let found = managers.find_shortcut(name.hash(file), &name.bytes(file), self.view().lsn())?;
+        let is_early = planted("snapshot: a shortcut of before it was taken");
+        let from = if is_early { self.view().lsn() } else { self.view().taken_at() };
+        let found = managers.find_shortcut(name.hash(file), &name.bytes(file), from)?;
         let version = Version { lsn: found.lsn, flags: RecordFlags(found.flags), stored: found.stored };
         (version.lsn < newest).then_some(version)
     }

@@ -40,6 +40,8 @@ pub struct View {
     horizon: Lsn,
     /// Those with a record below and no end below, sorted.
     open: Vec<TxnId>,
+    /// The log's tail when it was taken.
+    taken_at: Lsn,
 }
 
 /// What a view says of a version by its LSN alone.
@@ -64,6 +66,13 @@ impl View {
     #[inline]
     pub fn horizon(&self) -> Lsn {
         self.horizon
+    }
+
+    /// What was on a page when the log was this long, or later, is what this view can judge: what was undone before may look like
+    /// what was committed.
+    #[inline]
+    pub fn taken_at(&self) -> Lsn {
+        self.taken_at
     }
 
     /// What the LSN of a version says of it.
@@ -231,7 +240,8 @@ impl Managers {
         let horizon = open.iter().map(|open| open.first).fold(lsn, Lsn::min);
         let mut open: Vec<TxnId> = open.into_iter().map(|open| open.id).collect();
         open.sort_unstable();
-        Some(View { lsn, horizon, open })
+        // After all that: who was not met any more has undone what it undid below.
+        Some(View { lsn, horizon, open, taken_at: self.log.tail() })
     }
 
     fn view(&self) -> Result<View> {
