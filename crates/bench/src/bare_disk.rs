@@ -107,7 +107,14 @@ impl BareDisk {
         Ok(begin.elapsed())
     }
 
-    /// What was measured so far.
+    /// As [`BareDisk::run_for`]; writes a second in this slice alone.
+    pub(crate) fn slice(&mut self, time: Duration) -> Result<u64> {
+        let (writes, elapsed) = (self.latency.count(), self.elapsed_ns);
+        self.run_for(time)?;
+        Ok(per_second(self.latency.count() - writes, self.elapsed_ns - elapsed))
+    }
+
+    /// What it reached so far.
     pub fn report(&self) -> BareDiskReport {
         BareDiskReport {
             workload: "bare-disk".to_string(),

@@ -93,6 +93,18 @@ fn open_peer(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn En
     )))
 }
 
+/// A peer's version, and how it is set, for reports.
+pub fn about(peer: &str) -> String {
+    match peer.parse() {
+        Ok(EngineKind::Lmdb) => "0.9 by heed 0.23; WRITEMAP and NOSYNC, or synced at each commit".to_owned(),
+        Ok(EngineKind::Bdb) => {
+            "5.3; transactions, B-trees of 4 KiB pages, DB_RMW; the log written and not synced, or synced".to_owned()
+        }
+        Ok(EngineKind::HashMap | EngineKind::BTreeMap) => "std's, in the process, behind a mutex".to_owned(),
+        Err(_) => "unknown".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,6 +27,20 @@ pub struct Libtp {
 }
 
 impl Libtp {
+    /// Makes a bank in a new environment whose trees have neither locks nor log (LIBTP 5.1.1, NOTP).
+    ///
+    /// # Errors
+    /// As [`Libtp::open`].
+    pub fn unprotected(directory: &Path) -> Result<Libtp> {
+        Libtp::build(
+            Env::builder().unprotected(),
+            directory,
+            Durability::Relaxed,
+            Granularity::Record,
+            &mut |_, _, _| {},
+        )
+    }
+
     /// Opens the environment in `directory`, which is made or recovered if it has to be, and makes the four files if
     /// they are not there. `watch` is told how far a recovery is: what it does, bytes done, bytes in all.
     ///
@@ -38,8 +52,18 @@ impl Libtp {
         granularity: Granularity,
         watch: &mut dyn FnMut(&'static str, u64, u64),
     ) -> Result<Libtp> {
+        Libtp::build(Env::builder(), directory, durability, granularity, watch)
+    }
+
+    fn build(
+        builder: libtp::Builder,
+        directory: &Path,
+        durability: Durability,
+        granularity: Granularity,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Libtp> {
         let failed = || Error::engine::<libtp::Error>(NAME, "opening");
-        let mut builder = Env::builder().durability(in_libtp(durability));
+        let mut builder = builder.durability(in_libtp(durability));
         for table in [Table::Account, Table::Teller, Table::Branch, Table::History] {
             let locked = match granularity {
                 Granularity::Record => libtp::Granularity::Record,

@@ -34,9 +34,11 @@ pub mod engine_in_memory;
 pub mod engine_libtp;
 #[cfg(feature = "peers")]
 pub mod engine_lmdb;
+pub mod engine_unprotected;
 pub mod error;
 pub mod histogram;
 pub mod memory;
+pub mod paper;
 pub mod processes;
 pub mod processors;
 pub mod report;

@@ -26,6 +26,7 @@ mod rounds;
 mod synthetic;
 mod together;
 
+pub(crate) use place::filesystem_of;
 pub use report::{Figures, MemoryReport};
 
 use std::path::{Path, PathBuf};

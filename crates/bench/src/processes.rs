@@ -63,13 +63,24 @@ pub fn run_processes(
 ) -> Result<Report> {
     check(settings)?;
     let before = Before::look(engine)?;
+    let clients = all_processes(settings, before.first_client, command, progress)?;
+    before.report(engine, settings, ClientsAs::Processes, &clients)
+}
+
+/// Runs one process for each client, numbered from `first_client` on, and returns when all of them are gone: who audits then reads a
+/// quiet bank.
+pub(crate) fn all_processes(
+    settings: &RunSettings,
+    first_client: u32,
+    command: &mut dyn FnMut(u32) -> Command,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Vec<ClientReport>> {
+    check(settings)?;
     let mut family = Family { children: Vec::new() };
-    for client in (before.first_client..).take(settings.clients as usize) {
+    for client in (first_client..).take(settings.clients as usize) {
         family.start(client, command(client))?;
     }
-    // Returns when all processes are gone: the audit reads a quiet bank.
-    let clients = family.run(settings, progress)?;
-    before.report(engine, settings, ClientsAs::Processes, &clients)
+    family.run(settings, progress)
 }
 
 /// The child's side: takes orders from `orders`, runs one client, answers on `answers`, and

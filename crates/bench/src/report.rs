@@ -180,7 +180,7 @@ pub fn per_second(count: u64, nanos: u64) -> u64 {
 }
 
 /// How many for each thousand of `of`, to the third digit behind the point.
-fn per_thousand(count: u64, of: u64) -> f64 {
+pub(crate) fn per_thousand(count: u64, of: u64) -> f64 {
     (count as f64 * 1_000_000.0 / of.max(1) as f64).round() / 1_000.0
 }
 

@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use libtp_bench::engine_libtp::Libtp;
+use libtp_bench::paper::Contender;
 use libtp_bench::{
     open_engine, run_processes, run_threads, serve_client, ClientsAs, Durability, Engine, EngineKind, Granularity,
     OpenSettings, Progress as Rate, Report, RunSettings, Scale,
 };
 
 use crate::bank::{self, BankDirectory};
-use crate::command_bench_memory;
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::spelling::{grouped, seconds, some_seconds, time};
+use crate::{command_bench_memory, command_bench_paper};
 
 /// The command line.
 #[derive(Args)]
@@ -39,6 +40,8 @@ enum Workload {
     DebitCredit(command_bench_memory::Arguments),
     /// TPC-C's new-order, payment and delivery in recoverable memory (Rio Vista 5.1).
     OrderEntry(command_bench_memory::Arguments),
+    /// Every figure of both papers, and the peers, as a report with pictures.
+    Paper(command_bench_paper::Arguments),
 }
 
 #[derive(Args)]
@@ -115,6 +118,9 @@ enum As {
 pub struct ClientArguments {
     #[command(flatten)]
     bank: Bank,
+    /// A contender of `tp bench paper`, as JSON, in the place of all the others.
+    #[arg(long)]
+    contender: Option<String>,
     #[arg(long)]
     env: PathBuf,
 }
@@ -127,6 +133,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         Workload::Swap(swap) => return swap.run(output),
         Workload::DebitCredit(memory) => return memory.run(libtp_bench::Workload::DebitCredit, output),
         Workload::OrderEntry(memory) => return memory.run(libtp_bench::Workload::OrderEntry, output),
+        Workload::Paper(paper) => return paper.run(output),
     };
     tpcb.bank.check()?;
     let mut directory = BankDirectory::open(tpcb.env.as_deref(), "libtp-bench")?;
@@ -148,7 +155,14 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 
 /// Runs one client for the process that started this one.
 pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
-    let engine = arguments.bank.open(&arguments.env, true, false)?;
+    let engine = match &arguments.contender {
+        Some(contender) => {
+            let contender: Contender = serde_json::from_str(contender)
+                .map_err(|why| Failure::Usage(format!("--contender {contender}: {why}")))?;
+            contender.open(&arguments.env, true)?
+        }
+        None => arguments.bank.open(&arguments.env, true, false)?,
+    };
     let mut orders = BufReader::new(std::io::stdin());
     serve_client(engine.as_ref(), &mut orders, &mut std::io::stdout())?;
     engine.close()?;

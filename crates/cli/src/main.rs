@@ -16,6 +16,7 @@ mod command_archive;
 mod command_backup;
 mod command_bench;
 mod command_bench_memory;
+mod command_bench_paper;
 mod command_checkpoint;
 mod command_compact;
 mod command_deadlock;

@@ -499,6 +499,10 @@ impl<'o> Opening<'o> {
         set(&mut settings.snapshot_log_bytes, self.settings.snapshot_log.map(|bytes| bytes.0));
         set(&mut settings.keep_log_bytes, self.settings.keep_log.map(|bytes| bytes.0));
         set(&mut settings.snapshot_age, self.settings.snapshot_age_millis.map(Duration::from_millis));
+        #[cfg(feature = "unprotected")]
+        {
+            settings.is_unprotected = self.settings.is_unprotected;
+        }
         let applications = log_type::applications(&self.platform.log_types);
         Ok(Managers::attach_with(parts, record_types::all(), applications, settings))
     }

@@ -128,6 +128,15 @@ impl Builder {
         self
     }
 
+    /// Nothing is locked and nothing is logged, for measurements of what protection costs (LIBTP 5.1.1, NOTP): by one thread, in a new
+    /// environment that is removed afterwards, for an abort takes nothing back, and after a crash its files are good for nothing.
+    #[cfg(feature = "unprotected")]
+    #[must_use]
+    pub fn unprotected(mut self) -> Builder {
+        self.settings.is_unprotected = true;
+        self
+    }
+
     /// What is locked in one database.
     #[must_use]
     pub fn granularity(mut self, database: &str, granularity: Granularity) -> Builder {

@@ -118,6 +118,10 @@ pub struct Settings {
     pub region_survives: Option<Survives>,
     /// No thread of ours runs in this process; someone calls `Env::background_step`, or another process does the work.
     pub no_background: bool,
+    /// Nothing is locked and nothing is logged (LIBTP 5.1.1, NOTP): for measurements of what protection costs. No file can say it.
+    #[cfg(feature = "unprotected")]
+    #[serde(skip)]
+    pub is_unprotected: bool,
     /// Databases, by name.
     pub database: BTreeMap<String, DatabaseSettings>,
 }
@@ -171,6 +175,8 @@ impl Settings {
             region_directory: self.region_directory.or(under.region_directory),
             region_survives: self.region_survives.or(under.region_survives),
             no_background: self.no_background || under.no_background,
+            #[cfg(feature = "unprotected")]
+            is_unprotected: self.is_unprotected,
             database,
         }
     }

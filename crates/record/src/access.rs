@@ -97,6 +97,10 @@ impl<'a> Access<'a> {
     /// database's own lock covers the purpose.
     #[inline]
     pub(crate) fn enter(&self, purpose: Purpose) -> Result<Option<Granularity>> {
+        // As if the lock on the whole database were held.
+        if self.pages.change.managers.is_unprotected() {
+            return Ok(None);
+        }
         let is_known = self.pages.change.who.has_entered(self.database.id().raw(), purpose.bit());
         if is_known && !self.holds_very_many_locks() {
             return Ok(Some(self.database.granularity()));

@@ -54,6 +54,9 @@ impl<'a> Change<'a> {
     /// The disk is full, or the log has failed: nothing was changed.
     #[inline]
     pub fn reserve(&self, body_bytes: usize) -> Result<()> {
+        if self.managers.is_unprotected() {
+            return Ok(());
+        }
         self.who.promise_undo(self.managers, undo_bytes(body_bytes))?;
         self.managers.log.reserve(self.session(), record_bytes(body_bytes))?;
         Ok(())
@@ -87,6 +90,9 @@ impl<'a> Change<'a> {
         let entry = Entry { kind, flags: 0, txn: self.who.id(), prev: self.who.last_lsn() };
         let undo_bytes = undo_bytes(undo_body_bytes);
         let lsn = self.drive(&entry, Logged::Buffer(record), pages);
+        if self.managers.is_unprotected() {
+            return lsn;
+        }
         self.who.count_undo(self.managers, undo_bytes);
         failpoint("change: pages changed, record not in the slot");
         self.who.logged(lsn);
@@ -123,6 +129,9 @@ impl<'a> Change<'a> {
         let entry = Entry { kind, flags: CLR_FLAG, txn: self.who.id(), prev: self.who.last_lsn() };
         failpoint("change: about to compensate");
         let lsn = self.drive(&entry, Logged::Slices { logged: &whole, body }, pages);
+        if self.managers.is_unprotected() {
+            return lsn;
+        }
         failpoint("change: compensated, record not in the slot");
         self.who.logged(lsn);
         failpoint("change: compensated, append noted");
@@ -157,7 +166,11 @@ impl<'a> Change<'a> {
         failpoint("change: all pages marked dirty");
         let mut section = session.section();
         failpoint("change: section open, nothing logged");
-        let (lsn, body) = logged.log(managers, session, entry);
+        // Unprotected, pages keep the LSN of a record that is long on the disk: nothing waits for the log.
+        let (lsn, body) = match managers.is_unprotected() {
+            true => (Lsn::FIRST, logged.body()),
+            false => logged.log(managers, session, entry),
+        };
         if planted("txn: the note is cleared before the pages change") {
             session.clear_append();
         }
@@ -189,6 +202,15 @@ enum Logged<'l> {
 }
 
 impl<'l> Logged<'l> {
+    /// What redo is given.
+    #[inline]
+    fn body(self) -> &'l [u8] {
+        match self {
+            Logged::Buffer(buffer) => buffer.body(),
+            Logged::Slices { body, .. } => body,
+        }
+    }
+
     #[inline]
     fn log(self, managers: &Managers, session: &Session, entry: &Entry) -> (Lsn, &'l [u8]) {
         match self {

@@ -38,6 +38,9 @@ pub struct Settings {
     pub snapshot_age: Duration,
     /// So much log is kept behind the tail, whoever needs it or not: for a backup of what was logged since the last.
     pub keep_log_bytes: u64,
+    /// Nothing is logged and nothing is locked: the paper's NOTP (LIBTP 5.1.1), for measurements.
+    #[cfg(feature = "unprotected")]
+    pub is_unprotected: bool,
 }
 
 impl Default for Settings {
@@ -49,6 +52,8 @@ impl Default for Settings {
             snapshot_log_bytes: 4 << 30,
             snapshot_age: Duration::from_secs(3600),
             keep_log_bytes: 0,
+            #[cfg(feature = "unprotected")]
+            is_unprotected: false,
         }
     }
 }
@@ -91,6 +96,15 @@ pub struct Parts {
 }
 
 impl Managers {
+    /// Whether nothing is logged and nothing is locked: for measurements only, where feature `unprotected` was asked for.
+    #[inline(always)]
+    pub fn is_unprotected(&self) -> bool {
+        #[cfg(feature = "unprotected")]
+        return self.settings.is_unprotected;
+        #[cfg(not(feature = "unprotected"))]
+        false
+    }
+
     /// The layout of all that it shares.
     pub const LAYOUT: u64 = rio::layout![
         TxnHeader,

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 const OF_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "devtmpfs"];
 
 /// The name of the filesystem that a directory lies in, if the kernel tells.
-pub(super) fn filesystem_of(directory: &Path) -> Option<String> {
+pub(crate) fn filesystem_of(directory: &Path) -> Option<String> {
     let directory = std::fs::canonicalize(directory).ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
     // Of several at the same place the last covers the others.

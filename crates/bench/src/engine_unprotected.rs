@@ -1,0 +1,188 @@
+//! The same trees without protection: LIBTP's NOTP, FLOCK and FSYNC (5.1.1).
+//!
+//! NOTP is libtp with neither locks nor log, used by one thread. FLOCK takes flock(2) on a file around each transaction, and nothing
+//! is durable. FSYNC has no locks and syncs each of the four files at each commit; since our pages have no way to the disk but
+//! through the page cache's writer, which would write them twice, it writes a page of its own into each of four files beside
+//! the bank, and syncs them: what writing the changed pages would cost at the least.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{flock, FlockOperation};
+
+use crate::engine::{Durability, Engine, Outcome, Session};
+use crate::engine_libtp::Libtp;
+use crate::error::{Error, Result};
+use crate::tpcb::{Scale, Table, Transfer};
+
+/// Bytes of a page.
+const PAGE: usize = 8192;
+/// A file begins anew after so many pages.
+const PAGES: u64 = 1024;
+const FILES: [&str; 4] = ["sync-account", "sync-teller", "sync-branch", "sync-history"];
+
+/// What there is instead of protection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instead {
+    /// Nothing: NOTP.
+    Nothing,
+    /// flock(2) around each transaction: FLOCK.
+    Flock,
+    /// Four files are written and synced at each commit: FSYNC.
+    Fsync,
+}
+
+/// A bank in an environment without locks and log.
+pub struct Unprotected {
+    bank: Libtp,
+    instead: Instead,
+    lock: Option<(File, PathBuf)>,
+    synced: Vec<(File, PathBuf)>,
+    commits: AtomicU64,
+}
+
+impl Instead {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Instead::Nothing => "notp",
+            Instead::Flock => "flock",
+            Instead::Fsync => "fsync",
+        }
+    }
+}
+
+impl Unprotected {
+    /// Makes the bank in `directory`, which has none.
+    ///
+    /// # Errors
+    /// What an environment cannot be made for; `File`.
+    pub fn open(directory: &Path, instead: Instead) -> Result<Unprotected> {
+        let bank = Libtp::unprotected(directory)?;
+        let make = |name: &str| -> Result<(File, PathBuf)> {
+            let path = directory.join(name);
+            let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+            Ok((file.map_err(Error::file("make", &path))?, path))
+        };
+        let lock = if instead == Instead::Flock { Some(make("flock")?) } else { None };
+        let names = if instead == Instead::Fsync { &FILES[..] } else { &[] };
+        let synced = names.iter().map(|name| make(name)).collect::<Result<Vec<_>>>()?;
+        for (file, path) in &synced {
+            // What grows has more to be synced than what is written in its place.
+            let zeros = vec![0; PAGE * 64];
+            for at in 0..PAGES / 64 {
+                file.write_all_at(&zeros, at * zeros.len() as u64).map_err(Error::file("write", path))?;
+            }
+            file.sync_all().map_err(Error::file("sync", path))?;
+        }
+        Ok(Unprotected { bank, instead, lock, synced, commits: AtomicU64::new(0) })
+    }
+
+    fn locked(&self, operation: FlockOperation) -> Result<()> {
+        let Some((file, path)) = &self.lock else { return Ok(()) };
+        flock(file, operation).map_err(|why| Error::file("lock", path)(why.into()))
+    }
+
+    fn sync(&self) -> Result<()> {
+        // Relaxed: a place of its own for each, in whatever order.
+        let page = self.commits.fetch_add(1, Ordering::Relaxed) % PAGES;
+        let bytes = [b'.'; PAGE];
+        for (file, path) in &self.synced {
+            file.write_all_at(&bytes, page * PAGE as u64).map_err(Error::file("write", path))?;
+            file.sync_data().map_err(Error::file("sync", path))?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Unprotected {
+    fn name(&self) -> &'static str {
+        self.instead.name()
+    }
+
+    fn lock_granularity(&self) -> &'static str {
+        match self.instead {
+            Instead::Flock => "environment",
+            Instead::Nothing | Instead::Fsync => "none",
+        }
+    }
+
+    fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.bank.load(scale, progress)
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        let session = Box::new(self.bank.session_at(Durability::Relaxed));
+        Ok(match self.instead {
+            Instead::Nothing => session,
+            Instead::Flock | Instead::Fsync => Box::new(UnprotectedSession { bank: self, session }),
+        })
+    }
+
+    fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
+        self.bank.walk(table, each)
+    }
+
+    fn log_bytes(&self) -> Result<u64> {
+        self.bank.log_bytes()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Box::new(self.bank).close()
+    }
+}
+
+struct UnprotectedSession<'b> {
+    bank: &'b Unprotected,
+    session: Box<dyn Session + 'b>,
+}
+
+impl Session for UnprotectedSession<'_> {
+    fn transact(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        self.bank.locked(FlockOperation::LockExclusive)?;
+        let done = self.session.transact(transfer);
+        let synced = if done.is_ok() { self.bank.sync() } else { Ok(()) };
+        self.bank.locked(FlockOperation::Unlock)?;
+        synced?;
+        done
+    }
+
+    fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        self.bank.locked(FlockOperation::LockShared)?;
+        let done = self.session.read_only(transfer);
+        self.bank.locked(FlockOperation::Unlock)?;
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::RunSettings;
+    use crate::run::run_threads;
+    use std::time::Duration;
+
+    #[test]
+    fn banks_without_protection_add_up_and_write_no_log() {
+        for instead in [Instead::Nothing, Instead::Flock, Instead::Fsync] {
+            let dir = tempfile::tempdir().unwrap();
+            let bank = Unprotected::open(dir.path(), instead).unwrap();
+            let scale = Scale { accounts: 5_000, ..Scale::SMALL };
+            bank.load(&scale, &mut |_| {}).unwrap();
+            let settings = RunSettings {
+                scale,
+                warmup: Duration::ZERO,
+                measured: Duration::from_millis(100),
+                durability: Durability::Relaxed,
+                ..RunSettings::default()
+            };
+            let report = run_threads(&bank, &settings, &mut |_| {}).unwrap();
+            assert_eq!(report.audit, "ok", "{instead:?}");
+            assert!(report.committed > 10, "{report:?}");
+            assert!(report.log_bytes < 100_000, "{instead:?} logged {} bytes", report.log_bytes);
+            Box::new(bank).close().unwrap();
+        }
+    }
+}

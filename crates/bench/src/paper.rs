@@ -1,0 +1,276 @@
+//! The papers' figures, measured on this machine, and the peers beside us: `tp bench paper`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `figure` | figures, series, points and goals, as data |
+//! | `rounds` | cases in turns |
+//! | `bank` | a contender's bank, worked on in slices |
+//! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
+//! | `beside_peers` | TPC-B, what is read, and what is on a disk, beside every peer |
+//! | `recoverable` | Rio Vista figures 5 and 6 |
+//! | `machine`, `draw`, `write` | what it was measured on; pictures; the report |
+
+mod bank;
+mod beside_peers;
+mod draw;
+mod figure;
+mod group_commit;
+mod machine;
+mod multi_user;
+mod recoverable;
+mod rounds;
+mod single_user;
+mod write;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub use bank::{Bank, Contender};
+pub use figure::{Axis, Figure, Goal, Place, Point, Series};
+pub use machine::Machine;
+pub use write::Report as PaperReport;
+
+use crate::engine::Durability;
+use crate::error::{Error, Result};
+use crate::tpcb::Scale;
+use bank::Slice;
+use rounds::{in_turns, Case};
+
+/// What is measured, and where.
+pub struct PaperSettings<'s> {
+    /// Where the report goes; it is made.
+    pub out: PathBuf,
+    /// An empty directory for the databases, on a disk.
+    pub disk: PathBuf,
+    /// A directory in memory.
+    pub memory: PathBuf,
+    /// Fewer points, shorter.
+    pub is_quick: bool,
+    /// The peers, by name, those that are to be had.
+    pub peers: Vec<String>,
+    /// Figures whose names begin so; all if there is none.
+    pub only: Vec<String>,
+    /// What was typed.
+    pub command: String,
+    /// Starts a client process of a contender on a bank.
+    pub client: &'s dyn Fn(&Contender, &Path) -> Command,
+}
+
+/// What is told while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News<'n> {
+    /// The n-th of so many figures begins.
+    Figure {
+        /// Its name.
+        id: &'n str,
+        /// From 1 on.
+        nth: usize,
+        /// How many there are.
+        of: usize,
+    },
+    /// What is done at the moment.
+    Doing(&'n str),
+}
+
+/// How long and how much.
+struct Pace {
+    scale: Scale,
+    /// Of work that waits for nothing.
+    slice: Duration,
+    /// Of work that waits for the disk, or by processes.
+    long_slice: Duration,
+    rounds: u32,
+    threads: &'static [u32],
+    contended: &'static [u32],
+    processes: &'static [u32],
+    durable_clients: &'static [u32],
+    memory_time: Duration,
+}
+
+const QUICK: Pace = Pace {
+    scale: Scale { accounts: 100_000, ..Scale::PAPER },
+    slice: Duration::from_millis(120),
+    long_slice: Duration::from_millis(200),
+    rounds: 2,
+    threads: &[1, 2],
+    contended: &[1, 8],
+    processes: &[1, 2, 8],
+    durable_clients: &[1, 16],
+    memory_time: Duration::from_millis(80),
+};
+
+const FULL: Pace = Pace {
+    scale: Scale::PAPER,
+    slice: Duration::from_millis(1000),
+    long_slice: Duration::from_millis(1500),
+    rounds: 5,
+    threads: &[1, 2, 4],
+    contended: &[1, 2, 4, 8],
+    processes: &[1, 2, 4, 8, 16, 32, 64],
+    durable_clients: &[1, 4, 16, 64],
+    memory_time: Duration::from_millis(1000),
+};
+
+const WARMUP: Duration = Duration::from_millis(30);
+
+/// A run on its way.
+struct Paper<'p> {
+    settings: &'p PaperSettings<'p>,
+    pace: &'static Pace,
+    watch: &'p mut dyn FnMut(News<'_>),
+    raw: File,
+    figures: Vec<Figure>,
+    goals: Vec<Goal>,
+    /// Banks that were made so far, of which each has a directory of its own.
+    banks: u32,
+}
+
+/// A part of the report: the names of its figures begin with its own.
+type Part = fn(&mut Paper<'_>) -> Result<()>;
+
+const PARTS: [(&str, Part); 9] = [
+    ("libtp-6", single_user::figure_6),
+    ("libtp-7", multi_user::figure_7),
+    ("libtp-8", multi_user::figure_8),
+    ("libtp-9", multi_user::figure_9),
+    ("libtp-4.2", group_commit::thresholds),
+    ("vista-5", recoverable::figure_5),
+    ("vista-6", recoverable::figure_6),
+    ("peers-memory", beside_peers::without_sync),
+    ("peers-disk", beside_peers::durable),
+];
+
+/// Measures everything, or what was asked for, and writes the report.
+///
+/// # Errors
+/// `Settings` if nothing has the names asked for; `File` if the report cannot be written. What could not be measured is no error, but a
+/// row that says so.
+pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<Vec<Goal>> {
+    let is_wanted =
+        |part: &str| settings.only.is_empty() || settings.only.iter().any(|name| part.starts_with(name.as_str()));
+    let parts: Vec<_> = PARTS.iter().filter(|(name, _)| is_wanted(name)).collect();
+    if parts.is_empty() {
+        let known = PARTS.map(|(name, _)| name).join(", ");
+        return Err(Error::Settings(format!("there is no figure {}; there are {known}", settings.only.join(", "))));
+    }
+    std::fs::create_dir_all(&settings.out).map_err(Error::file("make", &settings.out))?;
+    let raw_path = settings.out.join("raw.jsonl");
+    let raw = File::create(&raw_path).map_err(Error::file("make", &raw_path))?;
+    let pace = if settings.is_quick { &QUICK } else { &FULL };
+    let (machine, begin) = (Machine::look(&settings.disk), Instant::now());
+    let mut paper = Paper { settings, pace, watch, raw, figures: Vec::new(), goals: Vec::new(), banks: 0 };
+    paper.keep(&serde_json::json!({ "machine": &machine, "command": &settings.command }))?;
+    for (nth, (name, part)) in (1..).zip(&parts) {
+        (paper.watch)(News::Figure { id: name, nth, of: parts.len() });
+        part(&mut paper)?;
+    }
+    let peers: Vec<_> = settings.peers.iter().map(|peer| (peer.clone(), crate::catalogue::about(peer))).collect();
+    let report = PaperReport {
+        machine: &machine,
+        command: &settings.command,
+        peers: &peers,
+        figures: &paper.figures,
+        goals: &paper.goals,
+        seconds: begin.elapsed().as_secs_f64(),
+        notes: &[],
+    };
+    report.write(&settings.out)?;
+    Ok(paper.goals)
+}
+
+impl Paper<'_> {
+    /// Adds a line to the file of samples.
+    fn keep(&mut self, line: &impl serde::Serialize) -> Result<()> {
+        let path = self.settings.out.join("raw.jsonl");
+        let text = serde_json::to_string(line).map_err(|why| Error::Settings(why.to_string()))?;
+        writeln!(self.raw, "{text}").map_err(Error::file("write", &path))
+    }
+
+    /// Takes the samples of a figure's cases.
+    fn measure(&mut self, figure: &str, cases: &mut [Case<'_>], rounds: u32) -> Result<Vec<Series>> {
+        let mut lines = Vec::new();
+        let watch = &mut *self.watch;
+        let series =
+            in_turns(figure, cases, rounds, &mut |what| watch(News::Doing(what)), &mut |line| lines.push(line));
+        lines.iter().try_for_each(|line| self.keep(line))?;
+        Ok(series)
+    }
+
+    /// Makes a bank in a directory of its own on the disk.
+    fn bank(&mut self, contender: &Contender, scale: Scale) -> Result<Bank> {
+        self.banks += 1;
+        let directory = self.settings.disk.join(format!("bank-{}-{}", self.banks, contender.engine));
+        let watch = &mut *self.watch;
+        Bank::open(contender, &directory, scale, &mut |loaded| {
+            watch(News::Doing(&format!("loading {}: {loaded} records", contender.engine)));
+        })
+    }
+
+    /// Makes the banks of several contenders. Who cannot be had is a series without points, which says why.
+    fn banks(&mut self, contenders: &[(String, Contender)], scale: Scale) -> (Vec<(String, Bank)>, Vec<Series>) {
+        let (mut banks, mut refused) = (Vec::new(), Vec::new());
+        for (name, contender) in contenders {
+            match self.bank(contender, scale) {
+                Ok(bank) => banks.push((name.clone(), bank)),
+                Err(why) => {
+                    let point = Point { x: Place::Number(1.0), samples: Vec::new(), refused: Some(why.to_string()) };
+                    refused.push(Series { name: name.clone(), points: vec![point] });
+                }
+            }
+        }
+        (banks, refused)
+    }
+
+    /// Audits and closes banks; where one does not add up, its series counts for nothing.
+    fn settle(&mut self, banks: Vec<(String, Bank)>, series: &mut [Series]) {
+        for (name, bank) in banks {
+            (self.watch)(News::Doing(&format!("auditing {name}")));
+            let verdict = match bank.audit() {
+                Ok(verdict) => verdict,
+                Err(why) => why.to_string(),
+            };
+            let verdict = match bank.close() {
+                Ok(()) => verdict,
+                Err(why) => why.to_string(),
+            };
+            if verdict == "ok" {
+                continue;
+            }
+            for point in series.iter_mut().filter(|series| series.name == name).flat_map(|series| &mut series.points) {
+                point.samples.clear();
+                point.refused = Some(format!("the audit failed: {verdict}"));
+            }
+        }
+    }
+
+    /// A slice of this run's length.
+    fn slice(&self, clients: u32) -> Slice<'static> {
+        Slice { clients, process: None, time: self.pace.slice, warmup: WARMUP, is_read_only: false }
+    }
+
+    /// libtp and every peer that was asked for, at a durability.
+    fn everybody(&self, durability: Durability) -> Vec<(String, Contender)> {
+        let names = std::iter::once("libtp").chain(self.settings.peers.iter().map(String::as_str));
+        names.map(|name| (name.to_owned(), Contender::of(name, durability))).collect()
+    }
+
+    /// Adds a goal: what libtp reached at a place, as a multiple of the best other there.
+    fn goal_beside_best(&mut self, what: &str, figure: &Figure, x: f64, without: &[&str], wanted: f64) {
+        let place = Place::Number(x);
+        let ours = figure.median("libtp", &place);
+        let best = figure.best_but(&[&["libtp"], without].concat(), &place);
+        let reached = ours.zip(best).map(|(ours, (_, best))| ours / best);
+        let beside = best.map_or("no peer", |(name, _)| name).to_owned();
+        self.goals.push(Goal { what: what.to_owned(), figure: figure.id.clone(), wanted, reached, beside });
+    }
+
+    /// Adds a goal: a ratio of two figures.
+    fn goal(&mut self, what: &str, figure: &Figure, beside: &str, wanted: f64, of: Option<f64>, by: Option<f64>) {
+        let reached = of.zip(by).map(|(of, by)| of / by);
+        let (what, figure, beside) = (what.to_owned(), figure.id.clone(), beside.to_owned());
+        self.goals.push(Goal { what, figure, wanted, reached, beside });
+    }
+}

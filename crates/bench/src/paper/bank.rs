@@ -1,0 +1,226 @@
+//! A bank of one contender, worked on in slices by threads or processes, and audited in the end.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::rounds::Sample;
+use crate::catalogue::{open_engine, EngineKind, OpenSettings};
+use crate::engine::{Durability, Engine, Granularity};
+use crate::engine_libtp::Libtp;
+use crate::engine_unprotected::{Instead, Unprotected};
+use crate::error::{Error, Result};
+use crate::histogram::Histogram;
+use crate::processes::all_processes;
+use crate::report::{per_second, ClientsAs, RunSettings};
+use crate::run::{all_threads, Before};
+use crate::tpcb::Scale;
+
+/// Who does the transactions, and how. Goes to client processes as a line of JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Contender {
+    /// `libtp`, or the name of an [`EngineKind`].
+    pub engine: String,
+    /// What a commit has to survive.
+    pub durability: Durability,
+    /// What libtp's locks cover.
+    pub granularity: Granularity,
+    /// Balances are read under shared locks first (libtp only).
+    pub reads_first: bool,
+    /// Several processes are to use it.
+    pub is_shared: bool,
+    /// What `libtp.toml` says, where the bank is made (libtp only).
+    pub settings: Option<String>,
+}
+
+impl Contender {
+    /// libtp with locks on records.
+    pub fn libtp(durability: Durability) -> Contender {
+        Contender::of("libtp", durability)
+    }
+
+    /// An engine by its name.
+    pub fn of(engine: &str, durability: Durability) -> Contender {
+        let (granularity, engine) = (Granularity::Record, engine.to_owned());
+        Contender { engine, durability, granularity, reads_first: false, is_shared: false, settings: None }
+    }
+
+    /// Several processes are to use it.
+    #[must_use]
+    pub fn shared(self) -> Contender {
+        Contender { is_shared: true, ..self }
+    }
+
+    /// As the paper's programs: locks on pages, and each balance is read before it is locked for the change.
+    #[must_use]
+    pub fn as_in_the_paper(self) -> Contender {
+        Contender { granularity: Granularity::Page, reads_first: true, ..self }
+    }
+
+    /// Opens the bank in `directory`; `join` if another process has it open.
+    ///
+    /// # Errors
+    /// The engine's, or that it is not to be had here.
+    pub fn open(&self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
+        if self.engine == "libtp" {
+            let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_, _, _| {})?;
+            return Ok(Box::new(bank.reading_first(self.reads_first)));
+        }
+        if let Some(instead) =
+            [Instead::Nothing, Instead::Flock, Instead::Fsync].into_iter().find(|one| one.name() == self.engine)
+        {
+            return Ok(Box::new(Unprotected::open(directory, instead)?));
+        }
+        let kind: EngineKind = self.engine.parse()?;
+        open_engine(kind, &OpenSettings { directory, durability: self.durability, join })
+    }
+}
+
+/// A bank, opened and loaded.
+pub struct Bank {
+    engine: Box<dyn Engine>,
+    contender: Contender,
+    directory: PathBuf,
+    scale: Scale,
+    /// History records when it was opened, and those that were sent since.
+    history: Cell<u64>,
+    next_client: Cell<u32>,
+}
+
+/// A slice of work.
+#[derive(Clone, Copy)]
+pub struct Slice<'s> {
+    /// How many clients at once.
+    pub clients: u32,
+    /// How a client that is a process is started; none for threads.
+    pub process: Option<&'s dyn Fn(&Contender, &Path) -> Command>,
+    /// How long it is measured.
+    pub time: Duration,
+    /// How long it runs before.
+    pub warmup: Duration,
+    /// Balances are read and not changed.
+    pub is_read_only: bool,
+}
+
+/// What a slice gave.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Transactions a second.
+    pub tps: f64,
+    /// Of a thousand, those that were chosen as a deadlock's victims.
+    pub aborts_per_1000: f64,
+    /// For the file of samples.
+    pub raw: serde_json::Value,
+}
+
+impl Bank {
+    /// Opens the bank in `directory`, and loads it if nothing is there.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn open(contender: &Contender, directory: &Path, scale: Scale, loaded: &mut dyn FnMut(u64)) -> Result<Bank> {
+        let is_new = !directory.exists();
+        std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
+        if let (Some(settings), true) = (&contender.settings, is_new) {
+            let path = directory.join(libtp::SETTINGS_NAME);
+            std::fs::write(&path, settings).map_err(Error::file("write", &path))?;
+        }
+        let engine = contender.open(directory, false)?;
+        if is_new {
+            let done = engine.load(&scale, loaded);
+            if done.is_err() {
+                // Half a bank would be taken for a whole one by whoever opens it next.
+                let _ = std::fs::remove_dir_all(directory);
+            }
+            done?;
+        }
+        let before = Before::look(engine.as_ref())?;
+        let (history, next_client) = (Cell::new(before.history_count), Cell::new(before.first_client));
+        let (contender, directory) = (contender.clone(), directory.to_path_buf());
+        Ok(Bank { engine, contender, directory, scale, history, next_client })
+    }
+
+    /// Works for a slice.
+    ///
+    /// # Errors
+    /// The first client's.
+    pub fn work(&self, slice: &Slice<'_>) -> Result<Done> {
+        let settings = RunSettings {
+            scale: self.scale,
+            seed: 1,
+            clients: slice.clients,
+            warmup: slice.warmup,
+            measured: slice.time,
+            read_only: slice.is_read_only,
+            durability: self.contender.durability,
+        };
+        let first = self.next_client.get();
+        self.next_client.set(first + slice.clients);
+        let (engine, quiet) = (self.engine.as_ref(), &mut |_: &crate::run::Progress| {});
+        let clients = match slice.process {
+            None => all_threads(engine, &settings, first, quiet)?,
+            Some(process) => {
+                let mut start = |_| process(&self.contender, &self.directory);
+                all_processes(&settings, first, &mut start, quiet)?
+            }
+        };
+        let sent: u64 = clients.iter().map(|client| client.committed + client.committed_in_warmup).sum();
+        if !slice.is_read_only {
+            self.history.set(self.history.get() + sent);
+        }
+        let mut latency = Histogram::new();
+        clients.iter().for_each(|client| latency.merge(&client.latency));
+        let committed: u64 = clients.iter().map(|client| client.committed).sum();
+        let aborts: u64 = clients.iter().map(|client| client.aborts).sum();
+        let elapsed_ns = clients.iter().map(|client| client.elapsed_ns).max().unwrap_or(0);
+        let (tps, millionths) = (per_second(committed, elapsed_ns), |permille| latency.permille(permille));
+        let clients_as = if slice.process.is_some() { ClientsAs::Processes } else { ClientsAs::Threads };
+        let raw = json!({
+            "contender": self.contender, "accounts": self.scale.accounts, "clients": slice.clients, "as": clients_as,
+            "read_only": slice.is_read_only, "committed": committed, "aborts": aborts, "elapsed_ns": elapsed_ns,
+            "p50_ns": millionths(500), "p99_ns": millionths(990), "max_ns": latency.max(),
+        });
+        let aborts_per_1000 = crate::report::per_thousand(aborts, committed);
+        Ok(Done { tps: number(tps), aborts_per_1000, raw })
+    }
+
+    /// A sample of [`Bank::work`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sample(&self, slice: &Slice<'_>) -> Result<Sample> {
+        let done = self.work(slice)?;
+        Ok(Sample { value: done.tps, audit: "ok".to_owned(), raw: done.raw })
+    }
+
+    /// Adds the bank up: `ok`, or what does not agree.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn audit(&self) -> Result<String> {
+        Ok(self.engine.audit(&self.scale)?.verdict(self.history.get()))
+    }
+
+    /// Closes it in good order.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn close(self) -> Result<()> {
+        self.engine.close()
+    }
+
+    /// Whose it is.
+    pub fn contender(&self) -> &Contender {
+        &self.contender
+    }
+}
+
+/// A count as a figure.
+pub fn number(count: u64) -> f64 {
+    // Beyond 2^53 the last digits are nobody's concern.
+    count as f64
+}

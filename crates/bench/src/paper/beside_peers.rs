@@ -1,0 +1,173 @@
+//! TPC-B beside the peers: without a sync, read only, on few accounts, by processes; and on a disk.
+
+use crate::bare_disk::BareDisk;
+use crate::engine::Durability;
+use crate::error::Result;
+use crate::tpcb::Scale;
+
+use super::bank::{number, Slice};
+use super::figure::{Axis, Figure, Place};
+use super::rounds::{Case, Sample};
+use super::Paper;
+
+const A_SECOND: &str = "transactions a second";
+
+/// What is measured of every contender's bank.
+struct Wanted<'w> {
+    id: &'w str,
+    title: &'w str,
+    here: &'w str,
+    clients: &'static [u32],
+    scale: Scale,
+    durability: Durability,
+    is_read_only: bool,
+    by_processes: bool,
+}
+
+/// Commits that survive the death of the process: by threads, by processes, read only, contended.
+pub(super) fn without_sync(paper: &mut Paper<'_>) -> Result<()> {
+    let (threads, contended, scale) = (paper.pace.threads, paper.pace.contended, paper.pace.scale);
+    let survives =
+        "A commit survives the death of its process and not of the machine: the nearest setting that each peer has.";
+    let usual = Wanted {
+        id: "peers-memory-tpcb",
+        title: "TPC-B without sync, by threads",
+        here: survives,
+        clients: threads,
+        scale,
+        durability: Durability::Relaxed,
+        is_read_only: false,
+        by_processes: false,
+    };
+    let figure = compare(paper, &usual)?;
+    paper.goal_beside_best("TPC-B relaxed, one thread, beside the best peer", &figure, 1.0, &[], 2.5);
+    let bdb = figure.median("bdb", &Place::Number(1.0));
+    paper.goal("TPC-B relaxed, one thread", &figure, "bdb", 8.0, figure.median("libtp", &Place::Number(1.0)), bdb);
+    paper.figures.push(figure);
+
+    let figure = compare(
+        paper,
+        &Wanted {
+            id: "peers-memory-processes",
+            title: "TPC-B without sync, by processes",
+            by_processes: true,
+            ..usual
+        },
+    )?;
+    let ours = |x| figure.median("libtp", &Place::Number(x));
+    paper.goal("two processes on two processors", &figure, "one process", 1.6, ours(2.0), ours(1.0));
+    paper.figures.push(figure);
+
+    let figure = compare(
+        paper,
+        &Wanted {
+            id: "peers-memory-read-only",
+            title: "Three balances are read, by threads",
+            is_read_only: true,
+            ..usual
+        },
+    )?;
+    paper.goal_beside_best("read-only, one thread, beside the best peer", &figure, 1.0, &[], 1.5);
+    paper.figures.push(figure);
+
+    let figure = compare(
+        paper,
+        &Wanted {
+            id: "peers-memory-read-only-processes",
+            title: "Three balances are read, by processes",
+            is_read_only: true,
+            by_processes: true,
+            ..usual
+        },
+    )?;
+    let ours = |x| figure.median("libtp", &Place::Number(x));
+    paper.goal("read-only, two processes on two processors", &figure, "one process", 1.8, ours(2.0), ours(1.0));
+    paper.figures.push(figure);
+
+    let figure = compare(
+        paper,
+        &Wanted {
+            id: "peers-memory-contended",
+            title: "TPC-B without sync, 1,000 accounts, by threads",
+            clients: contended,
+            scale: Scale::SMALL,
+            ..usual
+        },
+    )?;
+    paper.goal_beside_best("1,000 accounts, eight clients, beside the best peer", &figure, 8.0, &[], 10.0);
+    paper.figures.push(figure);
+    Ok(())
+}
+
+/// Commits that are on the disk when they are answered, beside bare writes.
+pub(super) fn durable(paper: &mut Paper<'_>) -> Result<()> {
+    let wanted = Wanted {
+        id: "peers-disk",
+        title: "TPC-B, each commit on the disk, by threads",
+        here: "Each commit is on the disk before it is answered. `bare disk` is one thread that writes 512 bytes into a file of its own \
+               and syncs it, again and again, in turns with the others.",
+        clients: paper.pace.durable_clients,
+        scale: paper.pace.scale,
+        durability: Durability::Sync,
+        is_read_only: false,
+        by_processes: false,
+    };
+    let figure = compare(paper, &wanted)?;
+    let ours = |x| figure.median("libtp", &Place::Number(x));
+    let bare = figure.median("bare disk", &Place::Number(1.0));
+    paper.goal("each commit synced, one client", &figure, "bare disk", 0.95, ours(1.0), bare);
+    paper.goal_beside_best("each commit synced, 16 clients, beside the best peer", &figure, 16.0, &["bare disk"], 5.0);
+    if wanted.clients.contains(&64) {
+        paper.goal_beside_best(
+            "each commit synced, 64 clients, beside the best peer",
+            &figure,
+            64.0,
+            &["bare disk"],
+            10.0,
+        );
+    }
+    paper.figures.push(figure);
+    Ok(())
+}
+
+fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
+    let contenders =
+        paper.everybody(wanted.durability).into_iter().map(|(name, contender)| match wanted.by_processes {
+            true => (name, contender.shared()),
+            false => (name, contender),
+        });
+    let (banks, refused) = paper.banks(&contenders.collect::<Vec<_>>(), wanted.scale);
+    let is_durable = wanted.durability == Durability::Sync;
+    let time = if is_durable || wanted.by_processes { paper.pace.long_slice } else { paper.pace.slice };
+    let process = wanted.by_processes.then_some(paper.settings.client);
+    let rounds = paper.pace.rounds;
+    let mut disk = if is_durable { Some(BareDisk::create(&paper.settings.disk)?) } else { None };
+    let mut cases = Vec::new();
+    for clients in wanted.clients {
+        for (name, bank) in &banks {
+            let slice =
+                Slice { clients: *clients, process, time, is_read_only: wanted.is_read_only, ..paper.slice(*clients) };
+            cases.push(Case::new(name, Place::Number(f64::from(*clients)), move || bank.sample(&slice)));
+        }
+    }
+    if let Some(disk) = &mut disk {
+        cases.push(Case::new("bare disk", Place::Number(1.0), move || Ok(Sample::of(number(disk.slice(time)?)))));
+    }
+    let mut series = paper.measure(wanted.id, &mut cases, rounds)?;
+    drop(cases);
+    paper.settle(banks, &mut series);
+    series.extend(refused);
+    let clients = if wanted.by_processes { "processes" } else { "threads" };
+    Ok(Figure {
+        id: wanted.id.to_owned(),
+        title: wanted.title.to_owned(),
+        paper: "LIBTP 5.1: three balances change and a history record is written; accounts, tellers and branches in \
+                B-trees."
+            .to_owned(),
+        here: format!("{} {} accounts.", wanted.here, super::figure::spelled(f64::from(wanted.scale.accounts))),
+        x: Axis::logarithmic(clients),
+        y: Axis::logarithmic(A_SECOND),
+        series,
+        notes: Vec::new(),
+    })
+}

@@ -1,0 +1,256 @@
+//! A figure as a picture: curves over numbers, bars over names; SVG.
+
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::figure::{spelled, Figure, Place, Series};
+use crate::error::{Error, Result};
+
+const SIZE: (u32, u32) = (900, 520);
+/// Told apart also by who sees few colours (after Okabe and Ito).
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(90, 90, 90),
+    RGBColor(150, 120, 40),
+];
+/// How much room above the greatest figure.
+const HEADROOM: f64 = 1.15;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Draws it.
+///
+/// # Errors
+/// `Settings` if it has nothing that can be drawn.
+pub fn svg(figure: &Figure) -> Result<String> {
+    let mut picture = String::new();
+    let failed = |why: String| Error::Settings(format!("figure {} cannot be drawn: {why}", figure.id));
+    {
+        let area = SVGBackend::with_string(&mut picture, SIZE).into_drawing_area();
+        area.fill(&WHITE).map_err(|why| failed(why.to_string()))?;
+        let drawn = match figure.places().first() {
+            Some(Place::Number(_)) => curves(figure, &area),
+            _ => bars(figure, &area),
+        };
+        drawn.map_err(failed)?;
+        area.present().map_err(|why| failed(why.to_string()))?;
+    }
+    Ok(picture)
+}
+
+fn in_words<E: std::fmt::Display>(error: E) -> String {
+    error.to_string()
+}
+
+/// The least and greatest median, and a place for an empty figure.
+fn heights(figure: &Figure) -> (f64, f64) {
+    let medians = figure.series.iter().flat_map(|series| &series.points).filter_map(super::figure::Point::median);
+    let (least, greatest) = medians
+        .filter(|median| *median > 0.0)
+        .fold((f64::MAX, 0.0), |(least, most), median| (f64::min(least, median), f64::max(most, median)));
+    if greatest == 0.0 {
+        return (0.1, 1.0);
+    }
+    (least, greatest)
+}
+
+fn numbers(series: &Series) -> Vec<(f64, f64)> {
+    let at = |place: &Place| match place {
+        Place::Number(number) => Some(*number),
+        Place::Name(_) => None,
+    };
+    series.points.iter().filter_map(|point| Some((at(&point.x)?, point.median()?))).collect()
+}
+
+fn curves(figure: &Figure, area: &Area<'_>) -> std::result::Result<(), String> {
+    let places = figure.places();
+    let ends = [places.first(), places.last()].map(|place| match place {
+        Some(Place::Number(number)) => *number,
+        _ => 1.0,
+    });
+    let (least, greatest) = heights(figure);
+    let upwards = if figure.y.is_logarithmic { least / 1.5..greatest * 1.5 } else { 0.0..greatest * HEADROOM };
+    let along = match figure.x.is_logarithmic {
+        true => ends[0] / 1.1..ends[1] * 1.1,
+        false => ends[0]..ends[1].max(ends[0] + 1.0),
+    };
+    match (figure.x.is_logarithmic, figure.y.is_logarithmic) {
+        (true, true) => on_axes(figure, area, along.log_scale(), upwards.log_scale()),
+        (true, false) => on_axes(figure, area, along.log_scale(), upwards),
+        (false, true) => on_axes(figure, area, along, upwards.log_scale()),
+        (false, false) => on_axes(figure, area, along, upwards),
+    }
+}
+
+fn on_axes<X, Y>(figure: &Figure, area: &Area<'_>, along: X, upwards: Y) -> std::result::Result<(), String>
+where
+    X: AsRangedCoord<Value = f64>,
+    Y: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+    Y::CoordDescType: ValueFormatter<f64>,
+{
+    let mut chart = ChartBuilder::on(area)
+        .caption(&figure.title, ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(46)
+        .y_label_area_size(86)
+        .build_cartesian_2d(along, upwards)
+        .map_err(in_words)?;
+    chart
+        .configure_mesh()
+        .x_desc(&figure.x.name)
+        .y_desc(&figure.y.name)
+        .light_line_style(WHITE.mix(0.0))
+        .x_label_formatter(&|at| spelled(*at))
+        .y_label_formatter(&|at| spelled(*at))
+        .draw()
+        .map_err(in_words)?;
+    for (series, colour) in figure.series.iter().zip(COLOURS.iter().cycle()) {
+        let points = numbers(series);
+        if points.is_empty() {
+            continue;
+        }
+        let colour = *colour;
+        chart
+            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))
+            .map_err(in_words)?
+            .label(&series.name)
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 20, y)], colour.stroke_width(2)));
+        chart.draw_series(points.into_iter().map(|at| Circle::new(at, 3, colour.filled()))).map_err(in_words)?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .draw()
+        .map_err(in_words)
+}
+
+fn bars(figure: &Figure, area: &Area<'_>) -> std::result::Result<(), String> {
+    let places = figure.places();
+    let (least, greatest) = heights(figure);
+    let across = |count: usize| u32::try_from(count).map_or(0.0, f64::from);
+    let along = 0.0..across(places.len()).max(1.0);
+    let floor = if figure.y.is_logarithmic { least / 3.0 } else { 0.0 };
+    if figure.y.is_logarithmic {
+        return on_bars(figure, area, &places, along, (floor..greatest * 2.0).log_scale(), floor);
+    }
+    on_bars(figure, area, &places, along, floor..greatest * HEADROOM, floor)
+}
+
+fn on_bars<Y>(
+    figure: &Figure,
+    area: &Area<'_>,
+    places: &[Place],
+    along: std::ops::Range<f64>,
+    upwards: Y,
+    floor: f64,
+) -> std::result::Result<(), String>
+where
+    Y: AsRangedCoord<Value = f64>,
+    Y::CoordDescType: ValueFormatter<f64>,
+{
+    let mut chart = ChartBuilder::on(area)
+        .caption(&figure.title, ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(46)
+        .y_label_area_size(86)
+        .build_cartesian_2d(along, upwards)
+        .map_err(in_words)?;
+    let named = |at: &f64| {
+        let place = places.iter().enumerate().find(|(nth, _)| (at - index(*nth) - 0.5).abs() < 0.01);
+        place.map(|(_, place)| place.to_string()).unwrap_or_default()
+    };
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_desc(&figure.x.name)
+        .y_desc(&figure.y.name)
+        .light_line_style(WHITE.mix(0.0))
+        .x_labels(places.len() * 2 + 1)
+        .x_label_formatter(&named)
+        .y_label_formatter(&|at| spelled(*at))
+        .draw()
+        .map_err(in_words)?;
+    let width = 0.8 / index(figure.series.len().max(1));
+    for (nth, (series, colour)) in figure.series.iter().zip(COLOURS.iter().cycle()).enumerate() {
+        let colour = *colour;
+        let boxes = series.points.iter().filter_map(|point| {
+            let place = places.iter().position(|place| *place == point.x)?;
+            let left = index(place) + 0.1 + width * index(nth);
+            Some(Rectangle::new([(left, floor), (left + width * 0.92, point.median()?)], colour.filled()))
+        });
+        chart
+            .draw_series(boxes)
+            .map_err(in_words)?
+            .label(&series.name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .draw()
+        .map_err(in_words)
+}
+
+fn index(at: usize) -> f64 {
+    u32::try_from(at).map_or(f64::MAX, f64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::figure::{Axis, Point};
+
+    fn figure(places: &[Place], is_logarithmic: bool) -> Figure {
+        let axis = |name: &str| Axis { name: name.to_owned(), is_logarithmic };
+        let points = |by: f64| {
+            let nth = places.iter().zip(1_u32..);
+            nth.map(|(x, nth)| Point { x: x.clone(), samples: vec![f64::from(nth) * by], refused: None }).collect()
+        };
+        let series = ["libtp", "a peer"]
+            .iter()
+            .zip([100.0, 1.0])
+            .map(|(name, by)| Series { name: (*name).to_owned(), points: points(by) });
+        Figure {
+            id: "f".into(),
+            title: "A title".into(),
+            paper: String::new(),
+            here: String::new(),
+            x: axis("clients"),
+            y: axis("transactions a second"),
+            series: series.collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn curves_and_bars_have_a_mark_for_each_point_and_every_name() {
+        for is_logarithmic in [false, true] {
+            let curves = svg(&figure(&[1.0, 4.0, 64.0].map(Place::Number), is_logarithmic)).unwrap();
+            assert_eq!(curves.matches("<circle").count(), 6, "{curves}");
+            let bars = svg(&figure(&["one", "two"].map(|name| Place::Name(name.into())), is_logarithmic)).unwrap();
+            for word in ["A title", "libtp", "a peer", "one", "two"] {
+                assert!(bars.contains(word), "{word} is missing: {bars}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_figure_of_which_nothing_could_be_measured_is_drawn_empty() {
+        let mut empty = figure(&[1.0, 2.0].map(Place::Number), true);
+        empty.series.iter_mut().flat_map(|series| &mut series.points).for_each(|point| point.samples.clear());
+        assert!(svg(&empty).unwrap().contains("A title"));
+        empty.series.clear();
+        assert!(svg(&empty).unwrap().contains("A title"));
+    }
+}

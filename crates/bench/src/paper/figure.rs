@@ -1,0 +1,217 @@
+//! What is measured, as data: a figure has series, a series has points, a point has its samples.
+
+use serde::{Deserialize, Serialize};
+
+/// One figure or table of the report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Short, unique, and the name of its files: `libtp-6`.
+    pub id: String,
+    /// The title.
+    pub title: String,
+    /// Where the paper has it, what it did and what its text says of it.
+    pub paper: String,
+    /// What is done here.
+    pub here: String,
+    /// Along the bottom.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// The curves, or the groups of bars.
+    pub series: Vec<Series>,
+    /// What else is to be said of it.
+    pub notes: Vec<String>,
+}
+
+/// What an axis shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// Its name with the unit.
+    pub name: String,
+    /// Powers of ten, or of two, have the same distance.
+    pub is_logarithmic: bool,
+}
+
+/// One curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Who was measured.
+    pub name: String,
+    /// In the order of `x`.
+    pub points: Vec<Point>,
+}
+
+/// One measurement, repeated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Where it stands along the bottom.
+    pub x: Place,
+    /// One figure of each round, in the unit of the vertical axis.
+    pub samples: Vec<f64>,
+    /// Why there is none, or no more of them.
+    pub refused: Option<String>,
+}
+
+/// A place along the bottom.
+#[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Place {
+    /// A number: clients, bytes.
+    Number(f64),
+    /// A name: bars.
+    Name(String),
+}
+
+/// A ratio that is to be reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Goal {
+    /// What of, and beside what.
+    pub what: String,
+    /// The figure it comes from.
+    pub figure: String,
+    /// What is to be reached.
+    pub wanted: f64,
+    /// What was; none if one of the two was not measured.
+    pub reached: Option<f64>,
+    /// The peer it was compared with.
+    pub beside: String,
+}
+
+impl Axis {
+    /// Equal steps have equal distances.
+    pub fn linear(name: &str) -> Axis {
+        Axis { name: name.to_owned(), is_logarithmic: false }
+    }
+
+    /// Equal ratios do.
+    pub fn logarithmic(name: &str) -> Axis {
+        Axis { name: name.to_owned(), is_logarithmic: true }
+    }
+}
+
+impl Figure {
+    /// The series of that name.
+    pub fn series(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.name == name)
+    }
+
+    /// The median at a place of a series.
+    pub fn median(&self, name: &str, x: &Place) -> Option<f64> {
+        self.series(name)?.points.iter().find(|point| point.x == *x)?.median()
+    }
+
+    /// The greatest median at a place among the series that are not named: the best peer and what it reached.
+    pub fn best_but(&self, without: &[&str], x: &Place) -> Option<(&str, f64)> {
+        let others = self.series.iter().filter(|series| !without.contains(&series.name.as_str()));
+        let reached = others.filter_map(|series| Some((series.name.as_str(), self.median(&series.name, x)?)));
+        reached.max_by(|(_, one), (_, other)| one.total_cmp(other))
+    }
+
+    /// Every place that some series has, in order.
+    pub fn places(&self) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::new();
+        for point in self.series.iter().flat_map(|series| &series.points) {
+            if !places.contains(&point.x) {
+                places.push(point.x.clone());
+            }
+        }
+        if let Some(Place::Number(_)) = places.first() {
+            places.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+        }
+        places
+    }
+}
+
+impl Point {
+    /// The middle one of the samples.
+    pub fn median(&self) -> Option<f64> {
+        let mut samples = self.samples.clone();
+        samples.sort_by(f64::total_cmp);
+        samples.get(samples.len() / 2).copied()
+    }
+
+    /// The least and the greatest.
+    pub fn spread(&self) -> Option<(f64, f64)> {
+        let least = self.samples.iter().copied().min_by(f64::total_cmp)?;
+        let greatest = self.samples.iter().copied().max_by(f64::total_cmp)?;
+        Some((least, greatest))
+    }
+}
+
+impl Goal {
+    /// Whether it was; none if it could not be measured.
+    pub fn is_met(&self) -> Option<bool> {
+        self.reached.map(|reached| reached >= self.wanted)
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Number(number) => f.write_str(&spelled(*number)),
+            Place::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A number as people read it: four digits that mean something, thousands apart.
+pub fn spelled(number: f64) -> String {
+    if !number.is_finite() {
+        return "-".to_owned();
+    }
+    let digits = match number.abs() {
+        size if size >= 100.0 || size == 0.0 || number.fract() == 0.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        size if size >= 0.1 => 3,
+        _ => 4,
+    };
+    let plain = format!("{number:.digits$}");
+    let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
+    let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("-", whole));
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at != 0 && (whole.len() - at) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{sign}{grouped}{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_spelled_with_the_digits_that_mean_something() {
+        let spelled = [1_234_567.0, 999.6, 12.34, 1.234, 0.1234, 0.012_34, 64.0, 0.0, -1234.5].map(super::spelled);
+        assert_eq!(spelled, ["1,234,567", "1,000", "12.3", "1.23", "0.123", "0.0123", "64", "0", "-1,234"]);
+        assert_eq!(super::spelled(f64::NAN), "-");
+    }
+
+    #[test]
+    fn a_goal_is_compared_with_the_best_peer_that_was_measured() {
+        let point = |x, samples: &[f64]| Point { x: Place::Number(x), samples: samples.to_vec(), refused: None };
+        let series = |name: &str, points| Series { name: name.to_owned(), points };
+        let figure = Figure {
+            id: String::new(),
+            title: String::new(),
+            paper: String::new(),
+            here: String::new(),
+            x: Axis::linear("clients"),
+            y: Axis::linear("a second"),
+            series: vec![
+                series("libtp", vec![point(2.0, &[9.0]), point(1.0, &[5.0, 1.0, 7.0])]),
+                series("one", vec![point(1.0, &[2.0])]),
+                series("two", vec![point(1.0, &[3.0]), point(4.0, &[])]),
+            ],
+            notes: Vec::new(),
+        };
+        assert_eq!(figure.median("libtp", &Place::Number(1.0)), Some(5.0));
+        assert_eq!(figure.best_but(&["libtp"], &Place::Number(1.0)), Some(("two", 3.0)));
+        assert_eq!(figure.best_but(&["libtp"], &Place::Number(2.0)), None);
+        assert_eq!(figure.places(), [1.0, 2.0, 4.0].map(Place::Number));
+        assert_eq!(figure.series[0].points[1].spread(), Some((1.0, 7.0)));
+    }
+}

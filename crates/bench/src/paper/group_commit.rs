@@ -1,0 +1,51 @@
+//! Group commit and its three thresholds: LIBTP 4.2.
+
+use crate::engine::Durability;
+use crate::error::Result;
+
+use super::bank::{Contender, Slice};
+use super::figure::{Axis, Figure, Place};
+use super::rounds::Case;
+use super::Paper;
+
+/// Commits by clients, with nobody waiting on purpose and with each threshold.
+pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
+    let of = |settings: &str| Contender { settings: Some(settings.to_owned()), ..Contender::libtp(Durability::Sync) };
+    let lines = [
+        ("nobody waits on purpose", of("")),
+        ("group 4, wait 50 %", of("group_threshold = 4\nwait_threshold_percent = 50\n")),
+        ("group 4, wait 90 %", of("group_threshold = 4\nwait_threshold_percent = 90\n")),
+        (
+            "group 4, wait 90 %, logdelay 4 KiB",
+            of("group_threshold = 4\nwait_threshold_percent = 90\nlog_delay = \"4KiB\"\n"),
+        ),
+    ];
+    let lines: Vec<_> = lines.into_iter().map(|(name, contender)| (name.to_owned(), contender)).collect();
+    let scale = paper.pace.scale;
+    let (banks, refused) = paper.banks(&lines, scale);
+    let mut cases = Vec::new();
+    for clients in paper.pace.durable_clients {
+        for (name, bank) in &banks {
+            let slice = Slice { time: paper.pace.long_slice, ..paper.slice(*clients) };
+            cases.push(Case::new(name, Place::Number(f64::from(*clients)), move || bank.sample(&slice)));
+        }
+    }
+    let mut series = paper.measure("libtp-4.2", &mut cases, paper.pace.rounds)?;
+    drop(cases);
+    paper.settle(banks, &mut series);
+    series.extend(refused);
+    paper.figures.push(Figure {
+        id: "libtp-4.2".into(),
+        title: "Group commit: waiting on purpose or not".into(),
+        paper: "LIBTP 4.2: a commit waits for company while there are at least so many active transactions (group threshold), until so many of \
+                them wait (wait threshold) or so much log is there (logdelay threshold). The text has no figures."
+            .into(),
+        here: "TPC-B by threads, each commit on the disk. By default nobody waits on purpose: who comes while a sync is under way is in the next."
+            .into(),
+        x: Axis::logarithmic("clients"),
+        y: Axis::logarithmic("transactions a second"),
+        series,
+        notes: Vec::new(),
+    });
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Many processes on one bank: LIBTP figures 7, 8 and 9.
+
+use crate::engine::Durability;
+use crate::error::Result;
+use crate::tpcb::Scale;
+
+use super::bank::{Contender, Slice};
+use super::figure::{Axis, Figure, Place};
+use super::rounds::{Case, Sample};
+use super::Paper;
+
+/// Many processes whose every commit waits for the disk.
+pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
+    let contender = |granularity: Contender| granularity.shared();
+    let lines = [
+        ("locks on records", contender(Contender::libtp(Durability::Sync))),
+        (
+            "locks on pages, read first, as in the paper",
+            contender(Contender::libtp(Durability::Sync).as_in_the_paper()),
+        ),
+    ];
+    let scale = paper.pace.scale;
+    let series = by_processes(paper, "libtp-7", &lines, scale, false)?;
+    let first = |figure: &Figure, x: f64| figure.median("locks on records", &Place::Number(x));
+    let figure = Figure {
+        id: "libtp-7".into(),
+        title: "Many processes, each commit on the disk".into(),
+        paper: "LIBTP figure 7 (5.1.2): multi-user TPC-B, bound by one disk. The text says: about 10 % more at two processes, and at four \
+                less than one did. The plotted values are not in the text."
+            .into(),
+        here: "The same bank by 1 to 64 processes, `Sync`. Commits that wait together are written together.".into(),
+        x: Axis::logarithmic("processes"),
+        y: Axis::logarithmic("transactions a second"),
+        series,
+        notes: Vec::new(),
+    };
+    paper.goal(
+        "four processes on one disk (the paper: less than one)",
+        &figure,
+        "one process",
+        1.0,
+        first(&figure, 4.0).or(first(&figure, 8.0)),
+        first(&figure, 1.0),
+    );
+    paper.figures.push(figure);
+    Ok(())
+}
+
+/// Few accounts, nothing waits for the disk: read only, and with the log written later.
+pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
+    let libtp = || Contender::libtp(Durability::Relaxed).shared();
+    let mut series = by_processes(paper, "libtp-8", &[("read only", libtp())], Scale::SMALL, true)?;
+    let lines =
+        [("no sync, locks on records", libtp()), ("no sync, locks on pages, read first", libtp().as_in_the_paper())];
+    series.extend(by_processes(paper, "libtp-8", &lines, Scale::SMALL, false)?);
+    paper.figures.push(Figure {
+        id: "libtp-8".into(),
+        title: "Many processes on 1,000 accounts".into(),
+        paper: "LIBTP figure 8 (5.1.2): 1,000 accounts, 100 tellers, 10 branches; three reads without a log, and TPC-B whose log is not \
+                flushed. The text says: one process had the processor 96 % busy; with the log not flushed it got slower from the second \
+                process on."
+            .into(),
+        here: "The same bank by 1 to 64 processes; `Relaxed` in the place of the log that is not flushed.".into(),
+        x: Axis::logarithmic("processes"),
+        y: Axis::logarithmic("transactions a second"),
+        series,
+        notes: Vec::new(),
+    });
+    Ok(())
+}
+
+/// How often somebody is a deadlock's victim.
+pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
+    let libtp = Contender::libtp(Durability::Relaxed).shared().as_in_the_paper();
+    let (small, large) = (paper.bank(&libtp, Scale::SMALL)?, paper.bank(&libtp, paper.pace.scale)?);
+    let records = Contender { granularity: crate::engine::Granularity::Record, ..libtp };
+    let small_records = paper.bank(&records, Scale::SMALL)?;
+    let banks = vec![
+        ("SMALL".to_owned(), small),
+        ("LARGE".to_owned(), large),
+        ("SMALL, locks on records".to_owned(), small_records),
+    ];
+    let mut cases = Vec::new();
+    for processes in paper.pace.processes {
+        for (name, bank) in &banks {
+            let process = Some(paper.settings.client);
+            let slice = Slice { process, time: paper.pace.long_slice, ..paper.slice(*processes) };
+            cases.push(Case::new(name, Place::Number(f64::from(*processes)), move || {
+                let done = bank.work(&slice)?;
+                Ok(Sample { value: done.aborts_per_1000, audit: "ok".into(), raw: done.raw })
+            }));
+        }
+    }
+    let mut series = paper.measure("libtp-9", &mut cases, paper.pace.rounds)?;
+    drop(cases);
+    paper.settle(banks, &mut series);
+    paper.figures.push(Figure {
+        id: "libtp-9".into(),
+        title: "Deadlock victims of 1,000 transactions".into(),
+        paper: "LIBTP figure 9 (5.1.2): aborts of TPC-B by the multiprogramming level, on the small bank and the large one; the detector \
+                wakes once a second. The text says that LARGE climbs faster than SMALL; values are not in it."
+            .into(),
+        here: "Locks on pages, each balance read before it is locked for the change, as the paper's programs did: two that have read \
+               the same one deadlock. The waits-for graph is searched when a wait lasts, not once a second."
+            .into(),
+        x: Axis::logarithmic("processes"),
+        y: Axis::linear("aborts of 1,000 transactions"),
+        series,
+        notes: Vec::new(),
+    });
+    Ok(())
+}
+
+fn by_processes(
+    paper: &mut Paper<'_>,
+    id: &str,
+    lines: &[(&str, Contender)],
+    scale: Scale,
+    is_read_only: bool,
+) -> Result<Vec<super::Series>> {
+    let lines: Vec<_> = lines.iter().map(|(name, contender)| ((*name).to_owned(), contender.clone())).collect();
+    let (banks, refused) = paper.banks(&lines, scale);
+    let mut cases = Vec::new();
+    for processes in paper.pace.processes {
+        for (name, bank) in &banks {
+            let process = Some(paper.settings.client);
+            let slice = Slice { process, time: paper.pace.long_slice, is_read_only, ..paper.slice(*processes) };
+            cases.push(Case::new(name, Place::Number(f64::from(*processes)), move || bank.sample(&slice)));
+        }
+    }
+    let mut series = paper.measure(id, &mut cases, paper.pace.rounds)?;
+    drop(cases);
+    paper.settle(banks, &mut series);
+    series.extend(refused);
+    Ok(series)
+}

@@ -1,0 +1,148 @@
+//! Cases in turns: each is measured once in a round, then all again, so that a machine that drifts treats them alike.
+
+use crate::error::Result;
+
+use super::figure::{Place, Point, Series};
+
+/// One case: a point of a series, and how a sample of it is taken.
+pub struct Case<'c> {
+    /// The series it belongs to.
+    pub series: String,
+    /// Where in the series.
+    pub x: Place,
+    /// Takes one sample. An error ends the case, and its sentence goes into the report.
+    pub sample: Box<dyn FnMut() -> Result<Sample> + 'c>,
+}
+
+/// What one round of a case gave.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// In the unit of the figure.
+    pub value: f64,
+    /// `ok`, or what does not add up: then the value counts for nothing.
+    pub audit: String,
+    /// All there is to say of it.
+    pub raw: serde_json::Value,
+}
+
+/// One line of raw.jsonl.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct RawLine {
+    /// The figure.
+    pub figure: String,
+    /// The series.
+    pub series: String,
+    /// The place along the bottom.
+    pub x: Place,
+    /// From 1 on.
+    pub round: u32,
+    /// The sample.
+    pub value: Option<f64>,
+    /// Why there is none.
+    pub refused: Option<String>,
+    /// What the engine's driver reported.
+    pub report: serde_json::Value,
+}
+
+impl Sample {
+    /// A sample that needs no audit.
+    pub fn of(value: f64) -> Sample {
+        Sample { value, audit: "ok".to_owned(), raw: serde_json::Value::Null }
+    }
+}
+
+impl<'c> Case<'c> {
+    /// A case.
+    pub fn new(series: &str, x: Place, sample: impl FnMut() -> Result<Sample> + 'c) -> Case<'c> {
+        Case { series: series.to_owned(), x, sample: Box::new(sample) }
+    }
+}
+
+/// Takes `rounds` samples of each case, in turns; `watch` is told before each, and `keep` is given each.
+pub fn in_turns(
+    figure: &str,
+    cases: &mut [Case<'_>],
+    rounds: u32,
+    watch: &mut dyn FnMut(&str),
+    keep: &mut dyn FnMut(RawLine),
+) -> Vec<Series> {
+    let mut points: Vec<Point> =
+        cases.iter().map(|case| Point { x: case.x.clone(), samples: Vec::new(), refused: None }).collect();
+    for round in 1..=rounds {
+        for (case, point) in cases.iter_mut().zip(&mut points) {
+            if point.refused.is_some() {
+                continue;
+            }
+            watch(&format!("{}, {}", case.series, case.x));
+            let taken = (case.sample)();
+            let (value, refused, report) = match taken {
+                Ok(sample) if sample.audit == "ok" => (Some(sample.value), None, sample.raw),
+                Ok(sample) => (None, Some(format!("the audit failed: {}", sample.audit)), sample.raw),
+                Err(error) => (None, Some(error.to_string()), serde_json::Value::Null),
+            };
+            point.samples.extend(value);
+            // What was measured before the audit failed counts for nothing either.
+            if refused.is_some() {
+                point.samples.clear();
+            }
+            point.refused.clone_from(&refused);
+            let (figure, series, x) = (figure.to_owned(), case.series.clone(), case.x.clone());
+            keep(RawLine { figure, series, x, round, value, refused, report });
+        }
+    }
+    let mut series: Vec<Series> = Vec::new();
+    for (case, point) in cases.iter().zip(points) {
+        match series.iter_mut().find(|series| series.name == case.series) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name: case.series.clone(), points: vec![point] }),
+        }
+    }
+    series
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use std::cell::RefCell;
+
+    #[test]
+    fn cases_are_measured_in_turns_and_one_that_fails_is_said_so() {
+        let order = RefCell::new(Vec::new());
+        let case = |name: &'static str, x: f64, fails: bool| {
+            let order = &order;
+            Case::new(name, Place::Number(x), move || {
+                order.borrow_mut().push((name, x));
+                match fails && order.borrow().len() > 3 {
+                    true => Err(Error::Settings("it does not".into())),
+                    false => Ok(Sample::of(x)),
+                }
+            })
+        };
+        let mut cases = [case("a", 1.0, false), case("b", 1.0, true), case("a", 2.0, false)];
+        let mut raw = Vec::new();
+        let series = in_turns("f", &mut cases, 3, &mut |_| {}, &mut |line| raw.push(line));
+        drop(cases);
+        let order = order.into_inner();
+        assert_eq!(order[..3], order[3..6]);
+        assert_eq!(order.len(), 8, "the one that failed was not asked again");
+        assert_eq!(raw.len(), 8);
+        assert_eq!((series.len(), series[0].points.len()), (2, 2));
+        assert_eq!(series[0].points[0].samples, [1.0; 3]);
+        assert_eq!(series[1].points[0].refused.as_deref(), Some("it does not"));
+    }
+
+    #[test]
+    fn what_does_not_add_up_counts_for_nothing() {
+        let mut asked = 0;
+        let mut case = Case::new("a", Place::Name("x".into()), || {
+            asked += 1;
+            let audit = if asked == 2 { "a record is lost" } else { "ok" };
+            Ok(Sample { audit: audit.into(), ..Sample::of(5.0) })
+        });
+        let series = in_turns("f", std::slice::from_mut(&mut case), 3, &mut |_| {}, &mut |_| {});
+        let point = &series[0].points[0];
+        assert!(point.samples.is_empty(), "{point:?}");
+        assert!(point.refused.as_deref().is_some_and(|why| why.contains("a record is lost")), "{point:?}");
+    }
+}

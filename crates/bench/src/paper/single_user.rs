@@ -1,0 +1,81 @@
+//! One user: LIBTP figure 6.
+
+use crate::engine::Durability;
+use crate::error::Result;
+
+use super::bank::Contender;
+use super::figure::{Axis, Figure, Place};
+use super::rounds::Case;
+use super::Paper;
+
+/// A page cache so small beside the bank that most accounts are not in it.
+const SMALL_CACHE: &str = "memory = \"4MiB\"\n";
+
+/// LIBTP, and the same trees with less and less protection; and a relational database.
+pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
+    let places = ["in memory, not synced", "cache smaller than the bank", "each commit on the disk"];
+    let unprotected = |name| Contender::of(name, Durability::Relaxed);
+    let small = |contender: Contender| Contender { settings: Some(SMALL_CACHE.to_owned()), ..contender };
+    let lines = [
+        ("libtp", places[0], Contender::libtp(Durability::Relaxed)),
+        ("notp", places[0], unprotected("notp")),
+        ("flock", places[0], unprotected("flock")),
+        ("sqlite", places[0], Contender::of("sqlite", Durability::Relaxed)),
+        ("libtp", places[1], small(Contender::libtp(Durability::Relaxed))),
+        ("notp", places[1], small(unprotected("notp"))),
+        ("flock", places[1], small(unprotected("flock"))),
+        ("libtp", places[2], Contender::libtp(Durability::Sync)),
+        ("fsync", places[2], unprotected("fsync")),
+        ("sqlite", places[2], Contender::of("sqlite", Durability::Sync)),
+    ];
+    let has_sqlite = paper.settings.peers.iter().any(|peer| peer == "sqlite");
+    let lines: Vec<_> = lines.into_iter().filter(|(name, ..)| *name != "sqlite" || has_sqlite).collect();
+    let named: Vec<_> = lines.iter().map(|(name, place, who)| (format!("{name} {place}"), who.clone())).collect();
+    let scale = paper.pace.scale;
+    let (banks, refused) = paper.banks(&named, scale);
+    let mut cases = Vec::new();
+    for (name, bank) in &banks {
+        let Some((series, place, who)) = lines.iter().find(|(series, place, _)| format!("{series} {place}") == *name)
+        else {
+            continue;
+        };
+        let is_durable = who.durability == Durability::Sync || *series == "fsync";
+        let time = if is_durable { paper.pace.long_slice } else { paper.pace.slice };
+        let slice = super::bank::Slice { time, ..paper.slice(1) };
+        cases.push(Case::new(series, Place::Name((*place).to_owned()), move || bank.sample(&slice)));
+    }
+    let mut series = paper.measure("libtp-6", &mut cases, paper.pace.rounds)?;
+    drop(cases);
+    paper.settle(banks, &mut series);
+    series.extend(refused);
+    let figure = Figure {
+        id: "libtp-6".into(),
+        title: "One user: what protection costs".into(),
+        paper: "LIBTP figure 6 (5.1.1): LIBTP, NOTP (no locks, no log), FLOCK (flock(2), nothing durable), FSYNC (a sync at each \
+                commit, no locks) and a relational database, on one disk. The text says: LIBTP is about 15 % slower than FLOCK and NOTP, more than \
+                80 % faster than FSYNC, and 125 % of the database."
+            .into(),
+        here: "`notp`: the same trees of the same library with locks and log off. `flock`: the same inside flock(2). `fsync`: the same, and \
+               a page written into each of four files and synced at each commit. `sqlite`: WAL; FULL where each commit is on the disk. The \
+               paper's were bound by their disk, which here is nearest to the cache smaller than the bank: pages come from the system's \
+               cache, and go there and through the double write."
+            .into(),
+        x: Axis::linear("where"),
+        y: Axis::logarithmic("transactions a second"),
+        series,
+        notes: Vec::new(),
+    };
+    let at = |name: &str, place: &str| figure.median(name, &Place::Name(place.to_owned()));
+    paper.goal(
+        "with a cache smaller than the bank",
+        &figure,
+        "notp",
+        0.85,
+        at("libtp", places[1]),
+        at("notp", places[1]),
+    );
+    paper.goal("in memory", &figure, "notp", 0.85, at("libtp", places[0]), at("notp", places[0]));
+    paper.goal("each commit on the disk", &figure, "fsync", 2.0, at("libtp", places[2]), at("fsync", places[2]));
+    paper.figures.push(figure);
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! `tp bench paper`: the papers' figures and the peers, measured on this machine, as a report with a picture of each.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, ValueEnum};
+use libtp_bench::paper::{run_paper, Contender, Goal, News, PaperSettings};
+
+use crate::bank::BankDirectory;
+use crate::failure::{Ending, Failure, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    /// Where report.md, raw.jsonl and the pictures go.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Every figure with fewer points and 100000 accounts: about three minutes, instead of an hour.
+    #[arg(long)]
+    quick: bool,
+    /// Who is measured beside us.
+    #[arg(long, value_enum, default_value_t = Peers::Light)]
+    peers: Peers,
+    /// Figures whose names begin so, for example `libtp-8`; all of them if none is named.
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
+    only: Vec<String>,
+    /// A directory on the disk for the databases; without it a fresh one is used. What is made there is removed.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// A directory in memory.
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    memory: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Peers {
+    /// Nobody.
+    None,
+    /// Those that are in this program: SQLite, LMDB, redb, fjall.
+    Light,
+    /// Those, and RocksDB, Berkeley DB and libpmemobj, whose Debian packages are installed.
+    All,
+}
+
+impl Arguments {
+    /// Measures, and writes the report.
+    pub fn run(&self, output: &mut Output) -> Result<Ending> {
+        let mut directory = BankDirectory::open(self.dir.as_deref(), "libtp-paper")?;
+        if self.dir.is_none() {
+            directory = directory.removed_at_end();
+        }
+        let own = Own::make(directory.path())?;
+        let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
+        let client = |contender: &Contender, bank: &Path| client(&program, contender, bank);
+        let settings = PaperSettings {
+            out: self.out.clone(),
+            disk: own.0.clone(),
+            memory: self.memory.clone(),
+            is_quick: self.quick,
+            peers: self.peers.names(),
+            only: self.only.clone(),
+            command: std::env::args()
+                .map(|word| word.rsplit('/').next().unwrap_or(&word).to_owned())
+                .take(1)
+                .chain(std::env::args().skip(1))
+                .collect::<Vec<_>>()
+                .join(" "),
+            client: &client,
+        };
+        let mut bar: Option<Progress> = None;
+        let shown = output.may_draw();
+        let mut watch = |news: News<'_>| match news {
+            News::Figure { id, nth, of } => {
+                let total = u64::try_from(of).unwrap_or(u64::MAX);
+                let now = bar.get_or_insert_with(|| Progress::count(shown, "figures", total));
+                now.set(u64::try_from(nth).unwrap_or(u64::MAX) - 1);
+                now.say(id.to_owned());
+            }
+            News::Doing(what) => {
+                if let Some(bar) = &bar {
+                    bar.say(what.to_owned());
+                }
+            }
+        };
+        let goals = run_paper(&settings, &mut watch)?;
+        drop(bar);
+        let report = self.out.join("report.md");
+        output.object(&serde_json::json!({ "report": report, "goals": goals }))?;
+        goals.iter().try_for_each(|goal| write(goal, output))?;
+        output.line(format!("the report is {}", report.display()))?;
+        Ok(Ending::Done)
+    }
+}
+
+impl Peers {
+    fn names(self) -> Vec<String> {
+        let light: &[&str] = if cfg!(feature = "peers") { &["lmdb"] } else { &[] };
+        let heavy: &[&str] = if cfg!(feature = "peers") { &["bdb"] } else { &[] };
+        let names = match self {
+            Peers::None => Vec::new(),
+            Peers::Light => light.to_vec(),
+            Peers::All => [light, heavy].concat(),
+        };
+        names.into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// A directory of this run alone, in one that may be somebody's; removed in the end, whatever the end is.
+struct Own(PathBuf);
+
+impl Own {
+    fn make(parent: &Path) -> Result<Own> {
+        let path = parent.join(format!("libtp-paper-{}", std::process::id()));
+        std::fs::create_dir(&path).map_err(Failure::doing(format!("make the directory {}", path.display())))?;
+        Ok(Own(path))
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("tp: cannot remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+/// This program again, as one client of a contender.
+fn client(program: &Path, contender: &Contender, bank: &Path) -> Command {
+    let mut command = Command::new(program);
+    let contender = serde_json::to_string(contender).expect("names and switches are text");
+    command.arg("bench-client").arg("--contender").arg(contender).arg("--env").arg(bank);
+    command
+}
+
+fn write(goal: &Goal, output: &mut Output) -> Result<()> {
+    let verdict = match goal.is_met() {
+        Some(true) => "met",
+        Some(false) => "missed",
+        None => "not measured",
+    };
+    let reached = goal.reached.map_or_else(String::new, |reached| format!("{reached:.2}, "));
+    output.line(format!(
+        "{} ({}), beside {}: {reached}wanted {}: {verdict}",
+        goal.what, goal.figure, goal.beside, goal.wanted
+    ))
+}
