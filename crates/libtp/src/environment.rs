@@ -249,6 +249,11 @@ impl Builder {
                 if env.opened().how != attach::How::Joined {
                     files::recover(&env.0);
                 }
+                #[cfg(feature = "unprotected")]
+                if self.settings.is_unprotected {
+                    // Pages that no record was logged for name the first record of the log: so that there is one.
+                    env.checkpoint()?;
+                }
                 Ok(env)
             }
             Err(error) => {
