@@ -1,9 +1,10 @@
 //! `cargo xtask bench`: every hot path beside its budget; `cargo xtask bench recovery`: sizes, and opening after a crash;
 //! `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`: recoverable memory by the size of a transaction;
-//! `cargo xtask bench snapshots`: what snapshots cost readers and writers; `cargo xtask bench rows`: plain records beside the peers.
+//! `cargo xtask bench snapshots`: what snapshots cost readers and writers; `cargo xtask bench rows`: plain records beside the peers;
+//! `cargo xtask bench counts`: instructions of every hot path beside those kept.
 
 use crate::workspace::{cargo, Workspace};
-use crate::{command_test, setup};
+use crate::{command_test, counts, setup};
 use std::process::ExitCode;
 
 const PACKAGE: &str = "libtp-bench";
@@ -14,12 +15,17 @@ const PROCESSES: &str = "processes";
 const MEMORY: &str = "memory";
 const SNAPSHOTS: &str = "snapshots";
 const ROWS: &str = "rows";
+/// No binary of the benchmarks, but a program under callgrind.
+const COUNTS: &str = "counts";
 
 /// Builds the benchmark in release and runs it.
 ///
 /// # Errors
 /// When cargo cannot be started.
 pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
+    if let Some((COUNTS, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return counts::counts(workspace, rest);
+    }
     let (binary, features, arguments) = match arguments.split_first() {
         Some((first, rest)) if first == RECOVERY => (RECOVERY, &[][..], rest),
         Some((first, rest)) if first == MEMORY => (MEMORY, &[][..], rest),

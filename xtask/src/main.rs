@@ -8,6 +8,7 @@ mod child;
 mod command_bench;
 mod command_soak;
 mod command_test;
+mod counts;
 mod coverage;
 mod fuzz;
 mod install;
@@ -52,7 +53,7 @@ enum Verb {
     },
     /// Every hot path beside its budget, with a bare loop in the same run; `bench recovery`: sizes, opening after a crash;
     /// `bench processes`: TPC-B by 1 to 64 processes; `bench memory`: recoverable memory by the size of a transaction;
-    /// `bench snapshots`: what snapshots cost
+    /// `bench snapshots`: what snapshots cost; `bench counts`: instructions of every hot path beside those kept
     Bench {
         /// Passed on to the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -32,6 +32,9 @@ const PACKAGES_OF_LAB: &[(&str, &str)] = &[
 /// What adds up which branches were taken.
 const PACKAGES_OF_COVERAGE: &[(&str, &str)] = &[("llvm-19", "reads the counts of branches")];
 
+/// What counts instructions.
+const PACKAGES_OF_COUNTS: &[(&str, &str)] = &[("valgrind", "counts instructions")];
+
 const LISTS: &str = "/var/lib/apt/lists";
 
 /// True when every package is installed.
@@ -55,6 +58,11 @@ pub fn packages_for_lab(logs: &Path) -> io::Result<Counts> {
 /// The same for `cargo xtask coverage`.
 pub fn packages_for_coverage(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_COVERAGE, logs)
+}
+
+/// The same for `cargo xtask bench counts`.
+pub fn packages_for_counts(logs: &Path) -> io::Result<Counts> {
+    all_installed(PACKAGES_OF_COUNTS, logs)
 }
 
 fn all_installed(packages: &[(&'static str, &str)], logs: &Path) -> io::Result<Counts> {

@@ -1,0 +1,90 @@
+//! Runs each hot path by itself, so that its instructions can be counted: `cargo xtask bench counts` starts it under callgrind.
+//!
+//! Only what happens inside [`counted_operations`] on the thread that is in it is counted: no loading, no warming up, no other thread.
+//! Each path is warmed, then run so often; a line `NAME<tab>CALLS<tab>OPERATIONS` is printed for it, in the order in which callgrind
+//! writes what it has counted. The first path does nothing, and what that costs is taken off the others. Everything is drawn from one seed and no
+//! thread works beside it, so the same build counts the same but for a few in a thousand.
+//!
+//! `cargo run --release -p libtp-bench --example instructions [-- PART OF A NAME]` runs the paths uncounted.
+#![allow(clippy::unwrap_used)] // a measurement: what fails ends it
+
+mod bank;
+mod managers;
+mod records;
+
+use std::hint::black_box;
+
+use libtp::{Env, Settings};
+
+/// The directory that everything lies in; it goes away at the end.
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    /// A new environment with no threads of its own and a cache that holds all of it.
+    pub fn env(&self, name: &str) -> Env {
+        let settings =
+            Settings { memory: Some(libtp::Bytes::mib(256)), no_background: true, ..libtp::Settings::default() };
+        let builder = Env::builder().settings(settings).durability(libtp::Durability::Relaxed);
+        builder.open(self.0.path().join(name)).unwrap()
+    }
+}
+
+/// Runs the paths whose names were asked for.
+pub struct Paths {
+    part: String,
+}
+
+impl Paths {
+    /// Runs `operation` so often that it is warm, then `count` times counted. One call is `operations` operations.
+    pub fn run(&self, name: &str, operations: u64, count: u64, operation: &mut dyn FnMut()) {
+        if name.contains(&self.part) || name == NOTHING {
+            (0..count.div_ceil(4)).for_each(|_| operation());
+            counted_operations(operation, count);
+            println!("{name}\t{count}\t{}", operations * count);
+        }
+    }
+}
+
+/// The path that does nothing.
+const NOTHING: &str = "nothing";
+
+/// Callgrind finds this function by its name.
+#[inline(never)]
+fn counted_operations(operation: &mut dyn FnMut(), count: u64) {
+    for _ in 0..black_box(count) {
+        black_box(&mut *operation)();
+    }
+}
+
+/// Numbers drawn from one seed (xorshift).
+pub struct Random(u64);
+
+impl Default for Random {
+    fn default() -> Random {
+        Random(88_172_645_463_325_252)
+    }
+}
+
+impl Random {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// The next number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.draw() % bound
+    }
+}
+
+fn main() {
+    let paths = Paths { part: std::env::args().nth(1).unwrap_or_default() };
+    let place = Place(tempfile::tempdir().unwrap());
+    paths.run(NOTHING, 1, 10_000, &mut || {});
+    bank::run(&paths, &place);
+    records::run(&paths, &place);
+    managers::run(&paths, &place);
+}
