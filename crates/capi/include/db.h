@@ -7,7 +7,7 @@
  *              changed is in it after sync or close, and not before. Without a file name: memory alone.
  *   shared     one of them is given. The file belongs to the environment of the directory in which it lies (dbopen(3)),
  *              any number of processes use it at once, and with DB_TXN each call is a transaction, or a part of the one
- *              that the thread has begun with txn_begin.
+ *              that the thread has begun with txn_begin. A DB_RECNO has its text file in both modes (recno(3)).
  *
  * Calls return 0 (RET_SUCCESS), 1 (RET_SPECIAL: there is no such key, or the key is there already) or -1 (RET_ERROR) with
  * errno set; tp_error says in a sentence what was wrong. What a DBT that was filled in points to is the library's, and
@@ -60,7 +60,7 @@ typedef struct {
 #define R_NOOVERWRITE 8 /* put */
 #define R_PREV 9        /* seq (DB_BTREE, DB_RECNO) */
 #define R_SETCURSOR 10  /* put (DB_BTREE, DB_RECNO) */
-#define R_RECNOSYNC 11  /* sync (DB_RECNO) */
+#define R_RECNOSYNC 11  /* sync (DB_RECNO): not the text file */
 
 typedef enum { DB_BTREE, DB_HASH, DB_RECNO } DBTYPE;
 
@@ -121,8 +121,8 @@ typedef struct {
     unsigned int psize;
     int lorder;
     size_t reclen;
-    unsigned char bval;
-    char *bfname;
+    unsigned char bval; /* what ends a record, or makes up one of fixed length */
+    char *bfname;       /* a file that has the records, too; NULL for none */
 } RECNOINFO;
 
 /* Opens a file; NULL is memory alone. NULL is returned where it cannot be opened, with errno set. */

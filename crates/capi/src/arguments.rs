@@ -35,6 +35,7 @@ impl In {
 
 /// A text that ends in a zero.
 #[repr(transparent)]
+#[derive(Clone, Copy)]
 pub struct Text(*const c_char);
 
 impl Text {

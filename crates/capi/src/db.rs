@@ -3,10 +3,11 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `open`, `info` | `dbopen`, and what it is told |
+//! | `open`, `open_records`, `info` | `dbopen`, and what it is told |
 //! | `keyed`, `numbered` | what the flags of the calls mean, over whatever keeps pairs or records |
 //! | `plain`, `rule`, `plain_file`, `text_file` | plain mode: memory, and one file |
-//! | `shared`, `environments`, `current` | shared mode: an environment, and the thread's transaction |
+//! | `shared`, `shared_list`, `shared_records` | shared mode: databases of an environment |
+//! | `environments`, `current` | the environments, and the thread's transaction |
 //! | `dbt`, `flags`, `refusal`, `orders` | what C hands over and is told |
 //!
 //! A `DB` is a structure that C reads, because db(3) says so; what is behind it (`internal`) is a handle like any other and is
@@ -21,12 +22,15 @@ mod info;
 mod keyed;
 mod numbered;
 mod open;
+mod open_records;
 mod orders;
 mod plain;
 mod plain_file;
 mod refusal;
 mod rule;
 mod shared;
+mod shared_list;
+mod shared_records;
 mod text_file;
 
 use std::ffi::{c_int, c_uint};
@@ -37,7 +41,7 @@ use crate::handles::{Handle, Held, Kind, Table};
 use dbt::DbtPointer;
 use info::{Info, Told};
 use keyed::Keyed;
-use numbered::Numbered;
+use numbered::{Numbered, Stored};
 use open::{How, Type};
 use refusal::{Answer, Refusal};
 
@@ -142,7 +146,7 @@ pub extern "C" fn dbopen(file: Text, flags: c_uint, mode: c_uint, kind: Type, op
     let mut made = std::ptr::null_mut();
     answer("dbopen", || {
         let told = openinfo.told(kind)?;
-        let is_without_keys = matches!(told, Told::Recno { is_without_keys: true, .. });
+        let is_without_keys = matches!(&told, Told::Recno(records) if records.is_without_keys);
         let store = open::open(file.optional_path(), &How::new(flags, mode)?, told)?;
         let opened = Opened { store, is_without_keys, key: Vec::new(), data: Vec::new() };
         let internal = OPENED.insert(opened)?;
@@ -190,14 +194,15 @@ extern "C" fn put(db: MethodsPointer, mut key: DbtPointer, mut data: DbtPointer,
         };
         match &mut opened.store {
             Store::Keyed(keyed) => keyed.put(&given, &value, flags).map(special),
-            Store::Numbered(numbered) => {
-                let Some(number) = numbered.put(&given, value, flags)? else { return Ok(SPECIAL) };
-                if matches!(flags, flags::R_IAFTER | flags::R_IBEFORE) {
+            Store::Numbered(numbered) => match numbered.put(&given, value, flags)? {
+                Stored::No => Ok(SPECIAL),
+                Stored::There => Ok(SUCCESS),
+                Stored::As(number) => {
                     opened.key = number.to_ne_bytes().to_vec();
                     key.lend("the key", &opened.key)?;
+                    Ok(SUCCESS)
                 }
-                Ok(SUCCESS)
-            }
+            },
         }
     })
 }

@@ -21,6 +21,59 @@ fn what_the_manual_of_db_says_is_so_in_every_mode_and_valgrind_finds_nothing() {
     }
 }
 
+#[test]
+fn what_the_manual_says_is_so_for_several_processes_in_one_environment() {
+    let workshop = workshop();
+    let program = compiled("tests/c/db3.c", workshop.path(), Link::Shared);
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("files");
+    let begun = ["lock", "txn", "within", "within", "plain"].iter().enumerate().map(|(number, mode)| {
+        let mut command = Command::new(&program);
+        command.arg(&directory).arg(mode).arg(format!("{number}-"));
+        (mode, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    });
+    for (mode, process) in begun.collect::<Vec<_>>() {
+        let ended = process.wait_with_output().unwrap();
+        assert!(ended.status.success() && ended.stdout == b"0 wrong\n", "{mode}: {}", told(&ended));
+    }
+}
+
+/// Processes move records of one file, and write on others through cursors, whose numbers change all the time; one after the other
+/// is killed in the middle.
+#[test]
+fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
+    const CARDS: usize = 400;
+    let workshop = workshop();
+    let program = compiled("tests/c/db3_records.c", workshop.path(), Link::Shared);
+    let table = workshop.path().join("table");
+    let table = table.to_str().unwrap();
+    says(&program, &[table, "open", &CARDS.to_string()]);
+    for round in 0..3 {
+        let begin = |what: &str, who: &str, count: &str| {
+            let mut command = Command::new(&program);
+            command.args([table, what, &format!("{who}{round}"), count]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut victim = begin("moves", "victim", "0");
+        let survivors = [begin("moves", "one", "150"), begin("moves", "two", "150"), begin("marks", "cursor", "150")];
+        std::thread::sleep(Duration::from_millis(60 + 41 * round));
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        for survivor in survivors {
+            let ended = survivor.wait_with_output().unwrap();
+            assert!(ended.status.success(), "round {round}: {}", told(&ended));
+        }
+        let said = says(&program, &[table, "audit"]);
+        let marks = round + 1;
+        let expected = format!("{CARDS} cards, sum {}, {marks} marks, ", CARDS * (CARDS - 1) / 2);
+        assert!(said.starts_with(&expected) && said.lines().count() == 1, "round {round}: {said}");
+        // The text file has what the list has: each mark with the number that was written last.
+        let text = std::fs::read_to_string(workshop.path().join("table/cards")).unwrap();
+        let marked = text.lines().filter(|line| line.starts_with("mark") && line.ends_with(" 150")).count() as u64;
+        assert_eq!((text.lines().count() as u64, marked), (CARDS as u64 + marks, marks), "round {round}");
+    }
+}
+
 /// `DB_LOCK | DB_SHMEM`, as a number.
 const LOCK_AND_SHMEM: &str = "1610612736";
 

@@ -98,7 +98,7 @@ pub use libtp_process::{RepairTimes, SessionId, Times};
 pub use libtp_record::order;
 pub use libtp_record::{Duplicates, Finding, Link, Order, PageCopy, PageLock, Verified};
 pub use libtp_txn::{Durability, State, TxnInfo};
-pub use list::{List, ListCursor};
+pub use list::{List, ListCursor, ListPlace};
 pub use load::{Load, LoadWatch};
 pub use log_type::LogType;
 pub use multi::{Multi, MultiCursor};

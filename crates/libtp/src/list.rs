@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use libtp_record::list::entries::TextNotes;
+use libtp_record::list::{Now, Seen};
 use libtp_record::{open::LIST, Stretch};
 
 use crate::database::Db;
@@ -126,6 +127,15 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_delete(number)?))
     }
 
+    /// Has the list for this transaction alone, until it ends: nobody else reads or changes it. For who reads first and then inserts
+    /// or deletes, as another may do at the same time, each waiting for the other.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`; `Io`.
+    pub fn lock(&self, txn: &Txn<'_>) -> Result<()> {
+        txn.guarded(|| Ok(self.tree.access(txn).list_lock()?))
+    }
+
     /// A cursor over the records in the order of their numbers.
     pub fn cursor<'t, R: Reader>(&'t self, reader: &'t R) -> ListCursor<'t, R> {
         ListCursor { list: self, reader, standing: Standing::Nowhere, stretch: Stretch::default(), stamp: 0 }
@@ -197,6 +207,10 @@ pub struct ListCursor<'t, R: Reader> {
     stamp: u64,
 }
 
+/// Which record a cursor stood on, for a later cursor: it is found again there, whoever has changed its number meanwhile.
+#[derive(Clone, Debug)]
+pub struct ListPlace(Seen);
+
 /// A number and its record.
 type Found = Option<(u64, Vec<u8>)>;
 
@@ -210,13 +224,19 @@ impl<R: Reader> ListCursor<'_, R> {
         }
     }
 
-    /// Reads the record of a number.
-    fn read(&mut self, number: u64) -> Result<Found> {
+    /// Looks at what stands around a number, if that is not known.
+    fn see(&mut self, number: u64) -> Result<()> {
         let stamp = self.reader.stamp();
         if stamp != self.stamp || self.stretch.id_of(number).is_none() {
             self.stretch = self.reader.list_stretch(self.list, number)?.unwrap_or_default();
             self.stamp = stamp;
         }
+        Ok(())
+    }
+
+    /// Reads the record of a number.
+    fn read(&mut self, number: u64) -> Result<Found> {
+        self.see(number)?;
         let Some(id) = self.stretch.id_of(number) else { return Ok(None) };
         Ok(Some((number, self.reader.list_record(self.list, id)?)))
     }
@@ -283,6 +303,59 @@ impl<R: Reader> ListCursor<'_, R> {
 }
 
 impl ListCursor<'_, Txn<'_>> {
+    /// The place where it stands, for [`ListCursor::go_to`]; none if it stands on no record.
+    ///
+    /// # Errors
+    /// As [`List::count`].
+    pub fn place(&mut self) -> Result<Option<ListPlace>> {
+        let Standing::On(number) = self.standing else { return Ok(None) };
+        self.see(number)?;
+        let mut stretch = self.stretch.clone();
+        if stretch.first == number && number > 1 {
+            // With the one before it, behind which it is if it goes.
+            let before = self.reader.list_stretch(self.list, number - 1)?.unwrap_or_default();
+            stretch = Stretch { first: before.first, ids: [before.ids, stretch.ids].concat() };
+        }
+        Ok(stretch.id_of(number).is_some().then_some(ListPlace(Seen { number, stretch })))
+    }
+
+    /// Goes where the record of a place is now: whether it is still there. If it is gone, the cursor stands between those that were
+    /// beside it. Costs a descent, and where records were inserted or removed before it, one more for each hundred of them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let lines = env.list("lines")?;
+    /// let place = env.run(|txn| {
+    ///     ["one", "two", "three"].iter().try_for_each(|line| lines.append(txn, line.as_bytes()).map(|_| ()))?;
+    ///     let mut cursor = lines.cursor(txn);
+    ///     cursor.seek(2)?;
+    ///     cursor.place()
+    /// })?;
+    /// // Another process, perhaps.
+    /// env.run(|txn| lines.insert_before(txn, 1, b"zero"))?;
+    /// env.run(|txn| {
+    ///     let mut cursor = lines.cursor(txn);
+    ///     assert!(cursor.go_to(&place.clone().expect("it stood on a line"))?);
+    ///     assert_eq!(cursor.number(), Some(3));
+    ///     assert_eq!(cursor.next()?, Some((4, b"three".to_vec())));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`List::count`].
+    pub fn go_to(&mut self, place: &ListPlace) -> Result<bool> {
+        let (list, txn) = (self.list, self.reader);
+        let now = txn.guarded(|| Ok(list.tree.access(txn).list_now(&place.0)?))?;
+        self.standing = match now {
+            Now::At(number) => Standing::On(number),
+            Now::GoneBefore(number) => Standing::Before(number),
+        };
+        Ok(matches!(now, Now::At(_)))
+    }
+
     /// Replaces the record it stands on (`R_CURSOR`). False if it stands on none.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `entries` | the keys, and the bytes of head and nodes |
 //! | `find` | from a number to an id |
+//! | `moved` | from an id to its number, for cursors that outlive transactions |
 //! | `change` | put, insert, delete |
 //! | `verify` | that the counts are right, and everything is counted once |
 //!
@@ -22,6 +23,8 @@
 pub(crate) mod change;
 pub mod entries;
 pub(crate) mod find;
+pub(crate) mod moved;
 pub(crate) mod verify;
 
 pub use find::Stretch;
+pub use moved::{Now, Seen};

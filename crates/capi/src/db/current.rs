@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use libtp::Txn;
+use libtp::{TextFile, Txn};
 
 use crate::db::environments::Home;
 use crate::db::refusal::{Answer, Refusal};
@@ -21,6 +21,8 @@ use crate::db::{answer, SUCCESS};
 struct Begun {
     txn: Txn<'static>,
     home: Arc<Home>,
+    /// Text files that were to be written while it was going on.
+    texts: Vec<Arc<TextFile>>,
 }
 
 enum Current {
@@ -48,7 +50,7 @@ pub(crate) fn within<T>(home: &Arc<Home>, work: impl FnOnce(&Txn<'_>) -> libtp::
             let env: *const Home = Arc::as_ptr(&home);
             // SAFETY: what it points to is kept by the `Arc` beside the transaction, which goes after it (invariant 1).
             let env = unsafe { &*env };
-            *current = Current::Begun(Begun { txn: env.env.begin()?, home });
+            *current = Current::Begun(Begun { txn: env.env.begin()?, home, texts: Vec::new() });
         }
         match &*current {
             Current::None | Current::Empty => Ok(None),
@@ -66,6 +68,27 @@ pub(crate) fn within<T>(home: &Arc<Home>, work: impl FnOnce(&Txn<'_>) -> libtp::
     CURRENT.try_with(run).unwrap_or_else(|_| Err(ended()))
 }
 
+/// Whether the thread has a transaction in an environment, which may hold locks there.
+pub(crate) fn has_begun(home: &Arc<Home>) -> Answer<bool> {
+    let look = |current: &RefCell<Current>| matches!(&*current.borrow(), Current::Begun(begun) if Arc::ptr_eq(&begun.home, home));
+    CURRENT.try_with(look).map_err(|_| ended())
+}
+
+/// Has a text file written when the thread's transaction in that environment ends; false if it has none. Written at once it would
+/// wait for that transaction, for ever, and show nothing of it.
+pub(crate) fn afterwards(home: &Arc<Home>, text: &Arc<TextFile>) -> Answer<bool> {
+    let add = |current: &RefCell<Current>| match &mut *current.borrow_mut() {
+        Current::Begun(begun) if Arc::ptr_eq(&begun.home, home) => {
+            if !begun.texts.iter().any(|other| Arc::ptr_eq(other, text)) {
+                begun.texts.push(Arc::clone(text));
+            }
+            true
+        }
+        _ => false,
+    };
+    CURRENT.try_with(add).map_err(|_| ended())
+}
+
 fn begin() -> Answer<()> {
     let begin = |current: &RefCell<Current>| match &mut *current.borrow_mut() {
         current @ Current::None => {
@@ -81,7 +104,14 @@ fn end(how: impl FnOnce(Txn<'_>) -> libtp::Result<()>) -> Answer<()> {
     match CURRENT.try_with(|current| current.replace(Current::None)).map_err(|_| ended())? {
         Current::None => Err(Refusal::invalid("the thread has no transaction; call txn_begin first")),
         Current::Empty => Ok(()),
-        Current::Begun(Begun { txn, home: _home }) => Ok(how(txn)?),
+        Current::Begun(Begun { txn, home: _home, texts }) => {
+            let ended = how(txn);
+            for text in texts {
+                // What cannot be written stays in the list, and the next sync of the file says why.
+                let _ = text.sync();
+            }
+            Ok(ended?)
+        }
     }
 }
 

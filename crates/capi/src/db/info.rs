@@ -1,8 +1,10 @@
 //! What `dbopen` is told: `BTREEINFO`, `HASHINFO`, `RECNOINFO`.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
+use std::path::{Path, PathBuf};
 
+use crate::arguments::Text;
 use crate::db::dbt::Dbt;
 use crate::db::flags::{R_DUP, R_FIXEDLEN, R_NOKEY, R_SNAPSHOT};
 use crate::db::numbered::Length;
@@ -45,16 +47,27 @@ struct RecnoInfo {
     lorder: c_int,
     reclen: usize,
     bval: u8,
-    bfname: *mut c_char,
+    bfname: Text,
 }
 
 /// What is told of a file, as far as it matters here: sizes of caches, how full pages are and what keys have in common are the
 /// library's own affair.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Told {
     Btree { has_duplicates: bool, compare: Option<Compare>, page_bytes: u64 },
     Hash { hash: Option<HashFunction>, page_bytes: u64 },
-    Recno { length: Length, end: u8, is_without_keys: bool },
+    Recno(ToldOfRecords),
+}
+
+/// What is told of a DB_RECNO.
+#[derive(Clone)]
+pub(crate) struct ToldOfRecords {
+    pub(crate) length: Length,
+    /// What ends a record of variable length.
+    pub(crate) end: u8,
+    pub(crate) is_without_keys: bool,
+    /// `bfname`: what keeps the records while the text file is open.
+    pub(crate) kept_in: Option<PathBuf>,
 }
 
 /// `openinfo`.
@@ -138,7 +151,8 @@ fn hash(info: Option<HashInfo>) -> Answer<Told> {
 
 fn recno(info: Option<RecnoInfo>) -> Answer<Told> {
     let Some(info) = info else {
-        return Ok(Told::Recno { length: Length::Variable, end: b'\n', is_without_keys: false });
+        let lines = ToldOfRecords { length: Length::Variable, end: b'\n', is_without_keys: false, kept_in: None };
+        return Ok(Told::Recno(lines));
     };
     check_flags(info.flags, R_FIXEDLEN | R_NOKEY | R_SNAPSHOT)?;
     check_order(info.lorder)?;
@@ -148,5 +162,6 @@ fn recno(info: Option<RecnoInfo>) -> Answer<Told> {
         (true, 0) => return Err(Refusal::invalid("R_FIXEDLEN was given, and reclen is 0")),
         (true, bytes) => Length::Fixed(bytes, info.bval),
     };
-    Ok(Told::Recno { length, end: info.bval, is_without_keys: info.flags & R_NOKEY != 0 })
+    let kept_in = info.bfname.optional_path().map(Path::to_path_buf);
+    Ok(Told::Recno(ToldOfRecords { length, end: info.bval, is_without_keys: info.flags & R_NOKEY != 0, kept_in }))
 }

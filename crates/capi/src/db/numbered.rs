@@ -11,18 +11,48 @@ use crate::db::flags::{
 };
 use crate::db::refusal::{Answer, Refusal};
 
-/// Keeps records by their numbers, from 1. Each call is whole, or nothing is changed.
+/// Where a step of the cursor leads.
+#[derive(Clone, Copy)]
+pub(crate) enum Sought {
+    First,
+    Last,
+    Number(u32),
+    /// The record behind the cursor; the first if it stands nowhere.
+    Next,
+    /// The record before the cursor; the last if it stands nowhere.
+    Previous,
+}
+
+/// When a record is stored under a number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    Always,
+    /// If no record has the number.
+    New,
+    /// Always, and the cursor goes there.
+    WithCursor,
+}
+
+/// Keeps records by their numbers, from 1, and one cursor. Each call is whole, or nothing is changed.
 pub(crate) trait Records: Send {
-    fn count(&mut self) -> Answer<u32>;
-    /// The record with that number, which is not beyond the last; none where one was taken out by other means than these.
+    /// The record with that number; none behind the last.
     fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>>;
-    /// Stores a record under a number; those between the last and that are made of `filler`.
-    fn put(&mut self, number: u32, record: &[u8], filler: &[u8]) -> Answer<()>;
-    /// Puts one in front of that number, which is there or the one behind the last.
+    /// Stores a record under a number, with empty ones between the last and that; whether it did.
+    fn put(&mut self, number: u32, record: &[u8], when: When) -> Answer<bool>;
+    /// Puts one in front of that number; behind the last it is as `put`.
     fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()>;
-    /// Removes the record with that number, which is there.
-    fn delete(&mut self, number: u32) -> Answer<()>;
-    fn sync(&mut self) -> Answer<()>;
+    /// Removes the record with that number; whether there was one.
+    fn delete(&mut self, number: u32) -> Answer<bool>;
+    /// Moves the cursor, which stays where it is if there is nothing where the step leads.
+    fn seek(&mut self, sought: Sought) -> Answer<Option<(u32, Vec<u8>)>>;
+    /// Whether the cursor was ever set.
+    fn has_cursor(&self) -> bool;
+    /// Replaces the record at the cursor; false if it is gone.
+    fn put_here(&mut self, record: &[u8]) -> Answer<bool>;
+    /// Removes the record at the cursor, which stays between the neighbours; false if it was gone.
+    fn delete_here(&mut self) -> Answer<bool>;
+    /// With `is_text`, the text file is written, too; else only what keeps the records meanwhile.
+    fn sync(&mut self, is_text: bool) -> Answer<()>;
     /// A descriptor of the file, which stays open for as long as this.
     fn descriptor(&mut self) -> Answer<c_int>;
 }
@@ -50,10 +80,52 @@ impl Length {
         Ok(record)
     }
 
-    fn filler(self) -> Vec<u8> {
+    /// An empty record.
+    pub(crate) fn filler(self) -> Vec<u8> {
         match self {
             Length::Variable => Vec::new(),
             Length::Fixed(bytes, pad) => vec![pad; bytes],
+        }
+    }
+}
+
+/// The place of a cursor whose file nobody else renumbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Nowhere,
+    On(u32),
+    /// Its record is gone: between this number and the one before.
+    Before(u32),
+}
+
+impl Standing {
+    /// The number that a step leads to, which may be none of a record.
+    pub(crate) fn target(self, sought: Sought, count: u32) -> u32 {
+        match (sought, self) {
+            (Sought::Number(number), _) => number,
+            (Sought::First, _) | (Sought::Next, Standing::Nowhere) => 1,
+            (Sought::Last, _) | (Sought::Previous, Standing::Nowhere) => count,
+            (Sought::Next, Standing::On(at)) => at.saturating_add(1),
+            (Sought::Next, Standing::Before(at)) => at,
+            (Sought::Previous, Standing::On(at) | Standing::Before(at)) => at.saturating_sub(1),
+        }
+    }
+
+    /// A record was put in front of a number.
+    pub(crate) fn inserted(&mut self, number: u32) {
+        match self {
+            Standing::On(at) if *at >= number => *at += 1,
+            Standing::Before(at) if *at > number => *at += 1,
+            _ => {}
+        }
+    }
+
+    /// The record with a number was removed.
+    pub(crate) fn deleted(&mut self, number: u32) {
+        match self {
+            Standing::On(at) if *at == number => *self = Standing::Before(number),
+            Standing::On(at) | Standing::Before(at) if *at > number => *at -= 1,
+            _ => {}
         }
     }
 }
@@ -63,8 +135,6 @@ pub(crate) struct Numbered {
     records: Box<dyn Records>,
     length: Length,
     is_read_only: bool,
-    /// The number of the record at the cursor; zero is in front of the first. None while it was not set.
-    cursor: Option<u32>,
 }
 
 fn number_of(key: &[u8]) -> Answer<u32> {
@@ -83,7 +153,7 @@ fn from_one(key: &[u8]) -> Answer<u32> {
 
 impl Numbered {
     pub(crate) fn new(records: Box<dyn Records>, length: Length, is_read_only: bool) -> Numbered {
-        Numbered { records, length, is_read_only, cursor: None }
+        Numbered { records, length, is_read_only }
     }
 
     fn check_writable(&self) -> Answer<()> {
@@ -93,97 +163,80 @@ impl Numbered {
         }
     }
 
-    fn standing(&self) -> Answer<u32> {
-        self.cursor.ok_or_else(|| Refusal::invalid("R_CURSOR was given, and no seq has set the cursor"))
-    }
-
-    fn record(&mut self, number: u32) -> Answer<Vec<u8>> {
-        Ok(self.records.get(number)?.unwrap_or_else(|| self.length.filler()))
+    fn check_cursor(&self) -> Answer<()> {
+        match self.records.has_cursor() {
+            true => Ok(()),
+            false => Err(Refusal::invalid("R_CURSOR was given, and no seq has set the cursor")),
+        }
     }
 
     pub(crate) fn get(&mut self, key: &[u8], flags: u32) -> Answer<Option<Vec<u8>>> {
         check_none("get", flags)?;
-        match from_one(key)? {
-            number if number > self.records.count()? => Ok(None),
-            number => Ok(Some(self.record(number)?)),
-        }
+        self.records.get(from_one(key)?)
     }
 
-    /// The number under which it was stored; none if R_NOOVERWRITE was given and there is one.
-    pub(crate) fn put(&mut self, key: &[u8], record: Vec<u8>, flags: u32) -> Answer<Option<u32>> {
+    /// Whether it was stored: not if R_NOOVERWRITE was given and there is one. With R_IAFTER and R_IBEFORE, its number.
+    pub(crate) fn put(&mut self, key: &[u8], record: Vec<u8>, flags: u32) -> Answer<Stored> {
         if !matches!(flags, 0 | R_CURSOR | R_SETCURSOR | R_IAFTER | R_IBEFORE | R_NOOVERWRITE) {
             return Err(unknown("put", flags));
         }
         self.check_writable()?;
         let record = self.length.fitted(record)?;
-        let count = self.records.count()?;
-        let number = match flags {
-            R_CURSOR => match self.standing()? {
-                0 => return Err(Refusal::invalid("the record at the cursor was deleted; nothing was changed")),
-                number => number,
-            },
-            R_IAFTER => {
-                number_of(key)?.checked_add(1).ok_or_else(|| Refusal::invalid("there is no number behind that"))?
+        let when = match flags {
+            R_CURSOR => {
+                self.check_cursor()?;
+                return match self.records.put_here(&record)? {
+                    true => Ok(Stored::There),
+                    false => Err(Refusal::invalid("the record at the cursor was deleted; nothing was changed")),
+                };
             }
-            _ => from_one(key)?,
+            R_IAFTER | R_IBEFORE => {
+                let number = if flags == R_IBEFORE { from_one(key)?.checked_sub(1) } else { Some(number_of(key)?) };
+                let number = number.and_then(|before| before.checked_add(1));
+                let number = number.ok_or_else(|| Refusal::invalid("there is no number behind that"))?;
+                self.records.insert(number, &record)?;
+                return Ok(Stored::As(number));
+            }
+            R_NOOVERWRITE => When::New,
+            R_SETCURSOR => When::WithCursor,
+            _ => When::Always,
         };
-        let is_inserted = matches!(flags, R_IAFTER | R_IBEFORE) && number <= count;
-        match flags {
-            R_NOOVERWRITE if number <= count => return Ok(None),
-            _ if is_inserted => self.records.insert(number, &record)?,
-            _ => self.records.put(number, &record, &self.length.filler())?,
-        }
-        if let Some(at) = self.cursor.as_mut().filter(|at| is_inserted && **at >= number) {
-            *at += 1;
-        }
-        if flags == R_SETCURSOR {
-            self.cursor = Some(number);
-        }
-        Ok(Some(number))
+        Ok(if self.records.put(from_one(key)?, &record, when)? { Stored::There } else { Stored::No })
     }
 
     /// Whether there was something to delete.
     pub(crate) fn delete(&mut self, key: &[u8], flags: u32) -> Answer<bool> {
-        let number = match flags {
-            0 => from_one(key)?,
-            R_CURSOR => self.standing()?,
-            other => return Err(unknown("del", other)),
-        };
-        self.check_writable()?;
-        if number == 0 || number > self.records.count()? {
-            return Ok(false);
+        match flags {
+            0 => {
+                let number = from_one(key)?;
+                self.check_writable()?;
+                self.records.delete(number)
+            }
+            R_CURSOR => {
+                self.check_cursor()?;
+                self.check_writable()?;
+                self.records.delete_here()
+            }
+            other => Err(unknown("del", other)),
         }
-        self.records.delete(number)?;
-        // At the record before, from which the next step leads to the one behind.
-        if let Some(at) = self.cursor.as_mut().filter(|at| **at >= number) {
-            *at -= 1;
-        }
-        Ok(true)
     }
 
     pub(crate) fn seek(&mut self, key: &[u8], flags: u32) -> Answer<Option<(u32, Vec<u8>)>> {
-        let count = self.records.count()?;
-        let number = match (flags, self.cursor) {
-            (R_CURSOR, _) => from_one(key)?,
-            (R_FIRST, _) | (R_NEXT, None) => 1,
-            (R_NEXT, Some(at)) => at.saturating_add(1),
-            (R_LAST, _) | (R_PREV, None) => count,
-            (R_PREV, Some(at)) => at.saturating_sub(1),
-            (other, _) => return Err(unknown("seq", other)),
+        let sought = match flags {
+            R_CURSOR => Sought::Number(from_one(key)?),
+            R_FIRST => Sought::First,
+            R_LAST => Sought::Last,
+            R_NEXT => Sought::Next,
+            R_PREV => Sought::Previous,
+            other => return Err(unknown("seq", other)),
         };
-        if number == 0 || number > count {
-            return Ok(None);
-        }
-        let record = self.record(number)?;
-        self.cursor = Some(number);
-        Ok(Some((number, record)))
+        self.records.seek(sought)
     }
 
     pub(crate) fn sync(&mut self, flags: u32) -> Answer<()> {
         match flags {
-            // There is no other file than the one that holds the records.
             0 | R_RECNOSYNC if self.is_read_only => Ok(()),
-            0 | R_RECNOSYNC => self.records.sync(),
+            0 | R_RECNOSYNC => self.records.sync(flags == 0),
             other => Err(unknown("sync", other)),
         }
     }
@@ -192,3 +245,15 @@ impl Numbered {
         self.records.descriptor()
     }
 }
+
+/// What has become of a record that was to be stored.
+pub(crate) enum Stored {
+    /// There was one already.
+    No,
+    There,
+    /// Under this number, which the caller did not choose.
+    As(u32),
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,14 +13,13 @@ use crate::db::environments::{environment, of_path, Home, Wishes};
 use crate::db::flags::{DB_LOCK, DB_SHMEM, DB_TXN};
 use crate::db::info::Told;
 use crate::db::keyed::{Keyed, Pairs};
-use crate::db::numbered::{Length, Numbered, Records};
+use crate::db::open_records;
 use crate::db::orders::{db_compare_caseless, db_compare_descending, db_compare_little_endian};
 use crate::db::plain::Plain;
 use crate::db::plain_file::{Kind, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::rule::{Compare, HashFunction, Rule};
-use crate::db::shared::{Shared, SharedLists, SharedPairs, SharedRecords};
-use crate::db::text_file::TextFile;
+use crate::db::shared::{Shared, SharedLists, SharedPairs};
 use crate::db::Store;
 
 /// Where a hash function is compared with that of a file, as in db(3).
@@ -52,15 +51,31 @@ impl How {
         Ok(How { flags, mode, modes })
     }
 
-    fn has(&self, flag: c_int) -> bool {
+    /// How a file is opened that keeps records for another, and is made if it is missing.
+    pub(crate) fn to_keep() -> How {
+        How { flags: libc::O_RDWR | libc::O_CREAT, mode: 0o600, modes: 0 }
+    }
+
+    pub(crate) fn has(&self, flag: c_int) -> bool {
         self.flags & flag != 0
     }
 
-    fn is_read_only(&self) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         self.flags & libc::O_ACCMODE == libc::O_RDONLY
     }
 
-    fn open(&self, path: &Path) -> Answer<File> {
+    /// A database of an environment, opened so.
+    pub(crate) fn shared(&self, home: &Arc<Home>, name: &str) -> Shared {
+        Shared {
+            home: Arc::clone(home),
+            name: name.into(),
+            is_protected: self.modes & DB_TXN != 0,
+            is_read_only: self.is_read_only(),
+            descriptor: None,
+        }
+    }
+
+    pub(crate) fn open(&self, path: &Path) -> Answer<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(!self.is_read_only()).custom_flags(self.flags & !libc::O_ACCMODE);
         options.mode(self.mode);
@@ -78,11 +93,7 @@ pub(crate) fn open(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> 
 
 fn open_plain(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
     let (rule, kind) = match told {
-        Told::Recno { length, end, .. } => {
-            let file = path.map(|path| Answer::Ok((how.open(path)?, path))).transpose()?;
-            let records: Box<dyn Records> = Box::new(TextFile::open(file, length, end)?);
-            return Ok(Store::Numbered(Numbered::new(records, length, path.is_some() && how.is_read_only())));
-        }
+        Told::Recno(told) => return open_records::open_plain(path, how, &told),
         Told::Btree { has_duplicates, compare, .. } => {
             (compare.map_or(Rule::Bytes, Rule::Compared), Kind { is_hash: false, has_duplicates, hash_of_text: 0 })
         }
@@ -99,11 +110,11 @@ fn open_plain(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
 }
 
 fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
-    let (directory, name) = of_path(path)?;
-    let page_bytes = match told {
-        Told::Btree { page_bytes, .. } | Told::Hash { page_bytes, .. } => page_bytes,
-        Told::Recno { .. } => 0,
+    let page_bytes = match &told {
+        Told::Btree { page_bytes, .. } | Told::Hash { page_bytes, .. } => *page_bytes,
+        Told::Recno(told) => return open_records::open_shared(path, how, told),
     };
+    let (directory, name) = of_path(path)?;
     let create = how.has(libc::O_CREAT);
     let home = environment(&directory, &Wishes { create, database: &name, page_bytes })?;
     let is_there = home.env.databases()?.contains(&name);
@@ -113,13 +124,7 @@ fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
     if is_there && create && how.has(libc::O_EXCL) {
         return Err(Refusal::new(libc::EEXIST, format!("{} is there already", path.display())));
     }
-    let at = Shared {
-        home: Arc::clone(&home),
-        name: name.clone(),
-        is_protected: how.modes & DB_TXN != 0,
-        is_read_only: how.is_read_only(),
-        descriptor: None,
-    };
+    let at = how.shared(&home, &name);
     let (is_emptied, is_read_only) = (how.has(libc::O_TRUNC) && is_there, how.is_read_only());
     match told {
         Told::Btree { has_duplicates, compare, .. } => {
@@ -134,13 +139,7 @@ fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
             }
             Ok(Store::Keyed(Keyed::new(Box::new(shared), true, is_read_only)))
         }
-        Told::Recno { length, .. } => {
-            let shared = open_records(at, &home, &name, length)?;
-            if is_emptied {
-                shared.clear()?;
-            }
-            Ok(Store::Numbered(Numbered::new(Box::new(shared), length, is_read_only)))
-        }
+        Told::Recno(told) => open_records::open_shared(path, how, &told),
     }
 }
 
@@ -149,15 +148,6 @@ fn refuse_function(hash: Option<HashFunction>) -> Answer<()> {
         None => Ok(()),
         Some(_) => Err(Refusal::invalid("a hash function was given: in shared mode the library has its own, because a function of one program means nothing to the others. Nothing was opened")),
     }
-}
-
-fn open_records(at: Shared, home: &Home, name: &str, length: Length) -> Answer<SharedRecords> {
-    let Length::Fixed(bytes, _) = length else {
-        let what = "records of variable length are in plain mode alone: give R_FIXEDLEN and reclen for a file that is shared. Nothing was opened";
-        return Err(Refusal::new(libc::EOPNOTSUPP, what));
-    };
-    let bytes = u32::try_from(bytes).map_err(|_| Refusal::invalid(format!("records of {bytes} bytes are too long")))?;
-    Ok(SharedRecords { recno: home.env.recno(name, bytes)?, at })
 }
 
 /// What it is decides, where it is there: with several values a key, or one.

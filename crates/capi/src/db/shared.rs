@@ -5,12 +5,11 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use libtp::{Cursor, Db, Durability, Multi, MultiCursor, Recno, Result, Txn};
+use libtp::{Cursor, Db, Durability, Multi, MultiCursor, Result, Txn};
 
 use crate::db::current;
 use crate::db::environments::Home;
 use crate::db::keyed::{Found, Pairs, Place, Sought};
-use crate::db::numbered::Records;
 use crate::db::refusal::{Answer, Refusal};
 
 /// A file of an environment.
@@ -25,7 +24,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Does something in the thread's transaction, or in one of its own, again if that has to be.
-    fn work<T>(&self, mut work: impl FnMut(&Txn<'_>) -> Result<T>) -> Answer<T> {
+    pub(crate) fn work<T>(&self, mut work: impl FnMut(&Txn<'_>) -> Result<T>) -> Answer<T> {
         if !self.is_protected {
             return Ok(self.home.env.run_with(Durability::Relaxed, work)?);
         }
@@ -35,11 +34,11 @@ impl Shared {
         }
     }
 
-    fn sync(&self) -> Answer<()> {
+    pub(crate) fn sync(&self) -> Answer<()> {
         Ok(self.home.env.flush()?)
     }
 
-    fn descriptor(&mut self) -> Answer<c_int> {
+    pub(crate) fn descriptor(&mut self) -> Answer<c_int> {
         if let Some(file) = &self.descriptor {
             return Ok(file.as_raw_fd());
         }
@@ -234,72 +233,6 @@ impl Pairs for SharedLists {
             let pair = step_list(&mut cursor, sought)?;
             Ok(arrived(&cursor, pair))
         })
-    }
-
-    fn sync(&mut self) -> Answer<()> {
-        self.at.sync()
-    }
-
-    fn descriptor(&mut self) -> Answer<c_int> {
-        self.at.descriptor()
-    }
-}
-
-/// Records of one length, which keep their numbers.
-pub(crate) struct SharedRecords {
-    pub(crate) at: Shared,
-    pub(crate) recno: Recno,
-}
-
-fn last_of(recno: &Recno, txn: &Txn<'_>) -> Result<u64> {
-    Ok(recno.cursor(txn).last()?.map_or(0, |(number, _)| number))
-}
-
-impl SharedRecords {
-    /// Removes everything.
-    pub(crate) fn clear(&self) -> Answer<()> {
-        self.at.work(|txn| {
-            while let Some((number, _)) = self.recno.cursor(txn).last()? {
-                self.recno.delete(txn, number)?;
-            }
-            Ok(())
-        })
-    }
-
-    fn no_renumbering(&self) -> Refusal {
-        let what = format!(
-            "{}: in a file that is shared, records keep their numbers: none is deleted, or put in between others (R_IAFTER, R_IBEFORE). Nothing was changed",
-            self.at.name
-        );
-        Refusal::new(libc::EOPNOTSUPP, what)
-    }
-}
-
-impl Records for SharedRecords {
-    fn count(&mut self) -> Answer<u32> {
-        let last = self.at.work(|txn| last_of(&self.recno, txn))?;
-        u32::try_from(last).map_err(|_| Refusal::invalid("the file has more records than a recno_t can number"))
-    }
-
-    fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>> {
-        self.at.work(|txn| self.recno.get(txn, number.into()))
-    }
-
-    fn put(&mut self, number: u32, record: &[u8], filler: &[u8]) -> Answer<()> {
-        self.at.work(|txn| {
-            for between in last_of(&self.recno, txn)? + 1..number.into() {
-                self.recno.put(txn, between, filler)?;
-            }
-            self.recno.put(txn, number.into(), record)
-        })
-    }
-
-    fn insert(&mut self, _number: u32, _record: &[u8]) -> Answer<()> {
-        Err(self.no_renumbering())
-    }
-
-    fn delete(&mut self, _number: u32) -> Answer<()> {
-        Err(self.no_renumbering())
     }
 
     fn sync(&mut self) -> Answer<()> {

@@ -1,6 +1,7 @@
 //! DB_RECNO in plain mode: the lines of a text file, or its parts of one length, as records.
 //!
-//! The file is what it is for any other program: it is read when it is opened and written as a whole by `sync`.
+//! The file is what it is for any other program: it is read when it is opened and written as a whole by `sync`. With `bfname` the
+//! records are in a second file, too, which no crash cuts short.
 //!
 //! If we die here: while it is written it may be cut short, as in db(3); what has to survive that is opened with DB_TXN.
 
@@ -11,7 +12,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::db::numbered::{Length, Records};
+use crate::db::keyed::{self, Pairs};
+use crate::db::numbered::{Length, Records, Sought, Standing, When};
+use crate::db::plain::Plain;
 use crate::db::refusal::{Answer, Refusal};
 
 /// What is written at a time.
@@ -25,11 +28,22 @@ pub(crate) struct TextFile {
     end: u8,
     file: Option<(File, PathBuf)>,
     is_changed: bool,
+    /// `bfname`: a file that has the records under their numbers.
+    kept: Option<Plain>,
+    cursor: Standing,
 }
 
 impl TextFile {
     pub(crate) fn open(file: Option<(File, &Path)>, length: Length, end: u8) -> Answer<TextFile> {
-        let mut opened = TextFile { records: Vec::new(), length, end, file: None, is_changed: false };
+        let mut opened = TextFile {
+            records: Vec::new(),
+            length,
+            end,
+            file: None,
+            is_changed: false,
+            kept: None,
+            cursor: Standing::Nowhere,
+        };
         if let Some((mut file, path)) = file {
             let mut text = Vec::new();
             file.read_to_end(&mut text)
@@ -38,6 +52,33 @@ impl TextFile {
             opened.file = Some((file, path.into()));
         }
         Ok(opened)
+    }
+
+    /// Has the records in another file, too, whenever something is synced.
+    pub(crate) fn keep_in(&mut self, kept: Plain) {
+        self.kept = Some(kept);
+    }
+
+    /// Brings that file to what the records are.
+    fn keep(&mut self) -> Answer<()> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        for (number, record) in (1_u32..).zip(&self.records) {
+            let key = number.to_be_bytes();
+            if kept.get(&key)?.as_deref() != Some(record) {
+                kept.put(&key, record, false)?;
+            }
+        }
+        while let Some(last) = kept.seek(keyed::Sought::Last)? {
+            let is_there = last.key.try_into().is_ok_and(|key| u32::from_be_bytes(key) as usize <= self.records.len());
+            if is_there || !kept.delete_at(&last.place)? {
+                break;
+            }
+        }
+        kept.sync()
+    }
+
+    fn count(&self) -> Answer<u32> {
+        u32::try_from(self.records.len()).map_err(|_| Refusal::invalid("the file has more records than numbers"))
     }
 
     fn take_apart(&mut self, text: &[u8]) {
@@ -89,41 +130,81 @@ fn index(number: u32) -> usize {
 }
 
 impl Records for TextFile {
-    fn count(&mut self) -> Answer<u32> {
-        u32::try_from(self.records.len()).map_err(|_| Refusal::invalid("the file has more records than numbers"))
-    }
-
     fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>> {
         Ok(self.records.get(index(number)).map(|record| record.to_vec()))
     }
 
-    fn put(&mut self, number: u32, record: &[u8], filler: &[u8]) -> Answer<()> {
+    fn put(&mut self, number: u32, record: &[u8], when: When) -> Answer<bool> {
+        if when == When::New && number as usize <= self.records.len() {
+            return Ok(false);
+        }
         let more = (number as usize).saturating_sub(self.records.len());
         self.records.try_reserve(more).map_err(|_| {
             Refusal::new(libc::ENOMEM, format!("there is no memory for {more} records more; nothing was changed"))
         })?;
         self.is_changed = true;
+        let filler = self.length.filler();
         while self.records.len() < number as usize {
-            self.records.push(filler.into());
+            self.records.push(filler.as_slice().into());
         }
         self.records[index(number)] = record.into();
-        Ok(())
+        if when == When::WithCursor {
+            self.cursor = Standing::On(number);
+        }
+        Ok(true)
     }
 
     fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()> {
+        if number > self.count()? {
+            return self.put(number, record, When::Always).map(|_| ());
+        }
         self.is_changed = true;
         self.records.insert(index(number), record.into());
+        self.cursor.inserted(number);
         Ok(())
     }
 
-    fn delete(&mut self, number: u32) -> Answer<()> {
+    fn delete(&mut self, number: u32) -> Answer<bool> {
+        if number > self.count()? {
+            return Ok(false);
+        }
         self.is_changed = true;
         self.records.remove(index(number));
-        Ok(())
+        self.cursor.deleted(number);
+        Ok(true)
     }
 
-    fn sync(&mut self) -> Answer<()> {
-        if let Some((file, path)) = self.file.as_ref().filter(|_| self.is_changed) {
+    fn seek(&mut self, sought: Sought) -> Answer<Option<(u32, Vec<u8>)>> {
+        let count = self.count()?;
+        let number = self.cursor.target(sought, count);
+        if number == 0 || number > count {
+            return Ok(None);
+        }
+        self.cursor = Standing::On(number);
+        Ok(self.get(number)?.map(|record| (number, record)))
+    }
+
+    fn has_cursor(&self) -> bool {
+        self.cursor != Standing::Nowhere
+    }
+
+    fn put_here(&mut self, record: &[u8]) -> Answer<bool> {
+        match self.cursor {
+            Standing::On(number) => self.put(number, record, When::Always),
+            _ => Ok(false),
+        }
+    }
+
+    fn delete_here(&mut self) -> Answer<bool> {
+        match self.cursor {
+            Standing::On(number) => self.delete(number),
+            _ => Ok(false),
+        }
+    }
+
+    fn sync(&mut self, is_text: bool) -> Answer<()> {
+        self.keep()?;
+        if let Some((file, path)) = self.file.as_ref().filter(|_| is_text && self.is_changed) {
             self.write(file).map_err(|error| Refusal::io(&format!("{} cannot be written", path.display()), &error))?;
             self.is_changed = false;
         }

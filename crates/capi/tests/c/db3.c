@@ -2,7 +2,8 @@
  * db(3) as its manual pages have it: dbopen(3), btree(3), hash(3), recno(3) of 4.4BSD. In plain mode, in shared mode, and in
  * transactions of the caller; each of the statements that are checked stands above the check.
  *
- * usage: db3 DIRECTORY MODE, MODE one of plain, memory, lock, txn, within
+ * usage: db3 DIRECTORY MODE [PREFIX], MODE one of plain, memory, lock, txn, within; PREFIX is in front of the names of all files, so
+ *        that several processes may do this in one directory
  */
 #include <db.h>
 
@@ -12,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *directory, *mode;
+static const char *directory, *mode, *prefix = "";
 static int mode_flags, is_within, is_memory, wrong, checks;
 
 static void check(int is_right, int line, const char *what)
@@ -73,7 +74,7 @@ static const char *path_of(const char *name)
     static char path[4096];
     if (is_memory)
         return NULL;
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    snprintf(path, sizeof path, "%s/%s%s", directory, prefix, name);
     return path;
 }
 
@@ -496,12 +497,14 @@ static int steps_number(DB *db, unsigned flags, recno_t from, recno_t number, co
 static void fixed_records(void)
 {
     RECNOINFO info;
+    recno_t stored;
     DB *db;
 
     memset(&info, 0, sizeof info);
     info.flags = R_FIXEDLEN;
     info.reclen = 4;
     info.bval = '.';
+    stored = 0;
     db = open_("fixed", O_RDWR | O_CREAT, DB_RECNO, &info);
     CHECK(db != NULL);
     if (db == NULL)
@@ -529,26 +532,57 @@ static void fixed_records(void)
     commit();
     db = again(db, "fixed", DB_RECNO, &info);
     CHECK(gets_number(db, 1, "one.") && gets_number(db, 5, "five") && gets_number(db, 6, NULL));
-    if (mode_flags != 0) {
-        /* Not there yet where it is shared: no record changes its number. */
-        REFUSED(del_number(db, 1, 0), EOPNOTSUPP);
-        REFUSED(put_number(db, 1, "x", R_IBEFORE, NULL), EOPNOTSUPP);
-        CHECK(gets_number(db, 1, "one."));
-    }
+    begin();
+    /* They are renumbered, too. */
+    CHECK(steps_number(db, R_CURSOR, 3, 3, "drei"));
+    CHECK(del_number(db, 1, 0) == 0 && gets_number(db, 1, "two.") && gets_number(db, 5, NULL));
+    CHECK(put_number(db, 1, "1", R_IBEFORE, &stored) == 0 && stored == 1 && gets_number(db, 1, "1..."));
+    CHECK(put_number(db, 0, "0000", R_IAFTER, &stored) == 0 && stored == 1);
+    REFUSED(put_number(db, 1, "seven", R_IBEFORE, NULL), EINVAL);
+    CHECK(put_number(db, 2, ".1", R_CURSOR, NULL) == 0 && gets_number(db, 4, ".1.."));
+    CHECK(steps_number(db, R_PREV, 0, 3, "two.") && del_number(db, 0, R_CURSOR) == 0);
+    CHECK(put_number(db, 2, ".1", 0, NULL) == 0 && put_number(db, 3, "two", 0, NULL) == 0);
+    CHECK(put_number(db, 4, "drei", 0, NULL) == 0 && put_number(db, 8, "8", 0, NULL) == 0);
+    CHECK(gets_number(db, 5, "five") && gets_number(db, 6, "....") && gets_number(db, 8, "8..."));
+    while (del_number(db, 6, 0) == 0)
+        ;
+    CHECK(put_number(db, 5, "", 0, NULL) == 0);
+    commit();
     CHECK(db->close(db) == 0);
+}
+
+/* Whether the text file has this in it. */
+static int text_is(const char *name, const char *wanted)
+{
+    char text[256];
+    size_t size;
+    FILE *file = fopen(path_of(name), "r");
+    if (file == NULL)
+        return 0;
+    size = fread(text, 1, sizeof text, file);
+    fclose(file);
+    return size == strlen(wanted) && memcmp(text, wanted, size) == 0;
+}
+
+static void write_text(const char *name, const char *how, const char *text)
+{
+    FILE *file = fopen(path_of(name), how);
+    CHECK(file != NULL);
+    if (file == NULL)
+        return;
+    fputs(text, file);
+    fclose(file);
 }
 
 static void lines(void)
 {
-    RECNOINFO info;
     recno_t stored = 0;
     DB *db = open_("lines", O_RDWR | O_CREAT, DB_RECNO, NULL);
 
-    if (mode_flags != 0) {
-        CHECK(db == NULL && errno == EOPNOTSUPP);
-        return;
-    }
     CHECK(db != NULL);
+    if (db == NULL)
+        return;
+    begin();
     CHECK(put_number(db, 1, "one", 0, NULL) == 0 && put_number(db, 3, "three", 0, NULL) == 0);
     CHECK(gets_number(db, 2, ""));
     /* "R_IAFTER: Append the data immediately after the data referenced by key ... The record number of the appended pair is
@@ -558,45 +592,182 @@ static void lines(void)
     CHECK(put_number(db, 0, "zero", R_IAFTER, &stored) == 0 && stored == 1);
     CHECK(gets_number(db, 1, "zero") && gets_number(db, 2, "one") && gets_number(db, 3, "one and a half"));
     CHECK(gets_number(db, 4, "") && gets_number(db, 5, "before") && gets_number(db, 6, "three"));
-    /* "del: ... records are renumbered": */
+    /* "the deletion of record number one causes record number five to be renumbered to record number four": */
     CHECK(del_number(db, 4, 0) == 0 && del_number(db, 9, 0) == RET_SPECIAL);
-    CHECK(gets_number(db, 5, "three"));
-    /* The cursor stays with its record. */
+    CHECK(gets_number(db, 5, "three") && gets_number(db, 6, NULL));
+    /* "as well as the cursor, if positioned after record number one, to shift down one record": */
     CHECK(steps_number(db, R_CURSOR, 3, 3, "one and a half"));
     CHECK(del_number(db, 1, 0) == 0);
     CHECK(steps_number(db, R_NEXT, 0, 3, "before"));
+    /* What is deleted at the cursor leaves it between its neighbours. */
     CHECK(del_number(db, 0, R_CURSOR) == 0);
+    CHECK(del_number(db, 0, R_CURSOR) == RET_SPECIAL);
+    REFUSED(put_number(db, 0, "x", R_CURSOR, NULL), EINVAL);
     CHECK(steps_number(db, R_NEXT, 0, 3, "three"));
     CHECK(steps_number(db, R_PREV, 0, 2, "one and a half"));
+    CHECK(del_number(db, 2, 0) == 0);
+    CHECK(steps_number(db, R_PREV, 0, 1, "one"));
+    /* "records inserted behind the cursor will not be returned while records inserted in front of the cursor will be": */
+    CHECK(put_number(db, 1, "behind", R_IBEFORE, NULL) == 0 && put_number(db, 2, "in front", R_IAFTER, NULL) == 0);
+    CHECK(steps_number(db, R_NEXT, 0, 3, "in front"));
+    CHECK(del_number(db, 1, 0) == 0);
+    /* "R_SETCURSOR", and "R_CURSOR: Replace the key/data pair referenced by the cursor": */
+    CHECK(put_number(db, 5, "five", R_SETCURSOR, NULL) == 0);
+    CHECK(put_number(db, 1, "first", R_IBEFORE, NULL) == 0);
+    CHECK(put_number(db, 0, "fuenf", R_CURSOR, NULL) == 0 && gets_number(db, 6, "fuenf"));
+    CHECK(steps_number(db, R_PREV, 0, 5, "") && steps_number(db, R_NEXT, 0, 6, "fuenf"));
+    CHECK(put_number(db, 6, "six", R_NOOVERWRITE, NULL) == RET_SPECIAL && gets_number(db, 6, "fuenf"));
+    CHECK(del_number(db, 6, 0) == 0 && del_number(db, 5, 0) == 0 && del_number(db, 1, 0) == 0);
+    /* Behind the last they are as put, and make empty records between. */
+    CHECK(put_number(db, 5, "six", R_IAFTER, &stored) == 0 && stored == 6 && gets_number(db, 4, "") && gets_number(db, 5, ""));
+    CHECK(del_number(db, 4, 0) == 0 && del_number(db, 4, 0) == 0 && del_number(db, 4, 0) == 0);
+    commit();
     CHECK(db->sync(db, R_RECNOSYNC) == 0);
     db = again(db, "lines", DB_RECNO, NULL);
-    CHECK(gets_number(db, 1, "one") && gets_number(db, 3, "three") && gets_number(db, 4, NULL));
+    CHECK(gets_number(db, 1, "one") && gets_number(db, 2, "in front") && gets_number(db, 3, "three"));
+    CHECK(gets_number(db, 4, NULL));
     CHECK(db->close(db) == 0);
+}
+
+static void text_file(void)
+{
+    RECNOINFO info;
+    struct stat there;
+    DB *db;
+    DBT k, d;
+
     if (is_memory)
         return;
-    /* The file is a text file, as any program reads and writes it. */
-    {
-        char text[64];
-        size_t size;
-        FILE *file = fopen(path_of("lines"), "r+");
-        CHECK(file != NULL);
-        size = fread(text, 1, sizeof text, file);
-        CHECK(size == 25 && memcmp(text, "one\none and a half\nthree\n", 25) == 0);
-        fputs("four", file);
-        fclose(file);
-    }
     memset(&info, 0, sizeof info);
+    /* "The flat-file format is a byte stream file": as any program reads and writes it. */
+    CHECK(open_("text", O_RDWR, DB_RECNO, NULL) == NULL && errno == ENOENT);
+    write_text("text", "w", "one\n\nthree");
+    CHECK(open_("text", O_RDWR | O_CREAT | O_EXCL, DB_RECNO, NULL) == NULL && errno == EEXIST);
+    db = open_("text", O_RDWR, DB_RECNO, NULL);
+    CHECK(db != NULL);
+    if (db == NULL)
+        return;
+    CHECK(gets_number(db, 1, "one") && gets_number(db, 2, "") && gets_number(db, 3, "three") && gets_number(db, 4, NULL));
+    /* Nobody has changed it, and nothing is written, not even the end of the last line. */
+    CHECK(db->sync(db, 0) == 0 && text_is("text", "one\n\nthree"));
+    CHECK(put_number(db, 2, "two", 0, NULL) == 0);
+    CHECK(text_is("text", "one\n\nthree"));
+    CHECK(db->sync(db, 0) == 0 && text_is("text", "one\ntwo\nthree\n"));
+    begin();
+    CHECK(del_number(db, 1, 0) == 0);
+    /* In a transaction of the caller the file is written when that ends. */
+    CHECK(db->sync(db, 0) == 0);
+    commit();
+    CHECK(text_is("text", "two\nthree\n"));
+    begin();
+    CHECK(put_number(db, 2, "four", R_IAFTER, NULL) == 0);
+    CHECK(db->close(db) == 0);
+    commit();
+    CHECK(text_is("text", "two\nthree\nfour\n"));
+    /* "R_SNAPSHOT requires that a snapshot of the file be taken when dbopen is called", "R_NOKEY: the cursor routines are not
+     * required to fill in the key structure": */
+    write_text("text", "a", "five");
     info.flags = R_SNAPSHOT | R_NOKEY;
     info.bval = '\n';
-    db = open_("lines", O_RDWR, DB_RECNO, &info);
-    CHECK(db != NULL && gets_number(db, 4, "four"));
+    db = open_("text", O_RDWR, DB_RECNO, &info);
+    CHECK(db != NULL);
+    if (db == NULL)
+        return;
+    CHECK(gets_number(db, 4, "five"));
+    k = dbt("as it was");
+    CHECK(db->seq(db, &k, &d, R_LAST) == 0 && is(&d, "five") && is(&k, "as it was"));
+    write_text("text", "w", "one\ntwo\n");
+    CHECK(gets_number(db, 4, "five"));
     CHECK(db->close(db) == 0);
-    info.flags = 0;
-    info.bval = 'e';
-    db = open_("lines", O_RDONLY, DB_RECNO, &info);
-    CHECK(db != NULL && gets_number(db, 1, "on") && gets_number(db, 2, "\non"));
+    /* O_RDONLY, and O_TRUNC: */
+    db = open_("text", O_RDONLY, DB_RECNO, NULL);
+    CHECK(db != NULL && gets_number(db, 1, "one") && gets_number(db, 3, NULL));
     REFUSED(put_number(db, 1, "x", 0, NULL), EPERM);
     REFUSED(del_number(db, 1, 0), EPERM);
+    REFUSED(put_number(db, 1, "x", R_IAFTER, NULL), EPERM);
+    CHECK(db->close(db) == 0);
+    db = open_("text", O_RDWR | O_TRUNC, DB_RECNO, NULL);
+    CHECK(db != NULL && gets_number(db, 1, NULL) && text_is("text", ""));
+    CHECK(put_number(db, 2, "new", 0, NULL) == 0);
+    CHECK(db->close(db) == 0 && text_is("text", "\nnew\n"));
+    /* "The delimiting byte to be used to mark the end of a record": */
+    info.flags = 0;
+    info.bval = ':';
+    write_text("fields", "w", "a:b\n:c");
+    db = open_("fields", O_RDWR, DB_RECNO, &info);
+    CHECK(db != NULL && gets_number(db, 1, "a") && gets_number(db, 2, "b\n") && gets_number(db, 3, "c"));
+    CHECK(del_number(db, 2, 0) == 0 && db->close(db) == 0 && text_is("fields", "a:c:"));
+    /* "any changes made to the default values ... must be explicitly specified each time the file is opened": it is another file
+     * with others. Where it is shared, those who have it open are not to find their records changed. */
+    info.bval = 'c';
+    db = open_("fields", O_RDONLY, DB_RECNO, &info);
+    if (mode_flags == 0)
+        CHECK(db != NULL && gets_number(db, 1, "a:") && gets_number(db, 2, ":") && db->close(db) == 0);
+    else
+        CHECK(db == NULL && errno == EINVAL);
+    /* "the pad character": the file of fixed_records. */
+    CHECK(text_is("fixed", "0000.1..two.drei...."));
+    CHECK(stat(path_of("fixed"), &there) == 0 && (there.st_mode & 0777) == 0640);
+    info.flags = R_FIXEDLEN;
+    info.reclen = 3;
+    info.bval = ' ';
+    write_text("columns", "w", "abcdef h");
+    db = open_("columns", O_RDWR, DB_RECNO, &info);
+    CHECK(db != NULL && gets_number(db, 2, "def") && gets_number(db, 3, " h ") && gets_number(db, 4, NULL));
+    CHECK(del_number(db, 1, 0) == 0 && put_number(db, 1, "g", R_IAFTER, NULL) == 0);
+    CHECK(db->close(db) == 0 && text_is("columns", "defg   h "));
+}
+
+static void kept_elsewhere(void)
+{
+    RECNOINFO info;
+    char kept[4096];
+    DB *db;
+
+    if (is_memory)
+        return;
+    memset(&info, 0, sizeof info);
+    info.bval = '\n';
+    snprintf(kept, sizeof kept, "%s/%skept", directory, prefix);
+    info.bfname = kept;
+    /* "bfname ... specifies the name of the btree file" that has the records; "R_RECNOSYNC: apply to the btree file which
+     * underlies the recno file, not the recno file itself": */
+    db = open_("behind", O_RDWR | O_CREAT, DB_RECNO, &info);
+    CHECK(db != NULL);
+    if (db == NULL)
+        return;
+    CHECK(put_number(db, 1, "one", 0, NULL) == 0);
+    CHECK(db->sync(db, R_RECNOSYNC) == 0 && text_is("behind", ""));
+    CHECK(put_number(db, 2, "two", 0, NULL) == 0 && put_number(db, 1, "half", R_IBEFORE, NULL) == 0);
+    CHECK(db->close(db) == 0 && text_is("behind", "half\none\ntwo\n"));
+    if (mode_flags == 0) {
+        DBT k, d;
+        db = open_("kept", O_RDWR, DB_BTREE, NULL);
+        CHECK(db != NULL && db->seq(db, &k, &d, R_FIRST) == 0 && k.size == 4 && is(&d, "half"));
+        CHECK(db->seq(db, &k, &d, R_LAST) == 0 && memcmp(k.data, "\0\0\0\3", 4) == 0 && is(&d, "two"));
+        CHECK(db->close(db) == 0);
+        db = open_("behind", O_RDWR, DB_RECNO, &info);
+        CHECK(db != NULL && del_number(db, 1, 0) == 0 && db->close(db) == 0);
+        db = open_("kept", O_RDWR, DB_BTREE, NULL);
+        CHECK(db != NULL && db->seq(db, &k, &d, R_LAST) == 0 && k.size == 4 && is(&d, "two"));
+        CHECK(memcmp(k.data, "\0\0\0\2", 4) == 0 && db->close(db) == 0);
+        return;
+    }
+    CHECK(access(path_of("kept.tp"), F_OK) == 0 && access(path_of("behind.tp"), F_OK) != 0);
+    /* A record that would be two in the text. */
+    db = open_("behind", O_RDWR, DB_RECNO, &info);
+    CHECK(db != NULL);
+    REFUSED(put_number(db, 1, "a\nb", 0, NULL), EINVAL);
+    REFUSED(put_number(db, 1, "a\nb", R_IAFTER, NULL), EINVAL);
+    CHECK(db->close(db) == 0 && text_is("behind", "half\none\ntwo\n"));
+    if (!is_within)
+        return;
+    /* What is read when it is opened cannot be a part of a transaction that goes on. */
+    db = open_("tree", O_RDWR, DB_BTREE, NULL);
+    begin();
+    CHECK(db != NULL && gets_(db, "none", NULL));
+    CHECK(open_("behind", O_RDWR, DB_RECNO, &info) == NULL && errno == EINVAL);
+    commit();
     CHECK(db->close(db) == 0);
 }
 
@@ -641,10 +812,12 @@ static void transactions(void)
 
 int main(int count, char **arguments)
 {
-    if (count != 3)
+    if (count != 3 && count != 4)
         return 2;
     directory = arguments[1];
     mode = arguments[2];
+    if (count == 4)
+        prefix = arguments[3];
     mkdir(directory, 0777);
     is_memory = strcmp(mode, "memory") == 0;
     is_within = strcmp(mode, "within") == 0;
@@ -660,6 +833,8 @@ int main(int count, char **arguments)
     functions();
     fixed_records();
     lines();
+    text_file();
+    kept_elsewhere();
     transactions();
     printf("%d wrong\n", wrong);
     if (getenv("COUNT") != NULL)

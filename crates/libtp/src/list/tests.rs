@@ -396,3 +396,108 @@ fn how_long_a_step_takes() {
     let bytes = std::fs::metadata(dir.path().join("lines.tp")).unwrap().len();
     println!("figures: a million records of 60 bytes take {} MiB", bytes >> 20);
 }
+
+/// A cursor that outlives its transactions is followed beside a model of who stands where, while others insert and remove.
+#[test]
+fn a_place_is_found_again_wherever_its_record_has_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let list = env.list("lines").unwrap();
+    let mut model: Vec<u64> = (0..2000).collect();
+    env.run(|txn| model.iter().try_for_each(|name| list.append(txn, &name.to_le_bytes()).map(|_| ()))).unwrap();
+    let mut seed = 7_u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap() % below
+    };
+    let mut next_name = 2000;
+    let place_of = |number: u64| {
+        let mut cursor_place = None;
+        env.run(|txn| {
+            let mut cursor = list.cursor(txn);
+            cursor.seek(number)?;
+            cursor_place = cursor.place()?;
+            Ok(())
+        })
+        .unwrap();
+        cursor_place.unwrap()
+    };
+    for round in 0..150 {
+        let at = random(model.len());
+        let name = model[at];
+        let place = place_of(at as u64 + 1);
+        for _ in 0..random(40) {
+            let at = random(model.len());
+            // Often beside it, and often in great numbers.
+            let at = if random(3) == 0 { model.iter().position(|other| *other == name).unwrap_or(at) } else { at };
+            env.run(|txn| match random(2) {
+                0 => list.delete(txn, at as u64 + 1).map(|_| {
+                    model.remove(at);
+                }),
+                _ => list
+                    .insert_before(txn, at as u64 + 1, &u64::to_le_bytes(next_name))
+                    .map(|_| model.insert(at, next_name)),
+            })
+            .unwrap();
+            next_name += 1;
+        }
+        env.run(|txn| {
+            let mut cursor = list.cursor(txn);
+            let is_there = cursor.go_to(&place)?;
+            let wanted = model.iter().position(|other| *other == name);
+            assert_eq!(is_there, wanted.is_some(), "round {round}");
+            assert_eq!(cursor.number(), wanted.map(|at| at as u64 + 1), "round {round}");
+            // What is gone was between two neighbours: those who stay are on their sides.
+            let next = cursor.next()?.map(|(number, _)| number);
+            let back = cursor.go_to(&place).and_then(|_| cursor.prev())?.map(|(number, _)| number);
+            match (wanted, back, next) {
+                (None, Some(before), Some(behind)) => assert_eq!(before + 1, behind, "round {round}"),
+                (Some(at), Some(before), Some(behind)) => assert_eq!((before, behind), (at as u64, at as u64 + 2)),
+                _ => {}
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn what_is_gone_leaves_its_place_between_those_who_stood_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let list = env.list("lines").unwrap();
+    env.run(|txn| ["a", "b", "c", "d"].iter().try_for_each(|line| list.append(txn, line.as_bytes()).map(|_| ())))
+        .unwrap();
+    let place = env
+        .run(|txn| {
+            let mut cursor = list.cursor(txn);
+            cursor.seek(3)?;
+            cursor.place()
+        })
+        .unwrap()
+        .unwrap();
+    // The one before it and itself go, others come in front: it stands behind a, before d.
+    env.run(|txn| list.delete(txn, 2).and_then(|_| list.delete(txn, 2))).unwrap();
+    env.run(|txn| (0..300).try_for_each(|_| list.insert_before(txn, 1, b"new").map(|_| ()))).unwrap();
+    env.run(|txn| {
+        let mut cursor = list.cursor(txn);
+        assert!(!cursor.go_to(&place)?);
+        assert_eq!(cursor.place()?.map(|_| ()), None);
+        assert_eq!(cursor.next()?, Some((302, b"d".to_vec())));
+        cursor.go_to(&place)?;
+        assert_eq!(cursor.prev()?, Some((301, b"a".to_vec())));
+        Ok(())
+    })
+    .unwrap();
+    env.run(|txn| (0..301).try_for_each(|_| list.delete(txn, 1).map(|_| ()))).unwrap();
+    env.run(|txn| {
+        let mut cursor = list.cursor(txn);
+        assert!(!cursor.go_to(&place)?);
+        assert_eq!(cursor.next()?, Some((1, b"d".to_vec())));
+        list.delete(txn, 1)?;
+        assert!(!cursor.go_to(&place)?);
+        assert_eq!(cursor.next()?, None);
+        Ok(())
+    })
+    .unwrap();
+}

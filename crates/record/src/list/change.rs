@@ -110,6 +110,15 @@ impl Access<'_> {
         Ok(true)
     }
 
+    /// Locks what numbers depend on, before anything is read: who reads first, and then inserts or deletes, can end in a deadlock
+    /// with another who does the same.
+    ///
+    /// # Errors
+    /// What locks can fail with.
+    pub fn list_lock(&self) -> Result<()> {
+        self.lock_numbers()
+    }
+
     /// What is remembered of a file of text. Nobody else reads or changes the list from now on.
     ///
     /// # Errors

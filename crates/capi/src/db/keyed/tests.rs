@@ -20,9 +20,9 @@ impl Chance {
     }
 }
 
-fn opened(path: &Path, modes: u32, told: Told) -> Keyed {
+fn opened(path: &Path, modes: u32, told: &Told) -> Keyed {
     let flags = u32::try_from(libc::O_RDWR | libc::O_CREAT).unwrap() | modes;
-    match open(Some(path), &How::new(flags, 0o644).unwrap(), told).unwrap() {
+    match open(Some(path), &How::new(flags, 0o644).unwrap(), told.clone()).unwrap() {
         Store::Keyed(keyed) => keyed,
         Store::Numbered(_) => panic!("records were not asked for"),
     }
@@ -54,7 +54,7 @@ fn step(keyed: &mut Keyed, chance: &mut Chance) -> (String, String) {
 fn compare(told: Told, seed: u64) {
     let home = tempfile::tempdir().unwrap();
     let (one, two) = (home.path().join("plain"), home.path().join("shared"));
-    let (mut plain, mut shared) = (opened(&one, 0, told), opened(&two, DB_TXN, told));
+    let (mut plain, mut shared) = (opened(&one, 0, &told), opened(&two, DB_TXN, &told));
     let (mut first, mut second) = (Chance(seed), Chance(seed));
     for number in 0..STEPS {
         let (call, said) = step(&mut plain, &mut first);
@@ -63,7 +63,7 @@ fn compare(told: Told, seed: u64) {
         if number % 300 == 299 {
             plain.sync(0).unwrap();
             // Both lose their cursors.
-            (plain, shared) = (opened(&one, 0, told), opened(&two, DB_TXN, told));
+            (plain, shared) = (opened(&one, 0, &told), opened(&two, DB_TXN, &told));
         }
     }
 }
@@ -87,7 +87,7 @@ fn several_values_a_key_are_the_same_in_plain_and_in_shared_mode() {
 fn a_hash_file_has_the_same_in_plain_and_in_shared_mode() {
     let told = Told::Hash { hash: None, page_bytes: 0 };
     let home = tempfile::tempdir().unwrap();
-    let mut files = [opened(&home.path().join("plain"), 0, told), opened(&home.path().join("shared"), DB_TXN, told)];
+    let mut files = [opened(&home.path().join("plain"), 0, &told), opened(&home.path().join("shared"), DB_TXN, &told)];
     let mut chance = Chance(5);
     for _ in 0..STEPS {
         let (key, value) = (chance.below(60).to_string().into_bytes(), chance.below(1000).to_string().into_bytes());

@@ -1,0 +1,171 @@
+//! DB_RECNO in shared mode: a list of an environment, and the text file that it is read from and written back to.
+//!
+//! The cursor outlives transactions, and other processes renumber meanwhile: it is kept as the record that it stands on, which is
+//! looked for anew in each call. A call is one transaction, or a part of the thread's, so nobody comes between a step and what it finds.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use libtp::{List, ListCursor, ListPlace, Result, TextFile, Txn};
+
+use crate::db::current;
+use crate::db::numbered::{Length, Records, Sought, When};
+use crate::db::refusal::{Answer, Refusal};
+use crate::db::shared::Shared;
+
+/// A list of an environment, with its text.
+pub(crate) struct SharedList {
+    at: Shared,
+    list: List,
+    text: Arc<TextFile>,
+    length: Length,
+    /// What ends a record of variable length in the text.
+    end: u8,
+    place: Option<ListPlace>,
+}
+
+/// Removes all records.
+pub(crate) fn clear(at: &Shared, list: &List) -> Answer<()> {
+    at.work(|txn| {
+        list.lock(txn)?;
+        for number in (1..=list.count(txn)?).rev() {
+            list.delete(txn, number)?;
+        }
+        Ok(())
+    })
+}
+
+fn step(cursor: &mut ListCursor<'_, Txn<'_>>, sought: Sought) -> Result<Option<(u64, Vec<u8>)>> {
+    match sought {
+        Sought::First => cursor.first(),
+        Sought::Last => cursor.last(),
+        Sought::Number(number) => cursor.seek(number.into()),
+        Sought::Next => cursor.next(),
+        Sought::Previous => cursor.prev(),
+    }
+}
+
+impl SharedList {
+    pub(crate) fn new(at: Shared, list: List, text: TextFile, (length, end): (Length, u8)) -> SharedList {
+        SharedList { at, list, text: Arc::new(text), length, end, place: None }
+    }
+
+    /// Refuses what would be two records in the text.
+    fn check(&self, record: &[u8]) -> Answer<()> {
+        match self.length {
+            Length::Variable if record.contains(&self.end) => Err(Refusal::invalid(format!(
+                "the record has in it the byte {}, with which records end in the text file; nothing was changed",
+                self.end
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stores a record under a number, behind the last with empty ones between.
+    fn store(&self, txn: &Txn<'_>, number: u64, record: &[u8], count: u64) -> Result<()> {
+        self.list.put(txn, number, record)?;
+        if let Length::Fixed(..) = self.length {
+            for between in count + 1..number {
+                self.list.put(txn, between, &self.length.filler())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Records for SharedList {
+    fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>> {
+        self.at.work(|txn| self.list.get(txn, number.into()))
+    }
+
+    fn put(&mut self, number: u32, record: &[u8], when: When) -> Answer<bool> {
+        self.check(record)?;
+        let number = number.into();
+        let stored = self.at.work(|txn| {
+            let count = self.list.count(txn)?;
+            if number > count {
+                // Who only replaces a record goes beside others.
+                self.list.lock(txn)?;
+            }
+            let count = self.list.count(txn)?;
+            if when == When::New && number <= count {
+                return Ok(None);
+            }
+            self.store(txn, number, record, count)?;
+            if when != When::WithCursor {
+                return Ok(Some(None));
+            }
+            let mut cursor = self.list.cursor(txn);
+            cursor.seek(number)?;
+            cursor.place().map(Some)
+        })?;
+        let Some(place) = stored else { return Ok(false) };
+        self.place = place.or(self.place.take());
+        Ok(true)
+    }
+
+    fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()> {
+        self.check(record)?;
+        let number = number.into();
+        self.at.work(|txn| {
+            self.list.lock(txn)?;
+            match self.list.count(txn)? {
+                count if number > count => self.store(txn, number, record, count),
+                _ => self.list.insert_before(txn, number, record).map(|_| ()),
+            }
+        })
+    }
+
+    fn delete(&mut self, number: u32) -> Answer<bool> {
+        self.at.work(|txn| self.list.delete(txn, number.into()))
+    }
+
+    fn seek(&mut self, sought: Sought) -> Answer<Option<(u32, Vec<u8>)>> {
+        let (found, place) = self.at.work(|txn| {
+            let mut cursor = self.list.cursor(txn);
+            if let (Sought::Next | Sought::Previous, Some(place)) = (sought, &self.place) {
+                cursor.go_to(place)?;
+            }
+            let found = step(&mut cursor, sought)?;
+            Ok((found, cursor.place()?))
+        })?;
+        let Some((number, record)) = found else { return Ok(None) };
+        let number = u32::try_from(number);
+        let number = number.map_err(|_| Refusal::invalid("the file has more records than a recno_t can number"))?;
+        self.place = place;
+        Ok(Some((number, record)))
+    }
+
+    fn has_cursor(&self) -> bool {
+        self.place.is_some()
+    }
+
+    fn put_here(&mut self, record: &[u8]) -> Answer<bool> {
+        self.check(record)?;
+        let Some(place) = &self.place else { return Ok(false) };
+        self.at.work(|txn| {
+            let mut cursor = self.list.cursor(txn);
+            Ok(cursor.go_to(place)? && cursor.put(record)?)
+        })
+    }
+
+    fn delete_here(&mut self) -> Answer<bool> {
+        let Some(place) = &self.place else { return Ok(false) };
+        self.at.work(|txn| {
+            self.list.lock(txn)?;
+            let mut cursor = self.list.cursor(txn);
+            Ok(cursor.go_to(place)? && cursor.delete()?)
+        })
+    }
+
+    fn sync(&mut self, is_text: bool) -> Answer<()> {
+        if is_text && !current::afterwards(&self.at.home, &self.text)? {
+            self.text.sync()?;
+        }
+        self.at.sync()
+    }
+
+    fn descriptor(&mut self) -> Answer<c_int> {
+        self.at.descriptor()
+    }
+}
