@@ -11,7 +11,7 @@ const PAGE_BYTES: usize = 4096;
 
 fn made(directory: &Path) -> Env {
     let small = || DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
-    let database = ["tree", "hash", "cells", "lists"].map(|name| (name.to_owned(), small())).into();
+    let database = ["tree", "hash", "cells", "lists", "lines"].map(|name| (name.to_owned(), small())).into();
     let settings = Settings { no_background: true, database, ..Settings::default() };
     Env::builder().settings(settings).open(directory).unwrap()
 }
@@ -21,6 +21,7 @@ type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 fn fill(env: &Env) {
     let (tree, hash, cells) = (env.btree("tree").unwrap(), env.hash("hash").unwrap(), env.recno("cells", 60).unwrap());
     let lists = env.multi("lists", Duplicates::AsTheyCame).unwrap();
+    let lines = env.list("lines").unwrap();
     let mut random = Random::new(11);
     for batch in 0..20_u64 {
         env.run(|txn| {
@@ -31,7 +32,13 @@ fn fill(env: &Env) {
                 hash.put(txn, &key.to_be_bytes(), &value)?;
                 cells.append(txn, &[key.to_le_bytes()[0]; 60])?;
                 lists.put(txn, &(key / 3).to_be_bytes(), &key.to_be_bytes())?;
+                let line = [&key.to_be_bytes()[..], &value].concat();
+                match key % 5 {
+                    0 => lines.insert_before(txn, key / 2 + 1, &line)?,
+                    _ => lines.append(txn, &line)?,
+                };
             }
+            lines.delete(txn, batch * 20 + 3)?;
             tree.delete(txn, &(batch * 30 + 7).to_be_bytes())?;
             cells.delete(txn, batch * 30 + 9)?;
             Ok(())
@@ -59,6 +66,8 @@ fn records(env: &Env, name: &str) -> Records {
                 all.insert([key, value].concat(), Vec::new());
             }
         }
+        // By what each was made with: numbers change where some are lost.
+        "lines" => all.extend(in_order(env).into_iter().map(|line| (line[..8].to_vec(), line[8..].to_vec()))),
         _ => {
             let db = if name == "hash" { env.hash(name).unwrap() } else { env.btree(name).unwrap() };
             let mut cursor = db.cursor(&txn);
@@ -70,13 +79,22 @@ fn records(env: &Env, name: &str) -> Records {
     all
 }
 
+/// The list's records by their numbers.
+fn in_order(env: &Env) -> Vec<Vec<u8>> {
+    let (txn, lines) = (env.begin().unwrap(), env.list("lines").unwrap());
+    let mut cursor = lines.cursor(&txn);
+    let lines = std::iter::from_fn(|| cursor.next().unwrap());
+    lines.map(|(_, line)| line).collect()
+}
+
 #[test]
 fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let env = made(directory.path());
     fill(&env);
-    let names = ["tree", "hash", "cells", "lists"];
+    let names = ["tree", "hash", "cells", "lists", "lines"];
     let wanted: BTreeMap<&str, Records> = names.iter().map(|name| (*name, records(&env, name))).collect();
+    let wanted_lines = in_order(&env);
     drop(env);
     let mut random = Random::new(sizes::first_seed());
     let (mut damaged, mut salvaged, mut lost_records) = (0, 0, 0);
@@ -113,10 +131,45 @@ fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
             // A page has no more than so many of them.
             assert!(missing <= hit.len() * 140, "{name}: {missing} records lost with {} pages", hit.len());
             assert_eq!(into.verify(name).unwrap().findings, Vec::new());
+            if name == "lines" {
+                let is_told = done.lost.iter().any(|lost| lost.what.contains("order of"));
+                check_lines(&into, &wanted_lines, is_told);
+            }
             damaged += hit.len();
             salvaged += found.len();
             lost_records += missing;
         }
     }
     println!("figures: {damaged} pages damaged, {salvaged} records salvaged, {lost_records} lost");
+}
+
+/// What was salvaged of the list is in the order that it had, unless it was told that this is lost; and the list can be changed.
+fn check_lines(env: &Env, wanted: &[Vec<u8>], is_told: bool) {
+    let found = in_order(env);
+    let mut rest = wanted.iter();
+    let is_in_order = found.iter().all(|line| rest.any(|wanted| wanted == line));
+    assert!(is_in_order || is_told, "the list is in another order, and that is not told");
+    let lines = env.list("lines").unwrap();
+    env.run(|txn| {
+        lines.insert_before(txn, 2, b"second")?;
+        lines.append(txn, b"last")?;
+        lines.delete(txn, 1)
+    })
+    .unwrap();
+    let now = in_order(env);
+    assert_eq!((now.first().unwrap().as_slice(), now.last().unwrap().as_slice()), (&b"second"[..], &b"last"[..]));
+    assert_eq!(env.verify("lines").unwrap().findings, Vec::new());
+}
+
+#[test]
+fn an_index_is_not_salvaged_but_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = made(directory.path());
+    let (tree, file) = (env.btree("tree").unwrap(), directory.path().join("by_value.tp"));
+    tree.index("by_value", |_, value, keys| keys.add(value)).unwrap();
+    env.run(|txn| tree.put(txn, b"key", b"value")).unwrap();
+    env.checkpoint().unwrap();
+    let refused = env.salvage(&file, "again", &mut |_, _, _| {}).unwrap_err().to_string();
+    assert!(refused.contains("index") && refused.contains("anew"), "{refused}");
+    assert!(!env.databases().unwrap().iter().any(|name| name == "again"));
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use libtp::{Database, Db, Env, How, IndexKeys, List, Recno, Result, Txn};
 
 use crate::bank::Bank;
-use crate::churn;
+use crate::{churn, several};
 
 /// Every record of every database.
 pub type Contents = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
@@ -101,8 +101,9 @@ fn records(env: &Env, name: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
             return env.run(|txn| everything(hash, txn));
         }
         let piece = env.run(|txn| match &database {
-            // None here has several values a key.
-            Database::Hash(_) | Database::Multi(_) | Database::Index(_) => Ok(Vec::new()),
+            Database::Hash(_) | Database::Index(_) => Ok(Vec::new()),
+            Database::Multi(_) if last.is_some() => Ok(Vec::new()),
+            Database::Multi(several) => several::audit(several, txn),
             Database::Btree(tree) => keys_after(tree, txn, last.as_deref()),
             Database::Recno(numbers) => numbers_after(numbers, txn, last.as_deref()),
             Database::List(list) => list_after(list, txn, last.as_deref()),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libtp::{
-    Bytes, Db, Durability, Env, Error, IndexKeys, List, Load, LogType, PageFile, PageLock, Recno, Result, Snapshot,
-    TextFile, TextForm,
+    Bytes, Db, Durability, Env, Error, IndexKeys, List, Load, LogType, Multi, PageFile, PageLock, Recno, Result,
+    Snapshot, TextFile, TextForm,
 };
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_process::Broken;
@@ -16,6 +16,7 @@ use libtp_sim::Random;
 use libtp_txn::{Managers, TxnSession};
 
 use crate::child::Role;
+use crate::several;
 
 /// What can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +45,12 @@ enum Deed {
     Thin,
     Index,
     Own,
+    Several,
 }
 
 /// What survivors do.
 /// With sessions that come and go: whoever repairs meets newcomers.
-const QUIET: [Deed; 12] = [
+const QUIET: [Deed; 13] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Abort,
@@ -61,9 +63,10 @@ const QUIET: [Deed; 12] = [
     Deed::Snapshot,
     Deed::Index,
     Deed::Own,
+    Deed::Several,
 ];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 19] = [
+const ALL: [Deed; 20] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
@@ -83,6 +86,7 @@ const ALL: [Deed; 19] = [
     Deed::Text,
     Deed::Index,
     Deed::Own,
+    Deed::Several,
 ];
 
 /// Which deeds come to failpoints whose names begin so.
@@ -117,7 +121,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("update", &[Deed::Touch, Deed::Upgrade]),
     ("undo: list", &[Deed::Index]),
     ("index", &[Deed::Index]),
-    ("undo", &[Deed::Abort]),
+    ("undo", &[Deed::Abort, Deed::Several]),
     ("abort", &[Deed::Abort]),
     ("savepoint", &[Deed::Abort]),
     ("pass", &[Deed::Pass]),
@@ -209,6 +213,7 @@ pub struct Churn<'e> {
     list: List,
     hash: Db,
     indexed: Db,
+    several: [Multi; 2],
     random: Random,
     /// The keys from here on are there, and up to there.
     window: (u64, u64),
@@ -242,6 +247,7 @@ impl<'e> Churn<'e> {
             // A file that has grown is split no more: there are several.
             hash: env.hash(&format!("hash{}", number % HASH_FILES))?,
             indexed: env.btree(INDEXED)?,
+            several: several::open(env)?,
             random: Random::new(number),
             window: (0, 0),
             queued: 0,
@@ -274,6 +280,7 @@ impl<'e> Churn<'e> {
             Deed::Abort => self.abort(),
             Deed::Recno => self.recno(),
             Deed::Own => self.own(),
+            Deed::Several => self.several(),
             Deed::List => self.list(),
             Deed::Text => self.text(),
             Deed::Hash => self.hash(),
@@ -450,6 +457,12 @@ impl<'e> Churn<'e> {
     }
 
     /// Pages of our own: counters that several transactions change at once, and bytes that one does.
+    fn several(&mut self) -> Result<()> {
+        let (which, is_kept) = (self.random.index(2), self.random.chance(3, 4));
+        let seed = self.random.next_u64();
+        self.in_txn(is_kept, |churn, txn| several::change(&churn.several[which], txn, &mut Random::new(seed)))
+    }
+
     fn own(&mut self) -> Result<()> {
         let (counter, is_kept, is_shared) = (self.random.below(8), self.random.chance(1, 2), self.random.coin());
         let (page, at) = (1 + u32::try_from(self.random.below(4)).unwrap(), self.random.index(1000));

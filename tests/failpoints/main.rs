@@ -31,6 +31,7 @@ mod listed;
 mod panics;
 mod rebuild;
 mod scenes;
+mod several;
 mod town;
 #[cfg(feature = "planted")]
 mod yardstick;

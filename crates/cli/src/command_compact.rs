@@ -1,7 +1,7 @@
 //! `tp compact`: pages that hold little are merged, while others use the database.
 
 use clap::Args;
-use libtp::{Compaction, Database, Env};
+use libtp::{Compaction, Database};
 use serde_json::json;
 
 use crate::environment::EnvironmentArgument;
@@ -28,9 +28,18 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let is_named = !arguments.databases.is_empty();
     let names = if is_named { arguments.databases.clone() } else { env.databases()? };
     for name in names {
-        let Some(done) = compact(&env, &name, arguments.fill, output)? else {
+        let database = match env.database(&name) {
+            // One that only its own program can open is no reason to leave out the others.
+            Err(error @ libtp::Error::Database { .. }) if !is_named => {
+                eprintln!("tp: passed over: {error}");
+                continue;
+            }
+            found => found?,
+        };
+        let Some(done) = compact(&database, arguments.fill, output)? else {
             if is_named {
-                return Err(Failure::Failed(format!("database `{name}`: only a B-tree has pages that can be merged")));
+                let what = "it has no pages that can be merged: only B-trees have, and lists";
+                return Err(Failure::Failed(format!("database `{name}`: {what}")));
             }
             continue;
         };
@@ -41,12 +50,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn compact(env: &Env, name: &str, fill: u8, output: &Output) -> Result<Option<Compaction>> {
+fn compact(database: &Database, fill: u8, output: &Output) -> Result<Option<Compaction>> {
     let bar = Progress::endless(output.may_draw(), "pages gone over");
     let watch = &mut |done: Compaction| bar.set(done.leaves);
-    Ok(match env.database(name)? {
+    Ok(match database {
         Database::Btree(db) => Some(db.compact_watched(fill, watch)?),
         Database::Multi(multi) | Database::Index(multi) => Some(multi.compact_watched(fill, watch)?),
-        Database::Hash(_) | Database::Recno(_) | Database::List(_) => None,
+        Database::List(list) => Some(list.compact_watched(fill, watch)?),
+        Database::Hash(_) | Database::Recno(_) => None,
     })
 }

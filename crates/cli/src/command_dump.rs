@@ -21,12 +21,16 @@ const SHOW_EVERY: u64 = 1024;
 pub struct Arguments {
     #[command(flatten)]
     at: DatabaseArguments,
+    /// Of records by number, write the numbers, too: where some numbers have no record, a load gives each its own again.
+    #[arg(short = 'k', long)]
+    keys: bool,
 }
 
 /// Writes the dump to standard output; with `--json` an object for each record instead, in hexadecimal.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let (env, database) = arguments.at.open(output)?;
-    let header = header_of(&database);
+    let mut header = header_of(&database);
+    header.keys |= arguments.keys;
     let kind = header.kind;
     let bar = Progress::endless(output.may_draw() && !output.is_terminal(), "records written");
     let as_text = !output.is_json();
@@ -47,7 +51,12 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
             (true, Key::Bytes(key)) => {
                 write_datum(output, key).and_then(|()| write_datum(output, value)).map_err(cannot_write)?
             }
-            (true, Key::Number(_)) => write_datum(output, value).map_err(cannot_write)?,
+            (true, Key::Number(number)) => {
+                if arguments.keys {
+                    write_datum(output, number.to_string().as_bytes()).map_err(cannot_write)?;
+                }
+                write_datum(output, value).map_err(cannot_write)?;
+            }
         }
         Ok(true)
     })?;
@@ -55,8 +64,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         write_end(output).map_err(cannot_write)?;
     }
     drop(bar);
-    if gaps > 0 && as_text {
-        eprintln!("tp: {gaps} numbers have no record; a dump has no numbers, so records after them get smaller ones in a load");
+    if gaps > 0 && as_text && !arguments.keys {
+        eprintln!("tp: {gaps} numbers have no record; without --keys a dump has no numbers, so records after them get smaller ones in a load");
     }
     output.object(&json!({ "database": arguments.at.database, "type": kind.name(), "records": records }))?;
     Ok(Ending::Done)

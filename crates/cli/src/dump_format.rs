@@ -37,6 +37,11 @@ impl DumpType {
         }
     }
 
+    /// Whether its records have numbers for keys.
+    pub fn is_numbered(self) -> bool {
+        matches!(self, DumpType::Recno | DumpType::List)
+    }
+
     /// What a header says of it.
     fn header(self) -> &'static str {
         match self {
@@ -68,7 +73,7 @@ pub struct Header {
 impl Header {
     /// Of a database of that kind, with one value a key and in the order of bytes.
     pub fn of(kind: DumpType) -> Header {
-        let keys = kind != DumpType::Recno;
+        let keys = !kind.is_numbered();
         Header { kind, print: false, keys, record_bytes: None, duplicates: Duplicates::None, order: None }
     }
 }
@@ -279,6 +284,9 @@ pub fn write_header(out: &mut impl Write, header: &Header) -> std::io::Result<()
         Duplicates::None => {}
         Duplicates::Sorted => writeln!(out, "duplicates=1\ndupsort=1")?,
         Duplicates::AsTheyCame => writeln!(out, "duplicates=1")?,
+    }
+    if header.keys && header.kind.is_numbered() {
+        writeln!(out, "keys=1")?;
     }
     if let Some(order) = &header.order {
         writeln!(out, "libtp_order={order}")?;

@@ -159,3 +159,35 @@ fn a_reader_that_goes_away_is_no_drama() {
     let said = tp::run(shell, b"");
     assert_eq!((said.out.as_slice(), said.err.as_str()), (b"000000\t0\n".as_slice(), ""));
 }
+
+#[test]
+fn compaction_goes_over_lists_and_passes_over_what_only_its_program_can_open() {
+    let directory = tempdir().unwrap();
+    {
+        let env = libtp::Env::open(directory.path()).unwrap();
+        env.pages("drawings").unwrap();
+        let lines = env.list("lines").unwrap();
+        env.run(|txn| {
+            (0..3000_u32).try_for_each(|number| lines.append(txn, &number.to_le_bytes().repeat(9)).map(|_| ()))
+        })
+        .unwrap();
+        env.run(|txn| {
+            (1..3000_u64)
+                .rev()
+                .filter(|number| number % 8 != 0)
+                .try_for_each(|number| lines.delete(txn, number).map(|_| ()))
+        })
+        .unwrap();
+        env.recno("numbers", 8).unwrap();
+    }
+    let said = tp("compact", directory.path(), &["--json"]);
+    assert!(said.err.contains("drawings") && said.err.contains("passed over"), "{}", said.err);
+    let done = said.json();
+    assert_eq!(done.len(), 1);
+    assert_eq!(done[0]["database"], "lines");
+    assert!(done[0]["merged"].as_u64() > Some(3), "{}", done[0]);
+    assert_eq!(tp("get", directory.path(), &["lines", "2", "--hex"]).text().trim_end(), "0f000000".repeat(9));
+    assert!(tp("verify", directory.path(), &["lines"]).code == Some(0));
+    assert!(tp("compact", directory.path(), &["numbers"]).refused(1).contains("only B-trees"));
+    assert!(tp("compact", directory.path(), &["drawings"]).refused(1).contains("drawings"));
+}

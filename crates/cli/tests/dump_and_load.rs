@@ -109,6 +109,24 @@ fn records_by_number_are_dumped_without_keys() {
 }
 
 #[test]
+fn numbers_without_a_record_go_through_a_dump_that_has_keys() {
+    let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
+    let dump = "VERSION=3\nformat=bytevalue\ntype=recno\nkeys=1\nHEADER=END\n 32\n 0203\n 3130\n 0405\nDATA=END\n";
+    tp_reading("load", one.path(), &["r"], dump.as_bytes()).text();
+    assert_eq!(tp("dump", one.path(), &["r", "-k"]).text(), dump);
+    tp_reading("load", two.path(), &["r"], tp("dump", one.path(), &["r", "--keys"]).text().as_bytes()).text();
+    assert_eq!(tp("scan", two.path(), &["r", "--hex"]).text(), "2\t0203\n10\t0405\n");
+    let without = tp("dump", one.path(), &["r"]).text();
+    tp_reading("load", two.path(), &["closer"], without.as_bytes()).text();
+    assert_eq!(tp("scan", two.path(), &["closer", "--hex"]).text(), "1\t0203\n2\t0405\n");
+    tp("put", one.path(), &["lines", "1", "first", "--list"]).text();
+    let lines = tp("dump", one.path(), &["lines", "-k"]).text();
+    assert!(lines.contains("renumber=1\nkeys=1\n"), "{lines}");
+    tp_reading("load", two.path(), &["lines"], lines.as_bytes()).text();
+    assert_eq!(tp("get", two.path(), &["lines", "1"]).text().trim_end(), "first");
+}
+
+#[test]
 fn a_broken_dump_names_its_line_and_what_was_loaded_before_it_stays() {
     let env = tempdir().unwrap();
     // A new database would be loaded all at once.

@@ -6,6 +6,7 @@
 use libtp_record::Access;
 
 use crate::database::Db;
+use crate::list::List;
 use crate::multi::Multi;
 use crate::{Error, Result};
 
@@ -63,6 +64,24 @@ impl Db {
 
 impl Multi {
     /// As [`Db::compact`].
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn compact(&self, fill_percent: u8) -> Result<Compaction> {
+        self.tree().compact(fill_percent)
+    }
+
+    /// As [`Db::compact_watched`].
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn compact_watched(&self, fill_percent: u8, watch: &mut dyn FnMut(Compaction)) -> Result<Compaction> {
+        self.tree().compact_watched(fill_percent, watch)
+    }
+}
+
+impl List {
+    /// As [`Db::compact`], for the tree that the list is made of: its records keep their numbers.
     ///
     /// # Errors
     /// As [`Db::compact`].

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::Lsn;
+use libtp_record::list::entries::Entry;
+use libtp_record::list::remains::Remains;
 use libtp_record::{Finding, Method, SalvagedRecord, Wreck};
 use rio::planted;
 use serde::Serialize;
@@ -25,7 +27,7 @@ const BATCH_BYTES: usize = 1 << 20;
 pub struct Salvaged {
     /// Records that were read and are in the new database.
     pub records: u64,
-    /// What was lost: pages, and values whose pages are among them.
+    /// What was lost: pages, values whose pages are among them, and of a list the order of records, as page 0.
     pub lost: Vec<Finding>,
 }
 
@@ -43,9 +45,12 @@ impl Env {
     /// read into a new database `name` of the same kind. The file is only read, and nobody else may be at work in it; its
     /// environment's log is not looked at: what had not been written back is not in it, and what was not committed may be.
     ///
+    /// The records of a list ([`Env::list`]) are numbered anew, in their order. Where what says the order is lost with its pages, records
+    /// stand behind the one that was stored before them.
+    ///
     /// # Errors
     /// `Database` if there is a database `name` already, or the file is no database file at all, or one of the
-    /// program's pages ([`Env::pages`]), which has no records; `Full`, `Io`. What was
+    /// program's pages ([`Env::pages`]), which has no records, or an index, which is made anew of its database; `Full`, `Io`. What was
     /// salvaged until then is in the new database.
     pub fn salvage(&self, file: impl AsRef<Path>, name: &str, watch: Watcher<'_>) -> Result<Salvaged> {
         let file = file.as_ref();
@@ -61,12 +66,17 @@ impl Env {
         if wreck.method() == Method::Pages {
             return Err(refused("the damaged file is one of pages whose bytes are the program's: there are no records in it to be salvaged, and nothing was made. Restore it from a backup, or read the file's pages with the program"));
         }
+        if wreck.keying().index_of.is_some() {
+            return Err(refused("the damaged file is an index, which has nothing that its database does not have, and nothing was made. Salvage the database; the program makes its indices anew (`Db::index`)"));
+        }
+        let remains = wreck.keying().is_list.then(Remains::default);
         let open = open(&self.0, name, Some((wreck.method(), *wreck.keying())))?;
-        let mut into =
-            Into { env: self, open, waiting: Vec::new(), waiting_bytes: 0, records: 0, seen: HashMap::new() };
+        let (waiting, seen) = (Vec::new(), HashMap::new());
+        let mut into = Into { env: self, open, waiting, waiting_bytes: 0, records: 0, seen, remains };
         let mut lost =
             wreck.records(&mut |record| into.take(record), &mut |done, total| watch("pages", done, total))?;
         into.put()?;
+        lost.extend(into.put_in_order()?);
         if planted("libtp: lost pages are not told of") {
             lost.clear();
         }
@@ -91,6 +101,8 @@ struct Into<'e> {
     /// The LSN of the newest record of each key, by the key's hash: a file may have a key twice whose pages were written back
     /// at different times.
     seen: HashMap<u64, Lsn>,
+    /// Of a list, what says in which order its records are.
+    remains: Option<Remains>,
 }
 
 impl Into<'_> {
@@ -103,10 +115,18 @@ impl Into<'_> {
                 if *newest > *lsn {
                     return Ok(());
                 }
-                if newest.is_none() {
-                    self.records += 1;
-                }
+                let is_first = newest.is_none();
                 *newest = *lsn;
+                if let Some(remains) = &mut self.remains {
+                    match Entry::of(key) {
+                        Some(Entry::Record(id)) => remains.record(id),
+                        Some(Entry::Node(id)) => return Ok(remains.node(id, value)),
+                        Some(Entry::Head) => return Ok(remains.head(value)),
+                        // The new list is that of no file of text.
+                        Some(Entry::Text) | None => return Ok(()),
+                    }
+                }
+                self.records += u64::from(is_first);
                 key.len() + value.len()
             }
             SalvagedRecord::Numbered { value, .. } => {
@@ -120,6 +140,20 @@ impl Into<'_> {
             self.put()?;
         }
         Ok(())
+    }
+
+    /// Puts the records of a list in their order, and says what was lost of it.
+    fn put_in_order(&self) -> Result<Option<Finding>> {
+        let Some(remains) = &self.remains else { return Ok(None) };
+        let order = remains.order();
+        self.env.run(|txn| txn.guarded(|| Ok(access(&self.env.0, &self.open, txn).list_made_of(&order.ids)?)))?;
+        let what = || {
+            format!(
+                "what says the order of {} records is lost; each stands behind the one that was stored before it",
+                order.guessed
+            )
+        };
+        Ok((order.guessed > 0).then(|| Finding { page: 0, what: what() }))
     }
 
     fn put(&mut self) -> Result<()> {

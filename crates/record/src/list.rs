@@ -17,6 +17,7 @@
 //! | `moved` | from an id to its number, for cursors that outlive transactions |
 //! | `change` | put, insert, delete |
 //! | `verify` | that the counts are right, and everything is counted once |
+//! | `remains` | what is left of one whose file was damaged |
 //!
 //! Failures half way are taken back by the caller, which knows savepoints.
 
@@ -24,6 +25,7 @@ pub(crate) mod change;
 pub mod entries;
 pub(crate) mod find;
 pub(crate) mod moved;
+pub mod remains;
 pub(crate) mod verify;
 
 pub use find::Stretch;

@@ -19,7 +19,8 @@ use crate::btree::verify::Finding;
 use crate::database::{Keying, Method};
 use crate::free_pages::{Meta, META_PAGE};
 use crate::hash::page::BucketPage;
-use crate::open::{found, read_header};
+use crate::list::entries::Entry;
+use crate::open::{found, read_header, LIST};
 use crate::page::overflow::{self, ChainRef};
 use crate::page::PageKind;
 use crate::page_header;
@@ -83,9 +84,38 @@ impl Wreck {
             let what = format!("none of its pages is one of a database file ({wrong})");
             return Err(Error::Unsuitable { name: full_name.to_string(), what });
         };
-        let what = format!("{wrong}; what the file is was found by its other pages. If its keys had an order of their own or several values, that is lost: they are given as they stood in the file");
-        let lost = vec![Finding { page: 0, what }];
-        Ok(Wreck { file, id, page_bytes, method, keying: Keying::default(), lost })
+        let mut wreck = Wreck { file, id, page_bytes, method, keying: Keying::default(), lost: Vec::new() };
+        let also = match wreck.is_like_a_list()? {
+            true => {
+                wreck.keying = LIST;
+                "That it is a list was found by its keys"
+            }
+            false => "If its keys had an order of their own or several values, that is lost: they are given as they stood in the file",
+        };
+        let what = format!("{wrong}; what the file is was found by its other pages. {also}");
+        wreck.lost.push(Finding { page: 0, what });
+        Ok(wreck)
+    }
+
+    /// Whether every key in the tree is one of a list, and there is a node.
+    fn is_like_a_list(&self) -> Result<bool> {
+        let pages = self.file.len()?.div_ceil(u64::from(self.page_bytes));
+        let mut has_nodes = false;
+        for number in 1..u32::try_from(pages).unwrap_or(u32::MAX) {
+            let Ok(page) = self.page(number)? else { continue };
+            if self.method != Method::Btree || PageKind::from_byte(page_header::kind(&page)) != Some(PageKind::Btree) {
+                continue;
+            }
+            let Some(node) = Node::over(&page).filter(|node| node.is_leaf() && !node.is_deleted()) else { continue };
+            for slot in 0..node.count() {
+                match Entry::of(&node.key(slot).to_vec()) {
+                    Some(Entry::Node(_)) => has_nodes = true,
+                    Some(_) => {}
+                    None => return Ok(false),
+                }
+            }
+        }
+        Ok(has_nodes)
     }
 
     /// How its records are organised.

@@ -195,6 +195,7 @@ fn table(bank: &Libtp, table: Table) -> Result<Db> {
 /// A snapshot that is held while writers are at work, and read every second.
 fn held(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
     let branches = table(bank, Table::Branch)?;
+    let before = Sizes::look(bank)?;
     let (made, (times, log_bytes)) = with_writers(bank, scale, Some(wanted.paced), || {
         let snapshot = bank.env().snapshot().map_err(failed("beginning a snapshot"))?;
         let begun = Instant::now();
@@ -216,16 +217,47 @@ fn held(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
         wanted.seconds.as_secs_f64(),
         scale.branches,
         micros(longest),
-        micros(median(&times)),
+        median(&times.iter().map(|time| micros(*time)).collect::<Vec<_>>()),
         log_bytes as f64 / 1e6
     );
+    let grown = |what: &str, before: u64, after: u64| {
+        println!("{what} before and after: {:.1} and {:.1} MB", before as f64 / 1e6, after as f64 / 1e6);
+    };
+    let after = Sizes::look(bank)?;
+    grown("files of accounts, tellers and branches", before.files, after.files);
+    grown("memory of this process's own", before.own, after.own);
+    grown("shared memory", before.shared, after.shared);
     Ok(())
 }
 
-fn median<T: Copy + PartialOrd + Default>(of: &[T]) -> T {
+/// What must not grow for a snapshot's sake.
+struct Sizes {
+    files: u64,
+    own: u64,
+    shared: u64,
+}
+
+impl Sizes {
+    fn look(bank: &Libtp) -> Result<Sizes> {
+        let stats = bank.env().stats().map_err(failed("asking for its figures"))?;
+        let (mut files, status) = (0, Path::new("/proc/self/status"));
+        for table in Table::BALANCES {
+            let path = Path::new(&stats.directory).join(format!("{}.tp", table.name()));
+            files += std::fs::metadata(&path).map_err(Error::file("look at", &path))?.len();
+        }
+        let text = std::fs::read_to_string(status).map_err(Error::file("read", status))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let own = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024;
+        Ok(Sizes { files, own, shared: stats.region_allocated })
+    }
+}
+
+/// The middle one, or between the two that are in the middle.
+fn median(of: &[f64]) -> f64 {
     let mut sorted = of.to_vec();
-    sorted.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+    sorted.sort_by(f64::total_cmp);
+    let middle = |at: usize| sorted.get(at).copied().unwrap_or_default();
+    (middle(sorted.len() / 2) + middle(sorted.len().saturating_sub(1) / 2)) / 2.0
 }
 
 /// What writers at full speed lose while a snapshot is held, and read every second.

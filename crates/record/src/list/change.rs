@@ -137,6 +137,33 @@ impl Access<'_> {
         self.put(&TEXT_KEY, notes.as_bytes())
     }
 
+    /// Makes the nodes and the head of a list whose records have these ids, in this order, and are stored already; it has no others.
+    ///
+    /// # Errors
+    /// As [`Access::list_put`].
+    pub fn list_made_of(&self, ids: &[u64]) -> Result<()> {
+        self.lock_numbers()?;
+        let next_id = ids.iter().max().map_or(1, |highest| highest.saturating_add(1));
+        let mut head = Head { next_id: next_id.into(), count: (ids.len() as u64).into(), ..Head::new() };
+        let mut children: Vec<Child> = ids.iter().map(|id| Child { id: *id, count: 1 }).collect();
+        let mut level = 0;
+        while head.root.get() == 0 && !children.is_empty() {
+            let mut above = Vec::new();
+            for some in children.chunks(Node::capacity(self.database().page_bytes(), level)) {
+                let node = Node { level, children: some.to_vec() };
+                let id = head.take_id();
+                self.store_node(id, &node)?;
+                above.push(Child { id, count: node.count() });
+            }
+            if let [top] = above[..] {
+                head.root = top.id.into();
+            }
+            children = above;
+            level += 1;
+        }
+        self.store_head(&head)
+    }
+
     #[cold]
     fn no_number(&self, number: u64) -> Error {
         Error::RecordNumber { database: self.database().name().to_string(), number }

@@ -1,0 +1,181 @@
+//! What is left of a list whose file was damaged, and the order in which its records are given back.
+//!
+//! A record's entry does not say where in the list it is: its number is its place among the children of nodes. So where nodes are
+//! lost, the order of the records below them is. What is known stays as it was: the nodes that the head leads to, and below
+//! a node that is lost, those that it led to, each by itself. What nothing leads to any more stands behind the record that got its id
+//! before it did: in a list that was only ever appended to that is where it was.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::entries::{Head, Node};
+
+/// What was found of a list. Of several entries with the same key the last one told counts.
+#[derive(Default)]
+pub struct Remains {
+    root: Option<u64>,
+    nodes: HashMap<u64, Node>,
+    records: BTreeSet<u64>,
+}
+
+/// The records of a list in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// Their ids.
+    pub ids: Vec<u64>,
+    /// How many of them stand where they do because nothing says any more where they stood.
+    pub guessed: u64,
+}
+
+impl Remains {
+    /// The head was found.
+    pub fn head(&mut self, bytes: &[u8]) {
+        self.root = Head::of(bytes).map(|head| head.root.get());
+    }
+
+    /// A node was found; what cannot be one is none.
+    pub fn node(&mut self, id: u64, bytes: &[u8]) {
+        if let Some(node) = Node::of(bytes) {
+            self.nodes.insert(id, node);
+        }
+    }
+
+    /// A record was found.
+    pub fn record(&mut self, id: u64) {
+        self.records.insert(id);
+    }
+
+    /// The order of the records that were found.
+    pub fn order(&self) -> Order {
+        let mut walk = Walk { remains: self, nodes: HashSet::new(), placed: BTreeSet::new() };
+        let mut known = Vec::new();
+        if let Some(root) = self.root {
+            walk.below(root, None, &mut known);
+        }
+        // What stands behind each record that is in its place, by the ids of the first ones; with 0 what stands before all.
+        let mut behind: BTreeMap<u64, BTreeMap<u64, Vec<u64>>> = BTreeMap::new();
+        let in_place = walk.placed.clone();
+        let mut put = |piece: Vec<u64>| {
+            let Some(&first) = piece.first() else { return };
+            let before = in_place.range(..first).next_back().copied().unwrap_or(0);
+            behind.entry(before).or_default().insert(first, piece);
+        };
+        for id in self.from_the_top() {
+            let mut piece = Vec::new();
+            walk.below(id, None, &mut piece);
+            put(piece);
+        }
+        self.records.iter().filter(|id| !walk.placed.contains(id)).for_each(|id| put(vec![*id]));
+        let mut order = Order { ids: Vec::with_capacity(self.records.len()), guessed: 0 };
+        for id in std::iter::once(0).chain(known) {
+            order.ids.extend((id != 0).then_some(id));
+            let guessed = behind.remove(&id).unwrap_or_default().into_values().flatten();
+            let length = order.ids.len();
+            order.ids.extend(guessed);
+            order.guessed += (order.ids.len() - length) as u64;
+        }
+        order
+    }
+
+    /// The nodes, those of the highest level first.
+    fn from_the_top(&self) -> Vec<u64> {
+        let mut ids: Vec<_> = self.nodes.iter().map(|(id, node)| (std::cmp::Reverse(node.level), *id)).collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+struct Walk<'r> {
+    remains: &'r Remains,
+    nodes: HashSet<u64>,
+    placed: BTreeSet<u64>,
+}
+
+impl Walk<'_> {
+    /// Adds the records below a node, in order, that were found and not met before.
+    fn below(&mut self, id: u64, level: Option<u8>, ids: &mut Vec<u64>) {
+        let Some(node) = self.remains.nodes.get(&id) else { return };
+        // Each level is one lower: so this ends, whatever the nodes say.
+        if level.is_some_and(|level| level != node.level) || !self.nodes.insert(id) {
+            return;
+        }
+        for child in &node.children {
+            match node.level.checked_sub(1) {
+                Some(lower) => self.below(child.id, Some(lower), ids),
+                None if self.remains.records.contains(&child.id) && self.placed.insert(child.id) => ids.push(child.id),
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entries::Child;
+    use super::*;
+    use zerocopy::IntoBytes;
+
+    /// Records 1 to 9 in the order 1 2 3, 9 4 5, 6 7 8, under the leaves 11, 12 and 13 and the root 20.
+    fn whole() -> Remains {
+        let mut remains = Remains::default();
+        remains.head(Head { next_id: 30.into(), count: 9.into(), root: 20.into(), ..Head::new() }.as_bytes());
+        let leaf = |ids: [u64; 3]| Node { level: 0, children: ids.map(|id| Child { id, count: 1 }).to_vec() };
+        remains.node(11, &leaf([1, 2, 3]).to_bytes());
+        remains.node(12, &leaf([9, 4, 5]).to_bytes());
+        remains.node(13, &leaf([6, 7, 8]).to_bytes());
+        let children = [11, 12, 13].map(|id| Child { id, count: 3 }).to_vec();
+        remains.node(20, &Node { level: 1, children }.to_bytes());
+        (1..10).for_each(|id| remains.record(id));
+        remains
+    }
+
+    fn order(remains: &Remains) -> (Vec<u64>, u64) {
+        let order = remains.order();
+        (order.ids, order.guessed)
+    }
+
+    #[test]
+    fn a_list_of_which_nothing_is_lost_is_in_its_order() {
+        assert_eq!(order(&whole()), (vec![1, 2, 3, 9, 4, 5, 6, 7, 8], 0));
+    }
+
+    #[test]
+    fn records_whose_leaf_is_lost_stand_behind_those_that_were_stored_before_them() {
+        let mut remains = whole();
+        remains.nodes.remove(&13);
+        assert_eq!(order(&remains), (vec![1, 2, 3, 9, 4, 5, 6, 7, 8], 3));
+        let mut remains = whole();
+        remains.nodes.remove(&12);
+        assert_eq!(order(&remains), (vec![1, 2, 3, 4, 5, 6, 7, 8, 9], 3));
+        let mut remains = whole();
+        remains.nodes.remove(&11);
+        assert_eq!(order(&remains), (vec![1, 2, 3, 9, 4, 5, 6, 7, 8], 3));
+    }
+
+    #[test]
+    fn without_a_root_or_a_head_each_node_keeps_its_own_order() {
+        let mut remains = whole();
+        remains.nodes.remove(&20);
+        assert_eq!(order(&remains), (vec![1, 2, 3, 6, 7, 8, 9, 4, 5], 9));
+        let mut remains = whole();
+        remains.root = None;
+        assert_eq!(order(&remains), (vec![1, 2, 3, 9, 4, 5, 6, 7, 8], 9));
+    }
+
+    #[test]
+    fn a_record_that_is_lost_is_left_out_and_one_that_is_told_twice_stands_once() {
+        let mut remains = whole();
+        remains.records.remove(&4);
+        assert_eq!(order(&remains), (vec![1, 2, 3, 9, 5, 6, 7, 8], 0));
+        let children = [1, 6].map(|id| Child { id, count: 1 }).to_vec();
+        remains.node(14, &Node { level: 0, children }.to_bytes());
+        assert_eq!(order(&remains).0, [1, 2, 3, 9, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn nodes_that_lead_to_each_other_are_followed_once() {
+        let mut remains = whole();
+        let children = vec![Child { id: 20, count: 3 }, Child { id: 11, count: 3 }];
+        remains.node(20, &Node { level: 1, children }.to_bytes());
+        assert_eq!(order(&remains), (vec![1, 2, 3, 6, 7, 8, 9, 4, 5], 6));
+    }
+}

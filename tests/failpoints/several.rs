@@ -1,0 +1,53 @@
+//! Keys with several values under kills: what one transaction puts under two keys is under both, or under neither.
+
+use libtp::{Duplicates, Env, Multi, Result, Txn};
+use libtp_sim::Random;
+
+/// The databases: values sorted, and in the order in which they came.
+pub const NAMES: [&str; 2] = ["several sorted", "several as they came"];
+/// Pairs of keys.
+const PAIRS: u64 = 12;
+/// With so many values under it a key is emptied.
+const VALUES: u64 = 60;
+
+/// Opens them, or makes them.
+pub fn open(env: &Env) -> Result<[Multi; 2]> {
+    Ok([env.multi(NAMES[0], Duplicates::Sorted)?, env.multi(NAMES[1], Duplicates::AsTheyCame)?])
+}
+
+/// Under both keys of a pair, the same value is put, one is deleted, or all are.
+pub fn change(database: &Multi, txn: &Txn<'_>, random: &mut Random) -> Result<()> {
+    let keys = keys(random.below(PAIRS));
+    let first = database.values(txn, &keys[0])?.into_iter().next();
+    let is_full = database.count(txn, &keys[0])? > VALUES;
+    let value = vec![b'0' + u8::try_from(random.below(10)).unwrap(); 8 + random.index(120)];
+    let goes = first.filter(|_| random.chance(1, 3));
+    for key in &keys {
+        match &goes {
+            _ if is_full => drop(database.delete(txn, key)?),
+            Some(gone) => drop(database.delete_value(txn, key, gone)?),
+            None => drop(database.put(txn, key, &value)?),
+        }
+    }
+    Ok(())
+}
+
+/// Every value of every key, with the key; complains where the two keys of a pair differ.
+pub fn audit(database: &Multi, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut all = Vec::new();
+    for pair in 0..PAIRS {
+        let [left, right] = keys(pair);
+        let (mut one, mut other) = (database.values(txn, &left)?, database.values(txn, &right)?);
+        all.extend(one.iter().map(|value| (left.clone(), value.clone())));
+        all.extend(other.iter().map(|value| (right.clone(), value.clone())));
+        // Two transactions may put theirs in one order here and in the other there.
+        one.sort();
+        other.sort();
+        assert_eq!(one, other, "{}: the values of pair {pair} are not under both keys", database.name());
+    }
+    Ok(all)
+}
+
+fn keys(pair: u64) -> [Vec<u8>; 2] {
+    ["left", "right"].map(|side| format!("{side}/{pair:02}").into_bytes())
+}
