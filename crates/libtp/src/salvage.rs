@@ -120,8 +120,14 @@ impl Into<'_> {
                 if let Some(remains) = &mut self.remains {
                     match Entry::of(key) {
                         Some(Entry::Record(id)) => remains.record(id),
-                        Some(Entry::Node(id)) => return Ok(remains.node(id, value)),
-                        Some(Entry::Head) => return Ok(remains.head(value)),
+                        Some(Entry::Node(id)) => {
+                            remains.node(id, value);
+                            return Ok(());
+                        }
+                        Some(Entry::Head) => {
+                            remains.head(value);
+                            return Ok(());
+                        }
                         // The new list is that of no file of text.
                         Some(Entry::Text) | None => return Ok(()),
                     }

@@ -91,13 +91,16 @@ pub struct Bank {
     next_client: Cell<u32>,
 }
 
+/// Starts a client process of a contender on a bank.
+pub type StartClient<'s> = &'s (dyn Fn(&Contender, &Path) -> Command + 's);
+
 /// A slice of work.
 #[derive(Clone, Copy)]
 pub struct Slice<'s> {
     /// How many clients at once.
     pub clients: u32,
     /// How a client that is a process is started; none for threads.
-    pub process: Option<&'s dyn Fn(&Contender, &Path) -> Command>,
+    pub process: Option<StartClient<'s>>,
     /// How long it is measured.
     pub time: Duration,
     /// How long it runs before.

@@ -59,7 +59,7 @@ impl Remains {
             let before = in_place.range(..first).next_back().copied().unwrap_or(0);
             behind.entry(before).or_default().insert(first, piece);
         };
-        for id in self.from_the_top() {
+        for id in self.top_down() {
             let mut piece = Vec::new();
             walk.below(id, None, &mut piece);
             put(piece);
@@ -77,7 +77,7 @@ impl Remains {
     }
 
     /// The nodes, those of the highest level first.
-    fn from_the_top(&self) -> Vec<u64> {
+    fn top_down(&self) -> Vec<u64> {
         let mut ids: Vec<_> = self.nodes.iter().map(|(id, node)| (std::cmp::Reverse(node.level), *id)).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id).collect()
