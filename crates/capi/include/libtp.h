@@ -37,8 +37,8 @@
  * as if nothing had been. The child opens the environment for itself. It may end its parent's transactions and close its
  * environment, which changes nothing of theirs.
  *
- * Functions of the program (tp_work, tp_change, tp_page_change, tp_recode, tp_index_function, tp_visit, tp_next_pair, tp_watch) return:
- * neither longjmp nor a C++ exception may leave them.
+ * Functions of the program (tp_work, tp_change, tp_page_change, tp_recode, tp_index_function, tp_visit, tp_next_pair, tp_watch,
+ * tp_log_visit) return: neither longjmp nor a C++ exception may leave them.
  */
 #ifndef LIBTP_H
 #define LIBTP_H
@@ -765,6 +765,36 @@ int tp_unlock(tp_pages *fid, tp_txn *txn, uint32_t pageno);
 /* Logs a change of a registered type and makes it, by its redo on this argument. A type with an undo needs no lock before: several
  * transactions make such changes of a page at once. */
 int tp_log(tp_pages *fid, tp_txn *txn, uint32_t pageno, uint16_t code, const void *argument, size_t argument_size);
+
+/* A record of the log. */
+typedef struct {
+    uint64_t lsn;             /* its log sequence number */
+    uint64_t prev;            /* that of its transaction's record before; 0 if it is the first */
+    uint64_t txn;             /* its transaction; 0 for none */
+    uint16_t code;            /* of its type */
+    uint16_t is_compensation; /* 1 if it takes back what another record has done */
+    const char *kind;         /* the name of its type */
+    const char *text;         /* what it says */
+    const void *body;         /* its bytes, as the type has them */
+    size_t body_size;
+} tp_log_record;
+
+/* Is shown a record, which is lent until it returns: TP_OK for the next. It may use the library. */
+typedef int tp_log_visit(const tp_log_record *record, void *argument);
+
+/* Shows one record; TP_NOTFOUND if it is not kept any more, or was not logged yet. */
+int log_read(tp_env *env, uint64_t lsn, tp_log_visit *visit, void *argument);
+
+/* Shows all records from one on (0: the oldest kept) up to the end of the log, until visit returns something else than TP_OK, which is
+ * returned. Nothing is changed by it. */
+int log_roll(tp_env *env, uint64_t from, tp_log_visit *visit, void *argument);
+
+/* Shows a record, the one that its transaction had logged before, and so on back to its first, as log_roll does. Nothing is taken back
+ * by it. */
+int log_unroll(tp_env *env, uint64_t last, tp_log_visit *visit, void *argument);
+
+/* Where log_unroll begins: the last record that a running transaction has logged; 0 if none. */
+int tp_last_lsn(tp_txn *txn, uint64_t *lsn);
 
 /* Locks an object that the program names, until the transaction ends; a lock that is held is traded for the stronger one. */
 int lock_get(tp_txn *txn, const void *name, size_t name_size, int mode);

@@ -17,6 +17,7 @@ mod handles;
 mod index;
 mod list;
 mod load;
+mod log_reading;
 mod multi;
 mod order;
 mod passing;

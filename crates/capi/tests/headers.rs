@@ -30,6 +30,7 @@ static int visit(const void *key, size_t key_size, const void *value, size_t val
     (void)key; (void)key_size; (void)value; (void)value_size; (void)argument;
     return TP_OK;
 }
+static int show(const tp_log_record *record, void *argument) { (void)argument; return record->lsn == 0; }
 static int next(tp_pair *pair, void *argument) { pair->key = argument; pair->key_size = 1; return TP_NOTFOUND; }
 static void watch(const char *what, uint64_t done, uint64_t total, void *argument) { (void)what; (void)done; (void)total; (void)argument; }
 int alone(void);
@@ -43,14 +44,15 @@ int alone(void)
     tp_buffer_free(&buffer);
     return tp_count(NULL, NULL, &range, &count) + tp_link_of(NULL, NULL, "", 0, &link) + tp_order("order", recode, recode, NULL) +
            tp_index_open(NULL, "index", keys_of, NULL, &index) + tp_load(NULL, TP_LOAD_SORTED, 90, 0, next, watch, NULL, &count) +
-           tp_run(NULL, TP_DEFAULT, work, NULL) + tp_cursor_each(NULL, visit, NULL) + tp_update(NULL, NULL, "", 0, change, NULL);
+           tp_run(NULL, TP_DEFAULT, work, NULL) + tp_cursor_each(NULL, visit, NULL) + tp_update(NULL, NULL, "", 0, change, NULL) +
+           log_roll(NULL, 0, show, NULL);
 }
 "#;
 
 /// Whether a name is that of a function of ours.
 fn is_ours(name: &str) -> bool {
     name == "dbopen"
-        || ["tp_", "vista_", "txn_", "db_", "buf_", "lock_"].iter().any(|beginning| name.starts_with(beginning))
+        || ["tp_", "vista_", "txn_", "db_", "buf_", "lock_", "log_"].iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// A header without its comments.

@@ -1,7 +1,6 @@
 //! What an environment does and holds, for people and tools.
 
-use libtp_log::{Lsn, RecordRef};
-use libtp_txn::{Managers, RecordTable};
+use libtp_txn::Managers;
 use serde::Serialize;
 
 use rio::Survives;
@@ -99,25 +98,6 @@ pub struct DatabaseInfo {
     pub page_bytes: u32,
 }
 
-/// A record of the log, for people.
-#[derive(Clone, Debug, Serialize)]
-pub struct LogRecord {
-    /// Its log sequence number.
-    pub lsn: u64,
-    /// Its type's name.
-    pub kind: String,
-    /// Its type's code.
-    pub code: u16,
-    /// The transaction, zero for none.
-    pub txn: u64,
-    /// The transaction's record before.
-    pub prev: u64,
-    /// Whether it undoes another.
-    pub compensation: bool,
-    /// What it says.
-    pub text: String,
-}
-
 impl crate::Env {
     /// What the environment does and holds.
     ///
@@ -127,54 +107,6 @@ impl crate::Env {
         self.0.check_process()?;
         let life = self.0.newest();
         life.guarded(|| collect(&self.0, &life.managers))
-    }
-
-    /// Hands every record of the log from `from` on (zero: the oldest kept) to `each`, until it says false.
-    ///
-    /// # Errors
-    /// `Corrupt` at a damaged record, `Io`; `Rebuilt` or `Panicked` if the shared memory is damaged: what follows was not handed
-    /// over.
-    pub fn log_records(&self, from: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
-        self.0.check_process()?;
-        let life = self.0.newest();
-        let managers = &life.managers;
-        let from = |managers: &Managers| Lsn::new(from).max(managers.log.oldest()).max(Lsn::FIRST);
-        let mut roll = life.guarded(|| Ok(managers.log.roll(from(managers))))?;
-        let mut next = || -> Result<Option<LogRecord>> {
-            let record = roll.next_record().transpose()?;
-            Ok(record.map(|record| shown(&managers.types, &record)))
-        };
-        // The caller's function is called outside: its panics are its own.
-        while let Some(record) = life.guarded(&mut next)? {
-            if !each(record) {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn shown(types: &RecordTable, record: &RecordRef<'_>) -> LogRecord {
-    let header = &record.header;
-    let compensation = header.flags() & libtp_txn::CLR_FLAG != 0;
-    let body = if compensation { record.body.get(8..).unwrap_or(&[]) } else { record.body };
-    let (kind, text) = match types.get(header.kind()) {
-        Some(known) => (known.name.to_string(), (known.describe)(body)),
-        None if header.kind() == libtp_log::KIND_FLUSH_MARK => {
-            let time =
-                record.time().map(|time| format!("at {}.{:06} s since 1970", time / 1_000_000, time % 1_000_000));
-            ("flush mark".into(), time.unwrap_or_default())
-        }
-        None => (format!("unknown {}", header.kind()), String::new()),
-    };
-    LogRecord {
-        lsn: record.lsn.raw(),
-        kind,
-        code: header.kind(),
-        txn: header.txn().raw(),
-        prev: if record.time().is_some() { 0 } else { header.prev().raw() },
-        compensation,
-        text,
     }
 }
 

@@ -100,6 +100,12 @@ impl<'e> Txn<'e> {
         self.session().id().raw()
     }
 
+    /// The log sequence number of the last record that it has logged, for [`Env::log_unroll`](crate::Env::log_unroll); zero if it has
+    /// logged none.
+    pub fn last_lsn(&self) -> u64 {
+        self.session().last_lsn().raw()
+    }
+
     /// Answers the commit at another durability than the environment's. [`Durability::Rio`] where the memory is not such, the
     /// commit refuses.
     pub fn set_durability(&mut self, durability: Durability) {

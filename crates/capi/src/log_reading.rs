@@ -1,0 +1,130 @@
+//! The log, read: `log_read`, `log_roll` and `log_unroll`, by the paper's names (LIBTP 3.2.1).
+//!
+//! Records are shown to a function of the program, because what they say is lent: it is gone when the next is read.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_void, CString};
+use std::ops::ControlFlow;
+
+use crate::answer::{door, Outcome, Trouble, TP_OK};
+use crate::arguments::Out;
+use crate::environment::{environment, Environment};
+use crate::handles::Handle;
+use crate::transaction::{transaction, Transaction};
+
+/// `tp_log_record`.
+#[repr(C)]
+pub struct LogRecord {
+    lsn: u64,
+    prev: u64,
+    txn: u64,
+    code: u16,
+    is_compensation: u16,
+    kind: *const c_char,
+    text: *const c_char,
+    body: *const c_void,
+    body_size: usize,
+}
+
+/// `tp_log_visit`.
+pub type LogVisit = extern "C" fn(*const LogRecord, *mut c_void) -> c_int;
+
+/// A text as C has it: a zero within ends it.
+fn text(from: &str) -> CString {
+    let before = from.split('\0').next().unwrap_or_default();
+    CString::new(before).unwrap_or_default()
+}
+
+/// Shows a record, and says whether the next is wanted.
+fn show(visit: LogVisit, record: &libtp::LogRecord, argument: *mut c_void) -> ControlFlow<c_int> {
+    let (kind, says) = (text(&record.kind), text(&record.text));
+    let shown = LogRecord {
+        lsn: record.lsn,
+        prev: record.prev,
+        txn: record.txn,
+        code: record.code,
+        is_compensation: record.compensation.into(),
+        kind: kind.as_ptr(),
+        text: says.as_ptr(),
+        body: record.body.as_ptr().cast(),
+        body_size: record.body.len(),
+    };
+    match visit(&shown, argument) {
+        TP_OK => ControlFlow::Continue(()),
+        code => ControlFlow::Break(code),
+    }
+}
+
+/// Has records shown, until the program's function has enough.
+fn walk(
+    visit: Option<LogVisit>,
+    argument: *mut c_void,
+    through: impl FnOnce(&mut dyn FnMut(libtp::LogRecord) -> bool) -> libtp::Result<()>,
+) -> Outcome<()> {
+    let visit = visit.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+    let mut ended = ControlFlow::Continue(());
+    through(&mut |record| {
+        ended = show(visit, &record, argument);
+        ended.is_continue()
+    })?;
+    match ended {
+        ControlFlow::Break(code) => Err(Trouble::of_the_program(code, "the rest of the log was not shown")),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn log_read(
+    env: Handle<Environment>,
+    lsn: u64,
+    visit: Option<LogVisit>,
+    argument: *mut c_void,
+) -> c_int {
+    door("log_read", || {
+        let env = environment(env)?;
+        let record = env.env.log_record(lsn)?.ok_or_else(Trouble::not_found)?;
+        walk(visit, argument, |show| {
+            show(record);
+            Ok(())
+        })
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn log_roll(
+    env: Handle<Environment>,
+    from: u64,
+    visit: Option<LogVisit>,
+    argument: *mut c_void,
+) -> c_int {
+    door("log_roll", || {
+        let env = environment(env)?;
+        walk(visit, argument, |show| env.env.log_records(from, show))
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn log_unroll(
+    env: Handle<Environment>,
+    last: u64,
+    visit: Option<LogVisit>,
+    argument: *mut c_void,
+) -> c_int {
+    door("log_unroll", || {
+        let env = environment(env)?;
+        walk(visit, argument, |show| env.env.log_unroll(last, show))
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_last_lsn(txn: Handle<Transaction>, lsn: Out<u64>) -> c_int {
+    door("tp_last_lsn", || {
+        let place = lsn.needed("the number", 0)?;
+        place.set(transaction(txn)?.writer()?.last_lsn());
+        Ok(())
+    })
+}

@@ -1,0 +1,151 @@
+//! Reading the log: one record, all of them forwards, or those of a transaction backwards.
+//!
+//! Paper: LIBTP 3.2.1, *log_read*, *log_roll* and *log_unroll*. The library's own restart and abort use those of `crates/log`; these are for
+//! programs, which look and change nothing.
+
+use libtp_log::{Lsn, RecordRef};
+use libtp_txn::{Managers, RecordTable};
+use serde::Serialize;
+
+use crate::{Error, Result};
+
+/// A record of the log.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogRecord {
+    /// Its log sequence number.
+    pub lsn: u64,
+    /// Its type's name.
+    pub kind: String,
+    /// Its type's code.
+    pub code: u16,
+    /// The transaction, zero for none.
+    pub txn: u64,
+    /// The transaction's record before.
+    pub prev: u64,
+    /// Whether it undoes another.
+    pub compensation: bool,
+    /// What it says.
+    pub text: String,
+    /// Its bytes, as docs/formats/log.md has them for its type.
+    #[serde(skip)]
+    pub body: Vec<u8>,
+}
+
+impl crate::Env {
+    /// Reads one record: the paper's *log_read*. None if it is not in the log any more, or not yet.
+    ///
+    /// # Errors
+    /// `Corrupt` where no record begins at that number, or a damaged one; `Io`; `Rebuilt` or `Panicked` if the shared memory is
+    /// damaged.
+    pub fn log_record(&self, lsn: u64) -> Result<Option<LogRecord>> {
+        self.0.check_process()?;
+        let life = self.0.newest();
+        let managers = &life.managers;
+        life.guarded(|| match managers.log.read(Lsn::new(lsn)) {
+            Ok(record) => Ok(Some(shown(&managers.types, &record.borrow()))),
+            Err(error) => missing(error),
+        })
+    }
+
+    /// Hands every record of the log from `from` on (zero: the oldest kept) to `each`, until it says false: the paper's *log_roll*.
+    ///
+    /// # Errors
+    /// `Corrupt` at a damaged record, `Io`; `Rebuilt` or `Panicked` if the shared memory is damaged: what follows was not handed
+    /// over.
+    pub fn log_records(&self, from: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
+        self.0.check_process()?;
+        let life = self.0.newest();
+        let managers = &life.managers;
+        let from = |managers: &Managers| Lsn::new(from).max(managers.log.oldest()).max(Lsn::FIRST);
+        let mut roll = life.guarded(|| Ok(managers.log.roll(from(managers))))?;
+        let mut next = || -> Result<Option<LogRecord>> {
+            let record = roll.next_record().transpose()?;
+            Ok(record.map(|record| shown(&managers.types, &record)))
+        };
+        // The caller's function is called outside: its panics are its own.
+        while let Some(record) = life.guarded(&mut next)? {
+            if !each(record) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the record at `last` to `each`, then the one that its transaction had logged before, and so on back to its first, until
+    /// `each` says false: the paper's *log_unroll*, "following backward transaction pointers". It ends, too, where the log is not kept any
+    /// more.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let words = env.btree("words")?;
+    /// let last = env.run(|txn| {
+    ///     words.put(txn, b"one", b"eins")?;
+    ///     words.put(txn, b"two", b"zwei")?;
+    ///     Ok(txn.last_lsn())
+    /// })?;
+    /// let mut kinds = Vec::new();
+    /// env.log_unroll(last, |record| {
+    ///     kinds.push(record.kind);
+    ///     true
+    /// })?;
+    /// assert_eq!(kinds, ["btree insert", "btree insert"]);
+    /// assert_eq!(env.log_record(last)?.expect("it was logged just now").lsn, last);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Env::log_record`](crate::Env::log_record).
+    pub fn log_unroll(&self, last: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
+        let mut next = last;
+        while next != 0 {
+            let Some(record) = self.log_record(next)? else { break };
+            // A link that leads forwards is damage, and would be followed for ever.
+            if record.prev >= next {
+                return Err(Error::Corrupt(format!(
+                    "the log record at {next} names one behind it as that before: {}",
+                    record.prev
+                )));
+            }
+            next = record.prev;
+            if !each(record) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is behind the log's end, or not kept any more, is no failure.
+fn missing(error: libtp_log::Error) -> Result<Option<LogRecord>> {
+    match error {
+        libtp_log::Error::TooOld { .. } | libtp_log::Error::PastEnd { .. } => Ok(None),
+        libtp_log::Error::NoRecord { .. } => Err(Error::Corrupt(error.to_string())),
+        other => Err(other.into()),
+    }
+}
+
+fn shown(types: &RecordTable, record: &RecordRef<'_>) -> LogRecord {
+    let header = &record.header;
+    let compensation = header.flags() & libtp_txn::CLR_FLAG != 0;
+    let body = if compensation { record.body.get(8..).unwrap_or(&[]) } else { record.body };
+    let (kind, text) = match types.get(header.kind()) {
+        Some(known) => (known.name.to_string(), (known.describe)(body)),
+        None if header.kind() == libtp_log::KIND_FLUSH_MARK => {
+            let time =
+                record.time().map(|time| format!("at {}.{:06} s since 1970", time / 1_000_000, time % 1_000_000));
+            ("flush mark".into(), time.unwrap_or_default())
+        }
+        None => (format!("unknown {}", header.kind()), String::new()),
+    };
+    LogRecord {
+        lsn: record.lsn.raw(),
+        kind,
+        code: header.kind(),
+        txn: header.txn().raw(),
+        prev: if record.time().is_some() { 0 } else { header.prev().raw() },
+        compensation,
+        text,
+        body: body.to_vec(),
+    }
+}
