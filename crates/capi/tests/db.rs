@@ -3,10 +3,11 @@
 
 mod c;
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use c::{compiled, says, says_under_valgrind, told, workshop, Link};
+use c::{compiled, says, says_under_valgrind, told, under_valgrind, workshop, Link};
 
 #[test]
 fn what_the_manual_of_db_says_is_so_in_every_mode_and_valgrind_finds_nothing() {
@@ -72,6 +73,37 @@ fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
         let marked = text.lines().filter(|line| line.starts_with("mark") && line.ends_with(" 150")).count() as u64;
         assert_eq!((text.lines().count() as u64, marked), (CARDS as u64 + marks, marks), "round {round}");
     }
+}
+
+/// All of the programs with several processes, shorter, each process under valgrind.
+#[test]
+fn valgrind_finds_nothing_in_processes_that_share_files() {
+    let workshop = workshop();
+    let many = compiled("tests/c/db3_many.c", workshop.path(), Link::Shared);
+    let records = compiled("tests/c/db3_records.c", workshop.path(), Link::Shared);
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name).display().to_string();
+    let says = |program: &Path, arguments: &[&str]| says_under_valgrind(program, arguments);
+    assert_eq!(says(&many, &[&at("shared"), "shared", LOCK_AND_SHMEM, "5"]), "10\n");
+    assert_eq!(says(&many, &[&at("forked"), "forked"]), "3\n");
+    assert_eq!(says(&many, &[&at("turns"), "turns", "2"]), "8\n");
+    says(&many, &[&at("bank"), "open", "4"]);
+    says(&records, &[&at("table"), "open", "30"]);
+    // Two of each at once.
+    let both = |program: &Path, one: &[&str], two: &[&str]| {
+        let begun = [one, two].map(|arguments| {
+            let mut command = under_valgrind(program, arguments);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        });
+        for process in begun {
+            let ended = process.wait_with_output().unwrap();
+            assert!(ended.status.success(), "{}", told(&ended));
+        }
+    };
+    both(&many, &[&at("bank"), "transfers", "1", "10"], &[&at("bank"), "transfers", "2", "10"]);
+    assert_eq!(says(&many, &[&at("bank"), "audit"]), "4 accounts, sum 400, 20 entries\n");
+    both(&records, &[&at("table"), "moves", "one", "10"], &[&at("table"), "marks", "two", "10"]);
+    assert_eq!(says(&records, &[&at("table"), "audit"]), "30 cards, sum 435, 1 marks, 10 lines\n");
 }
 
 /// `DB_LOCK | DB_SHMEM`, as a number.

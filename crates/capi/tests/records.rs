@@ -4,10 +4,11 @@
 mod c;
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use c::{compiled, says, says_under_valgrind, told, workshop, Link};
+use c::{compiled, says, says_under_valgrind, told, under_valgrind, workshop, Link, FOUND};
 
 /// A program, what it is told besides the environment's directory (with @ before a file's name: beside that), and what it prints, line by line. The first letters of a
 /// line are enough where it goes on with what is not the same each time.
@@ -74,6 +75,19 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
             "the note has 8160 bytes, and was \"by the first\"",
             "not locked: the database is of another kind, or its name cannot be a file's",
             "the note has 8160 bytes, and was \"by the first\"",
+        ],
+    ),
+    (
+        "examples/history.c",
+        &[],
+        &[
+            "nothing was logged: 0",
+            "back: btree update, of 8 bytes or more, and one before",
+            "back: btree insert, of 8 bytes or more, and one before",
+            "back: btree insert, of 8 bytes or more, the first",
+            "the last: btree update, of 8 bytes or more, and one before",
+            "forwards: the last change and the end",
+            "later: there is no such record, or none further on",
         ],
     ),
     (
@@ -248,19 +262,21 @@ fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
     }
 }
 
-/// Not under valgrind, which is between the guard and the processor.
 #[test]
 fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_guard() {
     let workshop = workshop();
     let program = compiled("tests/c/guarded.c", workshop.path(), Link::Shared);
-    let home = tempfile::tempdir().unwrap();
-    let directory = home.path().join("environment");
-    let directory = directory.to_str().unwrap();
-    assert_eq!(says(&program, &[directory]), "1 kept, 0 beside\n");
-    let stopped = Command::new(&program).args([directory, "wild"]).output().unwrap();
-    assert_eq!(stopped.status.signal(), Some(11), "a fault: {}", told(&stopped));
-    assert!(told(&stopped).contains("was stopped by the guard"), "{}", told(&stopped));
-    assert_eq!(says(&program, &[directory]), "2 kept, 0 beside\n", "of what was stopped nothing is there");
+    for way in [plainly, under_valgrind] as [Run; 2] {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("environment");
+        let directory = directory.to_str().unwrap();
+        let kept = way(&program, &[directory]).output().unwrap();
+        assert!(kept.status.success() && kept.stdout == b"1 kept, 0 beside\n", "{}", told(&kept));
+        let stopped = way(&program, &[directory, "wild"]).output().unwrap();
+        assert_eq!(stopped.status.signal(), Some(11), "a fault: {}", told(&stopped));
+        assert!(told(&stopped).contains("was stopped by the guard"), "{}", told(&stopped));
+        assert_eq!(says(&program, &[directory]), "2 kept, 0 beside\n", "of what was stopped nothing is there");
+    }
 }
 
 #[test]
@@ -278,23 +294,43 @@ fn an_environment_that_is_not_there_is_not_made_where_that_was_asked() {
     assert!(!nowhere.exists());
 }
 
+/// How a program is run.
+type Run = fn(&Path, &[&str]) -> Command;
+
+fn plainly(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
+
 #[test]
 fn a_bank_in_c_keeps_its_money_through_deaths() {
     let workshop = workshop();
-    for link in [Link::Static, Link::Shared] {
+    let ways: [(Link, Run); 3] = [(Link::Static, plainly), (Link::Shared, plainly), (Link::Shared, under_valgrind)];
+    for (link, way) in ways {
         let program = compiled("examples/bank.c", workshop.path(), link);
         let home = tempfile::tempdir().unwrap();
         let bank = home.path().join("bank");
-        let bank = bank.to_str().unwrap();
-        says(&program, &[bank, "open", "20"]);
-        assert_eq!(says(&program, &[bank, "audit"]), "20 accounts, sum 2000, no transfers\n");
-        says_under_valgrind(&program, &[bank, "transfer", "20"]);
-        let died = Command::new(&program).args([bank, "die", "5"]).output().unwrap();
+        let run =
+            |arguments: &[&str]| way(&program, &[&[bank.to_str().unwrap()], arguments].concat()).output().unwrap();
+        let says = |arguments: &[&str]| {
+            let output = run(arguments);
+            assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        says(&["open", "20"]);
+        assert_eq!(says(&["audit"]), "20 accounts, sum 2000, no transfers\n");
+        says(&["transfer", "20"]);
+        let died = run(&["die", "5"]);
         assert_eq!(died.status.code(), Some(9), "{}", told(&died));
-        assert_eq!(says(&program, &[bank, "audit"]), "20 accounts, sum 2000, with a history\n");
-        assert_eq!(says(&program, &[bank, "show"]).lines().count(), 21);
-        let twice = Command::new(&program).args([bank, "open", "20"]).output().unwrap();
-        assert!(told(&twice).contains("open: the key is there already"), "{}", told(&twice));
+        assert_eq!(says(&["audit"]), "20 accounts, sum 2000, with a history\n");
+        assert_eq!(says(&["show"]).lines().count(), 21);
+        let twice = run(&["open", "20"]);
+        assert!(
+            twice.status.code() != Some(FOUND) && told(&twice).contains("open: the key is there already"),
+            "{}",
+            told(&twice)
+        );
     }
 }
 

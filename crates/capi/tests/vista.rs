@@ -1,6 +1,8 @@
 //! A program in C with `vista.h`: compiled with every warning, run, and ended in the middle of a transaction.
 #![allow(clippy::unwrap_used)]
 
+mod c;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -29,7 +31,8 @@ fn compile_as(program: &str, to: &Path) {
         .arg(source.join("include"))
         .arg(source.join(program))
         .arg(library())
-        .args(["-lpthread", "-ldl", "-lm", "-o"])
+        // Without what debuggers read: valgrind would read all of it at each start.
+        .args(["-Wl,--strip-debug", "-lpthread", "-ldl", "-lm", "-o"])
         .arg(to)
         .status();
     assert!(status.expect("a C compiler is installed").success(), "the example does not compile");
@@ -39,20 +42,34 @@ fn run(program: &Path, file: &Path, what: &[&str]) -> Output {
     Command::new(program).arg(file).args(what).output().unwrap()
 }
 
+/// How a program is run.
+type Run = fn(&Path, &Path, &[&str]) -> Output;
+
+fn run_under_valgrind(program: &Path, file: &Path, what: &[&str]) -> Output {
+    c::under_valgrind(program, &[&[file.to_str().unwrap()], what].concat()).output().unwrap()
+}
+
 #[test]
 fn a_program_in_c_keeps_what_it_ended_and_no_more() {
     let directory = tempfile::tempdir().unwrap();
     let (program, file) = (directory.path().join("list"), directory.path().join("segment"));
     compile(&program);
+    keeps_what_it_ended(&program, &file, run);
+    std::fs::remove_file(&file).unwrap();
+    keeps_what_it_ended(&program, &file, run_under_valgrind);
+}
+
+/// The program's file does not exist yet.
+fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &[&str]) -> Output) {
     let says = |what: &[&str]| {
-        let output = run(&program, &file, what);
+        let output = run(program, file, what);
         assert!(output.status.success(), "{what:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(says(&["show"]), "0 of 0, sum 0\n");
     assert_eq!(says(&["add", "3"]), "3 of 3, sum 6\n");
     assert_eq!(says(&["undo"]), "3 of 3, sum 6\n");
-    assert_eq!(run(&program, &file, &["die", "2"]).status.code(), Some(9));
+    assert_eq!(run(program, file, &["die", "2"]).status.code(), Some(9));
     assert_eq!(says(&["show"]), "4 of 4, sum 10\n", "the first of the two stands, the second is taken back");
     assert_eq!(says(&["drop"]), "3 of 3, sum 6\n");
     let refused = says(&["wrong"]);
@@ -76,13 +93,16 @@ fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     let (program, file) = (directory.path().join("list"), directory.path().join("segment"));
     compile(&program);
     assert!(run(&program, &file, &["add", "3"]).status.success());
-    let stopped = run(&program, &file, &["wild"]);
-    let told = String::from_utf8(stopped.stderr).unwrap();
-    assert_eq!(stopped.status.signal(), Some(11), "a fault: {told}");
-    assert_eq!(String::from_utf8(stopped.stdout).unwrap(), "4 of 4, sum 10\n", "what is declared can be stored to");
-    assert!(told.contains("was stopped by the guard") && told.contains(file.to_str().unwrap()), "{told}");
-    let shown = run(&program, &file, &["show"]);
-    assert_eq!(String::from_utf8(shown.stdout).unwrap(), "4 of 4, sum 10\n", "the wild store is not there");
+    let ways: [(Run, &str); 2] = [(run, "4 of 4, sum 10\n"), (run_under_valgrind, "5 of 5, sum 15\n")];
+    for (run, then) in ways {
+        let stopped = run(&program, &file, &["wild"]);
+        let told = String::from_utf8(stopped.stderr).unwrap();
+        assert_eq!(stopped.status.signal(), Some(11), "a fault: {told}");
+        assert_eq!(String::from_utf8(stopped.stdout).unwrap(), then, "what is declared can be stored to");
+        assert!(told.contains("was stopped by the guard") && told.contains(file.to_str().unwrap()), "{told}");
+        let shown = run(&program, &file, &["show"]);
+        assert_eq!(String::from_utf8(shown.stdout).unwrap(), then, "the wild store is not there");
+    }
 }
 
 #[test]
@@ -104,10 +124,12 @@ fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
     let directory = tempfile::tempdir().unwrap();
     let (program, file) = (directory.path().join("fork"), directory.path().join("segment"));
     compile_as("tests/c/vista_fork.c", &program);
-    let output = run(&program, &file, &[]);
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{told}");
     let rounds = ["0 and 0", "0 and 0", "1 and 1", "1 and 1"];
     let expected = rounds.map(|has| format!("the child ended with 0\nthe parent has {has}\n")).concat();
-    assert_eq!(told, expected);
+    for run in [run, run_under_valgrind] {
+        let output = run(&program, &file, &[]);
+        assert!(output.status.success(), "{}", c::told(&output));
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+        std::fs::remove_file(&file).unwrap();
+    }
 }

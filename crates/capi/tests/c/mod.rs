@@ -73,21 +73,34 @@ pub fn says(program: &Path, arguments: &[&str]) -> String {
 }
 
 /// As `says`, under valgrind, which has to find nothing. Not where it is not installed.
+pub fn says_under_valgrind(program: &Path, arguments: &[&str]) -> String {
+    succeeded(&mut under_valgrind(program, arguments))
+}
+
+/// So a program ends in which valgrind has found something.
+pub const FOUND: i32 = 99;
+
+/// A program with its children, under valgrind if that is installed.
 ///
 /// A process that ends with the environment mapped is not searched for leaks: valgrind would go through all addresses that the
-/// region might grow into, word by word, which takes hours. That is the child of a fork.
-pub fn says_under_valgrind(program: &Path, arguments: &[&str]) -> String {
-    if !is_installed("valgrind", "valgrind") {
-        return says(program, arguments);
-    }
+/// region might grow into, word by word, which takes hours. That is the child of a fork, and who dies in the middle, or of a fault.
+pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("valgrind");
-    command.args(["--quiet", "--error-exitcode=99"]);
-    match program.ends_with("fork") || arguments.contains(&"fork") {
+    if !is_installed("valgrind", "valgrind") {
+        command = Command::new(program);
+        command.args(arguments);
+        return command;
+    }
+    command.args(["--quiet", "--trace-children=yes", &format!("--error-exitcode={FOUND}")]);
+    let ends_with_it =
+        program.ends_with("fork") || ["fork", "forked", "die", "wild"].iter().any(|word| arguments.contains(word));
+    match ends_with_it {
         true => command.arg("--leak-check=no"),
         false => command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]),
     };
     command.arg(format!("--suppressions={}", home().join("tests/c/valgrind.supp").display()));
-    succeeded(command.arg(program).args(arguments))
+    command.arg(program).args(arguments);
+    command
 }
 
 fn succeeded(command: &mut Command) -> String {

@@ -50,6 +50,8 @@ int main(int argc, char **argv)
             return 1;
         bytes[0] = 1;
         void *block = vista_malloc(segment, 100);
+        /* What is not printed yet the child has, too. */
+        fflush(stdout);
         pid_t child = way % 2 == 0 ? fork() : (pid_t)syscall(SYS_clone, (long)SIGCHLD, 0L, 0L, 0L, 0L);
         if (child == 0)
             _exit(use_all(segment, bytes, block));
