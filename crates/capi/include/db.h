@@ -144,6 +144,12 @@ int db_compare_descending(const DBT *one, const DBT *other);
 int db_compare_caseless(const DBT *one, const DBT *other);
 int db_compare_little_endian(const DBT *one, const DBT *other);
 
+/*
+ * Says that a comparison is the order that tp_order (libtp.h) has registered under this name, or one of the library's: then it may be
+ * given for a DB_BTREE in shared mode, too. 0, or -1 with errno set.
+ */
+int db_order(int (*compare)(const DBT *, const DBT *), const char *order);
+
 /* Of this thread's last call that failed: a sentence, which stays until the next call that fails. */
 const char *tp_error(void);
 

@@ -116,6 +116,7 @@ enum {
     TP_OUT_OF_ORDER = -31028,     /* records that were said to be sorted are not */
     TP_FILE = -31029,             /* a plain file cannot be read or changed as it was asked */
     TP_FILES_WAITING = -31030,    /* it is committed, and not all of its plain files are in their places: do not run it again */
+    TP_BACKUP = -31031,           /* a backup cannot be taken there, or nothing can be restored from it */
     TP_OTHER = -31099             /* what this header does not know yet */
 };
 
@@ -706,6 +707,41 @@ int tp_segment_malloc(tp_segment *segment, tp_txn *txn, size_t size, void **plac
 
 /* Frees what was allocated there, when the transaction commits. */
 int tp_segment_free(tp_segment *segment, tp_txn *txn, void *place);
+
+/* -- Backups -- */
+
+/* For tp_backup: what was logged since is added to the backup that is there. */
+enum {
+    TP_BACKUP_MORE = 1
+};
+
+/* For tp_restore, which state: the latest; all that was logged before a log sequence number, and committed; what was on disk at a time, in
+ * microseconds since 1970. */
+enum {
+    TP_UNTIL_END = 0,
+    TP_UNTIL_LSN = 1,
+    TP_UNTIL_TIME = 2
+};
+
+/* A backup, and what can be had from it. */
+typedef struct {
+    uint64_t earliest;   /* the earliest state: all that was logged before this number */
+    uint64_t end;        /* the latest */
+    uint64_t files;      /* databases, and their bytes */
+    uint64_t file_bytes;
+    uint64_t log_bytes;  /* bytes of log */
+} tp_backed_up;
+
+/* Copies the environment to a directory, which is made, or empty, while everybody goes on; segments of memory are not in it. watch and
+ * done may be NULL. */
+int tp_backup(tp_env *env, const char *to, unsigned int flags, tp_watch *watch, void *argument, tp_backed_up *done);
+
+/* Reads all of a backup, and checks every page and every log record. */
+int tp_backup_check(const char *backup, tp_watch *watch, void *argument, tp_backed_up *found);
+
+/* Makes an environment of a backup, in a directory that is made, or has nothing but a libtp.toml. Its log goes on from end, which may be
+ * NULL. Types of log records that the program has are registered before. */
+int tp_restore(const char *backup, const char *to, int until, uint64_t value, tp_watch *watch, void *argument, uint64_t *end);
 
 /* -- The primitive calls -- */
 

@@ -7,6 +7,7 @@
 
 mod answer;
 mod arguments;
+mod backup;
 mod cursor;
 mod database;
 mod db;

@@ -73,7 +73,7 @@ fn percent(percent: c_uint) -> u8 {
 }
 
 /// Tells the program how far it is.
-fn tell(watch: Option<Watch>, argument: *mut c_void) -> impl FnMut(&'static str, u64, u64) {
+pub(crate) fn tell(watch: Option<Watch>, argument: *mut c_void) -> impl FnMut(&'static str, u64, u64) {
     move |what, done, total| {
         if let Some(watch) = watch {
             let what = CString::new(what).unwrap_or_default();

@@ -121,6 +121,20 @@ fn a_telephone_book_is_kept_in_two_files_at_once() {
 }
 
 #[test]
+fn a_comparison_of_the_program_orders_a_plain_file_and_a_shared_one_when_its_order_has_a_name() {
+    let workshop = workshop();
+    let program = compiled("examples/numbers.c", workshop.path(), Link::Shared);
+    for run in [says, says_under_valgrind] {
+        for mode in [&[][..], &["shared"]] {
+            let home = tempfile::tempdir().unwrap();
+            let directory = home.path().join("files").display().to_string();
+            let said = run(&program, &[&[directory.as_str()], mode].concat());
+            assert_eq!(said, "9 23 24 100 1000 from 99 on: 100\n", "{mode:?}");
+        }
+    }
+}
+
+#[test]
 fn processes_with_one_shared_file_see_each_other_at_once() {
     let workshop = workshop();
     let program = compiled("tests/c/db3_many.c", workshop.path(), Link::Shared);

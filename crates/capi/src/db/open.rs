@@ -6,15 +6,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use libtp::order::{AsciiCaseless, Descending, LittleEndian};
-use libtp::{Database, Db, Duplicates, Env, Error, Multi};
+use libtp::{Database, Db, Duplicates, Env, Error, Multi, Order};
 
 use crate::db::environments::{environment, of_path, Home, Wishes};
 use crate::db::flags::{DB_LOCK, DB_SHMEM, DB_TXN};
 use crate::db::info::Told;
 use crate::db::keyed::{Keyed, Pairs};
 use crate::db::open_records;
-use crate::db::orders::{db_compare_caseless, db_compare_descending, db_compare_little_endian};
+use crate::db::orders::order_of;
 use crate::db::plain::Plain;
 use crate::db::plain_file::{Kind, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
@@ -210,49 +209,32 @@ impl From<Error> for Wrong {
     }
 }
 
-/// A comparison that the library knows under a name.
-enum Known {
-    Bytes,
-    Descending,
-    Caseless,
-    LittleEndian,
-}
-
-fn known(compare: Option<Compare>) -> Result<Known, Wrong> {
-    let Some(compare) = compare else { return Ok(Known::Bytes) };
-    let ours: [(Compare, Known); 3] = [
-        (db_compare_descending, Known::Descending),
-        (db_compare_caseless, Known::Caseless),
-        (db_compare_little_endian, Known::LittleEndian),
-    ];
-    let same = |(function, _): &(Compare, Known)| std::ptr::fn_addr_eq(*function, compare);
-    let what = "a comparison function was given: in shared mode it is one that the library knows by name (db_compare_descending, db_compare_caseless, db_compare_little_endian), because a function of one program means nothing to the others. Nothing was opened";
-    ours.into_iter().find(same).map(|(_, known)| known).ok_or_else(|| Wrong::Else(Refusal::invalid(what)))
+/// The order that a comparison is; none without one.
+fn order(compare: Option<Compare>) -> Result<Option<Arc<dyn Order>>, Wrong> {
+    let what = "a comparison function was given: in shared mode it is one whose order has a name (db_compare_descending, db_compare_caseless, db_compare_little_endian, or what db_order was told), because a function of one program means nothing to the others. Nothing was opened";
+    let named = |compare| order_of(compare).ok_or_else(|| Wrong::Else(Refusal::invalid(what)));
+    compare.map(named).transpose()
 }
 
 fn tree(env: &Env, name: &str, compare: Option<Compare>) -> Result<Db, Wrong> {
-    Ok(match known(compare)? {
+    let Some(order) = order(compare)? else {
         // One that is there may be in an order that the library has; then that it is.
-        Known::Bytes => match env.btree(name) {
+        return match env.btree(name) {
             Err(refused @ Error::Database { .. }) => match env.database(name) {
-                Ok(Database::Btree(db)) => db,
-                _ => return Err(refused.into()),
+                Ok(Database::Btree(db)) => Ok(db),
+                _ => Err(refused.into()),
             },
-            opened => opened?,
-        },
-        Known::Descending => env.btree_ordered(name, Descending)?,
-        Known::Caseless => env.btree_ordered(name, AsciiCaseless)?,
-        Known::LittleEndian => env.btree_ordered(name, LittleEndian)?,
-    })
+            opened => Ok(opened?),
+        };
+    };
+    Ok(env.btree_ordered(name, order)?)
 }
 
 fn lists(env: &Env, name: &str, compare: Option<Compare>) -> Result<Multi, Wrong> {
     const AS_THEY_CAME: Duplicates = Duplicates::AsTheyCame;
-    Ok(match known(compare)? {
-        Known::Bytes => env.multi(name, AS_THEY_CAME)?,
-        Known::Descending => env.multi_ordered(name, AS_THEY_CAME, Descending)?,
-        Known::Caseless => env.multi_ordered(name, AS_THEY_CAME, AsciiCaseless)?,
-        Known::LittleEndian => env.multi_ordered(name, AS_THEY_CAME, LittleEndian)?,
+    Ok(match order(compare)? {
+        None => env.multi(name, AS_THEY_CAME)?,
+        Some(order) => env.multi_ordered(name, AS_THEY_CAME, order)?,
     })
 }
 
