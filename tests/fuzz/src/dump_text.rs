@@ -44,13 +44,15 @@ pub fn read(input: impl BufRead) -> Result<(Header, Vec<Pair>), DumpError> {
     Ok((reader.header().clone(), pairs))
 }
 
-/// The text that `tp dump` writes of a database with these records: a list and records by number have no keys.
+/// The text that `tp dump` writes of a database with these records: a list and records by number have keys only when told
+/// to (`tp dump --keys`).
 fn written(header: &Header, pairs: &[Pair]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut write = || {
         write_header(&mut text, header)?;
         for (key, value) in pairs {
-            if let Some(key) = key.as_ref().filter(|_| matches!(header.kind, DumpType::Btree | DumpType::Hash)) {
+            let keyed = header.keys || matches!(header.kind, DumpType::Btree | DumpType::Hash);
+            if let Some(key) = key.as_ref().filter(|_| keyed) {
                 write_datum(&mut text, key)?;
             }
             write_datum(&mut text, value)?;
