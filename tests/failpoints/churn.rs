@@ -428,10 +428,17 @@ impl<'e> Churn<'e> {
         let (at, is_kept) = (self.random.below(3000), self.random.coin());
         let key = format!("any/{at:06}").into_bytes();
         let other = format!("any/{:06}", at + 1).into_bytes();
+        let rebuilds = self.env.managers().processes.rebuild_count();
         let txn = self.env.begin_with(self.durability())?;
         let begun = self.fill.put(&txn, &key, &[b'p'; 100]);
         let txn = match begun {
-            Ok(()) => self.env.attach(&txn.detach()?)?,
+            Ok(()) => match self.env.attach(&txn.detach()?) {
+                // The memory was made anew before it was taken over: then it was undone, and nobody goes on with it.
+                Err(Error::NotPassed { .. }) if self.env.managers().processes.rebuild_count() != rebuilds => {
+                    return Ok(())
+                }
+                taken => taken?,
+            },
             Err(Error::Deadlock | Error::LockTimeout) => return txn.abort(),
             Err(error) => return Err(error),
         };
