@@ -38,6 +38,7 @@ pub mod engine_unprotected;
 pub mod error;
 pub mod histogram;
 pub mod memory;
+pub mod oo1;
 pub mod paper;
 pub mod processes;
 pub mod processors;

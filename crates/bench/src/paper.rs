@@ -6,6 +6,7 @@
 //! | `rounds` | cases in turns |
 //! | `bank` | a contender's bank, worked on in slices |
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
+//! | `synchronisation`, `oo1` | LIBTP figure 5; tables 2 and 3 |
 //! | `beside_peers` | TPC-B, what is read, and what is on a disk, beside every peer |
 //! | `recoverable` | Rio Vista figures 5 and 6 |
 //! | `machine`, `draw`, `write` | what it was measured on; pictures; the report |
@@ -17,9 +18,11 @@ mod figure;
 mod group_commit;
 mod machine;
 mod multi_user;
+mod oo1;
 mod recoverable;
 mod rounds;
 mod single_user;
+mod synchronisation;
 mod write;
 
 use std::fs::File;
@@ -131,12 +134,14 @@ struct Paper<'p> {
 /// A part of the report: the names of its figures begin with its own.
 type Part = fn(&mut Paper<'_>) -> Result<()>;
 
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 11] = [
+    ("libtp-5", synchronisation::figure_5),
     ("libtp-6", single_user::figure_6),
     ("libtp-7", multi_user::figure_7),
     ("libtp-8", multi_user::figure_8),
     ("libtp-9", multi_user::figure_9),
     ("libtp-4.2", group_commit::thresholds),
+    ("libtp-oo1", oo1::tables),
     ("vista-5", recoverable::figure_5),
     ("vista-6", recoverable::figure_6),
     ("peers-memory", beside_peers::without_sync),

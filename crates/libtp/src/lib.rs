@@ -95,6 +95,8 @@ pub use keep::Keep;
 pub use keys::Keys;
 pub use left_memory::LeftMemory;
 pub use libtp_lock::{Deadlock, Edge, LockInfo, LockName, LockerId, Mode};
+#[cfg(feature = "kernel-latches")]
+pub use libtp_process::KernelLatches;
 pub use libtp_process::{RepairTimes, SessionId, Times};
 pub use libtp_record::order;
 pub use libtp_record::{Duplicates, Finding, Link, Order, PageCopy, PageLock, Verified};

@@ -24,6 +24,19 @@ use crate::session::leave_broken;
 use crate::unwinding::unwinds;
 use crate::{os, LongWait, Rank, Session, SessionId, SLEEP_MAX};
 
+#[cfg(feature = "kernel-latches")]
+use crate::kernel_latches::{pay_acquire, pay_release};
+
+/// Nothing: in the figure's build alone may a latch be made to call the kernel.
+#[cfg(not(feature = "kernel-latches"))]
+#[inline(always)]
+fn pay_acquire() {}
+
+/// As [`pay_acquire`].
+#[cfg(not(feature = "kernel-latches"))]
+#[inline(always)]
+fn pay_release() {}
+
 shared! {
     /// A latch. Zero is free.
     pub struct Latch {
@@ -52,6 +65,7 @@ impl Latch {
     /// Holds it shared with others, waiting as long as it takes.
     #[inline]
     pub fn shared<'l>(&'l self, session: &'l Session, rank: Rank) -> SharedGuard<'l> {
+        pay_acquire();
         let place = session.place_of(self);
         let note = session.take_note(rank, true);
         session.write_note(note, Note::wanting(place));
@@ -67,6 +81,7 @@ impl Latch {
     /// Holds it alone, waiting as long as it takes.
     #[inline]
     pub fn exclusive<'l>(&'l self, session: &'l Session, rank: Rank) -> ExclusiveGuard<'l> {
+        pay_acquire();
         let note = session.take_note(rank, true);
         session.write_note(note, Note::exclusive(session.place_of(self)));
         failpoint("latch: exclusive noted, not taken");
@@ -89,6 +104,7 @@ impl Latch {
             return None;
         }
         failpoint("latch: tried shared taken, not noted as held");
+        pay_acquire();
         session.write_note(note, Note::holding(place));
         Some(SharedGuard { latch: self, session, note })
     }
@@ -104,6 +120,7 @@ impl Latch {
             return None;
         }
         failpoint("latch: tried exclusive taken");
+        pay_acquire();
         Some(ExclusiveGuard { latch: self, session, note })
     }
 
@@ -412,6 +429,7 @@ impl Drop for SharedGuard<'_> {
         }
         failpoint("latch: shared let go, still noted");
         self.session.drop_note(self.note);
+        pay_release();
     }
 }
 
@@ -448,5 +466,6 @@ impl Drop for ExclusiveGuard<'_> {
         }
         failpoint("latch: exclusive let go, still noted");
         self.session.drop_note(self.note);
+        pay_release();
     }
 }

@@ -26,6 +26,8 @@ mod attachment;
 mod corpse;
 mod error;
 mod join;
+#[cfg(feature = "kernel-latches")]
+mod kernel_latches;
 mod latch;
 mod latch_word;
 mod leaving;
@@ -60,6 +62,8 @@ use slot::{ProcessHeader, SessionSlot, State};
 pub use attachment::Seats;
 pub use corpse::Corpse;
 pub use error::{Error, Result};
+#[cfg(feature = "kernel-latches")]
+pub use kernel_latches::KernelLatches;
 pub use latch::{ExclusiveGuard, Latch, SharedGuard, WAITS_FOR_LATCH};
 pub use leaving::Late;
 pub use notes::NOTES;

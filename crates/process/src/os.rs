@@ -144,17 +144,41 @@ impl SemaphoreSet {
     /// Adds `value`; a negative one waits until the semaphore is large enough.
     #[inline]
     pub(crate) fn add(&self, value: i16) -> std::io::Result<()> {
-        let mut operation = libc::sembuf { sem_num: 0, sem_op: value, sem_flg: 0 };
-        loop {
-            // SAFETY: the pointer is to one `sembuf`, as the count says, alive and exclusively ours during the call.
-            let result = unsafe { libc::semop(self.0, &mut operation, 1) };
-            if result == 0 {
-                return Ok(());
-            }
-            let error = std::io::Error::last_os_error();
-            if error.kind() != std::io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+        add_to_semaphore(self.0, value)
+    }
+
+    /// What it is worth.
+    #[cfg(feature = "kernel-latches")]
+    pub(crate) fn value(&self) -> std::io::Result<i32> {
+        // SAFETY: GETVAL takes no further argument; takes and returns integers only.
+        let value = unsafe { libc::semctl(self.0, 0, libc::GETVAL) };
+        if value < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(value)
+    }
+
+    /// The kernel's name for it, good until it is dropped.
+    #[cfg(feature = "kernel-latches")]
+    pub(crate) fn id(&self) -> i32 {
+        self.0
+    }
+}
+
+/// Adds to a semaphore by the kernel's name for it; one that was removed is an error.
+#[cfg(feature = "sysv")]
+#[inline]
+pub(crate) fn add_to_semaphore(id: i32, value: i16) -> std::io::Result<()> {
+    let mut operation = libc::sembuf { sem_num: 0, sem_op: value, sem_flg: 0 };
+    loop {
+        // SAFETY: the pointer is to one `sembuf`, as the count says, alive and exclusively ours during the call.
+        let result = unsafe { libc::semop(id, &mut operation, 1) };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = std::io::Error::last_os_error();
+        if error.kind() != std::io::ErrorKind::Interrupted {
+            return Err(error);
         }
     }
 }

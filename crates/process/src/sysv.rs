@@ -44,37 +44,6 @@ impl Drop for SemaphoreGuard<'_> {
     }
 }
 
-/// The price of the paper's synchronisation for a program that runs on ordinary latches: beside each acquire and each
-/// release it makes one uncontended call on a semaphore of its own. The figure's runs were single-user, so none of
-/// its semaphores was contended either.
-pub struct Toll(SemaphoreSet);
-
-impl Toll {
-    /// Makes the semaphore.
-    ///
-    /// # Errors
-    /// As [`SemaphoreLatch::new`].
-    pub fn new() -> io::Result<Toll> {
-        let semaphore = SemaphoreSet::create()?;
-        semaphore.add(1000)?;
-        Ok(Toll(semaphore))
-    }
-
-    /// What an acquire pays.
-    #[inline]
-    pub fn acquire(&self) {
-        let paid = self.0.add(-1);
-        debug_assert!(paid.is_ok(), "the semaphore lives as long as its handle");
-    }
-
-    /// What a release pays.
-    #[inline]
-    pub fn release(&self) {
-        let paid = self.0.add(1);
-        debug_assert!(paid.is_ok(), "the semaphore lives as long as its handle");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};

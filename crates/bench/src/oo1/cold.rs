@@ -1,0 +1,36 @@
+//! Files that the system has forgotten.
+//!
+//! *Cold* here: the contender was closed, its files are on the disk, and the system keeps none of their pages in memory
+//! (`POSIX_FADV_DONTNEED`); our shared memory is given up with the last process, and made anew. What the disk itself, or whoever
+//! lends a virtual one, keeps is not to be reached.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{fadvise, Advice};
+
+use crate::error::{Error, Result};
+
+/// Writes the files below a directory to the disk, and has the system forget their pages. Nobody has them open.
+///
+/// # Errors
+/// `File` with what the system refused.
+pub fn forget_files(directory: &Path) -> Result<()> {
+    let mut left: Vec<PathBuf> = vec![directory.to_path_buf()];
+    while let Some(path) = left.pop() {
+        for entry in std::fs::read_dir(&path).map_err(Error::file("list", &path))? {
+            let path = entry.map_err(Error::file("list", &path))?.path();
+            match path.is_dir() {
+                true => left.push(path),
+                false => forget(&path)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn forget(path: &Path) -> Result<()> {
+    let file = File::open(path).map_err(Error::file("open", path))?;
+    file.sync_all().map_err(Error::file("sync", path))?;
+    fadvise(&file, 0, None, Advice::DontNeed).map_err(|why| Error::file("forget pages of", path)(why.into()))
+}

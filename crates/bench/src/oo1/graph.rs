@@ -1,0 +1,263 @@
+//! The parts and their connections, always the same, and what a run over them must meet.
+//!
+//! Three connections leave each part, nine in ten of them to one of the hundredth of all parts whose ids are nearest, the others to
+//! any (Cattell and Skeen 1992; LIBTP 5.2). Parts are numbered from 1 on. Parts to be inserted later, by the hundred, are made
+//! with the others, so that every contender is given the same ones.
+
+use super::{Way, HOPS, INSERTED};
+
+/// Connections that leave a part.
+pub const CONNECTIONS: usize = 3;
+/// A part as a record.
+pub const PART_BYTES: usize = 30;
+/// A connection as a record: where to, type, length.
+pub const CONNECTION_BYTES: usize = 18;
+/// Of a hundred connections so many lead to parts nearby.
+const NEAR_PERCENT: u32 = 90;
+/// Parts nearby are one of so many.
+const NEAR_ONE_IN: u32 = 100;
+
+/// A part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its number, from 1 on.
+    pub id: u32,
+    x: u32,
+    y: u32,
+    kind: [u8; 10],
+    built: u64,
+    /// What leaves it.
+    pub out: [Connection; CONNECTIONS],
+}
+
+/// A connection, of the part that it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// The part that it leads to.
+    pub to: u32,
+    kind: [u8; 10],
+    length: u32,
+}
+
+/// What the null procedure is called with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// The part.
+    pub id: u32,
+    /// Where it is.
+    pub x: u32,
+    /// Where it is.
+    pub y: u32,
+}
+
+/// What was met: how many parts, and a sum that has each of them in it as often as it was met, in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// How many, each as often as it was met.
+    pub count: u64,
+    sum: u64,
+}
+
+/// All parts, those that are inserted later too.
+pub struct Graph {
+    parts: Vec<Part>,
+    /// For each part, from which others it is reached: the part, and which of its connections.
+    into: Vec<Vec<(u32, u8)>>,
+}
+
+impl Graph {
+    /// `parts` to be loaded, and behind them so many batches of [`INSERTED`] each.
+    pub fn make(parts: u32, batches: u32) -> Graph {
+        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        let mut graph = Graph { parts: Vec::new(), into: Vec::new() };
+        let all = parts + batches * INSERTED;
+        graph.into.resize(1 + all as usize, Vec::new());
+        for id in 1..=all {
+            // A part knows those that are put there with it, and those before.
+            let known = if id <= parts { parts } else { parts + (id - parts).div_ceil(INSERTED) * INSERTED };
+            let part = random.part(id, known);
+            for (nth, connection) in (0..).zip(&part.out) {
+                graph.into[connection.to as usize].push((id, nth));
+            }
+            graph.parts.push(part);
+        }
+        graph
+    }
+
+    /// The part with this id, which is one of the graph's.
+    pub fn part(&self, id: u32) -> &Part {
+        &self.parts[id as usize - 1]
+    }
+
+    /// The connections into a part: the parts they leave, and which of their connections each is.
+    pub fn into_part(&self, id: u32) -> &[(u32, u8)] {
+        &self.into[id as usize]
+    }
+
+    /// The greatest id, that of the last part to be inserted.
+    pub fn last(&self) -> u32 {
+        u32::try_from(self.parts.len()).expect("ids have 32 bits")
+    }
+
+    /// What a lookup must meet.
+    pub fn looked_up(&self, ids: &[u32]) -> Seen {
+        let mut seen = Seen::default();
+        ids.iter().for_each(|id| seen.see(self.part(*id).glance()));
+        seen
+    }
+
+    /// What a traversal must meet in a database that has the parts up to `last`.
+    pub fn traversed(&self, root: u32, way: Way, last: u32) -> Seen {
+        let mut seen = Seen::default();
+        self.follow(root, HOPS, way, last, &mut seen);
+        seen
+    }
+
+    fn follow(&self, id: u32, hops: u32, way: Way, last: u32, seen: &mut Seen) {
+        seen.see(self.part(id).glance());
+        if hops == 0 {
+            return;
+        }
+        match way {
+            Way::Forward => self.part(id).out.iter().for_each(|to| self.follow(to.to, hops - 1, way, last, seen)),
+            Way::Backward => {
+                let from = self.into_part(id).iter().filter(|(from, _)| *from <= last);
+                from.for_each(|(from, _)| self.follow(*from, hops - 1, way, last, seen));
+            }
+        }
+    }
+}
+
+impl Part {
+    /// As a record.
+    pub fn to_bytes(&self) -> [u8; PART_BYTES] {
+        let mut bytes = [0; PART_BYTES];
+        bytes[..4].copy_from_slice(&self.id.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.x.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.y.to_le_bytes());
+        bytes[12..22].copy_from_slice(&self.kind);
+        bytes[22..].copy_from_slice(&self.built.to_le_bytes());
+        bytes
+    }
+
+    fn glance(&self) -> Glance {
+        Glance { id: self.id, x: self.x, y: self.y }
+    }
+}
+
+impl Connection {
+    /// As a record.
+    pub fn to_bytes(&self) -> [u8; CONNECTION_BYTES] {
+        let mut bytes = [0; CONNECTION_BYTES];
+        bytes[..4].copy_from_slice(&self.to.to_le_bytes());
+        bytes[4..14].copy_from_slice(&self.kind);
+        bytes[14..].copy_from_slice(&self.length.to_le_bytes());
+        bytes
+    }
+}
+
+impl Glance {
+    /// Of a record that begins with a part; none if it is too short for that.
+    #[inline]
+    pub fn of(record: &[u8]) -> Option<Glance> {
+        let record: &[u8; 12] = record.first_chunk()?;
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = *record;
+        Some(Glance {
+            id: u32::from_le_bytes([a, b, c, d]),
+            x: u32::from_le_bytes([e, f, g, h]),
+            y: u32::from_le_bytes([i, j, k, l]),
+        })
+    }
+}
+
+impl Seen {
+    /// Counts a part in.
+    #[inline]
+    pub fn see(&mut self, part: Glance) {
+        self.count += 1;
+        let place = u64::from(part.x) ^ u64::from(part.y).rotate_left(20);
+        let whole = ((u64::from(part.id) << 32) ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.sum = self.sum.wrapping_add(whole ^ (whole >> 29));
+    }
+}
+
+/// Marsaglia's xorshift.
+pub struct Random(pub u64);
+
+impl Random {
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        let Random(state) = self;
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        u32::try_from(((*state >> 32) * u64::from(bound)) >> 32).expect("it is below a number of 32 bits")
+    }
+
+    fn kind(&mut self) -> [u8; 10] {
+        let mut kind = *b"part-type0";
+        kind[9] += u8::try_from(self.below(10)).expect("it is below ten");
+        kind
+    }
+
+    fn part(&mut self, id: u32, known: u32) -> Part {
+        let out = [(); CONNECTIONS].map(|()| {
+            let to = if self.below(100) < NEAR_PERCENT { self.near(id, known) } else { 1 + self.below(known) };
+            Connection { to, kind: self.kind(), length: self.below(1000) }
+        });
+        let (x, y) = (self.below(100_000), self.below(100_000));
+        Part { id, x, y, kind: self.kind(), built: 700_000_000 + u64::from(self.below(300_000_000)), out }
+    }
+
+    /// One of the parts nearby; at either end of the ids, one of as many as there are.
+    fn near(&mut self, id: u32, known: u32) -> u32 {
+        let distance = (known / NEAR_ONE_IN / 2).max(1);
+        let (first, last) = (id.saturating_sub(distance).max(1), (id + distance).min(known));
+        first + self.below(last - first + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oo1::TRAVERSED;
+
+    #[test]
+    fn nine_in_ten_connections_lead_nearby_and_every_one_to_a_part_that_is_there_by_then() {
+        let graph = Graph::make(20_000, 2);
+        assert_eq!(graph.last(), 20_200);
+        let mut near = 0;
+        for id in 1..=graph.last() {
+            let known = if id <= 20_000 { 20_000 } else { 20_000 + (id - 20_000).div_ceil(100) * 100 };
+            for to in graph.part(id).out {
+                assert!((1..=known).contains(&to.to), "{id} to {}", to.to);
+                near += u32::from(to.to.abs_diff(id) <= known / 200);
+            }
+        }
+        // Of those that lead anywhere one in a hundred leads nearby as well.
+        let percent = f64::from(near) / 3.0 / f64::from(graph.last()) * 100.0;
+        assert!((89.5..90.7).contains(&percent), "{percent} %");
+    }
+
+    #[test]
+    fn a_traversal_meets_3280_parts_and_going_back_those_that_lead_there() {
+        let graph = Graph::make(1000, 1);
+        assert_eq!(graph.traversed(500, Way::Forward, 1000).count, TRAVERSED);
+        let before = graph.traversed(500, Way::Backward, 1000);
+        assert!(before.count > 1);
+        let with_all = graph.traversed(500, Way::Backward, graph.last());
+        assert!(with_all.count >= before.count);
+        assert_ne!(graph.traversed(501, Way::Forward, 1000), graph.traversed(500, Way::Forward, 1000));
+        let all: usize = (1..=graph.last()).map(|id| graph.into_part(id).len()).sum();
+        assert_eq!(all, 3 * 1100);
+    }
+
+    #[test]
+    fn a_part_is_recognized_in_its_record() {
+        let graph = Graph::make(10, 0);
+        let part = graph.part(7);
+        assert_eq!(Glance::of(&part.to_bytes()), Some(part.glance()));
+        assert_eq!(Glance::of(&part.to_bytes()[..11]), None);
+        assert_eq!(part.out[2].to_bytes()[..4], part.out[2].to.to_le_bytes());
+    }
+}

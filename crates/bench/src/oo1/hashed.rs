@@ -1,0 +1,123 @@
+//! Ours with hash files: parts by id, and for each part one record of all connections that leave it, and one of those that lead there.
+
+use std::ops::Range;
+use std::path::Path;
+
+use libtp::{Db, Durability, Env, Reader, Snapshot, Txn};
+
+use super::indexed::{refused, BATCH, NAME};
+use super::traversal::{depth_first, Look};
+use super::{not_there, Client, Glance, Graph, Parts, Way, CONNECTION_BYTES};
+use crate::error::Result;
+
+/// Three hash files.
+pub struct Hashed {
+    env: Env,
+    parts: Db,
+    from: Db,
+    to: Db,
+}
+
+impl Hashed {
+    /// Opens the environment in `directory`, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn open(directory: &Path) -> Result<Hashed> {
+        let env = Env::open(directory).map_err(refused("opening"))?;
+        let open = |name| env.hash(name).map_err(refused("opening"));
+        let (parts, from, to) = (open("parts")?, open("from")?, open("to")?);
+        Ok(Hashed { env, parts, from, to })
+    }
+
+    fn put(&self, txn: &Txn<'_>, graph: &Graph, id: u32) -> libtp::Result<()> {
+        let part = graph.part(id);
+        self.parts.put(txn, &id.to_be_bytes(), &part.to_bytes())?;
+        let out: Vec<u8> = part.out.iter().flat_map(|connection| connection.to_bytes()).collect();
+        self.from.put(txn, &id.to_be_bytes(), &out)
+    }
+
+    /// One more connection into a part.
+    fn arrive(&self, txn: &Txn<'_>, to: u32, from: u32) -> libtp::Result<()> {
+        let mut all = self.to.get_for_update(txn, &to.to_be_bytes())?.unwrap_or_default();
+        all.extend_from_slice(&from.to_le_bytes());
+        self.to.put(txn, &to.to_be_bytes(), &all)
+    }
+}
+
+impl Parts for Hashed {
+    fn client(&self) -> Result<Box<dyn Client + '_>> {
+        Ok(Box::new(self))
+    }
+}
+
+impl Client for &Hashed {
+    fn load(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
+        for batch in ids.clone().collect::<Vec<u32>>().chunks(BATCH as usize) {
+            let work = |txn: &Txn<'_>| {
+                for id in batch {
+                    self.put(txn, graph, *id)?;
+                    let known = graph.into_part(*id).iter().filter(|(from, _)| ids.contains(from));
+                    let all: Vec<u8> = known.flat_map(|(from, _)| from.to_le_bytes()).collect();
+                    if !all.is_empty() {
+                        self.to.put(txn, &id.to_be_bytes(), &all)?;
+                    }
+                }
+                Ok(())
+            };
+            self.env.run_with(Durability::Relaxed, work).map_err(refused("loading"))?;
+        }
+        self.env.flush().and_then(|()| self.env.checkpoint()).map(|_| ()).map_err(refused("loading"))
+    }
+
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+        let snapshot = self.env.snapshot().map_err(refused("reading"))?;
+        ids.iter().try_for_each(|id| part_of(&self.parts, &snapshot, *id).map(&mut *seen))
+    }
+
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+        let snapshot = self.env.snapshot().map_err(refused("reading"))?;
+        depth_first(&mut Looking { of: self, snapshot: &snapshot }, root, way, seen)
+    }
+
+    fn insert(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
+        let work = |txn: &Txn<'_>| {
+            for id in ids.clone() {
+                self.put(txn, graph, id)?;
+                graph.part(id).out.iter().try_for_each(|connection| self.arrive(txn, connection.to, id))?;
+            }
+            Ok(())
+        };
+        self.env.run_with(Durability::Sync, work).map_err(refused("inserting"))
+    }
+}
+
+/// A part by its id.
+pub(super) fn part_of(parts: &Db, reader: &impl Reader, id: u32) -> Result<Glance> {
+    let found = parts.get_with(reader, &id.to_be_bytes(), Glance::of).map_err(refused("reading"))?;
+    found.flatten().ok_or_else(|| not_there(NAME, id))
+}
+
+/// A snapshot's parts.
+struct Looking<'l> {
+    of: &'l Hashed,
+    snapshot: &'l Snapshot<'l>,
+}
+
+impl Look for Looking<'_> {
+    fn part(&mut self, id: u32) -> Result<Glance> {
+        part_of(&self.of.parts, self.snapshot, id)
+    }
+
+    fn neighbours(&mut self, id: u32, way: Way, ids: &mut Vec<u32>) -> Result<()> {
+        let (file, each) = match way {
+            Way::Forward => (&self.of.from, CONNECTION_BYTES),
+            Way::Backward => (&self.of.to, size_of::<u32>()),
+        };
+        let read = |all: &[u8]| {
+            ids.extend(all.chunks_exact(each).filter_map(<[u8]>::first_chunk).map(|id| u32::from_le_bytes(*id)));
+        };
+        // No record: nothing leads there.
+        file.get_with(self.snapshot, &id.to_be_bytes(), read).map(|_| ()).map_err(refused("reading"))
+    }
+}

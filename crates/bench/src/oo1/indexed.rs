@@ -1,0 +1,120 @@
+//! Ours with indices, as in the paper: B-trees of parts by id, of connections by the part they leave, and by the part they lead to.
+//!
+//! A connection is kept with the index by which it leaves; the other has its key alone. The paper's were records by number
+//! behind two indices, one more read each.
+
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use libtp::{Db, Durability, Env, Load, Snapshot, Txn};
+
+use super::keys::{arriving, leaving, neighbour};
+use super::traversal::{depth_first, Look};
+use super::{not_there, Client, Glance, Graph, Parts, Way};
+use crate::error::{Error, Result};
+
+pub(super) const NAME: &str = "libtp";
+/// Parts whose connections are loaded at once, where it cannot be sorted as a whole.
+pub(super) const BATCH: u32 = 2000;
+
+/// Three B-trees.
+pub struct Indexed {
+    env: Env,
+    parts: Db,
+    from: Db,
+    to: Db,
+}
+
+pub(super) fn refused(doing: &'static str) -> impl FnOnce(libtp::Error) -> Error {
+    Error::engine(NAME, doing)
+}
+
+impl Indexed {
+    /// Opens the environment in `directory`, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn open(directory: &Path) -> Result<Indexed> {
+        let env = Env::open(directory).map_err(refused("opening"))?;
+        let open = |name| env.btree(name).map_err(refused("opening"));
+        let (parts, from, to) = (open("parts")?, open("from")?, open("to")?);
+        Ok(Indexed { env, parts, from, to })
+    }
+
+    fn put(&self, txn: &Txn<'_>, graph: &Graph, id: u32) -> libtp::Result<()> {
+        let part = graph.part(id);
+        self.parts.put(txn, &id.to_be_bytes(), &part.to_bytes())?;
+        for (nth, connection) in (0..).zip(&part.out) {
+            self.from.put(txn, &leaving(id, nth), &connection.to_bytes())?;
+            self.to.put(txn, &arriving(connection.to, id, nth), &[])?;
+        }
+        Ok(())
+    }
+}
+
+impl Parts for Indexed {
+    fn client(&self) -> Result<Box<dyn Client + '_>> {
+        Ok(Box::new(self))
+    }
+}
+
+impl Client for &Indexed {
+    fn load(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
+        let parts = ids.clone().map(|id| (id.to_be_bytes(), graph.part(id).to_bytes()));
+        let from = ids.clone().flat_map(|id| {
+            (0..).zip(&graph.part(id).out).map(move |(nth, connection)| (leaving(id, nth), connection.to_bytes()))
+        });
+        let to = ids.clone().flat_map(|id| {
+            let known = graph.into_part(id).iter().filter(|(from, _)| ids.contains(from));
+            known.map(move |(from, nth)| (arriving(id, *from, *nth), []))
+        });
+        let failed = || refused("loading");
+        self.parts.load(&Load::sorted(), parts).map_err(failed())?;
+        self.from.load(&Load::sorted(), from).map_err(failed())?;
+        self.to.load(&Load::sorted(), to).map_err(failed())?;
+        self.env.flush().and_then(|()| self.env.checkpoint()).map(|_| ()).map_err(failed())
+    }
+
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+        let snapshot = self.env.snapshot().map_err(refused("reading"))?;
+        let mut look = Looking { of: self, snapshot: &snapshot };
+        ids.iter().try_for_each(|id| look.part(*id).map(&mut *seen))
+    }
+
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+        let snapshot = self.env.snapshot().map_err(refused("reading"))?;
+        depth_first(&mut Looking { of: self, snapshot: &snapshot }, root, way, seen)
+    }
+
+    fn insert(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
+        let work = |txn: &Txn<'_>| ids.clone().try_for_each(|id| self.put(txn, graph, id));
+        self.env.run_with(Durability::Sync, work).map_err(refused("inserting"))
+    }
+}
+
+/// A snapshot's parts.
+struct Looking<'l> {
+    of: &'l Indexed,
+    snapshot: &'l Snapshot<'l>,
+}
+
+impl Look for Looking<'_> {
+    fn part(&mut self, id: u32) -> Result<Glance> {
+        let found = self.of.parts.get_with(self.snapshot, &id.to_be_bytes(), Glance::of).map_err(refused("reading"))?;
+        found.flatten().ok_or_else(|| not_there(NAME, id))
+    }
+
+    fn neighbours(&mut self, id: u32, way: Way, ids: &mut Vec<u32>) -> Result<()> {
+        let index = match way {
+            Way::Forward => &self.of.from,
+            Way::Backward => &self.of.to,
+        };
+        let key = id.to_be_bytes();
+        let mut cursor = index.prefix(self.snapshot, &key).map_err(refused("reading"))?;
+        let each = |key: &[u8], value: &[u8]| {
+            ids.push(neighbour(way, key, value));
+            ControlFlow::<()>::Continue(())
+        };
+        cursor.for_each(each).map(|_| ()).map_err(refused("reading"))
+    }
+}

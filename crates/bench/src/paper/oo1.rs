@@ -1,0 +1,272 @@
+//! Parts and connections (OO1): LIBTP 5.2, tables 2 and 3, without the remote ones.
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::oo1::{
+    forget_files, ours, peers, Client, Glance, Graph, OpenParts, Parts, Random, Seen, Way, INSERTED, LOOKED_UP,
+    TRAVERSED,
+};
+
+use super::figure::{Axis, Figure, Goal, Place, Point, Series};
+use super::rounds::{Case, Sample};
+use super::{News, Paper};
+
+const SMALL: u32 = 20_000;
+const LARGE: u32 = 200_000;
+/// Runs of a sample that is warm; one more goes before.
+const WARM_RUNS: u32 = 10;
+
+/// What is done in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Lookup,
+    Traversal(Way),
+    Insert,
+}
+
+impl Operation {
+    const ALL: [Operation; 4] =
+        [Operation::Lookup, Operation::Traversal(Way::Forward), Operation::Traversal(Way::Backward), Operation::Insert];
+
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Lookup => "lookup",
+            Operation::Traversal(Way::Forward) => "traversal",
+            Operation::Traversal(Way::Backward) => "backward",
+            Operation::Insert => "insert",
+        }
+    }
+}
+
+/// Both tables, for a small database, and for a large one unless it is to be quick.
+pub(super) fn tables(paper: &mut Paper<'_>) -> Result<()> {
+    let sizes: &[u32] = if paper.settings.is_quick { &[SMALL] } else { &[SMALL, LARGE] };
+    sizes.iter().try_for_each(|parts| table(paper, *parts))
+}
+
+fn table(paper: &mut Paper<'_>, parts: u32) -> Result<()> {
+    let rounds = paper.pace.rounds;
+    let graph = Graph::make(parts, rounds * (WARM_RUNS + 2));
+    let is_wanted = |name: &str| paper.settings.peers.iter().any(|peer| peer == name);
+    let contenders = ours().into_iter().chain(peers().into_iter().filter(|(name, _)| is_wanted(name)));
+    let (mut databases, mut refused) = (Vec::new(), Vec::new());
+    for (name, open) in contenders {
+        let directory = paper.settings.disk.join(format!("oo1-{parts}-{}", name.replace(' ', "-")));
+        (paper.watch)(News::Doing(&format!("{name}: loading {parts} parts")));
+        match Database::load(name, open, &directory, &graph, parts) {
+            Ok(database) => databases.push(database),
+            Err(why) => refused.push((name, why.to_string())),
+        }
+    }
+    let mut cases = Vec::new();
+    for operation in Operation::ALL {
+        for database in &databases {
+            for is_warm in [true, false] {
+                let place = Place::Name(place_of(operation, is_warm));
+                cases.push(Case::new(database.name, place, move || database.sample(operation, is_warm)));
+            }
+        }
+    }
+    let id = format!("libtp-oo1-{parts}");
+    let mut series = paper.measure(&id, &mut cases, rounds)?;
+    drop(cases);
+    series.extend(refused.into_iter().map(|(name, why)| Series {
+        name: name.to_owned(),
+        points: vec![Point {
+            x: Place::Name(place_of(Operation::Lookup, true)),
+            samples: Vec::new(),
+            refused: Some(why),
+        }],
+    }));
+    let figure = described(id, parts, series);
+    for way in [Way::Forward, Way::Backward] {
+        let place = Place::Name(place_of(Operation::Traversal(way), true));
+        paper.goals.push(beside_fastest(&figure, &place, parts));
+    }
+    paper.figures.push(figure);
+    databases.into_iter().try_for_each(Database::remove)
+}
+
+fn place_of(operation: Operation, is_warm: bool) -> String {
+    format!("{}, {}", operation.name(), if is_warm { "warm" } else { "cold" })
+}
+
+/// How many times faster ours with indices is than the fastest peer, which has the same ones.
+fn beside_fastest(figure: &Figure, place: &Place, parts: u32) -> Goal {
+    let others = figure.series.iter().filter(|series| !series.name.starts_with("libtp"));
+    let took = others.filter_map(|series| Some((series.name.as_str(), figure.median(&series.name, place)?)));
+    let fastest = took.min_by(|(_, one), (_, other)| one.total_cmp(other));
+    let ours = figure.median("libtp", place);
+    Goal {
+        what: format!("OO1, {place}, {} parts", super::figure::spelled(f64::from(parts))),
+        figure: figure.id.clone(),
+        wanted: 1.0,
+        reached: ours.zip(fastest).map(|(ours, (_, fastest))| fastest / ours),
+        beside: fastest.map_or("no peer", |(name, _)| name).to_owned(),
+    }
+}
+
+fn described(id: String, parts: u32, series: Vec<Series>) -> Figure {
+    Figure {
+        id,
+        title: format!("OO1: {} parts, by contender and operation", super::figure::spelled(f64::from(parts))),
+        paper: "LIBTP 5.2, tables 2 and 3: 20,000 parts, of which each has three connections, nine in ten of them to the nearest hundredth of \
+                the parts. Lookup: 1,000 parts by id. Traversal: all that is up to seven connections away, depth first, 3,280 \
+                parts; backward: against the connections. Insert: 100 parts and their connections. LIBTP on a DECstation, in its \
+                process, in seconds: lookup cold 15.7, warm 7.8; traversal 28.4, 23.5; backward 24.2, 24.3; insert 7.5, 6.7."
+            .into(),
+        here: "Milliseconds of a run. `libtp` and the peers have the same three indices: parts by id, connections by the part they leave, and by the \
+               part they lead to. `libtp hash`: parts and lists of connections in hash files. `libtp links`: parts in a file by number with the numbers \
+               of others in them, followed without a search. Reads are in a snapshot; an insert is on the disk when it is answered. Backward meets more \
+               or fewer parts, and its time is given for 3,280. Cold: the first run after the database was closed, its files forgotten by the system \
+               (POSIX_FADV_DONTNEED) and it was opened again, which is not counted; what the disk keeps by itself is not to be emptied. Warm: the \
+               mean of ten runs, each with other parts, behind one that is not counted. What each run met was compared with the parts themselves."
+            .into(),
+        x: Axis::linear("operation"),
+        y: Axis::logarithmic("milliseconds"),
+        series,
+        notes: Vec::new(),
+    }
+}
+
+/// A contender's database between runs.
+struct Database<'g> {
+    name: &'static str,
+    open: OpenParts,
+    directory: PathBuf,
+    graph: &'g Graph,
+    parts: RefCell<Option<Box<dyn Parts>>>,
+    /// The last part that is there.
+    last: Cell<u32>,
+    random: RefCell<Random>,
+}
+
+impl<'g> Database<'g> {
+    /// Makes it. All contenders draw the same parts.
+    fn load(
+        name: &'static str,
+        open: OpenParts,
+        directory: &Path,
+        graph: &'g Graph,
+        last: u32,
+    ) -> Result<Database<'g>> {
+        std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
+        let parts = open(directory)?;
+        parts.client()?.load(graph, 1..last + 1)?;
+        let (parts, random) = (RefCell::new(Some(parts)), RefCell::new(Random(0x9e37_79b9_7f4a_7c15)));
+        Ok(Database { name, open, directory: directory.to_path_buf(), graph, parts, last: Cell::new(last), random })
+    }
+
+    /// Closes and removes it.
+    fn remove(self) -> Result<()> {
+        drop(self.parts);
+        std::fs::remove_dir_all(&self.directory).map_err(Error::file("remove", &self.directory))
+    }
+
+    /// Milliseconds of a run.
+    fn sample(&self, operation: Operation, is_warm: bool) -> Result<Sample> {
+        let mut open = self.parts.borrow_mut();
+        if !is_warm {
+            drop(open.take());
+            forget_files(&self.directory)?;
+        }
+        let parts = match &mut *open {
+            Some(parts) => parts,
+            none => none.insert((self.open)(&self.directory)?),
+        };
+        let client = parts.client()?;
+        if !is_warm {
+            return self.timed(&*client, operation, 1);
+        }
+        self.timed(&*client, operation, 1)?;
+        self.timed(&*client, operation, WARM_RUNS)
+    }
+
+    /// So many runs; a run that met other parts than those that are there makes the sample void.
+    fn timed(&self, client: &dyn Client, operation: Operation, runs: u32) -> Result<Sample> {
+        let (mut took, mut met, mut audit) = (Vec::new(), Vec::new(), "ok".to_owned());
+        for _ in 0..runs {
+            let (time, seen, expected) = self.run(client, operation)?;
+            if seen != expected {
+                audit = format!("it met {seen:?} where {expected:?} are");
+            }
+            let times = match operation {
+                Operation::Traversal(_) => TRAVERSED as f64 / seen.count.max(1) as f64,
+                Operation::Lookup | Operation::Insert => 1.0,
+            };
+            took.push(time.as_secs_f64() * 1e3 * times);
+            met.push(seen.count);
+        }
+        let raw = serde_json::json!({ "milliseconds": &took, "parts": met });
+        Ok(Sample { value: took.iter().sum::<f64>() / f64::from(runs), audit, raw })
+    }
+
+    /// One run: what it took, what it met, and what it was to meet.
+    fn run(&self, client: &dyn Client, operation: Operation) -> Result<(Duration, Seen, Seen)> {
+        let (graph, last) = (self.graph, self.last.get());
+        let mut seen = Seen::default();
+        let mut see = |part: Glance| seen.see(part);
+        match operation {
+            Operation::Lookup => {
+                let ids: Vec<u32> = (0..LOOKED_UP).map(|_| self.drawn()).collect();
+                let begin = Instant::now();
+                client.lookup(&ids, &mut see)?;
+                Ok((begin.elapsed(), seen, graph.looked_up(&ids)))
+            }
+            Operation::Traversal(way) => {
+                let root = self.drawn();
+                let begin = Instant::now();
+                client.traverse(root, way, &mut see)?;
+                Ok((begin.elapsed(), seen, graph.traversed(root, way, last)))
+            }
+            Operation::Insert => {
+                let new = last + 1..last + 1 + INSERTED;
+                let begin = Instant::now();
+                client.insert(graph, new.clone())?;
+                let took = begin.elapsed();
+                self.last.set(last + INSERTED);
+                let ids: Vec<u32> = new.collect();
+                client.lookup(&ids, &mut see)?;
+                Ok((took, seen, graph.looked_up(&ids)))
+            }
+        }
+    }
+
+    /// A part that is there.
+    fn drawn(&self) -> u32 {
+        1 + self.random.borrow_mut().below(self.last.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_meets_the_parts_that_are_there_and_one_that_does_not_counts_for_nothing() -> Result<()> {
+        let graph = Graph::make(500, 4 * (WARM_RUNS + 2));
+        let (_, open) = ours()[0];
+        let dir = tempfile::tempdir().map_err(Error::file("make", Path::new("a directory")))?;
+        let database = Database::load("libtp", open, &dir.path().join("parts"), &graph, 500)?;
+        for _ in 0..2 {
+            for operation in Operation::ALL {
+                for is_warm in [true, false] {
+                    let sample = database.sample(operation, is_warm)?;
+                    assert_eq!(sample.audit, "ok", "{operation:?}");
+                    assert!(sample.value > 0.0);
+                }
+            }
+        }
+        assert_eq!(database.last.get(), 500 + 2 * (WARM_RUNS + 2) * INSERTED);
+        // A database of which less is known to be there than is.
+        database.last.set(500);
+        let audits =
+            (0..20).map(|_| database.sample(Operation::Traversal(Way::Backward), true).map(|sample| sample.audit));
+        let audits = audits.collect::<Result<Vec<String>>>()?;
+        assert!(audits.iter().any(|audit| audit.contains("it met")), "{audits:?}");
+        database.remove()
+    }
+}

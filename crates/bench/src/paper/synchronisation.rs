@@ -1,0 +1,105 @@
+//! Latches in user space and semaphores of the kernel: LIBTP figure 5.
+
+use std::cell::RefCell;
+
+use crate::engine::Durability;
+use crate::error::{Error, Result};
+
+use super::bank::{Bank, Contender, Slice};
+use super::figure::{spelled, Axis, Figure, Place};
+use super::rounds::{Case, Sample};
+use super::Paper;
+
+const ID: &str = "libtp-5";
+const SEMAPHORES: &str = "semaphores of the kernel";
+
+/// The figure's three bars.
+const PLACES: [&str; 3] = ["1 directory", "2 directories", "read only, in memory"];
+
+/// What a transaction is worth when each latch costs two calls of the kernel, in percent of what it is worth without.
+pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
+    let elsewhere = paper.settings.disk.join("log-elsewhere");
+    let settings = format!("log_directory = {:?}\n", elsewhere.display().to_string());
+    let contenders = [
+        Contender::libtp(Durability::Sync),
+        Contender { settings: Some(settings), ..Contender::libtp(Durability::Sync) },
+        Contender::libtp(Durability::Relaxed),
+    ];
+    let lines: Vec<_> = PLACES.into_iter().map(str::to_owned).zip(contenders).collect();
+    let scale = paper.pace.scale;
+    let (banks, refused) = paper.banks(&lines, scale);
+    let rates: RefCell<Vec<(usize, f64, f64)>> = RefCell::default();
+    let mut cases = Vec::new();
+    for (name, bank) in &banks {
+        let at = PLACES.iter().position(|place| place == name).unwrap_or(0);
+        let is_read_only = at == 2;
+        let time = if is_read_only { paper.pace.slice } else { paper.pace.long_slice };
+        let (slice, rates) = (Slice { time, is_read_only, ..paper.slice(1) }, &rates);
+        cases.push(Case::new(name, Place::Name(SEMAPHORES.to_owned()), move || {
+            let (sample, [without, with]) = beside_itself(bank, &slice)?;
+            rates.borrow_mut().push((at, without, with));
+            Ok(sample)
+        }));
+    }
+    let mut series = paper.measure(ID, &mut cases, paper.pace.rounds)?;
+    drop(cases);
+    paper.settle(banks, &mut series);
+    series.extend(refused);
+    let notes = PLACES.iter().enumerate().filter_map(|(at, place)| said(at, place, &rates.borrow())).collect();
+    paper.figures.push(Figure {
+        id: ID.into(),
+        title: "Latches that are calls of the kernel, beside latches in user space".into(),
+        paper: "LIBTP 4.3 and figure 5, one user: semaphores of the kernel as a percentage of spinlocks; database and log on one disk, on two, and \
+                read only with the database in the cache. The text says 4.4 beside 4.6 transactions a second on one disk (96 %), 4 to 6 % lost where \
+                the disk is waited for, and 67 % where it is not."
+            .into(),
+        here: "The same bank, with and without a toll: for each latch that is taken and let go the session calls `semop` on a System V semaphore \
+               that nobody else wants, as in the paper's runs of one user. Slices with and without follow each other at once. The two \
+               directories are on one disk here."
+            .into(),
+        x: Axis::linear("latches are"),
+        y: Axis::linear("percent of the transactions without"),
+        series,
+        notes,
+    });
+    Ok(())
+}
+
+/// A slice without semaphores and one with: the second in percent of the first, and both rates.
+fn beside_itself(bank: &Bank, slice: &Slice<'_>) -> Result<(Sample, [f64; 2])> {
+    let without = bank.sample(slice)?;
+    let with = paying(|| bank.sample(slice))?;
+    let audit = if without.audit == "ok" { with.audit } else { without.audit };
+    let raw = serde_json::json!({ "without": without.raw, "with": with.raw });
+    let rates = [without.value, with.value];
+    Ok((Sample { value: 100.0 * with.value / without.value, audit, raw }, rates))
+}
+
+/// Does something while every latch costs two calls of the kernel.
+#[cfg(feature = "kernel-latches")]
+fn paying<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let toll =
+        libtp::KernelLatches::begin().map_err(|why| Error::Settings(format!("no semaphore is to be had: {why}")))?;
+    let done = work();
+    drop(toll);
+    done
+}
+
+#[cfg(not(feature = "kernel-latches"))]
+fn paying<T>(_: impl FnOnce() -> Result<T>) -> Result<T> {
+    Err(Error::Settings(
+        "latches of this build cannot be made to call the kernel: build with --features kernel-latches".into(),
+    ))
+}
+
+/// The median rates of a place, in words.
+fn said(at: usize, place: &str, rates: &[(usize, f64, f64)]) -> Option<String> {
+    let middle = |mut rates: Vec<f64>| {
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied()
+    };
+    let here = || rates.iter().filter(|(one, ..)| *one == at);
+    let without = middle(here().map(|(_, without, _)| *without).collect())?;
+    let with = middle(here().map(|(_, _, with)| *with).collect())?;
+    Some(format!("{place}: {} transactions a second with semaphores, {} without.", spelled(with), spelled(without)))
+}
