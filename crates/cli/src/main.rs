@@ -34,6 +34,7 @@ mod command_restore;
 mod command_salvage;
 mod command_scan;
 mod command_sessions;
+mod command_shell;
 mod command_snapshots;
 mod command_stat;
 mod command_txns;
@@ -55,6 +56,8 @@ mod lock_names;
 mod output;
 mod progress;
 mod records;
+mod shell_command;
+mod shell_session;
 mod spelling;
 mod stalls;
 mod wait_graph;
@@ -89,6 +92,8 @@ enum Verb {
     Put(command_put::Arguments),
     /// Delete a key and its value.
     Del(command_del::Arguments),
+    /// Carry out commands from standard input, line by line: records, transactions, locks and pages (`help` lists them).
+    Shell(command_shell::Arguments),
     /// Print keys and values in order.
     Scan(command_scan::Arguments),
     /// Read a dump (db_dump's text) into a database, which is made if it is missing.
@@ -159,6 +164,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Get(arguments) => command_get::run(&arguments, output),
         Verb::Put(arguments) => command_put::run(&arguments, output),
         Verb::Del(arguments) => command_del::run(&arguments, output),
+        Verb::Shell(arguments) => command_shell::run(&arguments, output),
         Verb::Scan(arguments) => command_scan::run(&arguments, output),
         Verb::Load(arguments) => command_load::run(&arguments, output),
         Verb::Dump(arguments) => command_dump::run(&arguments, output),

@@ -1,6 +1,6 @@
 //! Records of any kind of database, by key or by number.
 
-use libtp::{Database, Env, Multi};
+use libtp::{Database, Env, Multi, Txn};
 
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
@@ -61,14 +61,18 @@ pub fn result(database: &str, key: &Key, spelling: Spelling) -> Object {
 
 /// Reads one record; the first value of a key that has several.
 pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>> {
-    let value = env.run(|txn| match (database, key) {
+    Ok(env.run(|txn| get_in(txn, database, key))?)
+}
+
+/// The same in a transaction.
+pub fn get_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result<Option<Vec<u8>>> {
+    match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.get(txn, key),
         (Database::Multi(db) | Database::Index(db), Key::Bytes(key)) => db.get(txn, key),
         (Database::Recno(db), Key::Number(number)) => db.get(txn, *number),
         (Database::List(db), Key::Number(number)) => db.get(txn, *number),
         _ => unreachable!("a key is read for its own database"),
-    })?;
-    Ok(value)
+    }
 }
 
 fn not_to_write(index: &Multi) -> libtp::Error {
@@ -78,28 +82,36 @@ fn not_to_write(index: &Multi) -> libtp::Error {
 
 /// Writes one record.
 pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()> {
-    env.run(|txn| match (database, key) {
+    Ok(env.run(|txn| put_in(txn, database, key, value))?)
+}
+
+/// The same in a transaction.
+pub fn put_in(txn: &Txn<'_>, database: &Database, key: &Key, value: &[u8]) -> libtp::Result<()> {
+    match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.put(txn, key, value),
         (Database::Index(db), _) => Err(not_to_write(db)),
         (Database::Multi(db), Key::Bytes(key)) => db.put(txn, key, value).map(|_| ()),
         (Database::Recno(db), Key::Number(number)) => db.put(txn, *number, value),
         (Database::List(db), Key::Number(number)) => db.put(txn, *number, value),
         _ => unreachable!("a key is read for its own database"),
-    })?;
-    Ok(())
+    }
 }
 
 /// Deletes one record, with all its values; false if it was not there.
 pub fn delete(env: &Env, database: &Database, key: &Key) -> Result<bool> {
-    let was_there = env.run(|txn| match (database, key) {
+    Ok(env.run(|txn| delete_in(txn, database, key))?)
+}
+
+/// The same in a transaction.
+pub fn delete_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result<bool> {
+    match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.delete(txn, key),
         (Database::Index(db), _) => Err(not_to_write(db)),
         (Database::Multi(db), Key::Bytes(key)) => Ok(db.delete(txn, key)? > 0),
         (Database::Recno(db), Key::Number(number)) => db.delete(txn, *number),
         (Database::List(db), Key::Number(number)) => db.delete(txn, *number),
         _ => unreachable!("a key is read for its own database"),
-    })?;
-    Ok(was_there)
+    }
 }
 
 /// Says that there is no such record: on standard error, and as a result with `said` false.

@@ -1,0 +1,79 @@
+//! `tp shell`: commands read line by line, in one process: records, transactions, and the primitive lock and buffer calls.
+//!
+//! Paper: LIBTP 5.1.1's command-line interface, and figure 4, which compares a record got by one call with the same got by calls of the lock
+//! and buffer managers. Each command answers in one line, or with `--json` one object.
+
+use std::io::{BufRead, BufReader, IsTerminal};
+
+use clap::Args;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Failure, Result};
+use crate::output::Output;
+use crate::shell_command::Command;
+use crate::shell_session::ShellSession;
+use crate::spelling::Spelling;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+    /// Keys, values and bytes are given and shown in hexadecimal.
+    #[arg(long)]
+    hex: bool,
+}
+
+/// Carries out what standard input says. At a terminal a command that fails is told, and the next is read; otherwise it is the last,
+/// and what was not committed is aborted.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open_or_create(output)?;
+    let mut session = ShellSession::new(&env, Spelling::of(arguments.hex));
+    let is_watched = std::io::stdin().is_terminal();
+    let mut input = BufReader::with_capacity(64 << 10, std::io::stdin().lock());
+    let (mut line, mut number) = (Vec::new(), 0_u64);
+    loop {
+        // Whoever waits for answers before the next command gets them.
+        if input.buffer().is_empty() {
+            output.flush()?;
+        }
+        line.clear();
+        number += 1;
+        if input.read_until(b'\n', &mut line).map_err(Failure::doing("read standard input"))? == 0 {
+            break;
+        }
+        let done = read(&line).and_then(|command| carry_out(&mut session, &command, output));
+        match done {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(failure @ Failure::NobodyReads) => return Err(failure),
+            Err(failure) if is_watched => eprintln!("tp: {failure}"),
+            Err(failure) => {
+                let _ = session.end();
+                return Err(Failure::Failed(format!("line {number}: {failure}")));
+            }
+        }
+    }
+    if session.end()? {
+        eprintln!("tp: the transaction was not committed, and was aborted");
+    }
+    Ok(Ending::Done)
+}
+
+fn read(line: &[u8]) -> Result<Command> {
+    let line = std::str::from_utf8(line)
+        .map_err(|_| Failure::Usage("the line is not text; --hex takes any bytes".to_owned()))?;
+    Command::read(line)
+}
+
+/// Whether to go on.
+fn carry_out(session: &mut ShellSession<'_>, command: &Command, output: &mut Output) -> Result<bool> {
+    if let Some(answer) = session.execute(command)? {
+        output.object(&answer.json)?;
+        if !output.is_json() {
+            output.bytes(&answer.text)?;
+            output.bytes(b"\n")?;
+        }
+    }
+    Ok(*command != Command::Quit)
+}
