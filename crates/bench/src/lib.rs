@@ -1,6 +1,6 @@
 //! The papers' workloads, and the peers they are compared with.
 //!
-//! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, those of recoverable memory in [`memory`], plain records in [`rows`]. An engine is a file
+//! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, those of recoverable memory in [`memory`], plain records in [`rows`], and more and more of them in [`growth`]. An engine is a file
 //! `engine_*.rs` that says how it opens, loads, and carries out one transfer; the driver, the
 //! latencies and the audit are the same for all. LMDB, Berkeley DB, redb and fjall are behind feature
 //! `peers`, because they need a C compiler and `libdb5.3-dev`.
@@ -36,6 +36,7 @@ pub mod engine_libtp;
 pub mod engine_lmdb;
 pub mod engine_unprotected;
 pub mod error;
+pub mod growth;
 pub mod histogram;
 pub mod memory;
 pub mod oo1;

@@ -31,16 +31,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+pub(crate) use bank::{number, Slice};
 pub use bank::{Bank, Contender};
+pub(crate) use draw::svg;
+pub(crate) use figure::spelled;
 pub use figure::{Axis, Figure, Goal, Place, Point, Series};
 pub use machine::Machine;
+pub(crate) use rounds::{in_turns, Case, Sample};
 pub use write::Report as PaperReport;
 
 use crate::engine::Durability;
 use crate::error::{Error, Result};
 use crate::tpcb::Scale;
-use bank::Slice;
-use rounds::{in_turns, Case};
 
 /// What is measured, and where.
 pub struct PaperSettings<'s> {

@@ -19,7 +19,7 @@ use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::spelling::{grouped, seconds, some_seconds, time};
-use crate::{command_bench_memory, command_bench_paper};
+use crate::{command_bench_growth, command_bench_memory, command_bench_paper};
 
 /// The command line.
 #[derive(Args)]
@@ -42,6 +42,8 @@ enum Workload {
     OrderEntry(command_bench_memory::Arguments),
     /// Every figure of both papers, and the peers, as a report with pictures.
     Paper(command_bench_paper::Arguments),
+    /// What an operation costs by records, cache, bytes of values and processes, as a report with pictures.
+    Growth(command_bench_growth::Arguments),
 }
 
 #[derive(Args)]
@@ -134,6 +136,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         Workload::DebitCredit(memory) => return memory.run(libtp_bench::Workload::DebitCredit, output),
         Workload::OrderEntry(memory) => return memory.run(libtp_bench::Workload::OrderEntry, output),
         Workload::Paper(paper) => return paper.run(output),
+        Workload::Growth(growth) => return growth.run(output),
     };
     tpcb.bank.check()?;
     let mut directory = BankDirectory::open(tpcb.env.as_deref(), "libtp-bench")?;

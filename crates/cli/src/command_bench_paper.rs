@@ -61,12 +61,7 @@ impl Arguments {
             is_quick: self.quick,
             peers: self.peers.names(),
             only: self.only.clone(),
-            command: std::env::args()
-                .map(|word| word.rsplit('/').next().unwrap_or(&word).to_owned())
-                .take(1)
-                .chain(std::env::args().skip(1))
-                .collect::<Vec<_>>()
-                .join(" "),
+            command: typed(),
             client: &client,
         };
         let mut bar: Option<Progress> = None;
@@ -108,13 +103,19 @@ impl Peers {
 }
 
 /// A directory of this run alone, in one that may be somebody's; removed in the end, whatever the end is.
-struct Own(PathBuf);
+pub struct Own(PathBuf);
 
 impl Own {
-    fn make(parent: &Path) -> Result<Own> {
+    /// Makes it.
+    pub fn make(parent: &Path) -> Result<Own> {
         let path = parent.join(format!("libtp-paper-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(Failure::doing(format!("make the directory {}", path.display())))?;
         Ok(Own(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -126,8 +127,15 @@ impl Drop for Own {
     }
 }
 
+/// What was typed, without the directory that the program lies in.
+pub fn typed() -> String {
+    let mut words = std::env::args();
+    let program = words.next().map(|word| word.rsplit('/').next().unwrap_or(&word).to_owned());
+    program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
 /// This program again, as one client of a contender.
-fn client(program: &Path, contender: &Contender, bank: &Path) -> Command {
+pub fn client(program: &Path, contender: &Contender, bank: &Path) -> Command {
     let mut command = Command::new(program);
     let contender = serde_json::to_string(contender).expect("names and switches are text");
     command.arg("bench-client").arg("--contender").arg(contender).arg("--env").arg(bank);

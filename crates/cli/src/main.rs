@@ -15,6 +15,7 @@ mod command_abort;
 mod command_archive;
 mod command_backup;
 mod command_bench;
+mod command_bench_growth;
 mod command_bench_memory;
 mod command_bench_paper;
 mod command_checkpoint;

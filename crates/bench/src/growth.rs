@@ -1,0 +1,273 @@
+//! What an operation costs as a database grows: `tp bench growth`. By records, by what the cache holds of them, by the bytes of values and by
+//! processes.
+//!
+//! | file | what |
+//! |---|---|
+//! | `tree`, `space` | a database of a size, and whether there is room for it |
+//! | `work` | operations in slices, and what they make the page cache do |
+//! | `bare` | the same without a library |
+//! | `by_size`, `by_processes` | the figures |
+//! | `bends` | why a curve bends, and where nothing explains it |
+//! | `chapter` | the report |
+
+mod bare;
+mod bends;
+mod by_processes;
+mod by_size;
+mod chapter;
+mod space;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod work;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::paper::{in_turns, number, Case, Contender, Machine, News, Series};
+use crate::tpcb::Scale;
+use by_size::{figure, Bare, Plan};
+use chapter::{Chapter, Report};
+use space::Space;
+use tree::{Size, Tree};
+
+/// What is measured, and where.
+pub struct GrowthSettings<'s> {
+    /// Where the report goes; it is made.
+    pub out: PathBuf,
+    /// An empty directory for the databases, on a disk.
+    pub disk: PathBuf,
+    /// Smaller sizes, shorter.
+    pub is_quick: bool,
+    /// Sizes of the figure by records, in the place of its own; at least 100 each.
+    pub records: Vec<u64>,
+    /// Figures whose names begin so; all if there is none.
+    pub only: Vec<String>,
+    /// What was typed.
+    pub command: String,
+    /// Starts a client process of a contender on a bank.
+    pub client: &'s dyn Fn(&Contender, &Path) -> Command,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// Figures that were drawn.
+    pub figures: Vec<String>,
+    /// Steps from one size to the next that were looked at.
+    pub steps: usize,
+    /// Those that cost more than is explained, each a sentence.
+    pub cliffs: Vec<String>,
+}
+
+/// How much and how long.
+struct Pace {
+    records: &'static [u64],
+    /// Bytes of the cache of the figure by cache.
+    cache: u64,
+    /// Bytes of all values of a database of the figure by values, at least 16 of them and at most `values_max`.
+    values_bytes: u64,
+    values_max: u64,
+    scale: Scale,
+    processes: &'static [u32],
+    slice: Duration,
+    /// By processes.
+    long_slice: Duration,
+    rounds: u32,
+}
+
+const QUICK: Pace = Pace {
+    records: &[100_000, 1_000_000],
+    cache: 16 << 20,
+    values_bytes: 32 << 20,
+    values_max: 100_000,
+    scale: Scale { accounts: 100_000, ..Scale::PAPER },
+    processes: &[1, 2, 8],
+    slice: Duration::from_millis(80),
+    long_slice: Duration::from_millis(250),
+    rounds: 3,
+};
+
+const FULL: Pace = Pace {
+    records: &[100_000, 1_000_000, 10_000_000, 30_000_000],
+    cache: 256 << 20,
+    values_bytes: 256 << 20,
+    values_max: 1_000_000,
+    scale: Scale::PAPER,
+    processes: &[1, 2, 4, 8, 16, 32, 64],
+    slice: Duration::from_millis(500),
+    long_slice: Duration::from_millis(1500),
+    rounds: 5,
+};
+
+const RECORDS_MIN: u64 = 100;
+const VALUE_BYTES: usize = 100;
+/// Databases by caches, in hundredths.
+const BY_CACHE: [u64; 4] = [50, 100, 200, 400];
+const VALUES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
+
+/// A part of the report.
+type Part = fn(&mut Study<'_>) -> Result<Chapter>;
+
+const PARTS: [(&str, Part); 4] = [
+    ("growth-records", by_records),
+    ("growth-cache", by_cache),
+    ("growth-values", by_values),
+    ("growth-processes", by_processes::measure),
+];
+
+/// A run on its way.
+struct Study<'g> {
+    settings: &'g GrowthSettings<'g>,
+    pace: &'static Pace,
+    watch: &'g mut dyn FnMut(News<'_>),
+    raw: File,
+    /// Directories that were made so far.
+    made: u32,
+}
+
+/// Measures everything, or what was asked for, and writes the report.
+///
+/// # Errors
+/// `Settings` if nothing has the names asked for; `File` if the report cannot be written; the library's. What has no room is no error, but
+/// points that say so.
+pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<Growth> {
+    let is_wanted =
+        |part: &str| settings.only.is_empty() || settings.only.iter().any(|name| part.starts_with(name.as_str()));
+    let parts: Vec<_> = PARTS.iter().filter(|(name, _)| is_wanted(name)).collect();
+    if parts.is_empty() {
+        let known = PARTS.map(|(name, _)| name).join(", ");
+        return Err(Error::Settings(format!("there is no figure {}; there are {known}", settings.only.join(", "))));
+    }
+    if let Some(few) = settings.records.iter().find(|records| **records < RECORDS_MIN) {
+        return Err(Error::Settings(format!("{few} records are too few to draw from: give {RECORDS_MIN} or more")));
+    }
+    std::fs::create_dir_all(&settings.out).map_err(Error::file("make", &settings.out))?;
+    let raw_path = settings.out.join("raw.jsonl");
+    let raw = File::create(&raw_path).map_err(Error::file("make", &raw_path))?;
+    let pace = if settings.is_quick { &QUICK } else { &FULL };
+    let (machine, begin) = (Machine::look(&settings.disk), Instant::now());
+    let mut study = Study { settings, pace, watch, raw, made: 0 };
+    study.keep(&serde_json::json!({ "machine": &machine, "command": &settings.command }))?;
+    let mut chapters = Vec::new();
+    for (nth, (name, part)) in (1..).zip(&parts) {
+        (study.watch)(News::Figure { id: name, nth, of: parts.len() });
+        let chapter = part(&mut study)?;
+        for counted in &chapter.counted {
+            study
+                .keep(&serde_json::json!({ "figure": name, "operation": counted.operation, "seen": &counted.seen }))?;
+        }
+        chapters.push(chapter);
+    }
+    let (command, seconds) = (settings.command.as_str(), begin.elapsed().as_secs_f64());
+    Report { machine: &machine, command, seconds, chapters: &chapters }.write(&settings.out)?;
+    let bends = || chapters.iter().flat_map(|chapter| &chapter.bends);
+    Ok(Growth {
+        figures: chapters.iter().map(|chapter| chapter.figure.id.clone()).collect(),
+        steps: bends().count(),
+        cliffs: bends().filter(|bend| bend.is_cliff).map(|bend| bend.text.clone()).collect(),
+    })
+}
+
+fn by_records(study: &mut Study<'_>) -> Result<Chapter> {
+    let asked = &study.settings.records;
+    let records = if asked.is_empty() { study.pace.records.to_vec() } else { asked.clone() };
+    let places =
+        records.into_iter().map(|records| (number(records), Size { records, value_bytes: VALUE_BYTES, cache: None }));
+    let figure = figure(
+        "growth-records",
+        "By records",
+        "Values of 100 bytes, and the cache that the library takes by itself, a quarter of the memory. Beside it a bare load of a word from as \
+         many bytes as the file has (1 GiB at most), and a bare read of a page of it.",
+        "records",
+    );
+    by_size::measure(study, Plan { figure, places: places.collect(), bare: Bare::Memory })
+}
+
+fn by_cache(study: &mut Study<'_>) -> Result<Chapter> {
+    let cache = study.pace.cache;
+    let places = BY_CACHE.map(|hundredths| {
+        let one = Size { records: 1_000, value_bytes: VALUE_BYTES, cache: Some(cache) };
+        let records = cache * hundredths / 100 * 1_000 / one.file_bytes();
+        (number(hundredths) / 100.0, Size { records, ..one })
+    });
+    let figure = figure(
+        "growth-cache",
+        "By what of the database the cache holds",
+        &format!(
+            "Values of 100 bytes, a cache of {}, databases of half of that to four times of it. What is not in the cache comes from the system's, \
+             as long as memory is free, and then from the disk; beside it a bare read of a page of the same file, and a bare load from memory.",
+            space::mib(cache)
+        ),
+        "database by cache",
+    );
+    by_size::measure(study, Plan { figure, places: places.to_vec(), bare: Bare::Memory })
+}
+
+fn by_values(study: &mut Study<'_>) -> Result<Chapter> {
+    let places = VALUES.map(|value_bytes| {
+        let records = (study.pace.values_bytes / value_bytes as u64).clamp(16, study.pace.values_max);
+        (number(value_bytes as u64), Size { records, value_bytes, cache: None })
+    });
+    let figure = figure(
+        "growth-values",
+        "By the bytes of a value",
+        &format!(
+            "Values of all records together have {} (at most {} records, at least 16). An update changes one byte of the value; values longer than \
+             a quarter of a page lie in pages of their own. Beside it a bare copy of as many bytes, which stay in the processor's cache.",
+            space::mib(study.pace.values_bytes),
+            crate::paper::spelled(number(study.pace.values_max))
+        ),
+        "bytes of a value",
+    );
+    by_size::measure(study, Plan { figure, places: places.to_vec(), bare: Bare::Copy })
+}
+
+impl Study<'_> {
+    /// Adds a line to the file of samples.
+    fn keep(&mut self, line: &impl serde::Serialize) -> Result<()> {
+        let path = self.settings.out.join("raw.jsonl");
+        let text = serde_json::to_string(line).map_err(|why| Error::Settings(why.to_string()))?;
+        writeln!(self.raw, "{text}").map_err(Error::file("write", &path))
+    }
+
+    /// Says what is done at the moment.
+    fn doing(&mut self, what: &str) {
+        (self.watch)(News::Doing(what));
+    }
+
+    /// Takes the samples of a figure's cases.
+    fn in_turns(&mut self, figure: &str, cases: &mut [Case<'_>]) -> Result<Vec<Series>> {
+        let mut lines = Vec::new();
+        let watch = &mut *self.watch;
+        let rounds = self.pace.rounds;
+        let series =
+            in_turns(figure, cases, rounds, &mut |what| watch(News::Doing(what)), &mut |line| lines.push(line));
+        lines.iter().try_for_each(|line| self.keep(line))?;
+        Ok(series)
+    }
+
+    /// A directory of its own for the next database.
+    fn directory(&mut self) -> PathBuf {
+        self.made += 1;
+        self.settings.disk.join(format!("database-{}", self.made))
+    }
+
+    /// Why there is no room for a database of that size; nothing if there is.
+    fn refusal(&self, size: &Size) -> Option<String> {
+        Space { disk: &self.settings.disk, machine: space::of_machine() }.refusal(size)
+    }
+
+    /// Makes a database.
+    fn plant(&mut self, size: Size) -> Result<Tree> {
+        let directory = self.directory();
+        let of = crate::paper::spelled(number(size.records));
+        Tree::plant(&directory, size, &mut |done| {
+            (self.watch)(News::Doing(&format!("loading {done} of {of} records")));
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! What the machine takes for the same without a library: a load from as much memory, a read of a page of as long a file, a copy of a value.
+//! The bends of the machine are seen in these, and what the library adds is above them.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::tree::{mixed, PAGE_BYTES};
+use crate::error::{Error, Result};
+use crate::paper::{number, Sample};
+
+/// Memory that loads are taken from, at most: beyond it nothing is near any more.
+pub(super) const MEMORY_MAX: u64 = 1 << 30;
+const BATCH: u64 = 64;
+
+/// Memory to load from.
+pub(super) struct Memory {
+    words: Vec<u64>,
+}
+
+impl Memory {
+    /// So many bytes of it, at most [`MEMORY_MAX`].
+    pub fn of(bytes: u64) -> Memory {
+        let words = bytes.min(MEMORY_MAX) / 8;
+        Memory { words: (0..words.max(1)).map(mixed).collect() }
+    }
+
+    /// Nanoseconds of a load of a word anywhere in the first `bytes`, each of which needs the one before.
+    pub fn load(&self, bytes: u64, time: Duration) -> Result<Sample> {
+        let count = (bytes / 8).clamp(1, self.words.len() as u64);
+        let (mut word, mut loads) = (1_u64, 0_u64);
+        per_operation(time, || {
+            for _ in 0..BATCH {
+                loads += 1;
+                let wide = u128::from(mixed(word ^ loads)) * u128::from(count);
+                word = self.words[usize::try_from(wide >> 64).unwrap_or(0)];
+            }
+            std::hint::black_box(word);
+            Ok(BATCH)
+        })
+    }
+}
+
+/// Nanoseconds of a read of a page anywhere in a file.
+///
+/// # Errors
+/// `File` if it cannot be read.
+pub(super) fn page_read(file: &File, time: Duration) -> Result<Sample> {
+    let failed = || Error::file("read", Path::new("the data file"));
+    let pages = file.metadata().map_err(failed())?.len() / PAGE_BYTES as u64;
+    let (mut page, mut reads) = ([0; PAGE_BYTES], 0_u64);
+    per_operation(time, || {
+        reads += 1;
+        let wide = u128::from(mixed(reads)) * u128::from(pages.max(1));
+        let at = u64::try_from(wide >> 64).unwrap_or(0) * PAGE_BYTES as u64;
+        file.read_exact_at(&mut page, at).map_err(failed())?;
+        Ok(1)
+    })
+}
+
+/// Nanoseconds of copying a value of so many bytes.
+pub(super) fn copy(bytes: usize, time: Duration) -> Result<Sample> {
+    let from = vec![b'.'; bytes];
+    let mut to = vec![0; bytes];
+    per_operation(time, || {
+        for _ in 0..BATCH {
+            std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from));
+        }
+        Ok(BATCH)
+    })
+}
+
+/// Does it until the time is over; it says how many it did.
+fn per_operation(time: Duration, mut some: impl FnMut() -> Result<u64>) -> Result<Sample> {
+    let (begin, mut done) = (Instant::now(), 0);
+    while begin.elapsed() < time || done == 0 {
+        done += some()?;
+    }
+    Ok(Sample::of(begin.elapsed().as_secs_f64() * 1e9 / number(done)))
+}

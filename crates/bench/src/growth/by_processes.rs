@@ -1,0 +1,81 @@
+//! By processes: TPC-B and its reads, from one client process to many.
+
+use super::bends::{Bend, TOLERANCE};
+use super::by_size::figure;
+use super::chapter::Chapter;
+use super::Study;
+use crate::engine::Durability;
+use crate::error::Result;
+use crate::paper::{spelled, Bank, Case, Contender, Place, Sample, Slice};
+
+/// Measures it.
+pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
+    let mut figure = figure(
+        "growth-processes",
+        "By processes",
+        "Nanoseconds of the machine for each transaction, all processes together: three gets of a bank of TPC-B, and its transaction of three \
+         updates and an insertion, each client a process of its own. Clients share ten branches, so that writers wait for each other's locks.",
+        "processes",
+    );
+    figure.y.name = "ns a transaction".to_owned();
+    let contender = Contender::libtp(Durability::Relaxed).shared();
+    let directory = study.directory();
+    let bank = Bank::open(&contender, &directory, study.pace.scale, &mut |loaded| {
+        (study.watch)(crate::paper::News::Doing(&format!("loading a bank: {loaded} records")));
+    })?;
+    let (client, time) = (study.settings.client, study.pace.long_slice);
+    let mut cases = Vec::new();
+    for (name, is_read_only) in [("three gets", true), ("TPC-B", false)] {
+        for processes in study.pace.processes {
+            let slice = Slice { clients: *processes, process: Some(client), time, warmup: time / 4, is_read_only };
+            let bank = &bank;
+            cases.push(Case::new(name, Place::Number(f64::from(*processes)), move || {
+                let done = bank.work(&slice)?;
+                Ok(Sample { value: 1e9 / done.tps.max(1.0), audit: "ok".to_owned(), raw: done.raw })
+            }));
+        }
+    }
+    figure.series = study.in_turns(&figure.id, &mut cases)?;
+    drop(cases);
+    study.doing("auditing the bank");
+    let verdict = bank.audit()?;
+    bank.close()?;
+    if verdict != "ok" {
+        for point in figure.series.iter_mut().flat_map(|series| &mut series.points) {
+            point.samples.clear();
+            point.refused = Some(format!("the audit failed: {verdict}"));
+        }
+    }
+    let bends = bends(&figure);
+    Ok(Chapter { figure, counted: Vec::new(), bends })
+}
+
+/// More processes than processors have nothing to gain, and nothing explains a loss: twice as many that take more than the tolerance are
+/// a cliff.
+pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let of = |series: &crate::paper::Series| {
+        let points = series.points.iter().filter_map(|point| match (&point.x, point.median()) {
+            (Place::Number(x), Some(ns)) => Some((*x, ns)),
+            _ => None,
+        });
+        let points: Vec<_> = points.collect();
+        let name = series.name.clone();
+        points.windows(2).map(move |pair| step(&name, pair[0], pair[1], processors)).collect::<Vec<_>>()
+    };
+    figure.series.iter().flat_map(of).collect()
+}
+
+fn step(series: &str, from: (f64, f64), to: (f64, f64), processors: usize) -> Bend {
+    let is_cliff = to.1 > from.1 * TOLERANCE;
+    let text = format!(
+        "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times{}",
+        spelled(from.0),
+        spelled(to.0),
+        spelled(from.1),
+        spelled(to.1),
+        spelled(to.1 / from.1),
+        if is_cliff { ". **cliff?**" } else { "." }
+    );
+    Bend { series: series.to_owned(), text, is_cliff }
+}

@@ -1,0 +1,191 @@
+//! Databases of several sizes, open at once and worked on in turns: by records, by what of them the cache holds, by the bytes of values.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use super::bare::{self, Memory};
+use super::bends::{bend, Bend, Seen};
+use super::chapter::{Chapter, Counted};
+use super::tree::{Size, Tree};
+use super::work::{slice, Counts, Operation};
+use super::Study;
+use crate::error::Result;
+use crate::paper::{spelled, Axis, Case, Figure, Place, Point, Series};
+
+const BARE_LOAD: &str = "a bare load";
+const BARE_READ: &str = "a bare read of a page";
+const BARE_COPY: &str = "a bare copy of the value";
+
+/// What is to be measured.
+pub(super) struct Plan {
+    /// The figure, as yet without series and notes.
+    pub figure: Figure,
+    /// The places along the axis, and the database of each.
+    pub places: Vec<(f64, Size)>,
+    /// By what else than libtp it is seen.
+    pub bare: Bare,
+}
+
+/// What is done without a library beside it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bare {
+    /// Loads from as much memory, and reads of pages.
+    Memory,
+    /// Copies of values.
+    Copy,
+}
+
+/// A figure without series.
+pub(super) fn figure(id: &str, title: &str, here: &str, x: &str) -> Figure {
+    Figure {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        paper: String::new(),
+        here: here.to_owned(),
+        x: Axis::logarithmic(x),
+        y: Axis::logarithmic("ns an operation"),
+        series: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// What each operation made the cache do, at each place: sums over rounds, and how many there were.
+type Tallies = Vec<(f64, Operation, Counts, u32)>;
+
+/// Plants, measures, audits, and says why the curves bend.
+pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
+    let mut figure = plan.figure;
+    let (trees, refused) = plant(study, &plan.places)?;
+    let tallies = RefCell::new(Tallies::new());
+    let memory = Memory::of(match plan.bare {
+        Bare::Memory => trees.iter().filter_map(|(_, tree)| tree.bytes().ok()).max().unwrap_or(0),
+        Bare::Copy => 0,
+    });
+    let mut cases = bare_cases(&trees, &memory, plan.bare, study.pace.slice / 4);
+    for operation in Operation::ALL {
+        for (x, tree) in &trees {
+            let (tallies, time) = (&tallies, study.pace.slice);
+            cases.push(Case::new(operation.name(), Place::Number(*x), move || {
+                let (sample, counts) = slice(tree, operation, time)?;
+                add(&mut tallies.borrow_mut(), *x, operation, &counts);
+                Ok(sample)
+            }));
+        }
+    }
+    figure.series = study.in_turns(&figure.id, &mut cases)?;
+    drop(cases);
+    audit(study, &trees, &mut figure.series)?;
+    if !refused.is_empty() {
+        let all = Operation::ALL.iter().map(|operation| operation.name());
+        all.for_each(|name| add_refused(&mut figure.series, name, &refused));
+    }
+    let seen = seen(&figure, &trees, &tallies.into_inner())?;
+    study.doing("removing the databases");
+    trees.into_iter().try_for_each(|(_, tree)| tree.uproot())?;
+    let bends = bends(&seen, &|x| spelled(x));
+    let counted = seen.into_iter().map(|(operation, size, bytes, seen)| Counted {
+        operation: operation.name(),
+        size,
+        bytes,
+        seen,
+    });
+    Ok(Chapter { figure, counted: counted.collect(), bends })
+}
+
+type Planted = Vec<(f64, Tree)>;
+type Refused = Vec<(f64, String)>;
+
+/// The databases for which there is room, and why there is none for the others.
+fn plant(study: &mut Study<'_>, places: &[(f64, Size)]) -> Result<(Planted, Refused)> {
+    let (mut trees, mut refused) = (Vec::new(), Vec::new());
+    for (x, size) in places {
+        match study.refusal(size) {
+            Some(why) => refused.push((*x, why)),
+            None => trees.push((*x, study.plant(*size)?)),
+        }
+    }
+    Ok((trees, refused))
+}
+
+fn bare_cases<'c>(trees: &'c [(f64, Tree)], memory: &'c Memory, bare: Bare, time: Duration) -> Vec<Case<'c>> {
+    let mut cases = Vec::new();
+    for (x, tree) in trees {
+        let x = Place::Number(*x);
+        if bare == Bare::Copy {
+            cases.push(Case::new(BARE_COPY, x, move || bare::copy(tree.size.value_bytes, time)));
+            continue;
+        }
+        cases.push(Case::new(BARE_LOAD, x.clone(), move || memory.load(tree.bytes()?, time)));
+        cases.push(Case::new(BARE_READ, x, move || bare::page_read(&tree.file()?, time)));
+    }
+    cases
+}
+
+fn add(tallies: &mut Tallies, x: f64, operation: Operation, counts: &Counts) {
+    match tallies.iter_mut().find(|tally| tally.0 == x && tally.1 == operation) {
+        Some((.., sum, rounds)) => {
+            *sum = sum.plus(counts);
+            *rounds += 1;
+        }
+        None => tallies.push((x, operation, *counts, 1)),
+    }
+}
+
+/// A database that does not add up counts for nothing.
+fn audit(study: &mut Study<'_>, trees: &[(f64, Tree)], series: &mut [Series]) -> Result<()> {
+    for (x, tree) in trees {
+        study.doing(&format!("auditing {}", spelled(*x)));
+        let verdict = tree.audit()?;
+        if verdict == "ok" {
+            continue;
+        }
+        let points = series.iter_mut().flat_map(|series| &mut series.points);
+        for point in points.filter(|point| point.x == Place::Number(*x)) {
+            point.samples.clear();
+            point.refused = Some(format!("the audit failed: {verdict}"));
+        }
+    }
+    Ok(())
+}
+
+fn add_refused(series: &mut Vec<Series>, name: &str, refused: &[(f64, String)]) {
+    let points =
+        refused.iter().map(|(x, why)| Point { x: Place::Number(*x), samples: Vec::new(), refused: Some(why.clone()) });
+    match series.iter_mut().find(|series| series.name == name) {
+        Some(series) => series.points.extend(points),
+        None => series.push(Series { name: name.to_owned(), points: points.collect() }),
+    }
+}
+
+type SeenOf = (Operation, Size, u64, Seen);
+
+fn seen(figure: &Figure, trees: &[(f64, Tree)], tallies: &Tallies) -> Result<Vec<SeenOf>> {
+    let mut all = Vec::new();
+    for operation in Operation::ALL {
+        for (x, tree) in trees {
+            let at = |name: &str| figure.median(name, &Place::Number(*x));
+            let tally = tallies.iter().find(|tally| tally.0 == *x && tally.1 == operation);
+            let (Some(ns), Some((.., sum, rounds))) = (at(operation.name()), tally) else { continue };
+            all.push((
+                operation,
+                tree.size,
+                tree.bytes()?,
+                Seen {
+                    x: *x,
+                    ns,
+                    height: tree.height()?,
+                    value_bytes: crate::paper::number(tree.size.value_bytes as u64),
+                    counts: sum.shared(f64::from(*rounds)),
+                    load_ns: at(BARE_LOAD).unwrap_or(0.0),
+                    page_ns: at(BARE_READ).unwrap_or(0.0),
+                },
+            ));
+        }
+    }
+    Ok(all)
+}
+
+fn bends(seen: &[SeenOf], at: &dyn Fn(f64) -> String) -> Vec<Bend> {
+    let pairs = seen.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    pairs.map(|pair| bend(pair[0].0, &pair[0].3, &pair[1].3, at)).collect()
+}

@@ -1,0 +1,152 @@
+//! A figure with what was counted beside it, and why its curves bend; and the report that is made of all.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::bends::{Bend, Seen, TOLERANCE};
+use super::space::mib;
+use super::tree::Size;
+use crate::error::{Error, Result};
+use crate::paper::{number, spelled, svg, Figure, Machine, Point};
+
+/// A part of the report.
+pub(super) struct Chapter {
+    pub figure: Figure,
+    pub counted: Vec<Counted>,
+    pub bends: Vec<Bend>,
+}
+
+/// What was counted of an operation on a database.
+pub(super) struct Counted {
+    pub operation: &'static str,
+    pub size: Size,
+    /// Bytes of the file.
+    pub bytes: u64,
+    pub seen: Seen,
+}
+
+/// The report.
+pub(super) struct Report<'r> {
+    pub machine: &'r Machine,
+    pub command: &'r str,
+    pub seconds: f64,
+    pub chapters: &'r [Chapter],
+}
+
+impl Report<'_> {
+    /// Writes `report.md` and a picture of each figure into `directory`.
+    ///
+    /// # Errors
+    /// `File` if one cannot be written.
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        let write = |name: &str, text: &str| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).map_err(Error::file("write", &path))
+        };
+        for Chapter { figure, .. } in self.chapters {
+            write(&format!("{}.svg", figure.id), &svg(figure)?)?;
+        }
+        write("report.md", &self.markdown())
+    }
+
+    fn markdown(&self) -> String {
+        let (mut text, machine) = (String::from("# What growth costs\n\n"), self.machine);
+        let _ = writeln!(
+            text,
+            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}; load when it began {}. libtp {}.\n",
+            self.command,
+            self.seconds,
+            machine.processors,
+            machine.processor,
+            machine.memory_gib,
+            machine.system,
+            machine.kernel,
+            machine.filesystem,
+            machine.load,
+            machine.libtp,
+        );
+        let _ = writeln!(
+            text,
+            "Nanoseconds an operation, each in a transaction of its own with relaxed durability, on records with keys of 16 bytes that are \
+             drawn from a fixed seed. The sizes of a figure are open at once and measured in turns; shown are medians, the least and the greatest \
+             in brackets. What is read is checked, and the records are counted in the end. All samples are in `raw.jsonl`.\n\n\
+             Under each figure stands what was counted, and for every two neighbouring places what that explains: the cost at the smaller one \
+             times the tree's height, lines of memory that are farther away, pages that have to be read and written, bytes. Where more than \
+             {TOLERANCE} times that was measured it says **cliff?**.\n",
+        );
+        self.write_cliffs(&mut text);
+        self.chapters.iter().for_each(|chapter| chapter.write(&mut text));
+        text
+    }
+
+    fn write_cliffs(&self, text: &mut String) {
+        text.push_str("## Cliffs\n\n");
+        let bends = || self.chapters.iter().flat_map(|chapter| &chapter.bends);
+        for bend in bends().filter(|bend| bend.is_cliff) {
+            let _ = writeln!(text, "* {}", bend.text);
+        }
+        if bends().all(|bend| !bend.is_cliff) {
+            let _ = writeln!(text, "None, of {} steps.", bends().count());
+        }
+    }
+}
+
+impl Chapter {
+    fn write(&self, text: &mut String) {
+        let figure = &self.figure;
+        let _ = writeln!(text, "\n## {}: {}\n\n{}\n", figure.id, figure.title, figure.here);
+        let _ = writeln!(text, "![{}]({}.svg)\n", figure.title, figure.id);
+        let names: Vec<_> = figure.series.iter().map(|series| series.name.as_str()).collect();
+        let _ = writeln!(text, "| {} | {} |\n|---|{}", figure.x.name, names.join(" | "), "---|".repeat(names.len()));
+        for place in figure.places() {
+            let cells = figure.series.iter().map(|series| cell(series.points.iter().find(|point| point.x == place)));
+            let _ = writeln!(text, "| {place} | {} |", cells.collect::<Vec<_>>().join(" | "));
+        }
+        let refused = figure.series.iter().flat_map(|series| series.points.iter().map(move |point| (series, point)));
+        for (series, point) in refused {
+            if let Some(why) = &point.refused {
+                let _ = writeln!(text, "\n{}, {}: not measured: {why}", series.name, point.x);
+            }
+        }
+        if !self.counted.is_empty() {
+            self.write_counted(text);
+        }
+        text.push('\n');
+        figure.notes.iter().for_each(|note| {
+            let _ = writeln!(text, "* {note}");
+        });
+        self.bends.iter().for_each(|bend| {
+            let _ = writeln!(text, "* {}", bend.text);
+        });
+    }
+
+    fn write_counted(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "\n| {} | records | file | height | operation | misses | pages written | evictions | bytes of log |\n\
+             |---|---|---|---|---|---|---|---|---|",
+            self.figure.x.name
+        );
+        for Counted { operation, size, bytes, seen } in &self.counted {
+            let (counts, records) = (&seen.counts, spelled(number(size.records)));
+            let [x, misses, writes, evictions, log] =
+                [seen.x, counts.misses, counts.writes, counts.evictions, counts.log_bytes].map(spelled);
+            let (file, height) = (mib(*bytes), seen.height);
+            let _ = writeln!(
+                text,
+                "| {x} | {records} | {file} | {height} | {operation} | {misses} | {writes} | {evictions} | {log} |"
+            );
+        }
+    }
+}
+
+fn cell(point: Option<&Point>) -> String {
+    let Some(point) = point else { return String::new() };
+    match (point.median(), point.spread()) {
+        (Some(median), Some((least, greatest))) if point.samples.len() > 1 => {
+            format!("{} ({} to {})", spelled(median), spelled(least), spelled(greatest))
+        }
+        (Some(median), _) => spelled(median),
+        (None, _) => "not measured".to_owned(),
+    }
+}

@@ -1,0 +1,65 @@
+//! Whether there is room for a database, on the disk and in memory, before it is made.
+
+use std::path::Path;
+
+use super::tree::Size;
+use crate::paper::spelled;
+
+/// Where databases lie, and what the machine has.
+pub(super) struct Space<'s> {
+    /// For their files.
+    pub disk: &'s Path,
+    /// Bytes of the machine's memory.
+    pub machine: u64,
+}
+
+impl Space<'_> {
+    /// Nothing, or a sentence that says what is missing for one more database of that size.
+    pub fn refusal(&self, size: &Size) -> Option<String> {
+        let disk = rustix::fs::statvfs(self.disk).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+        // Who cannot be asked is not in the way: the library's own error then says what is missing.
+        let free = [("disk", size.disk_bytes(), disk.ok()), ("memory", size.memory_bytes(self.machine), available())];
+        free.into_iter().find_map(|(what, wanted, free)| {
+            let free = free.filter(|free| *free < wanted)?;
+            let records = spelled(crate::paper::number(size.records));
+            Some(format!("{records} records take about {} of {what}, and {} are free", mib(wanted), mib(free)))
+        })
+    }
+}
+
+/// Bytes of memory that can be had without taking them from anybody.
+fn available() -> Option<u64> {
+    in_meminfo("MemAvailable")
+}
+
+/// Bytes of memory that the machine has; 0 if it does not tell.
+pub(super) fn of_machine() -> u64 {
+    in_meminfo("MemTotal").unwrap_or(0)
+}
+
+fn in_meminfo(name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Bytes as people read them.
+pub(super) fn mib(bytes: u64) -> String {
+    format!("{} MiB", spelled(crate::paper::number(bytes / (1 << 20))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_is_refused_in_a_sentence_and_what_has_is_not() {
+        let space = Space { disk: &std::env::temp_dir(), machine: of_machine() };
+        assert!(space.machine > 0);
+        let size = |records| Size { records, value_bytes: 100, cache: Some(1 << 20) };
+        assert_eq!(space.refusal(&size(1000)), None);
+        let why = space.refusal(&size(1 << 50)).unwrap();
+        assert!(why.contains("of disk, and "), "{why}");
+    }
+}

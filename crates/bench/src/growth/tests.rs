@@ -1,0 +1,159 @@
+//! The whole of a run at sizes that take a moment.
+
+use std::cell::RefCell;
+
+use super::*;
+use crate::paper::Place;
+use work::{slice, Operation};
+
+const TINY: Pace = Pace {
+    records: &[1_000, 2_000],
+    cache: 1 << 20,
+    values_bytes: 64 << 10,
+    values_max: 500,
+    scale: Scale::SMALL,
+    processes: &[1],
+    slice: Duration::from_millis(4),
+    long_slice: Duration::from_millis(4),
+    rounds: 2,
+};
+
+fn settings(out: &Path, disk: &Path) -> GrowthSettings<'static> {
+    GrowthSettings {
+        out: out.to_path_buf(),
+        disk: disk.to_path_buf(),
+        is_quick: true,
+        records: Vec::new(),
+        only: Vec::new(),
+        command: "tp bench growth".to_owned(),
+        client: &|_, _| Command::new("false"),
+    }
+}
+
+fn planted(directory: &Path, records: u64, value_bytes: usize, cache: Option<u64>) -> Tree {
+    Tree::plant(&directory.join("tree"), Size { records, value_bytes, cache }, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn every_figure_by_size_has_a_point_for_each_operation_and_leaves_nothing_on_the_disk() {
+    let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = settings(out.path(), disk.path());
+    let raw = File::create(out.path().join("raw.jsonl")).unwrap();
+    let said = RefCell::new(Vec::new());
+    let mut watch = |news: News<'_>| said.borrow_mut().push(format!("{news:?}"));
+    let mut study = Study { settings: &settings, pace: &TINY, watch: &mut watch, raw, made: 0 };
+    for part in [by_records, by_cache, by_values] {
+        let Chapter { figure, counted, bends } = part(&mut study).unwrap();
+        let places = figure.places();
+        for operation in Operation::ALL {
+            let series = figure.series(operation.name()).unwrap();
+            assert_eq!(series.points.len(), places.len(), "{}", figure.id);
+            for point in &series.points {
+                assert_eq!((point.samples.len(), &point.refused), (2, &None), "{} {point:?}", figure.id);
+            }
+        }
+        assert_eq!(counted.len(), Operation::ALL.len() * places.len(), "{}", figure.id);
+        assert_eq!(bends.len(), Operation::ALL.len() * (places.len() - 1), "{}", figure.id);
+        let logs = counted.iter().filter(|one| one.operation == "update").all(|one| one.seen.counts.log_bytes > 0.0);
+        assert!(logs, "updates are logged: {}", figure.id);
+    }
+    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "something is left");
+    assert!(said.borrow().iter().any(|line| line.contains("loading")), "{said:?}");
+    let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
+    assert!(raw.lines().count() > 100 && raw.contains("per_operation"), "{raw}");
+}
+
+#[test]
+fn a_database_larger_than_its_cache_is_counted_misses_and_one_that_fits_is_not() {
+    let misses = |cache| {
+        let parent = tempfile::tempdir().unwrap();
+        let tree = planted(parent.path(), 50_000, 100, Some(cache));
+        slice(&tree, Operation::Get, Duration::from_millis(20)).unwrap().1.misses
+    };
+    assert!(misses(1 << 20) > 0.3);
+    assert!(misses(64 << 20) < 0.01);
+}
+
+#[test]
+fn the_height_is_that_of_the_tree_and_the_audit_sees_what_is_missing() {
+    let parent = tempfile::tempdir().unwrap();
+    let tree = planted(parent.path(), 1_000, 100, None);
+    assert_eq!(tree.height().unwrap(), 2, "some twenty leaves under one root");
+    assert_eq!(tree.audit().unwrap(), "ok");
+    let lost = tree.key(7);
+    assert!(tree.env.run(|txn| tree.db.delete(txn, &lost)).unwrap());
+    assert_eq!(tree.audit().unwrap(), "there are 999 records, and not 1000");
+    tree.uproot().unwrap();
+    assert_eq!(
+        planted(parent.path(), 40_000, 100, None).height().unwrap(),
+        3,
+        "a thousand leaves have no room in one page"
+    );
+}
+
+#[test]
+fn a_record_that_is_not_what_was_written_ends_a_slice() {
+    let parent = tempfile::tempdir().unwrap();
+    let tree = planted(parent.path(), 100, 100, None);
+    for number in 0..100 {
+        tree.env.run(|txn| tree.db.put(txn, &tree.key(number), &[b'x'; 100])).unwrap();
+    }
+    let why = slice(&tree, Operation::Get, Duration::from_millis(4)).unwrap_err().to_string();
+    assert!(why.contains("is not what was written"), "{why}");
+}
+
+#[test]
+fn insertions_are_taken_back_by_deletions_and_there_is_nothing_to_delete_without() {
+    let parent = tempfile::tempdir().unwrap();
+    let tree = planted(parent.path(), 1_000, 100, None);
+    let long = Duration::from_secs(1);
+    let short = Duration::from_millis(1);
+    assert!(slice(&tree, Operation::Delete, short).unwrap_err().to_string().contains("nothing was inserted"));
+    slice(&tree, Operation::Insert, long).unwrap();
+    assert_eq!(tree.count().unwrap(), 1_100, "a tenth, however long it may take");
+    slice(&tree, Operation::Delete, short).unwrap();
+    assert_eq!((tree.count().unwrap(), tree.audit().unwrap().as_str()), (1_000, "ok"));
+}
+
+#[test]
+fn what_has_no_room_is_points_that_say_so_and_the_rest_is_measured() {
+    let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut settings = settings(out.path(), disk.path());
+    (settings.records, settings.only) = (vec![1_000, 1 << 50], vec!["growth-records".to_owned()]);
+    let growth = run_growth(&settings, &mut |_| {}).unwrap();
+    assert_eq!((growth.figures.as_slice(), growth.steps), (["growth-records".to_owned()].as_slice(), 0));
+    let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
+    let wanted = [
+        "not measured",
+        "get, 1,125,899,906,842,624: not measured:",
+        "of disk, and ",
+        "![By records](growth-records.svg)",
+    ];
+    wanted.iter().for_each(|words| assert!(report.contains(words), "{words}: {report}"));
+    assert!(out.path().join("growth-records.svg").exists());
+}
+
+#[test]
+fn what_nobody_can_measure_is_refused_before_anything_is_made() {
+    let parent = tempfile::tempdir().unwrap();
+    let refused = |records: &[u64], only: &str| {
+        let mut settings = settings(&parent.path().join("out"), parent.path());
+        (settings.records, settings.only) = (records.to_vec(), vec![only.to_owned()]);
+        run_growth(&settings, &mut |_| {}).unwrap_err().to_string()
+    };
+    assert!(refused(&[], "growth-nothing").contains("there are growth-records, growth-cache"));
+    assert!(refused(&[5], "growth-records").contains("5 records are too few"));
+    assert!(!parent.path().join("out").exists());
+}
+
+#[test]
+fn twice_as_many_processes_that_take_much_more_are_a_cliff() {
+    let mut figure = figure("f", "", "", "processes");
+    let point = |x, ns| crate::paper::Point { x: Place::Number(x), samples: vec![ns], refused: None };
+    figure
+        .series
+        .push(Series { name: "TPC-B".into(), points: vec![point(1.0, 10.0), point(2.0, 14.0), point(4.0, 30.0)] });
+    let bends = by_processes::bends(&figure);
+    assert_eq!(bends.iter().map(|bend| bend.is_cliff).collect::<Vec<_>>(), [false, true]);
+    assert!(bends[1].text.starts_with("TPC-B, 2 to 4 processes"), "{}", bends[1].text);
+}

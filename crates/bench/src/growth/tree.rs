@@ -1,0 +1,213 @@
+//! A database that grows: so many records with values of so many bytes, in a B-tree of an environment of its own.
+//!
+//! Keys have 16 bytes and lie evenly over all that are possible, so that a key that is drawn falls between two of them. Values begin with the
+//! record's number, eight little-endian bytes, by which every read is checked; the ninth byte is what updates change.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use libtp::{Db, Env, Load};
+
+use crate::error::{Error, Result};
+
+const NAME: &str = "records";
+/// Bytes of a key.
+pub(super) const KEY_BYTES: usize = 16;
+/// How full the load makes its pages: as full as those of a tree that grew by insertions.
+const FILL_PERCENT: u8 = 70;
+/// Bytes of a page, the page of the root, and where its kind and its level stand: docs/formats/page.md.
+pub(super) const PAGE_BYTES: usize = 8192;
+const ROOT_PAGE: u64 = 2;
+const KIND_AT: usize = 20;
+const LEVEL_AT: usize = 21;
+const KIND_BTREE: u8 = 3;
+
+/// The engine's name in errors.
+pub(super) const ENGINE: &str = "libtp";
+
+/// How large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Records.
+    pub records: u64,
+    /// Bytes of each one's value, nine at least.
+    pub value_bytes: usize,
+    /// Bytes of the page cache; what the library takes by itself if there is none.
+    pub cache: Option<u64>,
+}
+
+/// The database.
+pub(super) struct Tree {
+    pub env: Env,
+    pub db: Db,
+    pub size: Size,
+    directory: PathBuf,
+    state: Cell<u64>,
+    /// Keys that were inserted since the load and not yet deleted, the oldest first.
+    pub inserted: RefCell<VecDeque<[u8; KEY_BYTES]>>,
+}
+
+impl Size {
+    /// Bytes of its file, about: 38 for each record's key, cell and slot, at the load's fill; long values lie in pages of their own.
+    pub fn file_bytes(&self) -> u64 {
+        let record = self.value_bytes as u64 + 38;
+        match self.value_bytes > PAGE_BYTES / 4 {
+            true => self.records * record.next_multiple_of(PAGE_BYTES as u64),
+            false => self.records * record * 100 / u64::from(FILL_PERCENT),
+        }
+    }
+
+    /// What its environment takes of the disk while it is loaded: the file, and the log of it.
+    pub fn disk_bytes(&self) -> u64 {
+        self.file_bytes() * 2 + (64 << 20)
+    }
+
+    /// What it takes of memory, where the library may take a quarter of `machine`'s bytes.
+    pub fn memory_bytes(&self, machine: u64) -> u64 {
+        self.file_bytes().min(self.cache.unwrap_or(machine / 4)) + (64 << 20)
+    }
+}
+
+impl Tree {
+    /// Makes it in `directory`, which is made; `watch` is told how many records are loaded.
+    ///
+    /// # Errors
+    /// The library's; `File` if the directory cannot be made.
+    pub fn plant(directory: &Path, size: Size, watch: &mut dyn FnMut(u64)) -> Result<Tree> {
+        let failed = || Error::engine::<libtp::Error>(ENGINE, "loading records");
+        std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
+        let mut builder = Env::builder().durability(libtp::Durability::Relaxed);
+        if let Some(bytes) = size.cache {
+            builder = builder.memory(libtp::Bytes(bytes));
+        }
+        let env = builder.open(directory).map_err(failed())?;
+        let db = env.btree(NAME).map_err(failed())?;
+        let (directory, state) = (directory.to_path_buf(), Cell::new(size.records));
+        let tree = Tree { env, db, size, directory, state, inserted: RefCell::default() };
+        let pairs = (0..size.records).map(|number| Ok((tree.key(number).to_vec(), tree.value(number))));
+        let how = Load::sorted().fill_percent(FILL_PERCENT);
+        tree.db.try_load(&how, pairs, &mut |_, done, _| watch(done)).map_err(failed())?;
+        // Brings every page in that has room, as use would.
+        if tree.count()? != size.records {
+            return Err(Error::Settings(format!("of {} loaded records {} are there", size.records, tree.count()?)));
+        }
+        tree.env.checkpoint().map_err(failed())?;
+        Ok(tree)
+    }
+
+    /// The key of a loaded record.
+    pub fn key(&self, number: u64) -> [u8; KEY_BYTES] {
+        let stride = u64::MAX / self.size.records.max(1);
+        spelled(number * stride, mixed(number))
+    }
+
+    /// The value of a loaded record.
+    fn value(&self, number: u64) -> Vec<u8> {
+        let mut value = vec![b'.'; self.size.value_bytes];
+        value[..8].copy_from_slice(&number.to_le_bytes());
+        value
+    }
+
+    /// Whether this is the value of that record, whatever its ninth byte.
+    pub fn is_intact(&self, number: u64, value: &[u8]) -> bool {
+        value.len() == self.size.value_bytes && value[..8] == number.to_le_bytes()
+    }
+
+    /// Draws the number of a loaded record; a seed fixes all of them.
+    pub fn draw(&self) -> u64 {
+        let wide = u128::from(self.draw_word()) * u128::from(self.size.records);
+        u64::try_from(wide >> 64).expect("the upper half of 128 bits has 64")
+    }
+
+    /// Draws a key that no record has.
+    pub fn draw_new_key(&self) -> [u8; KEY_BYTES] {
+        spelled(self.draw_word(), self.draw_word())
+    }
+
+    fn draw_word(&self) -> u64 {
+        self.state.set(self.state.get().wrapping_add(0x9E37_79B9_7F4A_7C15));
+        mixed(self.state.get())
+    }
+
+    /// Counts its records, in a snapshot.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn count(&self) -> Result<u64> {
+        let failed = || Error::engine::<libtp::Error>(ENGINE, "counting records");
+        let snapshot = self.env.snapshot().map_err(failed())?;
+        self.db.count(&snapshot, ..).map_err(failed())
+    }
+
+    /// `ok`, or how many records there are in the place of those that should be.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn audit(&self) -> Result<String> {
+        let wanted = self.size.records + self.inserted.borrow().len() as u64;
+        Ok(match self.count()? {
+            found if found == wanted => "ok".to_owned(),
+            found => format!("there are {found} records, and not {wanted}"),
+        })
+    }
+
+    /// Its file, for a bare read.
+    ///
+    /// # Errors
+    /// `File` if it cannot be opened.
+    pub fn file(&self) -> Result<File> {
+        let path = self.directory.join(format!("{NAME}.tp"));
+        File::open(&path).map_err(Error::file("open", &path))
+    }
+
+    /// Bytes of its file.
+    ///
+    /// # Errors
+    /// `File` if it cannot be asked.
+    pub fn bytes(&self) -> Result<u64> {
+        let length = self.file()?.metadata().map_err(Error::file("look at", &self.directory))?.len();
+        Ok(length)
+    }
+
+    /// Closes it and removes its directory, for whose room others wait.
+    ///
+    /// # Errors
+    /// `File` if it cannot be removed.
+    pub fn uproot(self) -> Result<()> {
+        let directory = self.directory.clone();
+        drop(self);
+        std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory))
+    }
+
+    /// Pages from the root to a leaf, both counted, as the file had it at the last checkpoint.
+    ///
+    /// # Errors
+    /// `File` if it cannot be read; `Settings` if what lies there is no root.
+    pub fn height(&self) -> Result<u32> {
+        let mut header = [0; 32];
+        self.file()?
+            .read_exact_at(&mut header, ROOT_PAGE * PAGE_BYTES as u64)
+            .map_err(Error::file("read the root in", &self.directory))?;
+        match header[KIND_AT] {
+            KIND_BTREE => Ok(u32::from(header[LEVEL_AT]) + 1),
+            kind => Err(Error::Settings(format!("the root's page in {} is of kind {kind}", self.directory.display()))),
+        }
+    }
+}
+
+fn spelled(high: u64, low: u64) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
+    key[..8].copy_from_slice(&high.to_be_bytes());
+    key[8..].copy_from_slice(&low.to_be_bytes());
+    key
+}
+
+/// SplitMix64's output function.
+pub(super) fn mixed(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}

@@ -1,0 +1,89 @@
+//! `tp bench growth`: what an operation costs as a database grows, as a report with pictures that says where it costs more than is explained.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+use libtp_bench::growth::{run_growth, Growth, GrowthSettings};
+use libtp_bench::paper::{Contender, News};
+
+use crate::bank::BankDirectory;
+use crate::command_bench_paper::{client, typed, Own};
+use crate::failure::{Ending, Failure, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    /// Where report.md, raw.jsonl and the pictures go.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Up to 1000000 records and 8 processes: about a minute.
+    #[arg(long)]
+    quick: bool,
+    /// Sizes for the figure by records, in the place of its own.
+    #[arg(long, value_name = "RECORDS", value_delimiter = ',')]
+    records: Vec<u64>,
+    /// Figures whose names begin so, for example `growth-cache`; all of them if none is named.
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
+    only: Vec<String>,
+    /// A directory on the disk for the databases; without it a fresh one is used. What is made there is removed.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Measures, and writes the report.
+    pub fn run(&self, output: &mut Output) -> Result<Ending> {
+        let mut directory = BankDirectory::open(self.dir.as_deref(), "libtp-growth")?;
+        if self.dir.is_none() {
+            directory = directory.removed_at_end();
+        }
+        let own = Own::make(directory.path())?;
+        let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
+        let client = |contender: &Contender, bank: &Path| -> Command { client(&program, contender, bank) };
+        let settings = GrowthSettings {
+            out: self.out.clone(),
+            disk: own.path().to_path_buf(),
+            is_quick: self.quick,
+            records: self.records.clone(),
+            only: self.only.clone(),
+            command: typed(),
+            client: &client,
+        };
+        let shown = output.may_draw();
+        let mut bar: Option<Progress> = None;
+        let growth = run_growth(&settings, &mut |news| show(&mut bar, shown, news))?;
+        drop(bar);
+        self.write(&growth, output)?;
+        Ok(Ending::Done)
+    }
+
+    fn write(&self, growth: &Growth, output: &mut Output) -> Result<()> {
+        let Growth { figures, steps, cliffs } = growth;
+        let report = self.out.join("report.md");
+        output
+            .object(&serde_json::json!({ "report": report, "figures": figures, "steps": steps, "cliffs": cliffs }))?;
+        cliffs.iter().try_for_each(|cliff| output.line(cliff))?;
+        output.line(format!("{steps} steps, {} of them cost more than is explained", cliffs.len()))?;
+        output.line(format!("the report is {}", report.display()))
+    }
+}
+
+/// Shows which figure it is, and what is done.
+fn show(bar: &mut Option<Progress>, shown: bool, news: News<'_>) {
+    match news {
+        News::Figure { id, nth, of } => {
+            let total = u64::try_from(of).unwrap_or(u64::MAX);
+            let now = bar.get_or_insert_with(|| Progress::count(shown, "figures", total));
+            now.set(u64::try_from(nth).unwrap_or(u64::MAX) - 1);
+            now.say(id.to_owned());
+        }
+        News::Doing(what) => {
+            if let Some(bar) = bar {
+                bar.say(what.to_owned());
+            }
+        }
+    }
+}
