@@ -13,8 +13,14 @@
 //! | `judge` | whether memory is as the same work without transactions leaves it |
 //! | `pmemobj` | libpmemobj, if it was built in |
 //! | `place` | whether a directory lies in memory |
+//! | `response` | how long each transaction takes until it is safe |
+//! | `bounded`, `client` | a database of any size, worked on by a process whose memory is bounded |
+//! | `bound` | what bounds it: a control group |
 
+mod bound;
+mod bounded;
 mod change;
+mod client;
 mod debit_credit;
 mod judge;
 mod order_entry;
@@ -22,21 +28,28 @@ mod place;
 #[cfg(feature = "peers")]
 mod pmemobj;
 mod report;
+mod response;
 mod rounds;
 mod synthetic;
 mod together;
 
+pub use bound::Bounds;
+pub(crate) use bounded::{bytes_of, run_bounded};
+pub use bounded::{Bounded, BoundedEngine, BoundedReport, SizedWorkload};
+pub(crate) use client::ask;
+pub use client::{serve_memory, MemoryJob};
 pub(crate) use place::filesystem_of;
-pub use report::{Figures, MemoryReport};
+pub use report::{Figures, MemoryReport, ResponseTimes};
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use vista::Segment;
 
 use crate::error::{Error, Result};
-use change::{Bare, Journaled, Memory};
+use change::{Bare, Change, Journaled, Memory};
 use debit_credit::DebitCredit;
 use judge::judge;
 use order_entry::OrderEntry;
@@ -44,12 +57,14 @@ use rounds::measure;
 use synthetic::{Swap, Synthetic, SyntheticOf};
 use together::measure_threads;
 
-/// RVM's log is larger than the database, so that what a truncation writes is shared by many. The bare writes beside it go
-/// through a file of the same length.
-const LOG_BYTES: u64 = 64 << 20;
+/// RVM's log, where nothing else is asked for: larger than the database, so that what a truncation writes is shared by many.
+pub const LOG_BYTES: u64 = 64 << 20;
+
+/// What is stored in one transaction when a memory is loaded: half of the shortest log has room for it.
+const PIECE: usize = 1 << 20;
 
 /// A benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Workload {
     /// So many bytes change.
     Synthetic {
@@ -70,7 +85,7 @@ pub enum Workload {
 }
 
 /// What makes transactions of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryEngine {
     /// This library's Vista.
     Vista,
@@ -91,7 +106,7 @@ pub enum MemoryEngine {
 }
 
 /// What is run, and where.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemorySettings {
     /// The benchmark.
     pub workload: Workload,
@@ -101,12 +116,16 @@ pub struct MemorySettings {
     pub memory: PathBuf,
     /// Where RVM keeps its log and its database.
     pub directory: PathBuf,
+    /// The length of that log. The bare writes beside it go through a file of the same length.
+    pub log_bytes: u64,
     /// Vista's stores are written back from the processor's cache, as where memory outlives it.
     pub write_back: bool,
     /// Threads, each with an undo log and a database of its own; one is compared with all.
     pub threads: u32,
     /// The threads lock stripes of the segment instead of keeping parts of it.
     pub is_striped: bool,
+    /// How long each transaction takes until it is safe is measured, too, for half of the time; by one thread.
+    pub times_responses: bool,
     /// How long it takes, about.
     pub time: Duration,
 }
@@ -142,8 +161,8 @@ pub fn run_memory(settings: &MemorySettings) -> Result<MemoryReport> {
         }
         Workload::Synthetic { bytes, .. } => Err(Error::Settings(format!("{bytes} bytes: it can be 1 to 1048576"))),
         Workload::Swap { is_hot } => run(settings, &Swap(is_hot)),
-        Workload::DebitCredit => run(settings, &DebitCredit),
-        Workload::OrderEntry => run(settings, &OrderEntry),
+        Workload::DebitCredit => run(settings, &DebitCredit::<5>),
+        Workload::OrderEntry => run(settings, &OrderEntry::<10>),
     }
 }
 
@@ -182,17 +201,12 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
         MemoryEngine::Rvm { group } | MemoryEngine::RvmRio { group } => {
             let failed = |doing| move |why: rvm::Error| Error::engine("rvm", doing)(why);
             let options = rvm::Options::new(W::BYTES).memory(&settings.memory).group(group);
-            let options = options.log_bytes(LOG_BYTES);
-            let mut memory = options.open(&settings.directory).map_err(failed("opening"))?;
+            let options = options.log_bytes(settings.log_bytes);
+            let memory = options.open(&settings.directory).map_err(failed("opening"))?;
             let mut image = vec![0; size(W::BYTES)];
             work.load(&mut image);
-            for (piece, at) in image.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
-                let mut txn = memory.begin().map_err(failed("loading"))?;
-                let range = txn.set_range(at, piece.len()).map_err(Error::engine("rvm", "loading"))?;
-                range.copy_from_slice(piece);
-                txn.end().map_err(failed("loading"))?;
-            }
             let mut memory = Journaled::new(memory);
+            store(&mut memory, &image)?;
             let spent = measure(settings, work, &mut memory, &mut bare)?;
             spent.audited(|ended| judge(work, memory.bytes(), ended[0]))
         }
@@ -259,6 +273,19 @@ fn run_threads<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryRep
         parts.by_ref().zip(ended).try_for_each(|(part, ended)| judge(work, &part[..size(W::BYTES)], *ended))
     });
     Ok(spent.report(settings))
+}
+
+/// Stores a whole image, a piece in each transaction. What is zero in it is so from the start.
+fn store<M: Memory>(memory: &mut M, image: &[u8]) -> Result<()> {
+    for (piece, at) in image.chunks(PIECE).zip((0..).step_by(PIECE)) {
+        if piece.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let mut txn = memory.begin()?;
+        txn.range_of(at, piece.len())?.copy_from_slice(piece);
+        txn.end()?;
+    }
+    memory.flush()
 }
 
 fn load<W: Work>(work: &W, segment: &mut Segment) -> vista::Result<()> {

@@ -8,7 +8,7 @@
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
 //! | `synchronisation`, `oo1` | LIBTP figure 5; tables 2 and 3 |
 //! | `beside_peers` | TPC-B, what is read, and what is on a disk, beside every peer |
-//! | `recoverable` | Rio Vista figures 5 and 6 |
+//! | `recoverable` | Rio Vista figures 5 and 6, and section 5.3's factors |
 //! | `machine`, `draw`, `write` | what it was measured on; pictures; the report |
 
 mod bank;
@@ -62,7 +62,12 @@ pub struct PaperSettings<'s> {
     pub command: String,
     /// Starts a client process of a contender on a bank.
     pub client: &'s dyn Fn(&Contender, &Path) -> Command,
+    /// Starts a process that does a job of the benchmarks of recoverable memory ([`serve_memory`](crate::memory::serve_memory)), spelled as JSON.
+    pub memory_client: StartMemory<'s>,
 }
+
+/// Starts a process with a job.
+pub type StartMemory<'s> = &'s dyn Fn(&str) -> Command;
 
 /// What is told while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

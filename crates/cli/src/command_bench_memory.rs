@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use libtp_bench::memory::{serve_memory, LOG_BYTES};
 use libtp_bench::{run_memory, MemoryEngine, MemoryReport, MemorySettings, Workload, PMEMOBJ_VARIABLES};
 
 use crate::bank::BankDirectory;
@@ -42,6 +43,19 @@ pub struct Arguments {
     /// Where RVM keeps its files; without it a fresh directory is used and removed.
     #[arg(long, value_name = "DIR")]
     env: Option<PathBuf>,
+}
+
+/// A process that does one job of these benchmarks for another process, under limits that this one sets.
+#[derive(Args)]
+pub struct ClientArguments {
+    /// The job, as JSON.
+    job: String,
+}
+
+/// Does it, when a line comes on standard input; the answer is one line of JSON.
+pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
+    serve_memory(&arguments.job, &mut std::io::stdin().lock(), &mut std::io::stdout())?;
+    Ok(Ending::Done)
 }
 
 /// What is particular to the synthetic benchmark.
@@ -116,9 +130,11 @@ impl Arguments {
             engine,
             memory: self.memory.clone(),
             directory: path,
+            log_bytes: LOG_BYTES,
             write_back: self.write_back,
             threads: self.threads,
             is_striped: self.striped,
+            times_responses: false,
             time: self.seconds,
         })?;
         output.object(&report)?;

@@ -54,6 +54,11 @@ impl Arguments {
         let own = Own::make(directory.path())?;
         let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
         let client = |contender: &Contender, bank: &Path| client(&program, contender, bank);
+        let memory_client = |job: &str| {
+            let mut command = Command::new(&program);
+            command.arg("bench-memory-client").arg(job);
+            command
+        };
         let settings = PaperSettings {
             out: self.out.clone(),
             disk: own.0.clone(),
@@ -63,6 +68,7 @@ impl Arguments {
             only: self.only.clone(),
             command: typed(),
             client: &client,
+            memory_client: &memory_client,
         };
         let mut bar: Option<Progress> = None;
         let shown = output.may_draw();

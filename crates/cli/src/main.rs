@@ -143,6 +143,8 @@ enum Verb {
     DemoWorker(demo_worker::Arguments),
     #[command(hide = true, name = "bench-client")]
     BenchClient(command_bench::ClientArguments),
+    #[command(hide = true, name = "bench-memory-client")]
+    BenchMemoryClient(command_bench_memory::ClientArguments),
 }
 
 fn main() -> ExitCode {
@@ -190,6 +192,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Vista(arguments) => command_vista::run(&arguments, output),
         Verb::DemoWorker(arguments) => demo_worker::run(&arguments),
         Verb::BenchClient(arguments) => command_bench::run_client(&arguments),
+        Verb::BenchMemoryClient(arguments) => command_bench_memory::run_client(&arguments),
     }
 }
 

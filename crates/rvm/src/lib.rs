@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod file_cache;
 mod journal;
 mod lines;
 mod memory;

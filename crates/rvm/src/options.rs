@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use libtp_io::{Directory, PosixDirectory};
 
+use crate::file_cache::FileCache;
 use crate::{Result, Rvm};
 
 /// How recoverable memory is opened.
@@ -14,6 +15,7 @@ pub struct Options {
     pub(crate) log_bytes: u64,
     pub(crate) group: u32,
     pub(crate) memory: PathBuf,
+    is_file_cache_safe: bool,
 }
 
 impl Options {
@@ -24,7 +26,8 @@ impl Options {
 
     /// As vista is asked to open its segment.
     pub fn of(segment: vista::Options) -> Options {
-        Options { segment, log_bytes: 16 << 20, group: 1, memory: PathBuf::from("/dev/shm") }
+        let memory = PathBuf::from("/dev/shm");
+        Options { segment, log_bytes: 16 << 20, group: 1, memory, is_file_cache_safe: false }
     }
 
     /// The length of a new log; a transaction may fill half of it. 16 MiB if it is not said.
@@ -46,6 +49,14 @@ impl Options {
         Options { memory: directory.into(), ..self }
     }
 
+    /// Whether the system's file cache outlives the system, as Rio's does: then what is written is safe, and nothing is synced. Who says
+    /// so where it is not true loses, at a power cut, whatever the system had not written by itself: it may be all, and the directory
+    /// may be damaged. False if it is not said.
+    #[must_use]
+    pub fn file_cache_is_safe(self, is_safe: bool) -> Options {
+        Options { is_file_cache_safe: is_safe, ..self }
+    }
+
     /// Opens the memory that lies in the directory at `path`; where there is none it is made.
     ///
     /// # Errors
@@ -59,6 +70,9 @@ impl Options {
     /// # Errors
     /// As [`Options::open`].
     pub fn open_in(&self, directory: Arc<dyn Directory>) -> Result<Rvm> {
-        Rvm::open(self, directory)
+        match self.is_file_cache_safe {
+            true => Rvm::open(self, Arc::new(FileCache(directory))),
+            false => Rvm::open(self, directory),
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use libtp_bench::memory::LOG_BYTES;
 use libtp_bench::{run_memory, Error, MemoryEngine, MemoryReport, MemorySettings, Result, Workload};
 
 const SIZES: [u64; 6] = [8, 64, 1024, 4096, 65_536, 1_048_576];
@@ -104,9 +105,11 @@ fn point(wanted: &Wanted, engine: MemoryEngine, bytes: u64) -> Result<MemoryRepo
         engine,
         memory: PathBuf::from(MEMORY),
         directory: directory.clone(),
+        log_bytes: LOG_BYTES,
         write_back: false,
         threads: 1,
         is_striped: false,
+        times_responses: false,
         time: wanted.time,
     });
     std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory))?;

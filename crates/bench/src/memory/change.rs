@@ -17,7 +17,11 @@ pub(crate) trait Memory {
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
-    /// How often that was done so far, and how long it took: RVM's truncations.
+    /// Makes every transaction that has ended safe, where they are written in groups.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// How often [`Memory::settle`] was done so far, and how long it took: RVM's truncations.
     fn truncations(&self) -> (u64, Duration) {
         (0, Duration::ZERO)
     }
@@ -181,6 +185,10 @@ impl Memory for Journaled {
         self.memory.truncate().map_err(|why| refused("rvm", why))?;
         (self.count, self.took) = (self.count + 1, self.took + start.elapsed());
         Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.memory.flush().map_err(|why| refused("rvm", why))
     }
 
     fn truncations(&self) -> (u64, Duration) {

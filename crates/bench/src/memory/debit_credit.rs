@@ -1,7 +1,7 @@
 //! Debit-credit: TPC-B with its audit trail in a circular buffer of 2 MB (Rio Vista, section 5.1).
 //!
 //! A transaction adds an amount to an account, to a teller and to a branch, writes a record of it, and says where the trail
-//! goes on: five ranges. Records have the sizes that TPC-B asks for; the database is as large as the synthetic one.
+//! goes on: five ranges. Records have the sizes that TPC-B asks for; with five branches the database is as large as the synthetic one.
 
 use std::ops::Range;
 
@@ -10,9 +10,6 @@ use super::synthetic::drawn;
 use super::{size, Work};
 use crate::error::Result;
 
-const BRANCHES: u64 = 5;
-const TELLERS: u64 = 10 * BRANCHES;
-const ACCOUNTS: u64 = 100_000 * BRANCHES;
 /// Bytes of a branch's, teller's and account's record; the balance comes first.
 const RECORD: u64 = 104;
 const TRAIL_RECORD: u64 = 50;
@@ -21,14 +18,20 @@ const TRAIL_RECORDS: u64 = (2 << 20) / TRAIL_RECORD;
 /// Where the trail goes on.
 const NEXT: u64 = 0;
 const FIRST_BRANCH: u64 = 64;
-const FIRST_TELLER: u64 = FIRST_BRANCH + BRANCHES * RECORD;
-const FIRST_ACCOUNT: u64 = FIRST_TELLER + TELLERS * RECORD;
-const TRAIL: u64 = FIRST_ACCOUNT + ACCOUNTS * RECORD;
 
-pub(super) struct DebitCredit;
+/// So many branches, each with its tellers and accounts: about 10 MB.
+pub(super) struct DebitCredit<const BRANCHES: u64>;
 
-impl Work for DebitCredit {
-    const BYTES: u64 = TRAIL + TRAIL_RECORDS * TRAIL_RECORD;
+impl<const BRANCHES: u64> DebitCredit<BRANCHES> {
+    const TELLERS: u64 = 10 * BRANCHES;
+    const ACCOUNTS: u64 = 100_000 * BRANCHES;
+    const FIRST_TELLER: u64 = FIRST_BRANCH + BRANCHES * RECORD;
+    const FIRST_ACCOUNT: u64 = Self::FIRST_TELLER + Self::TELLERS * RECORD;
+    const TRAIL: u64 = Self::FIRST_ACCOUNT + Self::ACCOUNTS * RECORD;
+}
+
+impl<const BRANCHES: u64> Work for DebitCredit<BRANCHES> {
+    const BYTES: u64 = Self::TRAIL + TRAIL_RECORDS * TRAIL_RECORD;
 
     fn load(&self, memory: &mut [u8]) {
         memory.fill(0);
@@ -37,8 +40,8 @@ impl Work for DebitCredit {
     fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
         // Compiled for each: there is no room in a transaction of 100 ns to ask.
         match memory.announces() {
-            true => transfer::<M, true>(memory, numbers),
-            false => transfer::<M, false>(memory, numbers),
+            true => Self::transfer::<M, true>(memory, numbers),
+            false => Self::transfer::<M, false>(memory, numbers),
         }
     }
 
@@ -47,7 +50,8 @@ impl Work for DebitCredit {
             let balances = memory[size(first)..].chunks_exact(size(RECORD)).take(size(count));
             balances.map(|record| i64::from_ne_bytes(*record.first_chunk().expect("a record is longer"))).sum()
         };
-        let sums = [(FIRST_BRANCH, BRANCHES), (FIRST_TELLER, TELLERS), (FIRST_ACCOUNT, ACCOUNTS)];
+        let sums =
+            [(FIRST_BRANCH, BRANCHES), (Self::FIRST_TELLER, Self::TELLERS), (Self::FIRST_ACCOUNT, Self::ACCOUNTS)];
         let sums = sums.map(|(first, count)| sum(first, count));
         if sums.iter().all(|sum| *sum == sums[0]) {
             return Ok(());
@@ -56,40 +60,42 @@ impl Work for DebitCredit {
     }
 }
 
-/// Transactions; whether their ranges are announced.
-#[inline(always)]
-fn transfer<M: Memory, const ANNOUNCES: bool>(memory: &mut M, numbers: Range<u64>) -> Result<()> {
-    for nth in numbers {
-        let lot = drawn(nth);
-        let account = lot % ACCOUNTS;
-        // Of the account's own branch, mostly; where it matters little, always.
-        let teller = (lot >> 20) % TELLERS;
-        let branch = teller / (TELLERS / BRANCHES);
-        let amount = i64::try_from(lot >> 30 & 0xffff).unwrap_or(0) - 0x8000;
-        let mut txn = memory.begin()?;
-        if ANNOUNCES {
-            let place = u64::from_ne_bytes(txn.look(NEXT)?);
-            txn.announce(&[
-                (FIRST_ACCOUNT + account * RECORD, 8),
-                (FIRST_TELLER + teller * RECORD, 8),
-                (FIRST_BRANCH + branch * RECORD, 8),
-                (NEXT, 8),
-                (TRAIL + place * TRAIL_RECORD, size(TRAIL_RECORD)),
-            ])?;
+impl<const BRANCHES: u64> DebitCredit<BRANCHES> {
+    /// Transactions; whether their ranges are announced.
+    #[inline(always)]
+    fn transfer<M: Memory, const ANNOUNCES: bool>(memory: &mut M, numbers: Range<u64>) -> Result<()> {
+        for nth in numbers {
+            let lot = drawn(nth);
+            let account = lot % Self::ACCOUNTS;
+            // Of the account's own branch, mostly; where it matters little, always.
+            let teller = (lot >> 20) % Self::TELLERS;
+            let branch = teller / (Self::TELLERS / BRANCHES);
+            let amount = i64::try_from(lot >> 30 & 0xffff).unwrap_or(0) - 0x8000;
+            let mut txn = memory.begin()?;
+            if ANNOUNCES {
+                let place = u64::from_ne_bytes(txn.look(NEXT)?);
+                txn.announce(&[
+                    (Self::FIRST_ACCOUNT + account * RECORD, 8),
+                    (Self::FIRST_TELLER + teller * RECORD, 8),
+                    (FIRST_BRANCH + branch * RECORD, 8),
+                    (NEXT, 8),
+                    (Self::TRAIL + place * TRAIL_RECORD, size(TRAIL_RECORD)),
+                ])?;
+            }
+            let balance = add(&mut txn, Self::FIRST_ACCOUNT + account * RECORD, amount)?;
+            add(&mut txn, Self::FIRST_TELLER + teller * RECORD, amount)?;
+            add(&mut txn, FIRST_BRANCH + branch * RECORD, amount)?;
+            let next = txn.range::<8>(NEXT)?;
+            let place = u64::from_ne_bytes(*next);
+            *next = if place + 1 == TRAIL_RECORDS { 0 } else { place + 1 }.to_ne_bytes();
+            let record = txn.range::<50>(Self::TRAIL + place * TRAIL_RECORD)?;
+            let numbers = [account, teller, branch, nth].map(u64::to_ne_bytes);
+            let fields = numbers.into_iter().chain([amount, balance].map(i64::to_ne_bytes));
+            for (field, value) in record.chunks_exact_mut(8).zip(fields) {
+                field.copy_from_slice(&value);
+            }
+            txn.end()?;
         }
-        let balance = add(&mut txn, FIRST_ACCOUNT + account * RECORD, amount)?;
-        add(&mut txn, FIRST_TELLER + teller * RECORD, amount)?;
-        add(&mut txn, FIRST_BRANCH + branch * RECORD, amount)?;
-        let next = txn.range::<8>(NEXT)?;
-        let place = u64::from_ne_bytes(*next);
-        *next = if place + 1 == TRAIL_RECORDS { 0 } else { place + 1 }.to_ne_bytes();
-        let record = txn.range::<50>(TRAIL + place * TRAIL_RECORD)?;
-        let numbers = [account, teller, branch, nth].map(u64::to_ne_bytes);
-        let fields = numbers.into_iter().chain([amount, balance].map(i64::to_ne_bytes));
-        for (field, value) in record.chunks_exact_mut(8).zip(fields) {
-            field.copy_from_slice(&value);
-        }
-        txn.end()?;
+        Ok(())
     }
-    Ok(())
 }

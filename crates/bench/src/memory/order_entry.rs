@@ -1,4 +1,5 @@
-//! Order-entry: TPC-C's new-order, payment and delivery, one after the other (Rio Vista, section 5.1), on one warehouse.
+//! Order-entry: TPC-C's new-order, payment and delivery, one after the other (Rio Vista, section 5.1), on one warehouse, or a part of one,
+//! or some: a warehouse has ten districts, and a tenth of its stock for each.
 //!
 //! Of 92 transactions 45 are new orders, 43 payments and 4 deliveries, as TPC-C mixes them without those that change
 //! nothing. About nineteen ranges a transaction. Names and addresses, which nobody changes, are left out; amounts are whole.
@@ -10,40 +11,35 @@ use super::synthetic::drawn;
 use super::{size, Work};
 use crate::error::Result;
 
-const DISTRICTS: u64 = 10;
-const CUSTOMERS: u64 = 3000 * DISTRICTS;
-const ITEMS: u64 = 100_000;
+/// Districts of a warehouse, all of which a delivery goes to.
+const OF_WAREHOUSE: u64 = 10;
+const CUSTOMERS_OF_DISTRICT: u64 = 3000;
 /// Orders of a district that are kept; the oldest make room.
 const ORDERS: u64 = 4096;
 const LINES: u64 = 15;
 const HISTORY: u64 = 1 << 15;
 
-/// The warehouse: its year's payments, and where the history goes on.
+/// The company: its year's payments, and where the history goes on.
 const WAREHOUSE: u64 = 0;
 const HISTORY_NEXT: u64 = 8;
 /// A district: its year's payments, its next order, the first that was not delivered, how many orders there were.
 const DISTRICT: u64 = 64;
 const DISTRICT_BYTES: u64 = 96;
-/// A customer: balance, year's payments, payments, deliveries.
-const CUSTOMER: u64 = DISTRICT + DISTRICTS * DISTRICT_BYTES;
+/// Bytes of a customer: balance, year's payments, payments, deliveries.
 const CUSTOMER_BYTES: u64 = 640;
-/// An item's price; nobody changes it.
-const ITEM: u64 = CUSTOMER + CUSTOMERS * CUSTOMER_BYTES;
+/// Of an item: its price; nobody changes it.
 const ITEM_BYTES: u64 = 80;
-/// What is in stock: quantity, year's sales, orders.
-const STOCK: u64 = ITEM + ITEMS * ITEM_BYTES;
+/// Of what is in stock: quantity, year's sales, orders.
 const STOCK_BYTES: u64 = 304;
-/// An order: customer, date, carrier, lines.
-const ORDER: u64 = STOCK + ITEMS * STOCK_BYTES;
+/// Of an order: customer, date, carrier, lines.
 const ORDER_BYTES: u64 = 32;
-/// A line of an order: item, quantity, amount, date of its delivery.
-const LINE: u64 = ORDER + DISTRICTS * ORDERS * ORDER_BYTES;
+/// Of a line of an order: item, quantity, amount, date of its delivery.
 const LINE_BYTES: u64 = 32;
-/// A payment: customer, district, date, amount.
-const PAYMENT: u64 = LINE + DISTRICTS * ORDERS * LINES * LINE_BYTES;
+/// Of a payment: customer, district, date, amount.
 const PAYMENT_BYTES: u64 = 32;
 
-pub(super) struct OrderEntry;
+/// So many districts, with their customers, orders and part of the stock: about 8 MB each.
+pub(super) struct OrderEntry<const DISTRICTS: u64>;
 
 fn words(values: [u64; 4]) -> [u8; 32] {
     let mut bytes = [0; 32];
@@ -62,92 +58,106 @@ fn amount(value: u64) -> i64 {
     i64::try_from(value & 0xffff_ffff).unwrap_or(0)
 }
 
-fn order_of(district: u64, nth: u64) -> u64 {
-    ORDER + (district * ORDERS + nth % ORDERS) * ORDER_BYTES
-}
-
-fn line_of(district: u64, nth: u64, line: u64) -> u64 {
-    LINE + ((district * ORDERS + nth % ORDERS) * LINES + line) * LINE_BYTES
-}
-
-fn new_order<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
-    let district = lot % DISTRICTS;
-    let (customer, lines) = (district * 3000 + (lot >> 8) % 3000, 5 + (lot >> 24) % 11);
-    let place = DISTRICT + district * DISTRICT_BYTES;
-    let nth = amount_at(txn, place + 8)?;
-    add(txn, place + 8, 1)?;
-    *txn.range(order_of(district, nth))? = words([customer, date, 0, lines]);
-    for line in 0..lines {
-        let draw = drawn(lot.wrapping_add(line << 40 | line));
-        let (item, quantity) = (draw % ITEMS, 1 + (draw >> 20) % 10);
-        let price = amount_at(txn, ITEM + item * ITEM_BYTES)?;
-        let stock = txn.range::<24>(STOCK + item * STOCK_BYTES)?;
-        let (left, sold, orders) = (word(&stock[..8]), word(&stock[8..16]), word(&stock[16..]));
-        let left = if left >= quantity + 10 { left - quantity } else { left + 91 - quantity };
-        for (field, value) in stock.chunks_exact_mut(8).zip([left, sold + quantity, orders + 1]) {
-            field.copy_from_slice(&value.to_ne_bytes());
-        }
-        *txn.range(line_of(district, nth, line))? = words([item, quantity, price * quantity, 0]);
-    }
-    Ok(())
-}
-
 fn amount_at<C: Change>(txn: &mut C, at: u64) -> Result<u64> {
     txn.look::<8>(at).map(u64::from_ne_bytes)
 }
 
-fn payment<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
-    let (district, paid) = (lot % DISTRICTS, 1 + (lot >> 30) % 5000);
-    let customer = district * 3000 + (lot >> 8) % 3000;
-    add(txn, WAREHOUSE, amount(paid))?;
-    add(txn, DISTRICT + district * DISTRICT_BYTES, amount(paid))?;
-    let record = txn.range::<24>(CUSTOMER + customer * CUSTOMER_BYTES)?;
-    let fields = [word(&record[..8]).wrapping_sub(paid), word(&record[8..16]) + paid, word(&record[16..]) + 1];
-    for (field, value) in record.chunks_exact_mut(8).zip(fields) {
-        field.copy_from_slice(&value.to_ne_bytes());
-    }
-    let next = txn.range::<8>(HISTORY_NEXT)?;
-    let place = u64::from_ne_bytes(*next);
-    *next = (place + 1).to_ne_bytes();
-    *txn.range(PAYMENT + place % HISTORY * PAYMENT_BYTES)? = words([customer, district, date, paid]);
-    Ok(())
-}
+impl<const DISTRICTS: u64> OrderEntry<DISTRICTS> {
+    const CUSTOMERS: u64 = CUSTOMERS_OF_DISTRICT * DISTRICTS;
+    const ITEMS: u64 = 10_000 * DISTRICTS;
+    const CUSTOMER: u64 = DISTRICT + DISTRICTS * DISTRICT_BYTES;
+    const ITEM: u64 = Self::CUSTOMER + Self::CUSTOMERS * CUSTOMER_BYTES;
+    const STOCK: u64 = Self::ITEM + Self::ITEMS * ITEM_BYTES;
+    const ORDER: u64 = Self::STOCK + Self::ITEMS * STOCK_BYTES;
+    const LINE: u64 = Self::ORDER + DISTRICTS * ORDERS * ORDER_BYTES;
+    const PAYMENT: u64 = Self::LINE + DISTRICTS * ORDERS * LINES * LINE_BYTES;
 
-fn delivery<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
-    for district in 0..DISTRICTS {
+    fn order_of(district: u64, nth: u64) -> u64 {
+        Self::ORDER + (district * ORDERS + nth % ORDERS) * ORDER_BYTES
+    }
+
+    fn line_of(district: u64, nth: u64, line: u64) -> u64 {
+        Self::LINE + ((district * ORDERS + nth % ORDERS) * LINES + line) * LINE_BYTES
+    }
+
+    fn new_order<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
+        let district = lot % DISTRICTS;
+        let (customer, lines) =
+            (district * CUSTOMERS_OF_DISTRICT + (lot >> 8) % CUSTOMERS_OF_DISTRICT, 5 + (lot >> 24) % 11);
         let place = DISTRICT + district * DISTRICT_BYTES;
-        let (next, oldest) = (amount_at(txn, place + 8)?, amount_at(txn, place + 16)?);
-        // What made room for newer ones is not to be found.
-        let nth = oldest.max(next.saturating_sub(ORDERS));
-        if nth == next {
-            continue;
+        let nth = amount_at(txn, place + 8)?;
+        add(txn, place + 8, 1)?;
+        *txn.range(Self::order_of(district, nth))? = words([customer, date, 0, lines]);
+        for line in 0..lines {
+            let draw = drawn(lot.wrapping_add(line << 40 | line));
+            let (item, quantity) = (draw % Self::ITEMS, 1 + (draw >> 20) % 10);
+            let price = amount_at(txn, Self::ITEM + item * ITEM_BYTES)?;
+            let stock = txn.range::<24>(Self::STOCK + item * STOCK_BYTES)?;
+            let (left, sold, orders) = (word(&stock[..8]), word(&stock[8..16]), word(&stock[16..]));
+            let left = if left >= quantity + 10 { left - quantity } else { left + 91 - quantity };
+            for (field, value) in stock.chunks_exact_mut(8).zip([left, sold + quantity, orders + 1]) {
+                field.copy_from_slice(&value.to_ne_bytes());
+            }
+            *txn.range(Self::line_of(district, nth, line))? = words([item, quantity, price * quantity, 0]);
         }
-        *txn.range(place + 16)? = (nth + 1).to_ne_bytes();
-        let order = order_of(district, nth);
-        let (customer, lines) = (amount_at(txn, order)?, amount_at(txn, order + 24)?);
-        *txn.range(order + 16)? = (1 + lot % 10).to_ne_bytes();
-        let mut total = 0;
-        for line in 0..lines.min(LINES) {
-            let at = line_of(district, nth, line);
-            total += amount_at(txn, at + 16)?;
-            *txn.range(at + 24)? = date.to_ne_bytes();
-        }
-        let customer = CUSTOMER + customer % CUSTOMERS * CUSTOMER_BYTES;
-        add(txn, customer, amount(total))?;
-        add(txn, customer + 24, 1)?;
+        Ok(())
     }
-    Ok(())
+
+    fn payment<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
+        let (district, paid) = (lot % DISTRICTS, 1 + (lot >> 30) % 5000);
+        let customer = district * CUSTOMERS_OF_DISTRICT + (lot >> 8) % CUSTOMERS_OF_DISTRICT;
+        add(txn, WAREHOUSE, amount(paid))?;
+        add(txn, DISTRICT + district * DISTRICT_BYTES, amount(paid))?;
+        let record = txn.range::<24>(Self::CUSTOMER + customer * CUSTOMER_BYTES)?;
+        let fields = [word(&record[..8]).wrapping_sub(paid), word(&record[8..16]) + paid, word(&record[16..]) + 1];
+        for (field, value) in record.chunks_exact_mut(8).zip(fields) {
+            field.copy_from_slice(&value.to_ne_bytes());
+        }
+        let next = txn.range::<8>(HISTORY_NEXT)?;
+        let place = u64::from_ne_bytes(*next);
+        *next = (place + 1).to_ne_bytes();
+        *txn.range(Self::PAYMENT + place % HISTORY * PAYMENT_BYTES)? = words([customer, district, date, paid]);
+        Ok(())
+    }
+
+    fn delivery<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
+        // Of the lot's highest byte: what chooses a transaction is below.
+        let first = (lot >> 40) % DISTRICTS.div_ceil(OF_WAREHOUSE) * OF_WAREHOUSE;
+        for district in first..DISTRICTS.min(first + OF_WAREHOUSE) {
+            let place = DISTRICT + district * DISTRICT_BYTES;
+            let (next, oldest) = (amount_at(txn, place + 8)?, amount_at(txn, place + 16)?);
+            // What made room for newer ones is not to be found.
+            let nth = oldest.max(next.saturating_sub(ORDERS));
+            if nth == next {
+                continue;
+            }
+            *txn.range(place + 16)? = (nth + 1).to_ne_bytes();
+            let order = Self::order_of(district, nth);
+            let (customer, lines) = (amount_at(txn, order)?, amount_at(txn, order + 24)?);
+            *txn.range(order + 16)? = (1 + lot % 10).to_ne_bytes();
+            let mut total = 0;
+            for line in 0..lines.min(LINES) {
+                let at = Self::line_of(district, nth, line);
+                total += amount_at(txn, at + 16)?;
+                *txn.range(at + 24)? = date.to_ne_bytes();
+            }
+            let customer = Self::CUSTOMER + customer % Self::CUSTOMERS * CUSTOMER_BYTES;
+            add(txn, customer, amount(total))?;
+            add(txn, customer + 24, 1)?;
+        }
+        Ok(())
+    }
 }
 
-impl Work for OrderEntry {
-    const BYTES: u64 = PAYMENT + HISTORY * PAYMENT_BYTES;
+impl<const DISTRICTS: u64> Work for OrderEntry<DISTRICTS> {
+    const BYTES: u64 = Self::PAYMENT + HISTORY * PAYMENT_BYTES;
 
     fn load(&self, memory: &mut [u8]) {
         memory.fill(0);
-        for (nth, record) in (0..).zip(memory[size(ITEM)..size(STOCK)].chunks_exact_mut(size(ITEM_BYTES))) {
+        for (nth, record) in (0..).zip(memory[size(Self::ITEM)..size(Self::STOCK)].chunks_exact_mut(size(ITEM_BYTES))) {
             record[..8].copy_from_slice(&(1 + drawn(nth) % 100).to_ne_bytes());
         }
-        for record in memory[size(STOCK)..size(ORDER)].chunks_exact_mut(size(STOCK_BYTES)) {
+        for record in memory[size(Self::STOCK)..size(Self::ORDER)].chunks_exact_mut(size(STOCK_BYTES)) {
             record[..8].copy_from_slice(&50_u64.to_ne_bytes());
         }
     }
@@ -157,9 +167,9 @@ impl Work for OrderEntry {
             let lot = drawn(nth);
             let mut txn = memory.begin()?;
             match (lot >> 16) % 92 {
-                0..45 => new_order(&mut txn, lot, nth)?,
-                45..88 => payment(&mut txn, lot, nth)?,
-                _ => delivery(&mut txn, lot, nth)?,
+                0..45 => Self::new_order(&mut txn, lot, nth)?,
+                45..88 => Self::payment(&mut txn, lot, nth)?,
+                _ => Self::delivery(&mut txn, lot, nth)?,
             }
             txn.end()?;
         }
@@ -169,11 +179,15 @@ impl Work for OrderEntry {
     fn audit(&self, memory: &[u8]) -> std::result::Result<(), String> {
         let at = |at: u64| word(&memory[size(at)..]);
         let sum = |first: u64, count: u64, bytes: u64| (0..count).map(|nth| at(first + nth * bytes)).sum::<u64>();
-        let paid =
-            [at(WAREHOUSE), sum(DISTRICT, DISTRICTS, DISTRICT_BYTES), sum(CUSTOMER + 8, CUSTOMERS, CUSTOMER_BYTES)];
-        let payments = [at(HISTORY_NEXT), sum(CUSTOMER + 16, CUSTOMERS, CUSTOMER_BYTES)];
+        let paid = [
+            at(WAREHOUSE),
+            sum(DISTRICT, DISTRICTS, DISTRICT_BYTES),
+            sum(Self::CUSTOMER + 8, Self::CUSTOMERS, CUSTOMER_BYTES),
+        ];
+        let payments = [at(HISTORY_NEXT), sum(Self::CUSTOMER + 16, Self::CUSTOMERS, CUSTOMER_BYTES)];
         // An order has five lines at least, and fifteen at most.
-        let (orders, lines) = (sum(DISTRICT + 8, DISTRICTS, DISTRICT_BYTES), sum(STOCK + 16, ITEMS, STOCK_BYTES));
+        let (orders, lines) =
+            (sum(DISTRICT + 8, DISTRICTS, DISTRICT_BYTES), sum(Self::STOCK + 16, Self::ITEMS, STOCK_BYTES));
         let is_right = paid.iter().all(|sum| *sum == paid[0])
             && payments[0] == payments[1]
             && (5 * orders..=LINES * orders).contains(&lines);

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::place::filesystem_of;
 use super::rounds::Spent;
 use super::{MemoryEngine, MemorySettings, Workload};
+use crate::histogram::Histogram;
 
 /// Nanoseconds a transaction, over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -13,6 +14,19 @@ pub struct Figures {
     pub median_ns: f64,
     /// The quickest round's.
     pub min_ns: f64,
+}
+
+/// How long transactions took until they were safe, in nanoseconds: those of a group all wait for its sync.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ResponseTimes {
+    /// Half of them took no longer.
+    pub p50_ns: u64,
+    /// 99 of 100 took no longer.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// How many there were.
+    pub count: u64,
 }
 
 /// What a run says: one JSON object.
@@ -68,6 +82,8 @@ pub struct MemoryReport {
     pub vista: Option<Figures>,
     /// How many times that libpmemobj took: the median of neighbours.
     pub times_vista: Option<f64>,
+    /// How long each took until it was safe, if that was asked for.
+    pub responses: Option<ResponseTimes>,
     /// Rounds of each.
     pub rounds: usize,
     /// Transactions in all, of the engine.
@@ -84,6 +100,11 @@ pub(super) fn median(figures: impl Iterator<Item = f64>) -> f64 {
 
 fn figures(all: impl Iterator<Item = f64> + Clone) -> Figures {
     Figures { median_ns: median(all.clone()), min_ns: all.fold(f64::INFINITY, f64::min) }
+}
+
+fn response(times: &Histogram) -> ResponseTimes {
+    let (p50_ns, p99_ns) = (times.permille(500), times.permille(990));
+    ResponseTimes { p50_ns, p99_ns, max_ns: times.max(), count: times.count() }
 }
 
 impl Spent {
@@ -141,6 +162,7 @@ impl Spent {
             times_one: of_threads.then(|| median(self.pairs.iter().map(|pair| pair.1 / pair.0))),
             vista: has_vista.then(|| figures(self.beside_vista.iter().map(|round| round.1))),
             times_vista: has_vista.then(|| median(self.beside_vista.iter().map(|round| round.0 / round.1))),
+            responses: self.responses.as_ref().map(response),
             rounds: self.pairs.len(),
             transactions: self.ended.iter().sum(),
             audit: self.audit,

@@ -12,9 +12,11 @@
 use std::time::{Duration, Instant};
 
 use super::change::Memory;
-use super::{MemoryEngine, MemorySettings, Work, LOG_BYTES};
+use super::response::response_times;
+use super::{MemoryEngine, MemorySettings, Work};
 use crate::bare_disk::BareDisk;
 use crate::error::Result;
+use crate::histogram::Histogram;
 
 /// A round's length, about.
 pub(super) const ROUND: Duration = Duration::from_micros(300);
@@ -38,6 +40,8 @@ pub(crate) struct Spent {
     pub(super) synced: Vec<(f64, f64)>,
     /// Of another's rounds in turns with this library's Vista, where there were any: nanoseconds a transaction of each.
     pub(super) beside_vista: Vec<(f64, f64)>,
+    /// How long each transaction took until it was safe, if that was asked for.
+    pub(super) responses: Option<Histogram>,
     /// Transactions that have ended, of each part of the memory.
     pub(super) ended: Vec<u64>,
     pub(super) audit: String,
@@ -53,7 +57,7 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     let (mut next, mut bare_next) = (0, 0);
     let (mut disk, round, group) = match settings.engine {
         MemoryEngine::Rvm { group } | MemoryEngine::RvmRio { group } => {
-            (Some(BareDisk::of(&settings.directory, LOG_BYTES)?), ROUND_WITH_LOG, u64::from(group))
+            (Some(BareDisk::of(&settings.directory, settings.log_bytes)?), ROUND_WITH_LOG, u64::from(group))
         }
         MemoryEngine::Vista | MemoryEngine::Pmemobj | MemoryEngine::None => (None, ROUND, 1),
     };
@@ -91,6 +95,10 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
         synced.extend(on_disk.map(|bare| (pair.0, bare)));
         pairs.push(pair);
     }
+    let responses = match settings.times_responses {
+        true => Some(response_times(work, memory, &mut next, group, settings.time / 2)?),
+        false => None,
+    };
     memory.settle()?;
     let (truncations, truncating) = memory.truncations();
     let truncation_ns = nanoseconds(truncating - before.1, next - first);
@@ -102,6 +110,7 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
         truncations,
         synced,
         beside_vista: Vec::new(),
+        responses,
         ended: vec![next],
         audit: String::new(),
     })

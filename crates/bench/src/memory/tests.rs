@@ -10,13 +10,25 @@ use super::order_entry::OrderEntry;
 use super::place::filesystem_of;
 use super::rounds::measure;
 use super::synthetic::{Swap, Synthetic, SyntheticOf};
-use super::{run_memory, size, MemoryEngine, MemorySettings, Work, Workload};
+use super::{run_memory, size, MemoryEngine, MemorySettings, Work, Workload, LOG_BYTES};
 use crate::error::Result;
 
 fn settings(workload: Workload, engine: MemoryEngine, directory: PathBuf) -> MemorySettings {
     let memory = PathBuf::from("/dev/shm");
     let time = Duration::ZERO;
-    MemorySettings { workload, engine, memory, directory, write_back: false, threads: 1, is_striped: false, time }
+    let (log_bytes, times_responses) = (LOG_BYTES, false);
+    MemorySettings {
+        workload,
+        engine,
+        memory,
+        directory,
+        log_bytes,
+        write_back: false,
+        threads: 1,
+        is_striped: false,
+        times_responses,
+        time,
+    }
 }
 
 const ALL: [Workload; 8] = [
@@ -219,8 +231,10 @@ fn an_audit_notices_one_byte_and_one_lost_transaction() {
     of(&Synthetic::<64>(false), Synthetic::<64>::BYTES, 100);
     of(&SyntheticOf { bytes: 1000, is_hot: false }, SyntheticOf::BYTES, 100);
     of(&Swap(false), Swap::BYTES, 8000);
-    of(&DebitCredit, DebitCredit::BYTES, 64);
-    of(&OrderEntry, OrderEntry::BYTES, 64);
+    of(&DebitCredit::<5>, DebitCredit::<5>::BYTES, 64);
+    of(&DebitCredit::<1>, DebitCredit::<1>::BYTES, 64);
+    of(&OrderEntry::<10>, OrderEntry::<10>::BYTES, 64);
+    of(&OrderEntry::<11>, OrderEntry::<11>::BYTES, 64);
 }
 
 #[test]

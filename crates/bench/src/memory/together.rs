@@ -64,6 +64,7 @@ pub(super) fn measure_threads<W: Work>(
         truncations: 0,
         synced: Vec::new(),
         beside_vista: Vec::new(),
+        responses: None,
         ended,
         audit: String::new(),
     })

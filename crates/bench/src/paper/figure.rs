@@ -123,11 +123,15 @@ impl Figure {
 }
 
 impl Point {
-    /// The middle one of the samples.
+    /// The middle one of the samples, or halfway between the two in the middle.
     pub fn median(&self) -> Option<f64> {
         let mut samples = self.samples.clone();
         samples.sort_by(f64::total_cmp);
-        samples.get(samples.len() / 2).copied()
+        let upper = *samples.get(samples.len() / 2)?;
+        match samples.len() % 2 {
+            0 => Some(f64::midpoint(samples[samples.len() / 2 - 1], upper)),
+            _ => Some(upper),
+        }
     }
 
     /// The least and the greatest.
@@ -213,5 +217,6 @@ mod tests {
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(2.0)), None);
         assert_eq!(figure.places(), [1.0, 2.0, 4.0].map(Place::Number));
         assert_eq!(figure.series[0].points[1].spread(), Some((1.0, 7.0)));
+        assert_eq!(point(1.0, &[8.0, 2.0, 1.0, 4.0]).median(), Some(3.0));
     }
 }

@@ -1,112 +1,70 @@
-//! Recoverable memory: Rio Vista figures 5 and 6.
+//! Recoverable memory: Rio Vista figures 5 and 6, and what section 5.3 says of where the factor comes from.
+//!
+//! | file | what |
+//! |---|---|
+//! | `overhead` | figure 5a, and two pointers that change places |
+//! | `database_size` | figures 5b and 5c: databases smaller and larger than memory |
+//! | `factors` | what the file cache alone gives, and what Vista gives beside it |
+//! | `groups` | figure 6 |
+//! | `core_lines` | how long Vista is |
+
+mod core_lines;
+mod database_size;
+mod factors;
+mod groups;
+mod overhead;
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::memory::{run_memory, MemoryEngine, MemorySettings, Workload};
+use crate::memory::{ask, run_memory, MemoryEngine, MemoryJob, MemorySettings, Workload, PMEMOBJ_VARIABLES};
 
-use super::figure::{Axis, Figure, Place, Series};
-use super::rounds::{Case, Sample};
-use super::Paper;
+use super::figure::Series;
+use super::rounds::Sample;
+use super::{Paper, StartMemory};
 
-const SIZES: [u32; 6] = [8, 64, 1024, 4096, 65_536, 1_048_576];
-const GROUPS: [u32; 3] = [1, 8, 64];
-const WORKLOADS: [(&str, &str, Workload); 2] =
-    [("b", "debit-credit", Workload::DebitCredit), ("c", "order-entry", Workload::OrderEntry)];
+pub(super) use groups::figure_6;
 
-/// What a transaction costs beside none, by its size; and transactions a second of two benchmarks.
+/// The paper's log: a tenth of the database of 50 MB.
+const LOG_BYTES: u64 = 5 << 20;
+
+const VISTA: Contender = Contender { name: "vista", engine: MemoryEngine::Vista, is_on_disk: false };
+const VISTA_ON_DISK: Contender = Contender { name: "vista, a file on the disk", is_on_disk: true, ..VISTA };
+const RVM_RIO: Contender = Contender { name: "rvm-rio", engine: MemoryEngine::RvmRio { group: 1 }, is_on_disk: false };
+const RVM: Contender = Contender { name: "rvm", engine: MemoryEngine::Rvm { group: 1 }, is_on_disk: false };
+const PMEMOBJ: Contender = Contender { name: "pmemobj", engine: MemoryEngine::Pmemobj, is_on_disk: false };
+
+/// Figure 5, and what comes of it.
 pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
-    let engines = [
-        ("vista", MemoryEngine::Vista),
-        ("rvm-rio", MemoryEngine::RvmRio { group: 1 }),
-        ("rvm", MemoryEngine::Rvm { group: 1 }),
-    ];
-    let settings = paper.settings;
-    let mut cases: Vec<Case<'_>> = Vec::new();
-    for bytes in SIZES {
-        for (name, engine) in engines {
-            let sample = sampler(paper, Workload::Synthetic { bytes: u64::from(bytes), is_hot: false }, engine, true);
-            cases.push(Case::new(name, Place::Number(f64::from(bytes)), sample));
-        }
-    }
-    let series = paper.measure("vista-5a", &mut cases, paper.pace.rounds.min(3))?;
-    let mut notes = Vec::new();
-    for (name, engine) in [("two pointers, hot", true), ("two pointers, at random", false)] {
-        let mut sample = sampler(paper, Workload::Swap { is_hot: engine }, MemoryEngine::Vista, false);
-        if let Ok(swap) = sample() {
-            notes.push(format!("{name}: {} ns to exchange them atomically.", super::figure::spelled(swap.value)));
-        }
-    }
-    let figure = Figure {
-        id: "vista-5a".into(),
-        title: "What a transaction of recoverable memory costs, by its size".into(),
-        paper: "Rio Vista figure 5a: bytes at a random place of 50 MB; the time of a transaction less that of the same stores without. The text \
-                says 5 microseconds for small ones on Vista, at least 500 on RVM-Rio, 10 milliseconds on RVM; above 1 KB Vista takes 17.9 \
-                microseconds a KB."
-            .into(),
-        here: format!(
-            "`vista` and `rvm-rio` in {}, `rvm` with its log on the disk, synced at each transaction.",
-            settings.memory.display()
-        ),
-        x: Axis::logarithmic("bytes"),
-        y: Axis::logarithmic("microseconds of overhead"),
-        series,
-        notes,
-    };
-    paper.figures.push(figure);
-    for (letter, name, workload) in WORKLOADS {
-        let mut cases = Vec::new();
-        for (engine_name, engine) in engines {
-            cases.push(Case::new(engine_name, Place::Name(name.to_owned()), sampler(paper, workload, engine, false)));
-        }
-        let series = paper.measure(&format!("vista-5{letter}"), &mut cases, paper.pace.rounds.min(3))?;
-        let series = as_rates(series);
-        let times = match workload {
-            Workload::DebitCredit => "41 times RVM-Rio and 556 times RVM",
-            _ => "14 times RVM-Rio and 150 times RVM",
-        };
-        paper.figures.push(Figure {
-            id: format!("vista-5{letter}"),
-            title: format!("{name} in recoverable memory"),
-            paper: format!(
-                "Rio Vista figure 5{letter}: the text says that Vista did {times}, while the database was in memory."
-            ),
-            here: "A database of about 50 MB.".into(),
-            x: Axis::linear("benchmark"),
-            y: Axis::logarithmic("transactions a second"),
-            series,
-            notes: Vec::new(),
-        });
-    }
+    overhead::figure(paper)?;
+    overhead::swap(paper)?;
+    database_size::figures(paper)?;
+    factors::figure(paper);
     Ok(())
 }
 
-/// RVM that syncs several transactions at once.
-pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
-    let synthetic = ("a", "synthetic, 64 bytes", Workload::Synthetic { bytes: 64, is_hot: false });
-    for (letter, name, workload) in [synthetic].into_iter().chain(WORKLOADS) {
-        let mut cases = Vec::new();
-        for group in GROUPS {
-            let x = Place::Number(f64::from(group));
-            cases.push(Case::new("rvm", x, sampler(paper, workload, MemoryEngine::Rvm { group }, false)));
-        }
-        let vista = sampler(paper, workload, MemoryEngine::Vista, false);
-        cases.push(Case::new("vista", Place::Number(1.0), vista));
-        let id = format!("vista-6{letter}");
-        let series = as_rates(paper.measure(&id, &mut cases, paper.pace.rounds.min(3))?);
-        paper.figures.push(Figure {
-            id,
-            title: format!("RVM's group commit: {name}"),
-            paper: format!(
-                "Rio Vista figure 6{letter}: RVM that syncs 1, 8 and 64 transactions at once, beside Vista. The text says that it does \
-                 more of them with groups, and that one thread whose transactions depend on each other has nothing of it."
-            ),
-            here: "Groups of one thread: those of a group are answered before they are on the disk.".into(),
-            x: Axis::logarithmic("transactions of a group"),
-            y: Axis::logarithmic("transactions a second"),
-            series,
-            notes: Vec::new(),
-        });
+/// A recoverable memory of 50 MB.
+#[derive(Clone, Copy)]
+struct Contender {
+    name: &'static str,
+    engine: MemoryEngine,
+    /// Its segment is a file on the disk, instead of in memory.
+    is_on_disk: bool,
+}
+
+/// Those of figure 5a. libpmemobj is one if it is built in, and peers were asked for.
+fn contenders(paper: &Paper<'_>) -> Vec<Contender> {
+    let mut all = vec![VISTA, VISTA_ON_DISK, RVM_RIO, RVM];
+    if cfg!(feature = "peers") && !paper.settings.peers.is_empty() {
+        all.push(PMEMOBJ);
     }
-    Ok(())
+    all
+}
+
+/// Rounds of these figures: making a memory takes longer than measuring it.
+fn rounds(paper: &Paper<'_>) -> u32 {
+    paper.pace.rounds.min(3)
 }
 
 /// From nanoseconds a transaction to transactions a second.
@@ -117,36 +75,65 @@ fn as_rates(mut series: Vec<Series>) -> Vec<Series> {
     series
 }
 
-/// Takes a sample: microseconds of overhead, or nanoseconds a transaction.
-fn sampler(
-    paper: &Paper<'_>,
-    workload: Workload,
-    engine: MemoryEngine,
-    is_overhead: bool,
-) -> impl FnMut() -> Result<Sample> {
-    let (memory, disk) = (paper.settings.memory.clone(), paper.settings.disk.join("rvm"));
-    let is_in_memory = matches!(engine, MemoryEngine::RvmRio { .. });
-    let time = paper.pace.memory_time;
-    move || {
-        let directory =
-            if is_in_memory { memory.join(format!("tp-paper-{}", std::process::id())) } else { disk.clone() };
+/// How a benchmark is run on one of them.
+struct Runner<'p> {
+    memory: PathBuf,
+    disk: PathBuf,
+    time: Duration,
+    times_responses: bool,
+    start: StartMemory<'p>,
+}
+
+impl<'p> Runner<'p> {
+    fn of(paper: &Paper<'p>) -> Runner<'p> {
+        let settings = paper.settings;
+        let disk = settings.disk.join("recoverable");
+        let (memory, time, start) = (settings.memory.clone(), paper.pace.memory_time, settings.memory_client);
+        Runner { memory, disk, time, times_responses: false, start }
+    }
+
+    /// What it reports. The value of the sample is nanoseconds a transaction.
+    fn run(&self, workload: Workload, contender: Contender) -> Result<Sample> {
+        let is_in_memory = matches!(contender.engine, MemoryEngine::RvmRio { .. });
+        let of_ours = self.memory.join(format!("tp-paper-{}", std::process::id()));
+        let directory = if is_in_memory { of_ours } else { self.disk.clone() };
         std::fs::create_dir_all(&directory).map_err(Error::file("make", &directory))?;
         let settings = MemorySettings {
             workload,
-            engine,
-            memory: memory.clone(),
+            engine: contender.engine,
+            memory: if contender.is_on_disk { self.disk.clone() } else { self.memory.clone() },
             directory: directory.clone(),
+            log_bytes: LOG_BYTES,
             write_back: false,
             threads: 1,
             is_striped: false,
-            time,
+            times_responses: self.times_responses,
+            time: self.time,
         };
-        let report = run_memory(&settings);
+        let report = self.report(settings);
         let removed = std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory));
         let report = report?;
         removed?;
-        let value = if is_overhead { (report.overhead_ns / 1e3).max(0.0) } else { report.with.median_ns };
-        let raw = serde_json::to_value(&report).map_err(|why| Error::Settings(why.to_string()))?;
-        Ok(Sample { value, audit: report.audit, raw })
+        let audit = report["audit"].as_str().unwrap_or("none was made").to_owned();
+        Ok(Sample { value: figure(&report, "/with/median_ns")?, audit, raw: report })
     }
+
+    fn report(&self, settings: MemorySettings) -> Result<serde_json::Value> {
+        if settings.engine != MemoryEngine::Pmemobj {
+            return serde_json::to_value(run_memory(&settings)?).map_err(|why| Error::Settings(why.to_string()));
+        }
+        // It reads the environment when it is loaded.
+        let start = |job: &str| {
+            let mut command = (self.start)(job);
+            command.envs(PMEMOBJ_VARIABLES);
+            command
+        };
+        ask(&start, &MemoryJob::Run(settings), None)
+    }
+}
+
+/// A number of a report, by where it is.
+fn figure(report: &serde_json::Value, place: &str) -> Result<f64> {
+    let number = report.pointer(place).and_then(serde_json::Value::as_f64);
+    number.ok_or_else(|| Error::Settings(format!("a report without {place}: {report}")))
 }

@@ -1,0 +1,159 @@
+//! What bounds a process's memory, with the pages of files that it maps and reads: a control group of its own, removed afterwards.
+//!
+//! `RLIMIT_AS` would not do: it counts addresses, and a file that is mapped has as many of them whether its pages are in memory or not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+/// How often, and after how long, it is tried to remove a group whose process has ended.
+const ATTEMPTS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The two kinds of control groups, by how a limit is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// A control group with a limit, for one process.
+#[derive(Debug)]
+pub struct Bounds {
+    group: PathBuf,
+    version: Version,
+}
+
+impl Bounds {
+    /// Makes a group whose processes have no more than so many bytes of memory.
+    ///
+    /// # Errors
+    /// `Settings` if this process may not make any such group.
+    pub fn new(bytes: u64) -> Result<Bounds> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: a number of its own, whatever the order.
+        let name = format!("libtp-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let mut refusals = Vec::new();
+        for (version, parent) in parents(&read("/proc/self/cgroup"), &read("/proc/self/mounts")) {
+            match make(version, &parent.join(&name), bytes) {
+                Ok(bounds) => return Ok(bounds),
+                Err(why) => refusals.push(format!("{}: {why}", parent.display())),
+            }
+        }
+        if refusals.is_empty() {
+            refusals.push("no such group is mounted".into());
+        }
+        Err(Error::Settings(format!(
+            "memory could not be bounded, which takes a control group for memory that may be made ({}); a limit of addresses (RLIMIT_AS) would \
+             not count pages of files",
+            refusals.join("; ")
+        )))
+    }
+
+    /// Puts a process under the limit; what it had before stays where it was counted.
+    ///
+    /// # Errors
+    /// `File`.
+    pub fn admit(&self, process: u32) -> Result<()> {
+        let path = self.group.join("cgroup.procs");
+        fs::write(&path, process.to_string()).map_err(Error::file("write", &path))
+    }
+
+    /// The most bytes that its processes had at once, if the kernel tells.
+    pub fn most(&self) -> Option<u64> {
+        let name = if self.version == Version::One { "memory.max_usage_in_bytes" } else { "memory.peak" };
+        fs::read_to_string(self.group.join(name)).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for Bounds {
+    fn drop(&mut self) {
+        // The kernel needs a moment after the last process.
+        for _ in 0..ATTEMPTS {
+            if fs::remove_dir(&self.group).is_ok() {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn make(version: Version, group: &Path, bytes: u64) -> std::io::Result<Bounds> {
+    fs::create_dir(group)?;
+    let bounds = Bounds { group: group.to_path_buf(), version };
+    match version {
+        Version::One => {
+            fs::write(group.join("memory.limit_in_bytes"), bytes.to_string())?;
+            // Where swap is not counted there is no such file.
+            let _ = fs::write(group.join("memory.memsw.limit_in_bytes"), bytes.to_string());
+        }
+        Version::Two => {
+            // Only there if the parent lends its children this controller.
+            fs::write(group.join("memory.max"), bytes.to_string())?;
+            let _ = fs::write(group.join("memory.swap.max"), "0");
+        }
+    }
+    Ok(bounds)
+}
+
+/// Groups below which ours may be made, the likeliest first: this process's own, and where that cannot have any, those above.
+fn parents(own: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
+    let mut parents = Vec::new();
+    for line in mounts.lines() {
+        let mut fields = line.split(' ').skip(1);
+        let (Some(place), Some(kind), Some(options)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let version = match kind {
+            "cgroup" if options.split(',').any(|option| option == "memory") => Version::One,
+            "cgroup2" => Version::Two,
+            _ => continue,
+        };
+        let is_ours = |controllers: &str| match version {
+            Version::One => controllers.split(',').any(|name| name == "memory"),
+            Version::Two => controllers.is_empty(),
+        };
+        let group = own.lines().find_map(|line| {
+            let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+            is_ours(controllers).then_some(group)
+        });
+        let own = Path::new(place).join(group.unwrap_or("/").trim_start_matches('/'));
+        let above = own.ancestors().take_while(|group| group.starts_with(place));
+        parents.extend(above.filter(|group| group.is_dir()).map(|group| (version, group.to_path_buf())));
+    }
+    parents.sort_by_key(|(version, _)| *version == Version::Two);
+    parents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_made_below_ones_own_or_one_above() {
+        let root = tempfile::tempdir().unwrap();
+        let (one, two) = (root.path().join("one"), root.path().join("two"));
+        fs::create_dir_all(one.join("a/b")).unwrap();
+        fs::create_dir_all(two.join("c")).unwrap();
+        let mounts = format!(
+            "cgroup2 {} cgroup2 rw 0 0\ncgroup {} cgroup rw,memory 0 0\ncgroup /none cgroup rw,cpu 0 0\ntmpfs /x tmpfs rw 0 0\n",
+            two.display(),
+            one.display()
+        );
+        let found = parents("9:name=systemd:/\n4:memory:/a/b\n1:cpu:/z\n0::/c\n", &mounts);
+        let expected = [
+            (Version::One, one.join("a/b")),
+            (Version::One, one.join("a")),
+            (Version::One, one.clone()),
+            (Version::Two, two.join("c")),
+            (Version::Two, two.clone()),
+        ];
+        assert_eq!(found, expected);
+        // As in a container, which sees its own group as the root.
+        let found = parents("4:memory:/elsewhere/b\n", &mounts);
+        assert_eq!(found, [(Version::One, one), (Version::Two, two)]);
+        assert!(parents("", "").is_empty());
+    }
+}

@@ -1,0 +1,96 @@
+//! A process of its own under a limit works on a database that is larger, and what it leaves adds up.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+use crate::memory::serve_memory;
+
+const VARIABLE: &str = "LIBTP_BENCH_TEST_JOB";
+
+/// This test's program once more, as the bounded process.
+fn start(job: &str) -> Command {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "--nocapture", "--quiet", "memory::bounded::tests::the_process"]).env(VARIABLE, job);
+    again
+}
+
+/// No test by itself: what the others start.
+#[test]
+fn the_process() {
+    let Ok(job) = std::env::var(VARIABLE) else { return };
+    let mut answer = Vec::new();
+    serve_memory(&job, &mut std::io::stdin().lock(), &mut answer).unwrap();
+    // The harness's own words come behind.
+    println!("\n{}", String::from_utf8(answer).unwrap().trim());
+    std::process::exit(0);
+}
+
+fn job(workload: SizedWorkload, engine: BoundedEngine, directory: &Path) -> Bounded {
+    let (warmup, time) = (Duration::ZERO, Duration::from_millis(20));
+    Bounded { workload, engine, directory: directory.join("database"), warmup, time }
+}
+
+#[test]
+fn a_database_larger_than_the_memory_is_worked_on_and_adds_up() {
+    const LIMIT: u64 = 12 << 20;
+    let disk = tempfile::tempdir_in("/var/tmp").unwrap();
+    for workload in [SizedWorkload::DebitCredit(1), SizedWorkload::OrderEntry(2)] {
+        for engine in [BoundedEngine::Vista, BoundedEngine::Rvm, BoundedEngine::RvmRio] {
+            let report = run_bounded(job(workload, engine, disk.path()), LIMIT, &start);
+            let report = match report {
+                Err(why) if why.to_string().contains("memory could not be bounded") => {
+                    println!("UNTRIED: {why}");
+                    continue;
+                }
+                report => report.unwrap_or_else(|why| panic!("{workload:?} on {engine:?}: {why}")),
+            };
+            assert_eq!(report.audit, "ok", "{report:?}");
+            assert!(report.done.measured > 0 && report.tps > 0.0, "{report:?}");
+            assert!(report.most.is_none_or(|most| most > 0 && most <= LIMIT), "{report:?}");
+            assert!(report.limit.is_none() || report.bytes < LIMIT || report.done.faults > 0, "{report:?}");
+            assert!(!disk.path().join("database").exists());
+        }
+    }
+}
+
+#[test]
+fn a_process_that_cannot_do_its_job_says_why() {
+    let disk = tempfile::tempdir_in("/var/tmp").unwrap();
+    let lost = job(SizedWorkload::DebitCredit(7), BoundedEngine::Vista, disk.path());
+    let why = run_bounded(lost.clone(), 64 << 20, &start).unwrap_err().to_string();
+    assert!(why.contains("no size that was compiled"), "{why}");
+    let why = ask(&start, &MemoryJob::Bounded(lost), None).unwrap_err().to_string();
+    assert!(why.contains("ended with") && why.contains("no size that was compiled"), "{why}");
+    let why = ask(&|_| Command::new("/none/such"), &MemoryJob::Run(settings()), None).unwrap_err().to_string();
+    assert!(why.contains("could not be started"), "{why}");
+}
+
+fn settings() -> crate::memory::MemorySettings {
+    crate::memory::MemorySettings {
+        workload: crate::memory::Workload::Swap { is_hot: true },
+        engine: crate::memory::MemoryEngine::None,
+        memory: "/dev/shm".into(),
+        directory: PathBuf::new(),
+        log_bytes: 0,
+        write_back: false,
+        threads: 1,
+        is_striped: false,
+        times_responses: false,
+        time: Duration::ZERO,
+    }
+}
+
+#[test]
+fn one_transaction_that_is_lost_is_noticed() {
+    let disk = tempfile::tempdir_in("/var/tmp").unwrap();
+    for engine in [BoundedEngine::Vista, BoundedEngine::RvmRio] {
+        let job = job(SizedWorkload::DebitCredit(1), engine, disk.path());
+        std::fs::create_dir(&job.directory).unwrap();
+        load(&DebitCredit::<1>, &job).unwrap();
+        let done = work_bounded(&job).unwrap();
+        assert_eq!(audit(&DebitCredit::<1>, &job, done.ended).unwrap(), "ok");
+        assert_ne!(audit(&DebitCredit::<1>, &job, done.ended + 1).unwrap(), "ok");
+        std::fs::remove_dir_all(&job.directory).unwrap();
+    }
+}

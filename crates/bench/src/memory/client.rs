@@ -1,0 +1,66 @@
+//! A process of its own for one run: because its memory is bounded, or because a library reads the environment when it is loaded.
+//!
+//! It is told what to do on its command line, begins when a line comes on its standard input, so that it is under its limit by then,
+//! and answers with one line of JSON.
+
+use std::io::{BufRead, Write};
+use std::process::Stdio;
+
+use serde::{Deserialize, Serialize};
+
+use super::bound::Bounds;
+use super::bounded::{work_bounded, Bounded};
+use super::{run_memory, MemorySettings};
+use crate::error::{Error, Result};
+use crate::paper::StartMemory;
+
+/// What such a process does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum MemoryJob {
+    /// A benchmark, as it is run without a process of its own.
+    Run(MemorySettings),
+    /// Transactions on a database that is there.
+    Bounded(Bounded),
+}
+
+/// What such a process is: it waits for a line, does the job, and writes what came of it.
+///
+/// # Errors
+/// `Settings` if the job cannot be read; the benchmark's.
+pub fn serve_memory(job: &str, orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
+    let unreadable = |why: serde_json::Error| Error::Settings(format!("the job {job}: {why}"));
+    let job: MemoryJob = serde_json::from_str(job).map_err(unreadable)?;
+    let unheard = |why: std::io::Error| Error::Settings(format!("the pipe of a process of the benchmark: {why}"));
+    orders.read_line(&mut String::new()).map_err(unheard)?;
+    let answer = match job {
+        MemoryJob::Run(settings) => serde_json::to_value(run_memory(&settings)?),
+        MemoryJob::Bounded(job) => serde_json::to_value(work_bounded(&job)?),
+    };
+    let answer = answer.map_err(|why| Error::Settings(why.to_string()))?;
+    writeln!(answers, "{answer}").map_err(unheard)
+}
+
+/// Has a process do a job, under a limit if there is one.
+pub(crate) fn ask(start: StartMemory<'_>, job: &MemoryJob, bounds: Option<&Bounds>) -> Result<serde_json::Value> {
+    let job = serde_json::to_string(job).map_err(|why| Error::Settings(why.to_string()))?;
+    let failed = |what: String| Error::Settings(format!("a process of the benchmark {what}"));
+    let mut command = start(&job);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|why| failed(format!("could not be started: {why}")))?;
+    let admitted = bounds.map_or(Ok(()), |bounds| bounds.admit(child.id()));
+    if let (Some(mut orders), true) = (child.stdin.take(), admitted.is_ok()) {
+        // Who is gone already says why below.
+        let _ = writeln!(orders, "go");
+    }
+    if admitted.is_err() {
+        let _ = child.kill();
+    }
+    let ended = child.wait_with_output().map_err(|why| failed(format!("could not be waited for: {why}")))?;
+    admitted?;
+    if !ended.status.success() {
+        let said = String::from_utf8_lossy(&ended.stderr);
+        return Err(failed(format!("ended with {}: {}", ended.status, said.trim())));
+    }
+    let last = ended.stdout.rsplit(|byte| *byte == b'\n').find(|line| !line.is_empty()).unwrap_or_default();
+    serde_json::from_slice(last).map_err(|why| failed(format!("said something that cannot be understood: {why}")))
+}

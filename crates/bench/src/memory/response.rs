@@ -1,0 +1,38 @@
+//! How long each transaction takes until it is safe: one that is synced with a group waits for the last of it (Rio Vista, section 5.3:
+//! group commit "does not improve response time").
+
+use std::time::{Duration, Instant};
+
+use super::change::Memory;
+use super::rounds::take;
+use super::Work;
+use crate::error::Result;
+use crate::histogram::Histogram;
+
+/// Groups of which the times are taken, at least.
+const GROUPS_MIN: u64 = 5;
+
+/// Times the next transactions, by groups of `group`, for so long. Looks at the clock are a part of each.
+pub(super) fn response_times<W: Work, M: Memory>(
+    work: &W,
+    memory: &mut M,
+    next: &mut u64,
+    group: u64,
+    time: Duration,
+) -> Result<Histogram> {
+    let (start, mut times, mut begun) = (Instant::now(), Histogram::new(), Vec::new());
+    memory.flush()?;
+    while times.count() < GROUPS_MIN * group || start.elapsed() < time {
+        for _ in 0..group.max(1) {
+            begun.push(Instant::now());
+            work.run(memory, take(next, 1))?;
+        }
+        // Where a truncation came in between, the group was not full at its last.
+        memory.flush()?;
+        let ended = Instant::now();
+        begun.drain(..).for_each(|begin| {
+            times.record(u64::try_from((ended - begin).as_nanos()).unwrap_or(u64::MAX));
+        });
+    }
+    Ok(times)
+}

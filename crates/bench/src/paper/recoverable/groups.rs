@@ -1,0 +1,120 @@
+//! RVM that syncs several transactions at once (Rio Vista figure 6), and how long each of them waits for that.
+
+use std::cell::RefCell;
+
+use crate::error::Result;
+use crate::memory::{MemoryEngine, Workload};
+use crate::paper::figure::{Axis, Figure, Place, Point, Series};
+use crate::paper::rounds::Case;
+use crate::paper::Paper;
+
+use super::{as_rates, figure as number, rounds, Contender, Runner, RVM, VISTA};
+
+const GROUPS: [u32; 3] = [1, 8, 64];
+const WORKLOADS: [(char, &str, Workload); 3] = [
+    ('a', "synthetic, 64 bytes", Workload::Synthetic { bytes: 64, is_hot: false }),
+    ('b', "debit-credit", Workload::DebitCredit),
+    ('c', "order-entry", Workload::OrderEntry),
+];
+
+/// Of one sample: who, the group, microseconds at the middle and at 99 of 100.
+type Response = (&'static str, u32, [f64; 2]);
+
+/// Throughput by the length of a group, and response times.
+pub(in crate::paper) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
+    WORKLOADS.into_iter().try_for_each(|(letter, name, workload)| figures(paper, letter, name, workload))
+}
+
+fn figures(paper: &mut Paper<'_>, letter: char, name: &str, workload: Workload) -> Result<()> {
+    let (runner, responses) = (Runner { times_responses: true, ..Runner::of(paper) }, RefCell::new(Vec::new()));
+    let of_group = |group: u32| (group, Contender { engine: MemoryEngine::Rvm { group }, ..RVM });
+    let mut cases = Vec::new();
+    for (group, contender) in GROUPS.map(of_group).into_iter().chain([(1, VISTA)]) {
+        let (runner, responses) = (&runner, &responses);
+        cases.push(Case::new(contender.name, Place::Number(f64::from(group)), move || {
+            let sample = runner.run(workload, contender)?;
+            let of = |place| Ok(number(&sample.raw, place)? / 1e3);
+            let times = [of("/responses/p50_ns")?, of("/responses/p99_ns")?];
+            if sample.audit == "ok" {
+                responses.borrow_mut().push((contender.name, group, times));
+            }
+            Ok(sample)
+        }));
+    }
+    let id = format!("vista-6{letter}");
+    let series = as_rates(paper.measure(&id, &mut cases, rounds(paper))?);
+    drop(cases);
+    let figure = Figure {
+        id: id.clone(),
+        title: format!("RVM's group commit: {name}"),
+        paper: format!(
+            "Rio Vista figure 6{letter}: RVM that syncs 1, 8 and 64 transactions at once, beside Vista. The text says that it does \
+             more of them with groups, and that one thread whose transactions depend on each other has nothing of it."
+        ),
+        here: "Groups of one thread: those of a group are answered before they are on the disk. Vista has no groups: its one figure is \
+               shown at each."
+            .into(),
+        x: Axis::logarithmic("transactions of a group"),
+        y: Axis::logarithmic("transactions a second"),
+        series: series.into_iter().map(everywhere).collect(),
+        notes: Vec::new(),
+    };
+    paper.figures.push(Figure {
+        id: format!("{id}-response"),
+        title: format!("How long a transaction takes until it is safe: {name}"),
+        paper: "Rio Vista, section 5.3: response time gets slightly worse by group commit, because a transaction waits for its group.".into(),
+        here: "From a transaction's begin until its group is synced, by one thread that goes on at once; truncations in between are in it. \
+               Each has two looks at the clock in it, which are most of Vista's."
+            .into(),
+        y: Axis::logarithmic("microseconds"),
+        series: response_series(&responses.into_inner()).into_iter().map(everywhere).collect(),
+        ..figure.clone()
+    });
+    paper.figures.push(figure);
+    Ok(())
+}
+
+/// Who has one figure has it for groups of any length.
+fn everywhere(mut series: Series) -> Series {
+    if let [only] = series.points.as_slice() {
+        let at = |group: u32| Point { x: Place::Number(f64::from(group)), ..only.clone() };
+        series.points = GROUPS.map(at).into();
+    }
+    series
+}
+
+/// The middle and the 99th of a hundred, by groups.
+fn response_series(responses: &[Response]) -> Vec<Series> {
+    let mut all = Vec::new();
+    for who in [RVM.name, VISTA.name] {
+        for (nth, quantile) in ["p50", "p99"].into_iter().enumerate() {
+            let points = GROUPS.iter().filter_map(|group| {
+                let of_point = responses.iter().filter(|one| (one.0, one.1) == (who, *group));
+                let samples: Vec<f64> = of_point.map(|one| one.2[nth]).collect();
+                let x = Place::Number(f64::from(*group));
+                (!samples.is_empty()).then_some(Point { x, samples, refused: None })
+            });
+            all.push(Series { name: format!("{who}, {quantile}"), points: points.collect() });
+        }
+    }
+    all.retain(|series: &Series| !series.points.is_empty());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn response_times_are_sorted_by_group_and_quantile_and_vistas_are_everywhere() {
+        let of = |who, group, p50| (who, group, [p50, 10.0 * p50]);
+        let responses = [of("rvm", 8, 5.0), of("rvm", 1, 1.0), of("rvm", 8, 7.0), of("vista", 1, 0.1)];
+        let series: Vec<Series> = response_series(&responses).into_iter().map(everywhere).collect();
+        let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, ["rvm, p50", "rvm, p99", "vista, p50", "vista, p99"]);
+        assert_eq!(series[1].points[0].samples, [10.0]);
+        assert_eq!(series[1].points[1].samples, [50.0, 70.0]);
+        let vista: Vec<_> = series[2].points.iter().map(|point| (point.x.clone(), point.median())).collect();
+        assert_eq!(vista, [1.0, 8.0, 64.0].map(|group| (Place::Number(group), Some(0.1))));
+    }
+}

@@ -1,0 +1,28 @@
+//! Where the file cache outlives the system, nothing is synced, and all of it is there for whoever opens the memory next.
+
+use std::sync::Arc;
+
+use libtp_io::Operation;
+use libtp_sim::{Calls, SimDisk};
+
+use crate::workload::{options, state, transact, Draw};
+
+#[test]
+fn on_a_file_cache_that_is_safe_nothing_is_synced_and_everything_is_there() {
+    for is_safe in [true, false] {
+        let (disk, mut draw) = (SimDisk::new(7), Draw(7));
+        let syncs = || disk.calls(&Calls::Of(Operation::Sync));
+        let options = options(1).file_cache_is_safe(is_safe);
+        let mut memory = options.open_in(Arc::new(disk.clone())).unwrap();
+        let mut truncations = 0;
+        for number in 1..=200 {
+            truncations += u64::from(memory.wants_truncation());
+            transact(&mut memory, &mut draw, number).unwrap();
+        }
+        assert!(truncations > 0, "the log was never truncated");
+        assert_eq!(syncs() == 0, is_safe, "{} syncs", syncs());
+        let expected = state(memory.segment());
+        drop(memory);
+        assert_eq!(state(options.open_in(Arc::new(disk.clone())).unwrap().segment()), expected);
+    }
+}
