@@ -13,7 +13,7 @@ use libtp::{Durability, Env, Settings};
 use libtp_sim::Random;
 
 use crate::bank::Bank;
-use crate::churn::Churn;
+use crate::churn::{Churn, FILL};
 
 /// Where a child finds the environment's directory. Without it, it is no child.
 pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
@@ -90,7 +90,7 @@ fn say(text: &str) {
 fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
     // One lane, so that there are never as many as processes here.
     let own = Settings { no_background: *role == Role::Idler, lanes: Some(1), ..Settings::default() };
-    let env = Env::builder().settings(own).log_type(crate::churn::adding()).open(directory)?;
+    let env = Env::builder().settings(own).log_type(crate::churn::adding()).dense(FILL, true).open(directory)?;
     let bank = Bank::open(&env)?;
     say(&format!("{:?}", env.opened().how));
     let stop = AtomicBool::new(false);

@@ -108,6 +108,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("text file", &[Deed::Text]),
     ("hash", &[Deed::Hash]),
     ("absorb", &[Deed::Queue]),
+    ("dense", &[Deed::Fill]),
     ("merge", &[Deed::Thin]),
     ("load", &[Deed::Load]),
     ("change: concl", &[Deed::Load]),
@@ -145,6 +146,8 @@ const MADE: u64 = 12;
 /// Sessions that one thread has at once: more than the tables of sessions and of transactions begin with.
 const CROWD: usize = 150;
 
+/// A tree that is filled and emptied, whose leaves share before they split.
+pub const FILL: &str = "fill";
 /// The database that has indices ..
 pub const INDEXED: &str = "indexed";
 /// .. and these.
@@ -238,7 +241,7 @@ impl<'e> Churn<'e> {
             env,
             directory: directory.to_path_buf(),
             number,
-            fill: env.btree("fill")?,
+            fill: env.btree(FILL)?,
             long: env.btree("long")?,
             pages: env.btree("pages")?,
             records: env.recno("records", 100)?,

@@ -193,6 +193,8 @@ struct Life<T: Subject> {
     disk: SimDisk,
     memory: SharedMemory,
     shape: Shape,
+    /// Whether full leaves share before they split: in every second case.
+    is_dense: bool,
     /// The states a power cut may leave, the oldest first; the last is that of all commits.
     states: Vec<T::Model>,
     tally: Tally,
@@ -209,6 +211,7 @@ impl<T: Subject> Life<T> {
             disk,
             memory: SharedMemory::new(),
             shape,
+            is_dense: seed % 2 == 1,
             states: vec![T::Model::default()],
             tally: Tally::default(),
         };
@@ -219,7 +222,11 @@ impl<T: Subject> Life<T> {
 
     fn settings(&self) -> Settings {
         let page_bytes = self.shape.page_bytes as u64;
-        let subject = DatabaseSettings { page_bytes: Some(Bytes(page_bytes)), ..DatabaseSettings::default() };
+        let subject = DatabaseSettings {
+            page_bytes: Some(Bytes(page_bytes)),
+            dense: Some(self.is_dense),
+            ..DatabaseSettings::default()
+        };
         Settings {
             no_background: true,
             durability: Some(Durability::Sync),

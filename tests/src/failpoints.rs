@@ -524,6 +524,8 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("load: about to give the root its children"),
     work("load: done, root latched"),
     work("sort: file there"),
+    work("dense: neighbour split"),
+    work("dense: split, not merged"),
     work("merge: pages pinned"),
     work("merge: all latched"),
     work("merge: merged, not remembered"),

@@ -69,7 +69,8 @@ pub type Open = fn(&Path) -> Result<Box<dyn Rows>>;
 /// All engines by their names, ours first.
 pub fn engines() -> Vec<(&'static str, Open)> {
     vec![
-        (libtp::NAME, |path| Ok(Box::new(Libtp::open(path)?))),
+        (libtp::NAME, |path| Ok(Box::new(Libtp::open(path, false)?))),
+        (libtp::DENSE, |path| Ok(Box::new(Libtp::open(path, true)?))),
         #[cfg(feature = "peers")]
         (lmdb::NAME, |path| Ok(Box::new(Lmdb::open(path)?))),
         #[cfg(feature = "peers")]

@@ -537,7 +537,8 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
             let open = if has_inner { open.without_escalation() } else { open };
             // Its pages may be larger than any before.
             attach::warn_of_no_spares(managers.refill_spares());
-            Ok((managers.log.incarnation(), open.with_granularity(granularity)))
+            let is_dense = own.and_then(|own| own.dense).unwrap_or_default();
+            Ok((managers.log.incarnation(), open.with_granularity(granularity).with_dense_leaves(is_dense)))
         })?;
         let mut databases = env.databases();
         // A life that begins takes along what is in the list, so it must not have begun since; nor may another process have

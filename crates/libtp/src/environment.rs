@@ -144,6 +144,15 @@ impl Builder {
         self
     }
 
+    /// Whether full leaves of one B-tree share with their neighbours before they split. Keys that come in any order leave leaves 0.81 full
+    /// then, and not 0.69: a file that is 15 % smaller, for inserts that are a quarter slower. It is said for what this
+    /// environment puts, not of the file, and does nothing where pages are locked.
+    #[must_use]
+    pub fn dense(mut self, database: &str, is_dense: bool) -> Builder {
+        self.settings.database.entry(database.into()).or_default().dense = Some(is_dense);
+        self
+    }
+
     /// A buffer pool of its own for one database.
     #[must_use]
     pub fn own_pool(mut self, database: &str, bytes: Bytes) -> Builder {

@@ -58,6 +58,8 @@ pub struct DatabaseSettings {
     pub page_bytes: Option<Bytes>,
     /// What is locked.
     pub granularity: Option<Granularity>,
+    /// Whether full leaves share with their neighbours before they split: see [`crate::Builder::dense`].
+    pub dense: Option<bool>,
     /// A buffer pool of its own with so many bytes.
     pub own_pool: Option<Bytes>,
 }

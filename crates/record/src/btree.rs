@@ -8,6 +8,7 @@
 //! | `range` | ranges of keys counted, deleted, cleared away |
 //! | `unlink`, `absorb` | emptied leaves given back; pages above them that have one child |
 //! | `load`, `filling`, `redo_load` | an empty tree made of sorted records, page after page |
+//! | `dense` | a full leaf shares with its left neighbour before it splits, for who asks for it |
 //! | `merge`, `redo_merge` | neighbouring leaves that hold little become one |
 //! | `split`, `split_plan`, `post` | a page cut in two; where; its parent told |
 //! | `log_records`, `encode`, `difference` | what is logged, and how it is put together |
@@ -15,6 +16,7 @@
 //! | `verify` | everything looked at |
 
 mod absorb;
+mod dense;
 pub mod difference;
 pub mod encode;
 mod filling;

@@ -104,6 +104,8 @@ pub struct Database {
     method: Method,
     pool: PoolId,
     granularity: Granularity,
+    /// Whether leaves share with their neighbours before they split.
+    is_dense: bool,
     /// Whether who has very many locks may trade those here for one on all of it.
     escalates: bool,
     arithmetic: Arithmetic,
@@ -136,6 +138,7 @@ impl Database {
             method,
             pool,
             granularity: Granularity::Record,
+            is_dense: false,
             escalates: true,
             arithmetic,
             geometry: (method == Method::Hash).then(|| Box::new(Geometry::new())),
@@ -152,6 +155,20 @@ impl Database {
     pub fn with_granularity(mut self, granularity: Granularity) -> Database {
         self.granularity = granularity;
         self
+    }
+
+    /// The same database, whose full leaves share with their neighbours before they split, and are two thirds full at least where
+    /// keys come in any order. Each who puts decides for itself.
+    #[must_use]
+    pub fn with_dense_leaves(mut self, is_dense: bool) -> Database {
+        self.is_dense = is_dense;
+        self
+    }
+
+    /// Whether leaves share before they split.
+    #[inline]
+    pub(crate) fn is_dense(&self) -> bool {
+        self.is_dense
     }
 
     /// The same database, in which locks stay on records however many there are: for who needs two transactions in it at once.

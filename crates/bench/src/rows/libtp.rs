@@ -9,6 +9,9 @@ use super::{Pair, Rows, BATCH};
 use crate::error::{Error, Result};
 
 pub(super) const NAME: &str = "libtp";
+/// With leaves that share before they split.
+pub(super) const DENSE: &str = "dense";
+const DATABASE: &str = "records";
 /// Bytes of pages that are kept in memory: all of the database, as the peers have it in the system's cache.
 const MEMORY: Bytes = Bytes::mib(256);
 
@@ -27,9 +30,10 @@ impl Libtp {
     ///
     /// # Errors
     /// The library's.
-    pub fn open(directory: &Path) -> Result<Libtp> {
-        let env = Env::builder().memory(MEMORY).open(directory).map_err(refused("opening"))?;
-        let records = env.btree("records").map_err(refused("opening"))?;
+    pub fn open(directory: &Path, is_dense: bool) -> Result<Libtp> {
+        let env =
+            Env::builder().memory(MEMORY).dense(DATABASE, is_dense).open(directory).map_err(refused("opening"))?;
+        let records = env.btree(DATABASE).map_err(refused("opening"))?;
         Ok(Libtp { env, records })
     }
 }

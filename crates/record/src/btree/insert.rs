@@ -13,6 +13,7 @@ use libtp_lock::{LockName, Mode};
 use rio::{failpoint, planted};
 
 use crate::access::{Access, Purpose, Tried};
+use crate::btree::dense;
 use crate::btree::encode::{self, After};
 use crate::btree::ghosts;
 use crate::btree::log_records::{Update, DELETE, INSERT, UPDATE};
@@ -185,6 +186,7 @@ impl<'a> Access<'a> {
             Attempt::NoRoom { leaf, slot, bytes, is_new } => {
                 let incoming = Incoming { key: wanted.key, slot, bytes, is_new };
                 if !ghosts::make_room(self, leaf, incoming)? {
+                    dense::share(self, leaf)?;
                     split::split(&self.pages, leaf, 0, incoming)?;
                 }
             }

@@ -43,7 +43,7 @@ pub struct Compacted {
 }
 
 /// Whether a leaf is whole, and nothing about it is unfinished.
-fn is_settled(node: &Node<'_>) -> bool {
+pub(crate) fn is_settled(node: &Node<'_>) -> bool {
     node.is_leaf()
         && node.count() != 0
         && !node.is_deleted()
@@ -52,7 +52,7 @@ fn is_settled(node: &Node<'_>) -> bool {
 }
 
 /// Bytes of a page's slots and cells if of its keys `prefix` bytes are stored once.
-fn bytes_with(node: &Node<'_>, prefix: usize) -> usize {
+pub(crate) fn bytes_with(node: &Node<'_>, prefix: usize) -> usize {
     let longer = usize::from(node.header().prefix_bytes.get()).saturating_sub(prefix) * node.count();
     (0..node.count()).map(|slot| node.cell_bytes(slot) + SLOT_BYTES).sum::<usize>() + longer
 }
@@ -153,7 +153,7 @@ fn look(access: &Access<'_>, number: u32) -> Result<Option<Seen>> {
 }
 
 /// Lets the right neighbour of a leaf go into it, if both fit and nothing stands in the way; whether it did.
-fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<bool> {
+pub(crate) fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<bool> {
     let (pages, page_bytes) = (&access.pages, access.database.page_bytes());
     let Some(Seen { right: Some(gone), high: separator, bytes }) = look(access, left)? else { return Ok(false) };
     ghosts::tidy(access, gone)?;

@@ -14,7 +14,7 @@ use crate::btree::log_records::{ROOT_SPLIT, SPLIT};
 use crate::btree::node::Node;
 use crate::btree::post;
 use crate::btree::search::{node_of, ROOT};
-use crate::btree::split_plan::{plan, Incoming, SplitPlan};
+use crate::btree::split_plan::{plan, plan_share, Incoming, SplitPlan};
 use crate::pages::{loose_rank, rank, wait_for_new, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 
@@ -31,10 +31,30 @@ fn is_settled(node: &Node<'_>, level: u8, incoming: Incoming<'_>) -> bool {
     }
 }
 
-fn plan_for(pages: &Pages<'_>, number: u32, node: &Node<'_>, incoming: Incoming<'_>) -> Result<SplitPlan> {
-    let (slot, _) = node.find(incoming.key);
-    plan(node, Incoming { slot, ..incoming })
-        .ok_or_else(|| pages.corrupt(number, "it is full, and there is no way to cut it in two"))
+/// Why a page is split, and where.
+#[derive(Clone, Copy)]
+enum Occasion<'k> {
+    /// Something finds no room: so that both halves have as much.
+    Full(Incoming<'k>),
+    /// So many bytes of it are to stay, the others are to go.
+    Shared(usize),
+}
+
+impl Occasion<'_> {
+    fn is_settled(self, node: &Node<'_>, level: u8) -> bool {
+        match self {
+            Occasion::Full(incoming) => is_settled(node, level, incoming),
+            Occasion::Shared(_) => node.is_deleted() || node.level() != level || node.count() < 2,
+        }
+    }
+
+    fn plan(self, pages: &Pages<'_>, number: u32, node: &Node<'_>) -> Result<SplitPlan> {
+        let plan = match self {
+            Occasion::Full(incoming) => plan(node, Incoming { slot: node.find(incoming.key).0, ..incoming }),
+            Occasion::Shared(bytes) => plan_share(node, bytes),
+        };
+        plan.ok_or_else(|| pages.corrupt(number, "it is full, and there is no way to cut it in two"))
+    }
 }
 
 /// Splits page `number` on `level` because `incoming` finds no room there, and posts the new page. When it returns the page
@@ -43,13 +63,23 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
     if number == ROOT {
         return split_root(pages, level, incoming);
     }
+    split_for(pages, number, level, Occasion::Full(incoming))
+}
+
+/// Splits leaf `number`, which is not the root, so that about `bytes` of its slots and cells stay, and posts the new page. A leaf
+/// that has one record, or is none any more, is left alone.
+pub(crate) fn split_off(pages: &Pages<'_>, number: u32, bytes: usize) -> Result<()> {
+    split_for(pages, number, 0, Occasion::Shared(bytes))
+}
+
+fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: Occasion<'_>) -> Result<()> {
     let page_bytes = pages.page_bytes()?;
     for round in 0..ROUNDS_MAX {
         pages.reserve_common(page_bytes, 2 * page_bytes)?;
         let right = {
             let page = pages.shared(number, level)?;
             let node = node_of(pages, number, &page)?;
-            if is_settled(&node, level, incoming) {
+            if occasion.is_settled(&node, level) {
                 return Ok(());
             }
             if node.is_incomplete() {
@@ -64,13 +94,13 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
         let (pin, right_pin) = (pages.pin(number)?, right.map(|right| pages.pin(right)).transpose()?);
         let mut page = pin.exclusive(rank(level));
         let node = node_of(pages, number, &page)?;
-        if is_settled(&node, level, incoming) {
+        if occasion.is_settled(&node, level) {
             return Ok(());
         }
         if node.is_incomplete() || node.right() != right {
             continue;
         }
-        let plan = plan_for(pages, number, &node, incoming)?;
+        let plan = occasion.plan(pages, number, &node)?;
         let mut neighbour = right_pin.as_ref().map(|pin| pin.exclusive(rank(level)));
         let Some(mut new) = pages.allocate(&candidate)? else {
             drop((neighbour, page));
@@ -140,7 +170,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
         if is_settled(&node, level, incoming) {
             return Ok(());
         }
-        let plan = plan_for(pages, ROOT, &node, incoming)?;
+        let plan = Occasion::Full(incoming).plan(pages, ROOT, &node)?;
         // Not waited for, as in `Pages::allocate`.
         let new = (left_pin.try_exclusive(loose_rank()), right_pin.try_exclusive(loose_rank()));
         let (Some(mut left), Some(mut right)) = new else {

@@ -55,11 +55,28 @@ pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
         };
         Cut { cost, at, left }
     };
-    let mut cuts: Vec<Cut> = (1..=last).map(cut).collect();
-    // The best is nearly always possible, and only of what is tried a separator is made.
+    best(node, (1..=last).map(cut).collect(), total, incoming.key)
+}
+
+/// As [`plan`] for a leaf of which about `bytes` of slots and cells are to stay; none if it has one record, too.
+pub fn plan_share(node: &Node<'_>, bytes: usize) -> Option<SplitPlan> {
+    let last = node.count().checked_sub(1)?;
+    let size = |slot: usize| node.cell_bytes(slot) + SLOT_BYTES;
+    let total: usize = (0..node.count()).map(size).sum();
+    let mut left = 0;
+    let cut = |at: usize| {
+        left += size(at - 1);
+        Cut { cost: left.abs_diff(bytes), at, left }
+    };
+    best(node, (1..=last).map(cut).collect(), total, &[])
+}
+
+/// The cheapest cut that makes two pages which hold their cells. It is nearly always the cheapest of all, and only of what is
+/// tried a separator is made.
+fn best(node: &Node<'_>, mut cuts: Vec<Cut>, total: usize, arriving: &[u8]) -> Option<SplitPlan> {
     cuts.sort_by_key(|cut| (cut.cost, cut.at));
     cuts.into_iter().find_map(|Cut { at, left, .. }| {
-        let separator = separator(node, at, incoming.key);
+        let separator = separator(node, at, arriving);
         fits(node, at, left, total - left, &separator).then_some(SplitPlan { at, separator })
     })
 }
