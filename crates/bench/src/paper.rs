@@ -6,7 +6,7 @@
 //! | `rounds` | cases in turns |
 //! | `bank` | a contender's bank, worked on in slices |
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
-//! | `synchronisation`, `oo1` | LIBTP figure 5; tables 2 and 3 |
+//! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
 //! | `beside_peers` | TPC-B, what is read, and what is on a disk, beside every peer |
 //! | `recoverable` | Rio Vista figures 5 and 6, and section 5.3's factors |
 //! | `machine`, `draw`, `write` | what it was measured on; pictures; the report |
@@ -16,6 +16,7 @@ mod beside_peers;
 mod draw;
 mod figure;
 mod group_commit;
+mod interfaces;
 mod machine;
 mod multi_user;
 mod oo1;
@@ -64,6 +65,8 @@ pub struct PaperSettings<'s> {
     pub client: &'s dyn Fn(&Contender, &Path) -> Command,
     /// Starts a process that does a job of the benchmarks of recoverable memory ([`serve_memory`](crate::memory::serve_memory)), spelled as JSON.
     pub memory_client: StartMemory<'s>,
+    /// Starts a shell in an environment.
+    pub shell: &'s dyn Fn(&Path) -> Command,
 }
 
 /// Starts a process with a job.
@@ -141,7 +144,8 @@ struct Paper<'p> {
 /// A part of the report: the names of its figures begin with its own.
 type Part = fn(&mut Paper<'_>) -> Result<()>;
 
-const PARTS: [(&str, Part); 11] = [
+const PARTS: [(&str, Part); 12] = [
+    ("libtp-4", interfaces::figure_4),
     ("libtp-5", synchronisation::figure_5),
     ("libtp-6", single_user::figure_6),
     ("libtp-7", multi_user::figure_7),

@@ -59,6 +59,11 @@ impl Arguments {
             command.arg("bench-memory-client").arg(job);
             command
         };
+        let shell = |env: &Path| {
+            let mut command = Command::new(&program);
+            command.args(["shell", "--env"]).arg(env);
+            command
+        };
         let settings = PaperSettings {
             out: self.out.clone(),
             disk: own.0.clone(),
@@ -69,6 +74,7 @@ impl Arguments {
             command: typed(),
             client: &client,
             memory_client: &memory_client,
+            shell: &shell,
         };
         let mut bar: Option<Progress> = None;
         let shown = output.may_draw();

@@ -287,8 +287,12 @@ impl Reader for Snapshot<'_> {
     }
 
     fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        let copied = self.read(db, key, <[u8]>::to_vec)?;
-        Ok(copied.map(|value| read(&value)))
+        let Seated { session, .. } = self.seated();
+        let mut copied = session.take_spare();
+        let found = self.read(db, key, |stored| copied.extend_from_slice(stored))?;
+        let result = found.map(|()| read(&copied));
+        session.give_spare(copied);
+        Ok(result)
     }
 
     fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {

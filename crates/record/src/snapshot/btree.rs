@@ -22,6 +22,9 @@ use crate::page::slotted::SplitKey;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
+/// Records that are copied one by one in no more time than their page as a whole.
+const FEW: usize = 16;
+
 impl<'a> SnapshotAccess<'a> {
     /// The value of `key`, passed to `read`; none if there was no such record.
     ///
@@ -346,7 +349,10 @@ impl<'a> SnapshotAccess<'a> {
     fn batch_from(&self, low: Vec<u8>, range: &KeyRange, room: Batch) -> Result<Batch> {
         let pages = &self.access.pages;
         let _visit = pages.visit();
-        let leaf = search::shared(pages, &low, 0)?;
+        let leaf = match search::leaf_now(pages, &low) {
+            Some(leaf) => leaf,
+            None => search::shared(pages, &low, 0)?,
+        };
         let node = node_of(pages, leaf.id().page().raw(), &leaf)?;
         let (slot, _) = node.find(&low);
         let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
@@ -390,8 +396,12 @@ impl<'a> SnapshotAccess<'a> {
         Err(pages.corrupt(search::ROOT, "a cursor found no way on"))
     }
 
-    /// What is seen of some slots of a leaf, which is copied whole, so that it is latched for no longer than that takes.
+    /// What is seen of some slots of a leaf, which is copied whole, so that it is latched for no longer than that takes; of a few, these
+    /// alone.
     fn fill(&self, mut batch: Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<Batch> {
+        if slots.len() <= FEW {
+            return self.fill_with_few(batch, leaf, slots);
+        }
         let number = leaf.id().page().raw();
         let mut page = std::mem::take(&mut batch.page);
         page.extend_from_slice(&leaf);
@@ -416,6 +426,26 @@ impl<'a> SnapshotAccess<'a> {
             batch.entries.push((key_at..batch.bytes.len(), Stored::OnPage(stored)));
         }
         batch.page = page;
+        self.settle(batch, deleter)
+    }
+
+    /// What is seen of a few slots of a leaf.
+    fn fill_with_few(&self, mut batch: Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<Batch> {
+        let number = leaf.id().page().raw();
+        let node: Node<'_> = node_of(&self.access.pages, number, &leaf)?;
+        let deleter = node.deleter_lsn();
+        self.check_removed(deleter)?;
+        batch.entries.reserve(slots.len());
+        for slot in slots {
+            let record = self.access.record_at(number, &node, slot)?;
+            let is_seen = self.sees(record.lsn);
+            if record.is_ghost() && is_seen {
+                continue;
+            }
+            let is_plain = is_seen && record.flags == RecordFlags::NONE;
+            batch.push(node.key(slot), (record.lsn, record.flags), record.stored, is_plain);
+        }
+        drop(leaf);
         self.settle(batch, deleter)
     }
 
