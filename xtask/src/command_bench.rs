@@ -1,10 +1,11 @@
 //! `cargo xtask bench`: every hot path beside its budget; `cargo xtask bench recovery`: sizes, and opening after a crash;
 //! `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`: recoverable memory by the size of a transaction;
 //! `cargo xtask bench snapshots`: what snapshots cost readers and writers; `cargo xtask bench rows`: plain records beside the peers;
+//! `cargo xtask bench paper`: the papers' figures and the peers, as a report;
 //! `cargo xtask bench counts`: instructions of every hot path beside those kept.
 
 use crate::workspace::{cargo, Workspace};
-use crate::{command_test, counts, setup};
+use crate::{command_test, counts, paper, setup};
 use std::process::ExitCode;
 
 const PACKAGE: &str = "libtp-bench";
@@ -17,22 +18,26 @@ const SNAPSHOTS: &str = "snapshots";
 const ROWS: &str = "rows";
 /// No binary of the benchmarks, but a program under callgrind.
 const COUNTS: &str = "counts";
+/// `tp`'s own.
+const PAPER: &str = "paper";
 
 /// Builds the benchmark in release and runs it.
 ///
 /// # Errors
 /// When cargo cannot be started.
 pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
-    if let Some((COUNTS, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return counts::counts(workspace, rest);
+    match arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some((COUNTS, rest)) => return counts::counts(workspace, rest),
+        Some((PAPER, rest)) => return paper::paper(workspace, rest),
+        _ => {}
     }
     let (binary, features, arguments) = match arguments.split_first() {
         Some((first, rest)) if first == RECOVERY => (RECOVERY, &[][..], rest),
         Some((first, rest)) if first == MEMORY => (MEMORY, &[][..], rest),
         Some((first, rest)) if first == SNAPSHOTS => (SNAPSHOTS, &[][..], rest),
-        Some((first, rest)) if first == PROCESSES => (PROCESSES, &["--features", "peers"][..], rest),
+        Some((first, rest)) if first == PROCESSES => (PROCESSES, &["--features", "peers-all"][..], rest),
         Some((first, rest)) if first == ROWS => (ROWS, &["--features", "peers"][..], rest),
-        _ => (HOT_PATHS, &["--features", "peers"][..], arguments),
+        _ => (HOT_PATHS, &["--features", "peers-all"][..], arguments),
     };
     if !workspace.has_target(PACKAGE, "bin", binary) {
         eprintln!("xtask: package {PACKAGE} has no binary {binary} yet: nothing to measure");

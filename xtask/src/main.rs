@@ -15,6 +15,7 @@ mod install;
 mod lab;
 mod libtest;
 mod outcome;
+mod paper;
 mod sanitizers;
 mod setup;
 mod suites;
@@ -53,7 +54,7 @@ enum Verb {
     },
     /// Every hot path beside its budget, with a bare loop in the same run; `bench recovery`: sizes, opening after a crash;
     /// `bench processes`: TPC-B by 1 to 64 processes; `bench memory`: recoverable memory by the size of a transaction;
-    /// `bench snapshots`: what snapshots cost; `bench counts`: instructions of every hot path beside those kept
+    /// `bench snapshots`: what snapshots cost; `bench paper`: the papers' figures and the peers; `bench counts`: instructions of every hot path beside those kept
     Bench {
         /// Passed on to the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 const PACKAGES: &[(&str, &str)] = &[
     ("db5.3-util", "db5.3_dump and db5.3_load, whose files `tp load` and `tp dump` exchange"),
     ("libdb5.3-dev", "the header of Berkeley DB, a peer of the benchmarks"),
+    ("librocksdb-dev", "RocksDB, a peer of the benchmarks"),
     ("libpmemobj-dev", "persistent memory's library, a peer of the benchmarks"),
     ("g++", "the headers for C, read as C++"),
     ("pkg-config", "how programs in C find the library"),
@@ -34,6 +35,17 @@ const PACKAGES_OF_COVERAGE: &[(&str, &str)] = &[("llvm-19", "reads the counts of
 
 /// What counts instructions.
 const PACKAGES_OF_COUNTS: &[(&str, &str)] = &[("valgrind", "counts instructions")];
+
+/// What SQLite and LMDB are compiled with.
+const PACKAGES_OF_LIGHT_PEERS: &[(&str, &str)] = &[("gcc", "a C compiler, for SQLite and LMDB")];
+
+/// The other peers.
+const PACKAGES_OF_ALL_PEERS: &[(&str, &str)] = &[
+    ("gcc", "a C compiler, for SQLite, LMDB and the calls of the others"),
+    ("librocksdb-dev", "RocksDB"),
+    ("libdb5.3-dev", "Berkeley DB"),
+    ("libpmemobj-dev", "persistent memory's library"),
+];
 
 const LISTS: &str = "/var/lib/apt/lists";
 
@@ -63,6 +75,16 @@ pub fn packages_for_coverage(logs: &Path) -> io::Result<Counts> {
 /// The same for `cargo xtask bench counts`.
 pub fn packages_for_counts(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_COUNTS, logs)
+}
+
+/// The same for the peers that carry their own source.
+pub fn packages_for_light_peers(logs: &Path) -> io::Result<Counts> {
+    all_installed(PACKAGES_OF_LIGHT_PEERS, logs)
+}
+
+/// The same for every peer.
+pub fn packages_for_all_peers(logs: &Path) -> io::Result<Counts> {
+    all_installed(PACKAGES_OF_ALL_PEERS, logs)
 }
 
 fn all_installed(packages: &[(&'static str, &str)], logs: &Path) -> io::Result<Counts> {

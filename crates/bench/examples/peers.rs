@@ -5,7 +5,7 @@
 //!     --engine lmdb --accounts 1000000 --seconds 5 --clients 1 --durability relaxed
 //! ```
 //!
-//! `--engine`: lmdb, bdb, hashmap, btreemap (the same as `--in-memory`), disk (the bare loop of
+//! `--engine`: sqlite, lmdb, redb, fjall, bdb (with `--features peers-all`), hashmap, btreemap (the same as `--in-memory`), disk (the bare loop of
 //! write and fdatasync), or several with commas between: they are then measured in turns of ten
 //! slices, by threads, one line each. `--env DIR` keeps the banks; without it a fresh directory
 //! is removed at the end. Exit: 0 done, 1 failed or the audit disagrees, 2 wrong usage.
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use libtp_bench::{
     open_engine, run_processes, run_threads, serve_client, BareDisk, ClientsAs, Engine, EngineKind, Error,
-    OpenSettings, Result, RunSettings, Scale, Turns,
+    OpenSettings, Result, RunSettings, Scale, Sharing, Turns,
 };
 
 /// How many slices of each there are when several are measured in turns.
@@ -143,7 +143,12 @@ fn show_disk(disk: &BareDisk) {
 fn bank(kind: EngineKind, directory: &Path, arguments: &Arguments) -> Result<bool> {
     let settings = &arguments.settings;
     let durability = settings.durability;
-    let engine = open_engine(kind, &OpenSettings { directory, durability, join: arguments.serve })?;
+    let sharing = match (arguments.serve, arguments.clients_as) {
+        (true, _) => Sharing::Joined,
+        (false, ClientsAs::Processes) => Sharing::First,
+        (false, ClientsAs::Threads) => Sharing::Alone,
+    };
+    let engine = open_engine(kind, &OpenSettings { directory, durability, sharing })?;
     if arguments.serve {
         let mut orders = std::io::BufReader::new(std::io::stdin());
         serve_client(engine.as_ref(), &mut orders, &mut std::io::stdout())?;
@@ -174,7 +179,7 @@ fn in_turns(contenders: &[Contender], directory: &Path, settings: &RunSettings) 
         let directory = directory.join(kind.name());
         std::fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
         let durability = settings.durability;
-        let engine = open_engine(*kind, &OpenSettings { directory: &directory, durability, join: false })?;
+        let engine = open_engine(*kind, &OpenSettings { directory: &directory, durability, sharing: Sharing::Alone })?;
         if !is_loaded(engine.as_ref())? {
             load(engine.as_ref(), &settings.scale)?;
         }

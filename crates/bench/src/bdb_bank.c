@@ -40,6 +40,12 @@ static int answer(int ret)
 	return ret == DB_LOCK_DEADLOCK || ret == DB_LOCK_NOTGRANTED ? BANK_ABORTED : ret;
 }
 
+/* "Berkeley DB 5.3.28: (September  9, 2013)" */
+const char *bank_version(void)
+{
+	return db_version(NULL, NULL, NULL);
+}
+
 const char *bank_error(int ret)
 {
 	return db_strerror(ret);

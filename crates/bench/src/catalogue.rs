@@ -6,12 +6,21 @@ use std::str::FromStr;
 use crate::engine::{Durability, Engine};
 use crate::engine_in_memory::{InMemory, MapKind};
 use crate::error::{Error, Result};
+use crate::peer_version::peer_version;
 
 /// An engine that this crate can open by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineKind {
+    /// SQLite.
+    Sqlite,
     /// LMDB.
     Lmdb,
+    /// redb.
+    Redb,
+    /// fjall.
+    Fjall,
+    /// RocksDB.
+    RocksDb,
     /// Berkeley DB 5.3.
     Bdb,
     /// std's `HashMap` behind a mutex.
@@ -27,22 +36,75 @@ pub struct OpenSettings<'a> {
     pub directory: &'a Path,
     /// What a commit has to survive.
     pub durability: Durability,
+    /// Who else uses it.
+    pub sharing: Sharing,
+}
+
+/// Who else uses an engine's bank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// No other process.
+    Alone,
+    /// Other processes of this benchmark will, after this one.
+    First,
     /// Another process of this benchmark has it open already.
-    pub join: bool,
+    Joined,
 }
 
 impl EngineKind {
     /// All of them.
-    pub const ALL: [EngineKind; 4] = [EngineKind::Lmdb, EngineKind::Bdb, EngineKind::HashMap, EngineKind::BTreeMap];
+    pub const ALL: [EngineKind; 8] = [
+        EngineKind::Sqlite,
+        EngineKind::Lmdb,
+        EngineKind::Redb,
+        EngineKind::Fjall,
+        EngineKind::RocksDb,
+        EngineKind::Bdb,
+        EngineKind::HashMap,
+        EngineKind::BTreeMap,
+    ];
+
+    /// Those that feature `peers` brings: they need no more than a C compiler.
+    pub const LIGHT: [EngineKind; 4] = [EngineKind::Sqlite, EngineKind::Lmdb, EngineKind::Redb, EngineKind::Fjall];
+
+    /// Those that feature `peers-all` brings in addition, with packages of Debian.
+    pub const HEAVY: [EngineKind; 2] = [EngineKind::RocksDb, EngineKind::Bdb];
 
     /// The name in settings and reports.
     pub fn name(self) -> &'static str {
         match self {
+            EngineKind::Sqlite => "sqlite",
             EngineKind::Lmdb => "lmdb",
+            EngineKind::Redb => "redb",
+            EngineKind::Fjall => "fjall",
+            EngineKind::RocksDb => "rocksdb",
             EngineKind::Bdb => "bdb",
             EngineKind::HashMap => "hashmap",
             EngineKind::BTreeMap => "btreemap",
         }
+    }
+
+    /// Whether this build has it.
+    pub fn is_built_in(self) -> bool {
+        if EngineKind::LIGHT.contains(&self) {
+            return cfg!(feature = "peers");
+        }
+        !EngineKind::HEAVY.contains(&self) || cfg!(feature = "peers-all")
+    }
+
+    /// Checks that this build has it.
+    ///
+    /// # Errors
+    /// `Settings`, with what brings it, if not.
+    pub fn check_built_in(self) -> Result<()> {
+        if self.is_built_in() {
+            return Ok(());
+        }
+        let how = match EngineKind::LIGHT.contains(&self) {
+            true => "install a C compiler and build with --features peers",
+            false => "install librocksdb-dev, libdb5.3-dev and libpmemobj-dev and build with --features peers-all",
+        };
+        Err(Error::Settings(format!("the engine {} is not in this build: {how}", self.name())))
     }
 }
 
@@ -60,48 +122,82 @@ impl FromStr for EngineKind {
 /// [`Engine::load`].
 ///
 /// # Errors
-/// `Settings` if the engine was left out of this build; otherwise what the engine says.
+/// `Settings` if the engine was left out of this build, or cannot be used by several processes; otherwise what the engine says.
 pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn Engine>> {
-    if settings.durability == Durability::Rio {
+    let OpenSettings { directory, durability, sharing } = *settings;
+    if durability == Durability::Rio {
         return Err(Error::Settings("durability rio is libtp's alone".into()));
+    }
+    kind.check_built_in()?;
+    if sharing != Sharing::Alone {
+        check_shared(kind)?;
     }
     match kind {
         EngineKind::HashMap => Ok(Box::new(InMemory::new(MapKind::Hash))),
         EngineKind::BTreeMap => Ok(Box::new(InMemory::new(MapKind::Tree))),
-        EngineKind::Lmdb | EngineKind::Bdb => open_peer(kind, settings),
+        #[cfg(feature = "peers")]
+        EngineKind::Sqlite => Ok(Box::new(crate::engine_sqlite::Sqlite::open(directory, durability)?)),
+        #[cfg(feature = "peers")]
+        EngineKind::Lmdb => Ok(Box::new(crate::engine_lmdb::Lmdb::open(directory, durability)?)),
+        #[cfg(feature = "peers")]
+        EngineKind::Redb => Ok(Box::new(crate::engine_redb::Redb::open(directory, durability, sharing)?)),
+        #[cfg(feature = "peers")]
+        EngineKind::Fjall => Ok(Box::new(crate::engine_fjall::Fjall::open(directory, durability)?)),
+        #[cfg(feature = "peers-all")]
+        EngineKind::RocksDb => Ok(Box::new(crate::engine_rocksdb::RocksDb::open(directory, durability)?)),
+        #[cfg(feature = "peers-all")]
+        EngineKind::Bdb if sharing == Sharing::Joined => {
+            Ok(Box::new(crate::engine_bdb::Bdb::join(directory, durability)?))
+        }
+        #[cfg(feature = "peers-all")]
+        EngineKind::Bdb => Ok(Box::new(crate::engine_bdb::Bdb::open(directory, durability)?)),
+        #[cfg(not(all(feature = "peers", feature = "peers-all")))]
+        _ => unreachable!("it was checked that this build has the engine"),
     }
 }
 
-#[cfg(feature = "peers")]
-fn open_peer(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn Engine>> {
-    let (directory, durability) = (settings.directory, settings.durability);
-    if kind == EngineKind::Lmdb {
-        return Ok(Box::new(crate::engine_lmdb::Lmdb::open(directory, durability)?));
+/// Refuses who serves one process only.
+fn check_shared(kind: EngineKind) -> Result<()> {
+    match kind {
+        EngineKind::Sqlite | EngineKind::Lmdb | EngineKind::Redb | EngineKind::Bdb => Ok(()),
+        EngineKind::Fjall | EngineKind::RocksDb | EngineKind::HashMap | EngineKind::BTreeMap => {
+            let name = kind.name();
+            Err(Error::Settings(format!("{name} serves one process only: what it has open nobody else can open")))
+        }
     }
-    if settings.join {
-        return Ok(Box::new(crate::engine_bdb::Bdb::join(directory, durability)?));
-    }
-    Ok(Box::new(crate::engine_bdb::Bdb::open(directory, durability)?))
 }
 
-#[cfg(not(feature = "peers"))]
-fn open_peer(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn Engine>> {
-    Err(Error::Settings(format!(
-        "the engine {} for {} is not in this build: install libdb5.3-dev and build with --features peers",
-        kind.name(),
-        settings.directory.display()
-    )))
-}
-
-/// A peer's version, and how it is set, for reports.
+/// A peer's version, as it was built in or as the library says it, and how it is set, for reports.
 pub fn about(peer: &str) -> String {
     match peer.parse() {
-        Ok(EngineKind::Lmdb) => "0.9 by heed 0.23; WRITEMAP and NOSYNC, or synced at each commit".to_owned(),
-        Ok(EngineKind::Bdb) => {
-            "5.3; transactions, B-trees of 4 KiB pages, DB_RMW; the log written and not synced, or synced".to_owned()
-        }
-        Ok(EngineKind::HashMap | EngineKind::BTreeMap) => "std's, in the process, behind a mutex".to_owned(),
+        Ok(kind) => match peer_version(kind) {
+            version if version.is_empty() => settings(kind).to_owned(),
+            version => format!("{version}; {}", settings(kind)),
+        },
         Err(_) => "unknown".to_owned(),
+    }
+}
+
+fn settings(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::Sqlite => {
+            "WAL, BEGIN IMMEDIATE, a connection for each client, 256 MiB of page cache, mapped; synchronous=OFF, or FULL"
+        }
+        EngineKind::Lmdb => "integer keys, records written in place; WRITEMAP and NOSYNC, or synced at each commit",
+        EngineKind::Redb => {
+            "integer keys, 256 MiB of cache; Durability::None, whose commits do not survive the process (less than asked), or \
+             Immediate; by processes MultiWriter, which has Immediate alone (more than asked)"
+        }
+        EngineKind::Fjall => {
+            "transactions with one writer at a time, 256 MiB of cache, LZ4; PersistMode::Buffer, or SyncData at each commit; one \
+             process"
+        }
+        EngineKind::RocksDb => {
+            "TransactionDB, pessimistic; 512 MiB of block cache, Bloom filters of 10 bits, no compression; the log written and not \
+             synced, or synced at each commit; one process"
+        }
+        EngineKind::Bdb => "transactions, B-trees of 4 KiB pages, DB_RMW; the log written and not synced, or synced",
+        EngineKind::HashMap | EngineKind::BTreeMap => "std's, in the process, behind a mutex",
     }
 }
 
@@ -115,15 +211,26 @@ mod tests {
             assert_eq!(kind.name().parse::<EngineKind>().unwrap(), kind);
         }
         let error = "oracle".parse::<EngineKind>().unwrap_err().to_string();
-        assert!(error.contains("oracle") && error.contains("lmdb, bdb"), "{error}");
+        assert!(error.contains("oracle") && error.contains("sqlite, lmdb"), "{error}");
     }
 
-    #[cfg(not(feature = "peers"))]
+    #[test]
+    fn an_engine_of_one_process_refuses_to_be_shared_in_a_sentence() {
+        let directory = std::env::temp_dir();
+        for sharing in [Sharing::First, Sharing::Joined] {
+            let settings = OpenSettings { directory: &directory, durability: Durability::Relaxed, sharing };
+            let refused = open_engine(EngineKind::BTreeMap, &settings).err().unwrap().to_string();
+            assert!(refused.contains("btreemap serves one process only"), "{refused}");
+        }
+    }
+
     #[test]
     fn a_peer_that_was_left_out_says_how_to_get_it() {
         let directory = std::env::temp_dir();
-        let settings = OpenSettings { directory: &directory, durability: Durability::Sync, join: false };
-        let refused = open_engine(EngineKind::Lmdb, &settings).err().unwrap().to_string();
-        assert!(refused.contains("--features peers"), "{refused}");
+        let settings = OpenSettings { directory: &directory, durability: Durability::Sync, sharing: Sharing::Alone };
+        for kind in EngineKind::ALL.into_iter().filter(|kind| !kind.is_built_in()) {
+            let refused = open_engine(kind, &settings).err().unwrap().to_string();
+            assert!(refused.contains(kind.name()) && refused.contains("--features peers"), "{refused}");
+        }
     }
 }

@@ -38,6 +38,7 @@ struct RawCursor {
 }
 
 extern "C" {
+    fn bank_version() -> *const c_char;
     fn bank_error(ret: c_int) -> *const c_char;
     fn bank_open(home: *const c_char, recover: c_int, sync: c_int, cache: u64, out: *mut *mut RawBank) -> c_int;
     fn bank_close(bank: *mut RawBank) -> c_int;
@@ -49,6 +50,15 @@ extern "C" {
     fn bank_walk_close(cursor: *mut RawCursor) -> c_int;
     fn bank_checkpoint(bank: *mut RawBank) -> c_int;
     fn bank_log_bytes(bank: *mut RawBank, bytes: *mut u64) -> c_int;
+}
+
+/// The version, as the library says it: `5.3.28`.
+pub(crate) fn version() -> String {
+    // SAFETY: db_version takes places for numbers, or null for those that are not wanted, and returns a static C string.
+    let words = unsafe { bank_version() };
+    // SAFETY: it is a C string, and static.
+    let words = unsafe { CStr::from_ptr(words) }.to_string_lossy();
+    words.trim_start_matches("Berkeley DB ").split(':').next().unwrap_or_default().to_owned()
 }
 
 /// A bank in a Berkeley DB environment.

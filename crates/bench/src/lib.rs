@@ -2,8 +2,9 @@
 //!
 //! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, those of recoverable memory in [`memory`], plain records in [`rows`], and more and more of them in [`growth`]. An engine is a file
 //! `engine_*.rs` that says how it opens, loads, and carries out one transfer; the driver, the
-//! latencies and the audit are the same for all. LMDB, Berkeley DB, redb and fjall are behind feature
-//! `peers`, because they need a C compiler and `libdb5.3-dev`.
+//! latencies and the audit are the same for all. SQLite, LMDB, redb and fjall are behind feature `peers`, because they
+//! take their time to be compiled, and two of them a C compiler; RocksDB, Berkeley DB and libpmemobj behind `peers-all`, because
+//! they need Debian's packages.
 //!
 //! ```
 //! use libtp_bench::{run_threads, Engine, InMemory, MapKind, RunSettings, Scale};
@@ -28,12 +29,20 @@ pub mod audit;
 pub mod bare_disk;
 pub mod catalogue;
 pub mod engine;
-#[cfg(feature = "peers")]
+#[cfg(feature = "peers-all")]
 pub mod engine_bdb;
+#[cfg(feature = "peers")]
+pub mod engine_fjall;
 pub mod engine_in_memory;
 pub mod engine_libtp;
 #[cfg(feature = "peers")]
 pub mod engine_lmdb;
+#[cfg(feature = "peers")]
+pub mod engine_redb;
+#[cfg(feature = "peers-all")]
+pub mod engine_rocksdb;
+#[cfg(feature = "peers")]
+pub mod engine_sqlite;
 pub mod engine_unprotected;
 pub mod error;
 pub mod growth;
@@ -41,6 +50,7 @@ pub mod histogram;
 pub mod memory;
 pub mod oo1;
 pub mod paper;
+mod peer_version;
 pub mod processes;
 pub mod processors;
 pub mod report;
@@ -51,7 +61,7 @@ pub mod turns;
 
 pub use audit::{Audit, Tally};
 pub use bare_disk::{BareDisk, BareDiskReport};
-pub use catalogue::{open_engine, EngineKind, OpenSettings};
+pub use catalogue::{open_engine, EngineKind, OpenSettings, Sharing};
 pub use engine::{Durability, Engine, Granularity, Outcome, Session};
 pub use engine_in_memory::{InMemory, MapKind};
 pub use error::{Error, Result};

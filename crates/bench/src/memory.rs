@@ -25,7 +25,7 @@ mod debit_credit;
 mod judge;
 mod order_entry;
 mod place;
-#[cfg(feature = "peers")]
+#[cfg(feature = "peers-all")]
 mod pmemobj;
 mod report;
 mod response;
@@ -99,7 +99,7 @@ pub enum MemoryEngine {
         /// Transactions that are written at once.
         group: u32,
     },
-    /// libpmemobj, if it was built in (feature `peers`).
+    /// libpmemobj, if it was built in (feature `peers-all`).
     Pmemobj,
     /// Nothing: the bare work against itself, which shows the noise.
     None,
@@ -219,7 +219,7 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
 pub const PMEMOBJ_VARIABLES: [(&str, &str); 2] = [("PMEM_IS_PMEM_FORCE", "1"), ("PMEM_NO_FLUSH", "1")];
 
 /// Half of the time in turns with the bare work, and half in turns with this library's Vista.
-#[cfg(feature = "peers")]
+#[cfg(feature = "peers-all")]
 fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>) -> Result<rounds::Spent> {
     let failed = |doing| move |why: vista::Error| Error::engine("vista", doing)(why);
     let settings = MemorySettings { time: settings.time / 2, ..settings.clone() };
@@ -245,9 +245,11 @@ fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>
     Ok(rounds::Spent { beside_vista: beside.pairs, audit, ..spent })
 }
 
-#[cfg(not(feature = "peers"))]
+#[cfg(not(feature = "peers-all"))]
 fn run_pmemobj<W: Work>(_: &MemorySettings, _: &W, _: &mut Bare<'_>) -> Result<rounds::Spent> {
-    Err(Error::Settings("libpmemobj was not built in: build with --features peers, which needs libpmemobj-dev".into()))
+    Err(Error::Settings(
+        "libpmemobj was not built in: build with --features peers-all, which needs libpmemobj-dev".into(),
+    ))
 }
 
 /// As `run`, with several threads of one segment: one of them alone, and all, in turns.

@@ -55,6 +55,8 @@ pub struct PaperSettings<'s> {
     pub memory: PathBuf,
     /// Fewer points, shorter.
     pub is_quick: bool,
+    /// Next to nothing is measured, and nothing is to be learned from it: for tests.
+    pub is_tiny: bool,
     /// The peers, by name, those that are to be had.
     pub peers: Vec<String>,
     /// Figures whose names begin so; all if there is none.
@@ -127,6 +129,16 @@ const FULL: Pace = Pace {
     memory_time: Duration::from_millis(1000),
 };
 
+const TINY: Pace = Pace {
+    scale: Scale::SMALL,
+    slice: Duration::from_millis(10),
+    long_slice: Duration::from_millis(10),
+    rounds: 1,
+    contended: &[8],
+    processes: &[1, 2],
+    ..QUICK
+};
+
 const WARMUP: Duration = Duration::from_millis(30);
 
 /// A run on its way.
@@ -175,7 +187,11 @@ pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) 
     std::fs::create_dir_all(&settings.out).map_err(Error::file("make", &settings.out))?;
     let raw_path = settings.out.join("raw.jsonl");
     let raw = File::create(&raw_path).map_err(Error::file("make", &raw_path))?;
-    let pace = if settings.is_quick { &QUICK } else { &FULL };
+    let pace = match (settings.is_tiny, settings.is_quick) {
+        (true, _) => &TINY,
+        (false, true) => &QUICK,
+        (false, false) => &FULL,
+    };
     let (machine, begin) = (Machine::look(&settings.disk), Instant::now());
     let mut paper = Paper { settings, pace, watch, raw, figures: Vec::new(), goals: Vec::new(), banks: 0 };
     paper.keep(&serde_json::json!({ "machine": &machine, "command": &settings.command }))?;

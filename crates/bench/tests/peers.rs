@@ -9,11 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libtp_bench::{
-    open_engine, run_threads, Durability, Engine, EngineKind, OpenSettings, Outcome, RunSettings, Scale, Table,
-    Transfers,
+    open_engine, run_threads, Durability, Engine, EngineKind, OpenSettings, Outcome, RunSettings, Scale, Sharing,
+    Table, Transfers,
 };
 
-const PEERS: [EngineKind; 2] = [EngineKind::Lmdb, EngineKind::Bdb];
+/// Those of this build.
+fn peers() -> impl Iterator<Item = EngineKind> {
+    EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY).filter(|kind| kind.is_built_in())
+}
 
 /// A directory that is removed at the end.
 struct Fresh(PathBuf);
@@ -33,7 +36,7 @@ impl Drop for Fresh {
 }
 
 fn open(kind: EngineKind, directory: &Path, durability: Durability) -> Box<dyn Engine> {
-    open_engine(kind, &OpenSettings { directory, durability, join: false }).unwrap()
+    open_engine(kind, &OpenSettings { directory, durability, sharing: Sharing::Alone }).unwrap()
 }
 
 fn settings(durability: Durability, clients: u32) -> RunSettings {
@@ -49,7 +52,7 @@ fn settings(durability: Durability, clients: u32) -> RunSettings {
 
 #[test]
 fn several_clients_leave_a_bank_that_adds_up_and_outlives_being_closed() {
-    for kind in PEERS {
+    for kind in peers() {
         for durability in [Durability::Relaxed, Durability::Sync] {
             let fresh = Fresh::new(&format!("runs-{}-{durability}", kind.name()));
             let engine = open(kind, &fresh.0, durability);
@@ -70,7 +73,7 @@ fn several_clients_leave_a_bank_that_adds_up_and_outlives_being_closed() {
 
 #[test]
 fn balances_read_are_those_written_and_read_only_runs_write_nothing() {
-    for kind in PEERS {
+    for kind in peers() {
         let fresh = Fresh::new(&format!("reads-{}", kind.name()));
         let engine = open(kind, &fresh.0, Durability::Relaxed);
         engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
@@ -91,6 +94,7 @@ fn balances_read_are_those_written_and_read_only_runs_write_nothing() {
     }
 }
 
+#[cfg(feature = "peers-all")]
 #[test]
 fn berkeley_db_writes_a_log_of_plausible_size() {
     let fresh = Fresh::new("log");
@@ -104,7 +108,7 @@ fn berkeley_db_writes_a_log_of_plausible_size() {
 
 #[test]
 fn a_record_that_was_never_loaded_is_an_error_that_names_the_engine() {
-    for kind in PEERS {
+    for kind in peers() {
         let fresh = Fresh::new(&format!("empty-{}", kind.name()));
         let engine = open(kind, &fresh.0, Durability::Relaxed);
         let error = run_threads(engine.as_ref(), &settings(Durability::Relaxed, 1), &mut |_| {}).unwrap_err();
@@ -118,9 +122,10 @@ fn a_record_that_was_never_loaded_is_an_error_that_names_the_engine() {
 
 #[test]
 fn a_directory_that_is_not_there_is_an_error_and_not_a_crash() {
-    for kind in PEERS {
-        let nowhere = Path::new("/nowhere/at/all");
-        let settings = OpenSettings { directory: nowhere, durability: Durability::Sync, join: false };
+    for kind in peers() {
+        // Where nobody can make it, either.
+        let directory = Path::new("/proc/nowhere/at/all");
+        let settings = OpenSettings { directory, durability: Durability::Sync, sharing: Sharing::Alone };
         let error = open_engine(kind, &settings).err().unwrap().to_string();
         assert!(error.starts_with(kind.name()), "{error}");
     }

@@ -11,7 +11,7 @@ use libtp_bench::engine_libtp::Libtp;
 use libtp_bench::paper::Contender;
 use libtp_bench::{
     open_engine, run_processes, run_threads, serve_client, ClientsAs, Durability, Engine, EngineKind, Granularity,
-    OpenSettings, Progress as Rate, Report, RunSettings, Scale,
+    OpenSettings, Progress as Rate, Report, RunSettings, Scale, Sharing,
 };
 
 use crate::bank::{self, BankDirectory};
@@ -101,8 +101,16 @@ struct Bank {
 enum EngineName {
     /// This library.
     Libtp,
+    /// SQLite, if it was built in.
+    Sqlite,
     /// LMDB, if it was built in.
     Lmdb,
+    /// redb, if it was built in.
+    Redb,
+    /// fjall, if it was built in.
+    Fjall,
+    /// RocksDB, if it was built in.
+    Rocksdb,
     /// Berkeley DB 5.3, if it was built in.
     Bdb,
 }
@@ -143,7 +151,11 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if tpcb.env.is_none() {
         directory = directory.removed_at_end();
     }
-    let engine = tpcb.bank.open(directory.path(), false, output.may_draw())?;
+    let sharing = match tpcb.clients_as {
+        As::Threads => Sharing::Alone,
+        As::Processes => Sharing::First,
+    };
+    let engine = tpcb.bank.open(directory.path(), sharing, output.may_draw())?;
     let usual = Scale::PAPER.accounts;
     let loaded = bank::load(engine.as_ref(), tpcb.size, usual, output)?;
     if let (Some(time), false) = (loaded.time, output.is_json()) {
@@ -164,7 +176,7 @@ pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
                 .map_err(|why| Failure::Usage(format!("--contender {contender}: {why}")))?;
             contender.open(&arguments.env, true)?
         }
-        None => arguments.bank.open(&arguments.env, true, false)?,
+        None => arguments.bank.open(&arguments.env, Sharing::Joined, false)?,
     };
     let mut orders = BufReader::new(std::io::stdin());
     serve_client(engine.as_ref(), &mut orders, &mut std::io::stdout())?;
@@ -201,21 +213,17 @@ impl Tpcb {
 }
 
 impl Bank {
-    fn open(self, directory: &Path, join: bool, shown: bool) -> Result<Box<dyn Engine>> {
+    fn open(self, directory: &Path, sharing: Sharing, shown: bool) -> Result<Box<dyn Engine>> {
         let durability = self.durability;
-        let kind = match self.engine {
-            EngineName::Lmdb => EngineKind::Lmdb,
-            EngineName::Bdb => EngineKind::Bdb,
-            EngineName::Libtp => {
-                let mut bar = None;
-                let mut watch = |what, done, total| {
-                    bar.get_or_insert_with(|| Progress::bytes(shown, what, total)).set(done);
-                };
-                let bank = Libtp::open(directory, durability, self.granularity, &mut watch)?;
-                return Ok(Box::new(bank.reading_first(self.read_first).reversing_one_in(self.reverse_one_in)));
-            }
+        if let Some(kind) = self.engine.peer() {
+            return Ok(open_engine(kind, &OpenSettings { directory, durability, sharing })?);
+        }
+        let mut bar = None;
+        let mut watch = |what, done, total| {
+            bar.get_or_insert_with(|| Progress::bytes(shown, what, total)).set(done);
         };
-        Ok(open_engine(kind, &OpenSettings { directory, durability, join })?)
+        let bank = Libtp::open(directory, durability, self.granularity, &mut watch)?;
+        Ok(Box::new(bank.reading_first(self.read_first).reversing_one_in(self.reverse_one_in)))
     }
 
     /// This program again, as one client.
@@ -231,24 +239,30 @@ impl Bank {
     }
 }
 
+impl EngineName {
+    /// None for this library.
+    fn peer(self) -> Option<EngineKind> {
+        match self {
+            EngineName::Libtp => None,
+            EngineName::Sqlite => Some(EngineKind::Sqlite),
+            EngineName::Lmdb => Some(EngineKind::Lmdb),
+            EngineName::Redb => Some(EngineKind::Redb),
+            EngineName::Fjall => Some(EngineKind::Fjall),
+            EngineName::Rocksdb => Some(EngineKind::RocksDb),
+            EngineName::Bdb => Some(EngineKind::Bdb),
+        }
+    }
+}
+
 impl Bank {
     /// Refuses what this build or this engine cannot do before anything is made on disk.
     fn check(self) -> Result<()> {
-        if self.engine == EngineName::Libtp {
-            return Ok(());
-        }
+        let Some(peer) = self.engine.peer() else { return Ok(()) };
         if self.read_first || self.reverse_one_in != 0 {
             let why = "--read-first and --reverse-one-in are libtp's alone: leave them out for a peer";
             return Err(Failure::Usage(why.to_string()));
         }
-        if cfg!(feature = "peers") {
-            return Ok(());
-        }
-        Err(Failure::Usage(
-            "LMDB and Berkeley DB are not in this build: install libdb5.3-dev and a C compiler, and build with \
-             --features peers"
-                .to_string(),
-        ))
+        peer.check_built_in().map_err(|why| Failure::Usage(why.to_string()))
     }
 }
 

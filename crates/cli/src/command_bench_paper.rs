@@ -5,6 +5,7 @@ use std::process::Command;
 
 use clap::{Args, ValueEnum};
 use libtp_bench::paper::{run_paper, Contender, Goal, News, PaperSettings};
+use libtp_bench::EngineKind;
 
 use crate::bank::BankDirectory;
 use crate::failure::{Ending, Failure, Result};
@@ -20,6 +21,9 @@ pub struct Arguments {
     /// Every figure with fewer points and 100000 accounts: about three minutes, instead of an hour.
     #[arg(long)]
     quick: bool,
+    /// Every figure with next to nothing measured: for tests of this command.
+    #[arg(long, hide = true, conflicts_with = "quick")]
+    tiny: bool,
     /// Who is measured beside us.
     #[arg(long, value_enum, default_value_t = Peers::Light)]
     peers: Peers,
@@ -47,6 +51,7 @@ enum Peers {
 impl Arguments {
     /// Measures, and writes the report.
     pub fn run(&self, output: &mut Output) -> Result<Ending> {
+        let peers = self.peers.names()?;
         let mut directory = BankDirectory::open(self.dir.as_deref(), "libtp-paper")?;
         if self.dir.is_none() {
             directory = directory.removed_at_end();
@@ -68,8 +73,9 @@ impl Arguments {
             out: self.out.clone(),
             disk: own.0.clone(),
             memory: self.memory.clone(),
-            is_quick: self.quick,
-            peers: self.peers.names(),
+            is_quick: self.quick || self.tiny,
+            is_tiny: self.tiny,
+            peers,
             only: self.only.clone(),
             command: typed(),
             client: &client,
@@ -102,15 +108,25 @@ impl Arguments {
 }
 
 impl Peers {
-    fn names(self) -> Vec<String> {
-        let light: &[&str] = if cfg!(feature = "peers") { &["lmdb"] } else { &[] };
-        let heavy: &[&str] = if cfg!(feature = "peers") { &["bdb"] } else { &[] };
-        let names = match self {
+    /// By name.
+    ///
+    /// # Errors
+    /// Who is not in this build, and what brings them.
+    fn names(self) -> Result<Vec<String>> {
+        let kinds = match self {
             Peers::None => Vec::new(),
-            Peers::Light => light.to_vec(),
-            Peers::All => [light, heavy].concat(),
+            Peers::Light => EngineKind::LIGHT.to_vec(),
+            Peers::All => [&EngineKind::LIGHT[..], &EngineKind::HEAVY[..]].concat(),
         };
-        names.into_iter().map(str::to_owned).collect()
+        if let Some(left_out) = kinds.iter().find(|kind| !kind.is_built_in()) {
+            let option = if self == Peers::All { " --peers all" } else { "" };
+            return Err(Failure::Usage(format!(
+                "{} is not in this build: `cargo xtask bench paper{option} --out DIR` installs what the peers need, builds them in \
+                 and measures; `--peers none` measures libtp alone",
+                left_out.name()
+            )));
+        }
+        Ok(kinds.into_iter().map(|kind| kind.name().to_owned()).collect())
     }
 }
 

@@ -101,7 +101,7 @@ fn libpmemobj_has_two_names() {
     let (memory, disk) = places();
     for name in ["pmemobj", "pmdk"] {
         let said = bench(&["debit-credit", "--engine", name], memory.path(), disk.path());
-        if cfg!(feature = "peers") {
+        if cfg!(feature = "peers-all") {
             let result = said.result();
             assert_eq!((&result["engine"], &result["audit"]), (&json!("pmemobj"), &json!("ok")));
         } else {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libtp_bench::{
     engine_libtp::Libtp, open_engine, BareDisk, Durability, Engine, EngineKind, Error, Granularity, OpenSettings,
-    Result, RunSettings, Scale, Turns,
+    Result, RunSettings, Scale, Sharing, Turns,
 };
 
 /// Slices of each contender in a row.
@@ -95,7 +95,7 @@ fn bank(
     make_directory(&directory)?;
     let engine: Box<dyn Engine> = match kind {
         None => Box::new(Libtp::open(&directory, durability, Granularity::Record, &mut |_, _, _| {})?),
-        Some(kind) => open_engine(kind, &OpenSettings { directory: &directory, durability, join: false })?,
+        Some(kind) => open_engine(kind, &OpenSettings { directory: &directory, durability, sharing: Sharing::Alone })?,
     };
     eprintln!("loading {} records into {}", scale.total(), directory.display());
     engine.load(&scale, &mut |_| {})?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use libtp_bench::{
     engine_libtp::Libtp, line_transfer, open_engine, run_processes, serve_client, Durability, Engine, EngineKind,
-    Error, Granularity, OpenSettings, Report, Result, RunSettings, Scale,
+    Error, Granularity, OpenSettings, Report, Result, RunSettings, Scale, Sharing,
 };
 
 /// What is measured at every number of processes.
@@ -259,7 +259,8 @@ fn point(arguments: &Arguments, series: Series, processes: u32) -> Result<Report
 impl Series {
     fn open(self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
         if self.is_bdb {
-            return open_engine(EngineKind::Bdb, &OpenSettings { directory, durability: self.durability, join });
+            let sharing = if join { Sharing::Joined } else { Sharing::First };
+            return open_engine(EngineKind::Bdb, &OpenSettings { directory, durability: self.durability, sharing });
         }
         let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_, _, _| {})?;
         Ok(Box::new(bank.reading_first(self.reads_first).reversing_one_in(self.reversed_one_in)))

@@ -100,7 +100,7 @@ fn what_two_engines_are_is_said_and_each_has_its_log_where_its_name_says() {
 }
 
 /// libpmemobj reads its environment when it is loaded, so this test's program is begun once more with what it has to say.
-#[cfg(feature = "peers")]
+#[cfg(feature = "peers-all")]
 #[test]
 fn libpmemobj_adds_up_on_every_benchmark() {
     let [forced, unflushed] = super::PMEMOBJ_VARIABLES;

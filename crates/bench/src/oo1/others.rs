@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 
-use fjall::{Config, Keyspace, PartitionCreateOptions, PartitionHandle, PersistMode};
-use redb::{Database, ReadOnlyTable, TableDefinition};
+use fjall::{Database as FjallDatabase, Keyspace, KeyspaceCreateOptions, PersistMode};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
 use super::indexed::BATCH;
 use super::keys::{arriving, leaving, neighbour};
@@ -118,12 +118,12 @@ impl Look for LookingInRedb {
     }
 }
 
-/// A fjall keyspace of three partitions.
+/// A fjall database of three keyspaces.
 pub struct Fjall {
-    keyspace: Keyspace,
-    parts: PartitionHandle,
-    from: PartitionHandle,
-    to: PartitionHandle,
+    database: FjallDatabase,
+    parts: Keyspace,
+    from: Keyspace,
+    to: Keyspace,
 }
 
 fn of_fjall(doing: &'static str) -> impl FnOnce(fjall::Error) -> Error {
@@ -131,15 +131,16 @@ fn of_fjall(doing: &'static str) -> impl FnOnce(fjall::Error) -> Error {
 }
 
 impl Fjall {
-    /// Opens the keyspace in `directory`.
+    /// Opens the database in `directory`.
     ///
     /// # Errors
     /// fjall's.
     pub fn open(directory: &Path) -> Result<Fjall> {
-        let keyspace = Config::new(directory).cache_size(CACHE_BYTES as u64).open().map_err(of_fjall("opening"))?;
-        let open = |name| keyspace.open_partition(name, PartitionCreateOptions::default()).map_err(of_fjall("opening"));
+        let database = FjallDatabase::builder(directory).cache_size(CACHE_BYTES as u64).open();
+        let database = database.map_err(of_fjall("opening"))?;
+        let open = |name| database.keyspace(name, KeyspaceCreateOptions::default).map_err(of_fjall("opening"));
         let (parts, from, to) = (open("parts")?, open("from")?, open("to")?);
-        Ok(Fjall { keyspace, parts, from, to })
+        Ok(Fjall { database, parts, from, to })
     }
 }
 
@@ -168,7 +169,7 @@ impl Client for &Fjall {
     }
 
     fn insert(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
-        let mut batch = self.keyspace.batch().durability(Some(PersistMode::SyncAll));
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
         for part in ids.map(|id| graph.part(id)) {
             batch.insert(&self.parts, part.id.to_be_bytes(), part.to_bytes());
             for (nth, connection) in (0..).zip(&part.out) {
@@ -180,7 +181,7 @@ impl Client for &Fjall {
     }
 }
 
-/// What is newest in a fjall keyspace; nobody writes meanwhile.
+/// What is newest in a fjall database; nobody writes meanwhile.
 struct LookingInFjall<'f>(&'f Fjall);
 
 impl Look for LookingInFjall<'_> {
@@ -195,7 +196,7 @@ impl Look for LookingInFjall<'_> {
             Way::Backward => &self.0.to,
         };
         for pair in index.prefix(id.to_be_bytes()) {
-            let (key, value) = pair.map_err(of_fjall("reading"))?;
+            let (key, value) = pair.into_inner().map_err(of_fjall("reading"))?;
             ids.push(neighbour(way, &key, &value));
         }
         Ok(())

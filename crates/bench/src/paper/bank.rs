@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::rounds::Sample;
-use crate::catalogue::{open_engine, EngineKind, OpenSettings};
+use crate::catalogue::{open_engine, EngineKind, OpenSettings, Sharing};
 use crate::engine::{Durability, Engine, Granularity};
 use crate::engine_libtp::Libtp;
 use crate::engine_unprotected::{Instead, Unprotected};
@@ -76,7 +76,12 @@ impl Contender {
             return Ok(Box::new(Unprotected::open(directory, instead)?));
         }
         let kind: EngineKind = self.engine.parse()?;
-        open_engine(kind, &OpenSettings { directory, durability: self.durability, join })
+        let sharing = match (join, self.is_shared) {
+            (true, _) => Sharing::Joined,
+            (false, true) => Sharing::First,
+            (false, false) => Sharing::Alone,
+        };
+        open_engine(kind, &OpenSettings { directory, durability: self.durability, sharing })
     }
 }
 

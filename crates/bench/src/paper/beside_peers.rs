@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::tpcb::Scale;
 
 use super::bank::{number, Slice};
-use super::figure::{Axis, Figure, Place};
+use super::figure::{Axis, Figure, Place, Point, Series};
 use super::rounds::{Case, Sample};
 use super::Paper;
 
@@ -130,6 +130,13 @@ pub(super) fn durable(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Who could not be had at all could not be had at any place.
+fn at_each(refused: Series, clients: &[u32]) -> Series {
+    let why = refused.points.into_iter().find_map(|point| point.refused);
+    let point = |count: &u32| Point { x: Place::Number(f64::from(*count)), samples: Vec::new(), refused: why.clone() };
+    Series { name: refused.name, points: clients.iter().map(point).collect() }
+}
+
 fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     let contenders =
         paper.everybody(wanted.durability).into_iter().map(|(name, contender)| match wanted.by_processes {
@@ -156,7 +163,7 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     let mut series = paper.measure(wanted.id, &mut cases, rounds)?;
     drop(cases);
     paper.settle(banks, &mut series);
-    series.extend(refused);
+    series.extend(refused.into_iter().map(|series| at_each(series, wanted.clients)));
     let clients = if wanted.by_processes { "processes" } else { "threads" };
     Ok(Figure {
         id: wanted.id.to_owned(),

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use fjall::{Config, Keyspace, PartitionCreateOptions, PartitionHandle, PersistMode, Slice};
-use redb::{Database, Durability, ReadableTable, TableDefinition};
+use fjall::{Database as FjallDatabase, Keyspace, KeyspaceCreateOptions, PersistMode};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::{Pair, Rows, BATCH};
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ impl Redb {
 
     fn put(&self, pairs: &[Pair], durability: Durability) -> Result<()> {
         let mut write = self.database.begin_write().map_err(of_redb("writing"))?;
-        write.set_durability(durability);
+        write.set_durability(durability).map_err(Error::engine(REDB, "writing"))?;
         {
             let mut table = write.open_table(RECORDS).map_err(of_redb("writing"))?;
             for (key, value) in pairs {
@@ -82,10 +82,10 @@ impl Rows for Redb {
     }
 }
 
-/// A fjall keyspace of one partition.
+/// A fjall database of one keyspace.
 pub struct Fjall {
-    keyspace: Keyspace,
-    records: PartitionHandle,
+    database: FjallDatabase,
+    records: Keyspace,
 }
 
 fn of_fjall(doing: &'static str) -> impl FnOnce(fjall::Error) -> Error {
@@ -93,26 +93,28 @@ fn of_fjall(doing: &'static str) -> impl FnOnce(fjall::Error) -> Error {
 }
 
 impl Fjall {
-    /// Opens the keyspace in `directory`.
+    /// Opens the database in `directory`.
     ///
     /// # Errors
     /// fjall's.
     pub fn open(directory: &Path) -> Result<Fjall> {
-        let keyspace = Config::new(directory).cache_size(CACHE_BYTES as u64).open().map_err(of_fjall("opening"))?;
-        let records = keyspace.open_partition("records", PartitionCreateOptions::default());
-        Ok(Fjall { records: records.map_err(of_fjall("opening"))?, keyspace })
+        let database = FjallDatabase::builder(directory).cache_size(CACHE_BYTES as u64).open();
+        let database = database.map_err(of_fjall("opening"))?;
+        let records = database.keyspace("records", KeyspaceCreateOptions::default).map_err(of_fjall("opening"))?;
+        Ok(Fjall { database, records })
     }
 }
 
 impl Rows for Fjall {
     fn load_sorted(&self, pairs: &[Pair]) -> Result<()> {
-        let pairs = pairs.iter().map(|(key, value)| (Slice::from(&key[..]), Slice::from(&value[..])));
-        self.records.ingest(pairs).map_err(of_fjall("loading"))
+        let mut ingestion = self.records.start_ingestion().map_err(of_fjall("loading"))?;
+        pairs.iter().try_for_each(|(key, value)| ingestion.write(key, value)).map_err(of_fjall("loading"))?;
+        ingestion.finish().map_err(of_fjall("loading"))
     }
 
     fn insert(&self, pairs: &[Pair]) -> Result<()> {
         for pairs in pairs.chunks(BATCH) {
-            let mut batch = self.keyspace.batch();
+            let mut batch = self.database.batch();
             pairs.iter().for_each(|(key, value)| batch.insert(&self.records, key, value));
             batch.commit().map_err(of_fjall("inserting"))?;
         }
@@ -120,7 +122,7 @@ impl Rows for Fjall {
     }
 
     fn settle(&self) -> Result<()> {
-        self.keyspace.persist(PersistMode::SyncAll).map_err(of_fjall("writing everything to disk"))
+        self.database.persist(PersistMode::SyncAll).map_err(of_fjall("writing everything to disk"))
     }
 
     fn get(&self, keys: &mut dyn Iterator<Item = &[u8; 16]>) -> Result<u64> {
@@ -134,7 +136,7 @@ impl Rows for Fjall {
     fn scan(&self) -> Result<u64> {
         let mut bytes = 0;
         for pair in self.records.iter() {
-            let (key, value) = pair.map_err(of_fjall("reading"))?;
+            let (key, value) = pair.into_inner().map_err(of_fjall("reading"))?;
             bytes += (key.len() + value.len()) as u64;
         }
         Ok(bytes)

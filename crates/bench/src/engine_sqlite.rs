@@ -1,0 +1,258 @@
+//! SQLite, through `rusqlite`, which carries its source.
+//!
+//! Its best documented setting for several clients: write-ahead log, `BEGIN IMMEDIATE` for what writes, a busy timeout instead of errors,
+//! one connection for each client, statements prepared once, the file mapped, a page cache that holds the bank. `Relaxed` is
+//! `synchronous=OFF`: a commit is written to the log file and survives the death of the process. `Sync` is `FULL`: the log is synced at
+//! each commit. It has one writer at a time by design, so a transfer never aborts. Several processes may use one bank.
+//!
+//! Balances are columns, because that is how SQL is written; the bytes of a record are put together again for the audit.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{params, Connection, OpenFlags, TransactionBehavior};
+
+use crate::engine::{Durability, Engine, Outcome, Session};
+use crate::error::{Error, Result};
+use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
+
+const NAME: &str = "sqlite";
+const FILE: &str = "bank.sqlite";
+/// How long a writer waits for the one before it.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Where the filler of a record begins.
+const FILLER_AT: usize = BALANCE_AT + 8;
+/// Where the filler of a history record begins.
+const HISTORY_FILLER_AT: usize = 28;
+const STATEMENTS_KEPT: usize = 32;
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, filler BLOB NOT NULL);
+    CREATE TABLE IF NOT EXISTS teller (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, filler BLOB NOT NULL);
+    CREATE TABLE IF NOT EXISTS branch (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL, filler BLOB NOT NULL);
+    CREATE TABLE IF NOT EXISTS history (
+        id INTEGER PRIMARY KEY, amount INTEGER NOT NULL, account INTEGER NOT NULL, teller INTEGER NOT NULL,
+        branch INTEGER NOT NULL, filler BLOB NOT NULL);";
+
+/// In the order of [`Table::BALANCES`].
+const CHANGES: [&str; 3] = [
+    "UPDATE account SET balance = balance + ?2 WHERE id = ?1",
+    "UPDATE teller SET balance = balance + ?2 WHERE id = ?1",
+    "UPDATE branch SET balance = balance + ?2 WHERE id = ?1",
+];
+/// In the order of [`Table::BALANCES`].
+const BALANCES: [&str; 3] = [
+    "SELECT balance FROM account WHERE id = ?1",
+    "SELECT balance FROM teller WHERE id = ?1",
+    "SELECT balance FROM branch WHERE id = ?1",
+];
+
+/// A bank in an SQLite file.
+pub struct Sqlite {
+    path: PathBuf,
+    durability: Durability,
+    /// For what is done while no client is at work.
+    own: Mutex<Connection>,
+}
+
+fn of_sqlite(doing: &'static str) -> impl FnOnce(rusqlite::Error) -> Error {
+    Error::engine(NAME, doing)
+}
+
+impl Sqlite {
+    /// Opens the file in `directory`, and makes the four tables if they are not there.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn open(directory: &Path, durability: Durability) -> Result<Sqlite> {
+        let path = directory.join(FILE);
+        let own = connect(&path, durability)?;
+        own.execute_batch(TABLES).map_err(of_sqlite("making its tables"))?;
+        Ok(Sqlite { path, durability, own: Mutex::new(own) })
+    }
+
+    fn with_own<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        work(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn connect(path: &Path, durability: Durability) -> Result<Connection> {
+    let failed = || of_sqlite("opening");
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed())?;
+    connection.busy_timeout(PATIENCE).map_err(failed())?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    let synchronous = if durability == Durability::Sync { "FULL" } else { "OFF" };
+    let settings = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -262144; \
+         PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY;"
+    );
+    connection.execute_batch(&settings).map_err(failed())?;
+    Ok(connection)
+}
+
+impl Engine for Sqlite {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn lock_granularity(&self) -> &'static str {
+        "environment"
+    }
+
+    fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut loaded = 0;
+        for table in Table::BALANCES {
+            self.with_own(|own| fill(own, table, scale.count(table))).map_err(of_sqlite("loading"))?;
+            loaded += u64::from(scale.count(table));
+            progress(loaded);
+        }
+        self.with_own(checkpoint).map_err(of_sqlite("loading"))
+    }
+
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(SqliteSession { connection: connect(&self.path, self.durability)? }))
+    }
+
+    fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
+        let walked = self.with_own(|own| match table {
+            Table::History => walk_history(own, each),
+            Table::Account | Table::Teller | Table::Branch => walk_balances(own, table, each),
+        });
+        walked.map_err(of_sqlite("reading all records"))
+    }
+
+    fn log_bytes(&self) -> Result<u64> {
+        Ok(0)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let own = self.own.into_inner().unwrap_or_else(PoisonError::into_inner);
+        own.close().map_err(|(_, why)| of_sqlite("closing")(why))
+    }
+}
+
+fn fill(own: &mut Connection, table: Table, count: u32) -> rusqlite::Result<()> {
+    let txn = own.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    {
+        let mut insert = txn.prepare(&format!("INSERT INTO {} VALUES (?1, 0, ?2)", table.name()))?;
+        for id in 0..count {
+            insert.execute(params![id, &new_record(id, 0)[FILLER_AT..]])?;
+        }
+    }
+    txn.commit()
+}
+
+/// All that is in the log goes into the file.
+fn checkpoint(own: &mut Connection) -> rusqlite::Result<()> {
+    own.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
+fn walk_balances(own: &Connection, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> rusqlite::Result<()> {
+    let mut select = own.prepare(&format!("SELECT id, balance, filler FROM {}", table.name()))?;
+    let mut rows = select.query([])?;
+    let mut record = Vec::with_capacity(RECORD_BYTES);
+    while let Some(row) = rows.next()? {
+        let id = row.get::<_, u32>(0)?;
+        record.clear();
+        record.extend(u64::from(id).to_le_bytes());
+        record.extend(row.get::<_, i64>(1)?.to_le_bytes());
+        record.extend(row.get_ref(2)?.as_blob()?);
+        each(u64::from(id), &record);
+    }
+    Ok(())
+}
+
+fn walk_history(own: &Connection, each: &mut dyn FnMut(u64, &[u8])) -> rusqlite::Result<()> {
+    let mut select = own.prepare("SELECT id, amount, account, teller, branch, filler FROM history")?;
+    let mut rows = select.query([])?;
+    let mut record = Vec::new();
+    for place in 0.. {
+        let Some(row) = rows.next()? else { break };
+        record.clear();
+        record.extend(row.get::<_, i64>(0)?.to_le_bytes());
+        record.extend(row.get::<_, i64>(1)?.to_le_bytes());
+        for column in 2..5 {
+            record.extend(row.get::<_, u32>(column)?.to_le_bytes());
+        }
+        record.extend(row.get_ref(5)?.as_blob()?);
+        each(place, &record);
+    }
+    Ok(())
+}
+
+struct SqliteSession {
+    connection: Connection,
+}
+
+impl SqliteSession {
+    fn transfer(&self, transfer: &Transfer) -> rusqlite::Result<Option<i64>> {
+        let one = |sql: &str| -> rusqlite::Result<usize> { self.connection.prepare_cached(sql)?.execute([]) };
+        one("BEGIN IMMEDIATE")?;
+        let done = self.changes(transfer);
+        match &done {
+            Ok(Some(_)) => one("COMMIT")?,
+            // The first error is the one to be told.
+            Ok(None) | Err(_) => one("ROLLBACK").unwrap_or(0),
+        };
+        done
+    }
+
+    /// The new balance of the account; none if one of the three records is not there.
+    fn changes(&self, transfer: &Transfer) -> rusqlite::Result<Option<i64>> {
+        for (table, sql) in Table::BALANCES.into_iter().zip(CHANGES) {
+            let id = transfer.record_in(table);
+            if self.connection.prepare_cached(sql)?.execute(params![id, transfer.amount])? == 0 {
+                return Ok(None);
+            }
+        }
+        let balance = self.balance(BALANCES[0], transfer.account)?;
+        let history = transfer.to_history();
+        let id = i64::from_le_bytes(transfer.id.to_le_bytes());
+        self.connection.prepare_cached("INSERT INTO history VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
+            id,
+            transfer.amount,
+            transfer.account,
+            transfer.teller,
+            transfer.branch,
+            &history[HISTORY_FILLER_AT..]
+        ])?;
+        Ok(balance)
+    }
+
+    fn balance(&self, sql: &str, id: u32) -> rusqlite::Result<Option<i64>> {
+        let mut select = self.connection.prepare_cached(sql)?;
+        let mut rows = select.query([id])?;
+        rows.next()?.map(|row| row.get(0)).transpose()
+    }
+
+    fn sum(&self, transfer: &Transfer) -> rusqlite::Result<Option<i64>> {
+        let mut sum = 0;
+        for (table, sql) in Table::BALANCES.into_iter().zip(BALANCES) {
+            let Some(balance) = self.balance(sql, transfer.record_in(table))? else { return Ok(None) };
+            sum += balance;
+        }
+        Ok(Some(sum))
+    }
+}
+
+impl Session for SqliteSession {
+    fn transact(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        committed(self.transfer(transfer).map_err(of_sqlite("carrying out a transfer"))?, transfer)
+    }
+
+    fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        let failed = || of_sqlite("reading three records");
+        let one = |sql: &str| -> rusqlite::Result<usize> { self.connection.prepare_cached(sql)?.execute([]) };
+        one("BEGIN").map_err(failed())?;
+        let sum = self.sum(transfer);
+        one("COMMIT").map_err(failed())?;
+        committed(sum.map_err(failed())?, transfer)
+    }
+}
+
+fn committed(balance: Option<i64>, transfer: &Transfer) -> Result<Outcome> {
+    let missing = || Error::Missing { engine: NAME, table: Table::Account.name(), id: u64::from(transfer.account) };
+    Ok(Outcome::Committed { balance: balance.ok_or_else(missing)? })
+}

@@ -1,0 +1,77 @@
+//! What version a peer is of: as the library itself says, or, where it has no such call, as the lock file of this build has it.
+
+use crate::catalogue::EngineKind;
+
+const LOCK_FILE: &str = include_str!("../../../Cargo.lock");
+
+/// The version; empty for what has none, or is not in this build.
+pub fn peer_version(kind: EngineKind) -> String {
+    match kind {
+        EngineKind::Sqlite => sqlite(),
+        EngineKind::Lmdb => lmdb(),
+        EngineKind::Redb | EngineKind::Fjall => locked(LOCK_FILE, kind.name()).to_owned(),
+        EngineKind::RocksDb => option_env!("ROCKSDB_VERSION").unwrap_or_default().to_owned(),
+        EngineKind::Bdb => bdb(),
+        EngineKind::HashMap | EngineKind::BTreeMap => String::new(),
+    }
+}
+
+#[cfg(feature = "peers")]
+fn sqlite() -> String {
+    rusqlite::version().to_owned()
+}
+
+#[cfg(feature = "peers")]
+fn lmdb() -> String {
+    let version = heed::lmdb_version();
+    format!("{}.{}.{}", version.major, version.minor, version.patch)
+}
+
+#[cfg(not(feature = "peers"))]
+fn sqlite() -> String {
+    String::new()
+}
+
+#[cfg(not(feature = "peers"))]
+fn lmdb() -> String {
+    String::new()
+}
+
+#[cfg(feature = "peers-all")]
+fn bdb() -> String {
+    crate::engine_bdb::version()
+}
+
+#[cfg(not(feature = "peers-all"))]
+fn bdb() -> String {
+    String::new()
+}
+
+/// The version of a package in a lock file; empty if it has none.
+fn locked<'l>(lock_file: &'l str, package: &str) -> &'l str {
+    let entry = format!("name = \"{package}\"\nversion = \"");
+    let version = lock_file.split_once(&entry).and_then(|(_, rest)| rest.split_once('"'));
+    version.map_or("", |(version, _)| version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_by_the_whole_name() {
+        let file = "[[package]]\nname = \"redb-derive\"\nversion = \"9.9.9\"\n\n[[package]]\nname = \"redb\"\nversion = \"4.6.0\"\n";
+        assert_eq!((locked(file, "redb"), locked(file, "fjall")), ("4.6.0", ""));
+        assert!(!locked(LOCK_FILE, "redb").is_empty(), "the lock file has what the feature brings");
+    }
+
+    #[test]
+    fn what_was_built_in_has_a_version() {
+        for kind in EngineKind::ALL {
+            let (version, is_map) = (peer_version(kind), matches!(kind, EngineKind::HashMap | EngineKind::BTreeMap));
+            if kind.is_built_in() && !is_map {
+                assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{}: {version:?}", kind.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `bench paper`: the report it leaves, with a row for everybody who was asked for.
+#![allow(clippy::unwrap_used)] // The whole file is tests.
+
+mod tp;
+
+use std::process::Command;
+
+use tempfile::{tempdir_in, TempDir};
+use tp::{run, Said};
+
+/// The smallest run of some figures; the report is in the directory.
+fn paper(only: &str, peers: &str) -> (Said, TempDir) {
+    let (out, disk, memory) =
+        (tempdir_in("/var/tmp").unwrap(), tempdir_in("/var/tmp").unwrap(), tempdir_in("/dev/shm").unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
+    command.args(["bench", "paper", "--tiny", "--only", only, "--peers", peers, "--out"]).arg(out.path());
+    command.arg("--dir").arg(disk.path()).arg("--memory").arg(memory.path());
+    let said = run(command, b"");
+    for directory in [&disk, &memory] {
+        assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "what was made there is removed");
+    }
+    (said, out)
+}
+
+#[test]
+fn we_alone_are_a_report_with_samples_and_pictures() {
+    let (said, out) = paper("peers-memory", "none");
+    said.text();
+    let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
+    assert!(report.contains("| libtp |") && !report.contains("not measured:"), "{report}");
+    let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
+    assert!(raw.contains("peers-memory-tpcb"), "{raw}");
+    assert!(out.path().join("peers-memory-tpcb.svg").is_file());
+}
+
+#[cfg(not(feature = "peers"))]
+#[test]
+fn peers_that_were_left_out_are_no_empty_comparison_but_a_sentence() {
+    for (peers, command) in
+        [("light", "`cargo xtask bench paper --out DIR`"), ("all", "`cargo xtask bench paper --peers all --out DIR`")]
+    {
+        let (said, out) = paper("peers-memory", peers);
+        assert!(said.refused(2).contains(command), "{}", said.err);
+        assert!(!out.path().join("report.md").exists());
+    }
+}
+
+#[cfg(feature = "peers")]
+#[test]
+fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
+    let is_all = cfg!(feature = "peers-all");
+    let (said, out) = paper("peers", if is_all { "all" } else { "light" });
+    said.text();
+    let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
+    let figures: Vec<&str> = report.split("\n## ").skip(1).collect();
+    assert_eq!(figures.len(), 6, "{report}");
+    let heavy = ["rocksdb", "bdb"].into_iter().filter(|_| is_all);
+    for peer in ["libtp", "sqlite", "lmdb", "redb", "fjall"].into_iter().chain(heavy) {
+        for figure in &figures {
+            assert!(figure.contains(&format!("\n| {peer} |")), "{peer}: {figure}");
+        }
+        let row = report.lines().find(|line| line.starts_with(&format!("| {peer} |")) && line.contains(';'));
+        let has_version = row.is_some_and(|row| row.contains(|letter: char| letter.is_ascii_digit()));
+        assert!(peer == "libtp" || has_version, "{peer}: {report}");
+    }
+    for refused in figures.iter().flat_map(|figure| figure.lines()).filter(|line| line.contains(": not measured:")) {
+        assert!(refused.contains("serves one process only"), "{refused}");
+    }
+    for peer in ["fjall"].into_iter().chain(["rocksdb"].into_iter().filter(|_| is_all)) {
+        let rows = format!("* {peer}, 2: not measured: {peer} serves one process only");
+        assert_eq!(report.matches(&rows).count(), 2, "{report}");
+    }
+    let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
+    for name in ["tpcb", "processes", "read-only", "read-only-processes", "contended"] {
+        assert!(out.path().join(format!("peers-memory-{name}.svg")).is_file(), "{name}");
+        assert!(raw.contains(&format!("\"figure\":\"peers-memory-{name}\",\"series\":\"sqlite\"")), "{name}: {raw}");
+    }
+}
