@@ -124,7 +124,7 @@ impl FromStr for EngineKind {
 /// # Errors
 /// `Settings` if the engine was left out of this build, or cannot be used by several processes; otherwise what the engine says.
 pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn Engine>> {
-    let OpenSettings { directory, durability, sharing } = *settings;
+    let OpenSettings { durability, sharing, .. } = *settings;
     if durability == Durability::Rio {
         return Err(Error::Settings("durability rio is libtp's alone".into()));
     }
@@ -136,21 +136,21 @@ pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<
         EngineKind::HashMap => Ok(Box::new(InMemory::new(MapKind::Hash))),
         EngineKind::BTreeMap => Ok(Box::new(InMemory::new(MapKind::Tree))),
         #[cfg(feature = "peers")]
-        EngineKind::Sqlite => Ok(Box::new(crate::engine_sqlite::Sqlite::open(directory, durability)?)),
+        EngineKind::Sqlite => Ok(Box::new(crate::engine_sqlite::Sqlite::open(settings.directory, durability)?)),
         #[cfg(feature = "peers")]
-        EngineKind::Lmdb => Ok(Box::new(crate::engine_lmdb::Lmdb::open(directory, durability)?)),
+        EngineKind::Lmdb => Ok(Box::new(crate::engine_lmdb::Lmdb::open(settings.directory, durability)?)),
         #[cfg(feature = "peers")]
-        EngineKind::Redb => Ok(Box::new(crate::engine_redb::Redb::open(directory, durability, sharing)?)),
+        EngineKind::Redb => Ok(Box::new(crate::engine_redb::Redb::open(settings.directory, durability, sharing)?)),
         #[cfg(feature = "peers")]
-        EngineKind::Fjall => Ok(Box::new(crate::engine_fjall::Fjall::open(directory, durability)?)),
+        EngineKind::Fjall => Ok(Box::new(crate::engine_fjall::Fjall::open(settings.directory, durability)?)),
         #[cfg(feature = "peers-all")]
-        EngineKind::RocksDb => Ok(Box::new(crate::engine_rocksdb::RocksDb::open(directory, durability)?)),
+        EngineKind::RocksDb => Ok(Box::new(crate::engine_rocksdb::RocksDb::open(settings.directory, durability)?)),
         #[cfg(feature = "peers-all")]
         EngineKind::Bdb if sharing == Sharing::Joined => {
-            Ok(Box::new(crate::engine_bdb::Bdb::join(directory, durability)?))
+            Ok(Box::new(crate::engine_bdb::Bdb::join(settings.directory, durability)?))
         }
         #[cfg(feature = "peers-all")]
-        EngineKind::Bdb => Ok(Box::new(crate::engine_bdb::Bdb::open(directory, durability)?)),
+        EngineKind::Bdb => Ok(Box::new(crate::engine_bdb::Bdb::open(settings.directory, durability)?)),
         #[cfg(not(all(feature = "peers", feature = "peers-all")))]
         _ => unreachable!("it was checked that this build has the engine"),
     }

@@ -184,7 +184,8 @@ fn a_peer_that_was_left_out_is_wrong_usage_and_makes_nothing() {
 #[test]
 fn the_peers_run_the_same_workload() {
     let parent = tempdir().unwrap();
-    for engine in ["lmdb", "bdb"] {
+    let heavy = ["rocksdb", "bdb"].into_iter().filter(|_| cfg!(feature = "peers-all"));
+    for engine in ["sqlite", "lmdb", "redb", "fjall"].into_iter().chain(heavy) {
         let words = ["--engine", engine, "--accounts", "1000", "--seconds", "0.3", "--durability", "relaxed", "--json"];
         let result = tp("bench tpcb", &parent.path().join(engine), &words).result();
         assert_eq!((&result["engine"], &result["audit"]), (&json!(engine), &json!("ok")));

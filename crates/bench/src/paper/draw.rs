@@ -4,7 +4,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::figure::{spelled, Figure, Place, Series};
+use super::figure::{spelled, Figure, Place, Point, Series};
 use crate::error::{Error, Result};
 
 const SIZE: (u32, u32) = (900, 520);
@@ -22,6 +22,12 @@ const COLOURS: [RGBColor; 8] = [
 /// How much room above the greatest figure.
 const HEADROOM: f64 = 1.15;
 
+/// Beside the names, in pixels.
+const NAMES_MARGIN: u32 = 34;
+/// A letter of a name, in pixels, on the average.
+const LETTER_WIDTH: u32 = 7;
+const LONGEST_NAME: u32 = 48;
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws it.
@@ -34,11 +40,12 @@ pub fn svg(figure: &Figure) -> Result<String> {
     {
         let area = SVGBackend::with_string(&mut picture, SIZE).into_drawing_area();
         area.fill(&WHITE).map_err(|why| failed(why.to_string()))?;
+        let (chart, names) = area.split_horizontally(SIZE.0 - names_width(figure));
         let drawn = match figure.places().first() {
-            Some(Place::Number(_)) => curves(figure, &area),
-            _ => bars(figure, &area),
+            Some(Place::Number(_)) => curves(figure, &chart),
+            _ => bars(figure, &chart),
         };
-        drawn.map_err(failed)?;
+        drawn.and_then(|()| legend(figure, &names)).map_err(failed)?;
         area.present().map_err(|why| failed(why.to_string()))?;
     }
     Ok(picture)
@@ -48,12 +55,13 @@ fn in_words<E: std::fmt::Display>(error: E) -> String {
     error.to_string()
 }
 
-/// The least and greatest median, and a place for an empty figure.
+/// The least and greatest sample, and a place for an empty figure.
 fn heights(figure: &Figure) -> (f64, f64) {
-    let medians = figure.series.iter().flat_map(|series| &series.points).filter_map(super::figure::Point::median);
-    let (least, greatest) = medians
-        .filter(|median| *median > 0.0)
-        .fold((f64::MAX, 0.0), |(least, most), median| (f64::min(least, median), f64::max(most, median)));
+    let points = figure.series.iter().flat_map(|series| &series.points);
+    let (least, greatest) = points
+        .flat_map(|point| &point.samples)
+        .filter(|sample| **sample > 0.0)
+        .fold((f64::MAX, 0.0), |(least, most), sample| (f64::min(least, *sample), f64::max(most, *sample)));
     if greatest == 0.0 {
         return (0.1, 1.0);
     }
@@ -66,6 +74,31 @@ fn numbers(series: &Series) -> Vec<(f64, f64)> {
         Place::Name(_) => None,
     };
     series.points.iter().filter_map(|point| Some((at(&point.x)?, point.median()?))).collect()
+}
+
+/// From the least sample to the greatest, where there are several.
+fn spreads(series: &Series) -> Vec<[(f64, f64); 2]> {
+    let ends = |point: &Point| match point.x {
+        Place::Number(x) if point.samples.len() > 1 => point.spread().map(|(least, most)| [(x, least), (x, most)]),
+        _ => None,
+    };
+    series.points.iter().filter_map(ends).collect()
+}
+
+/// Room for the longest name, its sign and a margin.
+fn names_width(figure: &Figure) -> u32 {
+    let longest = figure.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
+    NAMES_MARGIN + LETTER_WIDTH * u32::try_from(longest).unwrap_or(LONGEST_NAME).min(LONGEST_NAME)
+}
+
+/// The names with their colours, beside the chart, where they cover nothing.
+fn legend(figure: &Figure, area: &Area<'_>) -> std::result::Result<(), String> {
+    let named = figure.series.iter().zip(COLOURS.iter().cycle()).zip((0..).map(|nth| 50 + 22 * nth));
+    for ((series, colour), down) in named {
+        area.draw(&Rectangle::new([(0, down - 4), (16, down + 4)], colour.filled())).map_err(in_words)?;
+        area.draw(&Text::new(series.name.as_str(), (24, down - 6), ("sans-serif", 12))).map_err(in_words)?;
+    }
+    Ok(())
 }
 
 fn curves(figure: &Figure, area: &Area<'_>) -> std::result::Result<(), String> {
@@ -117,20 +150,12 @@ where
             continue;
         }
         let colour = *colour;
-        chart
-            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))
-            .map_err(in_words)?
-            .label(&series.name)
-            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 20, y)], colour.stroke_width(2)));
+        chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2))).map_err(in_words)?;
+        let spreads = spreads(series).into_iter().map(|ends| PathElement::new(ends, colour.stroke_width(1)));
+        chart.draw_series(spreads).map_err(in_words)?;
         chart.draw_series(points.into_iter().map(|at| Circle::new(at, 3, colour.filled()))).map_err(in_words)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .draw()
-        .map_err(in_words)
+    Ok(())
 }
 
 fn bars(figure: &Figure, area: &Area<'_>) -> std::result::Result<(), String> {
@@ -187,19 +212,9 @@ where
             let left = index(place) + 0.1 + width * index(nth);
             Some(Rectangle::new([(left, floor), (left + width * 0.92, point.median()?)], colour.filled()))
         });
-        chart
-            .draw_series(boxes)
-            .map_err(in_words)?
-            .label(&series.name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
+        chart.draw_series(boxes).map_err(in_words)?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.3))
-        .draw()
-        .map_err(in_words)
+    Ok(())
 }
 
 fn index(at: usize) -> f64 {
@@ -209,13 +224,13 @@ fn index(at: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::figure::{Axis, Point};
+    use crate::paper::figure::Axis;
 
     fn figure(places: &[Place], is_logarithmic: bool) -> Figure {
         let axis = |name: &str| Axis { name: name.to_owned(), is_logarithmic };
         let points = |by: f64| {
             let nth = places.iter().zip(1_u32..);
-            nth.map(|(x, nth)| Point { x: x.clone(), samples: vec![f64::from(nth) * by], refused: None }).collect()
+            nth.map(|(x, nth)| Point { x: x.clone(), samples: vec![f64::from(nth) * by; 2], refused: None }).collect()
         };
         let series = ["libtp", "a peer"]
             .iter()
