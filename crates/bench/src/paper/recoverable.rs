@@ -56,7 +56,7 @@ struct Contender {
 /// Those of figure 5a. libpmemobj is one if it is built in, and peers were asked for.
 fn contenders(paper: &Paper<'_>) -> Vec<Contender> {
     let mut all = vec![VISTA, VISTA_ON_DISK, RVM_RIO, RVM];
-    if cfg!(feature = "peers") && !paper.settings.peers.is_empty() {
+    if cfg!(feature = "peers-all") && !paper.settings.peers.is_empty() {
         all.push(PMEMOBJ);
     }
     all
