@@ -162,9 +162,10 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
                 .keep(&serde_json::json!({ "figure": name, "operation": counted.operation, "seen": &counted.seen }))?;
         }
         chapters.push(chapter);
+        // Each time anew: a run that is broken off leaves what it has measured.
+        let (command, seconds) = (settings.command.as_str(), begin.elapsed().as_secs_f64());
+        Report { machine: &machine, command, seconds, chapters: &chapters }.write(&settings.out)?;
     }
-    let (command, seconds) = (settings.command.as_str(), begin.elapsed().as_secs_f64());
-    Report { machine: &machine, command, seconds, chapters: &chapters }.write(&settings.out)?;
     let bends = || chapters.iter().flat_map(|chapter| &chapter.bends);
     Ok(Growth {
         figures: chapters.iter().map(|chapter| chapter.figure.id.clone()).collect(),
@@ -182,7 +183,8 @@ fn by_records(study: &mut Study<'_>) -> Result<Chapter> {
         "growth-records",
         "By records",
         "Values of 100 bytes, and the cache that the library takes by itself, a quarter of the memory. Beside it a bare load of a word from as \
-         many bytes as the file has (1 GiB at most), and a bare read of a page of it.",
+         many bytes as the file has (1 GiB at most), a bare read of a page of it, and a page written twice, 64 at a time, with a sync after each of the \
+         two writes, into a file as long (256 MiB at most).",
         "records",
     );
     by_size::measure(study, Plan { figure, places: places.collect(), bare: Bare::Memory })
@@ -200,7 +202,7 @@ fn by_cache(study: &mut Study<'_>) -> Result<Chapter> {
         "By what of the database the cache holds",
         &format!(
             "Values of 100 bytes, a cache of {}, databases of half of that to four times of it. What is not in the cache comes from the system's, \
-             as long as memory is free, and then from the disk; beside it a bare read of a page of the same file, and a bare load from memory.",
+             as long as memory is free, and then from the disk; beside it the same bare loads, reads and writes as by records.",
             space::mib(cache)
         ),
         "database by cache",

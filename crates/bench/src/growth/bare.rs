@@ -1,7 +1,9 @@
-//! What the machine takes for the same without a library: a load from as much memory, a read of a page of as long a file, a copy of a value.
+//! What the machine takes for the same without a library: a load from as much memory, a read of a page of as long a file, writing pages twice,
+//! a copy of a value.
 //! The bends of the machine are seen in these, and what the library adds is above them.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +14,12 @@ use crate::paper::{number, Sample};
 
 /// Memory that loads are taken from, at most: beyond it nothing is near any more.
 pub(super) const MEMORY_MAX: u64 = 1 << 30;
+/// The file that pages are written to is no longer than this.
+const HOMES_MAX: u64 = 256 << 20;
+/// Between two looks at the clock.
 const BATCH: u64 = 64;
+/// Pages that are written at once.
+const BATCH_PAGES: usize = 64;
 
 /// Memory to load from.
 pub(super) struct Memory {
@@ -57,6 +64,55 @@ pub(super) fn page_read(file: &File, time: Duration) -> Result<Sample> {
         file.read_exact_at(&mut page, at).map_err(failed())?;
         Ok(1)
     })
+}
+
+/// Files to write pages to.
+pub(super) struct Homes {
+    batch: File,
+    homes: File,
+    pages: u64,
+}
+
+impl Homes {
+    /// In a directory, which is made: a file of so many bytes, at most [`HOMES_MAX`], that are all written.
+    ///
+    /// # Errors
+    /// `File` if it cannot be made.
+    pub fn make(directory: &Path, bytes: u64) -> Result<Homes> {
+        let pages = (bytes.min(HOMES_MAX) / PAGE_BYTES as u64).max(1);
+        std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
+        let make = |name: &str| {
+            let path = directory.join(name);
+            File::create(&path).map_err(Error::file("make", &path))
+        };
+        let (batch, mut homes) = (make("batch")?, make("homes")?);
+        let mut zeros = std::io::repeat(0).take(pages * PAGE_BYTES as u64);
+        std::io::copy(&mut zeros, &mut homes).map_err(Error::file("write", directory))?;
+        homes.sync_data().map_err(Error::file("sync", directory))?;
+        Ok(Homes { batch, homes, pages })
+    }
+
+    /// Nanoseconds of writing a page twice, as who guards against torn pages does: a batch of them one behind the other, synced, and then
+    /// each to its place in the first `bytes` of a file, synced.
+    ///
+    /// # Errors
+    /// `File` if it cannot be written.
+    pub fn write(&self, bytes: u64, time: Duration) -> Result<Sample> {
+        let failed = || Error::file("write", Path::new("pages"));
+        let pages = (bytes / PAGE_BYTES as u64).clamp(1, self.pages);
+        let (images, mut drawn) = (vec![b'.'; PAGE_BYTES * BATCH_PAGES], 0_u64);
+        per_operation(time, || {
+            self.batch.write_all_at(&images, 0).and_then(|()| self.batch.sync_data()).map_err(failed())?;
+            for image in images.chunks(PAGE_BYTES) {
+                drawn += 1;
+                let wide = u128::from(mixed(drawn)) * u128::from(pages);
+                let at = u64::try_from(wide >> 64).unwrap_or(0) * PAGE_BYTES as u64;
+                self.homes.write_all_at(image, at).map_err(failed())?;
+            }
+            self.homes.sync_data().map_err(failed())?;
+            Ok(BATCH_PAGES as u64)
+        })
+    }
 }
 
 /// Nanoseconds of copying a value of so many bytes.

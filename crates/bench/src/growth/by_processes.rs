@@ -50,13 +50,13 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     Ok(Chapter { figure, counted: Vec::new(), bends })
 }
 
-/// More processes than processors have nothing to gain, and nothing explains a loss: twice as many that take more than the tolerance are
-/// a cliff.
+/// More processes than processors have nothing to gain, and nothing explains a loss: twice as many whose every round takes more than
+/// the tolerance are a cliff.
 pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let of = |series: &crate::paper::Series| {
         let points = series.points.iter().filter_map(|point| match (&point.x, point.median()) {
-            (Place::Number(x), Some(ns)) => Some((*x, ns)),
+            (Place::Number(x), Some(ns)) => Some((*x, ns, point.spread()?.0)),
             _ => None,
         });
         let points: Vec<_> = points.collect();
@@ -66,8 +66,9 @@ pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     figure.series.iter().flat_map(of).collect()
 }
 
-fn step(series: &str, from: (f64, f64), to: (f64, f64), processors: usize) -> Bend {
-    let is_cliff = to.1 > from.1 * TOLERANCE;
+/// From a place, with its median and its least, to the next.
+fn step(series: &str, from: (f64, f64, f64), to: (f64, f64, f64), processors: usize) -> Bend {
+    let is_cliff = to.2 > from.1 * TOLERANCE;
     let text = format!(
         "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times{}",
         spelled(from.0),

@@ -3,17 +3,18 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use super::bare::{self, Memory};
+use super::bare::{self, Homes, Memory};
 use super::bends::{bend, Bend, Seen};
 use super::chapter::{Chapter, Counted};
 use super::tree::{Size, Tree};
 use super::work::{slice, Counts, Operation};
 use super::Study;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::paper::{spelled, Axis, Case, Figure, Place, Point, Series};
 
 const BARE_LOAD: &str = "a bare load";
 const BARE_READ: &str = "a bare read of a page";
+const BARE_WRITE: &str = "a bare write of a page, twice";
 const BARE_COPY: &str = "a bare copy of the value";
 
 /// What is to be measured.
@@ -29,7 +30,7 @@ pub(super) struct Plan {
 /// What is done without a library beside it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bare {
-    /// Loads from as much memory, and reads of pages.
+    /// Loads from as much memory, reads and writes of pages.
     Memory,
     /// Copies of values.
     Copy,
@@ -57,11 +58,13 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
     let mut figure = plan.figure;
     let (trees, refused) = plant(study, &plan.places)?;
     let tallies = RefCell::new(Tallies::new());
-    let memory = Memory::of(match plan.bare {
+    let most = match plan.bare {
         Bare::Memory => trees.iter().filter_map(|(_, tree)| tree.bytes().ok()).max().unwrap_or(0),
         Bare::Copy => 0,
-    });
-    let mut cases = bare_cases(&trees, &memory, plan.bare, study.pace.slice / 4);
+    };
+    let (memory, scratch) = (Memory::of(most), study.directory());
+    let homes = Homes::make(&scratch, most)?;
+    let mut cases = bare_cases(&trees, &memory, &homes, plan.bare, study.pace.slice / 4);
     for operation in Operation::ALL {
         for (x, tree) in &trees {
             let (tallies, time) = (&tallies, study.pace.slice);
@@ -79,9 +82,10 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
         let all = Operation::ALL.iter().map(|operation| operation.name());
         all.for_each(|name| add_refused(&mut figure.series, name, &refused));
     }
-    let seen = seen(&figure, &trees, &tallies.into_inner())?;
-    study.doing("removing the databases");
-    trees.into_iter().try_for_each(|(_, tree)| tree.uproot())?;
+    study.doing("closing and removing the databases");
+    let grown: Result<Vec<Grown>> = trees.into_iter().map(|(x, tree)| uproot(x, tree)).collect();
+    let seen = seen(&figure, &grown?, &tallies.into_inner());
+    std::fs::remove_dir_all(&scratch).map_err(Error::file("remove", &scratch))?;
     let bends = bends(&seen, &|x| spelled(x));
     let counted = seen.into_iter().map(|(operation, size, bytes, seen)| Counted {
         operation: operation.name(),
@@ -107,7 +111,13 @@ fn plant(study: &mut Study<'_>, places: &[(f64, Size)]) -> Result<(Planted, Refu
     Ok((trees, refused))
 }
 
-fn bare_cases<'c>(trees: &'c [(f64, Tree)], memory: &'c Memory, bare: Bare, time: Duration) -> Vec<Case<'c>> {
+fn bare_cases<'c>(
+    trees: &'c [(f64, Tree)],
+    memory: &'c Memory,
+    homes: &'c Homes,
+    bare: Bare,
+    time: Duration,
+) -> Vec<Case<'c>> {
     let mut cases = Vec::new();
     for (x, tree) in trees {
         let x = Place::Number(*x);
@@ -116,7 +126,8 @@ fn bare_cases<'c>(trees: &'c [(f64, Tree)], memory: &'c Memory, bare: Bare, time
             continue;
         }
         cases.push(Case::new(BARE_LOAD, x.clone(), move || memory.load(tree.bytes()?, time)));
-        cases.push(Case::new(BARE_READ, x, move || bare::page_read(&tree.file()?, time)));
+        cases.push(Case::new(BARE_READ, x.clone(), move || bare::page_read(&tree.file()?, time)));
+        cases.push(Case::new(BARE_WRITE, x, move || homes.write(tree.bytes()?, time)));
     }
     cases
 }
@@ -159,30 +170,46 @@ fn add_refused(series: &mut Vec<Series>, name: &str, refused: &[(f64, String)]) 
 
 type SeenOf = (Operation, Size, u64, Seen);
 
-fn seen(figure: &Figure, trees: &[(f64, Tree)], tallies: &Tallies) -> Result<Vec<SeenOf>> {
+/// What was known of a database in the end.
+struct Grown {
+    x: f64,
+    size: Size,
+    bytes: u64,
+    height: u32,
+}
+
+fn uproot(x: f64, tree: Tree) -> Result<Grown> {
+    let (size, bytes) = (tree.size, tree.bytes()?);
+    Ok(Grown { x, size, bytes, height: tree.uproot()? })
+}
+
+fn seen(figure: &Figure, grown: &[Grown], tallies: &Tallies) -> Vec<SeenOf> {
     let mut all = Vec::new();
     for operation in Operation::ALL {
-        for (x, tree) in trees {
-            let at = |name: &str| figure.median(name, &Place::Number(*x));
+        for Grown { x, size, bytes, height } in grown {
+            let point = |name: &str| figure.series(name)?.points.iter().find(|point| point.x == Place::Number(*x));
+            let median = |name| point(name).and_then(Point::median);
             let tally = tallies.iter().find(|tally| tally.0 == *x && tally.1 == operation);
-            let (Some(ns), Some((.., sum, rounds))) = (at(operation.name()), tally) else { continue };
-            all.push((
-                operation,
-                tree.size,
-                tree.bytes()?,
-                Seen {
-                    x: *x,
-                    ns,
-                    height: tree.height()?,
-                    value_bytes: crate::paper::number(tree.size.value_bytes as u64),
-                    counts: sum.shared(f64::from(*rounds)),
-                    load_ns: at(BARE_LOAD).unwrap_or(0.0),
-                    page_ns: at(BARE_READ).unwrap_or(0.0),
-                },
-            ));
+            let spread = point(operation.name()).and_then(Point::spread);
+            let (Some(ns), Some((least, _)), Some((.., sum, rounds))) = (median(operation.name()), spread, tally)
+            else {
+                continue;
+            };
+            let seen = Seen {
+                x: *x,
+                ns,
+                least,
+                height: *height,
+                value_bytes: crate::paper::number(size.value_bytes as u64),
+                counts: sum.shared(f64::from(*rounds)),
+                load_ns: median(BARE_LOAD).unwrap_or(0.0),
+                page_ns: median(BARE_READ).unwrap_or(0.0),
+                write_ns: median(BARE_WRITE).unwrap_or(0.0),
+            };
+            all.push((operation, *size, *bytes, seen));
         }
     }
-    Ok(all)
+    all
 }
 
 fn bends(seen: &[SeenOf], at: &dyn Fn(f64) -> String) -> Vec<Bend> {

@@ -71,8 +71,8 @@ impl Report<'_> {
              drawn from a fixed seed. The sizes of a figure are open at once and measured in turns; shown are medians, the least and the greatest \
              in brackets. What is read is checked, and the records are counted in the end. All samples are in `raw.jsonl`.\n\n\
              Under each figure stands what was counted, and for every two neighbouring places what that explains: the cost at the smaller one \
-             times the tree's height, lines of memory that are farther away, pages that have to be read and written, bytes. Where more than \
-             {TOLERANCE} times that was measured it says **cliff?**.\n",
+             times the tree's height, lines of memory that are farther away, pages that have to be read and written, bytes. Where every round took \
+             more than {TOLERANCE} times that it says **cliff?**.\n",
         );
         self.write_cliffs(&mut text);
         self.chapters.iter().for_each(|chapter| chapter.write(&mut text));

@@ -172,29 +172,27 @@ impl Tree {
         Ok(length)
     }
 
-    /// Closes it and removes its directory, for whose room others wait.
+    /// Closes it, which brings every page to the file; says how high the tree was (pages from the root to a leaf, both counted), and removes its
+    /// directory, for whose room others wait.
     ///
     /// # Errors
-    /// `File` if it cannot be removed.
-    pub fn uproot(self) -> Result<()> {
-        let directory = self.directory.clone();
+    /// `File` if it cannot be read or removed; `Settings` if what lies in the root's place is no root.
+    pub fn uproot(self) -> Result<u32> {
+        let (directory, file) = (self.directory.clone(), self.file()?);
         drop(self);
-        std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory))
+        let height = height(&file, &directory)?;
+        std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory))?;
+        Ok(height)
     }
+}
 
-    /// Pages from the root to a leaf, both counted, as the file had it at the last checkpoint.
-    ///
-    /// # Errors
-    /// `File` if it cannot be read; `Settings` if what lies there is no root.
-    pub fn height(&self) -> Result<u32> {
-        let mut header = [0; 32];
-        self.file()?
-            .read_exact_at(&mut header, ROOT_PAGE * PAGE_BYTES as u64)
-            .map_err(Error::file("read the root in", &self.directory))?;
-        match header[KIND_AT] {
-            KIND_BTREE => Ok(u32::from(header[LEVEL_AT]) + 1),
-            kind => Err(Error::Settings(format!("the root's page in {} is of kind {kind}", self.directory.display()))),
-        }
+fn height(file: &File, directory: &Path) -> Result<u32> {
+    let mut header = [0; 32];
+    file.read_exact_at(&mut header, ROOT_PAGE * PAGE_BYTES as u64)
+        .map_err(Error::file("read the root in", directory))?;
+    match header[KIND_AT] {
+        KIND_BTREE => Ok(u32::from(header[LEVEL_AT]) + 1),
+        kind => Err(Error::Settings(format!("the root's page in {} is of kind {kind}", directory.display()))),
     }
 }
 
