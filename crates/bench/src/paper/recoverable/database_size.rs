@@ -84,8 +84,10 @@ fn holds(series: &Series) -> Option<String> {
     let best = medians.iter().map(|(_, median)| *median).max_by(f64::total_cmp)?;
     let (largest, last) = medians.last()?;
     let (held, _) = medians.iter().rfind(|(_, median)| *median >= best / 2.0)?;
-    let (name, part) = (&series.name, spelled(last / best));
-    Some(format!("`{name}` does at least half of its best up to {held} MiB, and at {largest} MiB {part} of its best."))
+    let (name, parts) = (&series.name, spelled((best / last).round()));
+    Some(format!(
+        "`{name}` does at least half of its best up to {held} MiB, and at {largest} MiB 1/{parts} of its best."
+    ))
 }
 
 fn mebibytes(bytes: u64) -> f64 {
@@ -117,7 +119,7 @@ mod tests {
         let point = |x, median| Point { x: Place::Number(x), samples: vec![median], refused: None };
         let points = vec![point(10.0, 100.0), point(20.0, 60.0), point(40.0, 4.0)];
         let note = holds(&Series { name: "vista".into(), points }).unwrap();
-        assert!(note.contains("up to 20 MiB") && note.contains("at 40 MiB 0.0400 of"), "{note}");
+        assert!(note.contains("up to 20 MiB") && note.contains("at 40 MiB 1/25 of"), "{note}");
         assert!(holds(&Series { name: "none".into(), points: Vec::new() }).is_none());
     }
 }
