@@ -154,7 +154,9 @@ mod tests {
                 rows.settle()?;
                 assert_eq!(rows.scan()?, 5000 * each, "{name}");
                 assert_eq!(rows.get(&mut pairs[..100].iter().map(|(key, _)| key))?, 100 * 84, "{name}");
-                assert!(bytes_in(dir.path())? > 5000 * each, "{name}");
+                // Keys in order have most of their bytes in common, of which fjall's tables keep one copy.
+                let bytes = bytes_in(dir.path())?;
+                assert!(bytes > 5000 * VALUE_BYTES as u64, "{name}: {bytes} bytes, sorted: {is_sorted}");
             }
         }
         Ok(())

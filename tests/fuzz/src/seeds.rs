@@ -163,7 +163,7 @@ pub fn settings() -> Seeds {
         seed("bytes", "64MiB"),
         seed("memory", "memory = \"64MiB\"\nlog_delay = 4096\n"),
         seed("all", "log_directory = \"/log\"\nmemory = \"1GiB\"\ndurability = \"rio\"\nreplacement = \"lru\"\nrelaxed_millis = 5\ngroup_threshold = 3\nwait_threshold_percent = 50\nlog_delay = \"256 KiB\"\nlog_segment_first = \"16K\"\nlog_segment_max = \"1M\"\ncheckpoint_log = \"1G\"\nsnapshot_log = \"4GiB\"\nsnapshot_age_millis = 1000\nkeep_log = 0\nrecovery_threads = 2\nlock_timeout_millis = 100\ndeadlock_period_millis = 10\ndetached_timeout_millis = 10\nvictim = \"fewest-log-bytes\"\nlanes = 4\nregion_directory = \"/dev/shm\"\nregion_survives = \"power\"\nno_background = true\n"),
-        seed("database", "durability = \"relaxed\"\n[database.accounts]\ngranularity = \"page\"\npage_bytes = \"16KiB\"\nown_pool = \"8MiB\"\n[database.\"a b\"]\n"),
+        seed("database", "durability = \"relaxed\"\n[database.accounts]\ngranularity = \"page\"\npage_bytes = \"16KiB\"\ndense = true\nown_pool = \"8MiB\"\n[database.\"a b\"]\n"),
         seed("unknown", "memry = 3\n"),
         seed("unit", "memory = \"3 parsecs\"\n"),
         seed("durability", "durability = \"eventually\"\n"),

@@ -68,12 +68,13 @@ fn written(settings: &Settings) -> String {
     line("region_survives", settings.region_survives.map(|it| quoted(survives(it))));
     line("no_background", settings.no_background.then(|| "true".into()));
     for (name, database) in &settings.database {
-        let DatabaseSettings { page_bytes, granularity, own_pool } = database;
+        let DatabaseSettings { page_bytes, granularity, dense, own_pool } = database;
         writeln!(text, "[database.{}]", quoted(name)).expect("a string takes what is written to it");
         let granularity = granularity.map(|it| if it == Granularity::Page { "page" } else { "record" });
         for (name, value) in [
             ("page_bytes", bytes(*page_bytes)),
             ("granularity", granularity.map(quoted)),
+            ("dense", dense.map(|it| it.to_string())),
             ("own_pool", bytes(*own_pool)),
         ] {
             if let Some(value) = value {

@@ -122,6 +122,8 @@ impl Rows for Fjall {
     }
 
     fn settle(&self) -> Result<()> {
+        // Its journal is a log: records stay in tables.
+        self.records.rotate_memtable_and_wait().map_err(of_fjall("writing its tables"))?;
         self.database.persist(PersistMode::SyncAll).map_err(of_fjall("writing everything to disk"))
     }
 
