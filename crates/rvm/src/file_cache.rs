@@ -85,6 +85,10 @@ impl File for CachedFile {
         self.0.lock(byte, mode, wait)
     }
 
+    fn lock_alone(&self) -> Result<bool> {
+        self.0.lock_alone()
+    }
+
     fn unlock(&self, byte: u64) -> Result<()> {
         self.0.unlock(byte)
     }
