@@ -1,5 +1,6 @@
 //! Where the file cache outlives the system, nothing is synced, and all of it is there for whoever opens the memory next.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use libtp_io::Operation;
@@ -25,4 +26,21 @@ fn on_a_file_cache_that_is_safe_nothing_is_synced_and_everything_is_there() {
         drop(memory);
         assert_eq!(state(options.open_in(Arc::new(disk.clone())).unwrap().segment()), expected);
     }
+}
+
+/// A child has its parent's files for the moment until it becomes another program.
+#[test]
+fn children_do_not_keep_it_locked() {
+    let dir = tempfile::tempdir().unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                std::process::Command::new("true").status().unwrap();
+            }
+        });
+        let failed = (0..200).find_map(|_| options(1).file_cache_is_safe(true).open(dir.path()).err());
+        is_over.store(true, Ordering::Relaxed);
+        assert!(failed.is_none(), "{}", failed.unwrap());
+    });
 }
