@@ -35,6 +35,7 @@
 #![deny(unsafe_code)]
 
 mod about;
+mod address;
 mod announce;
 mod apart;
 mod auto_range;

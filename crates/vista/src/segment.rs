@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::address;
 use crate::guard::Guarded;
 pub(crate) use crate::heap::UNIT;
 use crate::heap::{Heap, HeapHeader};
@@ -25,8 +26,6 @@ pub(crate) const LAYOUT: u64 = LayoutHash::new()
     .get();
 /// The undo log of a new segment: most transactions fit, and it stays in the processor's cache.
 const UNDO_BYTES: u64 = 48 << 10;
-/// Addresses for segments: between what programs and what the kernel's own choices use.
-const ADDRESSES: std::ops::Range<u64> = 0x0200_0000_0000..0x5400_0000_0000;
 
 rio::shared! {
     /// What the front of a segment says of it.
@@ -232,7 +231,7 @@ fn build(region: &Region, bytes: u64, bytes_max: u64) -> Result<()> {
     region.leave_hole(bytes_max - bytes)?;
     region.allocate_bytes(0, UNIT)?;
     let made = region.at(header);
-    made.address.init(free_address(region)?);
+    made.address.init(address::draw(region)?);
     made.from.init(flat.raw());
     made.bytes.init(bytes);
     made.bytes_max.init(bytes_max);
@@ -240,22 +239,6 @@ fn build(region: &Region, bytes: u64, bytes_max: u64) -> Result<()> {
     made.heap.init(Some(heap));
     region.set_root(RootSlot::Environment, header);
     Ok(())
-}
-
-/// An address at which the segment can lie here, and, since it is drawn, presumably elsewhere. If there is none, the first's error.
-fn free_address(region: &Region) -> Result<u64> {
-    let slot = region.reserved().next_power_of_two().max(1 << 32);
-    let slots = (ADDRESSES.end - ADDRESSES.start) / slot;
-    let drawn = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), region.path());
-    for nth in 0..slots {
-        let address = ADDRESSES.start + drawn.wrapping_add(nth) % slots * slot;
-        match region.view(usize::try_from(address).ok(), 0) {
-            Ok(_) => return Ok(address),
-            Err(rio::Error::System { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(region.view(usize::try_from(ADDRESSES.start).ok(), 0).map(|_| ADDRESSES.start)?)
 }
 
 impl Drop for Segment {

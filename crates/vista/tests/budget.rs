@@ -38,7 +38,7 @@ struct Beside {
     called: &'static [&'static str],
 }
 
-const BESIDE: [Beside; 12] = [
+const BESIDE: [Beside; 13] = [
     Beside {
         file: "rio/src/undo/room.rs",
         because:
@@ -103,6 +103,11 @@ const BESIDE: [Beside; 12] = [
         called: &["keep", "new", "write_back"],
     },
     Beside {
+        file: "vista/src/address.rs",
+        because: "the paper does not say where a segment lies; here the address is drawn, and no other's of the process",
+        called: &["draw"],
+    },
+    Beside {
         file: "vista/src/about.rs",
         because: "what a segment says of itself the paper's programs know",
         // `bytes` and `get` are also names of what is counted.
@@ -112,7 +117,7 @@ const BESIDE: [Beside; 12] = [
 ];
 
 /// All of it, with what is not counted.
-const ALL_LINES_MAX: usize = 1540;
+const ALL_LINES_MAX: usize = 1550;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
