@@ -164,3 +164,46 @@ fn what_was_answered_before_a_time_is_there_and_nothing_logged_after() {
     assert!(matches!(refused(early), Error::Backup { .. }));
     assert!(matches!(refused(SystemTime::now() + Duration::from_secs(60)), Error::Backup { .. }));
 }
+
+#[test]
+fn two_backups_to_one_directory_leave_one_that_is_whole() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let shop = open(directory.path());
+    let mut commits = vec![shop.stock().unwrap()];
+    let backup = other.path().join("backup");
+    // What a second one was told while the first copied, and then while it added.
+    let mut told = Vec::new();
+    let mut beside = |is_more: bool| {
+        let second = match is_more {
+            true => shop.env.backup_more(&backup, &mut |_, _, _| {}),
+            false => shop.env.backup(&backup, &mut |_, _, _| {}),
+        };
+        told.push(second.expect_err("one is on its way").to_string());
+    };
+    let mut is_first = true;
+    shop.env
+        .backup(&backup, &mut |_, _, _| {
+            if std::mem::take(&mut is_first) {
+                beside(false)
+            }
+        })
+        .unwrap();
+    commits.extend(shop.trade(&mut Random::new(5)).unwrap());
+    is_first = true;
+    let end = shop
+        .env
+        .backup_more(&backup, &mut |_, _, _| {
+            if std::mem::take(&mut is_first) {
+                beside(true)
+            }
+        })
+        .unwrap()
+        .end;
+    assert_eq!(told.len(), 2);
+    assert!(told.iter().all(|told| told.contains("another backup is on its way there")), "{told:?}");
+    // Nobody has it any more.
+    shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    let restored = other.path().join("restored");
+    Backup::open(&backup).unwrap().restore(&restored, Until::End, &mut |_, _, _| {}).unwrap();
+    judge(&open(&restored), &commits, end);
+}

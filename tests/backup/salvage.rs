@@ -131,6 +131,9 @@ fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
             // A page has no more than so many of them.
             assert!(missing <= hit.len() * 140, "{name}: {missing} records lost with {} pages", hit.len());
             assert_eq!(into.verify(name).unwrap().findings, Vec::new());
+            if name == "lists" {
+                values_stand_as_they_came(&into);
+            }
             if name == "lines" {
                 let is_told = done.lost.iter().any(|lost| lost.what.contains("order of"));
                 check_lines(&into, &wanted_lines, is_told);
@@ -141,6 +144,21 @@ fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
         }
     }
     println!("figures: {damaged} pages damaged, {salvaged} records salvaged, {lost_records} lost");
+}
+
+/// The values that were salvaged of a key stand as they came, and those that come later behind them.
+fn values_stand_as_they_came(env: &Env) {
+    let lists = env.multi("lists", Duplicates::AsTheyCame).unwrap();
+    let later = |key: u64| (key + 1_000_000).to_be_bytes().to_vec();
+    let put = |txn: &libtp::Txn<'_>| {
+        (0..200_u64).try_for_each(|key| lists.put(txn, &key.to_be_bytes(), &later(key)).map(|_| ()))
+    };
+    env.run(put).unwrap();
+    let txn = env.begin().unwrap();
+    for key in 0..200_u64 {
+        let values = lists.values(&txn, &key.to_be_bytes()).unwrap();
+        assert!(values.is_sorted() && values.last() == Some(&later(key)), "{key}: {values:?}");
+    }
 }
 
 /// What was salvaged of the list is in the order that it had, unless it was told that this is lost; and the list can be changed.

@@ -19,5 +19,7 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     by("libtp: a restored environment is the old one", "rules::a_restored_environment_is_another_one"),
     by("libtp: a state before the copied pages is restored", "harm::what_is_no_backup_of_this_environment_is_refused"),
     by("libtp: another log is added to a backup", "rules::a_log_that_went_another_way_is_not_added"),
+    by("libtp: two backups go to one directory", "rules::two_backups_to_one_directory_leave_one_that_is_whole"),
+    by("libtp: salvaged values keep their numbers", "salvage::what_can_be_read_is_salvaged_and_what_cannot_is_named"),
     by("libtp: lost pages are not told of", "salvage::what_can_be_read_is_salvaged_and_what_cannot_is_named"),
 ];

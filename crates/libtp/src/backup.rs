@@ -15,6 +15,8 @@
 //! 1. A directory with a manifest has a whole backup that ends where the manifest says. What else is in it is of one that
 //!    was not finished, and means nothing.
 //! 2. The environment is not changed, but for checkpoints, and log that is kept meanwhile.
+//! 3. Who copies to a directory has a lock on the file `backup.unfinished`, who adds to a backup one on its manifest: nobody
+//!    takes what lies there for what somebody who died has left.
 //!
 //! If we die here: the log is kept no longer, as soon as the session is repaired. A full backup has no manifest yet, and the
 //! next one to the same directory begins anew; what was added is added again.
@@ -27,7 +29,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use libtp_buffer::{seal, PageId};
-use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_io::{Directory, File, LockMode, OpenMode, PosixDirectory};
 use libtp_log::{Control, ControlFile, LogCopy, LogFiles, Lsn, CONTROL_NAME};
 use libtp_process::Rank;
 use libtp_record::FoundFile;
@@ -120,9 +122,9 @@ impl Env {
     #[doc(hidden)]
     pub fn backup_on(&self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
         self.0.check_process()?;
-        begin_in(to.as_ref())?;
+        let _alone = begin_in(to.as_ref())?;
         let done = Copying::begin(&self.0).and_then(|copying| copying.full(to, watch));
-        if done.is_err() {
+        if done.is_err() && !to.exists(MANIFEST).unwrap_or(true) {
             // Room for others; what cannot be removed is removed by the next, which finds that it was not finished.
             let _ = empty(to.as_ref());
         }
@@ -136,12 +138,10 @@ impl Env {
     #[doc(hidden)]
     pub fn backup_more_on(&self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
         self.0.check_process()?;
-        let Some(manifest) = Manifest::read(to.as_ref())? else {
-            return Err(refused(
-                to.as_ref(),
-                "it has no backup to which anything could be added; take a full one first",
-            ));
-        };
+        let nothing =
+            || refused(to.as_ref(), "it has no backup to which anything could be added; take a full one first");
+        let _alone = take_alone(to.as_ref(), MANIFEST, OpenMode::Existing)?.ok_or_else(nothing)?;
+        let manifest = Manifest::read(to.as_ref())?.ok_or_else(nothing)?;
         Copying::begin(&self.0)?.more(to, manifest, watch)
     }
 }
@@ -156,8 +156,47 @@ pub(crate) fn refused(directory: &dyn Directory, what: impl Into<String>) -> Err
     Error::Backup { backup, what: what.into() }
 }
 
-/// Makes sure that nothing is lost by a backup to this directory, and says that one is begun.
-fn begin_in(to: &dyn Directory) -> Result<()> {
+/// Locks the file that says how far a directory's backup has come, for whoever copies to it: nobody else does meanwhile. None
+/// if there is no such file. The lock falls with the handle, and with its process.
+fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<Arc<dyn File>>> {
+    loop {
+        let file = match to.open(name, mode) {
+            Err(libtp_io::Error::NotFound { .. }) => return Ok(None),
+            opened => opened?,
+        };
+        if !planted("libtp: two backups go to one directory") && !file.lock(0, LockMode::Exclusive, false)? {
+            return Err(refused(
+                to,
+                "another backup is on its way there: what that has copied stays. Wait for its end",
+            ));
+        }
+        // Who had it before may have ended meanwhile, and put another file in its place, or none.
+        match to.open(name, OpenMode::ReadOnly) {
+            Ok(now) if now.identity()? == file.identity()? => return Ok(Some(file)),
+            Ok(_) | Err(libtp_io::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Makes sure that nothing is lost by a backup to this directory, and says that one is begun. Nobody else's is as long as what is
+/// returned is kept.
+fn begin_in(to: &dyn Directory) -> Result<Arc<dyn File>> {
+    refuse_what_is_there(to)?;
+    let alone = take_alone(to, UNFINISHED, OpenMode::Create)?.ok_or_else(|| refused(to, "it takes no files"))?;
+    // Once more: another may have ended its backup before we had the lock.
+    if let Err(refused) = refuse_what_is_there(to) {
+        to.remove(UNFINISHED)?;
+        return Err(refused);
+    }
+    for name in to.list()?.iter().filter(|name| *name != UNFINISHED) {
+        to.remove(name)?;
+    }
+    to.sync()?;
+    Ok(alone)
+}
+
+fn refuse_what_is_there(to: &dyn Directory) -> Result<()> {
     let names = to.list()?;
     if names.iter().any(|name| name == MANIFEST) {
         return Err(refused(
@@ -165,15 +204,12 @@ fn begin_in(to: &dyn Directory) -> Result<()> {
             "it has a backup already. Add to that (`--incremental`, `Env::backup_more`), or name another directory",
         ));
     }
-    let is_unfinished = names.iter().any(|name| name == UNFINISHED);
-    if !names.is_empty() && !is_unfinished {
-        return Err(refused(to, format!("a backup has a directory of its own, and here is `{}`", names[0])));
+    match names.first() {
+        Some(name) if !names.iter().any(|name| name == UNFINISHED) => {
+            Err(refused(to, format!("a backup has a directory of its own, and here is `{name}`")))
+        }
+        _ => Ok(()),
     }
-    if is_unfinished {
-        empty(to)?;
-    }
-    to.open(UNFINISHED, OpenMode::Create)?;
-    Ok(to.sync()?)
 }
 
 /// Removes what an unfinished backup has left.

@@ -47,9 +47,9 @@ enum Place<'t> {
     HashSnapshot(Box<SnapshotHashCursor<'t>>, &'t Snapshot<'t>),
 }
 
-fn no_order() -> Error {
+fn no_order(name: &str) -> Error {
     let what = "it is a hash database, whose keys have no order: a cursor goes from its first record on, one by one";
-    Error::Database { name: "of the cursor".into(), what: what.into() }
+    Error::Database { name: name.into(), what: what.into() }
 }
 
 /// Does something with the place in a B-tree; a hash file refuses.
@@ -58,7 +58,8 @@ macro_rules! in_order {
         match $place {
             Place::Locking($at, txn) => txn.guarded(|| Ok($work?)),
             Place::Snapshot($at, snapshot) => snapshot.guarded(|| Ok($work?)),
-            Place::HashLocking(..) | Place::HashSnapshot(..) => Err(no_order()),
+            Place::HashLocking(hash, _) => Err(no_order(hash.database_name())),
+            Place::HashSnapshot(hash, _) => Err(no_order(hash.database_name())),
         }
     };
 }

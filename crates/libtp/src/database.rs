@@ -333,7 +333,8 @@ impl Db {
 
     /// The key and value of the record that a link leads to, locked for reading, without a search. None if it is not there any
     /// more: it was deleted, or went elsewhere when its page was split or it grew. Then its key tells which, and a new link can
-    /// be had. Another record is never taken for it.
+    /// be had. Another record is taken for it only where the hashes of their keys are equal, which happens once in 2^64 pairs, or to
+    /// who chooses keys so: the key that comes with it says whose it is.
     ///
     /// # Errors
     /// As [`Db::get`].

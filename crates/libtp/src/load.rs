@@ -80,7 +80,8 @@ impl Db {
     ///
     /// # Errors
     /// `NotEmpty`; `OutOfOrder`; `Database` for a hash database, which is loaded by [`Db::put`], and a fill that cannot be;
-    /// `LockTimeout`; `Length`, `Full`, `Failed`, `Corrupt`, `Io`. Nothing was loaded then. `OutcomeUnknown` as
+    /// `LockTimeout`; `Length`, `Full`, `Failed`, `Corrupt`, `Io`. Nothing was loaded then, unless the log can take everything
+    /// but the commit at the end: then the records stay, and loading again says `NotEmpty`. `OutcomeUnknown` as
     /// [`Txn::commit`](crate::Txn::commit).
     pub fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,

@@ -10,17 +10,20 @@ use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::Lsn;
 use libtp_record::list::entries::Entry;
 use libtp_record::list::remains::Remains;
-use libtp_record::{Finding, Method, SalvagedRecord, Wreck};
+use libtp_record::{duplicates, Duplicates, Finding, Method, SalvagedRecord, Wreck};
 use rio::planted;
 use serde::Serialize;
 
 use crate::backup::Watcher;
 use crate::database::{access, open};
+use crate::sort::Sorter;
 use crate::{Env, Error, Result};
 
 /// Records are put into the new database so many at a time, or so many bytes of them.
 const BATCH_RECORDS: usize = 500;
 const BATCH_BYTES: usize = 1 << 20;
+/// Memory for sorting what is numbered anew.
+const SORT_BYTES: u64 = 64 << 20;
 
 /// What was salvaged of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +73,16 @@ impl Env {
             return Err(refused("the damaged file is an index, which has nothing that its database does not have, and nothing was made. Salvage the database; the program makes its indices anew (`Db::index`)"));
         }
         let remains = wreck.keying().is_list.then(Remains::default);
+        let directory = self.0.platform.directory.as_ref();
+        let is_numbered = wreck.keying().duplicates == Duplicates::AsTheyCame;
+        let numbered = is_numbered.then(|| Sorter::new(directory, name, SORT_BYTES));
         let open = open(&self.0, name, Some((wreck.method(), *wreck.keying())))?;
         let (waiting, seen) = (Vec::new(), HashMap::new());
-        let mut into = Into { env: self, open, waiting, waiting_bytes: 0, records: 0, seen, remains };
+        let mut into = Into { env: self, open, waiting, waiting_bytes: 0, records: 0, seen, remains, numbered };
         let mut lost =
             wreck.records(&mut |record| into.take(record), &mut |done, total| watch("pages", done, total))?;
         into.put()?;
+        into.put_numbered()?;
         lost.extend(into.put_in_order()?);
         if planted("libtp: lost pages are not told of") {
             lost.clear();
@@ -103,11 +110,14 @@ struct Into<'e> {
     seen: HashMap<u64, Lsn>,
     /// Of a list, what says in which order its records are.
     remains: Option<Remains>,
+    /// Values that stand as they came have numbers that are places in another log, and those that will come later must have
+    /// higher ones: they wait until all are there, and are numbered anew in their order.
+    numbered: Option<Sorter<'e>>,
 }
 
 impl Into<'_> {
     fn take(&mut self, record: SalvagedRecord) -> Result<()> {
-        let bytes = match &record {
+        match &record {
             SalvagedRecord::Pair { key, value, lsn } => {
                 let mut hasher = DefaultHasher::new();
                 key.hash(&mut hasher);
@@ -133,14 +143,20 @@ impl Into<'_> {
                     }
                 }
                 self.records += u64::from(is_first);
-                key.len() + value.len()
+                if let Some(numbered) = &mut self.numbered {
+                    return numbered.push(key, value);
+                }
             }
-            SalvagedRecord::Numbered { value, .. } => {
-                self.records += 1;
-                value.len()
-            }
+            SalvagedRecord::Numbered { .. } => self.records += 1,
+        }
+        self.wait(record)
+    }
+
+    fn wait(&mut self, record: SalvagedRecord) -> Result<()> {
+        self.waiting_bytes += match &record {
+            SalvagedRecord::Pair { key, value, .. } => key.len() + value.len(),
+            SalvagedRecord::Numbered { value, .. } => value.len(),
         };
-        self.waiting_bytes += bytes;
         self.waiting.push(record);
         if self.waiting.len() >= BATCH_RECORDS || self.waiting_bytes >= BATCH_BYTES {
             self.put()?;
@@ -162,12 +178,33 @@ impl Into<'_> {
         Ok((order.guessed > 0).then(|| Finding { page: 0, what: what() }))
     }
 
+    fn put_numbered(&mut self) -> Result<()> {
+        let Some(sorter) = self.numbered.take() else { return Ok(()) };
+        let mut merge = sorter.finish()?;
+        let mut next = merge.next()?;
+        while let Some((key, value)) = next {
+            next = merge.next()?;
+            // Of one that was found twice the last counts.
+            if next.as_ref().is_none_or(|(later, _)| *later != key) {
+                self.wait(SalvagedRecord::Pair { key, value, lsn: Lsn::NONE })?;
+            }
+        }
+        self.put()
+    }
+
     fn put(&mut self) -> Result<()> {
+        let is_numbered = self.open.keying().duplicates == Duplicates::AsTheyCame
+            && !planted("libtp: salvaged values keep their numbers");
         self.env.run(|txn| {
-            for record in &self.waiting {
+            // Each takes more than one byte of the log: the next batch's are higher.
+            let first = txn.life().managers.log.tail().raw();
+            for (number, record) in (first..).zip(&self.waiting) {
                 txn.guarded(|| {
                     let access = access(&self.env.0, &self.open, txn);
                     match record {
+                        SalvagedRecord::Pair { key, value, .. } if is_numbered => {
+                            Ok(access.put(&duplicates::renumbered(key, number), value)?)
+                        }
                         SalvagedRecord::Pair { key, value, .. } => Ok(access.put(key, value)?),
                         SalvagedRecord::Numbered { number, value } => Ok(access.recno_put(*number, value)?),
                     }

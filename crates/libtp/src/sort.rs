@@ -152,7 +152,10 @@ impl<'d> Sorter<'d> {
         let mut readers: Vec<RunReader> = self
             .runs
             .iter()
-            .map(|run| RunReader { file: Arc::clone(&file), run: *run, read_bytes, buffer: Vec::new(), at: 0 })
+            .map(|run| {
+                let (file, name) = (Arc::clone(&file), self.directory.describe(&self.name));
+                RunReader { file, name, run: *run, read_bytes, buffer: Vec::new(), at: 0 }
+            })
             .collect();
         let mut heads = BinaryHeap::with_capacity(readers.len());
         for (index, reader) in readers.iter_mut().enumerate() {
@@ -221,6 +224,7 @@ impl Merge {
 /// Reads one run.
 pub(crate) struct RunReader {
     file: Arc<dyn File>,
+    name: String,
     /// What is not in the buffer yet.
     run: Run,
     read_bytes: usize,
@@ -243,7 +247,10 @@ impl RunReader {
         let read = self.file.read_at(&mut self.buffer[had..], self.run.from)?;
         self.run.from += read as u64;
         if read < wanted || self.buffer.len() < bytes {
-            return Err(Error::Corrupt("the file of records that are being sorted is shorter than it was made".into()));
+            let name = &self.name;
+            let what =
+                format!("{name}, where records are being sorted, is shorter than it was made; nothing was changed");
+            return Err(Error::Corrupt(what));
         }
         Ok(())
     }

@@ -13,6 +13,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{fchown, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use libtp_record::list::entries::{TextNote, TextNotes};
@@ -281,6 +282,7 @@ impl TextFile {
             let new = self.path.with_file_name(&prefix);
             let mut file = File::create_new(&new)?;
             if let Ok(old) = fs::metadata(&self.path) {
+                keep_owner(&file, &old)?;
                 file.set_permissions(old.permissions())?;
             }
             file.write_all(text)?;
@@ -305,6 +307,23 @@ impl TextFile {
         let text = format!("the file of text {} {what}: {error}", self.path.display());
         Error::Io(Box::new(std::io::Error::new(error.kind(), text)))
     }
+}
+
+/// Gives the new file to whom the old one belongs, who could not read it otherwise; where we may not do that, the old one stays.
+fn keep_owner(new: &File, old: &fs::Metadata) -> std::io::Result<()> {
+    let made = new.metadata()?;
+    if (made.uid(), made.gid()) == (old.uid(), old.gid()) {
+        return Ok(());
+    }
+    fchown(new, Some(old.uid()), Some(old.gid())).map_err(|error| {
+        let text = format!(
+            "it belongs to user {} and group {}, and a new one could not be given to them ({error}). The old one stays; \
+             the records are in the database",
+            old.uid(),
+            old.gid()
+        );
+        std::io::Error::new(error.kind(), text)
+    })
 }
 
 #[cfg(test)]
@@ -373,6 +392,29 @@ mod tests {
         text.close().unwrap();
         assert_eq!(read(), "three\nfour\nfive\none line\n");
         assert!(env.verify("text").unwrap().findings.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_written_anew_belongs_to_whom_it_belonged() {
+        use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        std::fs::write(&path, "one\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        if chown(&path, Some(12), Some(34)).is_err() {
+            let text = "SKIPPED text_file: not root: a file of somebody else's cannot be made here";
+            assert!(std::env::var_os("CI").is_none(), "{text}");
+            eprintln!("{text}");
+            return;
+        }
+        let env = Env::open(dir.path().join("env")).unwrap();
+        let list = env.list("text").unwrap();
+        let text = TextFile::open(&env, &list, &path, TextForm::default()).unwrap();
+        env.run(|txn| list.append(txn, b"two")).unwrap();
+        assert!(text.sync().unwrap());
+        let written = std::fs::metadata(&path).unwrap();
+        assert_eq!((written.uid(), written.gid(), written.mode() & 0o777), (12, 34, 0o600));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
     }
 
     /// Writes what the list is, and dies before that is noted.

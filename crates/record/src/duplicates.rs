@@ -63,6 +63,14 @@ pub fn numbered_entry(key: &[u8], number: u64) -> Vec<u8> {
     entry
 }
 
+/// The same entry with another number; what is none with a number stays.
+pub fn renumbered(entry: &[u8], number: u64) -> Vec<u8> {
+    match entry.split_last_chunk::<NUMBER_BYTES>() {
+        Some((key, _)) => [key, &number.to_be_bytes()].concat(),
+        None => entry.to_vec(),
+    }
+}
+
 /// All entries of a key.
 pub fn entries_of(key: &[u8]) -> KeyRange {
     KeyRange::with_prefix(&beginning(key))

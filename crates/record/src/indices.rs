@@ -58,6 +58,18 @@ body! {
     }
 }
 
+body! {
+    /// Behind it; older records have none.
+    Since, 16 {
+        /// 00: what is to stand beside the file: where it came on the list. Zero for this record.
+        now: U64,
+        /// 08: what stood there before.
+        before: U64,
+    }
+}
+
+const BODY_BYTES: usize = size_of::<IndexList>() + size_of::<Since>();
+
 /// The list on a meta page.
 fn list_of(page: &[u8]) -> Option<&[U32; INDICES_MAX]> {
     if page_header::kind(page) != PageKind::Meta as u8 {
@@ -72,7 +84,7 @@ fn since_of(page: &[u8]) -> Option<&[U64; INDICES_MAX]> {
 }
 
 fn redo(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> std::result::Result<(), Damage> {
-    let (record, _) = read::<IndexList>(body)?;
+    let (record, rest) = read::<IndexList>(body)?;
     let place = record.place.get() as usize;
     if role != 0 || place >= INDICES_MAX || list_of(page.bytes()).is_none() {
         return Err(Damage(format!("place {place} of the list of indices is none of its meta page")));
@@ -80,24 +92,33 @@ fn redo(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> std::
     let at = AT + 4 * place;
     page.range(at..at + 4).copy_from_slice(record.after.as_bytes());
     let at = END + 8 * place;
-    page.range(at..at + 8).copy_from_slice(&lsn.raw().to_le_bytes());
+    let since = since_in(rest).now.get();
+    let since = if since == 0 { lsn.raw() } else { since };
+    page.range(at..at + 8).copy_from_slice(&since.to_le_bytes());
     Ok(())
+}
+
+fn since_in(rest: &[u8]) -> Since {
+    read::<Since>(rest).map(|(since, _)| *since).unwrap_or_default()
 }
 
 /// Undoes a change of the list. Nobody else has changed it since: the database is locked.
 fn undo(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
-    let (record, _) =
+    let (record, rest) =
         read::<IndexList>(logged.body).map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
     let pages = Pages::new(*change, FileId::new(file_number(record.page.get())));
     let back = IndexList { before: record.after, after: record.before, ..*record };
+    // An index that was taken off the list has been there all the time: snapshots go on finding it.
+    let since = Since { now: since_in(rest).before, before: 0.into() };
+    let body = [back.as_bytes(), since.as_bytes()].concat();
     let undone = || -> Result<()> {
-        pages.reserve_undo(pages.page_bytes()?, size_of::<IndexList>())?;
+        pages.reserve_undo(pages.page_bytes()?, BODY_BYTES)?;
         let mut page = change.managers.buffers.exclusive(change.session(), pages.id(META_PAGE), Rank::META)?;
         if list_of(&page).is_none() {
             return Err(pages.corrupt(META_PAGE, "it is no meta page"));
         }
         failpoint("undo: list of indices latched");
-        pages.compensate_checked(INDEX_LIST, back.as_bytes(), &mut [&mut page], logged.header.prev())?;
+        pages.compensate_checked(INDEX_LIST, &body, &mut [&mut page], logged.header.prev())?;
         Ok(())
     };
     undone().map_err(|error| error.during_undo(logged.lsn))
@@ -174,9 +195,10 @@ impl Access<'_> {
     pub fn set_index(&self, index: FileId, is_one: bool) -> Result<()> {
         self.lock_database(Mode::X)?;
         let pages = &self.pages;
-        pages.reserve_own(self.database.page_bytes(), size_of::<IndexList>())?;
+        pages.reserve_own(self.database.page_bytes(), BODY_BYTES)?;
         let mut page = pages.change.managers.buffers.exclusive(pages.session(), pages.id(META_PAGE), Rank::META)?;
-        let list = list_of(&page).ok_or_else(|| pages.corrupt(META_PAGE, "it is no meta page"))?;
+        let both = list_of(&page).zip(since_of(&page));
+        let (list, since) = both.ok_or_else(|| pages.corrupt(META_PAGE, "it is no meta page"))?;
         let (before, after) = if is_one { (0, index.raw()) } else { (index.raw(), 0) };
         let is_there = list.iter().any(|file| file.get() == index.raw());
         if is_there == is_one {
@@ -193,8 +215,10 @@ impl Access<'_> {
             after: after.into(),
             unused: 0.into(),
         };
+        let since = Since { now: 0.into(), before: since[place] };
         let mut scratch = pages.change.who.scratch();
         scratch.writer().extend_from_slice(record.as_bytes());
+        scratch.writer().extend_from_slice(since.as_bytes());
         failpoint("index: list latched");
         pages.change.apply(INDEX_LIST, &mut scratch, &mut [&mut page]);
         failpoint("index: on the list, not committed");

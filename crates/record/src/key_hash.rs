@@ -2,7 +2,7 @@
 //!
 //! Two 64-bit words at a time are multiplied to 128 bits and folded, as wyhash does it; the length goes in, so that keys
 //! that differ by zeros at the end have different names. It need not resist an attacker: two keys of one name only wait
-//! for each other.
+//! for each other, and a link to one whose record went away may lead to the other's, which says whose it is (`link.rs`).
 
 const SEEDS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 

@@ -405,3 +405,17 @@ fn a_snapshot_from_before_an_index_was_made_does_not_take_it_for_empty() {
     let said = index.keys(&env.snapshot().unwrap(), b"London").unwrap_err().to_string();
     assert!(said.contains("was dropped"), "{said}");
 }
+
+#[test]
+fn an_index_whose_drop_was_undone_is_as_old_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let db = env.btree("people").unwrap();
+    env.run(|txn| db.put(txn, b"ada", b"London:countess")).unwrap();
+    let index = db.index("by town", town).unwrap();
+    let before = env.snapshot().unwrap();
+    let txn = env.begin().unwrap();
+    txn.guarded(|| Ok(db.access(&txn).set_index(index.kept.tree.id(), false)?)).unwrap();
+    txn.abort().unwrap();
+    assert_eq!(index.keys(&before, b"London").unwrap(), [b"ada"]);
+}

@@ -91,6 +91,11 @@ impl<'a> HashCursor<'a> {
         }
     }
 
+    /// The database's name.
+    pub fn database_name(&self) -> &str {
+        self.access.database.name()
+    }
+
     /// The key and value it stands on.
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
         (self.standing == Standing::On).then_some((&self.key[..], &self.value[..]))

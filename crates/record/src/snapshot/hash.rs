@@ -142,6 +142,11 @@ impl<'a> SnapshotHashCursor<'a> {
         SnapshotHashCursor { at, standing: Standing::Nowhere, from: Some(0), batch: Batch::default(), long: Vec::new() }
     }
 
+    /// The database's name.
+    pub fn database_name(&self) -> &str {
+        self.at.database().name()
+    }
+
     /// The key and value of the record it stands on.
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
         let Standing::On(index) = self.standing else { return None };
