@@ -4,12 +4,17 @@
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use rio::{planted, Anchor};
 
 use super::PosixFile;
 use crate::contract::{File, LockMode};
 use crate::error::Result;
+
+/// So long a lock is asked for again that a child may have which will soon be another program.
+const SOON: Duration = Duration::from_millis(250);
+const MOMENT: Duration = Duration::from_millis(1);
 
 impl PosixFile {
     pub(super) fn anchor_lock(&self) -> Result<bool> {
@@ -24,8 +29,14 @@ impl PosixFile {
             _ => return self.lock(0, LockMode::Exclusive, false),
         };
         let again = PosixFile::new(again.into(), self.path.clone(), true);
-        if !again.lock(0, LockMode::Exclusive, false)? {
-            return Ok(false);
+        // A child that is made between here and the end of `again` has the lock, too, until it is another program: one that
+        // was made so of who had it before.
+        let begun = Instant::now();
+        while !again.lock(0, LockMode::Exclusive, false)? {
+            if begun.elapsed() >= SOON {
+                return Ok(false);
+            }
+            std::thread::sleep(MOMENT);
         }
         match Anchor::new(&again.descriptor) {
             Ok(anchor) => self.alone.set(anchor).map(|()| true).or(Ok(true)),
