@@ -373,14 +373,17 @@ impl BufferManager {
                 round -= 1;
                 continue;
             }
+            while let Some(slot) = shelf.next_cleaned() {
+                if let Some(taken) = self.try_evict(session, shelf, slot) {
+                    return Ok(taken);
+                }
+            }
             let mut dirty = Vec::new();
             if let Some(taken) = self.evict_clean(session, shelf, &mut dirty) {
                 return Ok(taken);
             }
             if !dirty.is_empty() && self.write_victims(session, &dirty)? > 0 {
-                if let Some(taken) = dirty.iter().find_map(|&slot| self.try_evict(session, shelf, slot)) {
-                    return Ok(taken);
-                }
+                shelf.put_cleaned(&dirty);
                 continue;
             }
             // Dirty frames will be clean in a moment, if another is writing; frames that are all in use may stay so.

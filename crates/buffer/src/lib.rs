@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod cleaned;
 mod content;
 mod double_write;
 mod error;

@@ -24,6 +24,7 @@ use std::sync::OnceLock;
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
 use rio::{failpoint, planted, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
+use crate::cleaned::Cleaned;
 use crate::frame::{FrameSlot, State};
 use crate::grown::Grown;
 use crate::lookup::PageTable;
@@ -161,6 +162,7 @@ pub(crate) struct Shelf {
     known: Grown,
     /// How many more frames to replace before the region is asked again for room it refused.
     rest: AtomicU32,
+    cleaned: Cleaned,
 }
 
 /// A frame in the hands of one session: latched, in no chain, on no list.
@@ -190,6 +192,7 @@ impl Shelf {
             policy: replace::of(Policy::from_raw(pool.policy.get())),
             known: Grown::default(),
             rest: AtomicU32::new(0),
+            cleaned: Cleaned::default(),
             slot,
         }
     }
@@ -210,6 +213,16 @@ impl Shelf {
     /// Its policy.
     pub(crate) fn policy(&self) -> &dyn Replace {
         &*self.policy
+    }
+
+    /// Frames that were written to make room are the next to go.
+    pub(crate) fn put_cleaned(&self, written: &[&FrameSlot]) {
+        self.cleaned.put(&self.region, written);
+    }
+
+    /// The next of these, if there is one.
+    pub(crate) fn next_cleaned(&self) -> Option<&FrameSlot> {
+        self.cleaned.next(&self.region)
     }
 
     /// Its frames.

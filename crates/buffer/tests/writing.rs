@@ -254,6 +254,26 @@ fn an_evictor_that_cannot_write_says_so_and_goes_on_when_it_can() {
 }
 
 #[test]
+fn a_batch_that_is_written_makes_room_for_as_many_pages() {
+    let world = World::new(Arc::new(SimDisk::new(10).process_view()), &Settings { batch_pages: 16, ..frames(64) });
+    let session = world.join();
+    let batches = || world.buffers.batch_and_bucket_counts().0;
+    // The pool grows until it is full of dirty pages, and nothing is written.
+    let set = |number: u32| _ = world.set(&session, page_id(number), 1).unwrap();
+    let full = (1..).find(|&number| {
+        set(number);
+        batches() == 1
+    });
+    let full = full.unwrap();
+    assert!(full > 64);
+    // The first of sixteen has made room for this one.
+    (full + 1..full + 16).for_each(set);
+    assert_eq!(batches(), 1);
+    set(full + 16);
+    assert_eq!(batches(), 2);
+}
+
+#[test]
 fn after_a_crash_at_any_call_every_page_is_whole() {
     let disk = SimDisk::new(9);
     let (world, session) = dirty_world(&disk);
