@@ -1,11 +1,11 @@
 //! Compiles the C side of the engines of Berkeley DB and RocksDB, and links them and libpmemobj, under feature `peers-all` only.
 
 /// What is compiled of each library's calls.
-const CALLS: [(&str, [&str; 2]); 2] = [
-    ("bdb_calls", ["bdb_open.c", "bdb_bank.c"]),
-    ("rocksdb_calls", ["rocksdb_open.c", "rocksdb_bank.c"]),
+const CALLS: [(&str, [&str; 3]); 2] = [
+    ("bdb_calls", ["bdb_open.c", "bdb_bank.c", "bdb_rows.c"]),
+    ("rocksdb_calls", ["rocksdb_open.c", "rocksdb_bank.c", "rocksdb_rows.c"]),
 ];
-const HEADERS: [&str; 2] = ["bdb_open.h", "rocksdb_open.h"];
+const HEADERS: [&str; 3] = ["bdb_open.h", "rocksdb_open.h", "rows_pairs.h"];
 
 fn main() {
     let sources = CALLS.iter().flat_map(|(_, sources)| sources);
