@@ -1,24 +1,31 @@
 //! Compiles the C side of the engines of Berkeley DB and RocksDB, and links them and libpmemobj, under feature `peers-all` only.
 
+/// What is compiled of each library's calls.
+const CALLS: [(&str, [&str; 3]); 2] = [
+    ("bdb_calls", ["bdb_open.c", "bdb_bank.c", "bdb_rows.c"]),
+    ("rocksdb_calls", ["rocksdb_open.c", "rocksdb_bank.c", "rocksdb_rows.c"]),
+];
+const HEADERS: [&str; 3] = ["bdb_open.h", "rocksdb_open.h", "rows_pairs.h"];
+
 fn main() {
-    println!("cargo:rerun-if-changed=src/bdb_bank.c");
-    println!("cargo:rerun-if-changed=src/rocksdb_bank.c");
+    let sources = CALLS.iter().flat_map(|(_, sources)| sources);
+    sources.chain(&HEADERS).for_each(|file| println!("cargo:rerun-if-changed=src/{file}"));
     #[cfg(feature = "peers-all")]
-    compile_the_banks();
+    compile_the_calls();
 }
 
 /// Needs `db.h` and `libdb-5.3` (Debian: `libdb5.3-dev`), `rocksdb/c.h` and `librocksdb` (`librocksdb-dev`); `libpmemobj`
 /// (`libpmemobj-dev`) is linked, too.
 #[cfg(feature = "peers-all")]
-fn compile_the_banks() {
-    for bank in ["bdb_bank", "rocksdb_bank"] {
+fn compile_the_calls() {
+    for (library, sources) in CALLS {
         cc::Build::new()
-            .file(format!("src/{bank}.c"))
+            .files(sources.map(|source| format!("src/{source}")))
             .opt_level(2)
             .warnings(true)
             .extra_warnings(true)
             .flag("-Wno-unused-parameter")
-            .compile(bank);
+            .compile(library);
     }
     println!("cargo:rustc-env=ROCKSDB_VERSION={}", rocksdb_version());
     for library in ["db-5.3", "rocksdb", "pmemobj"] {

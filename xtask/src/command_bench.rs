@@ -4,6 +4,7 @@
 //! `cargo xtask bench paper`: the papers' figures and the peers, as a report;
 //! `cargo xtask bench counts`: instructions of every hot path beside those kept.
 
+use crate::peers::Peers;
 use crate::workspace::{cargo, Workspace};
 use crate::{command_test, counts, paper, setup};
 use std::process::ExitCode;
@@ -36,16 +37,20 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
         Some((first, rest)) if first == MEMORY => (MEMORY, &[][..], rest),
         Some((first, rest)) if first == SNAPSHOTS => (SNAPSHOTS, &[][..], rest),
         Some((first, rest)) if first == PROCESSES => (PROCESSES, &["--features", "peers-all"][..], rest),
-        Some((first, rest)) if first == ROWS => (ROWS, &["--features", "peers"][..], rest),
+        Some((first, rest)) if first == ROWS => (ROWS, Peers::of(rest).features(), rest),
         _ => (HOT_PATHS, &["--features", "peers-all"][..], arguments),
     };
     if !workspace.has_target(PACKAGE, "bin", binary) {
         eprintln!("xtask: package {PACKAGE} has no binary {binary} yet: nothing to measure");
         return Ok(ExitCode::from(2));
     }
-    if ![RECOVERY, MEMORY, SNAPSHOTS].contains(&binary) {
-        setup::packages(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
-    }
+    let logs = command_test::logs(workspace);
+    let installed = match binary {
+        RECOVERY | MEMORY | SNAPSHOTS => Ok(()),
+        ROWS => Peers::of(arguments).install(&logs),
+        _ => setup::packages(&logs).map(drop),
+    };
+    installed.map_err(|error| error.to_string())?;
     let status = cargo()
         .args(["run", "--release", "--package", PACKAGE, "--bin", binary])
         .args(features)

@@ -16,6 +16,7 @@ mod lab;
 mod libtest;
 mod outcome;
 mod paper;
+mod peers;
 mod sanitizers;
 mod setup;
 mod suites;
@@ -54,7 +55,7 @@ enum Verb {
     },
     /// Every hot path beside its budget, with a bare loop in the same run; `bench recovery`: sizes, opening after a crash;
     /// `bench processes`: TPC-B by 1 to 64 processes; `bench memory`: recoverable memory by the size of a transaction;
-    /// `bench snapshots`: what snapshots cost; `bench paper`: the papers' figures and the peers; `bench counts`: instructions of every hot path beside those kept
+    /// `bench snapshots`: what snapshots cost; `bench rows`: plain records beside the peers; `bench paper`: the papers' figures and the peers; `bench counts`: instructions of every hot path beside those kept
     Bench {
         /// Passed on to the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -1,65 +1,60 @@
-//! `cargo xtask bench paper`: `tp bench paper`, built with the peers that it is asked for, whose packages are installed.
+//! `cargo xtask bench paper`: `tp bench paper`, built with the peers that it is asked for, whose packages are installed; and once more with
+//! latches that can be made to call the kernel, for the figure that measures those.
 
+use crate::command_test;
+use crate::peers::{values, Peers};
 use crate::workspace::{cargo, Workspace};
-use crate::{command_test, setup};
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const PACKAGE: &str = "libtp-cli";
-
-/// Who is measured beside us, as `tp` names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Peers {
-    None,
-    Light,
-    All,
-}
+/// Where `tp` is told of the second build.
+const KERNEL_LATCHES: &str = "LIBTP_KERNEL_LATCHES";
+/// The figure that needs it.
+const FIGURE: &str = "libtp-5";
 
 /// Builds `tp` in release and measures.
 ///
 /// # Errors
-/// When cargo or apt-get cannot be started.
+/// When cargo or apt-get cannot be started, or the second build fails.
 pub fn paper(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
     let peers = Peers::of(arguments);
-    let logs = command_test::logs(workspace);
-    let installed = match peers {
-        Peers::None => Ok(()),
-        Peers::Light => setup::packages_for_light_peers(&logs).map(drop),
-        Peers::All => setup::packages_for_all_peers(&logs).map(drop),
-    };
-    installed.map_err(|error| error.to_string())?;
+    peers.install(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
+    let kernel_latches = if wants(arguments, FIGURE) { Some(with_kernel_latches(workspace)?) } else { None };
     let status = cargo()
         .args(["run", "--release", "--package", PACKAGE])
         .args(peers.features())
         .args(["--", "bench", "paper"])
         .args(arguments)
+        .envs(kernel_latches.map(|program| (KERNEL_LATCHES, program)))
         .status()
         .map_err(|error| format!("cargo cannot be started: {error}"))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-impl Peers {
-    /// What the command line says; what `tp` does not know it refuses itself.
-    fn of(arguments: &[String]) -> Peers {
-        let words = arguments.iter().map(String::as_str);
-        let before = std::iter::once("").chain(words.clone());
-        let named = words.zip(before).filter_map(|(word, before)| match before {
-            "--peers" => Some(word),
-            _ => word.strip_prefix("--peers="),
-        });
-        match named.last() {
-            Some("none") => Peers::None,
-            Some("all") => Peers::All,
-            _ => Peers::Light,
-        }
+/// Builds `tp` with latches that can be made to call the kernel, and without peers; says where it is. It is a program of its own because each
+/// latch of it looks whether it has to call, which would be in all other figures.
+fn with_kernel_latches(workspace: &Workspace) -> Result<PathBuf, String> {
+    let status = cargo()
+        .args(["build", "--release", "--package", PACKAGE, "--features", "kernel-latches"])
+        .status()
+        .map_err(|error| format!("cargo cannot be started: {error}"))?;
+    if !status.success() {
+        return Err(format!("{PACKAGE} cannot be built with kernel-latches, see above"));
     }
+    // Out of the way of the other build, whose program has the same name. One that still runs keeps what it has.
+    let directory = command_test::logs(workspace);
+    let program = directory.join("tp-kernel-latches");
+    let moved = fs::create_dir_all(&directory).and_then(|()| fs::rename(workspace.target.join("release/tp"), &program));
+    moved.map_err(|error| format!("{}: {error}", program.display()))?;
+    Ok(program)
+}
 
-    fn features(self) -> &'static [&'static str] {
-        match self {
-            Peers::None => &[],
-            Peers::Light => &["--features", "peers"],
-            Peers::All => &["--features", "peers-all"],
-        }
-    }
+/// Whether a figure is among those that are asked for.
+fn wants(arguments: &[String], figure: &str) -> bool {
+    let mut names = values(arguments, "--only").flat_map(|names| names.split(',')).peekable();
+    names.peek().is_none() || names.any(|name| figure.starts_with(name))
 }
 
 #[cfg(test)]
@@ -67,10 +62,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peers_that_are_asked_for_are_built_in() {
-        let of = |line: &str| Peers::of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(of("--out d --quick"), Peers::Light);
-        assert_eq!((of("--peers all --out d"), of("--out d --peers=all")), (Peers::All, Peers::All));
-        assert_eq!((of("--peers none"), of("--out all")), (Peers::None, Peers::Light));
+    fn the_second_build_is_for_who_asks_for_its_figure() {
+        let wants = |line: &str| wants(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), FIGURE);
+        assert!(wants("--out d --quick"));
+        assert!(wants("--only libtp --out d") && wants("--only=vista,libtp-5") && wants("--only vista --only libtp-5"));
+        assert!(!wants("--only libtp-6 --out libtp-5") && !wants("--only=vista"));
     }
 }

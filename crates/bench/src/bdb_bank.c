@@ -2,23 +2,21 @@
  * The bank on Berkeley DB 5.3, as flat functions: its own interface is tables of function
  * pointers whose layout only <db.h> knows.
  *
- * Every function returns 0, BANK_ABORTED (a deadlock's victim: nothing happened), or an error
- * of Berkeley DB or the system, which bank_error() puts into words. Handles are opened with
- * DB_THREAD: any thread may call any function on one bank at the same time.
+ * Answers are those of "bdb_open.h", and BANK_END. Handles are opened with DB_THREAD: any
+ * thread may call any function on one bank at the same time.
  *
  * Its best settings, each tried in turns with the others, one and two clients: B-trees of
  * 4 KiB pages for all three files of balances (512 B for tellers and branches: 3 % less; a hash
  * file for accounts: up to a third less), a record read under a write lock (DB_RMW) and put
  * back through the same cursor (get and put apart: 5 % less), a queue for the history
- * (DB_RECNO: 12 % less), deadlocks looked for at every conflict.
+ * (DB_RECNO: 12 % less).
  */
-#include <db.h>
+#include "bdb_open.h"
+
 #include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BANK_ABORTED (-1)
 #define BANK_END (-2)
 #define RECORD_BYTES 100
 #define HISTORY_BYTES 50
@@ -26,6 +24,7 @@
 #define TABLES 4
 #define HISTORY 3
 #define KEY_BYTES 4
+#define LOCKS 20000
 
 struct bank {
 	DB_ENV *env;
@@ -35,20 +34,10 @@ struct bank {
 /* In the order of the Rust side: account, teller, branch, history. */
 static const char *const file_name[TABLES] = { "account", "teller", "branch", "history" };
 
-static int answer(int ret)
-{
-	return ret == DB_LOCK_DEADLOCK || ret == DB_LOCK_NOTGRANTED ? BANK_ABORTED : ret;
-}
-
 /* "Berkeley DB 5.3.28: (September  9, 2013)" */
 const char *bank_version(void)
 {
 	return db_version(NULL, NULL, NULL);
-}
-
-const char *bank_error(int ret)
-{
-	return db_strerror(ret);
 }
 
 /* Big-endian, so that the B-tree's order of bytes is the order of numbers. */
@@ -73,16 +62,6 @@ static int64_t balance_of(const uint8_t *record)
 	return balance;
 }
 
-/* DB_THREAD demands that the caller owns the memory. */
-static void use(DBT *dbt, void *bytes, uint32_t size)
-{
-	memset(dbt, 0, sizeof *dbt);
-	dbt->data = bytes;
-	dbt->size = size;
-	dbt->ulen = size;
-	dbt->flags = DB_DBT_USERMEM;
-}
-
 static int open_table(struct bank *bank, int which)
 {
 	DB *db;
@@ -99,38 +78,6 @@ static int open_table(struct bank *bank, int which)
 	}
 	return db->open(db, NULL, file_name[which], NULL, which == HISTORY ? DB_QUEUE : DB_BTREE,
 	    DB_CREATE | DB_THREAD | DB_AUTO_COMMIT, 0644);
-}
-
-/* What it would print is in the number that it returns; a library does not print. */
-static void say_nothing(const DB_ENV *env, const char *prefix, const char *message)
-{
-}
-
-static int set_up(DB_ENV *env, uint64_t cache_bytes, int sync)
-{
-	int ret;
-
-	env->set_errcall(env, say_nothing);
-	if ((ret = env->set_cachesize(env, (uint32_t)(cache_bytes >> 30),
-	    (uint32_t)(cache_bytes & ((1u << 30) - 1)), 1)) != 0)
-		return ret;
-	if ((ret = env->set_lk_detect(env, DB_LOCK_DEFAULT)) != 0)
-		return ret;
-	if ((ret = env->set_lk_max_lockers(env, 10000)) != 0)
-		return ret;
-	if ((ret = env->set_lk_max_locks(env, 20000)) != 0)
-		return ret;
-	if ((ret = env->set_lk_max_objects(env, 20000)) != 0)
-		return ret;
-	if ((ret = env->set_tx_max(env, 1000)) != 0)
-		return ret;
-	if ((ret = env->set_lg_bsize(env, 1u << 20)) != 0)
-		return ret;
-	if ((ret = env->set_lg_max(env, 256u << 20)) != 0)
-		return ret;
-	if ((ret = env->log_set_config(env, DB_LOG_AUTO_REMOVE, 1)) != 0)
-		return ret;
-	return sync ? 0 : env->set_flags(env, DB_TXN_WRITE_NOSYNC, 1);
 }
 
 int bank_close(struct bank *bank)
@@ -154,17 +101,13 @@ int bank_close(struct bank *bank)
 /* Joins the environment in `home` if other processes have it open, else makes or recovers it. */
 int bank_open(const char *home, int recover, int sync, uint64_t cache_bytes, struct bank **out)
 {
+	struct bdb_settings settings = { cache_bytes, LOCKS, sync, recover };
 	struct bank *bank;
 	int i, ret;
 
 	if ((bank = calloc(1, sizeof *bank)) == NULL)
 		return ENOMEM;
-	if ((ret = db_env_create(&bank->env, 0)) != 0)
-		goto failed;
-	if ((ret = set_up(bank->env, cache_bytes, sync)) != 0)
-		goto failed;
-	if ((ret = bank->env->open(bank->env, home, DB_CREATE | DB_INIT_MPOOL | DB_INIT_LOCK |
-	    DB_INIT_LOG | DB_INIT_TXN | DB_THREAD | (recover ? DB_RECOVER : 0), 0644)) != 0)
+	if ((ret = bdb_open(home, &settings, &bank->env)) != 0)
 		goto failed;
 	for (i = 0; i < TABLES; i++)
 		if ((ret = open_table(bank, i)) != 0)
@@ -190,11 +133,11 @@ int bank_load(struct bank *bank, int which, uint32_t first, uint32_t count, uint
 		return ret;
 	for (i = 0; i < count; i++) {
 		put_key(id, first + i);
-		use(&key, id, KEY_BYTES);
-		use(&data, records + (size_t)i * RECORD_BYTES, RECORD_BYTES);
+		bdb_use(&key, id, KEY_BYTES);
+		bdb_use(&data, records + (size_t)i * RECORD_BYTES, RECORD_BYTES);
 		if ((ret = db->put(db, txn, &key, &data, DB_NOOVERWRITE)) != 0) {
 			txn->abort(txn);
-			return answer(ret);
+			return bdb_answer(ret);
 		}
 	}
 	return txn->commit(txn, 0);
@@ -210,12 +153,12 @@ static int change(DB *db, DB_TXN *txn, uint32_t id, int64_t amount, int64_t *bal
 	if ((ret = db->cursor(db, txn, &cursor, 0)) != 0)
 		return ret;
 	put_key(id_bytes, id);
-	use(&key, id_bytes, KEY_BYTES);
-	use(&data, record, RECORD_BYTES);
+	bdb_use(&key, id_bytes, KEY_BYTES);
+	bdb_use(&data, record, RECORD_BYTES);
 	if ((ret = cursor->get(cursor, &key, &data, DB_SET | DB_RMW)) == 0) {
 		*balance = balance_of(record) + amount;
 		memcpy(record + BALANCE_AT, balance, sizeof *balance);
-		use(&data, record, RECORD_BYTES);
+		bdb_use(&data, record, RECORD_BYTES);
 		ret = cursor->put(cursor, &key, &data, DB_CURRENT);
 	}
 	closed = cursor->close(cursor);
@@ -234,21 +177,21 @@ int bank_transfer(struct bank *bank, const uint32_t *ids, int64_t amount, uint8_
 	int ret;
 
 	if ((ret = bank->env->txn_begin(bank->env, NULL, &txn, 0)) != 0)
-		return answer(ret);
+		return bdb_answer(ret);
 	if ((ret = change(bank->table[0], txn, ids[0], amount, balance)) != 0)
 		goto failed;
 	if ((ret = change(bank->table[1], txn, ids[1], amount, &other)) != 0)
 		goto failed;
 	if ((ret = change(bank->table[2], txn, ids[2], amount, &other)) != 0)
 		goto failed;
-	use(&key, &number, sizeof number);
-	use(&data, history, HISTORY_BYTES);
+	bdb_use(&key, &number, sizeof number);
+	bdb_use(&data, history, HISTORY_BYTES);
 	if ((ret = db->put(db, txn, &key, &data, DB_APPEND)) != 0)
 		goto failed;
-	return answer(txn->commit(txn, 0));
+	return bdb_answer(txn->commit(txn, 0));
 failed:
 	txn->abort(txn);
-	return answer(ret);
+	return bdb_answer(ret);
 }
 
 /* Reads three records in one transaction; `sum` is that of their balances. */
@@ -261,18 +204,18 @@ int bank_read(struct bank *bank, const uint32_t *ids, int64_t *sum)
 
 	*sum = 0;
 	if ((ret = bank->env->txn_begin(bank->env, NULL, &txn, 0)) != 0)
-		return answer(ret);
+		return bdb_answer(ret);
 	for (i = 0; i < HISTORY; i++) {
 		put_key(id, ids[i]);
-		use(&key, id, KEY_BYTES);
-		use(&data, record, RECORD_BYTES);
+		bdb_use(&key, id, KEY_BYTES);
+		bdb_use(&data, record, RECORD_BYTES);
 		if ((ret = bank->table[i]->get(bank->table[i], txn, &key, &data, 0)) != 0) {
 			txn->abort(txn);
-			return answer(ret);
+			return bdb_answer(ret);
 		}
 		*sum += balance_of(record);
 	}
-	return answer(txn->commit(txn, 0));
+	return bdb_answer(txn->commit(txn, 0));
 }
 
 /* Starts a walk through all records of a file. */
@@ -290,16 +233,16 @@ int bank_walk_next(DBC *cursor, int which, uint64_t *id, uint8_t *record, uint32
 	int ret;
 
 	if (which == HISTORY)
-		use(&key, &number, sizeof number);
+		bdb_use(&key, &number, sizeof number);
 	else
-		use(&key, id_bytes, KEY_BYTES);
-	use(&data, record, RECORD_BYTES);
+		bdb_use(&key, id_bytes, KEY_BYTES);
+	bdb_use(&data, record, RECORD_BYTES);
 	ret = cursor->get(cursor, &key, &data, DB_NEXT);
 	if (ret == DB_NOTFOUND)
 		return BANK_END;
 	*id = which == HISTORY ? number : get_key(id_bytes);
 	*size = data.size;
-	return answer(ret);
+	return bdb_answer(ret);
 }
 
 int bank_walk_close(DBC *cursor)

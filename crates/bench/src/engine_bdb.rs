@@ -7,11 +7,11 @@
 //! a measurement: that favours it, and lets its log grow by about 60 MB a second.
 #![allow(unsafe_code)] // A C library.
 
-use std::ffi::{c_char, c_int, CStr, CString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_char, c_int, CStr};
 use std::path::Path;
 use std::ptr::NonNull;
 
+use crate::c_path::c_path;
 use crate::engine::{Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, HISTORY_BYTES, RECORD_BYTES};
@@ -22,7 +22,7 @@ const CACHE_BYTES: u64 = 512 << 20;
 /// Records of one transaction of the load: they stay locked, by pages, until it commits.
 const LOAD_BATCH: u32 = 10_000;
 
-const BANK_ABORTED: c_int = -1;
+const BDB_ABORTED: c_int = -1;
 const BANK_END: c_int = -2;
 
 /// `struct bank` of `bdb_bank.c`.
@@ -39,7 +39,7 @@ struct RawCursor {
 
 extern "C" {
     fn bank_version() -> *const c_char;
-    fn bank_error(ret: c_int) -> *const c_char;
+    fn bdb_error(ret: c_int) -> *const c_char;
     fn bank_open(home: *const c_char, recover: c_int, sync: c_int, cache: u64, out: *mut *mut RawBank) -> c_int;
     fn bank_close(bank: *mut RawBank) -> c_int;
     fn bank_load(bank: *mut RawBank, which: c_int, first: u32, count: u32, records: *mut u8) -> c_int;
@@ -88,7 +88,7 @@ impl Bdb {
 
     fn open_as(directory: &Path, durability: Durability, recover: bool) -> Result<Bdb> {
         let doing = "opening its environment";
-        let home = CString::new(directory.as_os_str().as_bytes()).map_err(Error::engine(NAME, doing))?;
+        let home = c_path(directory, NAME, doing)?;
         let sync = c_int::from(durability == Durability::Sync);
         let mut raw = std::ptr::null_mut();
         // SAFETY: `home` is a C string and `raw` a place for a pointer; both outlive the call.
@@ -242,17 +242,18 @@ fn checkpoint(bank: &Bdb) -> Result<()> {
 fn outcome(ret: c_int, doing: &'static str, balance: i64) -> Result<Outcome> {
     match ret {
         0 => Ok(Outcome::Committed { balance }),
-        BANK_ABORTED => Ok(Outcome::Aborted),
+        BDB_ABORTED => Ok(Outcome::Aborted),
         _ => check(ret, doing).map(|()| Outcome::Aborted),
     }
 }
 
-fn check(ret: c_int, doing: &'static str) -> Result<()> {
+/// Puts an answer into words.
+pub(crate) fn check(ret: c_int, doing: &'static str) -> Result<()> {
     if ret == 0 {
         return Ok(());
     }
     // SAFETY: db_strerror takes any number and returns a C string.
-    let words = unsafe { bank_error(ret) };
+    let words = unsafe { bdb_error(ret) };
     // SAFETY: the string is static, or in a buffer that the next unknown error number replaces;
     // it is copied at once.
     let words = unsafe { CStr::from_ptr(words) };

@@ -6,11 +6,11 @@
 //! which its own lock enforces.
 #![allow(unsafe_code)] // A C library.
 
-use std::ffi::{c_char, c_int, CStr, CString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_char, c_int, CStr};
 use std::path::Path;
 use std::ptr::NonNull;
 
+use crate::c_path::c_path;
 use crate::engine::{Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, RECORD_BYTES};
@@ -42,7 +42,8 @@ struct RawWalk {
     _opaque: [u8; 0],
 }
 
-type Why = *mut c_char;
+/// RocksDB's own words, for [`check`] to take.
+pub(crate) type Why = *mut c_char;
 
 extern "C" {
     fn rocks_free(why: Why);
@@ -95,12 +96,11 @@ impl RocksDb {
     /// RocksDB's.
     pub fn open(directory: &Path, durability: Durability) -> Result<RocksDb> {
         let doing = "opening";
-        let path = CString::new(directory.as_os_str().as_bytes()).map_err(Error::engine(NAME, doing))?;
+        let path = c_path(directory, NAME, doing)?;
         let sync = c_int::from(durability == Durability::Sync);
-        let threads = std::thread::available_parallelism().map_or(1, |count| c_int::try_from(count.get()).unwrap_or(1));
         let (mut raw, mut why) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: `path` is a C string, `raw` and `why` are places for pointers; all outlive the call.
-        let ret = unsafe { rocks_open(path.as_ptr(), sync, CACHE_BYTES, threads, &mut raw, &mut why) };
+        let ret = unsafe { rocks_open(path.as_ptr(), sync, CACHE_BYTES, threads(), &mut raw, &mut why) };
         // Closed, too, if it is none that could be opened.
         let bank = NonNull::new(raw).map(|raw| RocksDb { raw });
         check(ret, doing, why)?;
@@ -279,8 +279,13 @@ fn outcome(ret: c_int, doing: &'static str, balance: i64, transfer: &Transfer, w
     }
 }
 
+/// As many as work for RocksDB in the background.
+pub(crate) fn threads() -> c_int {
+    std::thread::available_parallelism().map_or(1, |count| c_int::try_from(count.get()).unwrap_or(1))
+}
+
 /// Takes what RocksDB said.
-fn check(ret: c_int, doing: &'static str, why: Why) -> Result<()> {
+pub(crate) fn check(ret: c_int, doing: &'static str, why: Why) -> Result<()> {
     if ret == 0 {
         return Ok(());
     }

@@ -77,7 +77,8 @@ impl Sqlite {
     }
 }
 
-fn connect(path: &Path, durability: Durability) -> Result<Connection> {
+/// Opens a connection of its own to a file.
+pub(crate) fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     let failed = || of_sqlite("opening");
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed())?;
@@ -108,7 +109,7 @@ impl Engine for Sqlite {
             loaded += u64::from(scale.count(table));
             progress(loaded);
         }
-        self.with_own(checkpoint).map_err(of_sqlite("loading"))
+        self.with_own(|own| checkpoint(own)).map_err(of_sqlite("loading"))
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
@@ -145,7 +146,7 @@ fn fill(own: &mut Connection, table: Table, count: u32) -> rusqlite::Result<()> 
 }
 
 /// All that is in the log goes into the file.
-fn checkpoint(own: &mut Connection) -> rusqlite::Result<()> {
+pub(crate) fn checkpoint(own: &Connection) -> rusqlite::Result<()> {
     own.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 

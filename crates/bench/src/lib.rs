@@ -27,6 +27,8 @@
 
 pub mod audit;
 pub mod bare_disk;
+#[cfg(feature = "peers-all")]
+mod c_path;
 pub mod catalogue;
 pub mod engine;
 #[cfg(feature = "peers-all")]

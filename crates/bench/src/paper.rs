@@ -33,12 +33,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub(crate) use bank::{number, Slice};
-pub use bank::{Bank, Contender};
+pub use bank::{Bank, Contender, StartClient};
 pub(crate) use draw::svg;
 pub(crate) use figure::spelled;
 pub use figure::{Axis, Figure, Goal, Place, Point, Series};
 pub use machine::Machine;
 pub(crate) use rounds::{in_turns, Case, Sample};
+pub use synchronisation::KERNEL_LATCHES;
 pub use write::Report as PaperReport;
 
 use crate::engine::Durability;
@@ -64,7 +65,9 @@ pub struct PaperSettings<'s> {
     /// What was typed.
     pub command: String,
     /// Starts a client process of a contender on a bank.
-    pub client: &'s dyn Fn(&Contender, &Path) -> Command,
+    pub client: StartClient<'s>,
+    /// The same in a build whose latches can be made to call the kernel; none if there is no such build.
+    pub kernel_client: Option<StartClient<'s>>,
     /// Starts a process that does a job of the benchmarks of recoverable memory ([`serve_memory`](crate::memory::serve_memory)), spelled as JSON.
     pub memory_client: StartMemory<'s>,
     /// Starts a shell in an environment.

@@ -1,30 +1,22 @@
 /*
  * The bank on RocksDB, as flat functions: one transfer is one call of these and many of <rocksdb/c.h>.
  *
- * Every function returns 0, ROCKS_ABORTED (a lock was not to be had in time: nothing happened), ROCKS_MISSING (a record
- * is not there), or ROCKS_FAILED with RocksDB's own words in `why`, which rocks_free() takes. Any thread may call any
- * function on one bank at the same time; a session, a walk, belongs to one thread.
+ * Answers and settings are those of "rocksdb_open.h". Any thread may call any function on one bank at the same time; a session,
+ * a walk, belongs to one thread.
  *
- * Its best settings: pessimistic transactions (TransactionDB), the write-ahead log on, as many background threads as there
- * are processors, full Bloom filters of 10 bits, a block cache that holds the bank, memtables of 64 MiB, no compression, a
- * session's transaction object used again.
+ * Its best settings, besides: pessimistic transactions (TransactionDB), the write-ahead log on, a block cache that holds the
+ * bank, a session's transaction object used again.
  */
-#include <rocksdb/c.h>
-#include <stdint.h>
+#include "rocksdb_open.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#define ROCKS_ABORTED (-1)
-#define ROCKS_END (-2)
-#define ROCKS_MISSING (-3)
-#define ROCKS_FAILED (-4)
 #define RECORD_BYTES 100
 #define HISTORY_BYTES 50
 #define BALANCE_AT 8
 #define HISTORY 3
 #define KEY_BYTES 9
-#define BLOOM_BITS 10
-#define MEMTABLE_BYTES ((size_t)64 << 20)
 
 struct rocks_bank {
 	rocksdb_transactiondb_t *db;
@@ -61,51 +53,21 @@ static uint64_t get_key(const char *key)
 	return id;
 }
 
-void rocks_free(char *why)
-{
-	rocksdb_free(why);
-}
-
-/* What a lock that was not to be had says begins so: Status::TimedOut, Busy, TryAgain. */
-static int answer(char **why)
-{
-	if (*why == NULL)
-		return 0;
-	if (strncmp(*why, "Operation timed out", 19) == 0 || strncmp(*why, "Resource busy", 13) == 0 ||
-	    strncmp(*why, "Operation failed. Try again", 27) == 0) {
-		rocksdb_free(*why);
-		*why = NULL;
-		return ROCKS_ABORTED;
-	}
-	return ROCKS_FAILED;
-}
-
 int rocks_open(const char *path, int sync, uint64_t cache_bytes, int threads, struct rocks_bank **out, char **why)
 {
 	struct rocks_bank *bank = calloc(1, sizeof *bank);
 	if (bank == NULL)
 		return ROCKS_FAILED;
-	rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
-	rocksdb_cache_t *cache = rocksdb_cache_create_lru(cache_bytes);
 	rocksdb_transactiondb_options_t *db_options = rocksdb_transactiondb_options_create();
-	rocksdb_block_based_options_set_block_cache(table, cache);
-	rocksdb_block_based_options_set_filter_policy(table, rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS));
-	bank->options = rocksdb_options_create();
-	rocksdb_options_set_create_if_missing(bank->options, 1);
-	rocksdb_options_increase_parallelism(bank->options, threads);
-	rocksdb_options_set_write_buffer_size(bank->options, MEMTABLE_BYTES);
-	rocksdb_options_set_compression(bank->options, rocksdb_no_compression);
-	rocksdb_options_set_block_based_table_factory(bank->options, table);
+	bank->options = rocks_options(cache_bytes, threads);
 	bank->write = rocksdb_writeoptions_create();
 	rocksdb_writeoptions_set_sync(bank->write, sync != 0);
 	bank->read = rocksdb_readoptions_create();
 	bank->txn_options = rocksdb_transaction_options_create();
 	bank->db = rocksdb_transactiondb_open(bank->options, db_options, path, why);
 	rocksdb_transactiondb_options_destroy(db_options);
-	rocksdb_cache_destroy(cache);
-	rocksdb_block_based_options_destroy(table);
 	*out = bank;
-	return answer(why);
+	return rocks_answer(why);
 }
 
 /* Also of a bank that could not be opened. */
@@ -131,17 +93,16 @@ int rocks_load(struct rocks_bank *bank, int table, uint32_t first, uint32_t coun
 	}
 	rocksdb_transactiondb_write(bank->db, bank->write, batch, why);
 	rocksdb_writebatch_destroy(batch);
-	return answer(why);
+	return rocks_answer(why);
 }
 
 /* Everything in memory goes into sorted files. */
 int rocks_flush(struct rocks_bank *bank, char **why)
 {
-	rocksdb_flushoptions_t *options = rocksdb_flushoptions_create();
-	rocksdb_flushoptions_set_wait(options, 1);
+	rocksdb_flushoptions_t *options = rocks_waiting();
 	rocksdb_transactiondb_flush(bank->db, options, why);
 	rocksdb_flushoptions_destroy(options);
-	return answer(why);
+	return rocks_answer(why);
 }
 
 struct rocks_session *rocks_session_open(struct rocks_bank *bank)
@@ -171,7 +132,7 @@ static int change(struct rocks_session *session, int table, uint32_t id, int64_t
 	rocksdb_pinnableslice_t *found = rocksdb_transaction_get_pinned_for_update(session->txn, session->bank->read, key,
 										     KEY_BYTES, 1, why);
 	if (*why != NULL)
-		return answer(why);
+		return rocks_answer(why);
 	if (found == NULL)
 		return ROCKS_MISSING;
 	const char *bytes = rocksdb_pinnableslice_value(found, &size);
@@ -185,7 +146,7 @@ static int change(struct rocks_session *session, int table, uint32_t id, int64_t
 	*balance += amount;
 	memcpy(record + BALANCE_AT, balance, sizeof *balance);
 	rocksdb_transaction_put(session->txn, key, KEY_BYTES, record, RECORD_BYTES, why);
-	return answer(why);
+	return rocks_answer(why);
 }
 
 /* ids: account, teller, branch. balance: the account's, afterwards. */
@@ -202,11 +163,11 @@ int rocks_transfer(struct rocks_session *session, const uint32_t *ids, int64_t a
 		char key[KEY_BYTES];
 		put_key(key, HISTORY, id);
 		rocksdb_transaction_put(session->txn, key, KEY_BYTES, history, HISTORY_BYTES, why);
-		ret = answer(why);
+		ret = rocks_answer(why);
 	}
 	if (ret == 0) {
 		rocksdb_transaction_commit(session->txn, why);
-		return answer(why);
+		return rocks_answer(why);
 	}
 	char *again = NULL;
 	rocksdb_transaction_rollback(session->txn, &again);
@@ -229,7 +190,7 @@ int rocks_read(struct rocks_session *session, const uint32_t *ids, int64_t *sum,
 		put_key(key, table, ids[table]);
 		rocksdb_pinnableslice_t *found =
 			rocksdb_transactiondb_get_pinned(bank->db, session->at_snapshot, key, KEY_BYTES, why);
-		ret = answer(why);
+		ret = rocks_answer(why);
 		if (ret != 0)
 			break;
 		if (found == NULL) {
@@ -269,7 +230,7 @@ int rocks_walk_next(struct rocks_walk *walk, uint64_t *id, char *record, size_t 
 	size_t key_bytes;
 	if (!rocksdb_iter_valid(walk->at)) {
 		rocksdb_iter_get_error(walk->at, why);
-		return *why == NULL ? ROCKS_END : answer(why);
+		return *why == NULL ? ROCKS_END : rocks_answer(why);
 	}
 	const char *key = rocksdb_iter_key(walk->at, &key_bytes);
 	if (key_bytes != KEY_BYTES || (uint8_t)key[0] != walk->table)

@@ -4,31 +4,51 @@
 //! and is asked for no more than it must promise: what was committed may be lost with the machine, until the end of a step,
 //! when everything is on disk. Bytes are those of all files that hold records then; a log is none of these.
 
+#[cfg(feature = "peers-all")]
+mod bdb;
+#[cfg(feature = "peers-all")]
+mod for_c;
 mod libtp;
 #[cfg(feature = "peers")]
 mod lmdb;
 #[cfg(feature = "peers")]
 mod others;
+#[cfg(feature = "peers-all")]
+mod rocksdb;
+#[cfg(feature = "peers")]
+mod sqlite;
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::catalogue::EngineKind;
 use crate::error::{Error, Result};
 
+#[cfg(feature = "peers-all")]
+pub use bdb::Bdb;
 pub use libtp::Libtp;
 #[cfg(feature = "peers")]
 pub use lmdb::Lmdb;
 #[cfg(feature = "peers")]
 pub use others::{Fjall, Redb};
+#[cfg(feature = "peers-all")]
+pub use rocksdb::RocksDb;
+#[cfg(feature = "peers")]
+pub use sqlite::Sqlite;
 
+const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 84;
 /// What files are counted in.
 const BLOCK_BYTES: u64 = 512;
+/// What a peer may keep in memory: all of the database. libtp has as much; LMDB has the system's cache.
+#[cfg(feature = "peers")]
+const CACHE_BYTES: usize = 256 << 20;
 /// Records of a transaction that inserts.
 pub const BATCH: usize = 1000;
 
 /// A record's key and value.
-pub type Pair = ([u8; 16], [u8; VALUE_BYTES]);
+pub type Pair = ([u8; KEY_BYTES], [u8; VALUE_BYTES]);
 
 /// A database of an engine, open.
 pub trait Rows {
@@ -66,17 +86,42 @@ pub trait Rows {
 /// Opens an engine's database in a directory that is there and, the first time, empty.
 pub type Open = fn(&Path) -> Result<Box<dyn Rows>>;
 
-/// All engines by their names, ours first.
-pub fn engines() -> Vec<(&'static str, Open)> {
+/// An engine of this build.
+#[derive(Clone, Copy)]
+pub struct Contender {
+    /// The name in tables.
+    pub name: &'static str,
+    /// Which peer it is; none for ours.
+    pub peer: Option<EngineKind>,
+    /// Opens a database of it.
+    pub open: Open,
+}
+
+/// All engines, ours first.
+pub fn engines() -> Vec<Contender> {
     vec![
-        (libtp::NAME, |path| Ok(Box::new(Libtp::open(path, false)?))),
-        (libtp::DENSE, |path| Ok(Box::new(Libtp::open(path, true)?))),
+        Contender { name: libtp::NAME, peer: None, open: |path| Ok(Box::new(Libtp::open(path, false)?)) },
+        Contender { name: libtp::DENSE, peer: None, open: |path| Ok(Box::new(Libtp::open(path, true)?)) },
         #[cfg(feature = "peers")]
-        (lmdb::NAME, |path| Ok(Box::new(Lmdb::open(path)?))),
+        Contender { name: lmdb::NAME, peer: Some(EngineKind::Lmdb), open: |path| Ok(Box::new(Lmdb::open(path)?)) },
         #[cfg(feature = "peers")]
-        (others::REDB, |path| Ok(Box::new(Redb::open(path)?))),
+        Contender { name: others::REDB, peer: Some(EngineKind::Redb), open: |path| Ok(Box::new(Redb::open(path)?)) },
         #[cfg(feature = "peers")]
-        (others::FJALL, |path| Ok(Box::new(Fjall::open(path)?))),
+        Contender { name: others::FJALL, peer: Some(EngineKind::Fjall), open: |path| Ok(Box::new(Fjall::open(path)?)) },
+        #[cfg(feature = "peers")]
+        Contender {
+            name: sqlite::NAME,
+            peer: Some(EngineKind::Sqlite),
+            open: |path| Ok(Box::new(Sqlite::open(path)?)),
+        },
+        #[cfg(feature = "peers-all")]
+        Contender {
+            name: rocksdb::NAME,
+            peer: Some(EngineKind::RocksDb),
+            open: |path| Ok(Box::new(RocksDb::open(path)?)),
+        },
+        #[cfg(feature = "peers-all")]
+        Contender { name: bdb::NAME, peer: Some(EngineKind::Bdb), open: |path| Ok(Box::new(Bdb::open(path)?)) },
     ]
 }
 
@@ -110,7 +155,7 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// Bytes of the files in a directory whose names do not end like those of a log.
+/// Bytes of the files in a directory that hold records, or say where they are: all of them but logs, and what readers share.
 ///
 /// # Errors
 /// The system's.
@@ -120,11 +165,12 @@ pub fn bytes_in(directory: &Path) -> Result<u64> {
     while let Some(directory) = left.pop() {
         for entry in std::fs::read_dir(&directory).map_err(Error::file("list", &directory))? {
             let entry = entry.map_err(Error::file("list", &directory))?;
-            let about = entry.metadata().map_err(Error::file("look at", &entry.path()))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            // Ours begin with "log", fjall's lie in "journals"; LMDB's table of readers is none, but no records either.
-            let is_log = name.starts_with("log") || ["journals", "lock.mdb"].contains(&name.as_str());
-            match (is_log, about.is_dir()) {
+            let about = match entry.metadata() {
+                // What an engine merges in the background goes away meanwhile.
+                Err(why) if why.kind() == ErrorKind::NotFound => continue,
+                about => about.map_err(Error::file("look at", &entry.path()))?,
+            };
+            match (holds_no_records(&entry.file_name().to_string_lossy()), about.is_dir()) {
                 (true, _) => {}
                 (false, true) => left.push(entry.path()),
                 // What is used: a map's file is as long as the map may get.
@@ -135,6 +181,16 @@ pub fn bytes_in(directory: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
+/// Whether a file or directory is a log, or memory that processes share.
+fn holds_no_records(name: &str) -> bool {
+    // Ours, and Berkeley DB's: "log.0000000001"; regions: "__db.001".
+    let begins_so = ["log", "__db."].iter().any(|begin| name.starts_with(begin));
+    // RocksDB's: "000004.log"; SQLite's, and the table of its readers.
+    let ends_so = [".log", "-wal", "-shm"].iter().any(|end| name.ends_with(end));
+    // fjall's, LMDB's table of readers, and what RocksDB tells people.
+    begins_so || ends_so || ["journals", "lock.mdb", "LOG"].contains(&name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,7 +199,7 @@ mod tests {
     fn every_engine_gives_back_what_it_was_given() -> Result<()> {
         let pairs = sorted(5000);
         let each = u64::try_from(size_of::<Pair>()).unwrap_or(0);
-        for (name, open) in engines() {
+        for Contender { name, open, .. } in engines() {
             for is_sorted in [true, false] {
                 let dir = tempfile::tempdir().map_err(Error::file("make", Path::new("a directory")))?;
                 let rows = open(dir.path())?;
@@ -160,5 +216,23 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    #[test]
+    fn every_peer_of_the_build_is_among_the_engines() {
+        let peers: Vec<_> = engines().into_iter().filter_map(|engine| engine.peer).collect();
+        for kind in EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY) {
+            assert_eq!(peers.contains(&kind), kind.is_built_in(), "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn logs_and_shared_memory_are_no_records() {
+        for name in ["log.00000001", "log.0000000001", "__db.003", "000004.log", "records.sqlite-wal", "journals"] {
+            assert!(holds_no_records(name), "{name}");
+        }
+        for name in ["records.tp", "data.mdb", "records.sqlite", "000009.sst", "MANIFEST-000005", "records"] {
+            assert!(!holds_no_records(name), "{name}");
+        }
     }
 }

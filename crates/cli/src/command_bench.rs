@@ -170,18 +170,21 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 
 /// Runs one client for the process that started this one.
 pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
-    let engine = match &arguments.contender {
+    match &arguments.contender {
         Some(contender) => {
             let contender: Contender = serde_json::from_str(contender)
                 .map_err(|why| Failure::Usage(format!("--contender {contender}: {why}")))?;
-            contender.open(&arguments.env, true)?
+            contender.paying(|| serve(contender.open(&arguments.env, true)?))?;
         }
-        None => arguments.bank.open(&arguments.env, Sharing::Joined, false)?,
-    };
+        None => serve(arguments.bank.open(&arguments.env, Sharing::Joined, false)?)?,
+    }
+    Ok(Ending::Done)
+}
+
+fn serve(engine: Box<dyn Engine>) -> libtp_bench::Result<()> {
     let mut orders = BufReader::new(std::io::stdin());
     serve_client(engine.as_ref(), &mut orders, &mut std::io::stdout())?;
-    engine.close()?;
-    Ok(Ending::Done)
+    engine.close()
 }
 
 impl Tpcb {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
-use libtp_bench::paper::{run_paper, Contender, Goal, News, PaperSettings};
+use libtp_bench::paper::{run_paper, Contender, Goal, News, PaperSettings, StartClient, KERNEL_LATCHES};
 use libtp_bench::EngineKind;
 
 use crate::bank::BankDirectory;
@@ -59,6 +59,10 @@ impl Arguments {
         let own = Own::make(directory.path())?;
         let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
         let client = |contender: &Contender, bank: &Path| client(&program, contender, bank);
+        let kernel_program = kernel_program(&program);
+        let kernel_client = kernel_program
+            .as_ref()
+            .map(|program| move |contender: &Contender, bank: &Path| self::client(program, contender, bank));
         let memory_client = |job: &str| {
             let mut command = Command::new(&program);
             command.arg("bench-memory-client").arg(job);
@@ -79,6 +83,7 @@ impl Arguments {
             only: self.only.clone(),
             command: typed(),
             client: &client,
+            kernel_client: kernel_client.as_ref().map(|client| client as StartClient<'_>),
             memory_client: &memory_client,
             shell: &shell,
         };
@@ -160,6 +165,14 @@ pub fn typed() -> String {
     let mut words = std::env::args();
     let program = words.next().map(|word| word.rsplit('/').next().unwrap_or(&word).to_owned());
     program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// The program whose latches can be made to call the kernel: this one, or one that is named.
+fn kernel_program(own: &Path) -> Option<PathBuf> {
+    match cfg!(feature = "kernel-latches") {
+        true => Some(own.to_path_buf()),
+        false => std::env::var_os(KERNEL_LATCHES).map(PathBuf::from),
+    }
 }
 
 /// This program again, as one client of a contender.

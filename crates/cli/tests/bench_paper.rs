@@ -3,6 +3,7 @@
 
 mod tp;
 
+use std::path::Path;
 use std::process::Command;
 
 use tempfile::{tempdir_in, TempDir};
@@ -10,9 +11,15 @@ use tp::{run, Said};
 
 /// The smallest run of some figures; the report is in the directory.
 fn paper(only: &str, peers: &str) -> (Said, TempDir) {
+    paper_with(only, peers, &[])
+}
+
+/// The same, with variables of the environment.
+fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, TempDir) {
     let (out, disk, memory) =
         (tempdir_in("/var/tmp").unwrap(), tempdir_in("/var/tmp").unwrap(), tempdir_in("/dev/shm").unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
+    command.env_remove("LIBTP_KERNEL_LATCHES").envs(variables.iter().copied());
     command.args(["bench", "paper", "--tiny", "--only", only, "--peers", peers, "--out"]).arg(out.path());
     command.arg("--dir").arg(disk.path()).arg("--memory").arg(memory.path());
     let said = run(command, b"");
@@ -75,4 +82,49 @@ fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
         assert!(out.path().join(format!("peers-memory-{name}.svg")).is_file(), "{name}");
         assert!(raw.contains(&format!("\"figure\":\"peers-memory-{name}\",\"series\":\"sqlite\"")), "{name}: {raw}");
     }
+}
+
+/// Figure 5, and how much of the speed is left for each of its bars, as raw.jsonl has it.
+fn figure_5(variables: &[(&str, &Path)]) -> (String, Vec<Option<f64>>) {
+    let (said, out) = paper_with("libtp-5", "none", variables);
+    said.text();
+    let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
+    let lines = raw.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let left = lines.filter(|line| line["figure"] == "libtp-5").map(|line| line["value"].as_f64()).collect();
+    (std::fs::read_to_string(out.path().join("report.md")).unwrap(), left)
+}
+
+#[cfg(feature = "kernel-latches")]
+#[test]
+fn latches_that_call_the_kernel_are_measured_and_cost_most_where_no_disk_is_waited_for() {
+    let (report, left) = figure_5(&[]);
+    assert!(!report.contains("not measured:"), "{report}");
+    // A tenth of the speed is left; the slices of this run are too short to say more than that it is a part.
+    assert!(left.len() == 3 && left[2].unwrap() < 70.0, "{left:?}");
+}
+
+/// A build whose latches can call the kernel, for a test that has none: this one, asked for clients that do not. It keeps what it was asked for.
+#[cfg(not(feature = "kernel-latches"))]
+const STAND_IN: &str = r#"#!/bin/sh
+printf '%s\n' "$3" >>"$0.asked"
+exec "$TP" "$1" "$2" "$(printf '%s' "$3" | sed 's/"calls_kernel":true/"calls_kernel":false/')" "$4" "$5"
+"#;
+
+#[cfg(not(feature = "kernel-latches"))]
+#[test]
+fn latches_call_the_kernel_in_the_build_that_is_named_and_without_one_the_report_says_what_is_missing() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (report, left) = figure_5(&[]);
+    assert_eq!((report.matches("in LIBTP_KERNEL_LATCHES").count(), left), (3, vec![None; 3]), "{report}");
+    let directory = tempdir_in("/var/tmp").unwrap();
+    let program = directory.path().join("stand-in");
+    std::fs::write(&program, STAND_IN).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (report, left) =
+        figure_5(&[("LIBTP_KERNEL_LATCHES", program.as_path()), ("TP", Path::new(env!("CARGO_BIN_EXE_tp")))]);
+    assert!(!report.contains("not measured:") && left.iter().flatten().count() == 3, "{report}");
+    let asked = std::fs::read_to_string(directory.path().join("stand-in.asked")).unwrap();
+    let paying = asked.lines().map(|contender| contender.contains("\"calls_kernel\":true"));
+    assert_eq!(paying.collect::<Vec<_>>(), [false, true].repeat(3), "{asked}");
 }

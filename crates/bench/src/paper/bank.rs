@@ -35,6 +35,8 @@ pub struct Contender {
     pub is_shared: bool,
     /// What `libtp.toml` says, where the bank is made (libtp only).
     pub settings: Option<String>,
+    /// Each latch of its clients, which are processes, costs two calls of the kernel (libtp only).
+    pub calls_kernel: bool,
 }
 
 impl Contender {
@@ -46,7 +48,15 @@ impl Contender {
     /// An engine by its name.
     pub fn of(engine: &str, durability: Durability) -> Contender {
         let (granularity, engine) = (Granularity::Record, engine.to_owned());
-        Contender { engine, durability, granularity, reads_first: false, is_shared: false, settings: None }
+        Contender {
+            engine,
+            durability,
+            granularity,
+            reads_first: false,
+            is_shared: false,
+            settings: None,
+            calls_kernel: false,
+        }
     }
 
     /// Several processes are to use it.

@@ -1,15 +1,19 @@
 //! Latches in user space and semaphores of the kernel: LIBTP figure 5.
 
 use std::cell::RefCell;
+use std::path::Path;
 
 use crate::engine::Durability;
 use crate::error::{Error, Result};
 
-use super::bank::{Bank, Contender, Slice};
+use super::bank::{Bank, Contender, Slice, StartClient};
 use super::figure::{spelled, Axis, Figure, Place};
 use super::rounds::{Case, Sample};
 use super::Paper;
 
+/// Where a program may be found whose latches can call the kernel, if those of this one cannot: what that costs when it is not asked for would be in
+/// all other figures.
+pub const KERNEL_LATCHES: &str = "LIBTP_KERNEL_LATCHES";
 const ID: &str = "libtp-5";
 const SEMAPHORES: &str = "semaphores of the kernel";
 
@@ -27,6 +31,7 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
     ];
     let lines: Vec<_> = PLACES.into_iter().map(str::to_owned).zip(contenders).collect();
     let scale = paper.pace.scale;
+    let start = paper.settings.kernel_client;
     let (banks, refused) = paper.banks(&lines, scale);
     let rates: RefCell<Vec<(usize, f64, f64)>> = RefCell::default();
     let mut cases = Vec::new();
@@ -36,7 +41,7 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
         let time = if is_read_only { paper.pace.slice } else { paper.pace.long_slice };
         let (slice, rates) = (Slice { time, is_read_only, ..paper.slice(1) }, &rates);
         cases.push(Case::new(name, Place::Name(SEMAPHORES.to_owned()), move || {
-            let (sample, [without, with]) = beside_itself(bank, &slice)?;
+            let (sample, [without, with]) = beside_itself(bank, &slice, start)?;
             rates.borrow_mut().push((at, without, with));
             Ok(sample)
         }));
@@ -53,9 +58,9 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
                 read only with the database in the cache. The text says 4.4 beside 4.6 transactions a second on one disk (96 %), 4 to 6 % lost where \
                 the disk is waited for, and 67 % where it is not."
             .into(),
-        here: "The same bank, with and without a toll: for each latch that is taken and let go the session calls `semop` on a System V semaphore \
-               that nobody else wants, as in the paper's runs of one user. Slices with and without follow each other at once. The two \
-               directories are on one disk here."
+        here: "The same bank, with and without a toll: for each latch that is taken and let go the client, a process, calls `semop` on a System V \
+               semaphore that nobody else wants, as in the paper's runs of one user. Slices with and without follow each other at once, and are \
+               of one program. The two directories are on one disk here."
             .into(),
         x: Axis::linear("latches are"),
         y: Axis::linear("percent of the transactions without"),
@@ -66,13 +71,37 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
 }
 
 /// A slice without semaphores and one with: the second in percent of the first, and both rates.
-fn beside_itself(bank: &Bank, slice: &Slice<'_>) -> Result<(Sample, [f64; 2])> {
-    let without = bank.sample(slice)?;
-    let with = paying(|| bank.sample(slice))?;
+fn beside_itself(bank: &Bank, slice: &Slice<'_>, start: Option<StartClient<'_>>) -> Result<(Sample, [f64; 2])> {
+    let start = start.ok_or_else(cannot_call)?;
+    let paying = |contender: &Contender, directory: &Path| {
+        start(&Contender { calls_kernel: true, ..contender.clone() }, directory)
+    };
+    let without = bank.sample(&Slice { process: Some(start), ..*slice })?;
+    let with = bank.sample(&Slice { process: Some(&paying), ..*slice })?;
     let audit = if without.audit == "ok" { with.audit } else { without.audit };
     let raw = serde_json::json!({ "without": without.raw, "with": with.raw });
     let rates = [without.value, with.value];
     Ok((Sample { value: 100.0 * with.value / without.value, audit, raw }, rates))
+}
+
+fn cannot_call() -> Error {
+    Error::Settings(format!(
+        "latches of this build cannot be made to call the kernel: `cargo xtask bench paper` has one built that can; or name one, built with \
+         --features kernel-latches, in {KERNEL_LATCHES}"
+    ))
+}
+
+impl Contender {
+    /// Does something, as a client, while latches of this process cost what the contender's do.
+    ///
+    /// # Errors
+    /// What is done fails, or latches of this build cannot call the kernel, or have no semaphore.
+    pub fn paying<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        match self.calls_kernel {
+            true => paying(work),
+            false => work(),
+        }
+    }
 }
 
 /// Does something while every latch costs two calls of the kernel.
@@ -87,9 +116,7 @@ fn paying<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 #[cfg(not(feature = "kernel-latches"))]
 fn paying<T>(_: impl FnOnce() -> Result<T>) -> Result<T> {
-    Err(Error::Settings(
-        "latches of this build cannot be made to call the kernel: build with --features kernel-latches".into(),
-    ))
+    Err(cannot_call())
 }
 
 /// The median rates of a place, in words.

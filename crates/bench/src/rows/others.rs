@@ -6,12 +6,11 @@ use std::path::Path;
 use fjall::{Database as FjallDatabase, Keyspace, KeyspaceCreateOptions, PersistMode};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 
-use super::{Pair, Rows, BATCH};
+use super::{Pair, Rows, BATCH, CACHE_BYTES};
 use crate::error::{Error, Result};
 
 pub(super) const REDB: &str = "redb";
 pub(super) const FJALL: &str = "fjall";
-const CACHE_BYTES: usize = 256 << 20;
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 
 /// A redb file of one table.
