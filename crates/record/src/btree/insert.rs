@@ -200,7 +200,7 @@ impl<'a> Access<'a> {
                     self.reserve_for(wanted, LIKELY_BYTES)?;
                 }
             }
-            Attempt::DropFirst => long_value::drop_replaced(self, wanted.key, || true)?,
+            Attempt::DropFirst => long_value::drop_replaced(self, wanted.key, |_| true)?,
         }
         Ok(())
     }
