@@ -9,6 +9,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use libtp_lock::Wait;
 use libtp_record::{Access, Error, Method, NumberCursor};
 use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};
@@ -137,6 +138,39 @@ fn records_of_another_length_and_numbers_that_cannot_be_are_refused() {
         assert_eq!(access.recno_get(u64::MAX, |_| ()).unwrap(), None);
         assert_eq!(access.recno_append(&[1; 50]).unwrap(), 1);
     });
+}
+
+#[test]
+fn what_was_read_to_the_end_ends_there_although_the_file_has_grown() {
+    let place = Place::new();
+    let world = World::new(&place, 4 << 20);
+    let (reader, writer) = (world.join(), world.join());
+    let database = world.database(&writer, "numbers", METHOD, 4096);
+    world.run(&writer, &database, |access| assert_eq!(access.recno_append(&[1; RECORD]).unwrap(), 1));
+    let count = |who: &TxnSession| {
+        let mut cursor = NumberCursor::new(world.access(who, &database));
+        std::iter::from_fn(|| cursor.next().unwrap()).count()
+    };
+    reader.begin(&world.managers);
+    assert_eq!(count(&reader), 1);
+    let tries = |number| {
+        writer.begin(&world.managers);
+        let put = Access::new(&world.managers, &writer, &database, Wait::No).recno_put(number, &[2; RECORD]);
+        writer.abort(&world.managers).unwrap();
+        put.map_err(|error| assert!(matches!(error, Error::Lock(libtp_lock::Error::WouldBlock { .. })), "{error}"))
+    };
+    // It is refused, and yet the file has more pages then: this one is not the last any more.
+    tries(500).unwrap_err();
+    for number in [2, 40, 200, 600] {
+        tries(number).unwrap_err();
+        assert_eq!(count(&reader), 1, "a phantom");
+    }
+    // What it has passed is its own lock's.
+    tries(1).unwrap_err();
+    reader.commit(&world.managers, Durability::Relaxed).unwrap();
+    for number in [2, 40, 200, 600] {
+        tries(number).unwrap();
+    }
 }
 
 #[test]

@@ -67,15 +67,14 @@ impl Access<'_> {
                 self.reach_page(page_number)?;
             }
             self.reserve_record()?;
-            // The file may have grown since, but it never gets shorter: this can be wrong in the careful direction only.
-            let is_tail = page_number >= self.database.tail_hint();
             let mut page = self.pages.exclusive(page_number, 0)?;
             let recno = self.recno_page(page_number, &page)?;
             let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(page_number, "it is too short"))?;
             if record.is_none() && !before.is_record() {
                 return Ok(false);
             }
-            if is_tail && slot >= recno.used() && granularity.is_some() {
+            // Also on a page that is not the last: it was, perhaps, for a cursor that went to the end, and no further than this.
+            if slot >= recno.used() && granularity.is_some() {
                 let gap = lock_names::end_gap(self.database.id());
                 if self.try_instant(gap, Mode::IX)? == Tried::Busy {
                     drop(page);
