@@ -78,6 +78,35 @@ fn keys_in_any_order_leave_fuller_leaves_than_in_a_plain_tree() {
 }
 
 #[test]
+fn what_processes_that_have_ended_merged_away_is_used_again() {
+    let place = Place::new();
+    let world = World::new(&place, 32 << 20);
+    let (mut random, mut left_behind) = (Random(77), 0);
+    let mut put = |world: &World, who: &TxnSession, database: &Database, count: usize| {
+        world.run(who, database, |access| {
+            for _ in 0..count {
+                access.put(&random.next().to_be_bytes().repeat(2), &[1; 60]).unwrap();
+            }
+        });
+    };
+    for _ in 0..60 {
+        let other = world.again();
+        let who = other.join();
+        let database = dense(&other, &who, "ended");
+        put(&other, &who, &database, 150);
+        left_behind = other.assert_sound(&who, &database).unlinked_pages;
+        other.managers.leave(who);
+    }
+    assert!(left_behind > 0, "the test is about nothing");
+    let who = world.join();
+    let database = dense(&world, &who, "ended");
+    (0..60).for_each(|_| put(&world, &who, &database, 150));
+    let verified = world.assert_sound(&who, &database);
+    assert_eq!(verified.records, 2 * 60 * 150);
+    assert!(verified.unlinked_pages < 4, "{} pages are neither in the tree nor free", verified.unlinked_pages);
+}
+
+#[test]
 fn keys_in_order_fill_leaves_as_ever() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);

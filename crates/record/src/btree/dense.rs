@@ -35,11 +35,17 @@ struct Pair {
     used: usize,
 }
 
-/// Looks at a leaf; none if something about it is unfinished. What it holds, could hold, and the leaf itself.
+/// Looks at a leaf; none if something about it is unfinished. What it holds, could hold, and what else is asked of it.
 fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) -> Result<Option<(usize, usize, T)>> {
     let page = access.pages.shared(number, 0)?;
     let node = node_of(&access.pages, number, &page)?;
     if !is_settled(&node) {
+        let leads_to_unlinked = node.header().unlinked.get() != 0;
+        drop(page);
+        if leads_to_unlinked {
+            // Perhaps of another process, or one that has ended: then nobody but who comes past frees it.
+            free_unlinked(access, Some(number))?;
+        }
         return Ok(None);
     }
     let used = bytes_with(&node, node.header().prefix_bytes.get().into());
