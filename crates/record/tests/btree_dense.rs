@@ -78,6 +78,29 @@ fn keys_in_any_order_leave_fuller_leaves_than_in_a_plain_tree() {
 }
 
 #[test]
+fn records_of_which_few_fit_a_leaf_leave_no_leaf_to_one_of_them() {
+    let place = Place::new();
+    let world = World::new(&place, 32 << 20);
+    let who = world.join();
+    for value_bytes in [800, 1100, 1400, 1700, 1900] {
+        let databases = ["plain", "dense"].map(|name| {
+            let database = world.database(&who, &format!("{name}{value_bytes}"), Method::Btree, 8192);
+            database.with_dense_leaves(name == "dense")
+        });
+        let pages = databases.map(|database| {
+            let mut random = Random(5);
+            for _ in 0..200 {
+                world.run(&who, &database, |access| {
+                    (0..10).for_each(|_| access.put(&random.next().to_be_bytes(), &vec![1; value_bytes]).unwrap());
+                });
+            }
+            world.assert_sound(&who, &database).tree_pages
+        });
+        assert!(pages[1] * 100 < pages[0] * 95, "{value_bytes}: {} pages, {} in a plain tree", pages[1], pages[0]);
+    }
+}
+
+#[test]
 fn what_processes_that_have_ended_merged_away_is_used_again() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
