@@ -10,6 +10,10 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use libtp_buffer::{PageId, PageNo};
+use libtp_process::Rank;
+use libtp_record::btree::node::Node;
+use libtp_record::free_pages::FIRST_PAGE;
 use libtp_record::{BtreeCursor, Database, Granularity, Method, Verified};
 use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};
@@ -77,6 +81,22 @@ fn keys_in_any_order_leave_fuller_leaves_than_in_a_plain_tree() {
     assert_eq!(assert_equal(&world, &who, &dense(&world, &who, "dense"), &model).tree_pages, pages);
 }
 
+/// How many records each leaf has.
+fn leaves(world: &World, who: &TxnSession, database: &Database) -> Vec<usize> {
+    let mut counts = Vec::new();
+    let mut next = Some(FIRST_PAGE);
+    while let Some(number) = next {
+        let id = PageId::new(database.id(), PageNo::new(number));
+        let page = world.managers.buffers.shared(who.session(), id, Rank::page(0)).unwrap();
+        let node = Node::over(&page).unwrap();
+        next = if node.is_leaf() { node.right() } else { node.child(0) };
+        if node.is_leaf() {
+            counts.push(node.count());
+        }
+    }
+    counts
+}
+
 #[test]
 fn records_of_which_few_fit_a_leaf_leave_no_leaf_to_one_of_them() {
     let place = Place::new();
@@ -87,16 +107,20 @@ fn records_of_which_few_fit_a_leaf_leave_no_leaf_to_one_of_them() {
             let database = world.database(&who, &format!("{name}{value_bytes}"), Method::Btree, 8192);
             database.with_dense_leaves(name == "dense")
         });
-        let pages = databases.map(|database| {
+        let [plain, dense] = databases.map(|database| {
             let mut random = Random(5);
             for _ in 0..200 {
                 world.run(&who, &database, |access| {
                     (0..10).for_each(|_| access.put(&random.next().to_be_bytes(), &vec![1; value_bytes]).unwrap());
                 });
             }
-            world.assert_sound(&who, &database).tree_pages
+            world.assert_sound(&who, &database);
+            leaves(&world, &who, &database)
         });
-        assert!(pages[1] * 100 < pages[0] * 95, "{value_bytes}: {} pages, {} in a plain tree", pages[1], pages[0]);
+        assert!(dense.len() * 100 < plain.len() * 95, "{value_bytes}: {} leaves, not {}", dense.len(), plain.len());
+        // The first and the last are as who comes there leaves them.
+        let alone = dense[1..dense.len() - 1].iter().filter(|&&count| count == 1).count();
+        assert_eq!(alone, 0, "{value_bytes}: leaves with one record, of {}", dense.len());
     }
 }
 
