@@ -232,8 +232,9 @@ impl<'a> Access<'a> {
     }
 }
 
+/// What a try came to; an error is what is no other's lock in the way.
 #[inline]
-fn tried(result: libtp_lock::Result<()>) -> Result<Tried> {
+pub(crate) fn tried(result: libtp_lock::Result<()>) -> Result<Tried> {
     match result {
         Ok(()) => Ok(Tried::Granted),
         Err(libtp_lock::Error::WouldBlock { .. }) => Ok(Tried::Busy),

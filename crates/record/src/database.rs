@@ -157,8 +157,8 @@ impl Database {
         self
     }
 
-    /// The same database, whose full leaves share with their neighbours before they split, and are two thirds full at least where
-    /// keys come in any order. Each who puts decides for itself.
+    /// The same database, whose full leaves share with their neighbours before they split, so that they are fuller on the average
+    /// where keys come in any order. Each who puts decides for itself.
     #[must_use]
     pub fn with_dense_leaves(mut self, is_dense: bool) -> Database {
         self.is_dense = is_dense;

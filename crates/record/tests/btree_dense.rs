@@ -10,6 +10,10 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use libtp_buffer::{PageId, PageNo};
+use libtp_process::Rank;
+use libtp_record::btree::node::Node;
+use libtp_record::free_pages::FIRST_PAGE;
 use libtp_record::{BtreeCursor, Database, Granularity, Method, Verified};
 use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};
@@ -75,6 +79,78 @@ fn keys_in_any_order_leave_fuller_leaves_than_in_a_plain_tree() {
     let (world, _) = World::restart(&place, 32 << 20);
     let who = world.join();
     assert_eq!(assert_equal(&world, &who, &dense(&world, &who, "dense"), &model).tree_pages, pages);
+}
+
+/// How many records each leaf has.
+fn leaves(world: &World, who: &TxnSession, database: &Database) -> Vec<usize> {
+    let mut counts = Vec::new();
+    let mut next = Some(FIRST_PAGE);
+    while let Some(number) = next {
+        let id = PageId::new(database.id(), PageNo::new(number));
+        let page = world.managers.buffers.shared(who.session(), id, Rank::page(0)).unwrap();
+        let node = Node::over(&page).unwrap();
+        next = if node.is_leaf() { node.right() } else { node.child(0) };
+        if node.is_leaf() {
+            counts.push(node.count());
+        }
+    }
+    counts
+}
+
+#[test]
+fn records_of_which_few_fit_a_leaf_leave_no_leaf_to_one_of_them() {
+    let place = Place::new();
+    let world = World::new(&place, 32 << 20);
+    let who = world.join();
+    for value_bytes in [800, 1100, 1400, 1700, 1900] {
+        let databases = ["plain", "dense"].map(|name| {
+            let database = world.database(&who, &format!("{name}{value_bytes}"), Method::Btree, 8192);
+            database.with_dense_leaves(name == "dense")
+        });
+        let [plain, dense] = databases.map(|database| {
+            let mut random = Random(5);
+            for _ in 0..200 {
+                world.run(&who, &database, |access| {
+                    (0..10).for_each(|_| access.put(&random.next().to_be_bytes(), &vec![1; value_bytes]).unwrap());
+                });
+            }
+            world.assert_sound(&who, &database);
+            leaves(&world, &who, &database)
+        });
+        assert!(dense.len() * 100 < plain.len() * 95, "{value_bytes}: {} leaves, not {}", dense.len(), plain.len());
+        // The first and the last are as who comes there leaves them.
+        let alone = dense[1..dense.len() - 1].iter().filter(|&&count| count == 1).count();
+        assert_eq!(alone, 0, "{value_bytes}: leaves with one record, of {}", dense.len());
+    }
+}
+
+#[test]
+fn what_processes_that_have_ended_merged_away_is_used_again() {
+    let place = Place::new();
+    let world = World::new(&place, 32 << 20);
+    let (mut random, mut left_behind) = (Random(77), 0);
+    let mut put = |world: &World, who: &TxnSession, database: &Database, count: usize| {
+        world.run(who, database, |access| {
+            for _ in 0..count {
+                access.put(&random.next().to_be_bytes().repeat(2), &[1; 60]).unwrap();
+            }
+        });
+    };
+    for _ in 0..60 {
+        let other = world.again();
+        let who = other.join();
+        let database = dense(&other, &who, "ended");
+        put(&other, &who, &database, 150);
+        left_behind = other.assert_sound(&who, &database).unlinked_pages;
+        other.managers.leave(who);
+    }
+    assert!(left_behind > 0, "the test is about nothing");
+    let who = world.join();
+    let database = dense(&world, &who, "ended");
+    (0..60).for_each(|_| put(&world, &who, &database, 150));
+    let verified = world.assert_sound(&who, &database);
+    assert_eq!(verified.records, 2 * 60 * 150);
+    assert!(verified.unlinked_pages < 4, "{} pages are neither in the tree nor free", verified.unlinked_pages);
 }
 
 #[test]

@@ -121,6 +121,23 @@ fn keys_and_values_at_their_limits_are_loaded_and_found_by_a_restart() {
 }
 
 #[test]
+fn pages_that_are_to_hold_little_have_two_children_all_the_same() {
+    let place = Place::new();
+    let world = World::new(&place, 64 << 20);
+    let who = world.join();
+    for (page_bytes, fill, count) in [(8192, 10, 2), (8192, 10, 3), (8192, 10, 100), (4096, 10, 2), (4096, 49, 77)] {
+        let name = format!("little{page_bytes}-{fill}-{count}");
+        let database = world.database(&who, &name, Method::Btree, page_bytes);
+        // As long as keys can be, and different at their ends only.
+        let begin = vec![b'x'; database.key_bytes_max() - 3];
+        let model: Model =
+            (0..count).map(|at| ([&begin[..], format!("{at:03}").as_bytes()].concat(), vec![7; 9])).collect();
+        load(&world, &who, &database, &model, fill);
+        assert_equal(&world, &who, &database, &model);
+    }
+}
+
+#[test]
 fn of_equal_keys_the_last_counts_and_its_long_values_are_not_lost() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);

@@ -11,7 +11,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libtp_record::{BtreeCursor, Database, Method, Snapshot, SnapshotAccess, SnapshotCursor};
+use libtp_record::{Access, BtreeCursor, Database, Method, Snapshot, SnapshotAccess, SnapshotCursor};
 use libtp_txn::TxnSession;
 use world::{Place, Random, World};
 
@@ -130,6 +130,62 @@ fn what_a_transaction_did_is_taken_back_on_whatever_page_it_is() {
     assert!(compact(&world, &who, &database) > 50);
     other.abort(&world.managers).unwrap();
     assert_equal(&world, &who, &database, &model);
+}
+
+/// A transaction that has locked leaves gives room up, another session compacts, and the room is used by others: then the
+/// transaction is taken back, and everything is found, also by a restart.
+fn undone_under_page_locks(name: &str, count: u64, give_up: impl Fn(&Access<'_>), fill: impl Fn(&Access<'_>)) {
+    let place = Place::new();
+    let model: Model = (0..count).map(|at| (key(at), vec![at.to_le_bytes()[0]; 700])).collect();
+    {
+        let world = World::new(&place, 32 << 20);
+        let (who, other) = (world.join(), world.join());
+        let database = world.paged(&who, name, Method::Btree, 4096);
+        world.run(&who, &database, |access| model.iter().for_each(|(key, value)| access.put(key, value).unwrap()));
+        world.managers.log.force_all(who.session()).unwrap();
+        other.begin(&world.managers);
+        give_up(&world.access(&other, &database));
+        compact(&world, &who, &database);
+        fill(&world.access(&other, &database));
+        compact(&world, &who, &database);
+        other.abort(&world.managers).unwrap();
+        assert_equal(&world, &who, &database, &model);
+        // And nobody's room is kept for ever.
+        compact(&world, &who, &database);
+        assert_eq!(assert_equal(&world, &who, &database, &model).ghosts, 0);
+        world.managers.log.force_all(who.session()).unwrap();
+    }
+    let (world, _) = World::restart(&place, 32 << 20);
+    let who = world.join();
+    assert_equal(&world, &who, &world.paged(&who, name, Method::Btree, 4096), &model);
+}
+
+/// Lets each of the first records be changed.
+fn of_the_first(change: impl Fn(&Access<'_>, &[u8])) -> impl Fn(&Access<'_>) {
+    move |access| (0..5).for_each(|at| change(access, &key(at)))
+}
+
+#[test]
+fn a_transaction_that_locks_pages_has_its_room_back_when_it_is_undone() {
+    // What comes in the order of its keys leaves full leaves behind.
+    let fill = |access: &Access<'_>| {
+        (0..60).for_each(|at| access.put(&[&key(9)[..], &[b'/', at]].concat(), &[9; 100]).unwrap());
+    };
+    let shorten = |access: &Access<'_>, key: &[u8]| access.put(key, &[7; 10]).unwrap();
+    let delete = |access: &Access<'_>, key: &[u8]| assert!(access.delete(key).unwrap());
+    undone_under_page_locks("shorter", 5, of_the_first(shorten), fill);
+    undone_under_page_locks("deleted", 5, of_the_first(delete), fill);
+    let both = |access: &Access<'_>, key: &[u8]| {
+        shorten(access, key);
+        delete(access, key);
+    };
+    undone_under_page_locks("both", 5, of_the_first(both), fill);
+}
+
+#[test]
+fn what_a_leaf_that_is_locked_has_to_spare_is_not_for_its_neighbour() {
+    let shorten = |access: &Access<'_>, key: &[u8]| access.put(key, &[7; 10]).unwrap();
+    undone_under_page_locks("neighbour", 40, of_the_first(shorten), |_| ());
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use libtp_lock::{LockName, Mode, Wait};
+use libtp_record::lock_names::KIND_APPLICATION;
 use libtp_record::{BtreeCursor, Error, Method};
 use libtp_txn::Durability;
 use world::{Place, Random, World};
@@ -269,4 +271,29 @@ fn an_insertion_before_very_many_empty_leaves_needs_little_memory() {
     });
     other.session().leave_tree();
     world.assert_sound(&who, &database);
+}
+
+#[test]
+fn a_split_that_finds_no_room_for_its_lock_says_so() {
+    let place = Place::new();
+    let world = World::within(&place, 1 << 20, 16 << 20, Default::default());
+    let who = world.join();
+    let database = world.paged(&who, "full", Method::Btree, 4096).without_escalation();
+    let access = world.access(&who, &database);
+    who.begin(&world.managers);
+    access.put(&[0], &[7; 100]).unwrap();
+    // All memory is filled with locks; then there is room for one.
+    let locks = &world.managers.locks;
+    let name = |hash| LockName { space: 0, kind: KIND_APPLICATION, hash };
+    let lock = |hash| locks.lock(who.session(), who.locker(), name(hash), Mode::S, Wait::No);
+    let full = (0..).find_map(|hash| lock(hash).err());
+    assert!(matches!(full, Some(libtp_lock::Error::Full(_))), "{full:?}");
+    locks.unlock(who.session(), who.locker(), name(0)).unwrap();
+    // The root's two halves need one each.
+    let refused = (1..100).find_map(|at| access.put(&[at], &[7; 100]).err());
+    assert!(matches!(refused, Some(Error::Lock(libtp_lock::Error::Full(_)))), "{refused:?}");
+    locks.unlock_those(who.session(), who.locker(), |name| name.kind == KIND_APPLICATION);
+    (1..100).for_each(|at| access.put(&[at], &[7; 100]).unwrap());
+    who.commit(&world.managers, Durability::Relaxed).unwrap();
+    assert_eq!(world.assert_sound(&who, &database).records, 100);
 }

@@ -9,7 +9,8 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use libtp_record::{Access, Error, Method, NumberCursor};
+use libtp_lock::Wait;
+use libtp_record::{Access, Database, Error, Method, NumberCursor};
 use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};
 
@@ -137,6 +138,73 @@ fn records_of_another_length_and_numbers_that_cannot_be_are_refused() {
         assert_eq!(access.recno_get(u64::MAX, |_| ()).unwrap(), None);
         assert_eq!(access.recno_append(&[1; 50]).unwrap(), 1);
     });
+}
+
+/// Access that waits for no lock.
+fn impatient<'a>(world: &'a World, who: &'a TxnSession, database: &'a Database) -> Access<'a> {
+    Access::new(&world.managers, who, database, Wait::No)
+}
+
+fn count(access: Access<'_>) -> usize {
+    let mut cursor = NumberCursor::new(access);
+    std::iter::from_fn(|| cursor.next().unwrap()).count()
+}
+
+#[test]
+fn what_was_read_to_the_end_ends_there_although_the_file_has_grown() {
+    let place = Place::new();
+    let world = World::new(&place, 4 << 20);
+    let (reader, writer) = (world.join(), world.join());
+    let database = world.database(&writer, "numbers", METHOD, 4096);
+    world.run(&writer, &database, |access| assert_eq!(access.recno_append(&[1; RECORD]).unwrap(), 1));
+    reader.begin(&world.managers);
+    assert_eq!(count(impatient(&world, &reader, &database)), 1);
+    let tries = |number| {
+        writer.begin(&world.managers);
+        let put = impatient(&world, &writer, &database).recno_put(number, &[2; RECORD]);
+        writer.abort(&world.managers).unwrap();
+        put.map_err(|error| assert!(matches!(error, Error::Lock(libtp_lock::Error::WouldBlock { .. })), "{error}"))
+    };
+    // It is refused, and yet the file has more pages then: this one is not the last any more.
+    tries(500).unwrap_err();
+    for number in [2, 40, 200, 600] {
+        tries(number).unwrap_err();
+        assert_eq!(count(impatient(&world, &reader, &database)), 1, "a phantom");
+    }
+    // What it has passed is its own lock's.
+    tries(1).unwrap_err();
+    reader.commit(&world.managers, Durability::Relaxed).unwrap();
+    for number in [2, 40, 200, 600] {
+        tries(number).unwrap();
+    }
+}
+
+#[test]
+fn who_has_read_to_the_end_and_goes_on_there_finds_nobody_between() {
+    let place = Place::new();
+    let world = World::new(&place, 4 << 20);
+    let (reader, writer) = (world.join(), world.join());
+    let database = world.database(&writer, "numbers", METHOD, 4096);
+    world.run(&writer, &database, |access| assert_eq!(access.recno_append(&[1; RECORD]).unwrap(), 1));
+    reader.begin(&world.managers);
+    assert_eq!(count(impatient(&world, &reader, &database)), 1);
+    impatient(&world, &reader, &database).recno_put(5, &[2; RECORD]).unwrap();
+    writer.begin(&world.managers);
+    assert!(impatient(&world, &writer, &database).recno_put(3, &[3; RECORD]).is_err());
+    writer.abort(&world.managers).unwrap();
+    assert_eq!(count(impatient(&world, &reader, &database)), 2, "a phantom");
+    reader.commit(&world.managers, Durability::Relaxed).unwrap();
+
+    // Another holds the next number, and puts a record there later.
+    reader.begin(&world.managers);
+    writer.begin(&world.managers);
+    assert_eq!(count(impatient(&world, &reader, &database)), 2);
+    assert_eq!(impatient(&world, &writer, &database).recno_get(6, |_| ()).unwrap(), None);
+    assert!(impatient(&world, &reader, &database).recno_append(&[4; RECORD]).is_err(), "6 would be passed over");
+    writer.abort(&world.managers).unwrap();
+    assert_eq!(impatient(&world, &reader, &database).recno_append(&[4; RECORD]).unwrap(), 6);
+    assert_eq!(count(impatient(&world, &reader, &database)), 3);
+    reader.commit(&world.managers, Durability::Relaxed).unwrap();
 }
 
 #[test]

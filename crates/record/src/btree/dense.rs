@@ -1,7 +1,7 @@
 //! A full leaf shares with its left neighbour before it splits, and when both are full they become three.
 //!
 //! Not in the paper: Bayer and McCreight's overflow technique, in Knuth 6.2.4 as the B*-tree. Leaves that split in halves are 0.69
-//! full where keys come in any order, those that share 0.81: a file that is 15 % smaller, for inserts that are a quarter
+//! full on the average where keys come in any order, those that share 0.81: a file that is 15 % smaller, for inserts that are a quarter
 //! slower, since each record moves about three times as often (docs/performance.md). So it is for who asks for it.
 //!
 //! What a page's keys are not below never changes while it lives, so nothing goes to a neighbour directly. A leaf gives its lower part away by a
@@ -19,6 +19,7 @@ use crate::btree::search::{self, node_of, ROOT};
 use crate::btree::split::split_off;
 use crate::btree::unlink::free_unlinked;
 use crate::database::Granularity;
+use crate::page::slotted::SLOT_BYTES;
 use crate::Result;
 
 /// With less room than this part of a page the left neighbour counts as full. Smaller parts are given more often for little.
@@ -31,15 +32,23 @@ struct Pair {
     left_used: usize,
     /// .. and could.
     left_room: usize,
-    /// What the full one holds.
+    /// What the full one holds ..
     used: usize,
+    /// .. and its first record of that.
+    first: usize,
 }
 
-/// Looks at a leaf; none if something about it is unfinished. What it holds, could hold, and the leaf itself.
+/// Looks at a leaf; none if something about it is unfinished. What it holds, could hold, and what else is asked of it.
 fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) -> Result<Option<(usize, usize, T)>> {
     let page = access.pages.shared(number, 0)?;
     let node = node_of(&access.pages, number, &page)?;
     if !is_settled(&node) {
+        let leads_to_unlinked = node.header().unlinked.get() != 0;
+        drop(page);
+        if leads_to_unlinked {
+            // Perhaps of another process, or one that has ended: then nobody but who comes past frees it.
+            free_unlinked(access, Some(number))?;
+        }
         return Ok(None);
     }
     let used = bytes_with(&node, node.header().prefix_bytes.get().into());
@@ -49,8 +58,11 @@ fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) 
 /// The left neighbour of a leaf that has one on both sides, under the same parent. The last leaf of all is left alone: keys that
 /// come in order leave full leaves behind without this.
 fn pair_of(access: &Access<'_>, leaf: u32) -> Result<Option<Pair>> {
-    let neighbours = |node: &Node<'_>| node.right().and(node.left()).map(|left| (left, node.low().to_vec()));
-    let Some((used, _, Some((left, low)))) = look(access, leaf, neighbours)? else { return Ok(None) };
+    let neighbours = |node: &Node<'_>| {
+        let first = node.cell_bytes(0) + SLOT_BYTES;
+        node.right().and(node.left()).map(|left| (left, node.low().to_vec(), first))
+    };
+    let Some((used, _, Some((left, low, first)))) = look(access, leaf, neighbours)? else { return Ok(None) };
     let is_one_parents = {
         let parent = search::shared(&access.pages, &low, 1)?;
         let node = node_of(&access.pages, parent.id().page().raw(), &parent)?;
@@ -61,7 +73,7 @@ fn pair_of(access: &Access<'_>, leaf: u32) -> Result<Option<Pair>> {
         return Ok(None);
     }
     let Some((left_used, left_room, ())) = look(access, left, |_| ())? else { return Ok(None) };
-    Ok(Some(Pair { left, left_used, left_room, used }))
+    Ok(Some(Pair { left, left_used, left_room, used, first }))
 }
 
 /// Lets a full leaf share what it has with its left neighbour, in a database that wants it: room is made where there is some, and
@@ -75,8 +87,10 @@ pub(crate) fn share(access: &Access<'_>, leaf: u32) -> Result<()> {
     free_unlinked(access, None)?;
     let Some(pair) = pair_of(access, leaf)? else { return Ok(()) };
     let free = pair.left_room.saturating_sub(pair.left_used);
-    let into = if free * ROOM_MIN >= pair.left_room {
-        // A little less than would make them equal: what comes to the neighbour is counted with the fences it has then.
+    // One record goes at least: where that does not fit, the neighbour is full. What comes there is counted with the fences it has
+    // then, so a little is left.
+    let into = if free * ROOM_MIN >= pair.left_room && pair.first <= free * 9 / 10 {
+        // A little less than would make them equal.
         split_off(&access.pages, leaf, free * 45 / 100)?;
         pair.left
     } else {

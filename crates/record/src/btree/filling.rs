@@ -69,7 +69,8 @@ impl Filling {
         self.level == 0 || !self.cells.is_empty()
     }
 
-    /// Whether one more cell fits if the page ends behind it, at `high`. The first always does.
+    /// Whether one more cell fits if the page ends behind it, at `high`. The first always does; above the leaves so does the second,
+    /// however little of the page is to be filled, or each level would have as many pages as the one below.
     pub(crate) fn fits(&self, cell: &Loading, high: &[u8]) -> bool {
         if self.cells.is_empty() {
             return true;
@@ -79,7 +80,8 @@ impl Filling {
         let prefix = Frame::prefix_bytes(&self.low, high, self.page_bytes);
         let keys = self.key_bytes + cell.key.len() - prefix * keyed;
         let used = count * (SLOT_BYTES + head) + keys + self.payload_bytes + cell.payload.len();
-        100 * used <= self.fill_percent * Frame::room(&self.low, high, self.page_bytes)
+        let fill_percent = if self.level != 0 && count == 2 { 100 } else { self.fill_percent };
+        100 * used <= fill_percent * Frame::room(&self.low, high, self.page_bytes)
     }
 
     /// Adds a cell that fits.

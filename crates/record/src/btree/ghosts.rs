@@ -5,7 +5,8 @@
 //! on its gap. Room a record does not fill was given up by a transaction that has ended when nobody locks the record. All
 //! of it is one redo-only record; the page remembers the highest LSN of a ghost that left it, for snapshots.
 //!
-//! Where the transaction's own lock covers more than records, its own ghosts are told by their LSN.
+//! Where the transaction's own lock covers more than records, its own ghosts are told by their LSN. Where leaves are locked
+//! instead of records, nothing leaves one that somebody else has locked.
 //!
 //! A ghost is also kept, and so is a chain that was replaced, while a snapshot may look for what was there before: until every
 //! one, of now or later, sees the change that made it so (`Managers::reclaim_horizon`).
@@ -13,6 +14,7 @@
 use std::cell::OnceCell;
 
 use libtp_buffer::ExclusivePage;
+use libtp_lock::Mode;
 use libtp_log::Lsn;
 use libtp_txn::State;
 use rio::{failpoint, planted};
@@ -95,7 +97,7 @@ fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(
     Ok((entries, deleter))
 }
 
-/// Frees the chains of records that nobody locks.
+/// Frees the chains of records that nobody else locks.
 fn free_chains(access: &Access<'_>, number: u32, own: Lsn, incoming: Option<&[u8]>) -> Result<()> {
     let horizon = Horizon::default();
     let keys: Vec<(Vec<u8>, u64)> = {
@@ -114,15 +116,20 @@ fn free_chains(access: &Access<'_>, number: u32, own: Lsn, incoming: Option<&[u8
     };
     // What an incoming value is written to take the place of stays: the record is to say so first.
     for (key, hash) in keys.into_iter().filter(|(key, _)| incoming != Some(key)) {
-        long_value::drop_replaced(access, &key, || access.is_free(lock_names::record(access.database.id(), hash)))?;
+        let record = lock_names::record(access.database.id(), hash);
+        let still_free = |leaf| access.is_free(record) && !is_page_of_others(access, leaf);
+        long_value::drop_replaced(access, &key, still_free)?;
     }
     Ok(())
 }
 
-/// Removes from a latched leaf what can go; whether anything could.
+/// Removes from a latched leaf what can go, if nobody else has locked the leaf; whether anything could.
 fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Result<bool> {
     let pages = &access.pages;
     let number = leaf.id().page().raw();
+    if is_page_of_others(access, number) {
+        return Ok(false);
+    }
     let node = node_of(pages, number, leaf)?;
     let (entries, deleter) = plan(access, number, &node, own)?;
     if entries.is_empty() {
@@ -231,4 +238,10 @@ pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Resu
 fn is_page_locked(access: &Access<'_>, number: u32) -> bool {
     access.database.granularity() == Granularity::Page
         && !access.is_free(lock_names::page(access.database.id(), number))
+}
+
+/// The same, but for a lock of our own that keeps all others away.
+fn is_page_of_others(access: &Access<'_>, number: u32) -> bool {
+    let name = lock_names::page(access.database.id(), number);
+    is_page_locked(access, number) && !access.holds(name).is_some_and(|mode| mode.covers(Mode::X))
 }

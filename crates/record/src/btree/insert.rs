@@ -5,8 +5,10 @@
 //! has no room for splits it, and the search begins again; then one log record, applied by redo.
 //!
 //! An insertion also enters a gap, that below the next key: it asks for it in `IX`, for this instant (PROTOCOLS K1; if it must wait, it keeps it), so that
-//! a transaction that has scanned over the gap is not surprised. The next key may stand on the next leaf; the gap cannot
-//! change while this leaf is latched, since every insertion into it happens here.
+//! a transaction that has scanned over the gap is not surprised. The next key may stand on another leaf, with empty ones in between, and
+//! into these others may insert nearer keys after we have looked, for they enter the same gap. No scan misses ours for that: one that
+//! meets such a key locks the gap below it, and before it relies on that it looks (again) at our leaf, which is latched until our key
+//! is there.
 
 use libtp_buffer::{ExclusivePage, Pin};
 use libtp_lock::{LockName, Mode};
@@ -200,7 +202,7 @@ impl<'a> Access<'a> {
                     self.reserve_for(wanted, LIKELY_BYTES)?;
                 }
             }
-            Attempt::DropFirst => long_value::drop_replaced(self, wanted.key, || true)?,
+            Attempt::DropFirst => long_value::drop_replaced(self, wanted.key, |_| true)?,
         }
         Ok(())
     }

@@ -107,9 +107,9 @@ pub(crate) fn older_on(pages: &Pages<'_>, number: u32, page: &[u8]) -> Result<Ch
 }
 
 /// Frees the chains that earlier, ended transactions replaced at the record of `key`. The caller knows that nobody can
-/// want them back: it holds the record's lock and has not changed it, or nobody holds it and `still_free` says so under
-/// the leaf's latch.
-pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn() -> bool) -> Result<()> {
+/// want them back: it holds the record's lock and has not changed it, or nobody holds it and `still_free` says so of the
+/// leaf, under its latch.
+pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn(u32) -> bool) -> Result<()> {
     let pages = &access.pages;
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(access.database.page_bytes(), 64)?;
@@ -131,7 +131,7 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
             continue;
         }
         failpoint("long value: chain to be dropped, leaf latched");
-        if !still_free() {
+        if !still_free(number) {
             return Ok(());
         }
         let older = if first == last { None } else { Some(older_on(pages, first, &first_pin.shared(loose_rank()))?) };

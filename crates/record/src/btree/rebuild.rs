@@ -52,6 +52,12 @@ impl Frame {
         &low[..low.len().min(page_bytes / LOW_PART)]
     }
 
+    /// Whether a fence is above a page's low one, of which this much is stored.
+    pub fn is_above_low(fence: &[u8], low: &[u8], page_bytes: usize) -> bool {
+        let may_be_cut = low.len() == page_bytes / LOW_PART;
+        fence > low && !(may_be_cut && fence.starts_with(low))
+    }
+
     /// Bytes all keys between these fences begin with.
     pub fn prefix_bytes(low: &[u8], high: &[u8], page_bytes: usize) -> usize {
         common_prefix(Frame::low_stored(low, page_bytes), high)

@@ -26,6 +26,7 @@ use crate::btree::ghosts;
 use crate::btree::insert::hash_of;
 use crate::btree::long_value;
 use crate::btree::node::Node;
+use crate::btree::rebuild::Frame;
 use crate::btree::search::{self, node_of};
 use crate::database::Granularity;
 use crate::key_range::KeyRange;
@@ -439,8 +440,9 @@ impl<'a> BtreeCursor<'a> {
                 }
             }
             let Some(left) = node.left().filter(|_| begin == 0) else { return Ok(Attempt::End) };
+            let low = node.low().to_vec();
             drop(leaf);
-            let Some(found) = left_neighbour(&pages, left, number)? else {
+            let Some(found) = left_neighbour(&pages, left, number, &low)? else {
                 self.position = None;
                 return Ok(Attempt::Again);
             };
@@ -551,20 +553,66 @@ fn lower_bound(node: &Node<'_>, key: &[u8]) -> usize {
     node.find(key).0
 }
 
-/// The page whose right link leads to `of`, looked for from `from` to the right (PROTOCOLS T3); none if lost.
-pub(crate) fn left_neighbour<'a>(pages: &Pages<'a>, from: u32, of: u32) -> Result<Option<SharedPage<'a>>> {
+/// The page whose right link leads to `of`, looked for from `from` to the right (PROTOCOLS T3); none if lost. `low` is the low fence of
+/// `of` as it was a moment ago.
+pub(crate) fn left_neighbour<'a>(pages: &Pages<'a>, from: u32, of: u32, low: &[u8]) -> Result<Option<SharedPage<'a>>> {
     let mut number = from;
     for _ in 0..ROUNDS_MAX {
         let page = pages.shared(number, 0)?;
-        let Some(node) = Node::over(&page) else { return Ok(None) };
-        if !node.is_leaf() || node.is_deleted() {
-            return Ok(None);
-        }
-        match node.right() {
-            Some(right) if right == of => return Ok(Some(page)),
-            Some(right) => number = right,
-            None => return Ok(None),
+        match Node::over(&page).map_or(Leftwards::Lost, |node| leftwards(&node, of, low)) {
+            Leftwards::Here => return Ok(Some(page)),
+            Leftwards::Right(right) => number = right,
+            Leftwards::Lost => return Ok(None),
         }
     }
     Ok(None)
+}
+
+/// Where the left neighbour of a page is, as seen from a page to its left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leftwards {
+    Here,
+    Right(u32),
+    Lost,
+}
+
+/// Whether a page leads to `of`. Where a page's range begins never changes while it lives: so if this one reaches further and does not
+/// lead there, `of` has gone into another, and nothing to the right leads there.
+fn leftwards(node: &Node<'_>, of: u32, low: &[u8]) -> Leftwards {
+    if !node.is_leaf() || node.is_deleted() {
+        return Leftwards::Lost;
+    }
+    match (node.right(), node.high()) {
+        (Some(right), _) if right == of => Leftwards::Here,
+        (Some(right), Some(high)) if !Frame::is_above_low(high, low, node.page_bytes()) => Leftwards::Right(right),
+        _ => Leftwards::Lost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libtp_buffer::PageMut;
+
+    use super::*;
+    use crate::btree::rebuild::make_new;
+
+    /// Where the way from a page that ends at `high`, before page `right`, leads to the left neighbour of page 9, which begins at `low`.
+    fn way(high: &[u8], right: u32, low: &[u8]) -> Leftwards {
+        let mut page = vec![0; 4096];
+        let frame = Frame { left: 3, right, low: b"a".to_vec(), high: high.to_vec(), ..Frame::default() };
+        make_new(&mut PageMut::detached(&mut page), (7, 4), 0, &frame).unwrap().finish().unwrap();
+        leftwards(&Node::over(&page).unwrap(), 9, Frame::low_stored(low, 4096))
+    }
+
+    #[test]
+    fn the_way_to_a_page_that_went_into_another_ends_there() {
+        assert_eq!(way(b"m", 9, b"m"), Leftwards::Here);
+        assert_eq!(way(b"g", 5, b"m"), Leftwards::Right(5), "it was split meanwhile");
+        assert_eq!(way(b"t", 5, b"m"), Leftwards::Lost, "it has taken the page over");
+        assert_eq!(way(b"", 0, b"m"), Leftwards::Lost);
+        // A low fence is cut short where it is long.
+        let low = [&[b'x'; 300][..], b"7"].concat();
+        assert_eq!(way(&[&[b'x'; 300][..], b"3"].concat(), 5, &low), Leftwards::Right(5));
+        assert_eq!(way(b"y", 5, &low), Leftwards::Lost);
+    }
 }

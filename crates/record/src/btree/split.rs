@@ -6,15 +6,17 @@
 //! split in one action: what it has goes to two new pages, and it becomes their parent.
 
 use libtp_buffer::ExclusivePage;
-use libtp_lock::Mode;
+use libtp_lock::{Mode, Wait};
 use rio::failpoint;
 
+use crate::access::{tried, Tried};
 use crate::btree::encode::{self, Taken};
 use crate::btree::log_records::{ROOT_SPLIT, SPLIT};
 use crate::btree::node::Node;
 use crate::btree::post;
 use crate::btree::search::{node_of, ROOT};
 use crate::btree::split_plan::{plan, plan_share, Incoming, SplitPlan};
+use crate::lock_names;
 use crate::pages::{loose_rank, rank, wait_for_new, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 
@@ -76,6 +78,7 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: Occasion<'_>) 
     let page_bytes = pages.page_bytes()?;
     for round in 0..ROUNDS_MAX {
         pages.reserve_common(page_bytes, 2 * page_bytes)?;
+        reserve_page_lock(pages, number)?;
         let right = {
             let page = pages.shared(number, level)?;
             let node = node_of(pages, number, &page)?;
@@ -107,7 +110,7 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: Occasion<'_>) 
             candidate.wait();
             continue;
         };
-        if level == 0 && !takes_page_lock(pages, number, new.number) {
+        if level == 0 && !takes_page_lock(pages, number, new.number)? {
             continue;
         }
         let mut body = pages.change.who.scratch();
@@ -132,18 +135,30 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: Occasion<'_>) 
     Err(pages.corrupt(number, "it could not be split"))
 }
 
+/// The mode in which the transaction has locked the leaf that it splits, under page locks.
+fn page_lock(pages: &Pages<'_>, number: u32) -> Option<Mode> {
+    let (locks, locker) = (&pages.change.managers.locks, pages.change.who.locker());
+    let held = locks.holds(pages.session(), locker, lock_names::page(pages.file, number));
+    held.filter(|mode| mode.covers(Mode::S))
+}
+
+/// Makes sure, with no latch held, that [`takes_page_lock`] needs no room (PROTOCOLS D11). The root's second half may: then the
+/// split fails before anything is logged.
+fn reserve_page_lock(pages: &Pages<'_>, number: u32) -> Result<()> {
+    if page_lock(pages, number).is_some() {
+        pages.change.managers.locks.reserve(pages.session(), pages.change.who.locker())?;
+    }
+    Ok(())
+}
+
 /// Under page locks, a transaction that holds the page it splits gets the new page as well, which is nobody's. Whether it
 /// did.
-fn takes_page_lock(pages: &Pages<'_>, number: u32, new: u32) -> bool {
-    let (locks, locker) = (&pages.change.managers.locks, pages.change.who.locker());
-    let held = locks.holds(pages.session(), locker, crate::lock_names::page(pages.file, number));
-    let Some(mode) = held else { return true };
-    if !mode.covers(Mode::S) {
-        return true;
-    }
+fn takes_page_lock(pages: &Pages<'_>, number: u32, new: u32) -> Result<bool> {
+    let Some(mode) = page_lock(pages, number) else { return Ok(true) };
     failpoint("split: page lock held on one half");
-    let name = crate::lock_names::page(pages.file, new);
-    locks.lock(pages.session(), locker, name, mode, libtp_lock::Wait::No).is_ok()
+    let (locks, locker) = (&pages.change.managers.locks, pages.change.who.locker());
+    let lock = locks.lock(pages.session(), locker, lock_names::page(pages.file, new), mode, Wait::No);
+    Ok(tried(lock)? == Tried::Granted)
 }
 
 /// Two pages behind the last, for the halves of the root.
@@ -161,6 +176,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
     let page_bytes = pages.page_bytes()?;
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(page_bytes, 2 * page_bytes)?;
+        reserve_page_lock(pages, ROOT)?;
         let meta_now = pages.meta()?;
         let count = meta_now.page_count.get();
         let [left_pin, right_pin] = two_pages(pages, count)?;
@@ -184,7 +200,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
         if meta_then.page_count.get() != count {
             continue;
         }
-        if level == 0 && !(takes_page_lock(pages, ROOT, count) && takes_page_lock(pages, ROOT, count + 1)) {
+        if level == 0 && !(takes_page_lock(pages, ROOT, count)? && takes_page_lock(pages, ROOT, count + 1)?) {
             continue;
         }
         let taken = Taken { pages: [count, count + 1], free_head: meta_then.free_head.get(), page_count: count + 2 };

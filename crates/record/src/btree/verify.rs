@@ -51,6 +51,8 @@ pub struct Verified {
     pub value_pages: u64,
     /// Pages in the free list.
     pub free_pages: u64,
+    /// Pages that have left the tree, and are free when nobody can be on the way to them.
+    pub unlinked_pages: u64,
 }
 
 /// One page as it was read: a copy, so that no latch is held while others are read.
@@ -331,6 +333,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
             return Ok(());
         }
         if self.claim(gone, Use::Unlinked) {
+            self.result.unlinked_pages += 1;
             if let Some(copied) = self.read(gone)? {
                 if !Node::over(&copied.bytes).is_some_and(|node| node.is_deleted()) {
                     self.report(gone, "it should be unlinked and is not marked so");

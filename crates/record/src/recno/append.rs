@@ -2,7 +2,8 @@
 //!
 //! The next number is where the last page's used slots end, so it is found and taken under that page's latch: appending
 //! transactions wait for each other for nanoseconds, never for each other's locks. A number whose lock somebody holds, who
-//! looked there and found nothing, is passed over. Numbers of aborted transactions stay empty.
+//! looked there and found nothing, is passed over; but not by a transaction that has read to the end, which would find there later
+//! what it did not find before. Numbers of aborted transactions stay empty.
 //!
 //! Where the last page is, is in the meta page; a process remembers where it last was.
 //!
@@ -32,6 +33,8 @@ enum Attempt {
     WaitForEnd,
     /// The page is locked by others.
     WaitForPage,
+    /// A number that others hold, and that is not to be passed over.
+    WaitForNumber(u64),
 }
 
 impl Access<'_> {
@@ -61,6 +64,9 @@ impl Access<'_> {
                 }
                 Attempt::WaitForEnd => self.wait_for_gap(lock_names::end_gap(self.database.id()))?,
                 Attempt::WaitForPage => self.lock(lock_names::page(self.database.id(), tail), Mode::X)?,
+                Attempt::WaitForNumber(number) => {
+                    self.lock(lock_names::record(self.database.id(), number), Mode::X)?;
+                }
                 Attempt::Full => {
                     let last = self.recno_tail()?;
                     if last == tail {
@@ -97,6 +103,9 @@ impl Access<'_> {
                 && self.try_lock(lock_names::record(file, number), Mode::X)? == Tried::Busy
                 && !planted("record: locked number appended to")
             {
+                if self.has_read_to_end(granularity) {
+                    return Ok(Attempt::WaitForNumber(number));
+                }
                 continue;
             }
             let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(tail, "it is too short"))?;

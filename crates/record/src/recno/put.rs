@@ -2,10 +2,13 @@
 //!
 //! A number beyond the end makes the file reach it; the numbers in between hold no records.
 
+use std::ops::Range;
+
 use libtp_lock::Mode;
 use rio::failpoint;
 
 use crate::access::{Access, Purpose, Tried};
+use crate::database::Granularity;
 use crate::lock_names;
 use crate::pages::ROUNDS_MAX;
 use crate::recno::log_records::{encode_change, Change, DELETE, PUT, UPDATE};
@@ -67,19 +70,23 @@ impl Access<'_> {
                 self.reach_page(page_number)?;
             }
             self.reserve_record()?;
-            // The file may have grown since, but it never gets shorter: this can be wrong in the careful direction only.
-            let is_tail = page_number >= self.database.tail_hint();
             let mut page = self.pages.exclusive(page_number, 0)?;
             let recno = self.recno_page(page_number, &page)?;
             let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(page_number, "it is too short"))?;
             if record.is_none() && !before.is_record() {
                 return Ok(false);
             }
-            if is_tail && slot >= recno.used() && granularity.is_some() {
+            // Also on a page that is not the last: it was, perhaps, for a cursor that went to the end, and no further than this.
+            if slot >= recno.used() && granularity.is_some() {
                 let gap = lock_names::end_gap(self.database.id());
                 if self.try_instant(gap, Mode::IX)? == Tried::Busy {
                     drop(page);
                     self.wait_for_gap(gap)?;
+                    continue;
+                }
+                if let Some(other) = self.lock_passed(page_number, recno.used()..slot, granularity)? {
+                    drop(page);
+                    self.lock(lock_names::record(self.database.id(), other), Mode::S)?;
                     continue;
                 }
             }
@@ -100,6 +107,27 @@ impl Access<'_> {
             return Ok(true);
         }
         Err(self.pages.corrupt(page_number, "a record found no place"))
+    }
+
+    /// Whether the transaction has read to the end, and has to lock what it puts records behind.
+    pub(crate) fn has_read_to_end(&self, granularity: Option<Granularity>) -> bool {
+        let end = lock_names::end_gap(self.database.id());
+        granularity == Some(Granularity::Record) && self.holds(end).is_some_and(|mode| mode.covers(Mode::S))
+    }
+
+    /// Locks the numbers of a page that are to be below its last used one, if the transaction has read to the end: the gap there
+    /// is no lock on them any more. The first that others hold, if there is one.
+    fn lock_passed(&self, page: u32, slots: Range<usize>, granularity: Option<Granularity>) -> Result<Option<u64>> {
+        if slots.is_empty() || !self.has_read_to_end(granularity) {
+            return Ok(None);
+        }
+        for slot in slots {
+            let number = self.database.arithmetic().number(page, slot);
+            if self.try_lock(lock_names::record(self.database.id(), number), Mode::S)? == Tried::Busy {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
     }
 
     /// Makes the file reach a page.

@@ -385,9 +385,10 @@ impl<'a> SnapshotAccess<'a> {
                 }
                 self.check_removed(node.deleter_lsn())?;
                 let Some(left) = node.left() else { return Ok(None) };
+                let low = node.low().to_vec();
                 drop(leaf);
                 is_first = false;
-                match left_neighbour(pages, left, number)? {
+                match left_neighbour(pages, left, number, &low)? {
                     Some(found) => leaf = found,
                     None => break,
                 }

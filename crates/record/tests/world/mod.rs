@@ -44,6 +44,9 @@ impl Drop for Place {
     }
 }
 
+/// The memory of an environment, in bytes, of which only what is used is taken.
+const REGION_BYTES: u64 = 1 << 36;
+
 /// One process's handles.
 pub struct World {
     pub managers: Arc<Managers>,
@@ -64,10 +67,15 @@ impl World {
 
     /// A new environment whose transaction manager has these settings.
     pub fn with_settings(place: &Place, budget_bytes: u64, settings: libtp_txn::Settings) -> World {
+        World::within(place, budget_bytes, REGION_BYTES, settings)
+    }
+
+    /// A new environment whose memory has so many bytes at most.
+    pub fn within(place: &Place, budget_bytes: u64, region_bytes: u64, settings: libtp_txn::Settings) -> World {
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(&place.0).unwrap());
         let control = Control::new([0; 16], &libtp_log::Settings::default());
         control_file(&directory).create(&control).unwrap();
-        World::start(directory, &control, Lsn::FIRST, budget_bytes, settings)
+        World::start(directory, &control, Lsn::FIRST, (budget_bytes, region_bytes), settings)
     }
 
     /// What is found after everyone died and the region is lost: the log is replayed.
@@ -85,7 +93,7 @@ impl World {
         let files = libtp_record::find_files(&*directory, &[0; 16]).unwrap();
         libtp_record::restore_torn(&*directory, &files).unwrap();
         let txn_settings = libtp_txn::Settings { recovery_threads: threads, ..Default::default() };
-        let world = World::start(directory, &control, restarted.end.end, budget_bytes, txn_settings);
+        let world = World::start(directory, &control, restarted.end.end, (budget_bytes, REGION_BYTES), txn_settings);
         let who = world.join();
         libtp_record::register_files(&world.managers, &who, &files).unwrap();
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
@@ -99,10 +107,10 @@ impl World {
         directory: Arc<dyn Directory>,
         control: &Control,
         end: Lsn,
-        budget_bytes: u64,
+        (budget_bytes, region_bytes): (u64, u64),
         txn_settings: libtp_txn::Settings,
     ) -> World {
-        let region = Region::anonymous(1 << 36).unwrap();
+        let region = Region::anonymous(region_bytes).unwrap();
         let log_settings = libtp_log::Settings::default();
         ProcessManager::init(&region).unwrap();
         LogManager::init(&region, &log_settings, &directory, control, end).unwrap();
