@@ -58,6 +58,7 @@ pub mod rows;
 pub mod run;
 pub mod tpcb;
 pub mod turns;
+pub mod window;
 
 pub use audit::{Audit, Tally};
 pub use bare_disk::{BareDisk, BareDiskReport};
@@ -73,3 +74,4 @@ pub use report::{ClientReport, ClientsAs, Report, RunSettings};
 pub use run::{run_client, run_threads, Progress};
 pub use tpcb::{Scale, Table, Transfer, Transfers};
 pub use turns::Turns;
+pub use window::Window;
