@@ -6,11 +6,9 @@
 //! | `traversal`, `keys` | seven hops, depth first, over any contender with indices; their keys |
 //! | `indexed`, `hashed`, `linked` | ours: B-trees, hash files, addresses of records kept in records |
 //! | `lmdb`, `others` | LMDB, redb and fjall, with indices like ours (feature `peers`) |
-//! | `cold` | what the system remembers of files is forgotten |
 //!
 //! A contender is asked for one operation at a time, in a transaction of its own; inserts are on the disk when they are answered.
 
-mod cold;
 mod graph;
 mod hashed;
 mod indexed;
@@ -27,8 +25,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-pub use cold::forget_files;
-pub use graph::{Connection, Glance, Graph, Part, Random, Seen, CONNECTIONS, CONNECTION_BYTES, PART_BYTES};
+pub use graph::{Connection, Glance, Graph, Part, Seen, CONNECTIONS, CONNECTION_BYTES, PART_BYTES};
 
 /// Hops of a traversal.
 pub const HOPS: u32 = 7;
@@ -116,6 +113,7 @@ fn not_there(engine: &'static str, id: u32) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cold::forget_files;
 
     const PARTS: u32 = 1000;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use libtp::{Durability, Env, PageLock};
 
 use crate::error::{Error, Result};
-use crate::oo1::Random;
+use crate::random::Random;
 
 use super::figure::{spelled, Axis, Figure, Place};
 use super::rounds::{Case, Sample};

@@ -4,11 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::cold::forget_files;
 use crate::error::{Error, Result};
-use crate::oo1::{
-    forget_files, ours, peers, Client, Glance, Graph, OpenParts, Parts, Random, Seen, Way, INSERTED, LOOKED_UP,
-    TRAVERSED,
-};
+use crate::oo1::{ours, peers, Client, Glance, Graph, OpenParts, Parts, Seen, Way, INSERTED, LOOKED_UP, TRAVERSED};
+use crate::random::Random;
 
 use super::figure::{Axis, Figure, Goal, Place, Point, Series};
 use super::rounds::{Case, Sample};
