@@ -214,9 +214,28 @@ impl Bank {
         self.engine.close()
     }
 
+    /// Closes it in good order, and removes its directory.
+    ///
+    /// # Errors
+    /// The engine's, and those of the files.
+    pub fn remove(self) -> Result<()> {
+        let directory = self.directory.clone();
+        let closed = self.close();
+        std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory))?;
+        closed
+    }
+
     /// Whose it is.
     pub fn contender(&self) -> &Contender {
         &self.contender
+    }
+}
+
+#[cfg(test)]
+impl Bank {
+    /// From now on a transfer is missing that was never sent.
+    pub(super) fn miss_one(&self) {
+        self.history.set(self.history.get() + 1);
     }
 }
 
