@@ -167,9 +167,18 @@ fn check_shared(kind: EngineKind) -> Result<()> {
     }
 }
 
-/// A peer's version, as it was built in or as the library says it, and how it is set, for reports.
-pub fn about(peer: &str) -> String {
-    match peer.parse() {
+/// Ours, in the words of [`settings`].
+const OURS: &str = "locks on records, and what else it is by itself; relaxed: the log is in memory that outlives the process, and is written \
+                    and synced within 100 ms, so that a crash of the machine costs the last of the commits and no more; or synced at each commit, \
+                    those that wait together at once";
+
+/// An engine's version, as it was built in or as the library says it, how it is set, and what is left of commits that are not synced, for
+/// reports.
+pub fn about(engine: &str) -> String {
+    if engine == "libtp" {
+        return format!("{}; {OURS}", env!("CARGO_PKG_VERSION"));
+    }
+    match engine.parse() {
         Ok(kind) => match peer_version(kind) {
             version if version.is_empty() => settings(kind).to_owned(),
             version => format!("{version}; {}", settings(kind)),
@@ -181,22 +190,30 @@ pub fn about(peer: &str) -> String {
 fn settings(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Sqlite => {
-            "WAL, BEGIN IMMEDIATE, a connection for each client, 256 MiB of page cache, mapped; synchronous=OFF, or FULL"
+            "WAL, BEGIN IMMEDIATE, a connection for each client, 256 MiB of page cache, mapped; relaxed: \
+             synchronous=OFF, after which a crash of the machine may leave a database that is damaged as a whole; or FULL"
         }
-        EngineKind::Lmdb => "integer keys, records written in place; WRITEMAP and NOSYNC, or synced at each commit",
+        EngineKind::Lmdb => {
+            "integer keys, records written in place; relaxed: WRITEMAP and NOSYNC, no log, after which a crash of the machine may leave a database \
+             that is damaged as a whole; or synced at each commit"
+        }
         EngineKind::Redb => {
-            "integer keys, 256 MiB of cache; Durability::None, whose commits do not survive the process (less than asked), or \
+            "integer keys, 256 MiB of cache; relaxed: Durability::None, whose commits do not survive the process (less than asked), or \
              Immediate; by processes MultiWriter, which has Immediate alone (more than asked)"
         }
         EngineKind::Fjall => {
-            "transactions with one writer at a time, 256 MiB of cache, LZ4; PersistMode::Buffer, or SyncData at each commit; one \
+            "transactions with one writer at a time, 256 MiB of cache, LZ4; relaxed: PersistMode::Buffer, a log that survives the process, and \
+             is not synced; or SyncData at each commit; one \
              process"
         }
         EngineKind::RocksDb => {
-            "TransactionDB, pessimistic; 512 MiB of block cache, Bloom filters of 10 bits, no compression; the log written and not \
-             synced, or synced at each commit; one process"
+            "TransactionDB, pessimistic; 512 MiB of block cache, Bloom filters of 10 bits, no compression; relaxed: a log that is written, \
+             survives the process, and is not synced; or synced at each commit; one process"
         }
-        EngineKind::Bdb => "transactions, B-trees of 4 KiB pages, DB_RMW; the log written and not synced, or synced",
+        EngineKind::Bdb => {
+            "transactions, B-trees of 4 KiB pages, DB_RMW; relaxed: a log that is written, survives the process, and is not synced; or \
+             synced at each commit"
+        }
         EngineKind::HashMap | EngineKind::BTreeMap => "std's, in the process, behind a mutex",
     }
 }
@@ -221,6 +238,14 @@ mod tests {
             let settings = OpenSettings { directory: &directory, durability: Durability::Relaxed, sharing };
             let refused = open_engine(EngineKind::BTreeMap, &settings).err().unwrap().to_string();
             assert!(refused.contains("btreemap serves one process only"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_relaxed_means_is_said_of_every_engine_that_is_measured_so() {
+        let engines = EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY).map(EngineKind::name);
+        for engine in std::iter::once("libtp").chain(engines) {
+            assert!(about(engine).contains("relaxed: "), "{engine}: {}", about(engine));
         }
     }
 

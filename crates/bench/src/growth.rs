@@ -28,7 +28,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::paper::{in_turns, number, Case, Contender, Machine, News, Series};
+use crate::paper::{in_turns, number, Build, Case, Contender, Machine, News, Order, Series};
 use crate::tpcb::Scale;
 use by_size::{figure, Bare, Plan};
 use chapter::{Chapter, Report};
@@ -49,6 +49,8 @@ pub struct GrowthSettings<'s> {
     pub only: Vec<String>,
     /// What was typed.
     pub command: String,
+    /// What the program was made from.
+    pub build: Build,
     /// Starts a client process of a contender on a bank.
     pub client: &'s dyn Fn(&Contender, &Path) -> Command,
 }
@@ -152,7 +154,7 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
     let pace = if settings.is_quick { &QUICK } else { &FULL };
     let (machine, begin) = (Machine::look(&settings.disk), Instant::now());
     let mut study = Study { settings, pace, watch, raw, made: 0 };
-    study.keep(&serde_json::json!({ "machine": &machine, "command": &settings.command }))?;
+    study.keep(&serde_json::json!({ "machine": &machine, "build": &settings.build, "command": &settings.command }))?;
     let mut chapters = Vec::new();
     for (nth, (name, part)) in (1..).zip(&parts) {
         (study.watch)(News::Figure { id: name, nth, of: parts.len() });
@@ -164,7 +166,8 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
         chapters.push(chapter);
         // Each time anew: a run that is broken off leaves what it has measured.
         let (command, seconds) = (settings.command.as_str(), begin.elapsed().as_secs_f64());
-        Report { machine: &machine, command, seconds, chapters: &chapters }.write(&settings.out)?;
+        Report { machine: &machine, build: &settings.build, command, seconds, chapters: &chapters }
+            .write(&settings.out)?;
     }
     let bends = || chapters.iter().flat_map(|chapter| &chapter.bends);
     Ok(Growth {
@@ -246,9 +249,10 @@ impl Study<'_> {
     fn in_turns(&mut self, figure: &str, cases: &mut [Case<'_>]) -> Result<Vec<Series>> {
         let mut lines = Vec::new();
         let watch = &mut *self.watch;
-        let rounds = self.pace.rounds;
+        // What is deleted was inserted in the case before.
+        let (order, rounds) = (Order::AsGiven, self.pace.rounds);
         let series =
-            in_turns(figure, cases, rounds, &mut |what| watch(News::Doing(what)), &mut |line| lines.push(line));
+            in_turns(figure, cases, order, rounds, &mut |what| watch(News::Doing(what)), &mut |line| lines.push(line));
         lines.iter().try_for_each(|line| self.keep(line))?;
         Ok(series)
     }

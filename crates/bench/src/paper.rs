@@ -9,10 +9,11 @@
 //! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
 //! | `beside_peers` | TPC-B, what is read, and what is on a disk, beside every peer |
 //! | `recoverable` | Rio Vista figures 5 and 6, and section 5.3's factors |
-//! | `machine`, `draw`, `write` | what it was measured on; pictures; the report |
+//! | `machine`, `build`, `draw`, `write` | what it was measured on, and with; pictures; the report |
 
 mod bank;
 mod beside_peers;
+mod build;
 mod draw;
 mod figure;
 mod group_commit;
@@ -26,6 +27,7 @@ mod single_user;
 mod synchronisation;
 mod write;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -34,11 +36,12 @@ use std::time::{Duration, Instant};
 
 pub(crate) use bank::{number, Slice};
 pub use bank::{Bank, Contender, StartClient};
+pub use build::Build;
 pub(crate) use draw::svg;
 pub(crate) use figure::spelled;
 pub use figure::{Axis, Figure, Goal, Place, Point, Series};
-pub use machine::Machine;
-pub(crate) use rounds::{in_turns, Case, Sample};
+pub use machine::{CpuTime, Machine};
+pub(crate) use rounds::{in_turns, Case, Order, Sample};
 pub use synchronisation::KERNEL_LATCHES;
 pub use write::Report as PaperReport;
 
@@ -64,6 +67,8 @@ pub struct PaperSettings<'s> {
     pub only: Vec<String>,
     /// What was typed.
     pub command: String,
+    /// What the program was made from.
+    pub build: Build,
     /// Starts a client process of a contender on a bank.
     pub client: StartClient<'s>,
     /// The same in a build whose latches can be made to call the kernel; none if there is no such build.
@@ -76,6 +81,15 @@ pub struct PaperSettings<'s> {
 
 /// Starts a process with a job.
 pub type StartMemory<'s> = &'s dyn Fn(&str) -> Command;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PaperOutcome {
+    /// The goals.
+    pub goals: Vec<Goal>,
+    /// Whose audit failed, and how: a sentence each. None of their figures is in the report.
+    pub failed_audits: Vec<String>,
+}
 
 /// What is told while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +112,8 @@ struct Pace {
     scale: Scale,
     /// Of work that waits for nothing.
     slice: Duration,
+    /// Before each slice.
+    warmup: Duration,
     /// Of work that waits for the disk, or by processes.
     long_slice: Duration,
     rounds: u32,
@@ -111,11 +127,12 @@ struct Pace {
 const QUICK: Pace = Pace {
     scale: Scale { accounts: 100_000, ..Scale::PAPER },
     slice: Duration::from_millis(120),
+    warmup: Duration::from_millis(100),
     long_slice: Duration::from_millis(200),
     rounds: 2,
     threads: &[1, 2],
     contended: &[1, 8],
-    processes: &[1, 2, 8],
+    processes: &[1, 2, 4, 8],
     durable_clients: &[1, 16],
     memory_time: Duration::from_millis(80),
 };
@@ -123,6 +140,7 @@ const QUICK: Pace = Pace {
 const FULL: Pace = Pace {
     scale: Scale::PAPER,
     slice: Duration::from_millis(1000),
+    warmup: Duration::from_millis(300),
     long_slice: Duration::from_millis(1500),
     rounds: 5,
     threads: &[1, 2, 4],
@@ -135,14 +153,13 @@ const FULL: Pace = Pace {
 const TINY: Pace = Pace {
     scale: Scale::SMALL,
     slice: Duration::from_millis(10),
+    warmup: Duration::from_millis(10),
     long_slice: Duration::from_millis(10),
     rounds: 1,
     contended: &[8],
     processes: &[1, 2],
     ..QUICK
 };
-
-const WARMUP: Duration = Duration::from_millis(30);
 
 /// A run on its way.
 struct Paper<'p> {
@@ -152,6 +169,9 @@ struct Paper<'p> {
     raw: File,
     figures: Vec<Figure>,
     goals: Vec<Goal>,
+    /// What is to be known of the whole: parts that could not be measured, audits that failed.
+    notes: Vec<String>,
+    failed_audits: Vec<String>,
     /// Banks that were made so far, of which each has a directory of its own.
     banks: u32,
 }
@@ -174,12 +194,13 @@ const PARTS: [(&str, Part); 12] = [
     ("peers-disk", beside_peers::durable),
 ];
 
-/// Measures everything, or what was asked for, and writes the report.
+/// Measures everything, or what was asked for, and writes the report, after each part anew: a run that is broken off leaves what it has
+/// measured.
 ///
 /// # Errors
 /// `Settings` if nothing has the names asked for; `File` if the report cannot be written. What could not be measured is no error, but a
 /// row that says so.
-pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<Vec<Goal>> {
+pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<PaperOutcome> {
     let is_wanted =
         |part: &str| settings.only.is_empty() || settings.only.iter().any(|name| part.starts_with(name.as_str()));
     let parts: Vec<_> = PARTS.iter().filter(|(name, _)| is_wanted(name)).collect();
@@ -190,30 +211,47 @@ pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) 
     std::fs::create_dir_all(&settings.out).map_err(Error::file("make", &settings.out))?;
     let raw_path = settings.out.join("raw.jsonl");
     let raw = File::create(&raw_path).map_err(Error::file("make", &raw_path))?;
-    let pace = match (settings.is_tiny, settings.is_quick) {
-        (true, _) => &TINY,
-        (false, true) => &QUICK,
-        (false, false) => &FULL,
-    };
-    let (machine, begin) = (Machine::look(&settings.disk), Instant::now());
-    let mut paper = Paper { settings, pace, watch, raw, figures: Vec::new(), goals: Vec::new(), banks: 0 };
-    paper.keep(&serde_json::json!({ "machine": &machine, "command": &settings.command }))?;
+    let (machine, cpu, begin) = (Machine::look(&settings.disk), CpuTime::look(), Instant::now());
+    let mut paper = Paper::new(settings, watch, raw);
+    let names = std::iter::once("libtp").chain(settings.peers.iter().map(String::as_str));
+    let peers: Vec<_> = names.map(|name| (name.to_owned(), crate::catalogue::about(name))).collect();
+    let peers_by_name: BTreeMap<_, _> = peers.iter().cloned().collect();
+    paper.keep(&serde_json::json!({
+        "machine": &machine, "build": &settings.build, "peers": peers_by_name, "command": &settings.command,
+    }))?;
     for (nth, (name, part)) in (1..).zip(&parts) {
         (paper.watch)(News::Figure { id: name, nth, of: parts.len() });
-        part(&mut paper)?;
+        if let Err(why) = part(&mut paper) {
+            paper.notes.push(format!("{name}: not measured: {why}"));
+        }
+        let report = PaperReport {
+            machine: &machine,
+            build: &settings.build,
+            command: &settings.command,
+            peers: &peers,
+            figures: &paper.figures,
+            goals: &paper.goals,
+            seconds: begin.elapsed().as_secs_f64(),
+            stolen_percent: cpu.and_then(CpuTime::stolen_percent_since),
+            notes: &paper.notes,
+        };
+        report.write(&settings.out)?;
     }
-    let peers: Vec<_> = settings.peers.iter().map(|peer| (peer.clone(), crate::catalogue::about(peer))).collect();
-    let report = PaperReport {
-        machine: &machine,
-        command: &settings.command,
-        peers: &peers,
-        figures: &paper.figures,
-        goals: &paper.goals,
-        seconds: begin.elapsed().as_secs_f64(),
-        notes: &[],
-    };
-    report.write(&settings.out)?;
-    Ok(paper.goals)
+    let (seconds, stolen_percent) = (begin.elapsed().as_secs_f64(), cpu.and_then(CpuTime::stolen_percent_since));
+    paper.keep(&serde_json::json!({ "seconds": seconds, "stolen_percent": stolen_percent, "notes": &paper.notes }))?;
+    Ok(PaperOutcome { goals: paper.goals, failed_audits: paper.failed_audits })
+}
+
+impl<'p> Paper<'p> {
+    fn new(settings: &'p PaperSettings<'p>, watch: &'p mut dyn FnMut(News<'_>), raw: File) -> Paper<'p> {
+        let pace = match (settings.is_tiny, settings.is_quick) {
+            (true, _) => &TINY,
+            (false, true) => &QUICK,
+            (false, false) => &FULL,
+        };
+        let (figures, goals, notes, failed_audits) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Paper { settings, pace, watch, raw, figures, goals, notes, failed_audits, banks: 0 }
+    }
 }
 
 impl Paper<'_> {
@@ -227,11 +265,22 @@ impl Paper<'_> {
     /// Takes the samples of a figure's cases.
     fn measure(&mut self, figure: &str, cases: &mut [Case<'_>], rounds: u32) -> Result<Vec<Series>> {
         let mut lines = Vec::new();
-        let watch = &mut *self.watch;
+        let (watch, order) = (&mut *self.watch, Order::BackAndForth);
         let series =
-            in_turns(figure, cases, rounds, &mut |what| watch(News::Doing(what)), &mut |line| lines.push(line));
-        lines.iter().try_for_each(|line| self.keep(line))?;
+            in_turns(figure, cases, order, rounds, &mut |what| watch(News::Doing(what)), &mut |line| lines.push(line));
+        for line in &lines {
+            if let (true, Some(why)) = (line.audit_failed, &line.refused) {
+                self.audit_failed(format!("{figure}, {}, {}: {why}", line.series, line.x));
+            }
+            self.keep(line)?;
+        }
         Ok(series)
+    }
+
+    /// Something does not add up: the report begins with it, and the run ends with it.
+    fn audit_failed(&mut self, what: String) {
+        self.notes.push(format!("**{what}**"));
+        self.failed_audits.push(what);
     }
 
     /// Makes a bank in a directory of its own on the disk.
@@ -250,40 +299,45 @@ impl Paper<'_> {
         for (name, contender) in contenders {
             match self.bank(contender, scale) {
                 Ok(bank) => banks.push((name.clone(), bank)),
-                Err(why) => {
-                    let point = Point { x: Place::Number(1.0), samples: Vec::new(), refused: Some(why.to_string()) };
-                    refused.push(Series { name: name.clone(), points: vec![point] });
-                }
+                Err(why) => refused.push(Series::refused(name, [Place::Number(1.0)], &why.to_string())),
             }
         }
         (banks, refused)
     }
 
-    /// Audits and closes banks; where one does not add up, its series counts for nothing.
+    /// Audits, closes and removes banks; where one does not add up, the series of its name counts for nothing.
     fn settle(&mut self, banks: Vec<(String, Bank)>, series: &mut [Series]) {
+        self.settle_by(banks, series, &|bank, series, _| bank == series);
+    }
+
+    /// The same where `is_of` says whether a point, by its series and place, was measured on the bank of a name.
+    fn settle_by(
+        &mut self,
+        banks: Vec<(String, Bank)>,
+        series: &mut [Series],
+        is_of: &dyn Fn(&str, &str, &Place) -> bool,
+    ) {
         for (name, bank) in banks {
             (self.watch)(News::Doing(&format!("auditing {name}")));
-            let verdict = match bank.audit() {
-                Ok(verdict) => verdict,
-                Err(why) => why.to_string(),
-            };
-            let verdict = match bank.close() {
-                Ok(()) => verdict,
-                Err(why) => why.to_string(),
-            };
+            let verdict = bank.audit().unwrap_or_else(|why| why.to_string());
+            let removed = bank.remove();
+            let verdict = removed.map_or_else(|why| why.to_string(), |()| verdict);
             if verdict == "ok" {
                 continue;
             }
-            for point in series.iter_mut().filter(|series| series.name == name).flat_map(|series| &mut series.points) {
-                point.samples.clear();
-                point.refused = Some(format!("the audit failed: {verdict}"));
+            let why = format!("the audit failed: {verdict}");
+            for Series { name: series, points } in &mut *series {
+                for point in points.iter_mut().filter(|point| is_of(&name, series, &point.x)) {
+                    *point = Point::refused(point.x.clone(), &why);
+                }
             }
+            self.audit_failed(format!("{name}: {why}"));
         }
     }
 
     /// A slice of this run's length.
     fn slice(&self, clients: u32) -> Slice<'static> {
-        Slice { clients, process: None, time: self.pace.slice, warmup: WARMUP, is_read_only: false }
+        Slice { clients, process: None, time: self.pace.slice, warmup: self.pace.warmup, is_read_only: false }
     }
 
     /// libtp and every peer that was asked for, at a durability.
@@ -292,20 +346,19 @@ impl Paper<'_> {
         names.map(|name| (name.to_owned(), Contender::of(name, durability))).collect()
     }
 
-    /// Adds a goal: what libtp reached at a place, as a multiple of the best other there.
+    /// Adds a goal: what libtp reached at a place, as a multiple of the other with the best median there.
     fn goal_beside_best(&mut self, what: &str, figure: &Figure, x: f64, without: &[&str], wanted: f64) {
         let place = Place::Number(x);
-        let ours = figure.median("libtp", &place);
         let best = figure.best_but(&[&["libtp"], without].concat(), &place);
-        let reached = ours.zip(best).map(|(ours, (_, best))| ours / best);
-        let beside = best.map_or("no peer", |(name, _)| name).to_owned();
-        self.goals.push(Goal { what: what.to_owned(), figure: figure.id.clone(), wanted, reached, beside });
+        let beside = best.map_or("no peer", |(name, _)| name);
+        self.goal(what, figure, beside, wanted, ("libtp", &place), (beside, &place));
     }
 
-    /// Adds a goal: a ratio of two figures.
-    fn goal(&mut self, what: &str, figure: &Figure, beside: &str, wanted: f64, of: Option<f64>, by: Option<f64>) {
-        let reached = of.zip(by).map(|(of, by)| of / by);
-        let (what, figure, beside) = (what.to_owned(), figure.id.clone(), beside.to_owned());
-        self.goals.push(Goal { what, figure, wanted, reached, beside });
+    /// Adds a goal: how many times as much one point has as another, each given by series and place.
+    fn goal(&mut self, what: &str, figure: &Figure, beside: &str, wanted: f64, of: (&str, &Place), by: (&str, &Place)) {
+        self.goals.push(Goal::new(what, figure, beside, wanted, &figure.ratios(of, by)));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@
 //! ```text
 //! parent   {"settings":{..},"client":7}
 //! child    {"ready":true}              its session is open
-//! parent   {"go":true}                 all are ready
+//! parent   {"window":{..}}             all are ready: the stretch of time that counts
 //! child    {"committed":12345}         every 200 ms
 //! child    {"report":{..}}  or  {"error":".."}
 //! ```
@@ -28,6 +28,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::report::{ClientReport, ClientsAs, Report, RunSettings};
 use crate::run::{check, run_client, Before, Counter, Meter, Progress, PROGRESS_EVERY};
+use crate::window::Window;
 
 /// How long a client may take to close its engine before it is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[serde(rename_all = "lowercase", untagged)]
 enum Order {
     Begin { settings: RunSettings, client: u32 },
-    Go { go: bool },
+    Go { window: Window },
 }
 
 /// What a child says.
@@ -64,7 +65,7 @@ pub fn run_processes(
     check(settings)?;
     let before = Before::look(engine)?;
     let clients = all_processes(settings, before.first_client, command, progress)?;
-    before.report(engine, settings, ClientsAs::Processes, &clients)
+    before.report(engine, settings, ClientsAs::Processes, &clients, 0)
 }
 
 /// Runs one process for each client, numbered from `first_client` on, and returns when all of them are gone: who audits then reads a
@@ -106,12 +107,12 @@ pub fn serve_client(
         let mut start = || {
             let (orders, ended) = once.take().expect("a client starts once");
             tell(&Answer::Ready(true))?;
-            let Order::Go { go: true } = hear(orders)? else {
-                return Err(broken(client, "was called off"));
+            let Order::Go { window } = hear(orders)? else {
+                return Err(broken(client, "was given its settings twice"));
             };
             scope.spawn(move || tell_progress(&ended, tell, committed, stop));
             scope.spawn(move || stop_when_closed(orders, stop));
-            Ok(())
+            Ok(window)
         };
         let outcome = run_client(engine, &settings, client, &mut start, committed, stop);
         drop(running);
@@ -191,11 +192,12 @@ impl Family {
             thread::spawn(move || listen(at, client, &mut BufReader::new(output), &tell));
         }
         drop(tell);
-        self.collect(&answers, progress)
+        self.collect(settings, &answers, progress)
     }
 
     fn collect(
         &mut self,
+        settings: &RunSettings,
         answers: &mpsc::Receiver<(usize, Result<Answer>)>,
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Vec<ClientReport>> {
@@ -209,7 +211,8 @@ impl Family {
                 Answer::Ready(_) => {
                     ready += 1;
                     if ready == count {
-                        (0..count).try_for_each(|at| self.order(at, &Order::Go { go: true }))?;
+                        let window = Window::after(settings.warmup, settings.measured);
+                        (0..count).try_for_each(|at| self.order(at, &Order::Go { window }))?;
                         meter = Meter::start();
                     }
                 }

@@ -46,13 +46,13 @@ impl Default for RunSettings {
 pub struct ClientReport {
     /// The client's number.
     pub client: u32,
-    /// Transactions acknowledged before the measurement.
-    pub committed_in_warmup: u64,
-    /// Transactions acknowledged in the measurement.
+    /// Transactions acknowledged before the window that all clients share, or after it.
+    pub committed_outside: u64,
+    /// Transactions acknowledged in it.
     pub committed: u64,
-    /// Attempts in the measurement that ended as a deadlock's victim and were sent again.
+    /// Attempts that ended as a deadlock's victim and were sent again, of transfers that ended in it.
     pub aborts: u64,
-    /// The measurement's length as this client had it.
+    /// The window's length.
     pub elapsed_ns: u64,
     /// From a transfer's first attempt to its acknowledgement.
     pub latency: Histogram,
@@ -61,12 +61,49 @@ pub struct ClientReport {
 impl ClientReport {
     /// Adds a later slice of the same run, which had another client number.
     pub fn extend(&mut self, later: &ClientReport) {
-        self.committed_in_warmup += later.committed_in_warmup;
+        self.committed_outside += later.committed_outside;
         self.committed += later.committed;
         self.aborts += later.aborts;
         self.elapsed_ns += later.elapsed_ns;
         self.latency.merge(&later.latency);
     }
+}
+
+/// What clients did together in the window that they share.
+pub(crate) struct Together {
+    pub(crate) committed: u64,
+    pub(crate) aborts: u64,
+    pub(crate) elapsed_ns: u64,
+    pub(crate) latency: Histogram,
+}
+
+impl Together {
+    /// Adds them up. Their windows are the same; one that was stopped early saw less of it.
+    pub(crate) fn of(clients: &[ClientReport]) -> Together {
+        let mut latency = Histogram::new();
+        clients.iter().for_each(|client| latency.merge(&client.latency));
+        Together {
+            committed: clients.iter().map(|client| client.committed).sum(),
+            aborts: clients.iter().map(|client| client.aborts).sum(),
+            elapsed_ns: clients.iter().map(|client| client.elapsed_ns).max().unwrap_or(0),
+            latency,
+        }
+    }
+
+    /// Transactions a second.
+    pub(crate) fn tps(&self) -> u64 {
+        per_second(self.committed, self.elapsed_ns)
+    }
+
+    /// Of a thousand, those that were chosen as a deadlock's victims.
+    pub(crate) fn aborts_per_1000(&self) -> f64 {
+        per_thousand(self.aborts, self.committed)
+    }
+}
+
+/// Transactions that were acknowledged to clients, whether they count or not.
+pub(crate) fn sent(clients: &[ClientReport]) -> u64 {
+    clients.iter().map(|client| client.committed + client.committed_outside).sum()
 }
 
 /// How clients are run.
@@ -133,11 +170,8 @@ impl Report {
         audit: String,
         log_bytes: u64,
     ) -> Report {
-        let mut latency = Histogram::new();
-        clients.iter().for_each(|client| latency.merge(&client.latency));
-        let committed = clients.iter().map(|client| client.committed).sum();
-        let aborts = clients.iter().map(|client| client.aborts).sum();
-        let elapsed_ns = clients.iter().map(|client| client.elapsed_ns).max().unwrap_or(0);
+        let together = Together::of(clients);
+        let Together { committed, aborts, elapsed_ns, latency } = &together;
         Report {
             workload: if settings.read_only { "tpcb-read-only" } else { "tpcb" }.to_string(),
             engine: engine.name().to_string(),
@@ -148,13 +182,13 @@ impl Report {
             reads_first: engine.reads_first(),
             accounts: settings.scale.accounts,
             branches: settings.scale.branches,
-            tps: per_second(committed, elapsed_ns),
+            tps: together.tps(),
             p50_us: micros(latency.permille(500)),
             p99_us: micros(latency.permille(990)),
             max_us: micros(latency.max()),
-            committed,
-            aborts,
-            aborts_per_1000: per_thousand(aborts, committed),
+            committed: *committed,
+            aborts: *aborts,
+            aborts_per_1000: together.aborts_per_1000(),
             audit,
             log_bytes,
             seconds: micros(elapsed_ns / 1_000_000 * 1_000) / 1_000.0,
@@ -202,11 +236,11 @@ mod tests {
     fn client(client: u32, committed: u64, elapsed_ns: u64) -> ClientReport {
         let mut latency = Histogram::new();
         (0..committed).for_each(|_| latency.record(2_000));
-        ClientReport { client, committed_in_warmup: 1, committed, aborts: 3, elapsed_ns, latency }
+        ClientReport { client, committed_outside: 1, committed, aborts: 3, elapsed_ns, latency }
     }
 
     #[test]
-    fn clients_are_added_together_over_the_longest_of_their_times() {
+    fn clients_are_added_together_over_the_window_as_who_saw_most_of_it() {
         let engine = InMemory::new(MapKind::Tree);
         let settings = RunSettings { clients: 2, ..RunSettings::default() };
         let clients = [client(0, 1_000, 1_000_000_000), client(1, 3_000, 2_000_000_000)];

@@ -8,6 +8,7 @@
 //!    does; one that was aborted when the time was up is given up and left no trace.
 //! 2. The clock is read once a transaction: the end of one is the beginning of the next.
 //! 3. All clients have their session before the first transfer is sent.
+//! 4. What counts ended in one window that all clients share (`window`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{mpsc, Condvar, Mutex, PoisonError};
@@ -18,9 +19,10 @@ use crate::audit::next_client;
 use crate::engine::{Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::histogram::Histogram;
-use crate::report::{nanos, per_second, ClientReport, ClientsAs, Report, RunSettings};
+use crate::report::{nanos, per_second, sent, ClientReport, ClientsAs, Report, RunSettings};
 use crate::tpcb::{Table, Transfer, Transfers};
 use crate::turns::Turns;
+use crate::window::{now_ns, Window};
 
 /// How often the caller hears about progress.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -80,19 +82,19 @@ impl Before {
         Ok(Before { history_count, first_client, log_bytes: engine.log_bytes()? })
     }
 
-    /// Audits the bank after a run and makes the report.
+    /// Audits the bank after a run and makes the report; others have written so many transfers into it meanwhile.
     pub fn report(
         &self,
         engine: &dyn Engine,
         settings: &RunSettings,
         clients_as: ClientsAs,
         clients: &[ClientReport],
+        by_others: u64,
     ) -> Result<Report> {
         let log_bytes = engine.log_bytes()?.saturating_sub(self.log_bytes);
         let audit = engine.audit(&settings.scale)?;
-        let sent: u64 = clients.iter().map(|c| c.committed + c.committed_in_warmup).sum();
-        let written = if settings.read_only { 0 } else { sent };
-        let verdict = audit.verdict(self.history_count + written);
+        let written = if settings.read_only { 0 } else { sent(clients) };
+        let verdict = audit.verdict(self.history_count + written + by_others);
         Ok(Report::merge(engine, settings, clients_as, clients, verdict, log_bytes))
     }
 }
@@ -108,24 +110,20 @@ pub fn run_threads(engine: &dyn Engine, settings: &RunSettings, progress: &mut d
     turns.report()
 }
 
-/// Runs one client on this thread. `start` is called once its session is open, and returns when
-/// the clients may start together; `committed` is kept up to date; `stop` ends the run early.
+/// Runs one client on this thread. `start` is called once its session is open, and returns when the clients may start together, with the
+/// window that they share; `committed` is kept up to date; `stop` ends the run early.
 pub fn run_client(
     engine: &dyn Engine,
     settings: &RunSettings,
     client: u32,
-    start: &mut dyn FnMut() -> Result<()>,
+    start: &mut dyn FnMut() -> Result<Window>,
     committed: &Counter,
     stop: &AtomicBool,
 ) -> Result<ClientReport> {
     let mut session = engine.session()?;
-    start()?;
+    let window = start()?;
     let transfers = Transfers::new(settings.scale, settings.seed, client);
-    let mut client = Client { transfers, settings, committed, stop, sent_before: 0 };
-    let warmup = client.send_for(session.as_mut(), settings.warmup)?;
-    client.sent_before = warmup.committed;
-    let measured = client.send_for(session.as_mut(), settings.measured)?;
-    Ok(ClientReport { committed_in_warmup: warmup.committed, ..measured })
+    Client { client, transfers, settings, committed, stop }.send_until_the_end(session.as_mut(), &window)
 }
 
 /// Refuses settings that ask for nothing.
@@ -142,46 +140,53 @@ pub(crate) fn check(settings: &RunSettings) -> Result<()> {
 
 /// One client in the middle of its run.
 struct Client<'a> {
+    client: u32,
     transfers: Transfers,
     settings: &'a RunSettings,
     committed: &'a Counter,
     stop: &'a AtomicBool,
-    sent_before: u64,
 }
 
 impl Client<'_> {
-    /// Sends transfers for a time and counts them.
-    fn send_for(&mut self, session: &mut dyn Session, time: Duration) -> Result<ClientReport> {
-        let (mut committed, mut aborts) = (0, 0);
+    /// Sends transfers until the window is over, and counts those that ended in it.
+    fn send_until_the_end(mut self, session: &mut dyn Session, window: &Window) -> Result<ClientReport> {
+        let (mut committed, mut outside, mut aborts) = (0, 0, 0);
         let mut latency = Histogram::new();
-        let begin = Instant::now();
-        let end = begin + time;
-        let mut now = begin;
+        let mut now = now_ns();
         // Relaxed: the flag carries nothing but itself.
-        while now < end && !self.stop.load(Ordering::Relaxed) {
+        while now < window.to_ns && !self.stop.load(Ordering::Relaxed) {
             let transfer = self.transfers.next_transfer();
-            let done = self.send(session, &transfer, end, &mut aborts)?;
-            let after = Instant::now();
+            let mut aborted = 0;
+            let done = self.send(session, &transfer, window.to_ns, &mut aborted)?;
+            let after = now_ns();
+            let counts = window.contains(after);
+            if counts {
+                aborts += aborted;
+            }
             if done {
-                committed += 1;
-                latency.record(nanos(after - now));
-                self.committed.set(self.sent_before + committed);
+                if counts {
+                    committed += 1;
+                    latency.record(after - now);
+                } else {
+                    outside += 1;
+                }
+                self.committed.set(committed + outside);
             }
             now = after;
         }
         Ok(ClientReport {
-            client: u32::try_from(self.transfers.next_transfer().client()).expect("a client's number has 24 bits"),
-            committed_in_warmup: 0,
+            client: self.client,
+            committed_outside: outside,
             committed,
             aborts,
-            elapsed_ns: nanos(now - begin),
+            elapsed_ns: window.elapsed_ns(now),
             latency,
         })
     }
 
     /// Sends one transfer until it commits; false if it was aborted and the time is up.
     #[inline]
-    fn send(&self, session: &mut dyn Session, transfer: &Transfer, end: Instant, aborts: &mut u64) -> Result<bool> {
+    fn send(&self, session: &mut dyn Session, transfer: &Transfer, end_ns: u64, aborts: &mut u64) -> Result<bool> {
         let mut attempts = 0;
         loop {
             let outcome =
@@ -191,7 +196,7 @@ impl Client<'_> {
             }
             *aborts += 1;
             attempts += 1;
-            if Instant::now() >= end {
+            if now_ns() >= end_ns {
                 return Ok(false);
             }
             if attempts > RETRIES_BEFORE_YIELD {
@@ -204,21 +209,22 @@ impl Client<'_> {
 /// Where threads wait until all have their session.
 #[derive(Default)]
 struct Gate {
-    open: Mutex<Option<bool>>,
+    /// Nothing yet; then their window, or none if they are called off.
+    open: Mutex<Option<Option<Window>>>,
     changed: Condvar,
 }
 
 impl Gate {
-    fn decide(&self, go: bool) {
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(go);
+    fn decide(&self, window: Option<Window>) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(window);
         self.changed.notify_all();
     }
 
-    fn wait(&self) -> bool {
+    fn wait(&self) -> Option<Window> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(go) = *open {
-                return go;
+            if let Some(window) = *open {
+                return window;
             }
             open = self.changed.wait(open).unwrap_or_else(PoisonError::into_inner);
         }
@@ -248,21 +254,18 @@ pub(crate) fn all_threads(
                 let mut start = || {
                     // The receiver outlives the scope: this cannot fail.
                     tell.send(News::Ready).ok();
-                    if gate.wait() {
-                        return Ok(());
-                    }
-                    Err(Error::Client { client, what: "was called off".to_string() })
+                    gate.wait().ok_or_else(|| Error::Client { client, what: "was called off".to_string() })
                 };
                 let done = run_client(engine, settings, client, &mut start, counter, stop);
                 tell.send(News::Done(done)).ok();
             });
         }
         drop(tell);
-        let outcome = wait_for_threads(&news, &gate, &counters, progress);
+        let outcome = wait_for_threads(&news, &gate, &counters, settings, progress);
         // Whatever went wrong, nobody may wait for ever or run on.
         // Relaxed: the flag carries nothing but itself.
         stop.store(true, Ordering::Relaxed);
-        gate.decide(false);
+        gate.decide(None);
         outcome
     })
 }
@@ -272,6 +275,7 @@ fn wait_for_threads(
     news: &mpsc::Receiver<News>,
     gate: &Gate,
     counters: &[Counter],
+    settings: &RunSettings,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Vec<ClientReport>> {
     let mut meter = Meter::start();
@@ -281,7 +285,7 @@ fn wait_for_threads(
             Ok(News::Ready) => {
                 ready += 1;
                 if ready == counters.len() {
-                    gate.decide(true);
+                    gate.decide(Some(Window::after(settings.warmup, settings.measured)));
                     meter = Meter::start();
                 }
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::report::{ClientReport, ClientsAs, Report, RunSettings};
+use crate::report::{sent, ClientReport, ClientsAs, Report, RunSettings};
 use crate::run::{all_threads, check, Before, Progress};
 
 /// The warm-up of a slice after the first: the others' work is still in the caches.
@@ -61,12 +61,28 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
+    /// Transfers that it has written into the bank so far.
+    pub fn written(&self) -> u64 {
+        if self.settings.read_only {
+            return 0;
+        }
+        sent(&self.clients)
+    }
+
     /// Audits the bank and reports all slices as one run.
     ///
     /// # Errors
     /// The engine's, if the bank could not be read. That it does not add up is in the report.
     pub fn report(&self) -> Result<Report> {
-        self.before.report(self.engine, &self.settings, ClientsAs::Threads, &self.clients)
+        self.report_beside(0)
+    }
+
+    /// The same where others have [written](Turns::written) so many transfers into the same bank since this was made.
+    ///
+    /// # Errors
+    /// As [`Turns::report`].
+    pub fn report_beside(&self, by_others: u64) -> Result<Report> {
+        self.before.report(self.engine, &self.settings, ClientsAs::Threads, &self.clients, by_others)
     }
 }
 
@@ -94,5 +110,25 @@ mod tests {
             assert_eq!(report.clients, 2);
             assert!((0.06..10.0).contains(&report.seconds), "{} s", report.seconds);
         }
+    }
+
+    #[test]
+    fn two_turns_in_one_bank_are_audited_against_what_both_have_written() {
+        let bank = InMemory::new(MapKind::Hash);
+        bank.load(&Scale::SMALL, &mut |_| {}).unwrap();
+        let settings = |clients| RunSettings {
+            scale: Scale::SMALL,
+            clients,
+            warmup: Duration::from_millis(2),
+            ..RunSettings::default()
+        };
+        let (one, two) = (settings(1), settings(2));
+        let mut turns = [Turns::new(&bank, &one).unwrap(), Turns::new(&bank, &two).unwrap().leaving_clients(100)];
+        turns.iter_mut().for_each(|turn| turn.run_for(Duration::from_millis(10), &mut |_| {}).unwrap());
+        let [one, two] = turns;
+        assert_eq!(one.report_beside(two.written()).unwrap().audit, "ok");
+        assert_eq!(two.report_beside(one.written()).unwrap().audit, "ok");
+        assert!(one.report_beside(two.written() + 1).unwrap().audit.contains("were acknowledged"));
+        assert!(!one.report().unwrap().audit_is_ok(), "the other's transfers are too many");
     }
 }

@@ -8,7 +8,7 @@ use libtp_bench::growth::{run_growth, Growth, GrowthSettings};
 use libtp_bench::paper::{Contender, News};
 
 use crate::bank::BankDirectory;
-use crate::command_bench_paper::{client, typed, Own};
+use crate::command_bench_paper::{build, client, typed, Own};
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -50,6 +50,7 @@ impl Arguments {
             records: self.records.clone(),
             only: self.only.clone(),
             command: typed(),
+            build: build(),
             client: &client,
         };
         let shown = output.may_draw();

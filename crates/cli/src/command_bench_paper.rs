@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
-use libtp_bench::paper::{run_paper, Contender, Goal, News, PaperSettings, StartClient, KERNEL_LATCHES};
+use libtp_bench::paper::{
+    run_paper, Build, Contender, Goal, News, PaperOutcome, PaperSettings, StartClient, KERNEL_LATCHES,
+};
 use libtp_bench::EngineKind;
 
 use crate::bank::BankDirectory;
@@ -82,6 +84,7 @@ impl Arguments {
             peers,
             only: self.only.clone(),
             command: typed(),
+            build: build(),
             client: &client,
             kernel_client: kernel_client.as_ref().map(|client| client as StartClient<'_>),
             memory_client: &memory_client,
@@ -102,14 +105,26 @@ impl Arguments {
                 }
             }
         };
-        let goals = run_paper(&settings, &mut watch)?;
+        let outcome = run_paper(&settings, &mut watch)?;
         drop(bar);
         let report = self.out.join("report.md");
-        output.object(&serde_json::json!({ "report": report, "goals": goals }))?;
+        let PaperOutcome { goals, failed_audits } = &outcome;
+        output.object(&serde_json::json!({ "report": report, "goals": goals, "failed_audits": failed_audits }))?;
         goals.iter().try_for_each(|goal| write(goal, output))?;
+        failed_audits.iter().try_for_each(|failed| output.line(failed.clone()))?;
         output.line(format!("the report is {}", report.display()))?;
-        Ok(Ending::Done)
+        Ok(ending(&outcome))
     }
+}
+
+/// Figures of what does not add up are worth nothing, and a run with such is no good one.
+fn ending(outcome: &PaperOutcome) -> Ending {
+    Ending::of(outcome.failed_audits.is_empty())
+}
+
+/// What this program was made from.
+pub fn build() -> Build {
+    Build { commit: env!("TP_COMMIT").to_owned(), compiler: env!("TP_COMPILER").to_owned() }
 }
 
 impl Peers {
@@ -194,4 +209,16 @@ fn write(goal: &Goal, output: &mut Output) -> Result<()> {
         "{} ({}), beside {}: {reached}wanted {}: {verdict}",
         goal.what, goal.figure, goal.beside, goal.wanted
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_with_an_audit_that_failed_ends_with_it() {
+        let outcome = |failed_audits: Vec<String>| PaperOutcome { goals: Vec::new(), failed_audits };
+        assert_eq!(ending(&outcome(Vec::new())), Ending::Done);
+        assert_eq!(ending(&outcome(vec!["libtp: the audit failed".into()])), Ending::Disagrees);
+    }
 }

@@ -40,6 +40,40 @@ fn we_alone_are_a_report_with_samples_and_pictures() {
     assert!(out.path().join("peers-memory-tpcb.svg").is_file());
 }
 
+#[test]
+fn the_large_bank_of_figure_9_waits_for_its_disk_and_the_report_says_what_it_was_made_with() {
+    let (said, out) = paper("libtp-7,libtp-9", "none");
+    said.text();
+    let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
+    let samples = |series: &str| {
+        let series = format!("\"figure\":\"libtp-9\",\"series\":\"{series}\"");
+        raw.lines().filter(|line| line.contains(&series)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (series, durability) in [("LARGE", "sync"), ("SMALL", "relaxed")] {
+        let samples = samples(series);
+        assert_eq!(samples.len(), 2, "{raw}");
+        let durability = format!("\"durability\":\"{durability}\"");
+        assert!(samples.iter().all(|line| line.contains(&durability)), "{samples:?}");
+    }
+    let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
+    // The smallest run has no four processes, and eight of them would be something else.
+    assert!(report.contains("| libtp-7 | one process | 1 | not measured |"), "{report}");
+    assert!(report.contains("commit ") && report.contains("rustc 1."), "{report}");
+    for words in ["\"commit\":\"", "\"compiler\":\"rustc 1.", "\"stolen_percent\":", "\"load\":\""] {
+        assert!(raw.contains(words), "{words}: {raw}");
+    }
+}
+
+#[cfg(feature = "peers")]
+#[test]
+fn a_peer_whose_oo1_is_not_written_has_a_row_that_says_so() {
+    let (said, out) = paper("libtp-oo1", "light");
+    said.text();
+    let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
+    assert!(report.contains("* sqlite, lookup, warm: not measured: its OO1 is not written"), "{report}");
+    assert!(report.contains("\n| lmdb | "), "{report}");
+}
+
 #[cfg(not(feature = "peers"))]
 #[test]
 fn peers_that_were_left_out_are_no_empty_comparison_but_a_sentence() {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use libtp_bench::memory::LOG_BYTES;
-use libtp_bench::{run_memory, Error, MemoryEngine, MemoryReport, MemorySettings, Result, Workload};
+use libtp_bench::{median, run_memory, Error, MemoryEngine, MemoryReport, MemorySettings, Result, Workload};
 
 const SIZES: [u64; 6] = [8, 64, 1024, 4096, 65_536, 1_048_576];
 const MEMORY: &str = "/dev/shm";
@@ -82,7 +82,8 @@ fn run(wanted: &Wanted) -> Result<()> {
             }
         }
     }
-    let medians: Vec<Vec<f64>> = figures.into_iter().map(|row| row.into_iter().map(median).collect()).collect();
+    let medians: Vec<Vec<f64>> =
+        figures.into_iter().map(|row| row.into_iter().map(|one| median(one).unwrap_or(0.0)).collect()).collect();
     println!("Microseconds a transaction, over the bare stores.\n");
     println!("| bytes | {} |", SERIES.map(|series| series.0).join(" | "));
     println!("|---|{}", "---|".repeat(SERIES.len()));
@@ -114,11 +115,6 @@ fn point(wanted: &Wanted, engine: MemoryEngine, bytes: u64) -> Result<MemoryRepo
     });
     std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory))?;
     report
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
 
 fn micros(ns: f64) -> String {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use libtp::{Db, Env, Snapshot};
 use libtp_bench::engine_libtp::Libtp;
 use libtp_bench::tpcb::balance_of;
-use libtp_bench::{Durability, Engine, Error, Granularity, Outcome, Result, Scale, Session, Table, Transfers};
+use libtp_bench::{median, Durability, Engine, Error, Granularity, Outcome, Result, Scale, Session, Table, Transfers};
 
 /// As many as the paper's multi-user runs begin to crowd at.
 const WRITERS: u32 = 8;
@@ -217,7 +217,7 @@ fn held(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
         wanted.seconds.as_secs_f64(),
         scale.branches,
         micros(longest),
-        median(&times.iter().map(|time| micros(*time)).collect::<Vec<_>>()),
+        median(times.iter().map(|time| micros(*time))).unwrap_or_default(),
         log_bytes as f64 / 1e6
     );
     let grown = |what: &str, before: u64, after: u64| {
@@ -252,14 +252,6 @@ impl Sizes {
     }
 }
 
-/// The middle one, or between the two that are in the middle.
-fn median(of: &[f64]) -> f64 {
-    let mut sorted = of.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = |at: usize| sorted.get(at).copied().unwrap_or_default();
-    (middle(sorted.len() / 2) + middle(sorted.len().saturating_sub(1) / 2)) / 2.0
-}
-
 /// What writers at full speed lose while a snapshot is held, and read every second.
 fn lost(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
     let branches = table(bank, Table::Branch)?;
@@ -290,7 +282,11 @@ fn lost(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
         println!("pair {pair}: {with:.0} a second with a snapshot, {without:.0} without: {:.3}", with / without);
         ratios.push(with / without);
     }
-    println!("writers at full speed beside a snapshot: median of {} pairs {:.3}", wanted.pairs, median(&ratios));
+    println!(
+        "writers at full speed beside a snapshot: median of {} pairs {:.3}",
+        wanted.pairs,
+        median(ratios).unwrap_or_default()
+    );
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use super::bends::{Bend, Seen, TOLERANCE};
 use super::space::mib;
 use super::tree::Size;
 use crate::error::{Error, Result};
-use crate::paper::{number, spelled, svg, Figure, Machine, Point};
+use crate::paper::{number, spelled, svg, Build, Figure, Machine, Point};
 
 /// A part of the report.
 pub(super) struct Chapter {
@@ -28,6 +28,7 @@ pub(super) struct Counted {
 /// The report.
 pub(super) struct Report<'r> {
     pub machine: &'r Machine,
+    pub build: &'r Build,
     pub command: &'r str,
     pub seconds: f64,
     pub chapters: &'r [Chapter],
@@ -53,7 +54,7 @@ impl Report<'_> {
         let (mut text, machine) = (String::from("# What growth costs\n\n"), self.machine);
         let _ = writeln!(
             text,
-            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}; load when it began {}. libtp {}.\n",
+            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}; load when it began {}. libtp {}, commit {}, {}.\n",
             self.command,
             self.seconds,
             machine.processors,
@@ -64,6 +65,8 @@ impl Report<'_> {
             machine.filesystem,
             machine.load,
             machine.libtp,
+            self.build.commit,
+            self.build.compiler,
         );
         let _ = writeln!(
             text,

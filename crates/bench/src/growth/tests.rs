@@ -26,6 +26,7 @@ fn settings(out: &Path, disk: &Path) -> GrowthSettings<'static> {
         records: Vec::new(),
         only: Vec::new(),
         command: "tp bench growth".to_owned(),
+        build: crate::paper::Build::unknown(),
         client: &|_, _| Command::new("false"),
     }
 }

@@ -6,10 +6,9 @@
 //! first one then looks at what it left.
 
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{fadvise, Advice};
 use serde::{Deserialize, Serialize};
 
 use super::bound::Bounds;
@@ -20,6 +19,7 @@ use super::judge::judge;
 use super::order_entry::OrderEntry;
 use super::rounds::take;
 use super::{size, store, Work};
+use crate::cold::forget_files;
 use crate::error::{Error, Result};
 use crate::paper::StartMemory;
 
@@ -179,7 +179,7 @@ impl Task for Whole<'_> {
             Err(_) => None,
         };
         load::<W>(work, job)?;
-        give_up_pages(&job.directory)?;
+        forget_files(&job.directory)?;
         let done = ask(start, &MemoryJob::Bounded(job.clone()), bounds.as_ref())?;
         let done: Done = serde_json::from_value(done).map_err(|why| Error::Settings(why.to_string()))?;
         let most = bounds.as_ref().and_then(Bounds::most);
@@ -287,18 +287,6 @@ fn audit<W: Work>(work: &W, job: &Bounded, ended: u64) -> Result<String> {
         }
     };
     Ok(judged.map_or_else(|what| what, |()| "ok".into()))
-}
-
-/// Has the system write what it has of a directory's files, and give up the memory.
-fn give_up_pages(directory: &Path) -> Result<()> {
-    let entries = std::fs::read_dir(directory).map_err(Error::file("list", directory))?;
-    for entry in entries {
-        let path = entry.map_err(Error::file("list", directory))?.path();
-        let file = std::fs::File::open(&path).map_err(Error::file("open", &path))?;
-        file.sync_all().map_err(Error::file("sync", &path))?;
-        fadvise(&file, 0, None, Advice::DontNeed).map_err(|why| Error::file("give up pages of", &path)(why.into()))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

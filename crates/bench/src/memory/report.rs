@@ -92,10 +92,9 @@ pub struct MemoryReport {
     pub audit: String,
 }
 
-pub(super) fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+/// Of nothing: zero.
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    crate::median::median(figures).unwrap_or(0.0)
 }
 
 fn figures(all: impl Iterator<Item = f64> + Clone) -> Figures {

@@ -5,6 +5,7 @@
 //! with the others, so that every contender is given the same ones.
 
 use super::{Way, HOPS, INSERTED};
+use crate::random::Random;
 
 /// Connections that leave a part.
 pub const CONNECTIONS: usize = 3;
@@ -181,19 +182,7 @@ impl Seen {
     }
 }
 
-/// Marsaglia's xorshift.
-pub struct Random(pub u64);
-
 impl Random {
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: u32) -> u32 {
-        let Random(state) = self;
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        u32::try_from(((*state >> 32) * u64::from(bound)) >> 32).expect("it is below a number of 32 bits")
-    }
-
     fn kind(&mut self) -> [u8; 10] {
         let mut kind = *b"part-type0";
         kind[9] += u8::try_from(self.below(10)).expect("it is below ten");

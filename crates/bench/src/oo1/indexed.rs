@@ -10,7 +10,7 @@ use libtp::{Db, Durability, Env, Load, Snapshot, Txn};
 
 use super::keys::{arriving, leaving, neighbour};
 use super::traversal::{depth_first, Look};
-use super::{not_there, Client, Glance, Graph, Parts, Way};
+use super::{not_there, sorted, Client, Glance, Graph, Parts, Way};
 use crate::error::{Error, Result};
 
 pub(super) const NAME: &str = "libtp";
@@ -60,14 +60,10 @@ impl Parts for Indexed {
 
 impl Client for &Indexed {
     fn load(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
-        let parts = ids.clone().map(|id| (id.to_be_bytes(), graph.part(id).to_bytes()));
-        let from = ids.clone().flat_map(|id| {
-            (0..).zip(&graph.part(id).out).map(move |(nth, connection)| (leaving(id, nth), connection.to_bytes()))
-        });
-        let to = ids.clone().flat_map(|id| {
-            let known = graph.into_part(id).iter().filter(|(from, _)| ids.contains(from));
-            known.map(move |(from, nth)| (arriving(id, *from, *nth), []))
-        });
+        let parts = sorted::parts(graph, ids.clone()).map(|part| (part.id.to_be_bytes(), part.to_bytes()));
+        let from = sorted::leaving(graph, ids.clone());
+        let from = from.map(|(id, nth, connection)| (leaving(id, nth), connection.to_bytes()));
+        let to = sorted::arriving(graph, ids).map(|(to, from, nth)| (arriving(to, from, nth), []));
         let failed = || refused("loading");
         self.parts.load(&Load::sorted(), parts).map_err(failed())?;
         self.from.load(&Load::sorted(), from).map_err(failed())?;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use heed::byteorder::NativeEndian;
 use heed::types::{Bytes, U32};
-use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, IntegerComparator, RoTxn};
+use heed::{CommitOrAbort, Database, Env, EnvOpenOptions, IntegerComparator, PutFlags, RoTxn};
 
 use super::keys::{arriving, leaving, neighbour};
 use super::traversal::{depth_first, Look};
-use super::{not_there, Client, Glance, Graph, Parts, Way};
+use super::{not_there, sorted, Client, Glance, Graph, Parts, Way};
 use crate::engine::Durability;
 use crate::engine_lmdb::open;
 use crate::error::{Error, Result};
@@ -78,8 +78,8 @@ struct LmdbClient<'e> {
 }
 
 impl LmdbClient<'_> {
-    fn put(&self, graph: &Graph, ids: Range<u32>, doing: &'static str) -> Result<()> {
-        let Tables { parts, from, to } = &self.tables;
+    fn put(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
+        let (Tables { parts, from, to }, doing) = (&self.tables, "inserting");
         let mut write = self.env.write_txn().map_err(refused(doing))?;
         for part in ids.map(|id| graph.part(id)) {
             parts.put(&mut write, &part.id, &part.to_bytes()).map_err(refused(doing))?;
@@ -94,7 +94,19 @@ impl LmdbClient<'_> {
 
 impl Client for LmdbClient<'_> {
     fn load(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
-        self.put(graph, ids, "loading")
+        let (Tables { parts, from, to }, append) = (&self.tables, PutFlags::APPEND);
+        let failed = || refused("loading");
+        let mut write = self.env.write_txn().map_err(failed())?;
+        for part in sorted::parts(graph, ids.clone()) {
+            parts.put_with_flags(&mut write, append, &part.id, &part.to_bytes()).map_err(failed())?;
+        }
+        for (id, nth, connection) in sorted::leaving(graph, ids.clone()) {
+            from.put_with_flags(&mut write, append, &leaving(id, nth), &connection.to_bytes()).map_err(failed())?;
+        }
+        for (id, from, nth) in sorted::arriving(graph, ids) {
+            to.put_with_flags(&mut write, append, &arriving(id, from, nth), &[]).map_err(failed())?;
+        }
+        write.commit().map_err(failed())
     }
 
     fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
@@ -109,7 +121,7 @@ impl Client for LmdbClient<'_> {
     }
 
     fn insert(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
-        self.put(graph, ids, "inserting")
+        self.put(graph, ids)
     }
 }
 

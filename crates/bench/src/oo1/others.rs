@@ -6,10 +6,9 @@ use std::path::Path;
 use fjall::{Database as FjallDatabase, Keyspace, KeyspaceCreateOptions, PersistMode};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
-use super::indexed::BATCH;
 use super::keys::{arriving, leaving, neighbour};
 use super::traversal::{depth_first, Look};
-use super::{not_there, Client, Glance, Graph, Parts, Way};
+use super::{not_there, sorted, Client, Glance, Graph, Parts, Way};
 use crate::error::{Error, Result};
 
 pub(super) const REDB: &str = "redb";
@@ -59,7 +58,22 @@ impl Parts for Redb {
 
 impl Client for &Redb {
     fn load(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
-        self.insert(graph, ids)
+        let write = self.database.begin_write().map_err(of_redb("loading"))?;
+        {
+            let mut parts = write.open_table(PARTS).map_err(of_redb("loading"))?;
+            for part in sorted::parts(graph, ids.clone()) {
+                parts.insert(part.id, &part.to_bytes()[..]).map_err(of_redb("loading"))?;
+            }
+            let mut from = write.open_table(FROM).map_err(of_redb("loading"))?;
+            for (id, nth, connection) in sorted::leaving(graph, ids.clone()) {
+                from.insert((id, nth), &connection.to_bytes()[..]).map_err(of_redb("loading"))?;
+            }
+            let mut to = write.open_table(TO).map_err(of_redb("loading"))?;
+            for connection in sorted::arriving(graph, ids) {
+                to.insert(connection, ()).map_err(of_redb("loading"))?;
+            }
+        }
+        write.commit().map_err(of_redb("loading"))
     }
 
     fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
@@ -144,19 +158,39 @@ impl Fjall {
     }
 }
 
+/// Loads sorted pairs into a keyspace that is empty.
+fn ingest<const K: usize, const V: usize>(
+    keyspace: &Keyspace,
+    pairs: impl Iterator<Item = ([u8; K], [u8; V])>,
+) -> Result<()> {
+    let mut ingestion = keyspace.start_ingestion().map_err(of_fjall("loading"))?;
+    for (key, value) in pairs {
+        ingestion.write(&key[..], &value[..]).map_err(of_fjall("loading"))?;
+    }
+    ingestion.finish().map_err(of_fjall("loading"))
+}
+
 impl Parts for Fjall {
     fn client(&self) -> Result<Box<dyn Client + '_>> {
         Ok(Box::new(self))
+    }
+
+    fn settle(&self) -> Result<()> {
+        let mut all = [&self.parts, &self.from, &self.to].into_iter();
+        all.try_for_each(Keyspace::rotate_memtable_and_wait).map_err(of_fjall("writing its tables"))
     }
 }
 
 impl Client for &Fjall {
     fn load(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
-        for first in ids.clone().step_by(BATCH as usize) {
-            let last = ids.end.min(first.saturating_add(BATCH));
-            self.insert(graph, first..last)?;
-        }
-        Ok(())
+        let parts = sorted::parts(graph, ids.clone()).map(|part| (part.id.to_be_bytes(), part.to_bytes()));
+        let from = sorted::leaving(graph, ids.clone());
+        let from = from.map(|(id, nth, connection)| (leaving(id, nth), connection.to_bytes()));
+        let to = sorted::arriving(graph, ids).map(|(to, from, nth)| (arriving(to, from, nth), []));
+        ingest(&self.parts, parts)?;
+        ingest(&self.from, from)?;
+        ingest(&self.to, to)?;
+        self.database.persist(PersistMode::SyncAll).map_err(of_fjall("loading"))
     }
 
     fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
@@ -169,7 +203,7 @@ impl Client for &Fjall {
     }
 
     fn insert(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         for part in ids.map(|id| graph.part(id)) {
             batch.insert(&self.parts, part.id.to_be_bytes(), part.to_bytes());
             for (nth, connection) in (0..).zip(&part.out) {
@@ -199,6 +233,25 @@ impl Look for LookingInFjall<'_> {
             let (key, value) = pair.into_inner().map_err(of_fjall("reading"))?;
             ids.push(neighbour(way, &key, &value));
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_inserted_is_in_fjalls_tables_and_not_in_its_log_alone_once_it_settles() -> Result<()> {
+        let (graph, dir) = (Graph::make(500, 1), tempfile::tempdir().unwrap());
+        let fjall = Fjall::open(dir.path())?;
+        let tables = || [&fjall.parts, &fjall.from, &fjall.to].map(Keyspace::table_count);
+        fjall.client()?.load(&graph, 1..501)?;
+        assert_eq!(tables(), [1; 3], "sorted records become tables at once");
+        fjall.client()?.insert(&graph, 501..601)?;
+        assert_eq!(tables(), [1; 3]);
+        fjall.settle()?;
+        assert!(tables().iter().all(|count| *count > 1), "{:?}", tables());
         Ok(())
     }
 }

@@ -14,9 +14,8 @@ use crate::engine::{Durability, Engine, Granularity};
 use crate::engine_libtp::Libtp;
 use crate::engine_unprotected::{Instead, Unprotected};
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::processes::all_processes;
-use crate::report::{per_second, ClientsAs, RunSettings};
+use crate::report::{sent, ClientsAs, RunSettings, Together};
 use crate::run::{all_threads, Before};
 use crate::tpcb::Scale;
 
@@ -186,24 +185,18 @@ impl Bank {
                 all_processes(&settings, first, &mut start, quiet)?
             }
         };
-        let sent: u64 = clients.iter().map(|client| client.committed + client.committed_in_warmup).sum();
         if !slice.is_read_only {
-            self.history.set(self.history.get() + sent);
+            self.history.set(self.history.get() + sent(&clients));
         }
-        let mut latency = Histogram::new();
-        clients.iter().for_each(|client| latency.merge(&client.latency));
-        let committed: u64 = clients.iter().map(|client| client.committed).sum();
-        let aborts: u64 = clients.iter().map(|client| client.aborts).sum();
-        let elapsed_ns = clients.iter().map(|client| client.elapsed_ns).max().unwrap_or(0);
-        let (tps, millionths) = (per_second(committed, elapsed_ns), |permille| latency.permille(permille));
+        let together = Together::of(&clients);
+        let Together { committed, aborts, elapsed_ns, latency } = &together;
         let clients_as = if slice.process.is_some() { ClientsAs::Processes } else { ClientsAs::Threads };
         let raw = json!({
             "contender": self.contender, "accounts": self.scale.accounts, "clients": slice.clients, "as": clients_as,
             "read_only": slice.is_read_only, "committed": committed, "aborts": aborts, "elapsed_ns": elapsed_ns,
-            "p50_ns": millionths(500), "p99_ns": millionths(990), "max_ns": latency.max(),
+            "p50_ns": latency.permille(500), "p99_ns": latency.permille(990), "max_ns": latency.max(),
         });
-        let aborts_per_1000 = crate::report::per_thousand(aborts, committed);
-        Ok(Done { tps: number(tps), aborts_per_1000, raw })
+        Ok(Done { tps: number(together.tps()), aborts_per_1000: together.aborts_per_1000(), raw })
     }
 
     /// A sample of [`Bank::work`].
@@ -231,9 +224,28 @@ impl Bank {
         self.engine.close()
     }
 
+    /// Closes it in good order, and removes its directory.
+    ///
+    /// # Errors
+    /// The engine's, and those of the files.
+    pub fn remove(self) -> Result<()> {
+        let directory = self.directory.clone();
+        let closed = self.close();
+        std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory))?;
+        closed
+    }
+
     /// Whose it is.
     pub fn contender(&self) -> &Contender {
         &self.contender
+    }
+}
+
+#[cfg(test)]
+impl Bank {
+    /// From now on a transfer is missing that was never sent.
+    pub(super) fn miss_one(&self) {
+        self.history.set(self.history.get() + 1);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::median::median;
+
 /// One figure or table of the report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
@@ -71,8 +73,10 @@ pub struct Goal {
     pub figure: String,
     /// What is to be reached.
     pub wanted: f64,
-    /// What was; none if one of the two was not measured.
+    /// What was: the median of what it was in each round; none if one of the two was not measured.
     pub reached: Option<f64>,
+    /// The least and the greatest of the rounds.
+    pub spread: Option<(f64, f64)>,
     /// The peer it was compared with.
     pub beside: String,
 }
@@ -95,9 +99,21 @@ impl Figure {
         self.series.iter().find(|series| series.name == name)
     }
 
+    /// The point at a place of a series.
+    fn point(&self, name: &str, x: &Place) -> Option<&Point> {
+        self.series(name)?.points.iter().find(|point| point.x == *x)
+    }
+
     /// The median at a place of a series.
     pub fn median(&self, name: &str, x: &Place) -> Option<f64> {
-        self.series(name)?.points.iter().find(|point| point.x == *x)?.median()
+        self.point(name, x)?.median()
+    }
+
+    /// In each round, how many times as much one point has as another, both given by series and place: neighbours in time, of which
+    /// neither is a median of moments that the other has not seen. None if one of them was not measured.
+    pub fn ratios(&self, of: (&str, &Place), by: (&str, &Place)) -> Vec<f64> {
+        let samples = |(name, x)| self.point(name, x).map_or(&[][..], |point| point.samples.as_slice());
+        samples(of).iter().zip(samples(by)).map(|(of, by)| of / by).collect()
     }
 
     /// The greatest median at a place among the series that are not named: the best peer and what it reached.
@@ -125,24 +141,42 @@ impl Figure {
 impl Point {
     /// The middle one of the samples, or halfway between the two in the middle.
     pub fn median(&self) -> Option<f64> {
-        let mut samples = self.samples.clone();
-        samples.sort_by(f64::total_cmp);
-        let upper = *samples.get(samples.len() / 2)?;
-        match samples.len() % 2 {
-            0 => Some(f64::midpoint(samples[samples.len() / 2 - 1], upper)),
-            _ => Some(upper),
-        }
+        median(self.samples.iter().copied())
     }
 
     /// The least and the greatest.
     pub fn spread(&self) -> Option<(f64, f64)> {
-        let least = self.samples.iter().copied().min_by(f64::total_cmp)?;
-        let greatest = self.samples.iter().copied().max_by(f64::total_cmp)?;
-        Some((least, greatest))
+        spread(&self.samples)
+    }
+
+    /// One that could not be measured.
+    pub fn refused(x: Place, why: &str) -> Point {
+        Point { x, samples: Vec::new(), refused: Some(why.to_owned()) }
     }
 }
 
+impl Series {
+    /// One of which no point could be measured.
+    pub fn refused(name: &str, places: impl IntoIterator<Item = Place>, why: &str) -> Series {
+        let points = places.into_iter().map(|x| Point::refused(x, why)).collect();
+        Series { name: name.to_owned(), points }
+    }
+}
+
+/// The least and the greatest.
+fn spread(samples: &[f64]) -> Option<(f64, f64)> {
+    let least = samples.iter().copied().min_by(f64::total_cmp)?;
+    let greatest = samples.iter().copied().max_by(f64::total_cmp)?;
+    Some((least, greatest))
+}
+
 impl Goal {
+    /// What the ratios of a figure's rounds say of it.
+    pub fn new(what: &str, figure: &Figure, beside: &str, wanted: f64, ratios: &[f64]) -> Goal {
+        let (what, figure, beside) = (what.to_owned(), figure.id.clone(), beside.to_owned());
+        Goal { what, figure, wanted, reached: median(ratios.iter().copied()), spread: spread(ratios), beside }
+    }
+
     /// Whether it was; none if it could not be measured.
     pub fn is_met(&self) -> Option<bool> {
         self.reached.map(|reached| reached >= self.wanted)
@@ -217,6 +251,32 @@ mod tests {
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(2.0)), None);
         assert_eq!(figure.places(), [1.0, 2.0, 4.0].map(Place::Number));
         assert_eq!(figure.series[0].points[1].spread(), Some((1.0, 7.0)));
-        assert_eq!(point(1.0, &[8.0, 2.0, 1.0, 4.0]).median(), Some(3.0));
+    }
+
+    #[test]
+    fn a_goal_is_the_median_of_what_each_round_says_and_not_a_ratio_of_medians() {
+        let series = |name: &str, samples: &[f64]| {
+            let points = vec![Point { x: Place::Number(1.0), samples: samples.to_vec(), refused: None }];
+            Series { name: name.to_owned(), points }
+        };
+        // The machine was three times as fast in the first round, and slow for one of them in the last.
+        let all = vec![series("libtp", &[30.0, 10.0, 12.0]), series("peer", &[15.0, 5.0, 12.0]), series("gone", &[])];
+        let axis = Axis::linear("a");
+        let (id, none) = ("f".to_owned(), String::new());
+        let figure = Figure {
+            id,
+            title: none.clone(),
+            paper: none.clone(),
+            here: none,
+            x: axis.clone(),
+            y: axis,
+            series: all,
+            notes: Vec::new(),
+        };
+        let at = Place::Number(1.0);
+        let goal = |peer| Goal::new("faster", &figure, peer, 1.9, &figure.ratios(("libtp", &at), (peer, &at)));
+        assert_eq!((goal("peer").reached, goal("peer").spread), (Some(2.0), Some((1.0, 2.0))));
+        assert_eq!(goal("peer").is_met(), Some(true), "by the medians it would be 1");
+        assert_eq!((goal("gone").reached, goal("gone").is_met()), (None, None));
     }
 }

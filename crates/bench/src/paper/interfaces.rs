@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use libtp::{Durability, Env, PageLock};
 
 use crate::error::{Error, Result};
-use crate::oo1::Random;
+use crate::median::median;
+use crate::random::Random;
 
-use super::figure::{spelled, Axis, Figure, Place};
+use super::figure::{spelled, Axis, Figure, Place, Series};
 use super::rounds::{Case, Sample};
 use super::{News, Paper};
 
@@ -31,11 +32,10 @@ const COMMANDS: usize = 8;
 const ANSWER: usize = 4;
 
 /// Gets records at random either way, from one shell.
-pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
-    let directory = paper.settings.disk.join("interfaces");
+fn measured(paper: &mut Paper<'_>, directory: &Path) -> Result<Vec<Series>> {
     (paper.watch)(News::Doing("making the records"));
-    make(&directory)?;
-    let shell = std::cell::RefCell::new(Shell::start((paper.settings.shell)(&directory))?);
+    make(directory)?;
+    let shell = std::cell::RefCell::new(Shell::start((paper.settings.shell)(directory))?);
     let mut cases = Vec::new();
     for (by_record, name) in [true, false].into_iter().zip(CALLS) {
         let (shell, mut random) = (&shell, Random(0x9e37_79b9_7f4a_7c15));
@@ -47,6 +47,17 @@ pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
     let series = paper.measure(ID, &mut cases, paper.pace.rounds.max(5))?;
     drop(cases);
     shell.into_inner().end()?;
+    Ok(series)
+}
+
+/// The figure.
+pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
+    let place = Place::Name(PLACE.to_owned());
+    let directory = paper.settings.disk.join("interfaces");
+    let series = measured(paper, &directory)
+        .unwrap_or_else(|why| CALLS.map(|name| Series::refused(name, [place.clone()], &why.to_string())).into());
+    // What could not be made is not there.
+    let _ = std::fs::remove_dir_all(&directory);
     let mut figure = Figure {
         id: ID.into(),
         title: "A record by one call, and by the calls of the managers below".into(),
@@ -65,9 +76,9 @@ pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
         series,
         notes: Vec::new(),
     };
-    let place = Place::Name(PLACE.to_owned());
-    if let (Some(one), Some(eight)) = (figure.median(CALLS[0], &place), figure.median(CALLS[1], &place)) {
-        figure.notes.push(format!("The calls below take {} times as long as the record call.", spelled(eight / one)));
+    let times = figure.ratios((CALLS[1], &place), (CALLS[0], &place));
+    if let Some(times) = median(times) {
+        figure.notes.push(format!("The calls below take {} times as long as the record call.", spelled(times)));
     }
     paper.figures.push(figure);
     Ok(())

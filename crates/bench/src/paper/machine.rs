@@ -24,8 +24,6 @@ pub struct Machine {
     pub load: String,
     /// The version of libtp.
     pub libtp: String,
-    /// The compiler that the workspace asks for at least.
-    pub rust_version: String,
 }
 
 impl Machine {
@@ -48,13 +46,57 @@ impl Machine {
             filesystem: crate::memory::filesystem_of(directory).unwrap_or_else(|| "unknown".to_owned()),
             load: word("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
             libtp: env!("CARGO_PKG_VERSION").to_owned(),
-            rust_version: env!("CARGO_PKG_RUST_VERSION").to_owned(),
         }
+    }
+}
+
+/// What all processors have done since the machine began, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuTime {
+    all: u64,
+    /// Ticks in which this machine had work, and another on the same hardware had the processor.
+    stolen: u64,
+}
+
+impl CpuTime {
+    /// Looks at it; none where the system does not tell.
+    pub fn look() -> Option<CpuTime> {
+        CpuTime::read(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// From the first line of /proc/stat: user, nice, system, idle, waiting, two kinds of interrupts, stolen; what follows is in these.
+    fn read(stat: &str) -> Option<CpuTime> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|field| field.parse().ok()).collect();
+        Some(CpuTime { all: ticks.iter().sum(), stolen: *ticks.get(7)? })
+    }
+
+    /// Of the time between two looks, how much was stolen, in percent.
+    fn stolen_percent(self, until: CpuTime) -> f64 {
+        let ticks = |from: u64, to: u64| to.saturating_sub(from) as f64;
+        100.0 * ticks(self.stolen, until.stolen) / ticks(self.all, until.all).max(1.0)
+    }
+
+    /// Since then, until now.
+    pub fn stolen_percent_since(self) -> Option<f64> {
+        CpuTime::look().map(|now| self.stolen_percent(now))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stolen_is_the_eighth_field() {
+        let before = CpuTime::read("cpu  100 0 50 800 10 0 5 35 7 0\ncpu0 1 2 3\n").unwrap();
+        let after = CpuTime::read("cpu  150 0 60 820 10 0 5 55 9 0\n").unwrap();
+        assert_eq!((before.all, before.stolen), (1000, 35));
+        assert!((before.stolen_percent(after) - 20.0).abs() < 1e-9, "{after:?}");
+        assert_eq!(CpuTime::read("cpu  1 2 3\n"), None);
+        assert!(CpuTime::look().is_some());
+    }
+
     #[test]
     fn this_machine_has_a_processor_and_memory() {
         let machine = super::Machine::look(&std::env::temp_dir());

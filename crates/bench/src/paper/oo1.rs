@@ -4,13 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::cold::forget_files;
 use crate::error::{Error, Result};
-use crate::oo1::{
-    forget_files, ours, peers, Client, Glance, Graph, OpenParts, Parts, Random, Seen, Way, INSERTED, LOOKED_UP,
-    TRAVERSED,
-};
+use crate::oo1::{ours, peers, Client, Glance, Graph, OpenParts, Parts, Seen, Way, INSERTED, LOOKED_UP, TRAVERSED};
+use crate::random::Random;
 
-use super::figure::{Axis, Figure, Goal, Place, Point, Series};
+use super::figure::{Axis, Figure, Goal, Place, Series};
 use super::rounds::{Case, Sample};
 use super::{News, Paper};
 
@@ -55,16 +54,24 @@ fn table(paper: &mut Paper<'_>, parts: u32) -> Result<()> {
     let rounds = paper.pace.rounds.max(ROUNDS_MIN);
     let graph = Graph::make(parts, rounds * (WARM_RUNS + 2));
     let is_wanted = |name: &str| paper.settings.peers.iter().any(|peer| peer == name);
-    let contenders = ours().into_iter().chain(peers().into_iter().filter(|(name, _)| is_wanted(name)));
+    let peers = peers();
+    let left_out = paper.settings.peers.iter().filter(|name| peers.iter().all(|(one, _)| one != name));
+    let left_out: Vec<String> = left_out.cloned().collect();
+    let contenders = ours().into_iter().chain(peers.iter().copied().filter(|(name, _)| is_wanted(name)));
     let (mut databases, mut refused) = (Vec::new(), Vec::new());
     for (name, open) in contenders {
         let directory = paper.settings.disk.join(format!("oo1-{parts}-{}", name.replace(' ', "-")));
         (paper.watch)(News::Doing(&format!("{name}: loading {parts} parts")));
         match Database::load(name, open, &directory, &graph, parts) {
             Ok(database) => databases.push(database),
-            Err(why) => refused.push((name, why.to_string())),
+            Err(why) => {
+                // What there is of it is nobody's.
+                let _ = std::fs::remove_dir_all(&directory);
+                refused.push((name.to_owned(), why.to_string()));
+            }
         }
     }
+    refused.extend(left_out.into_iter().map(|name| (name, "its OO1 is not written".to_owned())));
     let mut cases = Vec::new();
     // What is warm comes first: who was opened again has to be warmed up.
     for is_warm in [true, false] {
@@ -78,14 +85,8 @@ fn table(paper: &mut Paper<'_>, parts: u32) -> Result<()> {
     let id = format!("libtp-oo1-{parts}");
     let mut series = paper.measure(&id, &mut cases, rounds)?;
     drop(cases);
-    series.extend(refused.into_iter().map(|(name, why)| Series {
-        name: name.to_owned(),
-        points: vec![Point {
-            x: Place::Name(place_of(Operation::Lookup, true)),
-            samples: Vec::new(),
-            refused: Some(why),
-        }],
-    }));
+    let place = || Place::Name(place_of(Operation::Lookup, true));
+    series.extend(refused.into_iter().map(|(name, why)| Series::refused(&name, [place()], &why)));
     let figure = described(id, parts, series);
     for way in [Way::Forward, Way::Backward] {
         let place = Place::Name(place_of(Operation::Traversal(way), true));
@@ -105,14 +106,9 @@ fn beside_fastest(figure: &Figure, shape: &str, place: &Place, parts: u32) -> Go
     let others = figure.series.iter().filter(|series| !series.name.starts_with("libtp"));
     let took = others.filter_map(|series| Some((series.name.as_str(), figure.median(&series.name, place)?)));
     let fastest = took.min_by(|(_, one), (_, other)| one.total_cmp(other));
-    let ours = figure.median(shape, place);
-    Goal {
-        what: format!("OO1, {place}, {} parts, {shape}", super::figure::spelled(f64::from(parts))),
-        figure: figure.id.clone(),
-        wanted: 1.0,
-        reached: ours.zip(fastest).map(|(ours, (_, fastest))| fastest / ours),
-        beside: fastest.map_or("no peer", |(name, _)| name).to_owned(),
-    }
+    let fastest = fastest.map_or("no peer", |(name, _)| name);
+    let what = format!("OO1, {place}, {} parts, {shape}", super::figure::spelled(f64::from(parts)));
+    Goal::new(&what, figure, fastest, 1.0, &figure.ratios((fastest, place), (shape, place)))
 }
 
 fn described(id: String, parts: u32, series: Vec<Series>) -> Figure {
@@ -128,8 +124,9 @@ fn described(id: String, parts: u32, series: Vec<Series>) -> Figure {
                part they lead to. `libtp hash`: parts and lists of connections in hash files. `libtp links`: parts in a file by number with the numbers \
                of others in them, followed without a search. Reads are in a snapshot; an insert is on the disk when it is answered. Backward meets more \
                or fewer parts, and its time is given for 3,280. Cold: the first run after the database was closed, its files forgotten by the system \
-               (POSIX_FADV_DONTNEED) and it was opened again, which is not counted; what the disk keeps by itself is not to be emptied. Warm: of a database that \
-               has been gone through, the mean of twenty runs, each with other parts. What each run met was compared with the parts themselves."
+               (POSIX_FADV_DONTNEED) and it was opened again, which is not counted; fjall writes what its log has into its tables before it is closed, or \
+               it would be in memory again; what the disk keeps by itself is not to be emptied. Warm: of a database that \
+               has been gone through, the mean of twenty runs, each with other parts. Every database was loaded sorted, by what its engine has for that (LMDB's append, fjall's ingestion, ours at once). What each run met was compared with the parts themselves."
             .into(),
         x: Axis::linear("operation"),
         y: Axis::logarithmic("milliseconds"),
@@ -179,7 +176,9 @@ impl<'g> Database<'g> {
     fn sample(&self, operation: Operation, is_warm: bool) -> Result<Sample> {
         let mut open = self.parts.borrow_mut();
         if !is_warm {
-            drop(open.take());
+            if let Some(parts) = open.take() {
+                parts.settle()?;
+            }
             forget_files(&self.directory)?;
             self.is_warm.set(false);
         }
@@ -265,6 +264,7 @@ impl<'g> Database<'g> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::figure::Point;
     use super::*;
 
     #[test]

@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::memory::{ask, run_memory, MemoryEngine, MemoryJob, MemorySettings, Workload, PMEMOBJ_VARIABLES};
 
-use super::figure::Series;
+use super::figure::{Place, Series};
 use super::rounds::Sample;
 use super::{Paper, StartMemory};
 
@@ -60,6 +60,20 @@ fn contenders(paper: &Paper<'_>) -> Vec<Contender> {
         all.push(PMEMOBJ);
     }
     all
+}
+
+/// A row for libpmemobj where it does not take part, if peers were asked for.
+fn without_pmemobj(paper: &Paper<'_>, place: Place, why: &str) -> Option<Series> {
+    (!paper.settings.peers.is_empty()).then(|| Series::refused(PMEMOBJ.name, [place], why))
+}
+
+/// The same where it does, in a build that has it.
+fn pmemobj_left_out(paper: &Paper<'_>, place: Place) -> Option<Series> {
+    let how = "it is not in this build: install libpmemobj-dev and build with --features peers-all";
+    if cfg!(feature = "peers-all") {
+        return None;
+    }
+    without_pmemobj(paper, place, how)
 }
 
 /// Rounds of these figures: making a memory takes longer than measuring it.

@@ -14,6 +14,15 @@ pub struct Case<'c> {
     pub sample: Box<dyn FnMut() -> Result<Sample> + 'c>,
 }
 
+/// Which way the rounds go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Every other one backwards: nobody always comes behind the same one, and neighbours stay neighbours.
+    BackAndForth,
+    /// Always as given, because a case needs what the one before has left.
+    AsGiven,
+}
+
 /// What one round of a case gave.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -42,6 +51,9 @@ pub struct RawLine {
     pub refused: Option<String>,
     /// What the engine's driver reported.
     pub report: serde_json::Value,
+    /// It was measured, and did not add up.
+    #[serde(skip)]
+    pub audit_failed: bool,
 }
 
 impl Sample {
@@ -62,6 +74,7 @@ impl<'c> Case<'c> {
 pub fn in_turns(
     figure: &str,
     cases: &mut [Case<'_>],
+    order: Order,
     rounds: u32,
     watch: &mut dyn FnMut(&str),
     keep: &mut dyn FnMut(RawLine),
@@ -69,12 +82,16 @@ pub fn in_turns(
     let mut points: Vec<Point> =
         cases.iter().map(|case| Point { x: case.x.clone(), samples: Vec::new(), refused: None }).collect();
     for round in 1..=rounds {
-        for (case, point) in cases.iter_mut().zip(&mut points) {
+        for nth in 0..cases.len() {
+            let is_backwards = order == Order::BackAndForth && round % 2 == 0;
+            let at = if is_backwards { cases.len() - 1 - nth } else { nth };
+            let (case, point) = (&mut cases[at], &mut points[at]);
             if point.refused.is_some() {
                 continue;
             }
             watch(&format!("{}, {}", case.series, case.x));
             let taken = (case.sample)();
+            let audit_failed = taken.as_ref().is_ok_and(|sample| sample.audit != "ok");
             let (value, refused, report) = match taken {
                 Ok(sample) if sample.audit == "ok" => (Some(sample.value), None, sample.raw),
                 Ok(sample) => (None, Some(format!("the audit failed: {}", sample.audit)), sample.raw),
@@ -87,7 +104,7 @@ pub fn in_turns(
             }
             point.refused.clone_from(&refused);
             let (figure, series, x) = (figure.to_owned(), case.series.clone(), case.x.clone());
-            keep(RawLine { figure, series, x, round, value, refused, report });
+            keep(RawLine { figure, series, x, round, value, refused, report, audit_failed });
         }
     }
     let mut series: Vec<Series> = Vec::new();
@@ -121,10 +138,11 @@ mod tests {
         };
         let mut cases = [case("a", 1.0, false), case("b", 1.0, true), case("a", 2.0, false)];
         let mut raw = Vec::new();
-        let series = in_turns("f", &mut cases, 3, &mut |_| {}, &mut |line| raw.push(line));
+        let series = in_turns("f", &mut cases, Order::BackAndForth, 3, &mut |_| {}, &mut |line| raw.push(line));
         drop(cases);
         let order = order.into_inner();
-        assert_eq!(order[..3], order[3..6]);
+        assert_eq!(order[..3], [("a", 1.0), ("b", 1.0), ("a", 2.0)]);
+        assert_eq!(order[3..6], [("a", 2.0), ("b", 1.0), ("a", 1.0)], "the second round goes backwards");
         assert_eq!(order.len(), 8, "the one that failed was not asked again");
         assert_eq!(raw.len(), 8);
         assert_eq!((series.len(), series[0].points.len()), (2, 2));
@@ -140,7 +158,10 @@ mod tests {
             let audit = if asked == 2 { "a record is lost" } else { "ok" };
             Ok(Sample { audit: audit.into(), ..Sample::of(5.0) })
         });
-        let series = in_turns("f", std::slice::from_mut(&mut case), 3, &mut |_| {}, &mut |_| {});
+        let mut failed = Vec::new();
+        let mut keep = |line: RawLine| failed.push(line.audit_failed);
+        let series = in_turns("f", std::slice::from_mut(&mut case), Order::AsGiven, 3, &mut |_| {}, &mut keep);
+        assert_eq!(failed, [false, true]);
         let point = &series[0].points[0];
         assert!(point.samples.is_empty(), "{point:?}");
         assert!(point.refused.as_deref().is_some_and(|why| why.contains("a record is lost")), "{point:?}");

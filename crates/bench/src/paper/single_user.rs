@@ -4,7 +4,7 @@ use crate::engine::Durability;
 use crate::error::Result;
 
 use super::bank::Contender;
-use super::figure::{Axis, Figure, Place};
+use super::figure::{Axis, Figure, Place, Point, Series};
 use super::rounds::Case;
 use super::Paper;
 
@@ -30,13 +30,12 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     ];
     let has_sqlite = paper.settings.peers.iter().any(|peer| peer == "sqlite");
     let lines: Vec<_> = lines.into_iter().filter(|(name, ..)| *name != "sqlite" || has_sqlite).collect();
-    let named: Vec<_> = lines.iter().map(|(name, place, who)| (format!("{name} {place}"), who.clone())).collect();
+    let named: Vec<_> = lines.iter().map(|(name, place, who)| (bank_of(name, place), who.clone())).collect();
     let scale = paper.pace.scale;
     let (banks, refused) = paper.banks(&named, scale);
     let mut cases = Vec::new();
     for (name, bank) in &banks {
-        let Some((series, place, who)) = lines.iter().find(|(series, place, _)| format!("{series} {place}") == *name)
-        else {
+        let Some((series, place, who)) = lines.iter().find(|(series, place, _)| bank_of(series, place) == *name) else {
             continue;
         };
         let is_durable = who.durability == Durability::Sync || *series == "fsync";
@@ -46,8 +45,17 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     }
     let mut series = paper.measure("libtp-6", &mut cases, paper.pace.rounds)?;
     drop(cases);
-    paper.settle(banks, &mut series);
-    series.extend(refused);
+    paper.settle_by(banks, &mut series, &is_of);
+    for (name, place, _) in &lines {
+        let why = refused.iter().find(|one| one.name == bank_of(name, place));
+        if let Some(why) = why.and_then(|one| one.points.first()?.refused.as_ref()) {
+            let point = Point::refused(Place::Name((*place).to_owned()), why);
+            match series.iter_mut().find(|series| series.name == *name) {
+                Some(series) => series.points.push(point),
+                None => series.push(Series { name: (*name).to_owned(), points: vec![point] }),
+            }
+        }
+    }
     let figure = Figure {
         id: "libtp-6".into(),
         title: "One user: what protection costs".into(),
@@ -65,17 +73,20 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
         series,
         notes: Vec::new(),
     };
-    let at = |name: &str, place: &str| figure.median(name, &Place::Name(place.to_owned()));
-    paper.goal(
-        "with a cache smaller than the bank",
-        &figure,
-        "notp",
-        0.85,
-        at("libtp", places[1]),
-        at("notp", places[1]),
-    );
-    paper.goal("in memory", &figure, "notp", 0.85, at("libtp", places[0]), at("notp", places[0]));
-    paper.goal("each commit on the disk", &figure, "fsync", 2.0, at("libtp", places[2]), at("fsync", places[2]));
+    let [memory, cache, disk] = &places.map(|place| Place::Name(place.to_owned()));
+    paper.goal("with a cache smaller than the bank", &figure, "notp", 0.85, ("libtp", cache), ("notp", cache));
+    paper.goal("in memory", &figure, "notp", 0.85, ("libtp", memory), ("notp", memory));
+    paper.goal("each commit on the disk", &figure, "fsync", 2.0, ("libtp", disk), ("fsync", disk));
     paper.figures.push(figure);
     Ok(())
+}
+
+/// Whether a point was measured on the bank of this name.
+pub(super) fn is_of(bank: &str, series: &str, place: &Place) -> bool {
+    bank == bank_of(series, &place.to_string())
+}
+
+/// The name of the bank that a series has at a place.
+pub(super) fn bank_of(series: &str, place: &str) -> String {
+    format!("{series} {place}")
 }

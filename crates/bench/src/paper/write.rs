@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use super::build::Build;
 use super::figure::{spelled, Figure, Goal, Place, Point};
 use super::machine::Machine;
 use crate::error::{Error, Result};
@@ -11,6 +12,8 @@ use crate::error::{Error, Result};
 pub struct Report<'r> {
     /// What it was measured on.
     pub machine: &'r Machine,
+    /// What the program was made from.
+    pub build: &'r Build,
     /// The command line that made it.
     pub command: &'r str,
     /// The peers with their versions and settings.
@@ -21,6 +24,8 @@ pub struct Report<'r> {
     pub goals: &'r [Goal],
     /// How long it took.
     pub seconds: f64,
+    /// Of the processors' time meanwhile, what others on the same hardware had, in percent; none if it is not known.
+    pub stolen_percent: Option<f64>,
     /// What is to be known of the whole.
     pub notes: &'r [String],
 }
@@ -43,7 +48,8 @@ impl Report<'_> {
         let machine = self.machine;
         let _ = writeln!(
             text,
-            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}; load when it began {}. libtp {}.\n",
+            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}; load when it began {}; {} of the processors' time stolen by other machines. \
+             libtp {}, commit {}, {}.\n",
             self.command,
             self.seconds,
             machine.processors,
@@ -53,17 +59,22 @@ impl Report<'_> {
             machine.kernel,
             machine.filesystem,
             machine.load,
+            self.stolen_percent.map_or_else(|| "an unknown part".to_owned(), |percent| format!("{percent:.1} %")),
             machine.libtp,
+            self.build.commit,
+            self.build.compiler,
         );
         text.push_str(
-            "Each figure's cases were measured in turns; shown are medians, and the least and the greatest in brackets. Every bank was \
-             audited after every run. All samples are in `raw.jsonl`.\n\n",
+            "Each figure's cases were measured in turns, every other round backwards; shown are medians, and the least and the greatest in \
+             brackets. What several clients did is what all of them did in one stretch of time. A goal is the median of what it was in each \
+             round, beside the same peer in the same round. Every bank was audited in the end; figures of one that does not add up are not \
+             shown, and said here. All samples are in `raw.jsonl`.\n\n",
         );
         self.notes.iter().for_each(|note| {
             let _ = writeln!(text, "* {note}");
         });
         if !self.peers.is_empty() {
-            text.push_str("\n| peer | version, and how it was set |\n|---|---|\n");
+            text.push_str("\n| engine | version, and how it was set |\n|---|---|\n");
             for (name, about) in self.peers {
                 let _ = writeln!(text, "| {name} | {about} |");
             }
@@ -86,7 +97,13 @@ impl Report<'_> {
         }
         text.push_str("\n| goal | figure | beside | wanted | reached | |\n|---|---|---|---|---|---|\n");
         for goal in self.goals {
-            let reached = goal.reached.map_or_else(|| "not measured".to_owned(), spelled);
+            let reached = match (goal.reached, goal.spread) {
+                (Some(reached), Some((least, greatest))) if least < greatest => {
+                    format!("{} ({} to {})", spelled(reached), spelled(least), spelled(greatest))
+                }
+                (Some(reached), _) => spelled(reached),
+                (None, _) => "not measured".to_owned(),
+            };
             let verdict = match goal.is_met() {
                 Some(true) => "met",
                 Some(false) => "**missed**",
@@ -176,17 +193,20 @@ mod tests {
             figure: "libtp-8".into(),
             wanted: 2.0,
             reached,
+            spread: reached.map(|reached| (reached - 0.25, reached)),
             beside: "peer".into(),
         };
         let directory = tempfile::tempdir().unwrap();
         let report = Report {
             machine: &Machine::look(directory.path()),
+            build: &Build { commit: "0123456789ab".into(), compiler: "rustc 1.99.0".into() },
             command: "tp bench paper",
             peers: &[("peer".into(), "1.0".into())],
             figures: &[figure],
             goals: &[goal(Some(2.5)), goal(Some(1.5)), goal(None)],
             seconds: 1.0,
-            notes: &[],
+            stolen_percent: Some(3.21),
+            notes: &["libtp-9: not measured: no room".into()],
         };
         report.write(directory.path()).unwrap();
         let text = std::fs::read_to_string(directory.path().join("report.md")).unwrap();
@@ -194,17 +214,15 @@ mod tests {
             "| libtp | 2,000 (1,000 to 3,000) | 5 |",
             "| peer |  | not measured |",
             "peer, 2: not measured: it has one process",
-            "| 2.5 | met |",
-            "| 1.5 | **missed** |",
+            "| 2.50 (2.25 to 2.50) | met |",
+            "| 1.50 (1.25 to 1.50) | **missed** |",
+            "3.2 % of the processors' time stolen",
+            "commit 0123456789ab, rustc 1.99.0.",
+            "* libtp-9: not measured: no room\n",
             "not measured |  |",
             "![Many](libtp-8.svg)",
         ] {
-            assert!(
-                text.contains(words)
-                    || words == "| 2.5 | met |" && text.contains("| 2.50 | met |")
-                    || words == "| 1.5 | **missed** |" && text.contains("| 1.50 | **missed** |"),
-                "{words}: {text}"
-            );
+            assert!(text.contains(words), "{words}: {text}");
         }
         assert!(std::fs::read_to_string(directory.path().join("libtp-8.svg")).unwrap().contains("<svg"));
     }

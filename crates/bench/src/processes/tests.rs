@@ -32,7 +32,7 @@ fn script(text: &str) -> impl FnMut(u32) -> Command + '_ {
     }
 }
 
-const REPORT: &str = r#"{"report":{"client":{},"committed_in_warmup":0,"committed":0,"aborts":4,"elapsed_ns":1000000000,"latency":{"max":5,"buckets":[[5,2]]}}}"#;
+const REPORT: &str = r#"{"report":{"client":{},"committed_outside":0,"committed":0,"aborts":4,"elapsed_ns":1000000000,"latency":{"max":5,"buckets":[[5,2]]}}}"#;
 
 #[test]
 fn a_parent_starts_all_clients_together_and_adds_their_reports() {
@@ -80,6 +80,24 @@ fn converse(engine: &InMemory, settings: RunSettings, parent: impl FnOnce(&mut U
     });
 }
 
+/// Tells a child to go, for so long.
+fn go(to: &mut UnixStream, time: Duration) {
+    say(to, 5, &Order::Go { window: Window::after(Duration::from_millis(10), time) }).unwrap();
+}
+
+#[test]
+fn all_children_are_told_the_same_window() {
+    let (engine, told) = (loaded(), tempfile::tempdir().unwrap());
+    let text = format!(
+        "read begin; echo '{{\"ready\":true}}'; head -n 1 > {}/{{}}; echo '{REPORT}'; cat",
+        told.path().display()
+    );
+    run_processes(&engine, &quick(3), &mut script(&text), &mut |_| {}).unwrap();
+    let of = |client: u32| std::fs::read_to_string(told.path().join(client.to_string())).unwrap();
+    assert!(of(0).starts_with("{\"window\":{\"from_ns\":"), "{}", of(0));
+    assert_eq!((of(0), of(1)), (of(1), of(2)));
+}
+
 #[test]
 fn a_child_runs_when_told_to_and_reports_what_the_bank_shows() {
     let engine = loaded();
@@ -88,13 +106,13 @@ fn a_child_runs_when_told_to_and_reports_what_the_bank_shows() {
     converse(&engine, quick(1), |to, from| {
         assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));
         assert_eq!(Before::look(&engine).unwrap().history_count, 0, "it ran before it was told to");
-        say(to, 5, &Order::Go { go: true }).unwrap();
+        go(to, Duration::from_millis(50));
         let Answer::Report(report) = hear(from).unwrap() else { panic!("no report") };
         reports.push(report);
     });
     assert_eq!(reports[0].client, 5);
     assert!(reports[0].committed > 0);
-    let report = before.report(&engine, &quick(1), ClientsAs::Processes, &reports).unwrap();
+    let report = before.report(&engine, &quick(1), ClientsAs::Processes, &reports, 0).unwrap();
     assert_eq!(report.audit, "ok");
 }
 
@@ -105,7 +123,7 @@ fn a_child_stops_in_mid_run_when_its_parent_is_gone() {
     let begin = Instant::now();
     converse(&engine, long, |to, from| {
         assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));
-        say(to, 5, &Order::Go { go: true }).unwrap();
+        go(to, Duration::from_secs(600));
         assert!(matches!(hear(from).unwrap(), Answer::Committed(count) if count > 0));
     });
     assert!(begin.elapsed() < Duration::from_secs(60));
@@ -116,7 +134,7 @@ fn a_child_that_cannot_go_on_says_why() {
     let engine = InMemory::new(MapKind::Tree); // not loaded
     converse(&engine, quick(1), |to, from| {
         assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));
-        say(to, 5, &Order::Go { go: true }).unwrap();
+        go(to, Duration::from_millis(50));
         let Answer::Error(why) = hear(from).unwrap() else { panic!("no error") };
         assert!(why.contains("load the bank first"), "{why}");
     });

@@ -178,3 +178,68 @@ fn settings_that_ask_for_nothing_are_refused() {
         assert!(run_threads(&engine, &settings, &mut |_| {}).is_err());
     }
 }
+
+/// One transaction at a time, each of a millisecond or more; the second client is late.
+struct OneAtATime {
+    inner: InMemory,
+    door: Mutex<()>,
+    late: Duration,
+    sessions: AtomicU64,
+}
+
+struct Queueing<'e> {
+    inner: Box<dyn Session + 'e>,
+    door: &'e Mutex<()>,
+    late: Duration,
+}
+
+impl Session for Queueing<'_> {
+    fn transact(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        thread::sleep(std::mem::take(&mut self.late));
+        let _one = self.door.lock().unwrap();
+        thread::sleep(Duration::from_millis(1));
+        self.inner.transact(transfer)
+    }
+    fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        self.transact(transfer)
+    }
+}
+
+impl Engine for OneAtATime {
+    fn name(&self) -> &'static str {
+        "one at a time"
+    }
+    fn lock_granularity(&self) -> &'static str {
+        "bank"
+    }
+    fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.inner.load(scale, progress)
+    }
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        // Relaxed: only its own value counts.
+        let is_late = self.sessions.fetch_add(1, Ordering::Relaxed) == 1;
+        let late = if is_late { self.late } else { Duration::ZERO };
+        Ok(Box::new(Queueing { inner: self.inner.session()?, door: &self.door, late }))
+    }
+    fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
+        self.inner.walk(table, each)
+    }
+    fn log_bytes(&self) -> Result<u64> {
+        Ok(0)
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_client_that_is_late_does_not_make_the_rate_more_than_the_engine_can_do() {
+    let time = Duration::from_millis(150);
+    let engine =
+        OneAtATime { inner: loaded(MapKind::Hash), door: Mutex::new(()), late: time, sessions: AtomicU64::new(0) };
+    let settings = RunSettings { measured: time, ..quick(2) };
+    let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
+    assert_eq!(report.audit, "ok");
+    // One a millisecond, and one that had begun before.
+    assert!((10..=151).contains(&report.committed) && report.tps <= 1_007, "{}", report.to_json_line());
+}

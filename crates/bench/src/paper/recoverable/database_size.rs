@@ -8,7 +8,7 @@ use crate::paper::figure::{spelled, Axis, Figure, Place, Point, Series};
 use crate::paper::rounds::{Case, Sample};
 use crate::paper::Paper;
 
-use super::{rounds, RVM, RVM_RIO, VISTA};
+use super::{rounds, without_pmemobj, RVM, RVM_RIO, VISTA};
 
 /// What the process may have: the paper's machine had 256 MB, of which about 200 were left for the database.
 const LIMIT: u64 = 64 << 20;
@@ -53,9 +53,11 @@ fn figure(paper: &mut Paper<'_>, letter: char, name: &str, times: &str, sizes: &
             }));
         }
     }
-    let series = paper.measure(&format!("vista-5{letter}"), &mut cases, rounds(paper))?;
+    let mut series = paper.measure(&format!("vista-5{letter}"), &mut cases, rounds(paper))?;
     drop(cases);
     let notes = series.iter().filter_map(holds).collect();
+    let first = Place::Number(mebibytes(bytes_of(sizes[0])?));
+    series.extend(without_pmemobj(paper, first, "databases of bounded memory are those of Vista and RVM alone"));
     paper.figures.push(Figure {
         id: format!("vista-5{letter}"),
         title: format!("{name}, by the size of the database"),

@@ -8,7 +8,7 @@ use crate::paper::figure::{Axis, Figure, Place, Point, Series};
 use crate::paper::rounds::Case;
 use crate::paper::Paper;
 
-use super::{as_rates, figure as number, rounds, Contender, Runner, RVM, VISTA};
+use super::{as_rates, figure as number, rounds, without_pmemobj, Contender, Runner, RVM, VISTA};
 
 const GROUPS: [u32; 3] = [1, 8, 64];
 const WORKLOADS: [(char, &str, Workload); 3] = [
@@ -44,6 +44,7 @@ fn figures(paper: &mut Paper<'_>, letter: char, name: &str, workload: Workload) 
     let id = format!("vista-6{letter}");
     let series = as_rates(paper.measure(&id, &mut cases, rounds(paper))?);
     drop(cases);
+    let pmemobj = without_pmemobj(paper, Place::Number(1.0), "groups are RVM's, and shown beside Vista alone");
     let figure = Figure {
         id: id.clone(),
         title: format!("RVM's group commit: {name}"),
@@ -56,7 +57,7 @@ fn figures(paper: &mut Paper<'_>, letter: char, name: &str, workload: Workload) 
             .into(),
         x: Axis::logarithmic("transactions of a group"),
         y: Axis::logarithmic("transactions a second"),
-        series: series.into_iter().map(everywhere).collect(),
+        series: series.into_iter().map(everywhere).chain(pmemobj).collect(),
         notes: Vec::new(),
     };
     paper.figures.push(Figure {

@@ -6,10 +6,12 @@ use crate::paper::figure::{Axis, Figure, Place};
 use crate::paper::rounds::{Case, Sample};
 use crate::paper::Paper;
 
-use super::{contenders, core_lines, figure as number, rounds, Runner, RVM};
+use super::{contenders, core_lines, figure as number, pmemobj_left_out, rounds, Runner, RVM};
 
 const SIZES: [u32; 8] = [8, 64, 256, 1024, 4096, 16_384, 65_536, 1_048_576];
 const SIZES_QUICK: [u32; 3] = [8, 1024, 1_048_576];
+/// Which pointers change places, and whether they are always the same.
+const PLACES: [(&str, bool); 2] = [("always the same two", true), ("two at random of 50 MB", false)];
 /// Less than this, in microseconds, cannot be told from nothing, and would have no place on a logarithmic axis.
 const LEAST: f64 = 0.001;
 
@@ -26,8 +28,9 @@ pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
             }));
         }
     }
-    let series = paper.measure("vista-5a", &mut cases, rounds(paper))?;
+    let mut series = paper.measure("vista-5a", &mut cases, rounds(paper))?;
     drop(cases);
+    series.extend(pmemobj_left_out(paper, Place::Number(f64::from(sizes[0]))));
     paper.figures.push(Figure {
         id: "vista-5a".into(),
         title: "What a transaction of recoverable memory costs, by its size".into(),
@@ -54,7 +57,7 @@ pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
 pub(super) fn swap(paper: &mut Paper<'_>) -> Result<()> {
     let runner = Runner::of(paper);
     let mut cases = Vec::new();
-    for (name, is_hot) in [("always the same two", true), ("two at random of 50 MB", false)] {
+    for (name, is_hot) in PLACES {
         // What waits for a disk tells nothing of pointers.
         let all = contenders(paper).into_iter().filter(|one| !one.is_on_disk && one.name != RVM.name);
         for contender in all {
@@ -64,8 +67,9 @@ pub(super) fn swap(paper: &mut Paper<'_>) -> Result<()> {
             }));
         }
     }
-    let series = paper.measure("vista-5-swap", &mut cases, rounds(paper))?;
+    let mut series = paper.measure("vista-5-swap", &mut cases, rounds(paper))?;
     drop(cases);
+    series.extend(pmemobj_left_out(paper, Place::Name(PLACES[0].0.to_owned())));
     paper.figures.push(Figure {
         id: "vista-5-swap".into(),
         title: "Two pointers change places, atomically".into(),

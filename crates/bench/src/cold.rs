@@ -1,6 +1,6 @@
 //! Files that the system has forgotten.
 //!
-//! *Cold* here: the contender was closed, its files are on the disk, and the system keeps none of their pages in memory
+//! *Cold* here: nobody has the files open, they are on the disk, and the system keeps none of their pages in memory
 //! (`POSIX_FADV_DONTNEED`); our shared memory is given up with the last process, and made anew. What the disk itself, or whoever
 //! lends a virtual one, keeps is not to be reached.
 

@@ -1,0 +1,39 @@
+//! Parts and connections in the order of each index's keys: what is loaded at once, every engine is given in the order that it likes best.
+
+use std::ops::Range;
+
+use super::{Connection, Graph, Part};
+
+/// Parts by id.
+pub(super) fn parts(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = &Part> {
+    ids.map(move |id| graph.part(id))
+}
+
+/// Connections by the part that they leave, and which of its connections each is.
+pub(super) fn leaving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u8, &Connection)> {
+    ids.flat_map(move |id| (0..).zip(&graph.part(id).out).map(move |(nth, connection)| (id, nth, connection)))
+}
+
+/// Connections between these parts, by the part that they lead to, the one that they leave, and which of its connections each is.
+pub(super) fn arriving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u32, u8)> + '_ {
+    ids.clone().flat_map(move |id| {
+        let (all, ids) = (graph.into_part(id), ids.clone());
+        all.iter().filter(move |(from, _)| ids.contains(from)).map(move |(from, nth)| (id, *from, *nth))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oo1::CONNECTIONS;
+
+    #[test]
+    fn they_are_all_there_and_in_order() {
+        let graph = Graph::make(500, 1);
+        let to: Vec<_> = arriving(&graph, 1..501).collect();
+        assert!(to.is_sorted());
+        assert_eq!(to.len(), 500 * CONNECTIONS, "what new parts lead to is not there yet");
+        assert!(leaving(&graph, 1..501).map(|(id, nth, _)| (id, nth)).is_sorted());
+        assert!(parts(&graph, 1..501).map(|part| part.id).is_sorted());
+    }
+}

@@ -1,0 +1,33 @@
+//! Numbers that look drawn, always the same from one seed.
+
+/// Marsaglia's xorshift; the seed is not zero.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        let Random(state) = self;
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        let drawn = ((self.draw() >> 32) * u64::from(bound)) >> 32;
+        u32::try_from(drawn).expect("it is below a number of 32 bits")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Random;
+
+    #[test]
+    fn numbers_are_below_their_bound_and_the_same_for_ever() {
+        let mut random = Random(1);
+        assert_eq!(random.draw(), 1_082_269_761);
+        assert!((0..1000).all(|_| random.below(7) < 7));
+    }
+}

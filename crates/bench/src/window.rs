@@ -1,0 +1,68 @@
+//! The stretch of time in which the transactions of all clients of a run count, be they threads or processes.
+//!
+//! A rate of several clients is what all of them did in one and the same time. If each measured a stretch of its own, what one did while
+//! another had not begun, or was gone, would be added to what that one did alone: more than the engine can do. So whoever starts
+//! the clients names one stretch for all, by the clock that all processes of a machine share. Who comes late has done less.
+
+use std::time::Duration;
+
+use rustix::time::{clock_gettime, ClockId};
+use serde::{Deserialize, Serialize};
+
+use crate::report::nanos;
+
+/// A half-open stretch of time, in nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// What ends before does not count.
+    pub from_ns: u64,
+    /// What ends now or later does not count either.
+    pub to_ns: u64,
+}
+
+impl Window {
+    /// The one that begins so long from now, and is so long.
+    pub fn after(warmup: Duration, measured: Duration) -> Window {
+        let from_ns = now_ns().saturating_add(nanos(warmup));
+        Window { from_ns, to_ns: from_ns.saturating_add(nanos(measured)) }
+    }
+
+    /// Whether what ended then counts.
+    #[inline]
+    pub fn contains(&self, then_ns: u64) -> bool {
+        (self.from_ns..self.to_ns).contains(&then_ns)
+    }
+
+    /// How much of it is over.
+    pub fn elapsed_ns(&self, now_ns: u64) -> u64 {
+        now_ns.min(self.to_ns).saturating_sub(self.from_ns)
+    }
+}
+
+/// What the clock shows.
+#[inline]
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let (seconds, nanoseconds) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
+    seconds.unwrap_or(0) * 1_000_000_000 + nanoseconds.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_before_or_behind_it_does_not_count() {
+        let window = Window { from_ns: 10, to_ns: 20 };
+        assert_eq!([9, 10, 19, 20].map(|then| window.contains(then)), [false, true, true, false]);
+        assert_eq!([5, 10, 13, 25].map(|now| window.elapsed_ns(now)), [0, 0, 3, 10]);
+    }
+
+    #[test]
+    fn the_clock_goes_on_and_a_window_lies_before_us() {
+        let before = now_ns();
+        let window = Window::after(Duration::from_millis(5), Duration::from_millis(7));
+        assert!(window.from_ns >= before + 5_000_000);
+        assert_eq!(window.to_ns - window.from_ns, 7_000_000);
+    }
+}
