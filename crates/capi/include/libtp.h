@@ -276,7 +276,8 @@ int tp_env_background_step(tp_env *env);
 int tp_begin(tp_env *env, int durability, tp_txn **txn);
 
 /* Keeps what the transaction did, savepoints and all, and ends it, whatever is returned: with TP_OUTCOME_UNKNOWN it may be kept
- * or not, with any other code it was aborted. Only where the handle was refused (TP_MISUSE) it goes on. */
+ * or not, with TP_FILES_WAITING it is kept, and a plain file is not in its place yet, with any other code it was aborted. Only where
+ * the handle was refused (TP_MISUSE) it goes on. */
 int tp_commit(tp_txn *txn);
 
 /* As tp_commit, and does not wait for the disk: others see it at once, and tp_wait_durable waits for it. */
@@ -303,8 +304,8 @@ int tp_set_durability(tp_txn *txn, int durability);
 
 /* Passes a running transaction on, with its locks and all it did: whoever has the word, a text, goes on with it by tp_attach, a
  * thread or another process of the environment, once. Savepoints are kept. Ends the handle, whatever is returned: if this fails it
- * was undone (TP_NOT_PASSED, if it has joined memory); only with TP_MISUSE and TP_FULL it goes on. If this process dies, or closes the
- * environment, before it is taken over, it is undone. What tp_set_durability said is not passed on. */
+ * was undone (TP_NOT_PASSED, if it has joined memory, or read or changed plain files); only with TP_MISUSE and TP_FULL it goes on. If
+ * this process dies, or closes the environment, before it is taken over, it is undone. What tp_set_durability said is not passed on. */
 int tp_detach(tp_txn *txn, tp_buffer *word);
 
 /* Goes on with a transaction that was passed on. TP_NOT_PASSED if it is not to be had any more. */

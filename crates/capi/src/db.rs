@@ -168,7 +168,7 @@ extern "C" fn close(db: MethodsPointer) -> c_int {
     })
 }
 
-extern "C" fn get(db: MethodsPointer, mut key: DbtPointer, mut data: DbtPointer, flags: c_uint) -> c_int {
+extern "C" fn get(db: MethodsPointer, key: DbtPointer, mut data: DbtPointer, flags: c_uint) -> c_int {
     answer("get", || {
         let mut opened = db.opened()?;
         let key = key.bytes("the key")?;
@@ -183,7 +183,7 @@ extern "C" fn get(db: MethodsPointer, mut key: DbtPointer, mut data: DbtPointer,
     })
 }
 
-extern "C" fn put(db: MethodsPointer, mut key: DbtPointer, mut data: DbtPointer, flags: c_uint) -> c_int {
+extern "C" fn put(db: MethodsPointer, mut key: DbtPointer, data: DbtPointer, flags: c_uint) -> c_int {
     answer("put", || {
         let mut opened = db.opened()?;
         let value = data.bytes("the data")?;
@@ -207,7 +207,7 @@ extern "C" fn put(db: MethodsPointer, mut key: DbtPointer, mut data: DbtPointer,
     })
 }
 
-extern "C" fn del(db: MethodsPointer, mut key: DbtPointer, flags: c_uint) -> c_int {
+extern "C" fn del(db: MethodsPointer, key: DbtPointer, flags: c_uint) -> c_int {
     answer("del", || {
         let mut opened = db.opened()?;
         let given = match flags {

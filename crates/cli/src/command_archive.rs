@@ -1,8 +1,9 @@
 //! `tp archive`: the files of the log that nobody needs any more.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use libtp::{Env, LogFile};
 use serde_json::json;
 
 use crate::environment::EnvironmentArgument;
@@ -21,7 +22,7 @@ pub struct Arguments {
     /// Copy those that are not needed to this directory, and list what was copied.
     #[arg(long, value_name = "DIR", conflicts_with = "all")]
     to: Option<PathBuf>,
-    /// Remove those that are not needed (with --to, when they are copied).
+    /// Take a checkpoint and remove those that are not needed (with --to, those that are copied there).
     #[arg(long)]
     remove: bool,
 }
@@ -30,15 +31,30 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let files = match &arguments.to {
-        Some(to) => env.archive_log(to)?,
+        Some(to) => archive(&env, to, arguments.remove)?,
         None => env.log_files()?.into_iter().filter(|file| arguments.all || !file.is_needed).collect(),
     };
     for file in &files {
         write_line(output, file)?;
     }
-    if arguments.remove {
+    if arguments.remove && arguments.to.is_none() {
         env.remove_old_log()?;
     }
     output.object(&json!({ "files": files.len() }))?;
     Ok(Ending::Done)
+}
+
+/// Copies the files that are not needed, and gives up those and no others: removing takes a checkpoint, after which more may not be
+/// needed, of which there is no copy.
+fn archive(env: &Env, to: &Path, is_removed: bool) -> Result<Vec<LogFile>> {
+    if is_removed {
+        env.checkpoint()?;
+    }
+    let old = env.log_files()?.into_iter().filter(|file| !file.is_needed);
+    let end = old.map(|file| file.end).max();
+    let copied = env.archive_log(to)?;
+    if let Some(end) = end.filter(|_| is_removed) {
+        env.remove_log_below(end)?;
+    }
+    Ok(copied)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::dump_format::{write_datum, write_end, write_header, DumpType, Header};
 use crate::environment::DatabaseArguments;
 use crate::failure::{Ending, Failure, Result};
-use crate::in_order::{each_record, Range};
+use crate::in_order::{each_record, Range, Reading};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::records::Key;
@@ -24,6 +24,8 @@ pub struct Arguments {
     /// Of records by number, write the numbers, too: where some numbers have no record, a load gives each its own again.
     #[arg(short = 'k', long)]
     keys: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// Writes the dump to standard output; with `--json` an object for each record instead, in hexadecimal.
@@ -38,7 +40,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         write_header(output, &header).map_err(cannot_write)?;
     }
     let (mut records, mut gaps) = (0, 0);
-    each_record(&env, &database, &Range::default(), &mut |key, value| {
+    each_record(&env, &database, (&Range::default(), arguments.reading), &mut |key, value| {
         records += 1;
         if records % SHOW_EVERY == 0 {
             bar.set(records);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::environment::DatabaseArguments;
 use crate::failure::{Ending, Result};
-use crate::in_order::{each_record, Range};
+use crate::in_order::{each_record, Range, Reading};
 use crate::output::Output;
 use crate::records::Key;
 use crate::spelling::{Object, Spelling};
@@ -17,12 +17,12 @@ use crate::spelling::{Object, Spelling};
 pub struct Arguments {
     #[command(flatten)]
     at: DatabaseArguments,
-    /// Begin at this key, or at the nearest one after it.
+    /// Begin at this key, or at the nearest one after it, in the database's order.
     key: Option<OsString>,
     /// End before this key.
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
-    /// From the greatest key to the smallest.
+    /// From the last key to the first.
     #[arg(long)]
     reverse: bool,
     /// End after so many records.
@@ -31,6 +31,8 @@ pub struct Arguments {
     /// Keys are given, and keys and values written, in hexadecimal.
     #[arg(long)]
     hex: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// Prints a line for each record: key, tabulator, value.
@@ -44,7 +46,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let mut records = 0;
     if limit > 0 {
-        each_record(&env, &database, &range, &mut |key, value| {
+        each_record(&env, &database, (&range, arguments.reading), &mut |key, value| {
             write(output, key, value, spelling)?;
             records += 1;
             Ok(records < limit)

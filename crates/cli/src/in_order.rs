@@ -1,18 +1,30 @@
-//! Reading a database in order, forwards or backwards, in one transaction; a hash file in the order it has.
+//! Reading a database in order, forwards or backwards, as it was at one moment; a hash file in the order it has.
 
-use libtp::{Database, Env};
+use std::cmp::Ordering;
+use std::sync::Arc;
 
-use crate::failure::Result;
+use libtp::{order, Database, Env, Order, Reader};
+
+use crate::failure::{Failure, Result};
 use crate::records::Key;
+
+/// What the records are read in.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Reading {
+    /// Read in a transaction, which nobody changes these records before the end of; without this in a snapshot, which keeps nobody
+    /// from anything, and ends with an error if it is needed for longer than the log behind it is kept.
+    #[arg(long)]
+    lock: bool,
+}
 
 /// What part of a database is read, and in which direction.
 #[derive(Clone, Debug, Default)]
 pub struct Range {
-    /// Begin at this key, or at the nearest after it in the direction of reading.
+    /// Begin at this key, or at the nearest after it in the direction of reading, in the database's order.
     pub from: Option<Key>,
     /// End before this key.
     pub to: Option<Key>,
-    /// From the greatest key to the smallest.
+    /// From the last key to the first.
     pub reverse: bool,
 }
 
@@ -23,8 +35,12 @@ type Record = Option<(Key, Vec<u8>)>;
 trait Cursor {
     fn first(&mut self) -> libtp::Result<Record>;
     fn last(&mut self) -> libtp::Result<Record>;
-    /// At `key`, or at the smallest after it.
+    /// At `key`, or at the first after it.
     fn seek(&mut self, key: &Key) -> libtp::Result<Record>;
+    /// From a record behind all of the same key.
+    fn next_key(&mut self) -> libtp::Result<Record> {
+        self.next()
+    }
     fn next(&mut self) -> libtp::Result<Record>;
     fn prev(&mut self) -> libtp::Result<Record>;
 }
@@ -59,6 +75,9 @@ impl Cursor for libtp::MultiCursor<'_> {
         let Key::Bytes(key) = key else { unreachable!("a key is read for its own database") };
         Ok(libtp::MultiCursor::seek(self, key)?.map(by_key))
     }
+    fn next_key(&mut self) -> libtp::Result<Record> {
+        Ok(libtp::MultiCursor::next_key(self)?.map(by_key))
+    }
     fn next(&mut self) -> libtp::Result<Record> {
         Ok(libtp::MultiCursor::next(self)?.map(by_key))
     }
@@ -86,7 +105,7 @@ impl Cursor for libtp::RecnoCursor<'_> {
     }
 }
 
-impl Cursor for libtp::ListCursor<'_, libtp::Txn<'_>> {
+impl<R: Reader> Cursor for libtp::ListCursor<'_, R> {
     fn first(&mut self) -> libtp::Result<Record> {
         Ok(libtp::ListCursor::first(self)?.map(by_number))
     }
@@ -113,56 +132,109 @@ fn by_number((number, value): (u64, Vec<u8>)) -> (Key, Vec<u8>) {
     (Key::Number(number), value)
 }
 
-/// Calls `each` with every record of the range, in order, until it returns false. All are read in one transaction: what
+/// Calls `each` with every record of the range, in order, until it returns false. All are read as they were at one moment: what
 /// others change meanwhile is seen whole or not at all.
 pub fn each_record(
     env: &Env,
     database: &Database,
+    (range, reading): (&Range, Reading),
+    each: &mut dyn FnMut(&Key, &[u8]) -> Result<bool>,
+) -> Result<()> {
+    if !reading.lock {
+        return read(&env.snapshot()?, database, range, each);
+    }
+    let txn = env.begin()?;
+    read(&txn, database, range, each)?;
+    Ok(txn.commit()?)
+}
+
+fn read(
+    reader: &impl Reader,
+    database: &Database,
     range: &Range,
     each: &mut dyn FnMut(&Key, &[u8]) -> Result<bool>,
 ) -> Result<()> {
-    let txn = env.begin()?;
+    let mut work = |cursor: &mut dyn Cursor, order| Walk { range, order }.walk(cursor, each);
     match database {
-        Database::Btree(db) | Database::Hash(db) => walk(&mut db.cursor(&txn), range, each)?,
-        Database::Multi(db) | Database::Index(db) => walk(&mut db.cursor(&txn), range, each)?,
-        Database::Recno(db) => walk(&mut db.cursor(&txn), range, each)?,
-        Database::List(db) => walk(&mut db.cursor(&txn), range, each)?,
-    }
-    txn.commit()?;
-    Ok(())
-}
-
-fn walk(cursor: &mut dyn Cursor, range: &Range, each: &mut dyn FnMut(&Key, &[u8]) -> Result<bool>) -> Result<()> {
-    let mut record = begin(cursor, range)?;
-    while let Some((key, value)) = record {
-        if range.to.as_ref().is_some_and(|to| range.is_at_end(&key, to)) || !each(&key, &value)? {
-            break;
+        Database::Hash(db) => {
+            range.refuse_order(db.name())?;
+            work(&mut db.cursor(reader), None)
         }
-        record = if range.reverse { cursor.prev()? } else { cursor.next()? };
+        Database::Btree(db) => work(&mut db.cursor(reader), db.order_name().and_then(order::by_name)),
+        Database::Multi(db) | Database::Index(db) => {
+            work(&mut db.cursor(reader), db.order_name().and_then(order::by_name))
+        }
+        Database::Recno(db) => work(&mut db.cursor(reader), None),
+        Database::List(db) => work(&mut db.cursor(reader), None),
     }
-    Ok(())
 }
 
-fn begin(cursor: &mut dyn Cursor, range: &Range) -> Result<Record> {
-    let record = match (&range.from, range.reverse) {
-        (None, false) => cursor.first()?,
-        (None, true) => cursor.last()?,
-        (Some(from), false) => cursor.seek(from)?,
-        (Some(from), true) => match cursor.seek(from)? {
-            Some((key, value)) if key == *from => Some((key, value)),
-            Some(_) => cursor.prev()?,
-            None => cursor.last()?,
-        },
-    };
-    Ok(record)
+/// A way through a part of a database.
+struct Walk<'r> {
+    range: &'r Range,
+    /// Of its keys, if that is not the order of their bytes.
+    order: Option<Arc<dyn Order>>,
+}
+
+impl Walk<'_> {
+    fn walk(&self, cursor: &mut dyn Cursor, each: &mut dyn FnMut(&Key, &[u8]) -> Result<bool>) -> Result<()> {
+        let mut record = self.begin(cursor)?;
+        while let Some((key, value)) = record {
+            if self.is_behind_the_end(&key) || !each(&key, &value)? {
+                break;
+            }
+            record = if self.range.reverse { cursor.prev()? } else { cursor.next()? };
+        }
+        Ok(())
+    }
+
+    fn begin(&self, cursor: &mut dyn Cursor) -> Result<Record> {
+        let record = match (&self.range.from, self.range.reverse) {
+            (None, false) => cursor.first()?,
+            (None, true) => cursor.last()?,
+            (Some(from), false) => cursor.seek(from)?,
+            (Some(from), true) => {
+                let mut behind = cursor.seek(from)?;
+                if behind.as_ref().is_some_and(|(key, _)| self.compare(key, from).is_eq()) {
+                    behind = cursor.next_key()?;
+                }
+                match behind {
+                    Some(_) => cursor.prev()?,
+                    None => cursor.last()?,
+                }
+            }
+        };
+        Ok(record)
+    }
+
+    fn is_behind_the_end(&self, key: &Key) -> bool {
+        let Some(to) = &self.range.to else { return false };
+        match self.range.reverse {
+            true => self.compare(key, to).is_le(),
+            false => self.compare(key, to).is_ge(),
+        }
+    }
+
+    /// Which comes first in the database.
+    fn compare(&self, one: &Key, other: &Key) -> Ordering {
+        let (Some(order), Key::Bytes(one), Key::Bytes(other)) = (&self.order, one, other) else {
+            return one.cmp(other);
+        };
+        let (mut encoded, mut other_encoded) = (Vec::new(), Vec::new());
+        order.encode(one, &mut encoded);
+        order.encode(other, &mut other_encoded);
+        encoded.cmp(&other_encoded)
+    }
 }
 
 impl Range {
-    fn is_at_end(&self, key: &Key, to: &Key) -> bool {
-        if self.reverse {
-            key <= to
-        } else {
-            key >= to
+    /// Refuses what means nothing where keys have no order.
+    fn refuse_order(&self, name: &str) -> Result<()> {
+        match self.from.is_some() || self.to.is_some() || self.reverse {
+            false => Ok(()),
+            true => Err(Failure::Usage(format!(
+                "{name} is a hash file, whose keys have no order: it is read from its first record on, without a key to begin at, --to and --reverse"
+            ))),
         }
     }
 }

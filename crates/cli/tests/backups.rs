@@ -100,6 +100,39 @@ fn log_that_nobody_needs_is_listed_copied_and_removed() {
     assert_eq!(tp("get", &env, &["stock", "key 3"]).text().trim().len(), 6000);
 }
 
+/// Removing takes a checkpoint. What was logged since the one before was not needed any more after that, and was removed with what had
+/// been copied.
+#[test]
+fn log_that_was_not_copied_is_not_removed_with_what_was() {
+    let directory = tempdir().unwrap();
+    let [env, archive] = ["env", "archive"].map(|name| directory.path().join(name));
+    std::fs::create_dir(&env).unwrap();
+    // This process keeps it open, and takes no checkpoint.
+    let settings =
+        "keep_log = \"64MiB\"\nlog_segment_first = \"16KiB\"\nlog_segment_max = \"16KiB\"\nno_background = true\n";
+    std::fs::write(env.join("libtp.toml"), settings).unwrap();
+    let opened = libtp::Env::open(&env).unwrap();
+    let stock = opened.btree("stock").unwrap();
+    let names = || opened.log_files().unwrap().into_iter().map(|file| file.name).collect::<Vec<_>>();
+    let mut all = names();
+    for round in 0..3 {
+        for key in 0..10 {
+            let value = format!("{round}{}", "x".repeat(6000));
+            opened.run(|txn| stock.put(txn, format!("key {key}").as_bytes(), value.as_bytes())).unwrap();
+        }
+        all.extend(names());
+        all.sort();
+        all.dedup();
+        let copied = tp("archive", &env, &["--to", text(&archive), "--remove", "--json"]).result()["files"].clone();
+        let left = names();
+        let is_kept = |name: &String| left.contains(name) || archive.join(name).exists();
+        let lost: Vec<_> = all.iter().filter(|name| !is_kept(name)).collect();
+        assert!(lost.is_empty(), "neither copied nor there: {lost:?}");
+        let removed = all.iter().filter(|name| !left.contains(name)).count();
+        assert!(copied.as_u64().unwrap() > 2 && removed > 2 * (round + 1), "{copied} copied, {left:?} left");
+    }
+}
+
 #[test]
 fn versions_are_told_and_one_that_is_not_read_says_what_to_do() {
     let directory = tempdir().unwrap();

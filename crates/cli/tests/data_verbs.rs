@@ -3,6 +3,10 @@
 
 mod tp;
 
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
 use serde_json::json;
 use tempfile::tempdir;
 use tp::{tp, tp_reading, tp_words};
@@ -82,6 +86,104 @@ fn a_scan_goes_from_a_key_to_a_key_in_both_directions() {
     assert_eq!(scan(&["--reverse", "c", "--limit", "2"]), "c\tcc\nb\tbb\n");
     assert_eq!(scan(&["--reverse", "zzz", "--limit", "1"]), "d\tdd\n");
     assert_eq!(scan(&["e"]), "");
+}
+
+/// Where the keys have another order than their bytes, or several values, a scan from the end began too early, and its end was
+/// that of the bytes.
+#[test]
+fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
+    use libtp::{order, Duplicates, Env};
+    let directory = tempdir().unwrap();
+    {
+        let env = Env::open(directory.path()).unwrap();
+        let down = env.btree_ordered("down", order::Descending).unwrap();
+        let caseless = env.btree_ordered("caseless", order::AsciiCaseless).unwrap();
+        let little = env.btree_ordered("little", order::LittleEndian).unwrap();
+        let tags = env.multi("tags", Duplicates::Sorted).unwrap();
+        let down_tags = env.multi_ordered("down tags", Duplicates::AsTheyCame, order::Descending).unwrap();
+        let (hash, lines) = (env.hash("hash").unwrap(), env.list("lines").unwrap());
+        env.run(|txn| {
+            for key in ["a", "b", "c", "d"] {
+                down.put(txn, key.as_bytes(), b"")?;
+                caseless.put(txn, key.as_bytes(), b"")?;
+                for value in [b"1", b"2"] {
+                    tags.put(txn, key.as_bytes(), value)?;
+                    down_tags.put(txn, key.as_bytes(), value)?;
+                }
+                hash.put(txn, key.as_bytes(), b"")?;
+                lines.append(txn, key.as_bytes())?;
+            }
+            for number in [255_u16, 256, 257, 512] {
+                little.put(txn, &number.to_le_bytes(), b"")?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    let scan = |words: &[&str]| {
+        let said = [&[][..], &["--lock"]].map(|lock| tp("scan", directory.path(), &[words, lock].concat()).text());
+        assert_eq!(said[0], said[1], "{words:?}");
+        said[0].lines().map(|line| line.replace('\t', "")).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(scan(&["down", "c", "--to", "a"]), "c b");
+    assert_eq!(scan(&["down", "--to", "b"]), "d c");
+    assert_eq!(scan(&["down", "b", "--to", "d"]), "");
+    assert_eq!(scan(&["down", "b", "--to", "d", "--reverse"]), "b c");
+    assert_eq!(scan(&["down", "bb", "--reverse"]), "c d");
+    assert_eq!(scan(&["caseless", "B", "--to", "D"]), "b c");
+    assert_eq!(scan(&["caseless", "C", "--reverse", "--to", "A"]), "c b");
+    assert_eq!(scan(&["little", "ff00", "--to", "0101", "--hex"]), "ff00 0001");
+    assert_eq!(scan(&["little", "0101", "--to", "ff00", "--reverse", "--hex"]), "0101 0001");
+    assert_eq!(scan(&["tags", "b", "--to", "d"]), "b1 b2 c1 c2");
+    assert_eq!(scan(&["tags", "c", "--to", "a", "--reverse"]), "c2 c1 b2 b1");
+    assert_eq!(scan(&["tags", "cc", "--reverse", "--limit", "1"]), "c2");
+    assert_eq!(scan(&["tags", "d", "--reverse", "--limit", "3"]), "d2 d1 c2");
+    assert_eq!(scan(&["down tags", "c", "--to", "a"]), "c1 c2 b1 b2");
+    assert_eq!(scan(&["down tags", "b", "--to", "d", "--reverse"]), "b2 b1 c2 c1");
+    assert_eq!(scan(&["lines", "2", "--to", "4"]), "2b 3c");
+    assert_eq!(scan(&["lines", "9", "--to", "2", "--reverse"]), "4d 3c");
+    assert_eq!(scan(&["hash"]).len(), "a b c d".len());
+    for words in [&["hash", "--to", "c"][..], &["hash", "c"], &["hash", "--reverse"]] {
+        assert!(tp("scan", directory.path(), words).refused(2).contains("hash is a hash file"), "{words:?}");
+    }
+}
+
+/// What was read was locked until all was printed: `tp dump NAME | less` kept everybody from writing.
+#[test]
+fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_before() {
+    const RECORDS: u32 = 4000;
+    let directory = tempdir().unwrap();
+    let env = libtp::Env::open(directory.path()).unwrap();
+    let db = env.btree("db").unwrap();
+    let put_all = |value: &str| {
+        let value = value.repeat(100);
+        env.run(|txn| (0..RECORDS).try_for_each(|key| db.put(txn, &key.to_be_bytes(), value.as_bytes())))
+    };
+    for (verb, old) in [("dump", "old"), ("scan", "new")] {
+        put_all(old).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
+        command.args([verb, "db", "--env"]).arg(directory.path()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        // Its first bytes are here, and more than a pipe and what it writes at a time will hold are to come.
+        let mut said = vec![0];
+        out.read_exact(&mut said).unwrap();
+        std::thread::scope(|scope| {
+            let (done, is_done) = std::sync::mpsc::channel();
+            scope.spawn(move || done.send(put_all("changed")));
+            let written = is_done.recv_timeout(Duration::from_secs(60));
+            out.read_to_end(&mut said).unwrap();
+            written.unwrap_or_else(|_| panic!("nobody can write while `tp {verb}` is not read")).unwrap();
+        });
+        assert!(child.wait().unwrap().success());
+        let text = String::from_utf8_lossy(&said).into_owned();
+        let value = old.repeat(100);
+        let value = match verb {
+            "dump" => value.bytes().map(|byte| format!("{byte:02x}")).collect(),
+            _ => value,
+        };
+        assert_eq!(text.matches(&value).count(), RECORDS as usize, "{verb}");
+    }
 }
 
 #[test]

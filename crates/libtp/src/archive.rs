@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use libtp_io::{Directory, OpenMode, PosixDirectory};
-use libtp_log::segment_name;
+use libtp_log::{segment_name, Lsn};
 use serde::Serialize;
 
 use crate::{Env, Error, Result};
@@ -94,6 +94,15 @@ impl Env {
     /// # Errors
     /// As [`Env::checkpoint`].
     pub fn remove_old_log(&self) -> Result<()> {
-        self.0.with_session(|managers, who| Ok(managers.give_up_log(who)?))
+        self.remove_log_below(u64::MAX)
+    }
+
+    /// As [`Env::remove_old_log`], of the files that end below `end` or there: those that were copied, say. More may be needed by
+    /// nobody after the checkpoint, and stays.
+    ///
+    /// # Errors
+    /// As [`Env::checkpoint`].
+    pub fn remove_log_below(&self, end: u64) -> Result<()> {
+        self.0.with_session(|managers, who| Ok(managers.give_up_log(who, Lsn::new(end))?))
     }
 }

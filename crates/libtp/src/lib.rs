@@ -28,6 +28,11 @@
 //! of the paper's figure 1 are crates of their own.
 #![forbid(unsafe_code)]
 
+/// The example of the README is compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod archive;
 mod attach;
 mod background;

@@ -55,12 +55,12 @@ impl Managers {
         who.slot().kept_from.publish(Lsn::NONE);
     }
 
-    /// Takes a checkpoint and gives up all log that nobody needs, also what the settings keep.
+    /// Takes a checkpoint and gives up the log's files below `end` that nobody needs, also those that the settings keep.
     ///
     /// # Errors
     /// As [`Managers::begin_copy`].
-    pub fn give_up_log(&self, who: &TxnSession) -> Result<()> {
-        self.own_checkpoint(who, Lsn::new(u64::MAX)).map(|_| ())
+    pub fn give_up_log(&self, who: &TxnSession, end: Lsn) -> Result<()> {
+        self.own_checkpoint(who, end).map(|_| ())
     }
 
     fn pin_log(&self, who: &TxnSession, from: Lsn) -> Result<Checkpointed> {

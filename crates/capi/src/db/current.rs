@@ -21,6 +21,8 @@ use crate::db::{answer, SUCCESS};
 struct Begun {
     txn: Txn<'static>,
     home: Arc<Home>,
+    /// The databases that were used in it, by name, on which it may hold locks.
+    used: Vec<String>,
     /// Text files that were to be written while it was going on.
     texts: Vec<Arc<TextFile>>,
 }
@@ -29,7 +31,7 @@ enum Current {
     None,
     /// No file was used in it yet.
     Empty,
-    Begun(Begun),
+    Begun(Box<Begun>),
 }
 
 thread_local! {
@@ -41,20 +43,35 @@ fn ended() -> Refusal {
     Refusal::invalid("the thread is at its end, and has no transaction any more")
 }
 
-/// Does something in the thread's transaction, if it has one.
-pub(crate) fn within<T>(home: &Arc<Home>, work: impl FnOnce(&Txn<'_>) -> libtp::Result<T>) -> Answer<Option<T>> {
+/// The thread is in the middle of a call, of a function of the program say, which the library has called.
+fn busy() -> Refusal {
+    Refusal::invalid("the thread is in another call")
+}
+
+/// Does something with a database in the thread's transaction, if it has one.
+pub(crate) fn within<T>(
+    home: &Arc<Home>,
+    name: &str,
+    work: impl FnOnce(&Txn<'_>) -> libtp::Result<T>,
+) -> Answer<Option<T>> {
     let run = |current: &RefCell<Current>| {
-        let mut current = current.try_borrow_mut().map_err(|_| Refusal::invalid("the thread is in another call"))?;
+        let mut current = current.try_borrow_mut().map_err(|_| busy())?;
         if let Current::Empty = *current {
             let home = Arc::clone(home);
             let env: *const Home = Arc::as_ptr(&home);
             // SAFETY: what it points to is kept by the `Arc` beside the transaction, which goes after it (invariant 1).
             let env = unsafe { &*env };
-            *current = Current::Begun(Begun { txn: env.env.begin()?, home, texts: Vec::new() });
+            let txn = env.env.begin()?;
+            *current = Current::Begun(Box::new(Begun { txn, home, used: Vec::new(), texts: Vec::new() }));
         }
-        match &*current {
+        match &mut *current {
             Current::None | Current::Empty => Ok(None),
-            Current::Begun(begun) if Arc::ptr_eq(&begun.home, home) => Ok(Some(work(&begun.txn)?)),
+            Current::Begun(begun) if Arc::ptr_eq(&begun.home, home) => {
+                if !begun.used.iter().any(|used| used == name) {
+                    begun.used.push(name.into());
+                }
+                Ok(Some(work(&begun.txn)?))
+            }
             Current::Begun(begun) => {
                 let what = format!(
                     "the thread's transaction is in the environment {}, and the file is in {}: a transaction has one environment. Nothing was changed",
@@ -72,6 +89,15 @@ pub(crate) fn within<T>(home: &Arc<Home>, work: impl FnOnce(&Txn<'_>) -> libtp::
 pub(crate) fn has_begun(home: &Arc<Home>) -> Answer<bool> {
     let look = |current: &RefCell<Current>| matches!(&*current.borrow(), Current::Begun(begun) if Arc::ptr_eq(&begun.home, home));
     CURRENT.try_with(look).map_err(|_| ended())
+}
+
+/// Whether the thread's transaction has used that database, and may hold locks on it.
+pub(crate) fn has_used(home: &Arc<Home>, name: &str) -> Answer<bool> {
+    let look = |current: &RefCell<Current>| match &*current.try_borrow().map_err(|_| busy())? {
+        Current::Begun(begun) => Ok(Arc::ptr_eq(&begun.home, home) && begun.used.iter().any(|used| used == name)),
+        _ => Ok(false),
+    };
+    CURRENT.try_with(look).unwrap_or_else(|_| Err(ended()))
 }
 
 /// Has a text file written when the thread's transaction in that environment ends; false if it has none. Written at once it would
@@ -104,7 +130,8 @@ fn end(how: impl FnOnce(Txn<'_>) -> libtp::Result<()>) -> Answer<()> {
     match CURRENT.try_with(|current| current.replace(Current::None)).map_err(|_| ended())? {
         Current::None => Err(Refusal::invalid("the thread has no transaction; call txn_begin first")),
         Current::Empty => Ok(()),
-        Current::Begun(Begun { txn, home: _home, texts }) => {
+        Current::Begun(begun) => {
+            let Begun { txn, home: _home, texts, .. } = *begun;
             let ended = how(txn);
             for text in texts {
                 // What cannot be written stays in the list, and the next sync of the file says why.

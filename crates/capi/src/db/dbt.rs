@@ -23,15 +23,16 @@ impl Dbt {
 #[repr(transparent)]
 pub struct DbtPointer(*mut Dbt);
 
-impl DbtPointer {
-    fn dbt(&mut self, what: &str) -> Answer<&mut Dbt> {
-        // SAFETY: C's promise is that a pointer to a DBT is to one, which nobody else uses during the call.
-        unsafe { self.0.as_mut() }.ok_or_else(|| Refusal::invalid(format!("NULL was given for {what}")))
-    }
+fn nothing(what: &str) -> Refusal {
+    Refusal::invalid(format!("NULL was given for {what}"))
+}
 
+impl DbtPointer {
     /// What it points to, copied: it may be what an earlier call has lent.
-    pub(crate) fn bytes(&mut self, what: &str) -> Answer<Vec<u8>> {
-        let dbt = self.dbt(what)?;
+    pub(crate) fn bytes(&self, what: &str) -> Answer<Vec<u8>> {
+        // SAFETY: C's promise is that a pointer to a DBT is to one, which nobody changes during the call. It may be const for C, or
+        // be given for two arguments: it is only read.
+        let dbt = unsafe { self.0.as_ref() }.ok_or_else(|| nothing(what))?;
         match (dbt.data.is_null(), dbt.size) {
             (_, 0) => Ok(Vec::new()),
             (true, size) => Err(Refusal::invalid(format!("{what} of {size} bytes was given, and no address"))),
@@ -45,7 +46,8 @@ impl DbtPointer {
 
     /// Lends bytes, which stay as long as the caller of this sees to it.
     pub(crate) fn lend(&mut self, what: &str, bytes: &[u8]) -> Answer<()> {
-        *self.dbt(what)? = Dbt::lent(bytes);
+        // SAFETY: C's promise is that a pointer to a DBT that is filled in is to one, which nobody else uses during the call.
+        *unsafe { self.0.as_mut() }.ok_or_else(|| nothing(what))? = Dbt::lent(bytes);
         Ok(())
     }
 }

@@ -63,7 +63,7 @@ impl Plain {
     fn store(&mut self, key: &[u8], number: u64, value: &[u8]) -> Place {
         self.insert(key, number, value);
         if let Some(file) = &mut self.file {
-            file.note(Frame::Put { key, number, value });
+            file.note(Frame::Put { key, number, value }, self.live_bytes);
         }
         place(key, number)
     }
@@ -71,7 +71,7 @@ impl Plain {
     fn remove(&mut self, entry: &Entry) -> bool {
         let Some(entry) = self.take(entry) else { return false };
         if let Some(file) = &mut self.file {
-            file.note(Frame::Delete { key: &entry.key, number: entry.number });
+            file.note(Frame::Delete { key: &entry.key, number: entry.number }, self.live_bytes);
         }
         true
     }

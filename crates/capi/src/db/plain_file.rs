@@ -4,6 +4,8 @@
 //! 1. What the file says is what stands between the two ends that the valid slot with the greater generation names. It was synced
 //!    before the slot was written.
 //! 2. Nothing that the slot names is written over before another slot names something else.
+//! 3. Nothing is written outside of `sync`, and by that only into a file that says what it said when this process read or wrote it
+//!    last: what two processes have changed and not synced yet is in none of their ways.
 //!
 //! If we die here: the file says what it said after the last `sync`.
 
@@ -13,6 +15,7 @@ use std::io::{self, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use crate::db::refusal::{Answer, Refusal};
 
@@ -27,9 +30,9 @@ const FRAME_BYTES: usize = 24;
 const PUT: u32 = 1;
 const DELETE: u32 = 2;
 // format: end
-/// What is noted is written out, unsynced, when it is more than so many bytes.
-const NOTED_MAX: usize = 1 << 20;
-/// What was put and is gone may take so many bytes more than twice what is there.
+/// So much is written at a time.
+const WRITTEN_BYTES: usize = 1 << 20;
+/// What was put and is gone may take so many bytes more than twice what is there; and what is noted so many more than half of that.
 const WASTE_MAX: u64 = 1 << 16;
 
 /// What a file is, as its header says.
@@ -116,15 +119,17 @@ pub(crate) struct PlainFile {
     file: File,
     path: PathBuf,
     kind: Kind,
-    /// What the file says now; none while it is empty.
+    /// What the file says; none while it is empty.
     slot: Option<Slot>,
+    /// What it may say instead: a later slot was written, and syncing that failed.
+    doubtful: Option<Slot>,
     /// Frames that are not written yet.
     noted: Vec<u8>,
     /// Behind the last frame that was written.
     written: u64,
     is_changed: bool,
-    /// The frames behind the start are not all that is needed: writing them anew was begun and failed.
-    is_broken_off: bool,
+    /// All frames are to be written: those that are noted are not all, or of those that were written some may not be on the disk.
+    is_to_be_anew: bool,
 }
 
 impl PlainFile {
@@ -135,13 +140,13 @@ impl PlainFile {
             path: path.into(),
             kind: wanted,
             slot: None,
+            doubtful: None,
             noted: Vec::new(),
             written: FIRST,
-            is_changed: true,
-            is_broken_off: false,
+            is_changed: false,
+            is_to_be_anew: false,
         };
-        let length = opened.file.metadata().map_err(|error| opened.trouble("it cannot be looked at", &error))?.len();
-        if length == 0 {
+        if opened.length()? == 0 {
             return Ok(opened);
         }
         let mut header = [0; HEADER_BYTES];
@@ -165,7 +170,6 @@ impl PlainFile {
         let slot = opened.read_slot()?;
         opened.written = slot.end;
         opened.slot = Some(slot);
-        opened.is_changed = false;
         Ok(opened)
     }
 
@@ -184,6 +188,10 @@ impl PlainFile {
 
     pub(crate) fn descriptor(&self) -> c_int {
         self.file.as_raw_fd()
+    }
+
+    fn length(&self) -> Answer<u64> {
+        Ok(self.file.metadata().map_err(|error| self.trouble("it cannot be looked at", &error))?.len())
     }
 
     fn read_slot(&self) -> Answer<Slot> {
@@ -229,18 +237,46 @@ impl PlainFile {
         Ok(())
     }
 
-    /// Notes a change, for the next sync.
-    pub(crate) fn note(&mut self, frame: Frame<'_>) {
+    /// Whether the file says what it said when it was last read or written here. Another process may have written it meanwhile, or
+    /// have emptied it.
+    fn is_as_known(&self) -> Answer<bool> {
+        let length = self.length()?;
+        match self.slot {
+            None => Ok(length == 0),
+            Some(_) if length < FIRST => Ok(false),
+            known => {
+                let now = Some(self.read_slot()?);
+                Ok(now == known || now == self.doubtful)
+            }
+        }
+    }
+
+    /// Refuses to write over what another process has made of the file.
+    fn check_is_as_known(&self) -> Answer<()> {
+        if self.is_as_known()? {
+            return Ok(());
+        }
+        let text = "another program has changed it since it was opened here, and in plain mode one has it at a time: what was changed here is not in the file. Open it with DB_TXN, or lock it first";
+        Err(Refusal::new(libc::ESTALE, format!("{}: {text}", self.path.display())))
+    }
+
+    /// Notes a change, for the next sync; with it there is as much as `live_bytes` says.
+    pub(crate) fn note(&mut self, frame: Frame<'_>, live_bytes: u64) {
         self.is_changed = true;
+        if self.is_to_be_anew {
+            return;
+        }
         frame.append_to(&mut self.noted);
-        if self.noted.len() > NOTED_MAX {
-            // If it fails, it is done again by the sync, which says so.
-            let _ = self.write_noted();
+        if self.noted.len() as u64 > live_bytes / 2 + WASTE_MAX {
+            // Writing all takes at most twice as long, and what is noted would be in memory twice.
+            self.is_to_be_anew = true;
+            self.noted = Vec::new();
         }
     }
 
     /// Writes what is noted behind what is there, where nothing stands that a slot names.
     fn write_noted(&mut self) -> Answer<()> {
+        self.check_is_as_known()?;
         if self.slot.is_none() {
             self.write_header()?;
         }
@@ -251,47 +287,69 @@ impl PlainFile {
         Ok(())
     }
 
-    fn force(&self) -> Answer<()> {
-        self.file.sync_data().map_err(|error| self.trouble("it cannot be synced", &error))
+    /// Syncs the file. After one that failed the system may take for written what is not on the disk, so all is to be written again.
+    fn force(&mut self) -> Answer<()> {
+        let synced = self.file.sync_data();
+        #[cfg(test)]
+        let synced = synced.and_then(|()| faults::next());
+        self.is_to_be_anew |= synced.is_err();
+        synced.map_err(|error| self.trouble("it cannot be synced", &error))
     }
 
     /// Makes the file say what `live` does, which all that was noted has led to.
     pub(crate) fn sync<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<()> {
-        if !self.is_changed {
+        // One that is new, and has nothing in it, is made to say so, unless somebody else has made it meanwhile.
+        if !self.is_changed && (self.slot.is_some() || !self.is_as_known()?) {
             return Ok(());
         }
-        if self.slot.is_some_and(|known| self.read_slot().is_ok_and(|now| now != known)) {
-            let text = "another program has changed it since it was opened here, and in plain mode one has it at a time: what was changed here is not in the file. Open it with DB_TXN, or lock it first";
-            return Err(Refusal::new(libc::ESTALE, format!("{}: {text}", self.path.display())));
-        }
+        self.check_is_as_known()?;
         let mut start = self.slot.map_or(FIRST, |slot| slot.start);
         let behind = (self.written + self.noted.len() as u64).saturating_sub(start);
-        if self.is_broken_off || behind > 2 * live_bytes + WASTE_MAX {
-            self.is_broken_off = true;
+        if self.is_to_be_anew || behind > 2 * live_bytes + WASTE_MAX {
+            self.is_to_be_anew = true;
             start = self.write_anew(live, live_bytes)?;
         }
         self.write_noted()?;
         self.force()?;
-        let slot = Slot { generation: self.slot.map_or(1, |slot| slot.generation + 1), start, end: self.written };
+        let slot = Slot { generation: self.next_generation(), start, end: self.written };
+        // Syncing may have taken long.
+        self.check_is_as_known()?;
         let named = self.file.write_all_at(&slot.to_bytes(), slot.place());
         named.map_err(|error| self.trouble("its header cannot be written", &error))?;
+        self.doubtful = Some(slot);
         self.force()?;
-        self.slot = Some(slot);
-        (self.is_changed, self.is_broken_off) = (false, false);
-        // What is left behind the end is nobody's, and does no harm.
-        let _ = self.file.set_len(slot.end);
+        (self.slot, self.doubtful) = (Some(slot), None);
+        (self.is_changed, self.is_to_be_anew) = (false, false);
+        if matches!(self.is_as_known(), Ok(true)) {
+            // What is left behind the end is nobody's, and does no harm.
+            let _ = self.file.set_len(slot.end);
+        }
         Ok(())
+    }
+
+    /// The first is of the clock: of a file that was emptied and made again meanwhile the slots are others, and not taken for known.
+    fn next_generation(&self) -> u64 {
+        match self.slot {
+            Some(slot) if slot.generation > 0 => slot.generation + 1,
+            _ => {
+                let nanos = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+                // Odd, for the place that the slot of a new file does not have.
+                u64::try_from(nanos).unwrap_or(0) | 1
+            }
+        }
     }
 
     /// Begins the frames anew with those that are needed, in front of what the slot names if there is room; returns where.
     fn write_anew<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<u64> {
         self.noted.clear();
-        let (front, named) = self.slot.map_or((0, FIRST), |slot| (slot.start - FIRST, slot.end));
-        let start = if live_bytes <= front { FIRST } else { self.written.max(named) };
+        // A doubtful slot may name what stands in front, and then each slot's frames stand where they are.
+        let front = self.slot.filter(|_| self.doubtful.is_none()).map_or(0, |slot| slot.start - FIRST);
+        let named = [self.slot, self.doubtful].into_iter().flatten().map(|slot| slot.end).fold(FIRST, u64::max);
+        let start = if live_bytes <= front { FIRST } else { named };
         self.written = start;
         for frame in live {
             frame.append_to(&mut self.noted);
-            if self.noted.len() > NOTED_MAX {
+            if self.noted.len() > WRITTEN_BYTES {
                 self.write_noted()?;
             }
         }
@@ -329,5 +387,30 @@ impl Read for At<'_> {
         let count = self.file.read_at(&mut into[..left], self.at)?;
         self.at += count as u64;
         Ok(count)
+    }
+}
+
+/// A sync that fails, for tests.
+#[cfg(test)]
+pub(crate) mod faults {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        /// The sync that fails is the one before which so many succeed.
+        pub(crate) static SYNCS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn next() -> io::Result<()> {
+        match SYNCS_LEFT.get() {
+            Some(0) => {
+                SYNCS_LEFT.set(None);
+                Err(io::Error::from_raw_os_error(libc::EIO))
+            }
+            left => {
+                SYNCS_LEFT.set(left.map(|left| left - 1));
+                Ok(())
+            }
+        }
     }
 }

@@ -26,12 +26,25 @@ impl Shared {
     /// Does something in the thread's transaction, or in one of its own, again if that has to be.
     pub(crate) fn work<T>(&self, mut work: impl FnMut(&Txn<'_>) -> Result<T>) -> Answer<T> {
         if !self.is_protected {
+            self.refuse_own_locks()?;
             return Ok(self.home.env.run_with(Durability::Relaxed, work)?);
         }
-        match current::within(&self.home, &mut work)? {
+        match current::within(&self.home, &self.name, &mut work)? {
             Some(done) => Ok(done),
             None => Ok(self.home.env.run(work)?),
         }
+    }
+
+    /// Refuses what might wait for the thread's own transaction, for ever: no search for deadlocks sees that this waits for the call.
+    fn refuse_own_locks(&self) -> Answer<()> {
+        if !current::has_used(&self.home, &self.name)? {
+            return Ok(());
+        }
+        let what = format!(
+            "{}: the thread's transaction has used this database, and a file that was opened without DB_TXN has no part in it: the call would wait for that transaction. Commit or abort it before, or open the file with DB_TXN. Nothing was changed",
+            self.home.directory.join(&self.name).display()
+        );
+        Err(Refusal::new(libc::EDEADLK, what))
     }
 
     pub(crate) fn sync(&self) -> Answer<()> {

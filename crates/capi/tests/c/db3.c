@@ -771,6 +771,35 @@ static void kept_elsewhere(void)
     CHECK(db->close(db) == 0);
 }
 
+/* A file that is opened without DB_TXN has no part in the thread's transaction: a call that might wait for that is refused, and goes
+ * on when it has ended. With a file that the transaction has not used it is not. */
+static void beside(const char *name, DBTYPE type)
+{
+    recno_t number = 1;
+    DBT key, data = dbt("1"), found;
+    DB *in = open_(name, O_RDWR | O_CREAT, type, NULL);
+    DB *out = dbopen(path_of(name), O_RDWR | DB_LOCK, 0640, type, NULL);
+    DB *elsewhere = dbopen(path_of("elsewhere"), O_RDWR | O_CREAT | DB_LOCK, 0640, DB_HASH, NULL);
+    CHECK(in != NULL && out != NULL && elsewhere != NULL);
+    if (in == NULL || out == NULL || elsewhere == NULL)
+        return;
+    key.data = &number;
+    key.size = sizeof number;
+    CHECK(txn_begin() == 0);
+    CHECK(out->put(out, &key, &data, 0) == 0);
+    CHECK(in->put(in, &key, &data, 0) == 0);
+    REFUSED(out->put(out, &key, &data, 0), EDEADLK);
+    CHECK(strstr(tp_error(), name) != NULL && strstr(tp_error(), "DB_TXN") != NULL);
+    REFUSED(out->get(out, &key, &found, 0), EDEADLK);
+    REFUSED(out->seq(out, &key, &found, R_FIRST), EDEADLK);
+    REFUSED(out->del(out, &key, 0), EDEADLK);
+    CHECK(put(elsewhere, "a", "1", 0) == 0 && gets_(elsewhere, "a", "1"));
+    CHECK(in->get(in, &key, &found, 0) == 0 && is(&found, "1"));
+    CHECK(txn_commit() == 0);
+    CHECK(out->get(out, &key, &found, 0) == 0 && is(&found, "1"));
+    CHECK(in->close(in) == 0 && out->close(out) == 0 && elsewhere->close(elsewhere) == 0);
+}
+
 /* txn_begin, txn_commit, txn_abort. */
 static void transactions(void)
 {
@@ -808,6 +837,9 @@ static void transactions(void)
     db = open_("two", O_RDONLY, DB_HASH, NULL);
     CHECK(db != NULL && gets_(db, "c", "4"));
     CHECK(db->close(db) == 0);
+    beside("one", DB_BTREE);
+    beside("two", DB_HASH);
+    beside("three", DB_RECNO);
 }
 
 int main(int count, char **arguments)

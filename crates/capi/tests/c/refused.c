@@ -1,7 +1,10 @@
 /* What a program must not do with ranges, several values, lists, plain files, indices, memory and words: each is refused with its code and a sentence,
  * and nothing else happens. */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "libtp.h"
 
@@ -301,6 +304,74 @@ static void plain_files(struct scene *scene)
     tp_buffer_free(&contents);
 }
 
+struct mover {
+    const char *here;
+    const char *away;
+    volatile int is_over;
+};
+
+/* Another program that has the directory here, and away, and here again. */
+static void *moves(void *argument)
+{
+    struct mover *mover = argument;
+    while (!mover->is_over) {
+        rename(mover->here, mover->away);
+        usleep(200);
+        rename(mover->away, mover->here);
+        usleep(200);
+    }
+    return NULL;
+}
+
+/* A commit that is made, and whose file cannot be put in its place yet, because the directory has gone between the two. What its code
+ * says of the transaction is so, whatever the directory does. */
+static void files_that_wait(struct scene *scene)
+{
+    tp_txn *txn;
+    tp_db *db;
+    tp_buffer contents = TP_BUFFER;
+    pthread_t thread;
+    struct mover mover;
+    char here[4200], away[4200], path[4300], key[16];
+    int code = TP_OK, number;
+    snprintf(here, sizeof here, "%s.here", scene->directory);
+    snprintf(away, sizeof away, "%s.away", scene->directory);
+    mover.here = here;
+    mover.away = away;
+    mover.is_over = 0;
+    fine(tp_btree_open(scene->env, "waiting", &db));
+    if (mkdir(here, 0755) != 0 || pthread_create(&thread, NULL, moves, &mover) != 0) {
+        wrong += 1;
+        return;
+    }
+    for (number = 0; number < 5000 && code != TP_FILES_WAITING; number++) {
+        snprintf(path, sizeof path, "%s/%d", here, number);
+        snprintf(key, sizeof key, "%d", number);
+        fine(tp_begin(scene->env, TP_DEFAULT, &txn));
+        fine(tp_put(db, txn, key, strlen(key), "made", 4));
+        if (tp_file_create(txn, path, "ours", 4) != TP_OK) {
+            fine(tp_abort(txn));
+            continue;
+        }
+        code = tp_commit(txn);
+        if (code == TP_FILES_WAITING)
+            expect(code, TP_FILES_WAITING, path);
+        fine(tp_begin(scene->env, TP_DEFAULT, &txn));
+        expect(tp_get(db, txn, key, strlen(key), NULL), code == TP_OK || code == TP_FILES_WAITING ? TP_OK : TP_NOTFOUND, "");
+        fine(tp_abort(txn));
+    }
+    mover.is_over = 1;
+    pthread_join(thread, NULL);
+    expect(code, TP_FILES_WAITING, "");
+    holds(!tp_is_retryable(code));
+    fine(tp_begin(scene->env, TP_DEFAULT, &txn));
+    fine(tp_file_read(txn, path, &contents));
+    holds(contents.data != NULL && strcmp(contents.data, "ours") == 0);
+    fine(tp_abort(txn));
+    fine(tp_db_close(db));
+    tp_buffer_free(&contents);
+}
+
 /* Made in a transaction that C has no handle of. */
 enum { OF_ITS_OWN = 43 };
 
@@ -552,6 +623,7 @@ int main(int argc, char **argv)
     several(&scene);
     lists(&scene);
     plain_files(&scene);
+    files_that_wait(&scene);
     indices(&scene);
     loads(&scene);
     passing(&scene);

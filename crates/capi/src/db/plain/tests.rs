@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 
 use super::*;
-use crate::db::plain_file::Kind;
+use crate::db::plain_file::{faults, Kind};
 
 const TREE: Kind = Kind { is_hash: false, has_duplicates: false, hash_of_text: 0 };
 
@@ -110,4 +110,186 @@ fn who_has_changed_a_file_meanwhile_is_not_written_over() {
     let refused = first.sync().unwrap_err();
     assert!(refused.errno == libc::ESTALE && refused.text.contains("another program"), "{}", refused.text);
     assert_eq!(all(&open(&path).unwrap()), all(&second));
+}
+
+/// As much as a program may well note between two syncs.
+const MUCH: usize = 1_200_000;
+
+/// One who has the file open, as the model has it.
+struct Party {
+    plain: Plain,
+    /// Which of the states of the file it knows.
+    knows: usize,
+    is_changed: bool,
+}
+
+impl Party {
+    fn new(path: &Path) -> Party {
+        Party { plain: open(path).unwrap(), knows: 0, is_changed: false }
+    }
+
+    fn note(&mut self, step: usize) {
+        self.plain.put(&[u8::try_from(step).unwrap()], &vec![b'v'; MUCH], false).unwrap().unwrap();
+        self.is_changed = true;
+    }
+
+    /// Whether the sync has made the file say what is here: it has to be so if the file says what was known of it. One that is
+    /// not made yet says nothing afterwards, at least.
+    fn sync(&mut self, states: usize, is_made: bool) -> bool {
+        let done = self.plain.sync();
+        match (self.knows == states, self.is_changed) {
+            (true, is_changed) => {
+                done.unwrap();
+                self.is_changed = false;
+                is_changed || !is_made
+            }
+            (false, true) => {
+                let refused = done.unwrap_err();
+                assert_eq!(refused.errno, libc::ESTALE, "{}", refused.text);
+                false
+            }
+            (false, false) => {
+                done.unwrap();
+                false
+            }
+        }
+    }
+}
+
+/// A program that noted much once wrote it at once, behind the end that it knew: there, what another had synced meanwhile
+/// stood, or what another had noted; and of two that made a file the second wrote over the first.
+#[test]
+fn in_every_order_of_two_that_change_a_file_it_says_what_one_of_them_has_synced_and_the_other_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    // With something in it frames come behind those that are there; else all are new.
+    for is_new in [true, false] {
+        for order in 0..4_usize.pow(4) {
+            let path = home.path().join(format!("{is_new} {order}"));
+            let mut expected = BTreeMap::new();
+            if !is_new {
+                let mut first = open(&path).unwrap();
+                put(&mut first, "before", &"v".repeat(2 * MUCH));
+                first.sync().unwrap();
+                expected = all(&first);
+            }
+            let (mut parties, mut states) = ([Party::new(&path), Party::new(&path)], 0);
+            for step in 0..4 {
+                let what = order / 4_usize.pow(u32::try_from(step).unwrap()) % 4;
+                let party = &mut parties[what % 2];
+                if what < 2 {
+                    party.note(step);
+                } else if party.sync(states, states > 0 || !is_new) {
+                    states += 1;
+                    party.knows = states;
+                    expected = all(&party.plain);
+                }
+                if what < 2 && step < 3 {
+                    continue;
+                }
+                // To one who comes now, or after a crash that kept all that was written.
+                let says = open(&path).unwrap_or_else(|refused| panic!("order {order}, step {step}: {}", refused.text));
+                assert!(all(&says) == expected, "order {order}, step {step}, is_new {is_new}");
+            }
+            fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn who_has_opened_a_new_file_and_put_nothing_in_leaves_it_to_who_has() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("file");
+    let (mut first, mut second) = (open(&path).unwrap(), open(&path).unwrap());
+    put(&mut first, "a", "1");
+    first.sync().unwrap();
+    second.sync().unwrap();
+    assert_eq!(all(&open(&path).unwrap()), all(&first));
+}
+
+#[test]
+fn who_has_emptied_a_file_meanwhile_is_not_written_over() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("file");
+    let mut first = open(&path).unwrap();
+    put(&mut first, "a", "1");
+    first.sync().unwrap();
+    put(&mut first, "b", "2");
+    let emptied = File::create(&path).unwrap();
+    assert_eq!(first.sync().unwrap_err().errno, libc::ESTALE);
+    assert_eq!(emptied.metadata().unwrap().len(), 0);
+    let mut second = Plain::open(Rule::Bytes, false, Some(PlainFile::open(file(&path), &path, TREE).unwrap())).unwrap();
+    put(&mut second, "c", "3");
+    second.sync().unwrap();
+    assert_eq!(first.sync().unwrap_err().errno, libc::ESTALE);
+    assert_eq!(all(&open(&path).unwrap()), all(&second));
+}
+
+/// Has a sync fail, and what it says.
+fn sync_that_fails(plain: &mut Plain, syncs_before: u32) {
+    faults::SYNCS_LEFT.set(Some(syncs_before));
+    let refused = plain.sync().unwrap_err();
+    assert!(refused.errno == libc::EIO && refused.text.contains("cannot be synced"), "{}", refused.text);
+}
+
+/// A file whose frames begin behind room for as many.
+fn with_room_in_front(path: &Path) -> Plain {
+    let mut plain = open(path).unwrap();
+    for round in 0..3 {
+        put(&mut plain, "a", &format!("{round}{}", "v".repeat(100_000)));
+        plain.sync().unwrap();
+    }
+    let bytes = fs::read(path).unwrap();
+    // The third generation's.
+    let start = u64::from_le_bytes(bytes[32 + 32 + 8..][..8].try_into().unwrap());
+    assert!(start > 200_000, "the frames begin at {start}");
+    plain
+}
+
+/// What was written before a sync that failed may be on the disk or not; what is written later is neither over what the file
+/// says, nor relies on it.
+#[test]
+fn after_a_sync_that_failed_all_is_written_again_and_until_then_the_file_says_what_it_said() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("file");
+    let mut plain = with_room_in_front(&path);
+    let before = all(&plain);
+    for _ in 0..3 {
+        // Written in front of what the file says, because that is mostly of no use any more.
+        put(&mut plain, "a", "short");
+        sync_that_fails(&mut plain, 0);
+        assert!(all(&open(&path).unwrap()) == before);
+        put(&mut plain, "b", &"v".repeat(MUCH));
+        assert!(all(&open(&path).unwrap()) == before);
+        sync_that_fails(&mut plain, 0);
+        assert!(all(&open(&path).unwrap()) == before);
+        plain.delete(b"b").unwrap();
+    }
+    put(&mut plain, "c", "3");
+    plain.sync().unwrap();
+    assert!(all(&open(&path).unwrap()) == all(&plain));
+}
+
+/// A slot whose sync failed may be on the disk or not: until another one is, the frames of both must stay.
+#[test]
+fn a_slot_whose_sync_failed_is_no_other_program_s_and_whichever_is_on_the_disk_its_frames_are_there() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, crashed) = (home.path().join("file"), home.path().join("crashed"));
+    let mut plain = with_room_in_front(&path);
+    let (before, old) = (all(&plain), fs::read(&path).unwrap());
+    put(&mut plain, "a", "short");
+    sync_that_fails(&mut plain, 1);
+    let (between, doubtful) = (all(&plain), fs::read(&path).unwrap());
+    for round in 0..3 {
+        put(&mut plain, "b", &format!("{round}"));
+        sync_that_fails(&mut plain, 0);
+        for (slots, said) in [(&old, &before), (&doubtful, &between)] {
+            let mut image = fs::read(&path).unwrap();
+            image[32..96].copy_from_slice(&slots[32..96]);
+            fs::write(&crashed, image).unwrap();
+            assert!(all(&open(&crashed).unwrap()) == *said, "round {round}");
+        }
+    }
+    plain.sync().unwrap();
+    assert!(all(&open(&path).unwrap()) == all(&plain));
+    plain.sync().unwrap();
 }
