@@ -330,7 +330,10 @@ impl<T: Subject> Life<T> {
             Next::Death => {
                 self.tally.deaths += 1;
                 self.process.kill();
-                // No destructor runs in a process that is killed.
+                // No destructor runs in a process that is killed. Its memory goes: that of thousands would not fit the machine.
+                if let Some(env) = &self.env {
+                    env.managers().buffers.forget_spares();
+                }
                 std::mem::forget((self.subject.take(), self.env.take()));
                 self.process = self.disk.process_view();
                 self.open(How::Repaired)?;

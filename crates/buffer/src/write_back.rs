@@ -571,6 +571,12 @@ impl BufferManager {
         Load { manager: self, writer: None, batch, slots: Vec::new(), refused: None }
     }
 
+    /// Gives private memory back that is kept for the next batches: for who simulates the death of a process, of which none would be left.
+    #[doc(hidden)]
+    pub fn forget_spares(&self) {
+        self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn keep_load(&self, mut load: Load<'_>) {
         let mut spare = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < 2 {

@@ -355,7 +355,7 @@ static void files_that_wait(struct scene *scene)
         }
         code = tp_commit(txn);
         if (code == TP_FILES_WAITING)
-            expect(code, TP_FILES_WAITING, path);
+            expect(code, TP_FILES_WAITING, here);
         fine(tp_begin(scene->env, TP_DEFAULT, &txn));
         expect(tp_get(db, txn, key, strlen(key), NULL), code == TP_OK || code == TP_FILES_WAITING ? TP_OK : TP_NOTFOUND, "");
         fine(tp_abort(txn));
