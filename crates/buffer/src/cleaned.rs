@@ -12,9 +12,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rio::{Offset, Region};
 
 use crate::frame::FrameSlot;
+use crate::PageId;
 
-/// A frame, and what it said of its last use when the policy chose it.
-type Chosen = (Offset<FrameSlot>, u32);
+/// A frame, its page, and what it said of its last use when the policy chose it.
+type Chosen = (Offset<FrameSlot>, PageId, u32);
 
 /// Frames of a shelf that can go next, in the policy's order.
 #[derive(Default)]
@@ -29,15 +30,15 @@ impl Cleaned {
     pub(crate) fn put(&self, region: &Region, written: &[&FrameSlot]) {
         let mut chosen = self.chosen();
         chosen.clear();
-        chosen.extend(written.iter().map(|slot| (region.offset_of(*slot), slot.used.get())));
+        chosen.extend(written.iter().map(|slot| (region.offset_of(*slot), slot.page.load(), slot.used.get())));
     }
 
-    /// The next that was not used since; it may be dirty again, or another page's.
+    /// The next that was not used since; it may be dirty again.
     pub(crate) fn next<'s>(&self, region: &'s Region) -> Option<&'s FrameSlot> {
         loop {
-            let (place, used) = self.chosen().pop_front()?;
+            let (place, page, used) = self.chosen().pop_front()?;
             let slot = region.at(place);
-            if slot.used.get() == used {
+            if slot.page.load() == page && slot.used.get() == used {
                 return Some(slot);
             }
         }

@@ -14,6 +14,7 @@
 //! looked up. docs/design/0018 has the choices.
 #![allow(unsafe_code)]
 
+mod alone;
 mod current;
 mod dbt;
 mod environments;

@@ -47,8 +47,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 /// Copies the files that are not needed, and gives up those and no others: removing takes a checkpoint, after which more may not be
 /// needed, of which there is no copy.
 fn archive(env: &Env, to: &Path, is_removed: bool) -> Result<Vec<LogFile>> {
-    if is_removed {
-        env.checkpoint()?;
+    // A checkpoint as any other would give up at once what `keep_log` does not keep.
+    if let Some(first) = env.log_files()?.first().filter(|_| is_removed) {
+        env.remove_log_below(first.start)?;
     }
     let old = env.log_files()?.into_iter().filter(|file| !file.is_needed);
     let end = old.map(|file| file.end).max();

@@ -13,7 +13,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{fchown, MetadataExt};
+use std::os::unix::fs::{fchown, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use libtp_record::list::entries::{TextNote, TextNotes};
@@ -281,12 +281,18 @@ impl TextFile {
             prefix.push(format!("{}-{}", std::process::id(), txn.id()));
             let new = self.path.with_file_name(&prefix);
             let mut file = File::create_new(&new)?;
-            if let Ok(old) = fs::metadata(&self.path) {
-                keep_owner(&file, &old)?;
-                file.set_permissions(old.permissions())?;
+            let filled = (|| {
+                if let Ok(old) = fs::metadata(&self.path) {
+                    file.set_permissions(keep_owner(&file, &old)?)?;
+                }
+                file.write_all(text)?;
+                file.sync_all()
+            })();
+            if filled.is_err() {
+                // What cannot be removed is removed by the next.
+                let _ = fs::remove_file(&new);
             }
-            file.write_all(text)?;
-            file.sync_all()?;
+            filled?;
             failpoint("text file: written, without its name");
             txn.session().session().leave_if_broken();
             fs::rename(&new, &self.path)?;
@@ -309,21 +315,26 @@ impl TextFile {
     }
 }
 
-/// Gives the new file to whom the old one belongs, who could not read it otherwise; where we may not do that, the old one stays.
-fn keep_owner(new: &File, old: &fs::Metadata) -> std::io::Result<()> {
-    let made = new.metadata()?;
+/// Gives the new file to whom the old one belongs, who could not read it otherwise; who may have it then. Where we may not do that,
+/// the old one stays; but one of our own whose group we are not in is written all the same, and its group loses it.
+fn keep_owner(new: &File, old: &fs::Metadata) -> std::io::Result<fs::Permissions> {
+    let (made, mut permissions) = (new.metadata()?, old.permissions());
     if (made.uid(), made.gid()) == (old.uid(), old.gid()) {
-        return Ok(());
+        return Ok(permissions);
     }
-    fchown(new, Some(old.uid()), Some(old.gid())).map_err(|error| {
-        let text = format!(
-            "it belongs to user {} and group {}, and a new one could not be given to them ({error}). The old one stays; \
-             the records are in the database",
-            old.uid(),
-            old.gid()
-        );
-        std::io::Error::new(error.kind(), text)
-    })
+    match fchown(new, Some(old.uid()), Some(old.gid())) {
+        Ok(()) => {}
+        Err(_) if made.uid() == old.uid() => permissions.set_mode(permissions.mode() & !0o070),
+        Err(error) => {
+            let (user, group) = (old.uid(), old.gid());
+            let text = format!(
+                "it belongs to user {user} and group {group}, and a new one could not be given to them ({error}). The old one stays; \
+                 the records are in the database"
+            );
+            return Err(std::io::Error::new(error.kind(), text));
+        }
+    }
+    Ok(permissions)
 }
 
 #[cfg(test)]

@@ -180,6 +180,33 @@ fn what_was_read_to_the_end_ends_there_although_the_file_has_grown() {
 }
 
 #[test]
+fn who_has_waited_to_append_and_then_reads_to_the_end_finds_nobody_behind_it() {
+    let place = Place::new();
+    let world = World::new(&place, 4 << 20);
+    let reader = world.join();
+    let database = world.database(&reader, "numbers", METHOD, 4096);
+    world.run(&reader, &database, |access| assert_eq!(access.recno_append(&[1; RECORD]).unwrap(), 1));
+    reader.begin(&world.managers);
+    assert_eq!(count(impatient(&world, &reader, &database)), 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (waits, other) = (world.join(), world.join());
+            waits.begin(&world.managers);
+            assert_eq!(world.access(&waits, &database).recno_append(&[2; RECORD]).unwrap(), 2);
+            assert_eq!(count(impatient(&world, &waits, &database)), 2);
+            other.begin(&world.managers);
+            impatient(&world, &other, &database).recno_append(&[3; RECORD]).unwrap_err();
+            other.abort(&world.managers).unwrap();
+            assert_eq!(count(impatient(&world, &waits, &database)), 2, "a phantom");
+            waits.commit(&world.managers, Durability::Relaxed).unwrap();
+        });
+        // It waits for the end by then, or comes to it when it is free: then nothing is shown.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        reader.commit(&world.managers, Durability::Relaxed).unwrap();
+    });
+}
+
+#[test]
 fn who_has_read_to_the_end_and_goes_on_there_finds_nobody_between() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);

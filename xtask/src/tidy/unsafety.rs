@@ -27,6 +27,7 @@ const HOMES: [&str; 43] = [
     "crates/vista/src/threads/worker.rs",
     "crates/capi/src/arguments.rs",
     "crates/capi/src/db.rs",
+    "crates/capi/src/db/alone.rs",
     "crates/capi/src/db/current.rs",
     "crates/capi/src/db/dbt.rs",
     "crates/capi/src/db/info.rs",

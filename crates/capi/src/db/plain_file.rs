@@ -15,8 +15,10 @@ use std::io::{self, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use crate::db::alone::Alone;
 use crate::db::refusal::{Answer, Refusal};
 
 // format: begin
@@ -116,7 +118,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 
 /// An open file.
 pub(crate) struct PlainFile {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     kind: Kind,
     /// What the file says; none while it is empty.
@@ -136,7 +138,7 @@ impl PlainFile {
     /// A file, which is what `wanted` says if it is empty. What it is decides, else: `wanted` gives way where it may.
     pub(crate) fn open(file: File, path: &Path, wanted: Kind) -> Answer<PlainFile> {
         let mut opened = PlainFile {
-            file,
+            file: Arc::new(file),
             path: path.into(),
             kind: wanted,
             slot: None,
@@ -302,6 +304,9 @@ impl PlainFile {
         if !self.is_changed && (self.slot.is_some() || !self.is_as_known()?) {
             return Ok(());
         }
+        // Of its own handle, whose lock this is: it is changed meanwhile.
+        let file = Arc::clone(&self.file);
+        let _alone = Alone::wait_for(&file);
         self.check_is_as_known()?;
         let mut start = self.slot.map_or(FIRST, |slot| slot.start);
         let behind = (self.written + self.noted.len() as u64).saturating_sub(start);

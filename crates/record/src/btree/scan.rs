@@ -468,6 +468,12 @@ impl<'a> BtreeCursor<'a> {
         })
     }
 
+    /// Whether nobody can have put anything into the gap since it was locked. Who has waited to insert into it holds it in a mode that
+    /// others may have, too.
+    fn has_locked(&self, gap: LockName) -> bool {
+        self.access.holds(gap).is_some_and(|mode| mode.covers(Mode::S))
+    }
+
     /// Takes the locks on a key and the gap below it. If the way to it led over several pages, and the gap was not locked
     /// before, the way has to be gone again.
     fn lock_key(&self, hash: u64, granularity: Option<Granularity>, crossed: bool) -> Result<Locked> {
@@ -476,7 +482,7 @@ impl<'a> BtreeCursor<'a> {
         }
         let file = self.access.database.id();
         let (gap, record) = (lock_names::gap(file, hash), lock_names::record(file, hash));
-        let new = crossed && self.access.holds(gap).is_none() && !planted("record: gaps passed without locks");
+        let new = crossed && !self.has_locked(gap) && !planted("record: gaps passed without locks");
         for (name, mode) in [(gap, Mode::S), (record, self.purpose.mode())] {
             if name == gap && planted("record: gaps passed without locks") {
                 continue;
@@ -496,7 +502,7 @@ impl<'a> BtreeCursor<'a> {
         if self.range.high().is_some() && planted("record: the end of a range not locked") {
             return Ok(Attempt::End);
         }
-        let new = crossed && self.access.holds(gap).is_none();
+        let new = crossed && !self.has_locked(gap);
         if self.access.try_lock(gap, Mode::S)? == Tried::Busy {
             return Ok(Attempt::Lock(gap, Mode::S));
         }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use libtp_lock::Mode;
+use libtp_lock::{LockName, Mode};
 use rio::failpoint;
 
 use crate::access::{Access, Purpose, Tried};
@@ -84,9 +84,10 @@ impl Access<'_> {
                     self.wait_for_gap(gap)?;
                     continue;
                 }
-                if let Some(other) = self.lock_passed(page_number, recno.used()..slot, granularity)? {
+                let passed = self.passed_unlocked(page_number, recno.used()..slot, granularity);
+                if !passed.is_empty() {
                     drop(page);
-                    self.lock(lock_names::record(self.database.id(), other), Mode::S)?;
+                    passed.into_iter().try_for_each(|name| self.lock(name, Mode::S))?;
                     continue;
                 }
             }
@@ -115,19 +116,15 @@ impl Access<'_> {
         granularity == Some(Granularity::Record) && self.holds(end).is_some_and(|mode| mode.covers(Mode::S))
     }
 
-    /// Locks the numbers of a page that are to be below its last used one, if the transaction has read to the end: the gap there
-    /// is no lock on them any more. The first that others hold, if there is one.
-    fn lock_passed(&self, page: u32, slots: Range<usize>, granularity: Option<Granularity>) -> Result<Option<u64>> {
+    /// The numbers of a page that are to be below its last used one, and are to be locked first, if the transaction has read to the
+    /// end: the gap there is no lock on them any more.
+    fn passed_unlocked(&self, page: u32, slots: Range<usize>, granularity: Option<Granularity>) -> Vec<LockName> {
         if slots.is_empty() || !self.has_read_to_end(granularity) {
-            return Ok(None);
+            return Vec::new();
         }
-        for slot in slots {
-            let number = self.database.arithmetic().number(page, slot);
-            if self.try_lock(lock_names::record(self.database.id(), number), Mode::S)? == Tried::Busy {
-                return Ok(Some(number));
-            }
-        }
-        Ok(None)
+        let names =
+            slots.map(|slot| lock_names::record(self.database.id(), self.database.arithmetic().number(page, slot)));
+        names.filter(|name| !self.holds(*name).is_some_and(|mode| mode.covers(Mode::S))).collect()
     }
 
     /// Makes the file reach a page.

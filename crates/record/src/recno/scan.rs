@@ -197,7 +197,8 @@ impl<'a> NumberCursor<'a> {
     fn is_end(&self, tail: u32, granularity: Option<Granularity>) -> Result<bool> {
         if granularity.is_some() {
             let gap = lock_names::end_gap(self.access.database.id());
-            if self.access.holds(gap).is_none() {
+            // Who has waited to append holds it in a mode that others may have, too.
+            if !self.access.holds(gap).is_some_and(|mode| mode.covers(Mode::S)) {
                 self.access.lock(gap, Mode::S)?;
                 return Ok(false);
             }

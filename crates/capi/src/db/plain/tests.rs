@@ -293,3 +293,50 @@ fn a_slot_whose_sync_failed_is_no_other_program_s_and_whichever_is_on_the_disk_i
     assert!(all(&open(&path).unwrap()) == all(&plain));
     plain.sync().unwrap();
 }
+
+#[test]
+fn of_two_who_sync_in_the_same_moment_one_is_told_and_the_file_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let mut first = open(&path).unwrap();
+    put(&mut first, "before", "there");
+    first.sync().unwrap();
+    for round in 0..100 {
+        let parties = ["one", "other"].map(|name| (name, open(&path).unwrap()));
+        let kept: Vec<(String, bool)> = std::thread::scope(|scope| {
+            let syncing = parties.map(|(name, mut plain)| {
+                scope.spawn(move || {
+                    let key = format!("{name} {round}");
+                    // Of other lengths, so that what is cut off or mixed up is no whole frame.
+                    put(&mut plain, &key, &name.repeat(1 + round % 7));
+                    (key, plain.sync().is_ok())
+                })
+            });
+            syncing.map(|thread| thread.join().unwrap()).into()
+        });
+        assert!(kept.iter().any(|(_, is_kept)| *is_kept), "{kept:?}");
+        let found = all(&open(&path).unwrap());
+        for (key, is_kept) in kept {
+            assert_eq!(found.contains_key(key.as_bytes()), is_kept, "{key}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_has_locked_its_file_itself_does_not_wait_for_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let mut plain = open(&path).unwrap();
+    put(&mut plain, "key", "value");
+    let own = locked_whole(&path);
+    plain.sync().unwrap();
+    drop(own);
+    assert_eq!(all(&open(&path).unwrap()).len(), 1);
+}
+
+/// As `fcntl` locks a whole file for a process.
+fn locked_whole(path: &Path) -> File {
+    let file = file(path);
+    rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    file
+}
