@@ -178,18 +178,26 @@ impl Bank {
         let first = self.next_client.get();
         self.next_client.set(first + slice.clients);
         let (engine, quiet) = (self.engine.as_ref(), &mut |_: &crate::run::Progress| {});
-        let clients = match slice.process {
-            None => all_threads(engine, &settings, first, quiet)?,
+        let sent_all = match slice.process {
+            None => all_threads(engine, &settings, first, quiet),
             Some(process) => {
                 let mut start = |_| process(&self.contender, &self.directory);
-                all_processes(&settings, first, &mut start, quiet)?
+                all_processes(&settings, first, &mut start, quiet)
             }
         };
+        if sent_all.is_err() && !slice.is_read_only {
+            // What the others have sent nobody has told: from here on it counts as what is there. The sums are judged all the same.
+            self.history.set(Before::look(engine)?.history_count);
+        }
+        let clients = sent_all?;
         if !slice.is_read_only {
             self.history.set(self.history.get() + sent(&clients));
         }
         let together = Together::of(&clients);
         let Together { committed, aborts, elapsed_ns, latency } = &together;
+        if *committed == 0 {
+            return Err(Error::Settings("nothing was committed in the time: there is no rate".to_owned()));
+        }
         let clients_as = if slice.process.is_some() { ClientsAs::Processes } else { ClientsAs::Threads };
         let raw = json!({
             "contender": self.contender, "accounts": self.scale.accounts, "clients": slice.clients, "as": clients_as,
