@@ -401,8 +401,10 @@ impl<'a> BtreeCursor<'a> {
             let Some(right) = node.right() else {
                 return self.lock_end(lock_names::end_gap(file), granularity, crossed);
             };
+            let high = node.high().unwrap_or_default().to_vec();
             drop(leaf);
             leaf = pages.shared(right, 0)?;
+            check_leads_on(&pages, &high, right, &leaf)?;
             (slot, crossed) = (0, true);
         }
     }
@@ -557,6 +559,19 @@ fn lower_bound(node: &Node<'_>, key: &[u8]) -> usize {
         return 0;
     }
     node.find(key).0
+}
+
+/// Refuses a right link that leads back, from a page whose range ends at `high`: one of an earlier time may have such a link, and the
+/// way would never end. Where a page's range begins never changes while it lives.
+fn check_leads_on(pages: &Pages<'_>, high: &[u8], right: u32, leaf: &SharedPage<'_>) -> Result<()> {
+    let node = node_of(pages, right, leaf)?;
+    if node.is_deleted() || !Frame::is_above_low(high, node.low(), node.page_bytes()) {
+        return Ok(());
+    }
+    Err(pages.corrupt(
+        right,
+        "its keys begin below the end of the page that leads to it: one of the two is of an earlier time",
+    ))
 }
 
 /// The page whose right link leads to `of`, looked for from `from` to the right (PROTOCOLS T3); none if lost. `low` is the low fence of
