@@ -33,27 +33,3 @@ pub(crate) fn draw(region: &Region) -> Result<u64> {
     }
     Ok(region.view(usize::try_from(ADDRESSES.start).ok(), 0).map(|_| ADDRESSES.start)?)
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::TURNS;
-    use crate::Options;
-
-    #[test]
-    fn what_was_drawn_of_late_is_not_drawn_again() {
-        let directory = tempfile::tempdir().unwrap();
-        // None stays mapped, as between the draw and the mapping: whoever draws next does not see it.
-        let drawn = |nth: u64| {
-            let segment = Options::new(64).open(&directory.path().join(nth.to_string())).unwrap();
-            let address = segment.address();
-            segment.close().map(|()| address).unwrap()
-        };
-        for round in 0..40 {
-            let half = TURNS / 2;
-            let all: BTreeSet<usize> = (0..half).map(|nth| drawn(round * half + nth)).collect();
-            assert_eq!(all.len() as u64, half);
-        }
-    }
-}
