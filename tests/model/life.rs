@@ -200,6 +200,13 @@ struct Life<T: Subject> {
     tally: Tally,
 }
 
+impl<T: Subject> Drop for Life<T> {
+    fn drop(&mut self) {
+        self.close();
+        self.disk.discard();
+    }
+}
+
 impl<T: Subject> Life<T> {
     fn begin(shape: Shape, seed: u64) -> Outcome<Life<T>> {
         let disk = SimDisk::new(seed);
@@ -342,7 +349,7 @@ impl<T: Subject> Life<T> {
             Next::PowerCut(image) => {
                 self.tally.power_cuts += 1;
                 // The machine is off: whatever the destructors still do is done to nothing.
-                self.disk.halt();
+                self.disk.discard();
                 self.close();
                 self.disk = image;
                 self.process = self.disk.process_view();

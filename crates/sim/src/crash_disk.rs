@@ -139,6 +139,16 @@ impl SimDisk {
         self.shared.changed.notify_all();
     }
 
+    /// Crashes the machine for good, and gives up what it kept of files and changes: who simulates the death of a process forgets handles,
+    /// and each of them would keep the whole disk for as long as the test runs.
+    pub fn discard(&self) {
+        self.halt();
+        let mut state = self.shared.state();
+        state.base = Tree::empty();
+        state.tree = Tree::empty();
+        state.trace = Vec::new();
+    }
+
     /// Returns whether the machine has crashed.
     pub fn has_crashed(&self) -> bool {
         self.shared.state().is_halted
