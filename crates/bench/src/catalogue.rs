@@ -49,6 +49,8 @@ pub enum Sharing {
     First,
     /// Another process of this benchmark has it open already.
     Joined,
+    /// No other process, and this one is going to be killed: its log is to be kept whole until then, for whoever opens the bank next.
+    Doomed,
 }
 
 impl EngineKind {
@@ -129,14 +131,16 @@ pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<
         return Err(Error::Settings("durability rio is libtp's alone".into()));
     }
     kind.check_built_in()?;
-    if sharing != Sharing::Alone {
+    if matches!(sharing, Sharing::First | Sharing::Joined) {
         check_shared(kind)?;
     }
     match kind {
         EngineKind::HashMap => Ok(Box::new(InMemory::new(MapKind::Hash))),
         EngineKind::BTreeMap => Ok(Box::new(InMemory::new(MapKind::Tree))),
         #[cfg(feature = "peers")]
-        EngineKind::Sqlite => Ok(Box::new(crate::engine_sqlite::Sqlite::open(settings.directory, durability)?)),
+        EngineKind::Sqlite => {
+            Ok(Box::new(crate::engine_sqlite::Sqlite::open(settings.directory, durability, sharing)?))
+        }
         #[cfg(feature = "peers")]
         EngineKind::Lmdb => Ok(Box::new(crate::engine_lmdb::Lmdb::open(settings.directory, durability)?)),
         #[cfg(feature = "peers")]

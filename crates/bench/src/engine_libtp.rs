@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use libtp::{Db, Env, Recno, Txn};
+use libtp::{Db, Env, Reader, Recno, Txn};
 
 use crate::engine::{Durability, Engine, Granularity, Outcome, Session};
 use crate::error::{Error, Result};
@@ -23,6 +23,7 @@ pub struct Libtp {
     durability: Durability,
     granularity: Granularity,
     reads_first: bool,
+    reads_snapshots: bool,
     reversed_one_in: u32,
 }
 
@@ -76,7 +77,16 @@ impl Libtp {
         let balances = [open(Table::Account)?, open(Table::Teller)?, open(Table::Branch)?];
         let bytes = u32::try_from(HISTORY_BYTES).expect("a history record has 50 bytes");
         let history = env.recno(Table::History.name(), bytes).map_err(failed())?;
-        Ok(Libtp { env, balances, history, durability, granularity, reads_first: false, reversed_one_in: 0 })
+        Ok(Libtp {
+            env,
+            balances,
+            history,
+            durability,
+            granularity,
+            reads_first: false,
+            reads_snapshots: false,
+            reversed_one_in: 0,
+        })
     }
 
     /// Transfers read each balance under a shared lock and then trade it for an exclusive one, as the paper's programs did:
@@ -84,6 +94,13 @@ impl Libtp {
     #[must_use]
     pub fn reading_first(mut self, reads_first: bool) -> Libtp {
         self.reads_first = reads_first;
+        self
+    }
+
+    /// What only reads does so in a snapshot, without locks, as peers do; else under shared locks, as the paper's programs did.
+    #[must_use]
+    pub fn reading_snapshots(mut self, reads_snapshots: bool) -> Libtp {
+        self.reads_snapshots = reads_snapshots;
         self
     }
 
@@ -227,6 +244,14 @@ impl Session for LibtpSession<'_> {
 
     #[inline]
     fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome> {
+        if self.bank.reads_snapshots {
+            let snapshot = self.bank.env.snapshot().map_err(Error::engine(NAME, "taking a snapshot"))?;
+            return match read(self.bank, &snapshot, transfer) {
+                Ok(balance) => Ok(Outcome::Committed { balance }),
+                Err(Trouble::Missing(table)) => Err(missing(table, transfer)),
+                Err(Trouble::Refused(error)) => Err(Error::engine(NAME, "reading three records")(error)),
+            };
+        }
         let txn = self.bank.env.begin_with(self.durability).map_err(Error::engine(NAME, "beginning to read"))?;
         match read(self.bank, &txn, transfer) {
             Ok(balance) => ended(txn.commit(), balance, "ending a transaction that read"),
@@ -274,10 +299,10 @@ fn change(bank: &Libtp, txn: &Txn<'_>, transfer: &Transfer) -> std::result::Resu
 }
 
 #[inline]
-fn read(bank: &Libtp, txn: &Txn<'_>, transfer: &Transfer) -> std::result::Result<i64, Trouble> {
+fn read(bank: &Libtp, reader: &impl Reader, transfer: &Transfer) -> std::result::Result<i64, Trouble> {
     let mut sum = 0;
     for (table, db) in Table::BALANCES.into_iter().zip(&bank.balances) {
-        let balance = db.get_with(txn, &key_of(transfer.record_in(table)), balance_of)?;
+        let balance = db.get_with(reader, &key_of(transfer.record_in(table)), balance_of)?;
         sum += balance.ok_or(Trouble::Missing(table))?;
     }
     Ok(sum)

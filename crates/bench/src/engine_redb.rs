@@ -43,7 +43,7 @@ impl Redb {
     /// # Errors
     /// redb's.
     pub fn open(directory: &Path, durability: Durability, sharing: Sharing) -> Result<Redb> {
-        let is_alone = sharing == Sharing::Alone;
+        let is_alone = matches!(sharing, Sharing::Alone | Sharing::Doomed);
         let mode = if is_alone { ConcurrencyMode::ExclusiveWriter } else { ConcurrencyMode::MultiWriter };
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES).set_concurrency_mode(mode);

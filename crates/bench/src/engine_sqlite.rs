@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rusqlite::{params, Connection, OpenFlags, TransactionBehavior};
 
+use crate::catalogue::Sharing;
 use crate::engine::{Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
@@ -52,6 +53,7 @@ const BALANCES: [&str; 3] = [
 pub struct Sqlite {
     path: PathBuf,
     durability: Durability,
+    sharing: Sharing,
     /// For what is done while no client is at work.
     own: Mutex<Connection>,
 }
@@ -65,11 +67,11 @@ impl Sqlite {
     ///
     /// # Errors
     /// SQLite's.
-    pub fn open(directory: &Path, durability: Durability) -> Result<Sqlite> {
+    pub fn open(directory: &Path, durability: Durability, sharing: Sharing) -> Result<Sqlite> {
         let path = directory.join(FILE);
-        let own = connect(&path, durability)?;
+        let own = connect(&path, durability, sharing)?;
         own.execute_batch(TABLES).map_err(of_sqlite("making its tables"))?;
-        Ok(Sqlite { path, durability, own: Mutex::new(own) })
+        Ok(Sqlite { path, durability, sharing, own: Mutex::new(own) })
     }
 
     fn with_own<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
@@ -78,7 +80,7 @@ impl Sqlite {
 }
 
 /// Opens a connection of its own to a file.
-pub(crate) fn connect(path: &Path, durability: Durability) -> Result<Connection> {
+pub(crate) fn connect(path: &Path, durability: Durability, sharing: Sharing) -> Result<Connection> {
     let failed = || of_sqlite("opening");
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(failed())?;
@@ -90,6 +92,9 @@ pub(crate) fn connect(path: &Path, durability: Durability) -> Result<Connection>
          PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY;"
     );
     connection.execute_batch(&settings).map_err(failed())?;
+    if sharing == Sharing::Doomed {
+        connection.execute_batch("PRAGMA wal_autocheckpoint = 0;").map_err(failed())?;
+    }
     Ok(connection)
 }
 
@@ -113,7 +118,7 @@ impl Engine for Sqlite {
     }
 
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(SqliteSession { connection: connect(&self.path, self.durability)? }))
+        Ok(Box::new(SqliteSession { connection: connect(&self.path, self.durability, self.sharing)? }))
     }
 
     fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()> {

@@ -8,6 +8,7 @@
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
 //! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
 //! | `beside_peers` | TPC-B, what is read, and what is on a disk, beside every peer |
+//! | `recovery` | the log that is read when all processes have died, beside every peer that keeps one |
 //! | `recoverable` | Rio Vista figures 5 and 6, and section 5.3's factors |
 //! | `machine`, `build`, `draw`, `write` | what it was measured on, and with; pictures; the report |
 
@@ -22,6 +23,7 @@ mod machine;
 mod multi_user;
 mod oo1;
 mod recoverable;
+mod recovery;
 mod rounds;
 mod single_user;
 mod synchronisation;
@@ -122,6 +124,9 @@ struct Pace {
     processes: &'static [u32],
     durable_clients: &'static [u32],
     memory_time: Duration,
+    /// A log is read again that has at least so many transactions, on so many accounts.
+    recovered: u64,
+    recovered_scale: Scale,
 }
 
 const QUICK: Pace = Pace {
@@ -135,6 +140,8 @@ const QUICK: Pace = Pace {
     processes: &[1, 2, 4, 8],
     durable_clients: &[1, 16],
     memory_time: Duration::from_millis(80),
+    recovered: 20_000,
+    recovered_scale: Scale::SMALL,
 };
 
 const FULL: Pace = Pace {
@@ -148,6 +155,8 @@ const FULL: Pace = Pace {
     processes: &[1, 2, 4, 8, 16, 32, 64],
     durable_clients: &[1, 4, 16, 64],
     memory_time: Duration::from_millis(1000),
+    recovered: 50_000,
+    recovered_scale: Scale { accounts: 100_000, ..Scale::PAPER },
 };
 
 const TINY: Pace = Pace {
@@ -158,6 +167,7 @@ const TINY: Pace = Pace {
     rounds: 1,
     contended: &[8],
     processes: &[1, 2],
+    recovered: 100,
     ..QUICK
 };
 
@@ -179,7 +189,7 @@ struct Paper<'p> {
 /// A part of the report: the names of its figures begin with its own.
 type Part = fn(&mut Paper<'_>) -> Result<()>;
 
-const PARTS: [(&str, Part); 12] = [
+const PARTS: [(&str, Part); 13] = [
     ("libtp-4", interfaces::figure_4),
     ("libtp-5", synchronisation::figure_5),
     ("libtp-6", single_user::figure_6),
@@ -192,6 +202,7 @@ const PARTS: [(&str, Part); 12] = [
     ("vista-6", recoverable::figure_6),
     ("peers-memory", beside_peers::without_sync),
     ("peers-disk", beside_peers::durable),
+    ("peers-recovery", recovery::after_a_death),
 ];
 
 /// Measures everything, or what was asked for, and writes the report, after each part anew: a run that is broken off leaves what it has

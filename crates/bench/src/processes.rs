@@ -84,6 +84,42 @@ pub(crate) fn all_processes(
     family.run(settings, progress)
 }
 
+/// Runs one process, and kills it when it has told of so many transactions; returns how many it had told of. What the process had open is
+/// left as it was at that moment.
+pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, transactions: u64) -> Result<u64> {
+    check(settings)?;
+    let client = 0;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let child = command.spawn().map_err(|e| broken(client, &format!("could not be started: {e}")))?;
+    let mut doomed = Doomed(child);
+    let (input, output) =
+        doomed.0.stdin.as_mut().zip(doomed.0.stdout.take()).ok_or_else(|| broken(client, "has no pipes"))?;
+    let mut output = BufReader::new(output);
+    say(input, client, &Order::Begin { settings: settings.clone(), client })?;
+    loop {
+        match hear(&mut output).map_err(|error| broken(client, &format!("died: {error}")))? {
+            Answer::Ready(_) => {
+                say(input, client, &Order::Go { window: Window::after(settings.warmup, settings.measured) })?;
+            }
+            Answer::Committed(so_far) if so_far >= transactions => return Ok(so_far),
+            Answer::Committed(_) => {}
+            Answer::Report(_) => return Err(broken(client, "had ended before it had done enough to be killed")),
+            Answer::Error(why) => return Err(broken(client, &why)),
+        }
+    }
+}
+
+/// A process that is killed, whatever happens.
+struct Doomed(Child);
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        // Both fail only if it is gone already, which is what we want.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 /// The child's side: takes orders from `orders`, runs one client, answers on `answers`, and
 /// returns when the parent closes `orders`. The engine should then be closed in good order.
 ///

@@ -421,7 +421,7 @@ impl ProcessManager {
 
     /// The appends that sessions have noted and not yet cleared (PROTOCOLS D3): LSN and transaction, zero for none.
     pub fn noted_appends(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.slots().filter_map(|(_, slot)| {
+        self.0.slots.iter().filter_map(|slot| {
             // Acquire: a cleared note means that the record is in its transaction's slot.
             let lsn = slot.append_lsn.load();
             let txn = slot.append_txn.load();

@@ -76,10 +76,25 @@ impl<T: Shared> Slab<T> {
 
     #[inline(never)]
     fn at_any(&self, index: u32) -> &T {
-        if let Some(chunk) = self.header.chunks[0].load() {
+        self.first_chunk();
+        self.header.region().at(self.place(index))
+    }
+
+    /// The slots of the first chunk: none as long as there is no chunk.
+    fn first_chunk(&self) -> &[T] {
+        if let (None, Some(chunk)) = (self.first.get(), self.header.chunks[0].load()) {
             self.first.get_or_init(|| self.header.region().hold_slice(chunk.cast(), 1 << self.base_shift));
         }
-        self.header.region().at(self.place(index))
+        self.first.get().map_or(&[], |first| first)
+    }
+
+    /// All slots, in the order of their numbers. Whoever looks at all of them often looks at them so: the first chunk, which is mostly all
+    /// there is, is one slice.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        let first = self.first_chunk();
+        let rest = u32::try_from(first.len()).expect("a slab numbers its slots with 32 bits") + 1..=self.capacity();
+        first.iter().chain(rest.map(|index| self.at(index)))
     }
 
     /// Where the slot with that number lies, one-based.

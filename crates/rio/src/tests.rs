@@ -127,8 +127,9 @@ fn slab_slots_keep_their_place_as_the_slab_grows() {
     let (here, there) = twice();
     let header = Slab::<Pair>::init(&here, 4).expect("room");
     let (mine, theirs) = (Slab::<Pair>::attach(&here, header), Slab::<Pair>::attach(&there, header));
-    assert_eq!(mine.capacity(), 0);
+    assert_eq!((mine.capacity(), mine.iter().count()), (0, 0));
     assert_eq!(mine.grow().expect("room"), 1..5);
+    assert_eq!((mine.iter().count(), theirs.iter().count()), (4, 4));
     mine.at(4).left.publish(44);
     assert_eq!(theirs.grow().expect("room"), 5..13);
     theirs.at(12).left.publish(12);
@@ -136,6 +137,12 @@ fn slab_slots_keep_their_place_as_the_slab_grows() {
     assert_eq!((theirs.at(4).left.get(), mine.at(12).left.get(), mine.capacity()), (44, 12, 28));
     let places: std::collections::HashSet<u64> = (1..=28).map(|index| mine.place(index).raw()).collect();
     assert_eq!(places.len(), 28);
+    for slab in [&mine, &theirs] {
+        let all: Vec<u64> = slab.iter().map(|pair| pair.left.get()).collect();
+        let one_by_one: Vec<u64> = (1..=28).map(|index| slab.at(index).left.get()).collect();
+        assert_eq!(all, one_by_one);
+        assert_eq!((all[3], all[11]), (44, 12));
+    }
 }
 
 #[test]

@@ -274,7 +274,7 @@ impl Managers {
     /// be missing for that one.
     pub(crate) fn end_shortcuts(&self) {
         let pinned_to = self.txns.header.pinned_to.load();
-        if pinned_to != Lsn::NONE && self.snapshots().is_empty() {
+        if pinned_to != Lsn::NONE && !self.is_pinned() {
             // Else another has begun.
             let _ = self.txns.header.pinned_to.compare_exchange(pinned_to, Lsn::NONE);
         }

@@ -191,6 +191,13 @@ pub(crate) struct TxnTable {
 }
 
 impl TxnTable {
+    /// The slots that were used once: whoever runs a transaction, or holds a snapshot, has one of them, and had it before that could be seen.
+    #[inline]
+    pub(crate) fn used(&self) -> impl Iterator<Item = &TxnSlot> {
+        let used = self.header.used.load();
+        self.slots.iter().take(usize::try_from(used).unwrap_or(usize::MAX))
+    }
+
     pub(crate) fn init(region: &Region) -> Result<Offset<TxnHeader>> {
         let slots = Slab::<TxnSlot>::init(region, 32)?;
         let unresolved = Slab::<Unresolved>::init(region, 16)?;

@@ -231,12 +231,10 @@ impl Managers {
     fn try_view(&self) -> Option<View> {
         let lsn = self.visible_lsn();
         failpoint("snapshot: place chosen, nothing looked at");
+        let (mut notes, mut open) = (Vec::new(), Vec::new());
         let noted = self.processes.noted_appends().filter(|&(at, id)| id != 0 && at < lsn.raw());
-        let notes: Vec<Open> = noted.map(|(at, id)| Open { id: TxnId::new(id), first: Lsn::new(at) }).collect();
-        let mut open = Vec::new();
-        for index in 1..=self.txns.slots.capacity() {
-            self.txns.slots.at(index).open_at(lsn, &notes, &mut open).ok()?;
-        }
+        noted.for_each(|(at, id)| notes.push(Open { id: TxnId::new(id), first: Lsn::new(at) }));
+        self.txns.used().try_for_each(|slot| slot.open_at(lsn, &notes, &mut open)).ok()?;
         let horizon = open.iter().map(|open| open.first).fold(lsn, Lsn::min);
         let mut open: Vec<TxnId> = open.into_iter().map(|open| open.id).collect();
         open.sort_unstable();
@@ -309,8 +307,7 @@ impl Managers {
     /// Every snapshot that is held.
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
         let now = micros_since_1970();
-        let slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
-        let pinned = slots.filter_map(|slot| {
+        let pinned = self.txns.used().filter_map(|slot| {
             // Acquire: a pin that is seen was made after the one before was given back.
             let since = slot.pinned_since.load();
             let (horizon, lsn) = (slot.pinned_horizon.load(), slot.pinned_lsn.load());
@@ -324,6 +321,11 @@ impl Managers {
             })
         });
         pinned.collect()
+    }
+
+    /// Whether somebody holds a snapshot.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.txns.used().any(|slot| slot.pinned_since.load() != 0)
     }
 
     /// Whether what a snapshot needs is kept for it, by its horizon and its age.

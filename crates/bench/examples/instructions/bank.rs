@@ -16,6 +16,8 @@ pub fn run(paths: &Paths, place: &Place) {
     let records = bank(place, "records", |directory| open(directory, Granularity::Record));
     transfers(paths, "TPC-B transfer, record locks", &records);
     reads(paths, "three gets in a transaction", &records);
+    let records = records.reading_snapshots(true);
+    reads(paths, "three gets in a snapshot", &records);
     let pages = bank(place, "pages", |directory| open(directory, Granularity::Page));
     transfers(paths, "TPC-B transfer, page locks", &pages);
     let bare = bank(place, "unprotected", |directory| Libtp::unprotected(directory).unwrap());

@@ -30,8 +30,12 @@ pub struct Contender {
     pub granularity: Granularity,
     /// Balances are read under shared locks first (libtp only).
     pub reads_first: bool,
+    /// What only reads does so in a snapshot (libtp only).
+    pub reads_snapshots: bool,
     /// Several processes are to use it.
     pub is_shared: bool,
+    /// A process is to use it alone, and to be killed.
+    pub is_doomed: bool,
     /// What `libtp.toml` says, where the bank is made (libtp only).
     pub settings: Option<String>,
     /// Each latch of its clients, which are processes, costs two calls of the kernel (libtp only).
@@ -52,7 +56,9 @@ impl Contender {
             durability,
             granularity,
             reads_first: false,
+            reads_snapshots: false,
             is_shared: false,
+            is_doomed: false,
             settings: None,
             calls_kernel: false,
         }
@@ -62,6 +68,18 @@ impl Contender {
     #[must_use]
     pub fn shared(self) -> Contender {
         Contender { is_shared: true, ..self }
+    }
+
+    /// What only reads does so in a snapshot, as the peers' transactions that only read do.
+    #[must_use]
+    pub fn reading_snapshots(self) -> Contender {
+        Contender { reads_snapshots: true, ..self }
+    }
+
+    /// A process is to use it alone, and to be killed.
+    #[must_use]
+    pub fn doomed(self) -> Contender {
+        Contender { is_doomed: true, ..self }
     }
 
     /// As the paper's programs: locks on pages, and each balance is read before it is locked for the change.
@@ -77,7 +95,7 @@ impl Contender {
     pub fn open(&self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
         if self.engine == "libtp" {
             let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_, _, _| {})?;
-            return Ok(Box::new(bank.reading_first(self.reads_first)));
+            return Ok(Box::new(bank.reading_first(self.reads_first).reading_snapshots(self.reads_snapshots)));
         }
         if let Some(instead) =
             [Instead::Nothing, Instead::Flock, Instead::Fsync].into_iter().find(|one| one.name() == self.engine)
@@ -86,6 +104,7 @@ impl Contender {
         }
         let kind: EngineKind = self.engine.parse()?;
         let sharing = match (join, self.is_shared) {
+            _ if self.is_doomed => Sharing::Doomed,
             (true, _) => Sharing::Joined,
             (false, true) => Sharing::First,
             (false, false) => Sharing::Alone,

@@ -5,6 +5,7 @@ use std::path::Path;
 use rusqlite::{params, Connection, Transaction, TransactionBehavior};
 
 use super::{Pair, Rows, BATCH};
+use crate::catalogue::Sharing;
 use crate::engine::Durability;
 use crate::engine_sqlite::{checkpoint, connect};
 use crate::error::{Error, Result};
@@ -31,7 +32,7 @@ impl Sqlite {
     /// # Errors
     /// SQLite's.
     pub fn open(directory: &Path) -> Result<Sqlite> {
-        let connection = connect(&directory.join("records.sqlite"), Durability::Relaxed)?;
+        let connection = connect(&directory.join("records.sqlite"), Durability::Relaxed, Sharing::Alone)?;
         connection.query_row(CHECKPOINT_PAGES, [], |_| Ok(())).map_err(refused("opening"))?;
         connection.execute_batch(TABLE).map_err(refused("opening"))?;
         Ok(Sqlite { connection })

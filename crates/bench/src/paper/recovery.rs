@@ -1,0 +1,146 @@
+//! The log that is read when all processes have died: how many transactions a second are found again, beside every peer that keeps a log.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::bank::{number, Contender};
+use super::figure::{spelled, Axis, Figure, Place, Series};
+use super::rounds::{Case, Sample};
+use super::Paper;
+use crate::engine::{Durability, Engine};
+use crate::error::{Error, Result};
+use crate::processes::killed_process;
+use crate::report::RunSettings;
+use crate::run::Before;
+use crate::tpcb::{Scale, Transfers};
+
+/// Those that keep none: their files are right at any moment.
+const WITHOUT_LOG: [&str; 2] = ["lmdb", "redb"];
+/// No bank is worked on for longer before its process is killed.
+const AT_MOST: Duration = Duration::from_secs(60);
+
+/// A process works on a bank and is killed; then the bank is opened.
+pub(super) fn after_a_death(paper: &mut Paper<'_>) -> Result<()> {
+    let (wanted, scale, rounds) = (paper.pace.recovered, paper.pace.recovered_scale, paper.pace.rounds);
+    let place = Place::Number(number(wanted));
+    let (mut cases, mut without) = (Vec::new(), Vec::new());
+    for (name, contender) in paper.everybody(Durability::Relaxed) {
+        if WITHOUT_LOG.contains(&name.as_str()) {
+            let why = "it keeps no log, and has nothing to read again";
+            without.push(Series::refused(&name, [place.clone()], why));
+            continue;
+        }
+        let client = paper.settings.client;
+        let doomed = Doomed {
+            directory: paper.settings.disk.join(format!("doomed-{name}")),
+            // Ours alone is in memory that a process does not take with it.
+            memory: (name == "libtp").then(|| paper.settings.memory.join(format!("doomed-{}", std::process::id()))),
+            contender: contender.doomed(),
+            scale,
+        };
+        cases.push(Case::new(&name, place.clone(), move || {
+            doomed.sample(wanted, &|contender, directory| client(contender, directory))
+        }));
+    }
+    let mut series = paper.measure("peers-recovery", &mut cases, rounds)?;
+    drop(cases);
+    series.extend(without);
+    let figure = Figure {
+        id: "peers-recovery".to_owned(),
+        title: "Transactions that are found again in the log, a second".to_owned(),
+        paper: "LIBTP 3.1.1: after a crash the log is read, and what it says is done again. The papers have no figure of how fast.".to_owned(),
+        here: format!(
+            "One client, a process, does TPC-B on {} accounts and is killed with SIGKILL when it has done {} transactions or a few more; nobody has \
+             taken a checkpoint meanwhile. Then the bank is opened and three balances are read: the transactions that are there, divided by the time \
+             that this took. Of libtp the shared memory is removed first, as a new start of the machine would do; else nothing is to be read. SQLite's \
+             automatic checkpoints are off until then.",
+            spelled(f64::from(scale.accounts)),
+            spelled(number(wanted)),
+        ),
+        x: Axis::logarithmic("transactions in the log, at least"),
+        y: Axis::logarithmic("transactions found again, a second"),
+        series,
+        notes: Vec::new(),
+    };
+    let Place::Number(x) = place else { return Ok(()) };
+    paper.goal_beside_best("log read again after a death, beside the best peer", &figure, x, &[], 1.0);
+    paper.figures.push(figure);
+    Ok(())
+}
+
+/// A bank whose process is to be killed.
+struct Doomed {
+    directory: PathBuf,
+    /// Where its shared memory is, if it has some that stays.
+    memory: Option<PathBuf>,
+    contender: Contender,
+    scale: Scale,
+}
+
+impl Doomed {
+    /// Makes the bank, has a process killed on it, opens it, and removes it.
+    fn sample(&self, transactions: u64, client: &dyn Fn(&Contender, &Path) -> std::process::Command) -> Result<Sample> {
+        self.remove()?;
+        std::fs::create_dir_all(&self.directory).map_err(Error::file("make", &self.directory))?;
+        if let Some(memory) = &self.memory {
+            std::fs::create_dir_all(memory).map_err(Error::file("make", memory))?;
+            let path = self.directory.join(libtp::SETTINGS_NAME);
+            let settings =
+                format!("region_directory = {:?}\ncheckpoint_log = \"2 GiB\"\n", memory.display().to_string());
+            std::fs::write(&path, settings).map_err(Error::file("write", &path))?;
+        }
+        let bank = self.contender.open(&self.directory, false)?;
+        bank.load(&self.scale, &mut |_| {})?;
+        bank.close()?;
+        let settings = RunSettings {
+            scale: self.scale,
+            seed: 1,
+            clients: 1,
+            warmup: Duration::ZERO,
+            measured: AT_MOST,
+            read_only: false,
+            durability: self.contender.durability,
+        };
+        let told = killed_process(&settings, client(&self.contender, &self.directory), transactions)?;
+        if let Some(memory) = &self.memory {
+            std::fs::remove_dir_all(memory).map_err(Error::file("remove", memory))?;
+            std::fs::create_dir_all(memory).map_err(Error::file("make", memory))?;
+        }
+        let begin = Instant::now();
+        let bank = self.contender.open(&self.directory, false)?;
+        read_one(bank.as_ref(), &settings)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let found = Before::look(bank.as_ref())?.history_count;
+        let mut audit = bank.audit(&self.scale)?.verdict(found);
+        // Of a relaxed commit that lived in memory alone the last tenth of a second may be gone with that.
+        if self.memory.is_none() && found < told {
+            audit = format!("{told} transactions were acknowledged, and {found} are there");
+        }
+        bank.close()?;
+        self.remove()?;
+        let raw = json!({ "told": told, "found": found, "seconds": seconds });
+        Ok(Sample { value: number(found) / seconds, audit, raw })
+    }
+
+    fn remove(&self) -> Result<()> {
+        for path in std::iter::once(&self.directory).chain(&self.memory).filter(|path| path.exists()) {
+            std::fs::remove_dir_all(path).map_err(Error::file("remove", path))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        // A sample that failed has left it; whoever removes all of the run's files says if that cannot be done.
+        self.remove().ok();
+    }
+}
+
+/// Reads three balances: what an engine puts off until it is first asked is done then.
+fn read_one(bank: &dyn Engine, settings: &RunSettings) -> Result<()> {
+    let mut session = bank.session()?;
+    session.read_only(&Transfers::new(settings.scale, settings.seed, 0).next_transfer()).map(drop)
+}
