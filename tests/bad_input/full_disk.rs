@@ -25,6 +25,11 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     let disk = SmallDisk::mount(bytes);
     disk.ballast("ballast", bytes / 4);
     let directory = disk.path().join("env");
+    // Nobody else sees this disk: where all regions lie, whoever looks for those whose environment is gone would take ours for one.
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    std::fs::create_dir(&directory).unwrap();
+    let place = format!("region_directory = {:?}\n", memory.path().display().to_string());
+    std::fs::write(directory.join(libtp::SETTINGS_NAME), place).unwrap();
     let dead = fill_and_die(&directory, None);
     assert!(dead.refusals > 0, "{bytes}: it was never full");
     assert!(dead.acknowledged > 0, "{bytes}: nothing went in");
