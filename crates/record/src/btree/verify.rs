@@ -124,17 +124,23 @@ impl<'v, 'a> Verifier<'v, 'a> {
     fn tree(&mut self) -> Result<()> {
         let mut leftmost = Some(ROOT);
         let mut expected: Option<Vec<Downlink>> = None;
+        let mut above = None;
         while let Some(first) = leftmost {
-            let (next_level, downlinks) = self.level(first, expected)?;
+            let (next_level, downlinks) = self.level(first, expected, &mut above)?;
             leftmost = next_level;
             expected = Some(downlinks);
         }
         Ok(())
     }
 
-    /// Checks one level against the downlinks of the level above; returns the first page of the level below, and all
-    /// downlinks to it.
-    fn level(&mut self, first: u32, expected: Option<Vec<Downlink>>) -> Result<(Option<u32>, Vec<Downlink>)> {
+    /// Checks one level against the downlinks of the level above, and its number against that of it, in whose place it puts its own; returns
+    /// the first page of the level below, and all downlinks to it.
+    fn level(
+        &mut self,
+        first: u32,
+        expected: Option<Vec<Downlink>>,
+        above: &mut Option<u8>,
+    ) -> Result<(Option<u32>, Vec<Downlink>)> {
         let mut downlinks = Vec::new();
         let mut expected = expected.map(Vec::into_iter);
         let (mut number, mut left) = (first, 0);
@@ -153,6 +159,14 @@ impl<'v, 'a> Verifier<'v, 'a> {
             if node.level() != *level.get_or_insert(node.level()) {
                 self.report(number, format!("it stands on level {}, between pages of another level", node.level()));
                 break;
+            }
+            if let Some(above) = above.replace(node.level()).filter(|_| number == first) {
+                if node.level().checked_add(1) != Some(above) {
+                    self.report(
+                        number,
+                        format!("it stands on level {}, and what leads to it on level {above}", node.level()),
+                    );
+                }
             }
             if node.header().left.get() != left {
                 self.report(number, format!("its left link leads to {}, not to {left}", node.header().left.get()));
