@@ -91,9 +91,9 @@ pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, trans
     let client = 0;
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let child = command.spawn().map_err(|e| broken(client, &format!("could not be started: {e}")))?;
-    let mut doomed = Doomed(child);
+    let mut killed = Killed(child);
     let (input, output) =
-        doomed.0.stdin.as_mut().zip(doomed.0.stdout.take()).ok_or_else(|| broken(client, "has no pipes"))?;
+        killed.0.stdin.as_mut().zip(killed.0.stdout.take()).ok_or_else(|| broken(client, "has no pipes"))?;
     let mut output = BufReader::new(output);
     say(input, client, &Order::Begin { settings: settings.clone(), client })?;
     loop {
@@ -110,9 +110,9 @@ pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, trans
 }
 
 /// A process that is killed, whatever happens.
-struct Doomed(Child);
+struct Killed(Child);
 
-impl Drop for Doomed {
+impl Drop for Killed {
     fn drop(&mut self) {
         // Both fail only if it is gone already, which is what we want.
         self.0.kill().ok();

@@ -52,10 +52,9 @@ pub(super) fn after_a_death(paper: &mut Paper<'_>) -> Result<()> {
         title: "Transactions that are found again in the log, a second".to_owned(),
         paper: "LIBTP 3.1.1: after a crash the log is read, and what it says is done again. The papers have no figure of how fast.".to_owned(),
         here: format!(
-            "One client, a process, does TPC-B on {} accounts and is killed with SIGKILL when it has done {} transactions or a few more; nobody has \
-             taken a checkpoint meanwhile. Then the bank is opened and three balances are read: the transactions that are there, divided by the time \
-             that this took. Of libtp the shared memory is removed first, as a new start of the machine would do; else nothing is to be read. SQLite's \
-             automatic checkpoints are off until then.",
+            "One client, a process, does TPC-B on {} accounts and is killed with SIGKILL when it has done {} transactions or a few more. Then the bank is opened and three balances are read: the transactions that are there, divided by the time \
+             that this took. Of libtp the shared memory is removed first, as a new start of the machine would do; else nothing is to be read. Until \
+             then SQLite's automatic checkpoints are off, and ours 2 GiB of log apart; the others are set as everywhere.",
             spelled(f64::from(scale.accounts)),
             spelled(number(wanted)),
         ),
