@@ -107,6 +107,7 @@ pub fn failed(what: &str) -> impl Fn(libtp::Error) -> TestCaseError + '_ {
 /// What has been done, over all cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
+    dense: u64,
     transactions: u64,
     reopened: u64,
     deaths: u64,
@@ -116,6 +117,7 @@ pub struct Tally {
 
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Tally) {
+        self.dense += other.dense;
         self.transactions += other.transactions;
         self.reopened += other.reopened;
         self.deaths += other.deaths;
@@ -160,20 +162,20 @@ pub fn run<T: Subject>(name: &str, shape: Shape, cases: u64, acts: impl Strategy
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 3_000, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let sum = Mutex::new(Tally::default());
-    let ended = runner.run(&acts, |acts| {
-        let tally = quietly(|| Life::<T>::begin(shape, seed)?.live(&acts))?;
+    let ended = runner.run(&(any::<bool>(), acts), |(is_dense, acts)| {
+        let tally = quietly(|| Life::<T>::begin(shape, seed, is_dense)?.live(&acts))?;
         *sum.lock().expect("no case panics while it adds") += tally;
         Ok(())
     });
     let sum = sum.into_inner().expect("no case panics while it adds");
     println!(
-        "figures: {name}: {cases} cases, {} transactions, {} reopened, {} deaths, {} power cuts, {} evictions",
-        sum.transactions, sum.reopened, sum.deaths, sum.power_cuts, sum.evictions
+        "figures: {name}: {cases} cases, {} of them dense, {} transactions, {} reopened, {} deaths, {} power cuts, {} evictions",
+        sum.dense, sum.transactions, sum.reopened, sum.deaths, sum.power_cuts, sum.evictions
     );
     match ended {
         Ok(()) => {}
-        Err(TestError::Fail(why, acts)) => {
-            panic!("LIBTP_TEST_SEED={seed} {name}: {why}\nthe smallest case that fails so: {acts:?}")
+        Err(TestError::Fail(why, (is_dense, acts))) => {
+            panic!("LIBTP_TEST_SEED={seed} {name}: {why}\nthe smallest case that fails so, dense: {is_dense}: {acts:?}")
         }
         Err(error) => panic!("LIBTP_TEST_SEED={seed} {name}: {error}"),
     }
@@ -208,7 +210,7 @@ impl<T: Subject> Drop for Life<T> {
 }
 
 impl<T: Subject> Life<T> {
-    fn begin(shape: Shape, seed: u64) -> Outcome<Life<T>> {
+    fn begin(shape: Shape, seed: u64, is_dense: bool) -> Outcome<Life<T>> {
         let disk = SimDisk::new(seed);
         let process = disk.process_view();
         let mut life: Life<T> = Life {
@@ -218,9 +220,9 @@ impl<T: Subject> Life<T> {
             disk,
             memory: SharedMemory::new(),
             shape,
-            is_dense: seed % 2 == 1,
+            is_dense,
             states: vec![T::Model::default()],
-            tally: Tally::default(),
+            tally: Tally { dense: is_dense.into(), ..Tally::default() },
         };
         life.open(How::Created)?;
         life.states = vec![life.subject.as_ref().expect("it was just opened").begin()?];

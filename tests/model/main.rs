@@ -5,6 +5,7 @@
 //! | `life` | an environment's life on a simulated disk: transactions, closing, deaths of processes, power cuts |
 //! | `btree` | B-trees with keys up to the limit and values of up to three pages |
 //! | `hash` | hash files, with the same keys and values, and scans among changes |
+//! | `multi` | keys with several values, sorted or as they came |
 //! | `list` | records by number that are renumbered, through cursors too |
 //! | `index` | a database with indices |
 //! | `recno` | records by number |

@@ -34,6 +34,8 @@ pub enum Kind {
 const KINDS: [Kind; 5] = [Kind::Bit, Kind::ZeroSector, Kind::ZeroBlock, Kind::Swap, Kind::Stale];
 const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
+/// What the control file's name ends with.
+const CONTROL: &str = "control";
 
 /// One damage.
 #[derive(Clone, Debug)]
@@ -98,6 +100,19 @@ impl Patient {
         Patient::new(seed, run, &walk, &older, mode)
     }
 
+    /// The images a crash leaves just before each write of the control file that comes after a flush of the log. What its
+    /// slots say is then as old as it ever gets: one of them alone has to know every life of the log that has records.
+    pub fn before_control_writes(seed: u64, run: &Run) -> Vec<Patient> {
+        let places = before_control_writes(&run.machine.disk.trace());
+        let mut walk = run.machine.disk.crash_images();
+        let older = walk.clone();
+        let image = |place| {
+            walk.advance_to(place);
+            Patient::new(seed, run, &walk, &older, LossMode::DropAll)
+        };
+        places.into_iter().map(image).collect()
+    }
+
     /// The image a crash leaves where `walk` is, or the end of everything if that is the walk's end; `older` is a walk at
     /// an earlier place.
     fn new(seed: u64, run: &Run, walk: &CrashImages, older: &CrashImages, mode: LossMode) -> Patient {
@@ -138,20 +153,25 @@ impl Patient {
         }
     }
 
-    /// Damages where the log alone can tell: each slot of the control file, and the flushes before the last.
-    pub fn told_by_the_log_alone(&self) -> Vec<Damage> {
-        let paths = self.image.paths();
-        let zeroed = |kind, name: &str, at: usize, count: usize| {
-            let path = paths.iter().find(|path| path.ends_with(name))?.clone();
-            let bytes = self.image.file_bytes(&path)?;
-            let there = bytes.get(at..at + count)?;
-            there.iter().any(|&byte| byte != 0).then(|| Damage { path, kind, changes: vec![(at, vec![0; count])] })
-        };
-        let slots = [BLOCK, 2 * BLOCK].into_iter().filter_map(|at| zeroed(Kind::ZeroBlock, "control", at, BLOCK));
+    /// Each slot of the control file gone.
+    pub fn slots_of_control(&self) -> Vec<Damage> {
+        let zeroed = |at| self.zeroed(Kind::ZeroBlock, CONTROL, at, BLOCK);
+        [BLOCK, 2 * BLOCK].into_iter().filter_map(zeroed).collect()
+    }
+
+    /// The flushes before the last gone, of which the log alone can tell.
+    pub fn flushes_before_the_last(&self) -> Vec<Damage> {
         let flushes = self.flushes.list.iter().rev().skip(1).take(4).flat_map(|flush| &flush.pieces);
-        let sectors =
-            flushes.filter_map(|(name, range)| zeroed(Kind::ZeroSector, name, range.start / SECTOR * SECTOR, SECTOR));
-        slots.chain(sectors).collect()
+        let first_sector = |range: &Range<usize>| range.start / SECTOR * SECTOR;
+        flushes.filter_map(|(name, range)| self.zeroed(Kind::ZeroSector, name, first_sector(range), SECTOR)).collect()
+    }
+
+    /// None if the bytes are not there or zero anyhow.
+    fn zeroed(&self, kind: Kind, name: &str, at: usize, count: usize) -> Option<Damage> {
+        let path = self.image.paths().into_iter().find(|path| path.ends_with(name))?;
+        let bytes = self.image.file_bytes(&path)?;
+        let there = bytes.get(at..at + count)?;
+        there.iter().any(|&byte| byte != 0).then(|| Damage { path, kind, changes: vec![(at, vec![0; count])] })
     }
 
     fn changes(&self, kind: Kind, path: &str, bytes: &[u8], random: &mut Random) -> Vec<(usize, Vec<u8>)> {
@@ -256,6 +276,7 @@ fn read_all(process: &Process, places: &BTreeMap<Place, Vec<Option<Value>>>) -> 
         for way in [Way::Up, Way::Down] {
             match scan(process, tree, way) {
                 Ok(records) => read.compare(tree, way, &records, &state),
+                Err(Trouble::Disorder(what)) => read.wrong.push(what),
                 Err(trouble) => read.note(&trouble)?,
             }
         }
@@ -322,6 +343,28 @@ fn says_what(trouble: &Trouble) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("MUTE: an error does not say what is damaged: {text}")),
     }
+}
+
+/// The places in a trace just before the control file is written, where the log was written since the write before.
+fn before_control_writes(trace: &[TraceEntry]) -> Vec<usize> {
+    let (mut control, mut logs, mut is_flushed, mut places) = (Vec::new(), Vec::new(), false, Vec::new());
+    for (at, entry) in trace.iter().enumerate() {
+        match &entry.change {
+            Change::CreateFile { name, file: node, .. } | Change::Rename { to: name, node, .. } => {
+                control.extend(name.ends_with(CONTROL).then_some(*node));
+                logs.extend(is_log_name(name).then_some(*node));
+            }
+            Change::Write { file, .. } if control.contains(file) => {
+                if is_flushed {
+                    places.push(at);
+                }
+                is_flushed = false;
+            }
+            Change::Write { file, .. } if logs.contains(file) => is_flushed = true,
+            _ => {}
+        }
+    }
+    places
 }
 
 fn is_log_name(name: &str) -> bool {

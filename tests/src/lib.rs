@@ -14,6 +14,7 @@
 //! | `small_disk` | small disks, and being alone or nobody, in namespaces of our own |
 //! | `standstill` | a process that stands still at a call |
 //! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
+//! | `counted_ranges` | keys put into a range that another process has counted |
 //! | `dead_leader` | a leader of the log's flush that dies of a failed sync |
 //! | `bank` | transfers by several processes, from which it follows what has to be there |
 //! | `losing_disk` | a disk of real files that loses what was not synced |
@@ -32,6 +33,7 @@
 #![deny(unsafe_code)]
 
 pub mod bank;
+pub mod counted_ranges;
 pub mod crash_image;
 pub mod crash_states;
 pub mod damage;

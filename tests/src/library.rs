@@ -50,6 +50,8 @@ pub enum Trouble {
     Failed(String),
     /// Damage was found.
     Damaged(String),
+    /// A scan gave records that were not in order, and might never have ended.
+    Disorder(String),
     /// Anything else.
     Other(String),
 }
@@ -58,9 +60,11 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trouble::Conflict => f.write_str("a lock was not granted"),
-            Trouble::Full(text) | Trouble::Failed(text) | Trouble::Damaged(text) | Trouble::Other(text) => {
-                f.write_str(text)
-            }
+            Trouble::Full(text)
+            | Trouble::Failed(text)
+            | Trouble::Damaged(text)
+            | Trouble::Disorder(text)
+            | Trouble::Other(text) => f.write_str(text),
         }
     }
 }
@@ -518,7 +522,7 @@ impl Process {
             return Ok(part_of(everything(&tree, &txn.0)?, from, way, limit));
         }
         let mut cursor = tree.cursor(&txn.0);
-        let mut found = Vec::new();
+        let mut found: Vec<(Vec<u8>, Value)> = Vec::new();
         let mut at = match (from, way) {
             (Some(key), Way::Up) => cursor.seek(key)?,
             (Some(key), Way::Down) => match cursor.seek(key)? {
@@ -530,6 +534,11 @@ impl Process {
             (None, Way::Down) => cursor.last()?,
         };
         while let Some((key, value)) = at {
+            if let Some((last, _)) = found.last().filter(|(last, _)| *last == key || (*last < key) != (way == Way::Up))
+            {
+                let (last, key) = (String::from_utf8_lossy(last), String::from_utf8_lossy(&key));
+                return Err(Trouble::Disorder(format!("a scan {way:?} went from {last} to {key}")));
+            }
             found.push((key, Value::from(value)));
             if found.len() == limit {
                 break;

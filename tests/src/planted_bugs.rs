@@ -20,11 +20,13 @@ pub enum Catcher {
     StoppedWriter,
     /// A leader of the log's flush that dies of a failed sync.
     DeadLeader,
+    /// Keys put into a range that another process has counted.
+    CountedRanges,
 }
 
 impl Catcher {
     /// Each of them.
-    pub const ALL: [Catcher; 7] = [
+    pub const ALL: [Catcher; 8] = [
         Catcher::Crashes,
         Catcher::FailingCalls,
         Catcher::Damage,
@@ -32,6 +34,7 @@ impl Catcher {
         Catcher::LogEnds,
         Catcher::StoppedWriter,
         Catcher::DeadLeader,
+        Catcher::CountedRanges,
     ];
 }
 
@@ -110,7 +113,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("record: records not locked"),
     by_crashes("record: replaced chain freed at once"),
     by_crashes("record: slack given up at once"),
-    by_crashes("record: the end of a range not locked"),
+    caught_by(Catcher::CountedRanges, "record: the end of a range not locked"),
     by_crashes("record: undone insertion stays a record"),
     by_crashes("txn: changed page not marked dirty"),
     by_crashes("txn: checkpoint forgets who runs"),

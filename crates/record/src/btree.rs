@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `node`, `rebuild` | a page read; a page written as a whole |
 //! | `search`, `get`, `scan` | down the tree; one record; record after record |
+//! | `neighbour` | from one leaf to the next, either way |
 //! | `insert`, `ghosts`, `long_value` | a record put or deleted; room made on a leaf; values too long for one |
 //! | `range` | ranges of keys counted, deleted, cleared away |
 //! | `unlink`, `absorb` | emptied leaves given back; pages above them that have one child |
@@ -27,6 +28,7 @@ pub mod load;
 pub mod log_records;
 pub(crate) mod long_value;
 pub mod merge;
+pub(crate) mod neighbour;
 pub mod node;
 mod post;
 mod range;

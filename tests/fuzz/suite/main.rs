@@ -52,13 +52,16 @@ fn mutations_of_the_corpus_are_answered() {
     let mut tried = Vec::new();
     for target in TARGETS {
         let inputs = corpus::read(target.0);
-        let (start, mut count) = (Instant::now(), 0);
+        let (start, mut count, mut slowest) = (Instant::now(), 0, (Duration::ZERO, 0));
         while start.elapsed() < limit {
             // Each input has a seed of its own: what is found can be made again however far this machine came.
             let mut random = Random::new(seed.wrapping_mul(1 << 32).wrapping_add(count));
             let (one, other) = (random.below(inputs.len()), random.below(inputs.len()));
             let input = corpus::mutated(&inputs[one].1, &inputs[other].1, &mut random);
-            if let Err(said) = judged(target, &input) {
+            let begun = Instant::now();
+            let answer = judged(target, &input);
+            slowest = slowest.max((begun.elapsed(), count));
+            if let Err(said) = answer {
                 let file = std::env::temp_dir().join(format!("libtp-fuzz-{}-{seed}-{count}", target.0));
                 std::fs::write(&file, &input).unwrap();
                 let (hex, name) = (in_hexadecimal(&input[..input.len().min(64)]), &inputs[one].0);
@@ -70,7 +73,8 @@ fn mutations_of_the_corpus_are_answered() {
             }
             count += 1;
         }
-        tried.push(format!("{} {count}", target.0));
+        let (took, number) = slowest;
+        tried.push(format!("{} {count} (the slowest, input {number}, in {} ms)", target.0, took.as_millis()));
     }
     println!("figures: mutated with seed {seed}: {}; 0 findings", tried.join(", "));
 }

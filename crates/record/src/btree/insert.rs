@@ -20,6 +20,7 @@ use crate::btree::encode::{self, After};
 use crate::btree::ghosts;
 use crate::btree::log_records::{Update, DELETE, INSERT, UPDATE};
 use crate::btree::long_value;
+use crate::btree::neighbour::{self, Stretch};
 use crate::btree::node::{Node, Record};
 use crate::btree::search::{self, node_of};
 use crate::btree::split;
@@ -341,7 +342,7 @@ impl<'a> Access<'a> {
         let number = leaf.id().page().raw();
         let node = node_of(&self.pages, number, leaf)?;
         if wanted.granularity == Some(Granularity::Record) {
-            if let Some(missing) = self.enter_gap(&node, slot, wanted)? {
+            if let Some(missing) = self.enter_gap(number, &node, slot, wanted)? {
                 return Ok(missing);
             }
         }
@@ -358,9 +359,9 @@ impl<'a> Access<'a> {
     }
 
     /// Asks for the gap a new key enters; what is missing, if anything is.
-    fn enter_gap(&self, node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<Option<Attempt>> {
+    fn enter_gap(&self, leaf: u32, node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<Option<Attempt>> {
         let file = self.database.id();
-        let gap = match self.next_key(node, slot, wanted)? {
+        let gap = match self.next_key(leaf, node, slot, wanted)? {
             NextKey::Hash(hash) => lock_names::gap(file, hash),
             NextKey::End => lock_names::end_gap(file),
             NextKey::Read(page) => return Ok(Some(Attempt::Read(page))),
@@ -379,12 +380,16 @@ impl<'a> Access<'a> {
     }
 
     /// The key above a new one: at the slot, or the first on the pages to the right, which have to be in memory.
-    fn next_key(&self, node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<NextKey> {
-        if slot < node.count() {
-            return Ok(NextKey::Hash(hash_of(node.key(slot))));
+    fn next_key(&self, leaf: u32, leaf_node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<NextKey> {
+        if slot < leaf_node.count() {
+            return Ok(NextKey::Hash(hash_of(leaf_node.key(slot))));
         }
-        let mut right = node.right();
+        let (mut right, mut behind) = (leaf_node.right(), None);
         while let Some(number) = right {
+            // It is latched, and nobody may wait for it here.
+            if number == leaf {
+                return Err(neighbour::leads_back(&self.pages, number));
+            }
             let kept = wanted.kept.iter().find(|pin| pin.id().page().raw() == number).map(|pin| pin.shared(rank(0)));
             let page = match kept {
                 None if wanted.kept.len() >= KEPT_MAX / 2 => self.pages.shared_now(number, 0),
@@ -395,7 +400,9 @@ impl<'a> Access<'a> {
             if node.count() != 0 {
                 return Ok(NextKey::Hash(hash_of(node.key(0))));
             }
-            right = node.right();
+            let left = behind.get_or_insert_with(|| Stretch::of(leaf, leaf_node));
+            left.check_leads_on(&self.pages, number, &node)?;
+            (right, behind) = (node.right(), Some(Stretch::of(number, &node)));
         }
         Ok(NextKey::End)
     }

@@ -54,8 +54,12 @@ impl Frame {
 
     /// Whether a fence is above a page's low one, of which this much is stored.
     pub fn is_above_low(fence: &[u8], low: &[u8], page_bytes: usize) -> bool {
-        let may_be_cut = low.len() == page_bytes / LOW_PART;
-        fence > low && !(may_be_cut && fence.starts_with(low))
+        fence > low && !(Frame::may_be_cut(low, page_bytes) && fence.starts_with(low))
+    }
+
+    /// Whether a stored low fence may be but the beginning of it.
+    pub fn may_be_cut(low: &[u8], page_bytes: usize) -> bool {
+        low.len() == page_bytes / LOW_PART
     }
 
     /// Bytes all keys between these fences begin with.

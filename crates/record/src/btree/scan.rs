@@ -25,14 +25,14 @@ use crate::btree::get::Value;
 use crate::btree::ghosts;
 use crate::btree::insert::hash_of;
 use crate::btree::long_value;
+use crate::btree::neighbour::Stretch;
 use crate::btree::node::Node;
-use crate::btree::rebuild::Frame;
 use crate::btree::search::{self, node_of};
 use crate::database::Granularity;
 use crate::key_range::KeyRange;
 use crate::lock_names;
 use crate::page::overflow::ChainRef;
-use crate::pages::{Pages, ROUNDS_MAX};
+use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
 /// So often a step goes its whole way again; then it goes on from the last ghost that it has passed.
@@ -366,13 +366,16 @@ impl<'a> BtreeCursor<'a> {
                 (leaf, slot + usize::from(found && is_passed))
             }
         };
-        let mut crossed = false;
+        let (mut crossed, mut behind) = (false, None::<Stretch>);
         loop {
             let number = leaf.id().page().raw();
             let node = node_of(&pages, number, &leaf)?;
             if !node.is_leaf() || node.is_deleted() {
                 self.position = None;
                 return Ok(Attempt::Again);
+            }
+            if let Some(behind) = behind {
+                behind.check_leads_on(&pages, number, &node)?;
             }
             if slot == 0 && self.may_clean(number) && ghosts::is_to_be_cleaned(&self.access, number, leaf.lsn(), &node)
             {
@@ -401,10 +404,9 @@ impl<'a> BtreeCursor<'a> {
             let Some(right) = node.right() else {
                 return self.lock_end(lock_names::end_gap(file), granularity, crossed);
             };
-            let high = node.high().unwrap_or_default().to_vec();
+            behind = Some(Stretch::of(number, &node));
             drop(leaf);
             leaf = pages.shared(right, 0)?;
-            check_leads_on(&pages, &high, right, &leaf)?;
             (slot, crossed) = (0, true);
         }
     }
@@ -442,9 +444,9 @@ impl<'a> BtreeCursor<'a> {
                 }
             }
             let Some(left) = node.left().filter(|_| begin == 0) else { return Ok(Attempt::End) };
-            let low = node.low().to_vec();
+            let here = Stretch::of(number, &node);
             drop(leaf);
-            let Some(found) = left_neighbour(&pages, left, number, &low)? else {
+            let Some(found) = here.left_neighbour(&pages, left)? else {
                 self.position = None;
                 return Ok(Attempt::Again);
             };
@@ -559,81 +561,4 @@ fn lower_bound(node: &Node<'_>, key: &[u8]) -> usize {
         return 0;
     }
     node.find(key).0
-}
-
-/// Refuses a right link that leads back, from a page whose range ends at `high`: one of an earlier time may have such a link, and the
-/// way would never end. Where a page's range begins never changes while it lives.
-fn check_leads_on(pages: &Pages<'_>, high: &[u8], right: u32, leaf: &SharedPage<'_>) -> Result<()> {
-    let node = node_of(pages, right, leaf)?;
-    if node.is_deleted() || !Frame::is_above_low(high, node.low(), node.page_bytes()) {
-        return Ok(());
-    }
-    Err(pages.corrupt(
-        right,
-        "its keys begin below the end of the page that leads to it: one of the two is of an earlier time",
-    ))
-}
-
-/// The page whose right link leads to `of`, looked for from `from` to the right (PROTOCOLS T3); none if lost. `low` is the low fence of
-/// `of` as it was a moment ago.
-pub(crate) fn left_neighbour<'a>(pages: &Pages<'a>, from: u32, of: u32, low: &[u8]) -> Result<Option<SharedPage<'a>>> {
-    let mut number = from;
-    for _ in 0..ROUNDS_MAX {
-        let page = pages.shared(number, 0)?;
-        match Node::over(&page).map_or(Leftwards::Lost, |node| leftwards(&node, of, low)) {
-            Leftwards::Here => return Ok(Some(page)),
-            Leftwards::Right(right) => number = right,
-            Leftwards::Lost => return Ok(None),
-        }
-    }
-    Ok(None)
-}
-
-/// Where the left neighbour of a page is, as seen from a page to its left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leftwards {
-    Here,
-    Right(u32),
-    Lost,
-}
-
-/// Whether a page leads to `of`. Where a page's range begins never changes while it lives: so if this one reaches further and does not
-/// lead there, `of` has gone into another, and nothing to the right leads there.
-fn leftwards(node: &Node<'_>, of: u32, low: &[u8]) -> Leftwards {
-    if !node.is_leaf() || node.is_deleted() {
-        return Leftwards::Lost;
-    }
-    match (node.right(), node.high()) {
-        (Some(right), _) if right == of => Leftwards::Here,
-        (Some(right), Some(high)) if !Frame::is_above_low(high, low, node.page_bytes()) => Leftwards::Right(right),
-        _ => Leftwards::Lost,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use libtp_buffer::PageMut;
-
-    use super::*;
-    use crate::btree::rebuild::make_new;
-
-    /// Where the way from a page that ends at `high`, before page `right`, leads to the left neighbour of page 9, which begins at `low`.
-    fn way(high: &[u8], right: u32, low: &[u8]) -> Leftwards {
-        let mut page = vec![0; 4096];
-        let frame = Frame { left: 3, right, low: b"a".to_vec(), high: high.to_vec(), ..Frame::default() };
-        make_new(&mut PageMut::detached(&mut page), (7, 4), 0, &frame).unwrap().finish().unwrap();
-        leftwards(&Node::over(&page).unwrap(), 9, Frame::low_stored(low, 4096))
-    }
-
-    #[test]
-    fn the_way_to_a_page_that_went_into_another_ends_there() {
-        assert_eq!(way(b"m", 9, b"m"), Leftwards::Here);
-        assert_eq!(way(b"g", 5, b"m"), Leftwards::Right(5), "it was split meanwhile");
-        assert_eq!(way(b"t", 5, b"m"), Leftwards::Lost, "it has taken the page over");
-        assert_eq!(way(b"", 0, b"m"), Leftwards::Lost);
-        // A low fence is cut short where it is long.
-        let low = [&[b'x'; 300][..], b"7"].concat();
-        assert_eq!(way(&[&[b'x'; 300][..], b"3"].concat(), 5, &low), Leftwards::Right(5));
-        assert_eq!(way(b"y", 5, &low), Leftwards::Lost);
-    }
 }

@@ -12,8 +12,9 @@ use super::history::{Name, Version};
 use super::SnapshotAccess;
 use crate::btree::get::Value;
 use crate::btree::long_value;
+use crate::btree::neighbour::Stretch;
 use crate::btree::node::Node;
-use crate::btree::scan::{begin_within, end_within, left_neighbour, Pair};
+use crate::btree::scan::{begin_within, end_within, Pair};
 use crate::btree::search::{self, node_of};
 use crate::key_range::KeyRange;
 use crate::page::overflow::ChainRef;
@@ -385,10 +386,10 @@ impl<'a> SnapshotAccess<'a> {
                 }
                 self.check_removed(node.deleter_lsn())?;
                 let Some(left) = node.left() else { return Ok(None) };
-                let low = node.low().to_vec();
+                let here = Stretch::of(number, &node);
                 drop(leaf);
                 is_first = false;
-                match left_neighbour(pages, left, number, &low)? {
+                match here.left_neighbour(pages, left)? {
                     Some(found) => leaf = found,
                     None => break,
                 }

@@ -1,0 +1,195 @@
+//! From one leaf to the next, either way (PROTOCOLS T3).
+//!
+//! Only one leaf is latched at a time; so of the leaf that was left its [`Stretch`] is kept. What a page of an earlier time
+//! tells is right in itself: its checksum, its number, its keys. Only beside its neighbours does it show, and only so is a way
+//! that leads in a circle told from one that is long.
+
+use std::cmp::Ordering;
+
+use libtp_buffer::SharedPage;
+
+use crate::btree::node::Node;
+use crate::btree::rebuild::Frame;
+use crate::pages::{Pages, ROUNDS_MAX};
+use crate::Result;
+
+/// The keys a leaf is there for, as they were a moment ago. Where they begin never changes while the leaf lives; where they end comes
+/// nearer by a split, and further away only when the right neighbour goes.
+pub(crate) struct Stretch {
+    number: u32,
+    low: Vec<u8>,
+    /// The first key, where the low fence is cut short.
+    first: Option<Vec<u8>>,
+    /// None for no limit.
+    high: Option<Vec<u8>>,
+}
+
+impl Stretch {
+    /// Of the page of that number.
+    pub fn of(number: u32, node: &Node<'_>) -> Stretch {
+        let has_first = node.count() > 0 && Frame::may_be_cut(node.low(), node.page_bytes());
+        Stretch {
+            number,
+            low: node.low().to_vec(),
+            first: has_first.then(|| node.key(0).to_vec()),
+            high: node.high().map(<[u8]>::to_vec),
+        }
+    }
+
+    /// Refuses a leaf that this one's right link leads to, and that is still there, if it leads back: then the way would never end.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) names the page.
+    pub fn check_leads_on(&self, pages: &Pages<'_>, right: u32, node: &Node<'_>) -> Result<()> {
+        match self.is_before(node) {
+            true => Ok(()),
+            false => Err(leads_back(pages, right)),
+        }
+    }
+
+    /// The page whose right link leads here, looked for from `from` to the right; none if lost.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if it is not to the left of this one.
+    pub fn left_neighbour<'a>(&self, pages: &Pages<'a>, from: u32) -> Result<Option<SharedPage<'a>>> {
+        let (mut number, mut reached) = (from, Vec::new());
+        for _ in 0..ROUNDS_MAX {
+            let page = pages.shared(number, 0)?;
+            let Some(node) = Node::over(&page) else { return Ok(None) };
+            match self.leftwards(&node) {
+                Leftwards::Here => return Ok(Some(page)),
+                Leftwards::Lost => return Ok(None),
+                Leftwards::Back => {
+                    let what =
+                        "it leads to a page that does not go on where it ends: one of the two is of an earlier time";
+                    return Err(pages.corrupt(number, what));
+                }
+                Leftwards::Right(_, end) if end <= &reached[..] => return Err(leads_back(pages, number)),
+                Leftwards::Right(right, end) => {
+                    reached.clear();
+                    reached.extend_from_slice(end);
+                    number = right;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether this ends where a page begins, as far as the page's low fence tells, and before it ends.
+    fn is_before(&self, node: &Node<'_>) -> bool {
+        let Some(high) = &self.high else { return false };
+        !Frame::is_above_low(high, node.low(), node.page_bytes())
+            && node.high().is_none_or(|end| end > &high[..])
+            && (node.count() == 0 || node.key(0).compare(high) != Ordering::Less)
+    }
+
+    /// Whether a page that ends at `end` is before this.
+    fn is_behind(&self, end: &[u8], page_bytes: usize) -> bool {
+        !Frame::is_above_low(end, &self.low, page_bytes)
+            && self.high.as_ref().is_none_or(|high| end < &high[..])
+            && self.first.as_ref().is_none_or(|first| end <= &first[..])
+    }
+
+    /// Whether a page leads here. Where a page's range begins never changes while it lives: so if that one reaches further and does not
+    /// lead here, this has gone into another, and nothing to the right leads here.
+    fn leftwards<'n>(&self, node: &Node<'n>) -> Leftwards<'n> {
+        if !node.is_leaf() || node.is_deleted() {
+            return Leftwards::Lost;
+        }
+        match (node.right(), node.high()) {
+            (Some(right), Some(end)) if right == self.number => match self.is_behind(end, node.page_bytes()) {
+                true => Leftwards::Here,
+                false => Leftwards::Back,
+            },
+            (Some(right), Some(end)) if !Frame::is_above_low(end, &self.low, node.page_bytes()) => {
+                Leftwards::Right(right, end)
+            }
+            _ => Leftwards::Lost,
+        }
+    }
+}
+
+/// What a right link leads to is not to the right.
+#[cold]
+pub(crate) fn leads_back(pages: &Pages<'_>, right: u32) -> crate::Error {
+    pages.corrupt(right, "it does not go on where the page ends that leads to it: one of the two is of an earlier time")
+}
+
+/// Where the left neighbour of a page is, as seen from a page to its left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leftwards<'n> {
+    Here,
+    /// Behind that page, which begins where this one ends.
+    Right(u32, &'n [u8]),
+    Lost,
+    Back,
+}
+
+#[cfg(test)]
+mod tests {
+    use libtp_buffer::PageMut;
+
+    use super::*;
+    use crate::btree::rebuild::make_new;
+
+    const PAGE: usize = 4096;
+
+    fn page(low: &[u8], right: u32, high: &[u8]) -> Vec<u8> {
+        let mut page = vec![0; PAGE];
+        let frame = Frame { left: 3, right, low: low.to_vec(), high: high.to_vec(), ..Frame::default() };
+        make_new(&mut PageMut::detached(&mut page), (7, 4), 0, &frame).unwrap().finish().unwrap();
+        page
+    }
+
+    fn stretch(low: &[u8], high: &[u8]) -> Stretch {
+        Stretch::of(9, &Node::over(&page(low, 11, high)).unwrap())
+    }
+
+    /// Where the way from a page that ends at `high`, before page `right`, leads to the left neighbour of page 9, which begins at `low`.
+    fn way(high: &[u8], right: u32, low: &[u8]) -> Leftwards<'static> {
+        let page = page(b"a", right, high).leak();
+        stretch(low, b"zz").leftwards(&Node::over(page).unwrap())
+    }
+
+    /// Keys with so much in common that a low fence holds none of the rest.
+    fn long(end: &[u8]) -> Vec<u8> {
+        [&[b'x'; 300][..], end].concat()
+    }
+
+    #[test]
+    fn the_way_to_a_page_that_went_into_another_ends_there() {
+        assert_eq!(way(b"m", 9, b"m"), Leftwards::Here);
+        assert_eq!(way(b"g", 5, b"m"), Leftwards::Right(5, b"g"), "it was split meanwhile");
+        assert_eq!(way(b"t", 5, b"m"), Leftwards::Lost, "it has taken the page over");
+        assert_eq!(way(b"", 0, b"m"), Leftwards::Lost);
+        // A low fence is cut short where it is long.
+        assert_eq!(way(&long(b"3"), 5, &long(b"7")), Leftwards::Right(5, &long(b"3")));
+        assert_eq!(way(b"y", 5, &long(b"7")), Leftwards::Lost);
+    }
+
+    #[test]
+    fn who_leads_here_from_further_right_leads_back() {
+        assert_eq!(way(b"t", 9, b"m"), Leftwards::Back);
+        let leftwards = |here: &Stretch, end: &[u8]| here.leftwards(&Node::over(page(b"a", 9, end).leak()).unwrap());
+        let here = stretch(&long(b"3"), &long(b"5"));
+        assert_eq!(leftwards(&here, &long(b"3")), Leftwards::Here);
+        assert_eq!(leftwards(&here, &long(b"5")), Leftwards::Back, "the low fences say nothing of it");
+        let with_first = Stretch { first: Some(long(b"4")), ..stretch(&long(b"3"), b"") };
+        assert_eq!(leftwards(&with_first, &long(b"4")), Leftwards::Here);
+        assert_eq!(leftwards(&with_first, &long(b"5")), Leftwards::Back);
+    }
+
+    #[test]
+    fn a_right_link_that_leads_back_is_seen_where_low_fences_are_cut_short() {
+        let is_before =
+            |here: &Stretch, low: &[u8], high: &[u8]| here.is_before(&Node::over(&page(low, 5, high)).unwrap());
+        let here = stretch(b"g", b"m");
+        assert!(is_before(&here, b"m", b"t") && is_before(&here, b"m", b""));
+        assert!(!is_before(&here, b"c", b"g"), "it begins before the end");
+        let here = stretch(&long(b"3"), &long(b"5"));
+        assert!(is_before(&here, &long(b"5"), &long(b"7")));
+        assert!(!is_before(&here, &long(b"3"), &long(b"5")), "it ends where the other ends");
+        assert!(!is_before(&here, &long(b"1"), &long(b"3")));
+        assert!(!is_before(&stretch(b"g", b""), b"m", b""), "behind the last nothing goes on");
+    }
+}

@@ -1,0 +1,67 @@
+//! A range that was counted keeps its count until its reader ends (PROTOCOLS K1).
+//!
+//! The doubt: a range that is bounded ends in the middle of a gap, and what locks every key it passed does not lock what lies
+//! between the last of them and its end. The workload meets this seldom, since it must put a key into just that gap while
+//! the reader is still there; here somebody tries so again and again.
+
+use libtp::Durability;
+use libtp_sim::{Random, SimDisk};
+
+use crate::library::{Layout, Machine, Process, Trouble};
+use crate::oracle::Table;
+
+/// A database whose records are locked one by one in every layout.
+const TREE: &str = "journal";
+const KEYS: usize = 1_000;
+const RECORDS: usize = 150;
+const RANGES: usize = 30;
+const ATTEMPTS: usize = 12;
+
+/// Counts ranges twice, while another process tries to put keys into them.
+///
+/// # Errors
+/// A range changed under its reader, or something failed.
+pub fn what_was_counted_stays_so(seed: u64) -> Result<(), String> {
+    let failed = |trouble: Trouble| format!("UNUSABLE: {trouble}");
+    let machine = Machine::new(SimDisk::new(seed), Layout::of_seed(seed));
+    let (reader, writer) = (machine.start().map_err(failed)?, machine.start().map_err(failed)?);
+    let mut random = Random::new(seed);
+    for _ in 0..RECORDS {
+        let number = random.index(KEYS);
+        put(&writer, number).map_err(failed)?;
+    }
+    for _ in 0..RANGES {
+        let low = random.index(KEYS - 1);
+        let high = low + 1 + random.index(KEYS - low - 1);
+        let (first, last) = (key(low), key(high));
+        let txn = reader.begin(Durability::Relaxed).map_err(failed)?;
+        let counted = reader.count(&txn, TREE, &first[..]..&last[..]).map_err(failed)?;
+        for _ in 0..ATTEMPTS {
+            put(&writer, low + random.index(high - low)).map_err(failed)?;
+        }
+        let again = reader.count(&txn, TREE, &first[..]..&last[..]).map_err(failed)?;
+        txn.commit().map_err(failed)?;
+        if again != counted {
+            return Err(format!("PHANTOM: {counted} records from {low} up to {high}, and then {again}"));
+        }
+    }
+    Ok(())
+}
+
+fn key(number: usize) -> Vec<u8> {
+    format!("entry/{number:05}").into_bytes()
+}
+
+/// Puts a key, or removes it if it is there, in a transaction of its own; gives up if somebody is in the way.
+fn put(process: &Process, number: usize) -> Result<(), Trouble> {
+    let txn = process.begin(Durability::Relaxed)?;
+    let done = match process.put_new(&txn, TREE, &key(number), b"entry") {
+        Ok(false) => process.delete(&txn, &(Table::Tree(TREE), key(number))),
+        done => done,
+    };
+    match done {
+        Ok(_) => txn.commit(),
+        Err(Trouble::Conflict) => txn.abort(),
+        Err(trouble) => Err(trouble),
+    }
+}
