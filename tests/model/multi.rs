@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use libtp::{Duplicates, Env, Multi, Pair, Txn};
+use libtp::{Duplicates, Env, Keys, Multi, Pair, Txn};
 use libtp_tests::sizes;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -25,6 +25,9 @@ enum Step {
     PutAt(u8, u8, u16),
     /// From a key to its neighbours.
     Around(u8),
+    /// From one key up to another, which is in it or not, both ways; and those that begin as the first.
+    Range(u8, u8, bool),
+    DeleteRange(u8, u8, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -40,6 +43,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (key(), 0u8..6).prop_map(|(key, steps)| Step::DeleteAt(key, steps)),
         3 => (key(), 0u8..6, value()).prop_map(|(key, steps, value)| Step::PutAt(key, steps, value)),
         3 => key().prop_map(Step::Around),
+        3 => (key(), key(), any::<bool>()).prop_map(|(low, high, with_high)| Step::Range(low, high, with_high)),
+        1 => (key(), key(), any::<bool>()).prop_map(|(low, high, with_high)| Step::DeleteRange(low, high, with_high)),
     ]
 }
 
@@ -51,6 +56,15 @@ fn key(number: u8) -> Vec<u8> {
         2 => vec![b'k'; usize::from(number)],
         _ => format!("key {number:02}").into_bytes(),
     }
+}
+
+/// Some keys, and whether one is among them.
+type Chosen = (Keys, Box<dyn Fn(&[u8]) -> bool>);
+
+fn between(one: u8, other: u8, with_high: bool) -> Chosen {
+    let (low, high) = (key(one).min(key(other)), key(one).max(key(other)));
+    let keys = if with_high { Keys::from(&low[..]..=&high[..]) } else { Keys::from(&low[..]..&high[..]) };
+    (keys, Box::new(move |key| *key >= low[..] && (*key < high[..] || (with_high && *key == high[..]))))
 }
 
 struct Kind<const SORTED: bool> {
@@ -120,7 +134,38 @@ impl<const SORTED: bool> Kind<SORTED> {
                 self.change_at(txn, step, (number, steps), Some(Self::value(value)), model)
             }
             Step::Around(number) => self.around(txn, step, number, model),
+            Step::Range(low, high, with_high) => {
+                self.walk(txn, step, between(low, high, with_high), model)?;
+                self.walk(txn, step, (Keys::prefix(key(low)), Box::new(move |one| one.starts_with(&key(low)))), model)
+            }
+            Step::DeleteRange(low, high, with_high) => {
+                let (keys, is_within) = between(low, high, with_high);
+                let count = self.db.delete_range(txn, keys).map_err(failed("delete_range"))?;
+                let chosen: Vec<_> = model.keys().filter(|key| is_within(key)).cloned().collect();
+                let gone: usize = chosen.iter().filter_map(|key| model.remove(key)).map(|values| values.len()).sum();
+                agree(step, count, gone as u64)
+            }
         }
+    }
+
+    /// Walks some keys both ways, and counts their pairs.
+    fn walk(&self, txn: &Txn<'_>, step: &Step, (keys, is_within): Chosen, model: &Map) -> Outcome<()> {
+        let pairs = |(key, values): (&Vec<u8>, &Vec<Vec<u8>>)| {
+            values.iter().map(|value| (key.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let wanted: Vec<_> = model.iter().filter(|(key, _)| is_within(key)).flat_map(pairs).collect();
+        let (mut found, mut back) = (Vec::new(), Vec::new());
+        let mut cursor = self.db.range(txn, &keys).map_err(failed("range"))?;
+        while let Some(pair) = cursor.next().map_err(failed("next"))? {
+            found.push(pair);
+        }
+        while let Some(pair) = cursor.prev().map_err(failed("prev"))? {
+            back.push(pair);
+        }
+        back.reverse();
+        agree(step, &found, &wanted)?;
+        agree(step, &back, &wanted)?;
+        agree(step, self.db.count_range(txn, &keys).map_err(failed("count_range"))?, wanted.len() as u64)
     }
 
     fn put(&self, txn: &Txn<'_>, step: &Step, number: u8, value: u16, model: &mut Map) -> Outcome<()> {

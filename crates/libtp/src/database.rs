@@ -161,11 +161,7 @@ impl Db {
             let what = "it is a hash database, whose keys have no order: there are no ranges of them";
             return Err(Error::Database { name: self.name().into(), what: what.into() });
         }
-        keys.to_range(self.order.as_deref()).ok_or_else(|| {
-            let order = self.order.as_ref().map_or("", |order| order.name());
-            let what = format!("its keys are in the order `{order}`, in which keys that begin alike need not be side by side: give a range of keys");
-            Error::Database { name: self.name().into(), what }
-        })
+        keys.to_range(self.order.as_deref()).ok_or_else(|| not_side_by_side(self.name(), self.order.as_deref()))
     }
 
     /// The name of the order of its keys, if that is another than that of their bytes.
@@ -413,6 +409,15 @@ impl Db {
     pub(crate) fn raw_cursor<'t>(&'t self, reader: &'t impl Reader, range: KeyRange) -> Cursor<'t> {
         reader.cursor(self, range)
     }
+}
+
+/// Keys that begin alike are asked for, in an order in which they are here and there.
+pub(crate) fn not_side_by_side(name: &str, order: Option<&dyn Order>) -> Error {
+    let order = order.map_or("", Order::name);
+    let what = format!(
+        "its keys are in the order `{order}`, in which keys that begin alike need not be side by side: give a range of keys"
+    );
+    Error::Database { name: name.into(), what }
 }
 
 impl Recno {

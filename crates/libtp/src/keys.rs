@@ -42,33 +42,45 @@ impl Keys {
         Keys(Which::Between(low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec)))
     }
 
-    /// The same as they stand in a tree whose keys have several values each.
-    pub(crate) fn to_entries(&self) -> KeyRange {
+    /// The same as they stand in a tree whose keys have several values each, and are in that order; none if they are not side by side there.
+    pub(crate) fn to_entries(&self, order: Option<&dyn Order>) -> Option<KeyRange> {
         match &self.0 {
-            Which::Prefix(beginning) => duplicates::entries_beginning(beginning),
-            Which::Between(low, high) => {
-                duplicates::entries_between(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice))
+            Which::Prefix(beginning) if order.is_none() => Some(duplicates::entries_beginning(beginning)),
+            _ => {
+                let (low, high) = self.bounds(order)?;
+                let bytes = |bound| Bound::as_ref(bound).map(Vec::as_slice);
+                Some(duplicates::entries_between(bytes(&low), bytes(&high)))
             }
         }
     }
 
     /// The same as they stand in a tree whose keys are in that order; none if they are not side by side there.
     pub(crate) fn to_range(&self, order: Option<&dyn Order>) -> Option<KeyRange> {
-        let (low, high) = match (&self.0, order) {
-            (Which::Prefix(beginning), None) => return Some(KeyRange::with_prefix(beginning)),
-            (Which::Prefix(beginning), Some(_)) if !beginning.is_empty() => return None,
-            (Which::Prefix(_), Some(_)) => (Bound::Unbounded, Bound::Unbounded),
-            (Which::Between(low, high), None) => (low.clone(), high.clone()),
+        match &self.0 {
+            Which::Prefix(beginning) if order.is_none() => Some(KeyRange::with_prefix(beginning)),
+            _ => {
+                let (low, high) = self.bounds(order)?;
+                let bytes = |bound| Bound::as_ref(bound).map(Vec::as_slice);
+                Some(KeyRange::between(bytes(&low), bytes(&high)))
+            }
+        }
+    }
+
+    /// Where the keys begin and end in that order; none if it has keys that begin alike in several places.
+    fn bounds(&self, order: Option<&dyn Order>) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+        match (&self.0, order) {
+            (Which::Prefix(beginning), _) if !beginning.is_empty() => None,
+            (Which::Prefix(_), _) => Some((Bound::Unbounded, Bound::Unbounded)),
+            (Which::Between(low, high), None) => Some((low.clone(), high.clone())),
             (Which::Between(low, high), Some(order)) => {
                 let encoded = |key: Vec<u8>| {
                     let mut encoded = Vec::new();
                     order.encode(&key, &mut encoded);
                     encoded
                 };
-                (low.clone().map(encoded), high.clone().map(encoded))
+                Some((low.clone().map(encoded), high.clone().map(encoded)))
             }
-        };
-        Some(KeyRange::between(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice)))
+        }
     }
 }
 

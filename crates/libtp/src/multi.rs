@@ -10,8 +10,9 @@ use libtp_record::{Duplicates, KeyRange, Keying, Order};
 use rio::planted;
 
 use crate::cursor::{Cursor, Pair};
-use crate::database::Db;
+use crate::database::{not_side_by_side, Db};
 use crate::environment::Inner;
+use crate::keys::Keys;
 use crate::{Error, Reader, Result, Txn};
 
 /// A B-tree database whose keys have several values each: a sorted set of them, or a list in the order in which they came.
@@ -229,6 +230,28 @@ impl Multi {
         Ok(false)
     }
 
+    /// How many pairs these keys have. In a transaction the number stays until it ends.
+    ///
+    /// # Errors
+    /// As [`Multi::range`].
+    pub fn count_range(&self, reader: &impl Reader, keys: impl Into<Keys>) -> Result<u64> {
+        reader.count(&self.tree, self.entries(&keys.into())?)
+    }
+
+    /// Removes all of these keys with all their values; returns how many pairs there were. It locks as [`Db::delete_range`] does.
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`], and as [`Multi::range`].
+    pub fn delete_range(&self, txn: &Txn<'_>, keys: impl Into<Keys>) -> Result<u64> {
+        self.check_writable()?;
+        self.tree.delete_raw_range(txn, self.entries(&keys.into())?)
+    }
+
+    fn entries(&self, keys: &Keys) -> Result<KeyRange> {
+        let order = self.order.as_deref();
+        keys.to_entries(order).ok_or_else(|| not_side_by_side(self.name(), order))
+    }
+
     fn entries_of(&self, key: &[u8]) -> KeyRange {
         duplicates::entries_of(&self.ordered(key))
     }
@@ -236,6 +259,23 @@ impl Multi {
     /// A cursor over all pairs: the keys in order, and the values of each. It locks as [`Db::cursor`] does.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> MultiCursor<'t> {
         MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), entry: None }
+    }
+
+    /// A cursor over the pairs of some of the keys. In a transaction it locks these and the gaps between them, and no key beyond.
+    ///
+    /// # Errors
+    /// `Database` when keys that begin alike are asked for, and the database has an order of its own.
+    pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<MultiCursor<'t>> {
+        let at = self.tree.raw_cursor(reader, self.entries(&keys.into())?);
+        Ok(MultiCursor { multi: self, at, entry: None })
+    }
+
+    /// A cursor over the pairs whose keys begin with some bytes.
+    ///
+    /// # Errors
+    /// As [`Multi::range`].
+    pub fn prefix<'t>(&'t self, reader: &'t impl Reader, beginning: &[u8]) -> Result<MultiCursor<'t>> {
+        self.range(reader, Keys::prefix(beginning))
     }
 
     /// Removes the pair a cursor stands on; the cursor stays there, between its neighbours. False if it is gone, or the cursor

@@ -207,6 +207,37 @@ fn values_of_a_key_have_the_lengths_that_are_told() {
 }
 
 #[test]
+fn ranges_of_keys_with_several_values_are_in_the_order_of_the_database() {
+    use crate::order::Descending;
+    use crate::Duplicates;
+
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
+        let db = env.multi_ordered(&format!("{kind:?}"), kind, Descending).unwrap();
+        env.run(|txn| {
+            for key in [&b"a"[..], b"ab", b"b", b"c"] {
+                assert!(db.put(txn, key, b"1")? && db.put(txn, key, b"2")?);
+            }
+            let mut cursor = db.range(txn, &b"b"[..]..=&b"a"[..])?;
+            let mut keys = Vec::new();
+            while let Some((key, _)) = cursor.next()? {
+                keys.push(key);
+            }
+            assert_eq!(keys, [&b"b"[..], b"b", b"ab", b"ab", b"a", b"a"]);
+            assert_eq!(db.count_range(txn, ..)?, 8);
+            let refused = db.prefix(txn, b"a").err().unwrap().to_string();
+            assert!(refused.contains("begin alike"), "{refused}");
+            assert_eq!(db.delete_range(txn, &b"c"[..]..&b"ab"[..])?, 4);
+            assert_eq!((db.count(txn, b"b")?, db.count_range(txn, ..)?), (0, 4));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(db.count_range(&env.snapshot().unwrap(), &b"ab"[..]..).unwrap(), 4);
+    }
+}
+
+#[test]
 fn a_long_value_that_was_replaced_is_freed_once_whoever_comes_when() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().durability(Durability::Relaxed).open(dir.path()).unwrap();
