@@ -103,6 +103,28 @@ static int change(tp_multi *multi, tp_txn *txn)
     return code;
 }
 
+/* Some of the keys: walked over, counted, removed. */
+static int some(tp_multi *multi, tp_txn *txn)
+{
+    static const tp_range range = {"f", 1, "pear", 4, TP_FROM | TP_UPTO};
+    tp_multi_cursor *cursor;
+    tp_buffer key = TP_BUFFER;
+    uint64_t count, gone;
+    int code = tp_multi_cursor_open_range(multi, txn, &range, &cursor);
+    if (code != TP_OK)
+        return code;
+    printf("up to the pear:");
+    while ((code = tp_multi_cursor_next(cursor, &key, NULL)) == TP_OK)
+        printf(" %s", (const char *)key.data);
+    printf("\n");
+    tp_buffer_free(&key);
+    tp_multi_cursor_close(cursor);
+    if (code == TP_NOTFOUND && (code = tp_multi_count_range(multi, txn, &range, &count)) == TP_OK &&
+        (code = tp_multi_delete_range(multi, txn, &range, &gone)) == TP_OK)
+        printf("%lu pairs counted, %lu removed\n", (unsigned long)count, (unsigned long)gone);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     tp_env *env;
@@ -122,7 +144,8 @@ int main(int argc, char **argv)
         code = failed("store");
     else if (show("sorted", sorted, txn) != TP_OK || show("listed", listed, txn) != TP_OK || around(sorted, txn) != TP_OK ||
              around(listed, txn) != TP_OK || change(sorted, txn) != TP_OK || change(listed, txn) != TP_OK ||
-             show("sorted", sorted, txn) != TP_OK || show("listed", listed, txn) != TP_OK)
+             show("sorted", sorted, txn) != TP_OK || show("listed", listed, txn) != TP_OK || some(sorted, txn) != TP_OK ||
+             some(listed, txn) != TP_OK)
         code = failed("tags");
     if (code == TP_OK)
         code = tp_commit(txn);

@@ -497,6 +497,12 @@ int tp_multi_delete(tp_multi *multi, tp_txn *txn, const void *key, size_t key_si
 /* Removes one value of a key, the first that is equal; TP_NOTFOUND if there was none. */
 int tp_multi_delete_value(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
 
+/* How many pairs these keys have. In a transaction the number stays until that ends. */
+int tp_multi_count_range(tp_multi *multi, tp_txn *txn, const tp_range *range, uint64_t *count);
+
+/* Removes all of these keys with all their values, and says how many pairs there were, unless count is NULL. As tp_delete_range. */
+int tp_multi_delete_range(tp_multi *multi, tp_txn *txn, const tp_range *range, uint64_t *count);
+
 /* As tp_load. Sorted are pairs whose keys are, and, if they are, the values of each key. */
 int tp_multi_load(tp_multi *multi, unsigned int flags, unsigned int fill_percent, uint64_t memory, tp_next_pair *next,
                   tp_watch *watch, void *argument, uint64_t *count);
@@ -507,6 +513,7 @@ int tp_multi_compact(tp_multi *multi, unsigned int fill_percent, tp_watch *watch
 
 /* As the calls of tp_cursor, over all pairs: the keys in order, and the values of each. */
 int tp_multi_cursor_open(tp_multi *multi, tp_txn *txn, tp_multi_cursor **cursor);
+int tp_multi_cursor_open_range(tp_multi *multi, tp_txn *txn, const tp_range *range, tp_multi_cursor **cursor);
 int tp_multi_cursor_close(tp_multi_cursor *cursor);
 int tp_multi_cursor_first(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 int tp_multi_cursor_last(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);

@@ -12,6 +12,7 @@ use crate::environment::{environment, Environment};
 use crate::handles::{Handle, Kind, Pinned, Table};
 use crate::order::order_named;
 use crate::places::{self, ended, MultiPlace, Place};
+use crate::ranges::Keys;
 use crate::transaction::{both, with_reader, Opened, Transaction};
 
 static MULTIS: Table<MultiDatabase> = Table::new();
@@ -204,6 +205,57 @@ pub extern "C" fn tp_multi_cursor_open(
         places::open(out, txn, &mut held, multi, |multi, reader, pin| {
             Ok(Place::Multi(with_reader!(reader, reader => multi.multi.cursor(reader)), pin))
         })
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_multi_cursor_open_range(
+    multi: Handle<MultiDatabase>,
+    txn: Handle<Transaction>,
+    range: Keys,
+    cursor: Out<Handle<MultiPlace>>,
+) -> c_int {
+    door("tp_multi_cursor_open_range", || {
+        let out = cursor.needed("the cursor", Handle::NULL)?;
+        let (multi, mut held) = both(multi, txn)?;
+        let keys = range.keys()?;
+        places::open(out, txn, &mut held, multi, |multi, reader, pin| {
+            Ok(Place::Multi(with_reader!(reader, reader => multi.multi.range(reader, keys))?, pin))
+        })
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_multi_count_range(
+    multi: Handle<MultiDatabase>,
+    txn: Handle<Transaction>,
+    range: Keys,
+    count: Out<u64>,
+) -> c_int {
+    door("tp_multi_count_range", || {
+        let place = count.needed("the count", 0)?;
+        let (multi, txn) = both(multi, txn)?;
+        let keys = range.keys()?;
+        place.set(with_reader!(txn.reader(), reader => multi.multi.count_range(reader, keys))?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_multi_delete_range(
+    multi: Handle<MultiDatabase>,
+    txn: Handle<Transaction>,
+    range: Keys,
+    count: Out<u64>,
+) -> c_int {
+    door("tp_multi_delete_range", || {
+        count.set(0);
+        let (multi, txn) = both(multi, txn)?;
+        count.set(multi.multi.delete_range(txn.writer()?, range.keys()?)?);
+        Ok(())
     })
 }
 

@@ -147,6 +147,10 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
             "2 values of the plum removed",
             "sorted: pear-fruit pear-green",
             "listed: fig-sweet pear-green pear-fruit",
+            "up to the pear: pear pear",
+            "2 pairs counted, 2 removed",
+            "up to the pear: fig pear pear",
+            "3 pairs counted, 3 removed",
         ],
     ),
     (

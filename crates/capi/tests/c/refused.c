@@ -155,6 +155,10 @@ static void several(struct scene *scene)
     expect(tp_multi_count(multi, txn, "k", 1, NULL), TP_MISUSE, "place of the count");
     fine(tp_multi_count(multi, txn, "k", 1, &count));
     holds(count == 0);
+    expect(tp_multi_count_range(multi, txn, NULL, NULL), TP_MISUSE, "place of the count");
+    expect(tp_multi_delete_range(multi, scene->snapshot, NULL, &count), TP_MISUSE, "a snapshot was given");
+    expect(tp_multi_cursor_open_range(multi, txn, NULL, NULL), TP_MISUSE, "the cursor");
+    fine(tp_multi_delete_range(multi, txn, NULL, NULL));
     expect(tp_multi_delete(multi, txn, "k", 1, NULL), TP_NOTFOUND, "");
     expect(tp_multi_delete_value(multi, txn, "k", 1, "v", 1), TP_NOTFOUND, "");
     fine(tp_multi_put(multi, txn, NULL, 0, NULL, 0));

@@ -10,7 +10,7 @@ use crate::btree::node::Node;
 use crate::btree::search::ROOT;
 use crate::free_pages::{FIRST_PAGE, META_PAGE};
 use crate::page::overflow::{self, ChainRef};
-use crate::page::slotted::{common_prefix, head_of};
+use crate::page::slotted::{common_prefix, head_of, Flags};
 use crate::Result;
 
 /// Something that is not as it should be.
@@ -170,6 +170,12 @@ impl<'v, 'a> Verifier<'v, 'a> {
             }
             if node.header().left.get() != left {
                 self.report(number, format!("its left link leads to {}, not to {left}", node.header().left.get()));
+            }
+            if node.header().flags.get() & !Flags::ALL != 0 {
+                self.report(
+                    number,
+                    format!("its flags are {:#x}, of which some mean nothing", node.header().flags.get()),
+                );
             }
             self.downlink(&mut expected, number, &low, unposted);
             self.page(&copied, &node, &low)?;

@@ -93,6 +93,8 @@ impl Flags {
     pub const INCOMPLETE: u16 = 1;
     /// The page was emptied and unlinked; its right link still leads on (PROTOCOLS T2).
     pub const DELETED: u16 = 2;
+    /// All that a page of a B-tree may have.
+    pub const ALL: u16 = Flags::INCOMPLETE | Flags::DELETED;
 }
 
 /// One entry of the slot array.
