@@ -31,6 +31,9 @@ enum Which {
     Prefix(Vec<u8>),
 }
 
+/// Where keys begin and end.
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 impl Keys {
     /// The keys that begin with these bytes.
     pub fn prefix(beginning: impl AsRef<[u8]>) -> Keys {
@@ -67,7 +70,7 @@ impl Keys {
     }
 
     /// Where the keys begin and end in that order; none if it has keys that begin alike in several places.
-    fn bounds(&self, order: Option<&dyn Order>) -> Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+    fn bounds(&self, order: Option<&dyn Order>) -> Option<Bounds> {
         match (&self.0, order) {
             (Which::Prefix(beginning), _) if !beginning.is_empty() => None,
             (Which::Prefix(_), _) => Some((Bound::Unbounded, Bound::Unbounded)),
