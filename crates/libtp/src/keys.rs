@@ -34,6 +34,10 @@ enum Which {
 /// Where keys begin and end.
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
+fn bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
 impl Keys {
     /// The keys that begin with these bytes.
     pub fn prefix(beginning: impl AsRef<[u8]>) -> Keys {
@@ -51,7 +55,6 @@ impl Keys {
             Which::Prefix(beginning) if order.is_none() => Some(duplicates::entries_beginning(beginning)),
             _ => {
                 let (low, high) = self.bounds(order)?;
-                let bytes = |bound| Bound::as_ref(bound).map(Vec::as_slice);
                 Some(duplicates::entries_between(bytes(&low), bytes(&high)))
             }
         }
@@ -63,7 +66,6 @@ impl Keys {
             Which::Prefix(beginning) if order.is_none() => Some(KeyRange::with_prefix(beginning)),
             _ => {
                 let (low, high) = self.bounds(order)?;
-                let bytes = |bound| Bound::as_ref(bound).map(Vec::as_slice);
                 Some(KeyRange::between(bytes(&low), bytes(&high)))
             }
         }
