@@ -9,7 +9,7 @@ use libtp::{Backup, Bytes, DatabaseSettings, Env, Settings, Until};
 use libtp_sim::Random;
 use libtp_tests::sizes;
 
-use crate::shop::{judge, Commit, Shop};
+use crate::shop::{judge, Commit, Shop, NAMES};
 
 /// Small, so that little work evicts pages, begins segments and takes checkpoints.
 pub fn settings() -> Settings {
@@ -21,7 +21,7 @@ pub fn settings() -> Settings {
         checkpoint_log: Some(Bytes::kib(256)),
         lock_timeout_millis: Some(2_000),
         keep_log: Some(Bytes::mib(64)),
-        database: ["accounts", "parts", "cells"].map(|name| (name.to_owned(), small())).into(),
+        database: NAMES.map(|name| (name.to_owned(), small())).into(),
         ..Settings::default()
     }
 }

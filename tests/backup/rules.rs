@@ -6,7 +6,7 @@ use libtp::{Backup, Error, How, Until};
 use libtp_sim::Random;
 
 use crate::load::{open, settings};
-use crate::shop::{judge, Shop};
+use crate::shop::{judge, Shop, NAMES};
 
 #[test]
 fn what_is_made_meanwhile_is_in_it() {
@@ -42,7 +42,7 @@ fn what_is_made_meanwhile_is_in_it() {
     late(env, b"second").unwrap();
     env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
     assert_eq!(value("two").as_deref(), Some(&b"second"[..]));
-    assert_eq!(libtp::Env::open(other.path().join("two")).unwrap().databases().unwrap().len(), 5);
+    assert_eq!(libtp::Env::open(other.path().join("two")).unwrap().databases().unwrap().len(), NAMES.len() + 2);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Databases of three kinds under change, and their model at each place of the log.
+//! Databases of every kind under change, and their model at each place of the log: a B-tree, a hash file with an index, numbered
+//! records, a list that renumbers, and a tree whose keys have several values; parts of some transactions are taken back.
 //!
 //! Every transaction notes the LSN of its commit record. Those that meet in a record are ordered by their locks, which fall
 //! after the commit record has its LSN; so the state at a place in the log is what the commits below it did, in the order of
@@ -6,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use libtp::{Db, Env, Error, Recno, Result, Txn};
+use libtp::{Db, Duplicates, Env, Error, Index, IndexKeys, List, Multi, Recno, Result, Txn};
 use libtp_sim::Random;
 
 /// Accounts among which money is moved: their sum stays.
@@ -16,8 +17,15 @@ const MONEY: u64 = 1000;
 const PARTS: u64 = 240;
 const CELLS: u64 = 60;
 const CELL_BYTES: usize = 40;
+/// About so many lines does the list have.
+const LINES: u64 = 12;
+/// Keys that have several values, and how many at most.
+const TAGS: u64 = 16;
+const VALUES_MAX: usize = 5;
+/// The databases by number, as in [`Place`], and the index.
+pub const NAMES: [&str; 6] = ["accounts", "parts", "cells", "lines", "tags", "parts by length"];
 
-/// A record: the database, by number, and its key.
+/// A record: the database, by number, and its key. The list counts as one, and so do the values of a key that has several.
 pub type Place = (u8, u64);
 /// Every record.
 pub type Model = BTreeMap<Place, Vec<u8>>;
@@ -50,15 +58,31 @@ pub struct Shop {
     accounts: Db,
     parts: Db,
     cells: Recno,
+    lines: List,
+    tags: Multi,
+    by_length: Index,
     pub env: Env,
+}
+
+/// A part is found under its length, and under its first byte.
+fn index_keys(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
+    keys.add(value.len().to_be_bytes());
+    value.first().into_iter().for_each(|byte| keys.add([*byte]));
+}
+
+/// Several records as one.
+fn joined(records: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    records.into_iter().flat_map(|record| [&record.len().to_le_bytes()[..], &record].concat()).collect()
 }
 
 impl Shop {
     /// Opens the databases, and makes them if they are missing.
     pub fn open(env: Env) -> Result<Shop> {
-        let (accounts, parts) = (env.btree("accounts")?, env.hash("parts")?);
-        let cells = env.recno("cells", u32::try_from(CELL_BYTES).unwrap())?;
-        Ok(Shop { accounts, parts, cells, env })
+        let (accounts, parts) = (env.btree(NAMES[0])?, env.hash(NAMES[1])?);
+        let cells = env.recno(NAMES[2], u32::try_from(CELL_BYTES).unwrap())?;
+        let (lines, tags) = (env.list(NAMES[3])?, env.multi(NAMES[4], Duplicates::AsTheyCame)?);
+        let by_length = parts.index(NAMES[5], index_keys)?;
+        Ok(Shop { accounts, parts, cells, lines, tags, by_length, env })
     }
 
     /// The first transaction of a new shop.
@@ -145,11 +169,71 @@ impl Shop {
         }
         let cell = vec![random.next_u64().to_le_bytes()[1]; CELL_BYTES];
         self.set(&txn, (2, 1 + random.below(CELLS)), Some(cell), &mut effects)?;
+        if random.chance(1, 3) {
+            self.write_line(&txn, random, &mut effects)?;
+        }
+        if random.coin() {
+            self.tag(&txn, random, &mut effects)?;
+        }
+        if random.chance(1, 4) {
+            // A part of the transaction that is taken back leaves nothing.
+            let (savepoint, mut nothing) = (txn.savepoint(), BTreeMap::new());
+            self.set(&txn, (1, random.below(PARTS)), Some(vec![3; 30]), &mut nothing)?;
+            self.tag(&txn, random, &mut nothing)?;
+            self.write_line(&txn, random, &mut nothing)?;
+            savepoint.roll_back()?;
+        }
         if random.chance(1, 8) {
             txn.abort()?;
             return Ok(None);
         }
         self.commit(txn, random.chance(1, 6), effects).map(Some)
+    }
+
+    /// Changes the list, whose lines get other numbers.
+    fn write_line(
+        &self,
+        txn: &Txn<'_>,
+        random: &mut Random,
+        effects: &mut BTreeMap<Place, Option<Vec<u8>>>,
+    ) -> Result<()> {
+        self.lines.lock(txn)?;
+        let count = self.lines.count(txn)?;
+        let number = 1 + random.below(count.max(1));
+        let line = vec![random.next_u64().to_le_bytes()[2]; usize::try_from(random.below(120)).unwrap()];
+        match random.below(3) {
+            0 if count >= LINES => drop(self.lines.delete(txn, number)?),
+            1 if count >= LINES => self.lines.put(txn, number, &line)?,
+            _ if count > 0 && random.coin() => drop(self.lines.insert_before(txn, number, &line)?),
+            _ => drop(self.lines.append(txn, &line)?),
+        }
+        effects.insert((3, 0), Some(self.all_lines(txn)?));
+        Ok(())
+    }
+
+    fn all_lines(&self, txn: &Txn<'_>) -> Result<Vec<u8>> {
+        let (mut cursor, mut lines) = (self.lines.cursor(txn), Vec::new());
+        while let Some((_, line)) = cursor.next()? {
+            lines.push(line);
+        }
+        Ok(joined(lines))
+    }
+
+    /// Gives a key one value more, or takes its first or all of them.
+    fn tag(&self, txn: &Txn<'_>, random: &mut Random, effects: &mut BTreeMap<Place, Option<Vec<u8>>>) -> Result<()> {
+        let number = random.below(TAGS);
+        let key = number.to_be_bytes();
+        let value = vec![random.next_u64().to_le_bytes()[3]; usize::try_from(random.below(300)).unwrap()];
+        self.tags.put(txn, &key, &value)?;
+        let values = self.tags.values(txn, &key)?;
+        match random.below(6) {
+            0 => drop(self.tags.delete(txn, &key)?),
+            _ if values.len() > VALUES_MAX => drop(self.tags.delete_value(txn, &key, &values[0])?),
+            _ => {}
+        }
+        let values = self.tags.values(txn, &key)?;
+        effects.insert((4, number), (!values.is_empty()).then(|| joined(values)));
+        Ok(())
     }
 
     /// A transaction that has written and goes on.
@@ -174,6 +258,16 @@ impl Shop {
             model.insert((2, number), value);
         }
         drop(cells);
+        let lines = self.all_lines(&txn)?;
+        if !lines.is_empty() {
+            model.insert((3, 0), lines);
+        }
+        for number in 0..TAGS {
+            let values = self.tags.values(&txn, &number.to_be_bytes())?;
+            if !values.is_empty() {
+                model.insert((4, number), joined(values));
+            }
+        }
         txn.commit()?;
         Ok(model)
     }
@@ -184,6 +278,10 @@ impl Shop {
         for name in self.env.databases()? {
             findings.extend(self.env.verify(&name)?.findings.into_iter().map(|finding| format!("{name}: {finding:?}")));
         }
+        let txn = self.env.begin()?;
+        let of_index = self.by_length.verify(&txn)?;
+        txn.commit()?;
+        findings.extend(of_index.into_iter().map(|finding| format!("{}: {finding}", NAMES[5])));
         Ok(findings)
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use libtp::{Env, Error, How};
+use libtp_record::hash::page::BucketPage;
 
 use crate::child::{fill_and_die, Dead, VALUE_BYTES};
 use crate::saying::{check_value, key_of, refused, says, value_of};
@@ -142,6 +143,57 @@ fn a_page_in_anothers_place_is_an_error_that_names_it() {
     let reading = read_all(directory.path());
     assert!(!reading.errors.is_empty());
     reading.errors.iter().for_each(|error| says(error, &["table.tp", &format!("page {page}")]));
+}
+
+/// Makes the last page of a bucket lead back, as one of an earlier time can: to the page before it, or to itself. Which page.
+fn lead_in_a_circle(bytes: &mut [u8], is_to_itself: bool) -> usize {
+    let further_behind = |page: usize| {
+        let node = BucketPage::over(&bytes[page * PAGE..(page + 1) * PAGE]).filter(BucketPage::is_further)?;
+        node.next().map(|next| (page, usize::try_from(next).unwrap()))
+    };
+    let pairs: Vec<(usize, usize)> = (1..bytes.len() / PAGE).filter_map(further_behind).collect();
+    let (before, page) =
+        *pairs.iter().find(|(_, next)| further_behind(*next).is_none()).expect("a bucket of three pages");
+    let leads_to = u32::try_from(if is_to_itself { page } else { before }).unwrap();
+    let damaged = &mut bytes[page * PAGE..(page + 1) * PAGE];
+    damaged[36..40].copy_from_slice(&leads_to.to_le_bytes());
+    libtp_buffer::seal(damaged);
+    assert_eq!(BucketPage::over(damaged).unwrap().next(), Some(leads_to));
+    page
+}
+
+#[test]
+fn a_bucket_whose_pages_lead_in_a_circle_stops_nobody() {
+    // Few records fit a page, so some buckets have three before the file has another for what they hold.
+    let value = |one| value_of(one, 1_900);
+    for is_to_itself in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let env = Env::open(directory.path()).unwrap();
+        let table = env.hash("table").unwrap();
+        (0..COUNT).for_each(|one| env.run(|txn| table.put(txn, &key_of(one), &value(one))).unwrap());
+        drop((table, env));
+        let file = directory.path().join("table.tp");
+        let mut bytes = fs::read(&file).unwrap();
+        let page = lead_in_a_circle(&mut bytes, is_to_itself);
+        fs::write(&file, bytes).unwrap();
+
+        // Twice as many records: the bucket is asked for room, and split.
+        let env = Env::open(directory.path()).unwrap();
+        let table = env.hash("table").unwrap();
+        let mut refused = 0;
+        for one in 0..2 * COUNT {
+            let put = env.run(|txn| match one < COUNT {
+                true => table.get(txn, &key_of(one)).map(|found| assert_eq!(found, Some(value(one)))),
+                false => table.put(txn, &key_of(one), &value(one)),
+            });
+            if let Err(error) = put {
+                says(&error, &["page", "table.tp", "bucket"]);
+                refused += 1;
+            }
+        }
+        assert!(refused > 0, "page {page} leads back, and nobody noticed");
+        assert!(refused < COUNT / 4, "{refused} calls failed for one bucket's sake");
+    }
 }
 
 #[test]

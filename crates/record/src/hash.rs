@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `page`, `geometry` | the pages of a bucket and the file's header; which bucket, and where it stands |
-//! | `bucket` | a bucket latched, and gone through |
+//! | `bucket`, `chain` | a bucket latched, and gone through; the way along its further pages |
 //! | `get`, `put`, `scan` | one record; changed; one after the other |
 //! | `room`, `replaced` | room made in a bucket; replaced long values freed |
 //! | `split` | one bucket more, and its records on their way to it |
@@ -11,6 +11,7 @@
 //! | `verify` | everything looked at |
 
 pub(crate) mod bucket;
+mod chain;
 pub(crate) mod geometry;
 mod get;
 pub mod log_records;

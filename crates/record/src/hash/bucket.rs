@@ -16,6 +16,7 @@ use libtp_buffer::{ExclusivePage, Pin, SharedPage};
 
 use crate::access::Access;
 use crate::database::Method;
+use crate::hash::chain::Chain;
 use crate::hash::geometry::{bucket_of, parent_of, Geometry};
 use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
 use crate::pages::{rank, Pages, ROUNDS_MAX};
@@ -272,18 +273,12 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
             if let Some(found) = look(*number, &node, is_own)? {
                 return Ok(Sought::Found(if is_own { Which::Own } else { Which::Giving }, found));
             }
-            let (bucket, mut next) = (node.bucket(), node.next());
-            let mut steps = 0;
-            while let Some(number) = next {
+            let mut chain = Chain::behind(*number, &node);
+            while let Some(number) = chain.next() {
                 let Some(page) = kept.latch::<L>(pages, number) else { return Ok(Sought::Read(number)) };
-                let node = further_page(pages, number, &page, bucket)?;
+                let node = chain.pass(pages, number, &page)?;
                 if let Some(found) = look(number, &node, is_own)? {
                     return Ok(Sought::Found(Which::Further(number, page), found));
-                }
-                next = node.next();
-                steps += 1;
-                if steps > ROUNDS_MAX {
-                    return Err(pages.corrupt(number, "the pages of its bucket lead in a circle"));
                 }
             }
         }
@@ -333,15 +328,6 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
             _ => Ok(deleter),
         })
     }
-}
-
-/// A page behind the first of a bucket.
-pub(crate) fn further_page<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8], bucket: u32) -> Result<BucketPage<'p>> {
-    let node = bucket_page(pages, number, page)?;
-    if node.is_further() && node.bucket() == bucket {
-        return Ok(node);
-    }
-    Err(pages.corrupt(number, format!("it is no further page of bucket {bucket}, whose pages lead to it")))
 }
 
 impl<'a> Access<'a> {

@@ -14,7 +14,8 @@ use crate::btree::ghosts::{first_own_lsn, is_settled, Horizon};
 use crate::btree::insert::hash_of;
 use crate::btree::log_records::{append_cell, Reclaim, ReclaimEntry, RECLAIM_REMOVE, RECLAIM_TRIM};
 use crate::free_pages::META_PAGE;
-use crate::hash::bucket::{bucket_page, further_page, Bucket, Kept, Sought, Which};
+use crate::hash::bucket::{bucket_page, Bucket, Kept, Sought, Which};
+use crate::hash::chain::Chain;
 use crate::hash::log_records::{Extend, Move, Shrink, EXTEND, MOVE, RECLAIM, SHRINK};
 use crate::hash::page::{BucketPage, HEADER_PAGE};
 use crate::hash::{replaced, split};
@@ -199,19 +200,17 @@ fn relocate_latched<'a>(
         return Ok(Ok(true));
     }
     let Which::Further(from, mut page) = which else { return Ok(Ok(true)) };
-    let (mut next, bucket_number) = (own.next(), own.bucket());
-    while let Some(to) = next {
+    let mut chain = Chain::behind(bucket.own.0, &own);
+    while let Some(to) = chain.next() {
         if to == from {
-            next = further_page(pages, from, &page, bucket_number)?.next();
+            chain.pass(pages, from, &page)?;
             continue;
         }
         let Some(mut target) = kept.latch::<ExclusivePage<'a>>(pages, to) else { return Ok(Err(to)) };
-        let node = further_page(pages, to, &target, bucket_number)?;
-        if need <= node.free_bytes() {
+        if need <= chain.pass(pages, to, &target)?.free_bytes() {
             move_cells(pages, (from, &mut page), (to, &mut target), &[slot])?;
             return Ok(Ok(true));
         }
-        next = node.next();
     }
     Ok(Ok(false))
 }
@@ -225,15 +224,13 @@ fn relocate_from_first<'a>(
 ) -> Result<std::result::Result<bool, u32>> {
     let (number, first) = &mut bucket.own;
     let node = bucket_page(pages, *number, first)?;
-    let (mut next, bucket_number) = (node.next(), node.bucket());
-    while let Some(to) = next {
+    let mut chain = Chain::behind(*number, &node);
+    while let Some(to) = chain.next() {
         let Some(mut target) = kept.latch::<ExclusivePage<'a>>(pages, to) else { return Ok(Err(to)) };
-        let node = further_page(pages, to, &target, bucket_number)?;
-        if need <= node.free_bytes() {
+        if need <= chain.pass(pages, to, &target)?.free_bytes() {
             move_cells(pages, (*number, first), (to, &mut target), &[slot])?;
             return Ok(Ok(true));
         }
-        next = node.next();
     }
     Ok(Ok(false))
 }
@@ -280,12 +277,12 @@ pub(crate) fn extend_latched<'a>(
     candidate: &Candidate<'a>,
 ) -> Result<Extended> {
     let node = bucket_page(pages, *first_number, first)?;
-    let (bucket, mut next) = (node.bucket(), node.next());
+    let (bucket, mut chain) = (node.bucket(), Chain::behind(*first_number, &node));
     let mut last: Option<(u32, ExclusivePage<'a>)> = None;
-    while let Some(number) = next {
+    while let Some(number) = chain.next() {
         drop(last.take());
         let Some(page) = kept.latch::<ExclusivePage<'a>>(pages, number) else { return Ok(Extended::Read(number)) };
-        next = further_page(pages, number, &page, bucket)?.next();
+        chain.pass(pages, number, &page)?;
         last = Some((number, page));
     }
     let Some(mut new) = pages.allocate(candidate)? else { return Ok(Extended::Taken) };

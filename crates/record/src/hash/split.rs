@@ -17,7 +17,8 @@ use zerocopy::IntoBytes;
 use crate::btree::insert::hash_of;
 use crate::btree::log_records::append_cell;
 use crate::free_pages::META_PAGE;
-use crate::hash::bucket::{bucket_page, further_page, read_header, Buckets, Kept, Latched, HEADER_LEVEL};
+use crate::hash::bucket::{bucket_page, read_header, Buckets, Kept, Latched, HEADER_LEVEL};
+use crate::hash::chain::Chain;
 use crate::hash::geometry::{extent_of, low_bits, parent_of, BUCKETS_MAX};
 use crate::hash::log_records::{Finish, Split, FINISH, SPLIT};
 use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
@@ -193,13 +194,12 @@ fn step<'a>(
     if !node.is_giving() || !taking.is_taking() || (giving, bits) != parent_of(bucket) {
         return Ok(Step::Finished);
     }
-    let (mut deleter, mut next) = (node.deleter_lsn(), node.next());
+    let (mut deleter, mut chain) = (node.deleter_lsn(), Chain::behind(old.0, &node));
     let mut before: Option<First<'a>> = None;
-    while let Some(number) = next {
+    while let Some(number) = chain.next() {
         let Some(mut page) = kept.latch::<ExclusivePage<'a>>(pages, number) else { return Ok(Step::Read(number)) };
-        let node = further_page(pages, number, &page, giving)?;
+        let node = chain.pass(pages, number, &page)?;
         deleter = deleter.max(node.deleter_lsn());
-        next = node.next();
         let slots = slots_of(&node, bucket, bits);
         if !slots.is_empty() {
             drop(before);
@@ -231,19 +231,20 @@ fn move_on<'a>(
     let node = bucket_page(pages, from, page)?;
     let need: usize = slots.iter().map(|&slot| crate::page::slotted::SLOT_BYTES + node.cell_bytes(slot)).sum();
     let target = bucket_page(pages, own.0, &own.1)?;
-    let (bucket, mut next) = (target.bucket(), target.next());
+    let mut chain = Chain::behind(own.0, &target);
     if need <= target.free_bytes() {
         move_cells(pages, (from, page), (own.0, &mut own.1), slots)?;
         return Ok(Step::Further);
     }
-    while let Some(number) = next {
+    while let Some(number) = chain.next() {
+        if number == from {
+            return Err(pages.corrupt(number, "the pages of two buckets lead to it"));
+        }
         let Some(mut to) = kept.latch::<ExclusivePage<'a>>(pages, number) else { return Ok(Step::Read(number)) };
-        let target = further_page(pages, number, &to, bucket)?;
-        if need <= target.free_bytes() {
+        if need <= chain.pass(pages, number, &to)?.free_bytes() {
             move_cells(pages, (from, page), (number, &mut to), slots)?;
             return Ok(Step::Further);
         }
-        next = target.next();
     }
     let Some(candidate) = candidate else { return Ok(Step::Extend) };
     Ok(match extend_latched(pages, own, kept, candidate)? {
