@@ -303,9 +303,10 @@ int tp_txn_id(tp_txn *txn, uint64_t *id);
 int tp_set_durability(tp_txn *txn, int durability);
 
 /* Passes a running transaction on, with its locks and all it did: whoever has the word, a text, goes on with it by tp_attach, a
- * thread or another process of the environment, once. Savepoints are kept. Ends the handle, whatever is returned: if this fails it
- * was undone (TP_NOT_PASSED, if it has joined memory, or read or changed plain files); only with TP_MISUSE and TP_FULL it goes on. If
- * this process dies, or closes the environment, before it is taken over, it is undone. What tp_set_durability said is not passed on. */
+ * thread or another process of the environment, once. What was done since its savepoints stays, and they are forgotten. Ends the
+ * handle, whatever is returned: if this fails it was undone (TP_NOT_PASSED, if it has joined memory, or read or changed plain
+ * files); only with TP_MISUSE and TP_FULL it goes on. If this process dies, or closes the environment, before it is taken over, it
+ * is undone. What tp_set_durability said is not passed on. */
 int tp_detach(tp_txn *txn, tp_buffer *word);
 
 /* Goes on with a transaction that was passed on. TP_NOT_PASSED if it is not to be had any more. */

@@ -38,6 +38,23 @@ use crate::{Durability, Error, Result};
 /// # txn.commit()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Several threads work in one transaction by turns: behind a mutex, since each change of it is on top of the one before.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// # let stock = env.btree("stock")?;
+/// let txn = std::sync::Mutex::new(env.begin()?);
+/// std::thread::scope(|scope| {
+///     for name in ["pears", "plums"] {
+///         let (txn, stock) = (&txn, &stock);
+///         scope.spawn(move || stock.put(&txn.lock().unwrap(), name.as_bytes(), b"5").unwrap());
+///     }
+/// });
+/// txn.into_inner().unwrap().commit()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'e> {
     env: &'e Arc<Inner>,

@@ -272,6 +272,9 @@ static void pairs(DBTYPE type, const char *name)
         /* "R_LAST, R_PREV, R_CURSOR: applicable only to the DB_BTREE and DB_RECNO access methods": */
         REFUSED(db->seq(db, &k, &d, R_LAST), EINVAL);
         REFUSED(db->seq(db, &k, &d, R_PREV), EINVAL);
+        k = dbt("one");
+        REFUSED(db->seq(db, &k, &d, R_CURSOR), EINVAL);
+        REFUSED(put(db, "x", "y", R_CURSOR), EINVAL);
         REFUSED(put(db, "x", "y", R_SETCURSOR), EINVAL);
     }
     commit();
