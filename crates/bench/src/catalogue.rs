@@ -23,6 +23,8 @@ pub enum EngineKind {
     RocksDb,
     /// Berkeley DB 5.3.
     Bdb,
+    /// PostgreSQL, in a server of its own, if it is installed.
+    Postgres,
     /// std's `HashMap` behind a mutex.
     HashMap,
     /// std's `BTreeMap` behind a mutex.
@@ -55,13 +57,14 @@ pub enum Sharing {
 
 impl EngineKind {
     /// All of them.
-    pub const ALL: [EngineKind; 8] = [
+    pub const ALL: [EngineKind; 9] = [
         EngineKind::Sqlite,
         EngineKind::Lmdb,
         EngineKind::Redb,
         EngineKind::Fjall,
         EngineKind::RocksDb,
         EngineKind::Bdb,
+        EngineKind::Postgres,
         EngineKind::HashMap,
         EngineKind::BTreeMap,
     ];
@@ -81,6 +84,7 @@ impl EngineKind {
             EngineKind::Fjall => "fjall",
             EngineKind::RocksDb => "rocksdb",
             EngineKind::Bdb => "bdb",
+            EngineKind::Postgres => "postgresql",
             EngineKind::HashMap => "hashmap",
             EngineKind::BTreeMap => "btreemap",
         }
@@ -91,7 +95,7 @@ impl EngineKind {
         if EngineKind::LIGHT.contains(&self) {
             return cfg!(feature = "peers");
         }
-        !EngineKind::HEAVY.contains(&self) || cfg!(feature = "peers-all")
+        matches!(self, EngineKind::HashMap | EngineKind::BTreeMap) || cfg!(feature = "peers-all")
     }
 
     /// Checks that this build has it.
@@ -155,6 +159,8 @@ pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<
         }
         #[cfg(feature = "peers-all")]
         EngineKind::Bdb => Ok(Box::new(crate::engine_bdb::Bdb::open(settings.directory, durability)?)),
+        #[cfg(feature = "peers-all")]
+        EngineKind::Postgres => Ok(Box::new(crate::engine_postgres::Postgres::open(settings.directory, durability)?)),
         #[cfg(not(all(feature = "peers", feature = "peers-all")))]
         _ => unreachable!("it was checked that this build has the engine"),
     }
@@ -167,6 +173,9 @@ fn check_shared(kind: EngineKind) -> Result<()> {
         EngineKind::Fjall | EngineKind::RocksDb | EngineKind::HashMap | EngineKind::BTreeMap => {
             let name = kind.name();
             Err(Error::Settings(format!("{name} serves one process only: what it has open nobody else can open")))
+        }
+        EngineKind::Postgres => {
+            Err(Error::Settings("postgresql is measured by threads only, each a connection".into()))
         }
     }
 }
@@ -217,6 +226,11 @@ fn settings(kind: EngineKind) -> &'static str {
         EngineKind::Bdb => {
             "transactions, B-trees of 4 KiB pages, DB_RMW; relaxed: a log that is written, survives the process, and is not synced; or \
              synced at each commit"
+        }
+        EngineKind::Postgres => {
+            "a server of its own on a socket of the file system, a function that it carries out, 512 MB of shared buffers, 8 GB of log between \
+             checkpoints; relaxed: fsync=off, after which a crash of the machine may leave a database that is damaged as a whole; or its \
+             default"
         }
         EngineKind::HashMap | EngineKind::BTreeMap => "std's, in the process, behind a mutex",
     }

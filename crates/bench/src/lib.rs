@@ -40,6 +40,8 @@ pub mod engine_in_memory;
 pub mod engine_libtp;
 #[cfg(feature = "peers")]
 pub mod engine_lmdb;
+#[cfg(feature = "peers-all")]
+pub mod engine_postgres;
 #[cfg(feature = "peers")]
 pub mod engine_redb;
 #[cfg(feature = "peers-all")]
@@ -55,6 +57,8 @@ pub mod memory;
 pub mod oo1;
 pub mod paper;
 mod peer_version;
+#[cfg(feature = "peers-all")]
+mod postgres_server;
 pub mod processes;
 pub mod processors;
 mod random;

@@ -12,6 +12,7 @@ pub fn peer_version(kind: EngineKind) -> String {
         EngineKind::Redb | EngineKind::Fjall => locked(LOCK_FILE, kind.name()).to_owned(),
         EngineKind::RocksDb => option_env!("ROCKSDB_VERSION").unwrap_or_default().to_owned(),
         EngineKind::Bdb => bdb(),
+        EngineKind::Postgres => postgres(),
         EngineKind::HashMap | EngineKind::BTreeMap => String::new(),
     }
 }
@@ -47,6 +48,16 @@ fn bdb() -> String {
     String::new()
 }
 
+#[cfg(feature = "peers-all")]
+fn postgres() -> String {
+    crate::postgres_server::version()
+}
+
+#[cfg(not(feature = "peers-all"))]
+fn postgres() -> String {
+    String::new()
+}
+
 /// The version of a package in a lock file; empty if it has none.
 fn locked<'l>(lock_file: &'l str, package: &str) -> &'l str {
     let entry = format!("name = \"{package}\"\nversion = \"");
@@ -68,8 +79,10 @@ mod tests {
     #[test]
     fn what_was_built_in_has_a_version() {
         for kind in EngineKind::ALL {
-            let (version, is_map) = (peer_version(kind), matches!(kind, EngineKind::HashMap | EngineKind::BTreeMap));
-            if kind.is_built_in() && !is_map {
+            // A server is installed or not, whatever was built in.
+            let has_none = matches!(kind, EngineKind::HashMap | EngineKind::BTreeMap | EngineKind::Postgres);
+            let version = peer_version(kind);
+            if kind.is_built_in() && !has_none {
                 assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{}: {version:?}", kind.name());
             }
         }

@@ -94,6 +94,37 @@ fn balances_read_are_those_written_and_read_only_runs_write_nothing() {
     }
 }
 
+/// By itself, since it need not be installed, and its log grows by reading, too.
+#[cfg(feature = "peers-all")]
+#[test]
+fn a_bank_in_postgresql_adds_up_and_outlives_its_server() {
+    for durability in [Durability::Relaxed, Durability::Sync] {
+        let fresh = Fresh::new(&format!("postgresql-{durability}"));
+        let of = OpenSettings { directory: &fresh.0, durability, sharing: Sharing::Alone };
+        let engine = match open_engine(EngineKind::Postgres, &of) {
+            Ok(engine) => engine,
+            Err(refused) if refused.to_string().contains("is not installed") => {
+                println!("!!! SKIPPED: {refused} !!!");
+                return;
+            }
+            Err(refused) => panic!("{refused}"),
+        };
+        engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
+        let transfer = Transfers::new(Scale::SMALL, 3, 1000).next_transfer();
+        let mut session = engine.session().unwrap();
+        assert_eq!(session.transact(&transfer).unwrap(), Outcome::Committed { balance: transfer.amount });
+        assert_eq!(session.read_only(&transfer).unwrap(), Outcome::Committed { balance: 3 * transfer.amount });
+        drop(session);
+        let ran = run_threads(engine.as_ref(), &settings(durability, 4), &mut |_| {}).unwrap();
+        assert!(ran.audit == "ok" && ran.committed > 10 && ran.log_bytes > 0, "{ran:?}");
+        let kept = engine.audit(&Scale::SMALL).unwrap();
+        engine.close().unwrap();
+        let engine = open(EngineKind::Postgres, &fresh.0, durability);
+        assert_eq!(engine.audit(&Scale::SMALL).unwrap(), kept);
+        engine.close().unwrap();
+    }
+}
+
 #[cfg(feature = "peers-all")]
 #[test]
 fn berkeley_db_writes_a_log_of_plausible_size() {

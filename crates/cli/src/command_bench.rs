@@ -113,6 +113,8 @@ enum EngineName {
     Rocksdb,
     /// Berkeley DB 5.3, if it was built in.
     Bdb,
+    /// PostgreSQL, if that was built in and a server is installed.
+    Postgresql,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -253,6 +255,7 @@ impl EngineName {
             EngineName::Fjall => Some(EngineKind::Fjall),
             EngineName::Rocksdb => Some(EngineKind::RocksDb),
             EngineName::Bdb => Some(EngineKind::Bdb),
+            EngineName::Postgresql => Some(EngineKind::Postgres),
         }
     }
 }

@@ -11,6 +11,9 @@ use super::Paper;
 /// A page cache so small beside the bank that most accounts are not in it.
 const SMALL_CACHE: &str = "memory = \"4MiB\"\n";
 
+/// In a server of its own; a row that says so where none is installed.
+const POSTGRES: &str = "postgresql";
+
 /// LIBTP, and the same trees with less and less protection; and a relational database.
 pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     let places = ["in memory, not synced", "cache smaller than the bank", "each commit on the disk"];
@@ -21,15 +24,20 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
         ("notp", places[0], unprotected("notp")),
         ("flock", places[0], unprotected("flock")),
         ("sqlite", places[0], Contender::of("sqlite", Durability::Relaxed)),
+        (POSTGRES, places[0], Contender::of(POSTGRES, Durability::Relaxed)),
         ("libtp", places[1], small(Contender::libtp(Durability::Relaxed))),
         ("notp", places[1], small(unprotected("notp"))),
         ("flock", places[1], small(unprotected("flock"))),
         ("libtp", places[2], Contender::libtp(Durability::Sync)),
         ("fsync", places[2], unprotected("fsync")),
         ("sqlite", places[2], Contender::of("sqlite", Durability::Sync)),
+        (POSTGRES, places[2], Contender::of(POSTGRES, Durability::Sync)),
     ];
-    let has_sqlite = paper.settings.peers.iter().any(|peer| peer == "sqlite");
-    let lines: Vec<_> = lines.into_iter().filter(|(name, ..)| *name != "sqlite" || has_sqlite).collect();
+    let has = |wanted: &str| paper.settings.peers.iter().any(|peer| peer == wanted);
+    // It is no peer in other figures, and is built with all of them.
+    let (has_sqlite, has_postgres) = (has("sqlite"), has("bdb"));
+    let is_wanted = |name: &str| (name != "sqlite" || has_sqlite) && (name != POSTGRES || has_postgres);
+    let lines: Vec<_> = lines.into_iter().filter(|(name, ..)| is_wanted(name)).collect();
     let named: Vec<_> = lines.iter().map(|(name, place, who)| (bank_of(name, place), who.clone())).collect();
     let scale = paper.pace.scale;
     let (banks, refused) = paper.banks(&named, scale);
@@ -64,7 +72,8 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
                 80 % faster than FSYNC, and 125 % of the database."
             .into(),
         here: "`notp`: the same trees of the same library with locks and log off. `flock`: the same inside flock(2). `fsync`: the same, and \
-               a page written into each of four files and synced at each commit. `sqlite`: WAL; FULL where each commit is on the disk. The \
+               a page written into each of four files and synced at each commit. `sqlite`: WAL; FULL where each commit is on the disk. `postgresql`, with every peer and if a server is installed: a server of its own, \
+               a message each way for a transaction. The \
                paper's were bound by their disk, which here is nearest to the cache smaller than the bank: pages come from the system's \
                cache, and go there and through the double write."
             .into(),

@@ -1,0 +1,229 @@
+//! A PostgreSQL server of our own: made, started and stopped, as the system's package has it.
+//!
+//! It listens on a socket of the file system and nowhere else, ends with us (`setpriv --pdeathsig`), and, should even that fail, when it
+//! notices that its directory is gone. It refuses to be root: where we are, it runs as the package's user, to whom its directory is given.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{geteuid, kill_process, Pid, Signal};
+
+use crate::engine::Durability;
+use crate::error::{Error, Result};
+
+/// The name in reports.
+pub(crate) const NAME: &str = "postgresql";
+/// Where Debian's packages have the programs, a directory for each version.
+const PACKAGES: &str = "/usr/lib/postgresql";
+/// The user whom the package makes.
+const USER: &str = "postgres";
+/// How long a server may take to start, or to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where its programs are: of the newest version. None if it is not installed.
+pub(crate) fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir(PACKAGES).ok()?.filter_map(|version| version.ok()?.file_name().into_string().ok());
+    let newest = versions.filter_map(|version| version.parse::<u32>().ok()).max()?;
+    let programs = Path::new(PACKAGES).join(newest.to_string()).join("bin");
+    programs.join("initdb").exists().then_some(programs)
+}
+
+/// Its version; empty if it is not installed.
+pub(crate) fn version() -> String {
+    let Some(programs) = programs() else { return String::new() };
+    let told = Command::new(programs.join("postgres")).arg("--version").output();
+    let text = told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned()).unwrap_or_default();
+    text.split(' ').nth(2).unwrap_or_default().trim_end().to_owned()
+}
+
+/// A server at work. Dropped, it is stopped.
+pub(crate) struct Server {
+    child: Child,
+    /// Where its socket is.
+    pub(crate) socket: PathBuf,
+}
+
+impl Server {
+    /// Starts a server on what is in `directory`, which is made if nothing is there.
+    ///
+    /// # Errors
+    /// It is not installed, or what its programs say.
+    pub(crate) fn start(directory: &Path, durability: Durability) -> Result<Server> {
+        let missing = || {
+            let how = "apt-get install postgresql, or leave it out";
+            Error::Settings(format!("{NAME} is not installed: no server in {PACKAGES}; {how}"))
+        };
+        let programs = programs().ok_or_else(missing)?;
+        let (data, socket) = (directory.join("data"), socket_directory());
+        let is_new = !data.exists();
+        for made in [&data, &socket] {
+            fs::create_dir_all(made).map_err(Error::file("make", made))?;
+            fs::set_permissions(made, Permissions::from_mode(0o700)).map_err(Error::file("protect", made))?;
+        }
+        let as_whom = AsWhom::find(directory, &[&data, &socket])?;
+        if is_new {
+            let mut made = as_whom.command(&programs.join("initdb"));
+            made.arg("-D").arg(&data).args(["-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
+            let made = made.output().map_err(Error::file("start", &programs.join("initdb")))?;
+            refuse_failure(&made)?;
+        }
+        let said = directory.join("server.log");
+        let log = File::create(&said).map_err(Error::file("make", &said))?;
+        let mut server = as_whom.command(&programs.join("postgres"));
+        server
+            .arg("-D")
+            .arg(&data)
+            .arg("-k")
+            .arg(&socket)
+            .args(settings(durability))
+            .stdout(log.try_clone().map_err(Error::file("open again", &said))?);
+        let child = server.stderr(log).spawn().map_err(Error::file("start", &programs.join("postgres")))?;
+        let mut server = Server { child, socket };
+        server.wait_until_it_listens(&said)?;
+        Ok(server)
+    }
+
+    fn wait_until_it_listens(&mut self, said: &Path) -> Result<()> {
+        let begun = Instant::now();
+        while postgres::Client::connect(&self.parameters(), postgres::NoTls).is_err() {
+            let has_ended = self.child.try_wait().is_ok_and(|status| status.is_some());
+            if has_ended || begun.elapsed() > PATIENCE {
+                let words = fs::read_to_string(said).unwrap_or_default();
+                let last = words.lines().rev().take(3).collect::<Vec<_>>().join("; ");
+                return Err(Error::engine(NAME, "starting its server")(format!("it does not answer: {last}")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// How it is connected to.
+    pub(crate) fn parameters(&self) -> String {
+        format!("host='{}' user={USER} dbname={USER}", self.socket.display())
+    }
+
+    /// Stops it in good order.
+    ///
+    /// # Errors
+    /// It could not, or did not end well.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.ask_to_stop();
+        let ended = self.child.wait().map_err(Error::engine(NAME, "stopping its server"))?;
+        match ended.success() {
+            true => Ok(()),
+            false => Err(Error::engine(NAME, "stopping its server")(format!("it ended with {ended}"))),
+        }
+    }
+
+    /// SIGINT is its fast shutdown: clients are sent away, and a checkpoint is taken.
+    fn ask_to_stop(&self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            self.ask_to_stop();
+            let _ = self.child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.socket);
+    }
+}
+
+/// As the manual has it for a machine's own benchmark: memory for the whole bank, checkpoints by the log's size and not every five minutes.
+fn settings(durability: Durability) -> impl Iterator<Item = OsString> {
+    let is_synced = durability == Durability::Sync;
+    let settings = [
+        "listen_addresses=".to_owned(),
+        "shared_buffers=512MB".to_owned(),
+        "max_wal_size=8GB".to_owned(),
+        "checkpoint_timeout=30min".to_owned(),
+        "max_connections=200".to_owned(),
+        "wal_sync_method=fdatasync".to_owned(),
+        format!("fsync={}", if is_synced { "on" } else { "off" }),
+    ];
+    settings.into_iter().flat_map(|setting| [OsString::from("-c"), OsString::from(setting)])
+}
+
+/// A directory for the socket, whose path may have 107 bytes only: not the bank's.
+fn socket_directory() -> PathBuf {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: only that no two are alike.
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("libtp-pg-{}-{number}", std::process::id()))
+}
+
+/// The user who runs the server, if that is not ours.
+struct AsWhom(Option<(u32, u32)>);
+
+impl AsWhom {
+    /// Gives these directories to the user who runs the server, and lets him come to them through ours.
+    fn find(directory: &Path, own: &[&PathBuf]) -> Result<AsWhom> {
+        if !geteuid().is_root() {
+            return Ok(AsWhom(None));
+        }
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let Some((user, group)) = users.lines().find_map(ids_of) else {
+            return Err(Error::Settings(format!("{NAME} does not run as root, and there is no user {USER}")));
+        };
+        for own in own {
+            chown(own, Some(user), Some(group)).map_err(Error::file("give away", *own))?;
+        }
+        // The bank's directory and the one it lies in are the benchmark's.
+        for passed in directory.ancestors().take(2) {
+            let mode = fs::metadata(passed).map_err(Error::file("look at", passed))?.mode();
+            fs::set_permissions(passed, Permissions::from_mode(mode | 0o011)).map_err(Error::file("open", passed))?;
+        }
+        Ok(AsWhom(Some((user, group))))
+    }
+
+    /// A program that ends with this thread's process.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("setpriv");
+        if let AsWhom(Some((user, group))) = self {
+            command.args([format!("--reuid={user}"), format!("--regid={group}"), "--init-groups".to_owned()]);
+        }
+        command.args(["--pdeathsig", "INT"]).arg(program).current_dir("/");
+        command
+    }
+}
+
+/// The numbers of the server's user, in a line of the users' file.
+fn ids_of(line: &str) -> Option<(u32, u32)> {
+    let mut words = line.split(':');
+    let is_his = words.next()? == USER;
+    let (user, group) = (words.nth(1)?.parse().ok()?, words.next()?.parse().ok()?);
+    is_his.then_some((user, group))
+}
+
+fn refuse_failure(output: &Output) -> Result<()> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    let last = words.lines().rev().find(|line| !line.is_empty()).unwrap_or("it says nothing");
+    Err(Error::engine(NAME, "making its bank")(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_the_whole_name() {
+        assert_eq!(
+            ids_of("postgres:x:109:117:PostgreSQL administrator,,,:/var/lib/postgresql:/bin/bash"),
+            Some((109, 117))
+        );
+        assert_eq!(ids_of("postgresql:x:109:117::/:/bin/sh"), None);
+        assert_eq!(ids_of("postgres:x"), None);
+    }
+}
