@@ -57,6 +57,10 @@ pub fn whole(directory: &Path, acknowledged: &std::collections::BTreeSet<(u64, u
     let contents = contents(&env).unwrap_or_else(|error| panic!("{what}: {error}"));
     let undone = contents.get("long").into_iter().flatten().find(|(key, _)| key.starts_with(b"long/abort/"));
     assert!(undone.is_none(), "{what}: a part of a transaction that was aborted is there");
+    let whole = contents.get("long").into_iter().flatten().filter(|(key, _)| key.starts_with(churn::WHOLE.as_bytes()));
+    let whole: Vec<_> = whole.map(|(key, value)| (text(&key[..key.len() - 1]), value)).collect();
+    let pairs_up = whole.chunks(2).all(|pair| pair.len() == 2 && pair[0] == pair[1]);
+    assert!(pairs_up, "{what}: of a transaction that kept all but a part, some is not as it left it: {whole:?}");
     (env.opened().how, contents)
 }
 

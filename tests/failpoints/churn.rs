@@ -46,11 +46,12 @@ enum Deed {
     Index,
     Own,
     Several,
+    Nested,
 }
 
 /// What survivors do.
 /// With sessions that come and go: whoever repairs meets newcomers.
-const QUIET: [Deed; 13] = [
+const QUIET: [Deed; 14] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Abort,
@@ -64,9 +65,10 @@ const QUIET: [Deed; 13] = [
     Deed::Index,
     Deed::Own,
     Deed::Several,
+    Deed::Nested,
 ];
 /// What a victim does, beside what its failpoint asks for.
-const ALL: [Deed; 20] = [
+const ALL: [Deed; 21] = [
     Deed::Fill,
     Deed::Sweep,
     Deed::Long,
@@ -87,6 +89,7 @@ const ALL: [Deed; 20] = [
     Deed::Index,
     Deed::Own,
     Deed::Several,
+    Deed::Nested,
 ];
 
 /// Which deeds come to failpoints whose names begin so.
@@ -122,11 +125,11 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("update", &[Deed::Touch, Deed::Upgrade]),
     ("undo: list", &[Deed::Index]),
     ("index", &[Deed::Index]),
-    ("undo", &[Deed::Abort, Deed::Several]),
+    ("undo", &[Deed::Abort, Deed::Several, Deed::Nested]),
     ("abort", &[Deed::Abort]),
-    ("savepoint", &[Deed::Abort]),
+    ("savepoint", &[Deed::Abort, Deed::Nested]),
     ("pass", &[Deed::Pass]),
-    ("change: comp", &[Deed::Abort]),
+    ("change: comp", &[Deed::Abort, Deed::Nested]),
     ("buffer", &[Deed::Long, Deed::Checkpoint]),
     ("ring", &[Deed::Long]),
     ("log: about to be", &[Deed::Checkpoint]),
@@ -146,6 +149,8 @@ const MADE: u64 = 12;
 /// Sessions that one thread has at once: more than the tables of sessions and of transactions begin with.
 const CROWD: usize = 150;
 
+/// How the keys of two records of one value begin; a number, `/`, and 1 or 2 follow.
+pub const WHOLE: &str = "long/whole/";
 /// A tree that is filled and emptied, whose leaves share before they split.
 pub const FILL: &str = "fill";
 /// The database that has indices ..
@@ -281,6 +286,7 @@ impl<'e> Churn<'e> {
             Deed::Sweep => self.sweep(),
             Deed::Long => self.long(),
             Deed::Abort => self.abort(),
+            Deed::Nested => self.nested(),
             Deed::Recno => self.recno(),
             Deed::Own => self.own(),
             Deed::Several => self.several(),
@@ -423,6 +429,22 @@ impl<'e> Churn<'e> {
             churn.long.put(txn, format!("long/abort/{}", at % 4).as_bytes(), &[b'a'; 20_000])?;
             part.roll_back()?;
             churn.records.append(txn, &[1; 100]).map(|_| ())
+        })
+    }
+
+    /// A transaction of which a part is taken back, and the rest kept: two records of one value, of which the part had spoilt both.
+    fn nested(&mut self) -> Result<()> {
+        let at = self.random.below(8);
+        let key = |which: u64| format!("{WHOLE}{at}/{which}").into_bytes();
+        let (value, is_kept) = (self.random.next_u64().to_le_bytes(), self.random.chance(3, 4));
+        self.in_txn(is_kept, |churn, txn| {
+            churn.long.put(txn, &key(1), &value)?;
+            let part = txn.savepoint();
+            churn.long.put(txn, format!("long/abort/part/{at}").as_bytes(), &[b'a'; 20_000])?;
+            churn.long.put(txn, &key(1), b"of the part")?;
+            churn.long.delete(txn, &key(2))?;
+            part.roll_back()?;
+            churn.long.put(txn, &key(2), &value)
         })
     }
 

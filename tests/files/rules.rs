@@ -36,6 +36,27 @@ fn what_another_program_changed_is_not_replaced() {
 }
 
 #[test]
+fn what_was_removed_and_is_put_back_stays() {
+    let (_dir, path, env) = place();
+    drop(env);
+    let env = idle(&path);
+    let file = path.join("etc/passwd");
+    fs::write(&file, "one").unwrap();
+    let (rows, key) = (env.btree("plain-files").unwrap(), [b"f", file.to_str().unwrap().as_bytes()].concat());
+    let txn = env.begin().unwrap();
+    txn.remove_file(&file).unwrap();
+    let value = rows.get(&txn, &key).unwrap().unwrap();
+    txn.abort().unwrap();
+    assert_eq!(names_in(&path.join("etc")), ["passwd"]);
+    // As if it had been removed and put back, the very file, while the row that says so stays for a reader's sake.
+    env.run(|txn| rows.put(txn, &key, &value)).unwrap();
+    assert_eq!(env.run(|txn| txn.read_file(&file)).unwrap().as_deref(), Some(&b"one"[..]));
+    drop((rows, env));
+    let env = Env::open(path.join("env")).unwrap();
+    assert_eq!((fs::read_to_string(&file).ok().as_deref(), env.waiting_files().unwrap()), (Some("one"), Vec::new()));
+}
+
+#[test]
 fn who_opens_sweeps_nothing_of_the_living() {
     let (_dir, path, env) = place();
     let living = env.begin().unwrap();

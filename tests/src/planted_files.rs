@@ -18,6 +18,10 @@ pub const PLANTED_FILES: &[PlantedDeath] = &[
         "libtp: a plain file that another program changed is replaced",
         "rules::what_another_program_changed_is_not_replaced",
     ),
+    by(
+        "libtp: a plain file is removed again that another program put back",
+        "rules::what_was_removed_and_is_put_back_stays",
+    ),
     by("libtp: temporary files of the living are swept", "rules::who_opens_sweeps_nothing_of_the_living"),
     by("libtp: a copy puts files of its original in place", "rules::a_copy_leaves_the_files_of_its_original_alone"),
     by(

@@ -204,7 +204,7 @@ impl Txn<'_> {
             work.touch(self, &to)?;
             let temporary = work.make(self, &to, |door, path| Ok(door.plain.link(&source, path)?))?;
             work.put(self, &to, Some(temporary))?;
-            work.put(self, from, None)
+            work.put_removal(self, from)
         })
     }
 
@@ -215,7 +215,7 @@ impl Txn<'_> {
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         self.with_files(path.as_ref(), |work, path| match work.touch(self, path)? {
             There::Own(Row { new: None, .. }) | There::Disk(None) => Err(missing(path)),
-            _ => work.put(self, path, None),
+            _ => work.put_removal(self, path),
         })
     }
 
@@ -317,7 +317,8 @@ impl Work {
             }
             None => {
                 let there = self.door.file_at(path)?.as_ref().map(Identity::from);
-                if there == row.old {
+                // Without its witness it was removed, and put back by another program.
+                if there == row.old && self.door.has_witness(path, &row)? {
                     self.see(path, None);
                     return Ok(None);
                 }
@@ -411,18 +412,27 @@ impl Work {
         Ok(())
     }
 
-    /// Notes what is to become of a path.
-    fn put(&self, txn: &Txn<'_>, path: &str, new: Option<New>) -> Result<()> {
-        let key = row::key(path);
-        let old = self.seen.get(path).copied().flatten();
-        match (old, &new) {
+    /// Notes that a path is to be of nothing. What is there gets another name, which goes when it is gone, on the disk: so nobody
+    /// removes it twice. Where that is refused (rights, a full disk, a filesystem without links) it is removed all the same.
+    fn put_removal(&mut self, txn: &Txn<'_>, path: &str) -> Result<()> {
+        if self.seen.get(path).copied().flatten().is_none() {
             // What was made is removed again, or what is left of another's row.
-            (None, None) => self.rows.delete(txn, &key).map(|_| ()),
-            _ => {
-                let directory = Some(self.door.plain.number_of(split(path).0)?);
-                self.rows.put(txn, &key, &Row { tag: self.door.tag, txn: txn.id(), directory, old, new }.encode())
-            }
+            return self.rows.delete(txn, &row::key(path)).map(|_| ());
         }
+        let witness = self.make(txn, path, |door, name| Ok(door.plain.link(path, name)?));
+        self.put_row(txn, path, None, witness.ok().map(|made| made.temporary))
+    }
+
+    /// Notes what is to be at a path.
+    fn put(&self, txn: &Txn<'_>, path: &str, new: Option<New>) -> Result<()> {
+        self.put_row(txn, path, new, None)
+    }
+
+    fn put_row(&self, txn: &Txn<'_>, path: &str, new: Option<New>, witness: Option<String>) -> Result<()> {
+        let old = self.seen.get(path).copied().flatten();
+        let directory = Some(self.door.plain.number_of(split(path).0)?);
+        let row = Row { tag: self.door.tag, txn: txn.id(), directory, old, new, witness };
+        self.rows.put(txn, &row::key(path), &row.encode())
     }
 
     /// What of it is to be kept, if all that has to be is as it was.
@@ -457,6 +467,9 @@ impl Work {
                 if temporary.is_none_or(|it| it.inode != new.identity.inode) {
                     return Err(refused(path, GONE));
                 }
+            }
+            if !self.door.has_witness(path, &row)? {
+                return Err(refused(path, GONE));
             }
             // Also where only names go: a directory that cannot be synced is told before, and not after the commit.
             directories.insert(split(path).0.to_owned());
@@ -496,8 +509,7 @@ impl Files {
         let work = self.0.borrow();
         let Some(work) = &*work else { return Ok(None) };
         let rows = work.check(txn)?;
-        let kept: BTreeSet<String> =
-            rows.iter().filter_map(|(path, row)| Some(beside(path, &row.new.as_ref()?.temporary))).collect();
+        let kept: BTreeSet<String> = rows.iter().filter_map(|(path, row)| Some(beside(path, row.beside()?))).collect();
         let needless = work.temporaries.iter().filter(|path| !kept.contains(*path)).cloned().collect();
         failpoint("files: prepared, not committed");
         Ok(Some(Group { door: work.door.clone(), rows, needless }))

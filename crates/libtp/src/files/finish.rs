@@ -4,7 +4,8 @@
 //! opens. It waits for no other lock while it has that one, so nobody waits in a circle for it.
 //!
 //! If we die here: each step can be done again. A temporary file that is gone has its name already; of what is removed only the
-//! very file goes that the transaction saw. A row that stays longer than it must does no harm, for the same reason.
+//! very file goes that the transaction saw, and only while the other name that it was given, its witness, is there: that goes when the
+//! removal is on the disk. A row that stays longer than it must does no harm, for the same reason.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
@@ -200,6 +201,13 @@ impl Finisher<'_, '_> {
             }
             unsynced.insert(directory, error.to_string());
         }
+        failpoint("files: in place, witnesses there");
+        for (path, row) in &done {
+            if let (Some(witness), None) = (&row.witness, unsynced.get(split(path).0)) {
+                self.leave_if_broken();
+                remove_temporary(self.door, &beside(path, witness));
+            }
+        }
         failpoint("files: in place, rows not deleted");
         for (path, row) in done {
             match unsynced.get(split(path).0) {
@@ -284,6 +292,12 @@ impl Finisher<'_, '_> {
     }
 
     fn remove(&self, path: &str, row: &Row) -> Result<()> {
+        if !self.door.has_witness(path, row)?
+            && !planted("libtp: a plain file is removed again that another program put back")
+        {
+            // Removed already: what is there another program has put back, unless a disk has gone since.
+            return self.door.check_directory(path, row);
+        }
         match self.door.plain.status(path)? {
             Some(there) if row.old == Some(Identity::from(&there)) => {
                 self.leave_if_broken();
@@ -355,7 +369,7 @@ pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
         })?;
         let needed: HashSet<String> = committed(&Snapshot::begin(env)?, &db)?
             .into_iter()
-            .filter_map(|(path, row)| row.new.map(|new| beside(&path, &new.temporary)))
+            .filter_map(|(path, row)| row.beside().map(|name| beside(&path, name)))
             .collect();
         for (path, owner) in left {
             let is_running = running.contains(&owner) && !planted("libtp: temporary files of the living are swept");

@@ -99,6 +99,16 @@ impl Door {
 }
 
 impl Door {
+    /// Whether a file that is to be removed still has its other name: it was not removed before. True of rows that gave it none.
+    ///
+    /// # Errors
+    /// As [`libtp_io::PlainFiles::status`].
+    pub(crate) fn has_witness(&self, path: &str, row: &Row) -> Result<bool> {
+        let Some(name) = &row.witness else { return Ok(true) };
+        let found = self.plain.status(&beside(path, name))?;
+        Ok(found.is_some_and(|it| row.old.is_some_and(|old| old.inode == it.inode)))
+    }
+
     /// Refuses a path whose directory is not the one in which a committed transaction has left what is to be there.
     ///
     /// # Errors

@@ -15,6 +15,8 @@ const FILE: u8 = b'f';
 const DIRECTORY: u8 = b'd';
 /// The first byte of every value.
 const VERSION: u8 = 2;
+/// Rows of files of this version have a witness.
+const WITNESSED: u8 = 3;
 /// Rows of files of this version say nothing of their directory.
 const OLDER: u8 = 1;
 
@@ -53,6 +55,9 @@ pub(crate) struct Row {
     pub(crate) old: Option<Identity>,
     /// What is to be there; nothing if it is removed.
     pub(crate) new: Option<New>,
+    /// Of a removal: another name of the file, in the same directory. When that is gone the file was removed. None where the filesystem
+    /// gave the file no second name.
+    pub(crate) witness: Option<String>,
 }
 
 /// The key of the row of a file.
@@ -112,16 +117,24 @@ pub(crate) fn decode_directory(key: &[u8], value: &[u8]) -> Result<u64> {
 impl Row {
     pub(crate) fn encode(&self) -> Vec<u8> {
         // As it was found, whoever wrote it: by its bytes a row is known again.
-        let mut bytes = vec![if self.directory.is_some() { VERSION } else { OLDER }];
+        let version = match (self.directory, &self.witness) {
+            (None, _) => OLDER,
+            (Some(_), None) => VERSION,
+            (Some(_), Some(_)) => WITNESSED,
+        };
+        let mut bytes = vec![version];
         bytes.extend(self.tag.to_le_bytes());
         bytes.extend(self.txn.to_le_bytes());
         bytes.extend(self.directory.into_iter().flat_map(u64::to_le_bytes));
         put_identity(&mut bytes, self.old.as_ref());
         put_identity(&mut bytes, self.new.as_ref().map(|new| &new.identity));
-        if let Some(new) = &self.new {
-            bytes.extend(new.temporary.as_bytes());
-        }
+        bytes.extend(self.beside().unwrap_or_default().as_bytes());
         bytes
+    }
+
+    /// The name of what lies beside the path until the row is done.
+    pub(crate) fn beside(&self) -> Option<&str> {
+        self.new.as_ref().map(|new| &new.temporary).or(self.witness.as_ref()).map(String::as_str)
     }
 
     /// # Errors
@@ -132,21 +145,20 @@ impl Row {
 
     fn read(value: &[u8]) -> Option<Row> {
         let mut reader = Reader { left: value };
-        let version = reader.byte().filter(|version| [OLDER, VERSION].contains(version))?;
+        let version = reader.byte().filter(|version| [OLDER, VERSION, WITNESSED].contains(version))?;
         let (tag, txn) = (reader.word()?, reader.word()?);
         let directory = if version == OLDER { None } else { Some(reader.word()?) };
         let old = reader.identity()?;
-        let new = match reader.identity()? {
-            None if reader.left.is_empty() => None,
-            None => return None,
-            Some(identity) => {
-                let temporary = String::from_utf8(reader.left.to_vec()).ok()?;
-                // It is removed, and renamed: it must be one of ours.
-                let is_ours = temporary.starts_with(super::paths::TEMPORARY) && !temporary.contains('/');
-                Some(New { identity, temporary: is_ours.then_some(temporary)? })
-            }
+        let (identity, name) = (reader.identity()?, String::from_utf8(reader.left.to_vec()).ok()?);
+        // It is removed, and renamed: it must be one of ours.
+        let is_ours = name.starts_with(super::paths::TEMPORARY) && !name.contains('/');
+        let (new, witness) = match identity {
+            Some(identity) if is_ours && version != WITNESSED => (Some(New { identity, temporary: name }), None),
+            None if is_ours && version == WITNESSED => (None, Some(name)),
+            None if name.is_empty() && version != WITNESSED => (None, None),
+            _ => return None,
         };
-        Some(Row { tag, txn, directory, old, new })
+        Some(Row { tag, txn, directory, old, new, witness })
     }
 }
 
@@ -194,8 +206,17 @@ mod tests {
     fn a_row_is_read_as_it_was_written_and_nothing_else_is_one() {
         let identity = Identity { inode: 7, bytes: 1 << 40, modified_ns: u64::MAX };
         let new = New { identity, temporary: ".libtp-1-2-3".into() };
+        let witness = Some(".libtp-1-2-4".to_owned());
+        let witnessed = Row { tag: 3, txn: 9, directory: Some(5), old: Some(identity), new: None, witness };
+        let bytes = witnessed.encode();
+        assert_eq!(Row::decode(b"f/a", &bytes).unwrap(), witnessed);
+        for cut in 0..bytes.len() - 5 {
+            assert!(Row::decode(b"f/a", &bytes[..cut]).is_err(), "{cut}");
+        }
+        let other = Row { witness: Some("passwd".to_owned()), ..witnessed };
+        assert!(Row::decode(b"f/a", &other.encode()).is_err(), "no name of ours");
         for (old, new) in [(None, Some(new.clone())), (Some(identity), None), (Some(identity), Some(new))] {
-            let row = Row { tag: 3, txn: 9, directory: Some(5), old, new };
+            let row = Row { tag: 3, txn: 9, directory: Some(5), old, new, witness: None };
             let bytes = row.encode();
             assert_eq!(Row::decode(b"f/a", &bytes).unwrap(), row);
             let older = [&[1], &bytes[1..17], &bytes[25..]].concat();
@@ -211,7 +232,7 @@ mod tests {
         let elsewhere = New { identity, temporary: ".libtp-1/../x".into() };
         assert!(Row::decode(
             b"f/a",
-            &Row { tag: 3, txn: 9, directory: None, old: None, new: Some(elsewhere) }.encode()
+            &Row { tag: 3, txn: 9, directory: None, old: None, new: Some(elsewhere), witness: None }.encode()
         )
         .is_err());
     }

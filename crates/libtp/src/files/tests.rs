@@ -358,6 +358,43 @@ fn a_reader_inside_does_not_keep_files_from_their_places() {
 }
 
 #[test]
+fn a_file_that_was_removed_and_put_back_by_another_program_stays() {
+    let place = Place::new();
+    fs::write(place.at("a"), "1").unwrap();
+    fs::hard_link(place.at("a"), place.at("aside")).unwrap();
+    let writer = place.env.begin().unwrap();
+    writer.remove_file(place.at("a")).unwrap();
+    std::thread::scope(|scope| {
+        // One that reads the row as soon as its lock falls, and keeps it: the row stays.
+        let reading = scope.spawn(|| loop {
+            let reader = place.env.begin().unwrap();
+            match reader.read_file(place.at("a")) {
+                Ok(found) => {
+                    assert_eq!(found, None);
+                    std::thread::sleep(Duration::from_millis(200));
+                    return;
+                }
+                Err(Error::LockTimeout) => {}
+                Err(error) => panic!("{error}"),
+            }
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        writer.commit().unwrap();
+        assert_eq!(place.text("a"), None);
+        reading.join().unwrap();
+    });
+    assert_eq!(place.rows(), 1);
+    // The very file: its inode, length and time are those that were seen.
+    fs::rename(place.at("aside"), place.at("a")).unwrap();
+    assert_eq!(place.env.run(|txn| txn.read_file(place.at("a"))).unwrap().as_deref(), Some(&b"1"[..]));
+    place.env.background_step().unwrap();
+    assert_eq!((place.text("a").as_deref(), place.rows()), (Some("1"), 0));
+    assert_eq!(place.names(), ["a"]);
+    place.env.run(|txn| txn.remove_file(place.at("a"))).unwrap();
+    assert_eq!((place.names(), place.rows()), (Vec::new(), 0));
+}
+
+#[test]
 fn what_could_not_be_put_in_its_place_is_told_and_tried_again() {
     let place = Place::new();
     fs::create_dir(place.at("d")).unwrap();
@@ -502,7 +539,7 @@ fn a_row_of_an_older_build_is_ended() {
     let (rows, key) = (super::rows(&place.env.0).unwrap(), super::row::key(place.at("a").to_str().unwrap()));
     let row = super::Row::decode(&key, &rows.get(&txn, &key).unwrap().unwrap()).unwrap();
     txn.abort().unwrap();
-    let older = super::Row { directory: None, ..row };
+    let older = super::Row { directory: None, witness: None, ..row };
     place.env.run(|txn| rows.put(txn, &key, &older.encode())).unwrap();
     super::recover(&place.env.0);
     assert_eq!((place.text("a"), place.rows()), (None, 0));

@@ -273,7 +273,7 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
             if let Some(found) = look(*number, &node, is_own)? {
                 return Ok(Sought::Found(if is_own { Which::Own } else { Which::Giving }, found));
             }
-            let mut chain = Chain::behind(*number, &node);
+            let mut chain = Chain::behind(pages, *number, &node)?;
             while let Some(number) = chain.next() {
                 let Some(page) = kept.latch::<L>(pages, number) else { return Ok(Sought::Read(number)) };
                 let node = chain.pass(pages, number, &page)?;

@@ -8,7 +8,7 @@
 use crate::hash::bucket::bucket_page;
 use crate::hash::page::BucketPage;
 use crate::pages::Pages;
-use crate::Result;
+use crate::{Error, Result};
 
 /// Where a walk along a bucket's pages is.
 pub(crate) struct Chain {
@@ -21,9 +21,16 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Behind the bucket's first page, which has that number.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if it leads to itself.
     #[inline]
-    pub fn behind(first: u32, node: &BucketPage<'_>) -> Chain {
-        Chain { bucket: node.bucket(), first, next: node.next(), passed: 0, remembered: first }
+    pub fn behind(pages: &Pages<'_>, first: u32, node: &BucketPage<'_>) -> Result<Chain> {
+        let next = node.next();
+        match next == Some(first) {
+            true => Err(leads_back(pages, first)),
+            false => Ok(Chain { bucket: node.bucket(), first, next, passed: 0, remembered: first }),
+        }
     }
 
     /// The page that comes next. None of those that were passed just now: it may be latched beside them.
@@ -44,10 +51,10 @@ impl Chain {
                 pages.corrupt(number, format!("it is no further page of bucket {bucket}, whose pages lead to it"))
             );
         }
-        if self.go_on(number, node.next()) {
-            return Ok(node);
+        match self.go_on(number, node.next()) {
+            true => Ok(node),
+            false => Err(leads_back(pages, number)),
         }
-        Err(pages.corrupt(number, "the pages of its bucket lead in a circle: one of them is of an earlier time"))
     }
 
     /// Passes a page; whether it leads on.
@@ -59,6 +66,11 @@ impl Chain {
         self.next = next;
         next.is_none_or(|next| ![number, self.first, self.remembered].contains(&next))
     }
+}
+
+#[cold]
+fn leads_back(pages: &Pages<'_>, number: u32) -> Error {
+    pages.corrupt(number, "the pages of its bucket lead in a circle: one of them is of an earlier time")
 }
 
 #[cfg(test)]

@@ -194,16 +194,17 @@ fn step<'a>(
     if !node.is_giving() || !taking.is_taking() || (giving, bits) != parent_of(bucket) {
         return Ok(Step::Finished);
     }
-    let (mut deleter, mut chain) = (node.deleter_lsn(), Chain::behind(old.0, &node));
+    let (mut deleter, mut chain) = (node.deleter_lsn(), Chain::behind(pages, old.0, &node)?);
     let mut before: Option<First<'a>> = None;
     while let Some(number) = chain.next() {
+        refuse_latched(pages, number, own.0)?;
         let Some(mut page) = kept.latch::<ExclusivePage<'a>>(pages, number) else { return Ok(Step::Read(number)) };
         let node = chain.pass(pages, number, &page)?;
         deleter = deleter.max(node.deleter_lsn());
         let slots = slots_of(&node, bucket, bits);
         if !slots.is_empty() {
             drop(before);
-            return move_on(pages, (number, &mut page), own, &slots, (kept, candidate));
+            return move_on(pages, (old.0, (number, &mut page)), own, &slots, (kept, candidate));
         }
         if node.count() == 0 {
             let (number_before, page_before) = match &mut before {
@@ -223,7 +224,7 @@ fn step<'a>(
 /// Takes these slots of a page to a page of the new bucket that has room for all of them.
 fn move_on<'a>(
     pages: &Pages<'a>,
-    (from, page): (u32, &mut ExclusivePage<'a>),
+    (giving, (from, page)): (u32, (u32, &mut ExclusivePage<'a>)),
     own: &mut First<'a>,
     slots: &[usize],
     (kept, candidate): (&Kept<'a>, Option<&crate::pages::Candidate<'a>>),
@@ -231,15 +232,14 @@ fn move_on<'a>(
     let node = bucket_page(pages, from, page)?;
     let need: usize = slots.iter().map(|&slot| crate::page::slotted::SLOT_BYTES + node.cell_bytes(slot)).sum();
     let target = bucket_page(pages, own.0, &own.1)?;
-    let mut chain = Chain::behind(own.0, &target);
+    let mut chain = Chain::behind(pages, own.0, &target)?;
     if need <= target.free_bytes() {
         move_cells(pages, (from, page), (own.0, &mut own.1), slots)?;
         return Ok(Step::Further);
     }
     while let Some(number) = chain.next() {
-        if number == from {
-            return Err(pages.corrupt(number, "the pages of two buckets lead to it"));
-        }
+        refuse_latched(pages, number, from)?;
+        refuse_latched(pages, number, giving)?;
         let Some(mut to) = kept.latch::<ExclusivePage<'a>>(pages, number) else { return Ok(Step::Read(number)) };
         if need <= chain.pass(pages, number, &to)?.free_bytes() {
             move_cells(pages, (from, page), (number, &mut to), slots)?;
@@ -252,6 +252,14 @@ fn move_on<'a>(
         Extended::Read(page) => Step::Read(page),
         Extended::Taken => Step::Taken,
     })
+}
+
+/// Refuses a page of one bucket to which the other's lead: it is latched already.
+fn refuse_latched(pages: &Pages<'_>, number: u32, latched: u32) -> Result<()> {
+    match number == latched {
+        true => Err(pages.corrupt(number, "the pages of two buckets lead to it")),
+        false => Ok(()),
+    }
 }
 
 fn take_marks_away<'a>(pages: &Pages<'a>, (old, own): (&mut First<'a>, &mut First<'a>), deleter: Lsn) {
