@@ -139,6 +139,7 @@ fn is_of_finishing(name: &str) -> bool {
         "files: about to be put in place",
         "files: one in its place",
         "files: in place, directories not synced",
+        "files: in place, witnesses there",
         "files: in place, rows not deleted",
         "files: rows deleted, not committed",
     ]

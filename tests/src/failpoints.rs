@@ -608,6 +608,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     files("files: about to be put in place"),
     files("files: one in its place"),
     files("files: in place, directories not synced"),
+    files("files: in place, witnesses there"),
     files("files: in place, rows not deleted"),
     files("files: rows deleted, not committed"),
     files("files: listed, nothing swept"),
