@@ -175,7 +175,7 @@ impl AsWhom {
             return Err(Error::Settings(format!("{NAME} does not run as root, and there is no user {USER}")));
         };
         for own in own {
-            chown(own, Some(user), Some(group)).map_err(Error::file("give away", *own))?;
+            chown(own, Some(user), Some(group)).map_err(Error::file("give away", own))?;
         }
         // The bank's directory and the one it lies in are the benchmark's.
         for passed in directory.ancestors().take(2) {
