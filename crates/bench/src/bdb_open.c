@@ -32,7 +32,9 @@ static int set_up(DB_ENV *env, const struct bdb_settings *settings)
 		return ret;
 	if ((ret = env->log_set_config(env, DB_LOG_AUTO_REMOVE, 1)) != 0)
 		return ret;
-	return settings->sync ? 0 : env->set_flags(env, DB_TXN_WRITE_NOSYNC, 1);
+	/* "Zero all pages of a log file when that log file is created. This has shown to provide greater transaction throughput in
+	 * some environments": where each commit is synced, since the sync has no length of the file to write. */
+	return settings->sync ? env->log_set_config(env, DB_LOG_ZERO, 1) : env->set_flags(env, DB_TXN_WRITE_NOSYNC, 1);
 }
 
 int bdb_open(const char *home, const struct bdb_settings *settings, DB_ENV **out)

@@ -224,7 +224,9 @@ pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) 
     let raw = File::create(&raw_path).map_err(Error::file("make", &raw_path))?;
     let (machine, cpu, begin) = (Machine::look(&settings.disk), CpuTime::look(), Instant::now());
     let mut paper = Paper::new(settings, watch, raw);
-    let names = std::iter::once("libtp").chain(settings.peers.iter().map(String::as_str));
+    // A peer in one figure only, and where it is installed.
+    let server = single_user::has_postgres(settings).then_some(single_user::POSTGRES);
+    let names = std::iter::once("libtp").chain(settings.peers.iter().map(String::as_str)).chain(server);
     let peers: Vec<_> = names.map(|name| (name.to_owned(), crate::catalogue::about(name))).collect();
     let peers_by_name: BTreeMap<_, _> = peers.iter().cloned().collect();
     paper.keep(&serde_json::json!({

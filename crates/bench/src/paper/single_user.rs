@@ -6,13 +6,18 @@ use crate::error::Result;
 use super::bank::Contender;
 use super::figure::{Axis, Figure, Place, Point, Series};
 use super::rounds::Case;
-use super::Paper;
+use super::{Paper, PaperSettings};
 
 /// A page cache so small beside the bank that most accounts are not in it.
 const SMALL_CACHE: &str = "memory = \"4MiB\"\n";
 
 /// In a server of its own; a row that says so where none is installed.
-const POSTGRES: &str = "postgresql";
+pub(super) const POSTGRES: &str = "postgresql";
+
+/// It is no peer in other figures, and is built with all of them.
+pub(super) fn has_postgres(settings: &PaperSettings<'_>) -> bool {
+    settings.peers.iter().any(|peer| peer == "bdb")
+}
 
 /// LIBTP, and the same trees with less and less protection; and a relational database.
 pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
@@ -33,9 +38,8 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
         ("sqlite", places[2], Contender::of("sqlite", Durability::Sync)),
         (POSTGRES, places[2], Contender::of(POSTGRES, Durability::Sync)),
     ];
-    let has = |wanted: &str| paper.settings.peers.iter().any(|peer| peer == wanted);
-    // It is no peer in other figures, and is built with all of them.
-    let (has_sqlite, has_postgres) = (has("sqlite"), has("bdb"));
+    let has_sqlite = paper.settings.peers.iter().any(|peer| peer == "sqlite");
+    let has_postgres = has_postgres(paper.settings);
     let is_wanted = |name: &str| (name != "sqlite" || has_sqlite) && (name != POSTGRES || has_postgres);
     let lines: Vec<_> = lines.into_iter().filter(|(name, ..)| is_wanted(name)).collect();
     let named: Vec<_> = lines.iter().map(|(name, place, who)| (bank_of(name, place), who.clone())).collect();
