@@ -80,6 +80,23 @@ mod tests {
         assert_eq!(names.len(), SUITES.len());
     }
 
+    /// Such a test would be run by nobody: unit tests leave out what has a suite's name, and a suite is of one package.
+    #[test]
+    fn no_test_of_another_package_has_the_name_of_a_suites() {
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        for package in std::fs::read_dir(crates).unwrap() {
+            let folder = package.unwrap().path();
+            let Ok(tests) = std::fs::read_dir(folder.join("tests")) else { continue };
+            for test in tests {
+                let path = test.unwrap().path();
+                let name = path.file_stem().unwrap_or_default().to_str().unwrap_or_default();
+                let is_test = path.extension().is_some_and(|extension| extension == "rs");
+                let is_suites = |suite: &Suite| suite.target == name && !folder.ends_with(suite.package);
+                assert!(!is_test || !SUITES.iter().any(is_suites), "{} is run by no suite", path.display());
+            }
+        }
+    }
+
     #[test]
     fn no_test_is_of_two_suites() {
         let apart = |name| SUITES.iter().find(|it| it.name == name).map(|it| it.apart().collect::<Vec<_>>());
