@@ -202,7 +202,8 @@ impl Finisher<'_, '_> {
             unsynced.insert(directory, error.to_string());
         }
         failpoint("files: in place, witnesses there");
-        for (path, row) in &done {
+        // Of a copy's rows nothing was removed: the witness is the original's.
+        for (path, row) in done.iter().filter(|(_, row)| row.tag == self.door.tag) {
             if let (Some(witness), None) = (&row.witness, unsynced.get(split(path).0)) {
                 self.leave_if_broken();
                 remove_temporary(self.door, &beside(path, witness));

@@ -577,6 +577,8 @@ fn a_copy_of_the_environment_touches_no_file_of_the_original() {
     fs::write(place.at("a"), "1").unwrap();
     let txn = place.env.begin().unwrap();
     txn.replace_file(place.at("a"), b"2").unwrap();
+    fs::write(place.at("b"), "gone").unwrap();
+    txn.remove_file(place.at("b")).unwrap();
     let group = txn.files().prepare(&txn).unwrap().unwrap();
     txn.commit_records().unwrap();
     place.env.checkpoint().unwrap();
@@ -587,11 +589,11 @@ fn a_copy_of_the_environment_touches_no_file_of_the_original() {
     }
     let copied = Env::open(&copy).unwrap();
     assert_eq!(place.text("a").as_deref(), Some("1"));
-    assert_eq!(place.names().len(), 2, "the temporary file is the original's");
+    assert_eq!(place.names().len(), 4, "the temporary file and the witness are the original's");
     assert_eq!(copied.run(|txn| txn.read_file(place.at("a"))).unwrap().unwrap(), b"1");
     drop(copied);
     group.finish(&place.env.0).unwrap();
-    assert_eq!((place.names(), place.text("a").as_deref()), (vec!["a".to_string()], Some("2")));
+    assert_eq!((place.names(), place.text("a").as_deref()), (vec!["a".to_string()], Some("2")), "b is removed");
 }
 
 #[test]
