@@ -50,6 +50,13 @@ pub(crate) struct Search {
     found: Vec<Deadlock>,
 }
 
+impl Search {
+    /// The number of the locker's wait, as it was seen.
+    fn number(&self, locker: u32) -> Option<u32> {
+        self.seen.get(&locker)?.as_ref().map(|seen| seen.number)
+    }
+}
+
 impl LockManager {
     /// Searches the whole table for deadlocks and resolves them: the paper's periodic detector. Returns how many lockers
     /// were chosen to give way; none if another session is searching.
@@ -142,23 +149,34 @@ impl LockManager {
     /// Looks at a circle once more, and if it is one, chooses who gives way. Afterwards the search knows at least one of
     /// its lockers as not waiting, so it does not find it again.
     pub(crate) fn resolve(&self, session: &Session, search: &mut Search, circle: &[u32]) {
-        let number = |search: &Search, locker: u32| {
-            search.seen.get(&locker).and_then(|seen| seen.as_ref()).map(|seen| seen.number)
-        };
+        if let Some(chosen) = self.look_again(session, search, circle) {
+            self.nominate(session, search, circle, &chosen);
+        }
+    }
+
+    /// Who of a circle was chosen to give way before, if it is one still. They are looked up before the circle is looked at
+    /// again: whoever has given way takes the word back, and a search that read it only then would choose once more.
+    fn look_again(&self, session: &Session, search: &mut Search, circle: &[u32]) -> Option<Vec<u32>> {
+        let was_chosen = |&locker: &u32| Some(self.table.locker(locker).victim.load()) == search.number(locker);
+        let chosen = circle.iter().copied().filter(was_chosen).collect();
         for (&locker, next) in circle.iter().zip(circle.iter().cycle().skip(1)) {
             let now = self.seen_wait(session, locker).filter(|now| now.blockers.contains(next));
-            if now.is_none() || now.map(|now| now.number) != number(search, locker) {
+            if now.is_none() || now.map(|now| now.number) != search.number(locker) {
                 search.seen.insert(locker, None);
-                return;
+                return None;
             }
         }
-        let chosen_before = |&&locker: &&u32| Some(self.table.locker(locker).victim.load()) == number(search, locker);
+        Some(chosen)
+    }
+
+    /// Chooses who gives way, unless one of those chosen before will.
+    fn nominate(&self, session: &Session, search: &mut Search, circle: &[u32], chosen: &[u32]) {
         let mut candidates = circle.to_vec();
-        if let Some(&locker) = circle.iter().find(chosen_before) {
+        if let Some(&locker) = chosen.first() {
             // One that is stopped cannot give way (PROTOCOLS D9): then it is another's turn, if there is one that can.
             candidates.retain(|&other| !self.is_stopped(other));
-            if !self.is_stopped(locker) || candidates.is_empty() || candidates.iter().any(|other| chosen_before(&other))
-            {
+            let is_any_chosen = candidates.iter().any(|other| chosen.contains(other));
+            if !self.is_stopped(locker) || candidates.is_empty() || is_any_chosen {
                 self.keep_found(search, circle, locker, true);
                 return;
             }
@@ -166,10 +184,10 @@ impl LockManager {
         let victim = self.choose(&candidates);
         let slot = self.table.locker(victim);
         for &other in circle.iter().filter(|&&other| other != victim) {
-            self.table.locker(other).spared.publish(number(search, other).unwrap_or(0));
+            self.table.locker(other).spared.publish(search.number(other).unwrap_or(0));
         }
         failpoint("lock: victim chosen, not told");
-        slot.victim.publish(number(search, victim).unwrap_or(0));
+        slot.victim.publish(search.number(victim).unwrap_or(0));
         session.wake(slot.session.load());
         self.table.header.deadlock_count.fetch_add(1);
         tracing::debug!(circle = ?circle, victim, "deadlock");
@@ -214,4 +232,31 @@ impl LockManager {
 pub(crate) fn now_micros() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Search;
+    use crate::overtake::tests::{Scene, NAME};
+    use crate::{LockName, Mode::X};
+
+    #[test]
+    fn a_victim_that_has_given_way_since_the_circle_was_seen_again_is_not_counted_twice() {
+        let scene = Scene::new();
+        let (locks, session) = (&scene.locks, &scene.session);
+        let other = LockName { hash: 8, ..NAME };
+        for (locker, name) in [(0, NAME), (1, other)] {
+            locks.try_lock(session, scene.lockers[locker], name, X).unwrap();
+        }
+        scene.wait_for(0, other, X);
+        scene.wait_for(1, NAME, X);
+        let [one, victim] = [scene.lockers[0].0, scene.lockers[1].0];
+        assert_eq!(locks.detect(session).unwrap(), 1);
+        let mut search = Search::default();
+        let circle = locks.find_circle(session, &mut search, one).expect("nobody has given way yet");
+        let chosen = locks.look_again(session, &mut search, &circle).expect("still nobody");
+        assert!(locks.table.locker(victim).has_given_way(), "the word is taken back");
+        locks.nominate(session, &mut search, &circle, &chosen);
+        assert_eq!(locks.stats().deadlocks, 1);
+    }
 }

@@ -71,7 +71,7 @@ impl Request {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use libtp_process::{ProcessManager, Session};
@@ -83,16 +83,17 @@ mod tests {
     use crate::{Error, LockManager, LockName, LockerId, Mode, Settings, Wait};
     use Mode::{S, X};
 
-    const NAME: LockName = LockName { space: 1, kind: 3, hash: 7 };
+    pub(crate) const NAME: LockName = LockName { space: 1, kind: 3, hash: 7 };
 
-    struct Scene {
-        locks: LockManager,
-        session: Session,
-        lockers: [LockerId; 4],
+    /// Lockers of one session, each step of theirs by itself.
+    pub(crate) struct Scene {
+        pub(crate) locks: LockManager,
+        pub(crate) session: Session,
+        pub(crate) lockers: [LockerId; 4],
     }
 
     impl Scene {
-        fn new() -> Scene {
+        pub(crate) fn new() -> Scene {
             let region = Region::anonymous(1 << 26).unwrap();
             ProcessManager::init(&region).unwrap();
             LockManager::init(&region).unwrap();
@@ -117,7 +118,7 @@ mod tests {
             self.wait_for(locker, NAME, mode)
         }
 
-        fn wait_for(&self, locker: usize, name: LockName, mode: Mode) -> Place {
+        pub(crate) fn wait_for(&self, locker: usize, name: LockName, mode: Mode) -> Place {
             let ask = self.locks.ask(&self.session, self.lockers[locker], name, mode);
             let place = self.locks.table.next_slot(&self.session, ask.slot).unwrap();
             let latched = self.locks.table.latch(&self.session, ask.mixed);
