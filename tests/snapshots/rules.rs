@@ -304,6 +304,11 @@ fn s4_who_comes_late_is_led_past_a_long_history() {
         put(&world, &who, &database, key, b"first");
     }
     put(&world, &who, &database, b"long", &[1; 900]);
+    let wide = world.database(&who, "wide", Method::Btree, 65_536);
+    let lengths = [4000, 16_000];
+    for length in lengths {
+        put(&world, &who, &wide, &length.to_string().into_bytes(), &vec![1; length]);
+    }
     for number in 0..3000_u32 {
         put(&world, &who, &database, &number.to_be_bytes(), b"cold");
     }
@@ -316,6 +321,11 @@ fn s4_who_comes_late_is_led_past_a_long_history() {
             put(&world, &who, &database, key, &round.to_le_bytes());
         }
         put(&world, &who, &database, b"long", &round.to_le_bytes().repeat(225));
+        for length in lengths {
+            let mut value = vec![1; length];
+            value[..4].copy_from_slice(&round.to_le_bytes());
+            put(&world, &who, &wide, &length.to_string().into_bytes(), &value);
+        }
         who.begin(&world.managers);
         world.access(&who, &numbers).recno_put(7, &round.to_le_bytes()).unwrap();
         commit(&world, &who);
@@ -330,11 +340,34 @@ fn s4_who_comes_late_is_led_past_a_long_history() {
     }
     assert_eq!(held.get(&database, b"long").as_deref(), Some(&[1; 900][..]));
     assert_eq!(held.of(&numbers).recno_get(7, <[u8]>::to_vec).unwrap().as_deref(), Some(&b"abcd"[..]));
+    for length in lengths {
+        assert_eq!(held.get(&wide, &length.to_string().into_bytes()), Some(vec![1; length]));
+    }
     let reads = held.snapshot.log_reads();
-    // Of five records that were changed 3,000 times each.
+    // Of seven records that were changed 3,000 times each.
     assert!(reads < 200, "{reads} log records were read");
     assert!(held.forwards(&database).values().filter(|value| **value == b"cold").count() == 3000);
     held.end();
+}
+
+#[test]
+fn s4_shortcuts_are_left_for_each_snapshot_that_is_held_and_for_none_that_has_ended() {
+    let place = Place::new();
+    let world = World::new(&place, 1 << 24);
+    let who = world.join();
+    let database = world.database(&who, "records", Method::Btree, 4096);
+    let change = |count: u32| (0..count).for_each(|round| put(&world, &who, &database, b"hot", &round.to_le_bytes()));
+    for _ in 0..3 {
+        put(&world, &who, &database, b"hot", b"first");
+        let held = Held::begin(&world);
+        change(1000);
+        assert_eq!(held.get(&database, b"hot").as_deref(), Some(&b"first"[..]));
+        assert!(held.snapshot.log_reads() < 100, "{} log records were read", held.snapshot.log_reads());
+        assert!(world.managers.wants_shortcuts());
+        held.end();
+        change(100);
+        assert!(!world.managers.wants_shortcuts(), "who changes has found that nobody reads");
+    }
 }
 
 #[test]

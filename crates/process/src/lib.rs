@@ -67,7 +67,7 @@ pub use kernel_latches::KernelLatches;
 pub use latch::{ExclusiveGuard, Latch, SharedGuard, WAITS_FOR_LATCH};
 pub use leaving::Late;
 pub use notes::NOTES;
-pub use os::ForkMark;
+pub use os::{coarse_micros, ForkMark};
 pub use passer::{Passer, Patience};
 pub use pins::PinNote;
 pub use rank::Rank;

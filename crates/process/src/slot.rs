@@ -220,14 +220,15 @@ shared! {
 shared! {
     /// A session's slot.
     pub(crate) struct SessionSlot {
-        /// Which latches it holds or wants (PROTOCOLS D7). Written by the session alone, as is all to `wait_subject`.
+        /// The tree epoch at which it entered a tree operation, or zero (PROTOCOLS T2). Written by the session alone, as is all to
+        /// `wait_subject`; every read writes this and the first notes, and they share no line with what others look for.
+        pub(crate) tree_epoch: Word<u64>,
+        /// Which latches it holds or wants (PROTOCOLS D7).
         pub(crate) notes: [Word<Note>; 12],
-        /// The LSN it is about to publish, or zero (PROTOCOLS D3).
+        /// The LSN it is about to publish, or zero (PROTOCOLS D3): who takes a snapshot looks.
         pub(crate) append_lsn: Word<u64>,
         /// The transaction that append is for.
         pub(crate) append_txn: Word<u64>,
-        /// The tree epoch at which it entered a tree operation, or zero (PROTOCOLS T2).
-        pub(crate) tree_epoch: Word<u64>,
         /// What it waits for: a number only its manager understands.
         pub(crate) wait_subject: Word<u64>,
 

@@ -12,7 +12,7 @@ use rio::{failpoint, planted, Extent, Region, RootSlot};
 use crate::application::Applications;
 use crate::checkpoint::Role;
 use crate::record_table::{RecordTable, RecordType};
-use crate::shortcuts::{LongShortcutSet, Shortcut, ShortcutEntries, ShortcutSet, Shortcuts};
+use crate::shortcuts::{LongShortcutSet, LongestShortcutSet, Shortcut, ShortcutEntries, ShortcutSet, Shortcuts};
 use crate::slot::{Ended, TxnHeader, TxnInfo, TxnSlot, TxnTable};
 use crate::spares::Spares;
 use crate::unresolved::Unresolved;
@@ -114,6 +114,7 @@ impl Managers {
         Shortcuts,
         ShortcutSet,
         LongShortcutSet,
+        LongestShortcutSet,
         ShortcutEntries,
         Shortcut
     ];

@@ -33,6 +33,8 @@ pub struct TxnSession {
     commit_record: Cell<Lsn>,
     /// The last append noted before the commit record was to be written; none before that.
     noted_before_commit: Cell<Option<u64>>,
+    /// The horizon of the last view it took, none before the first: later ones have no lower one.
+    pub(crate) last_horizon: Cell<Lsn>,
 }
 
 /// What the running transaction is known to have locked as a whole, kept in private memory: a hint that saves a look at
@@ -109,6 +111,7 @@ impl Managers {
             for_later: RefCell::default(),
             commit_record: Cell::new(Lsn::NONE),
             noted_before_commit: Cell::new(None),
+            last_horizon: Cell::new(Lsn::NONE),
         }
     }
 

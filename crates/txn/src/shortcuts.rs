@@ -7,13 +7,15 @@
 //! that it sees. What is changed once or twice costs nothing here, and needs nothing.
 //!
 //! It is a cache: such a sentence stays true whatever becomes of the record, and one that is missing costs a longer walk. Records
-//! that are changed again and again keep their places; long ones have none.
+//! that are changed again and again keep their places; those of more than 16 KiB in a page have none.
 //!
 //! Invariants
 //! 1. The edition of an entry is odd while it is written: who finds it odd, or another afterwards, has read nothing.
 //! 2. An entry is written by the session that it names. One that names a dead session is anybody's.
 //!
 //! If we die here: the entry stays odd, and says nothing until another writes it. So it needs no section.
+
+use std::sync::atomic::{fence, Ordering};
 
 use libtp_log::Lsn;
 use libtp_process::{Session, SessionId};
@@ -27,10 +29,14 @@ const WAYS: usize = 4;
 const SETS: usize = 256;
 /// Words for a record's name and version.
 const WORDS: usize = 59;
-/// Sets for those that are longer; what is longer still has none.
+/// Sets for those that are longer.
 const LONG_SETS: usize = 16;
 /// Words for one of those.
 const LONG_WORDS: usize = 251;
+/// Sets for the longest: a record of a quarter of the largest page, as far as trees and hash files go. What is longer still has none.
+const LONGEST_SETS: usize = 4;
+/// Words for one of those.
+const LONGEST_WORDS: usize = 2099;
 /// How often others look for room in an entry's set before it goes, at most.
 const CHANCES: u64 = 15;
 /// One change in so many, as a power of two, leaves a shortcut where there is none.
@@ -85,13 +91,25 @@ rio::shared! {
 }
 
 rio::shared! {
+    /// The same for the longest.
+    pub struct LongestShortcutSet {
+        /// The entries.
+        pub set: ShortcutEntries,
+        /// Their words.
+        pub words: [[Word<u64>; LONGEST_WORDS]; WAYS],
+    } size 67392
+}
+
+rio::shared! {
     /// All of them.
     pub struct Shortcuts {
         /// By hash.
         pub sets: [ShortcutSet; SETS],
         /// The longer ones, by hash.
         pub long_sets: [LongShortcutSet; LONG_SETS],
-    } size 672768
+        /// The longest, by hash. Memory that no record comes to is never touched.
+        pub longest_sets: [LongestShortcutSet; LONGEST_SETS],
+    } size 942336
 }
 
 /// A version of a record, as the access method stores it.
@@ -105,7 +123,7 @@ pub struct OldVersion {
     pub stored: Vec<u8>,
 }
 
-/// One set of either length.
+/// One set of any length.
 #[derive(Clone, Copy)]
 struct Set<'s> {
     set: &'s ShortcutEntries,
@@ -113,14 +131,22 @@ struct Set<'s> {
 }
 
 impl Shortcuts {
-    fn short(&self, hash: u64) -> Set<'_> {
-        let found = &self.sets[usize::try_from(hash >> 32).unwrap_or(0) % SETS];
-        Set { set: &found.set, words: found.words.each_ref().map(<[_; WORDS]>::as_slice) }
+    /// The set where a record of that hash is, if its name and what is stored have so many bytes; none if no entry holds them.
+    fn set_for(&self, hash: u64, bytes: usize) -> Option<Set<'_>> {
+        self.sets_of(hash).into_iter().find(|found| bytes <= found.words[0].len() * 8)
     }
 
-    fn long(&self, hash: u64) -> Set<'_> {
-        let found = &self.long_sets[usize::try_from(hash >> 32).unwrap_or(0) % LONG_SETS];
-        Set { set: &found.set, words: found.words.each_ref().map(<[_; LONG_WORDS]>::as_slice) }
+    /// The sets where a record of that hash may be: it may have been shorter or longer. Those for short ones come first.
+    fn sets_of(&self, hash: u64) -> [Set<'_>; 3] {
+        let nth = usize::try_from(hash >> 32).unwrap_or(0);
+        let short = &self.sets[nth % SETS];
+        let long = &self.long_sets[nth % LONG_SETS];
+        let longest = &self.longest_sets[nth % LONGEST_SETS];
+        [
+            Set { set: &short.set, words: short.words.each_ref().map(<[_; WORDS]>::as_slice) },
+            Set { set: &long.set, words: long.words.each_ref().map(<[_; LONG_WORDS]>::as_slice) },
+            Set { set: &longest.set, words: longest.words.each_ref().map(<[_; LONGEST_WORDS]>::as_slice) },
+        ]
     }
 }
 
@@ -207,6 +233,11 @@ impl Managers {
         pinned_to != Lsn::NONE && lsn >= pinned_to && is_drawn(lsn)
     }
 
+    /// Whether who changes a record may have to leave one, for tests and tools: a snapshot is held, or was when one was left last.
+    pub fn wants_shortcuts(&self) -> bool {
+        self.txns.header.pinned_to.load() != Lsn::NONE
+    }
+
     /// The record of that name, whose page is latched, is about to be changed, and a shortcut is wanted: leaves one if there is none
     /// yet. `name` and `version` are asked for only then; together they have `bytes` bytes.
     pub fn leave_shortcut(
@@ -218,11 +249,10 @@ impl Managers {
         version: impl FnOnce() -> OldVersion,
     ) {
         let pinned_to = self.txns.header.pinned_to.get();
-        if bytes > LONG_WORDS * 8 || planted("snapshot: no shortcuts are left") {
+        if planted("snapshot: no shortcuts are left") || !self.has_readers() {
             return;
         }
-        let shortcuts = &self.txns.shortcuts;
-        let Set { set, words } = if bytes > WORDS * 8 { shortcuts.long(hash) } else { shortcuts.short(hash) };
+        let Some(Set { set, words }) = self.txns.shortcuts.set_for(hash, bytes) else { return };
         let mut is_known = false;
         for (way, _) in set.hashes.iter().enumerate().filter(|(_, known)| known.get() == hash) {
             let used = &set.used[way];
@@ -255,29 +285,39 @@ impl Managers {
 
     /// The oldest version that the record of that name is known to have had at `from` or later.
     pub fn find_shortcut(&self, hash: u64, name: &[u8], from: Lsn) -> Option<OldVersion> {
-        let shortcuts = &self.txns.shortcuts;
         let of_set = |Set { set, words }| {
             let known = (0..WAYS).filter(|way| set.hashes[*way].load() == hash);
             known.filter_map(|way| set.entries[way].read(words[way], name, from)).min_by_key(|version| version.lsn)
         };
-        // A record may have been shorter.
-        let found = [of_set(shortcuts.short(hash)), of_set(shortcuts.long(hash))];
-        found.into_iter().flatten().min_by_key(|version| version.lsn)
+        self.txns.shortcuts.sets_of(hash).into_iter().filter_map(of_set).min_by_key(|version| version.lsn)
     }
 
-    /// A snapshot was taken: shortcuts are wanted to what is there now.
+    /// A snapshot was taken, and its pin can be seen: shortcuts are wanted to what is there now. Where nothing is logged nobody's line
+    /// is written for it.
     pub(crate) fn want_shortcuts(&self) {
-        self.txns.header.pinned_to.fetch_max(self.log.tail());
+        let (tail, pinned_to) = (self.log.tail(), &self.txns.header.pinned_to);
+        // Behind the fence of `begin_snapshot`, with that of `has_readers`: either the word is found gone here, or the pin there.
+        if pinned_to.load() < tail {
+            pinned_to.fetch_max(tail);
+        }
     }
 
-    /// A snapshot has ended: shortcuts are not wanted any more if it was the last. If another begins at this moment they may
-    /// be missing for that one.
-    pub(crate) fn end_shortcuts(&self) {
-        let pinned_to = self.txns.header.pinned_to.load();
-        if pinned_to != Lsn::NONE && !self.is_pinned() {
-            // Else another has begun.
-            let _ = self.txns.header.pinned_to.compare_exchange(pinned_to, Lsn::NONE);
+    /// Whether a snapshot is held. If the last has ended, shortcuts are not wanted any more: who would leave one says so, that who
+    /// ends a snapshot need not look at all the others.
+    fn has_readers(&self) -> bool {
+        let pinned_to = &self.txns.header.pinned_to;
+        let seen = pinned_to.load();
+        if self.is_pinned() {
+            return true;
         }
+        if pinned_to.compare_exchange(seen, Lsn::NONE).is_ok() {
+            fence(Ordering::SeqCst);
+            if self.is_pinned() {
+                // It has begun between the look and the exchange, and may have found the word as it was.
+                pinned_to.fetch_max(self.log.tail());
+            }
+        }
+        false
     }
 }
 

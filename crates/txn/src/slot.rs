@@ -87,23 +87,27 @@ rio::shared! {
         /// The segments of memory that it has joined, by number; zeros behind the last (PROTOCOLS F2).
         pub segments: [Word<u32>; SEGMENTS_MAX],
 
-        /// Transactions that ended here with a commit record: the next is remembered at this number modulo the places.
-        pub ended_count: Word<u64>,
-        /// When the snapshot that its session holds was begun, microseconds since 1970; zero without one.
+        /// When the snapshot that its session holds was begun, microseconds since 1970; zero without one. The pin has a cache line of
+        /// its own: each snapshot writes it, and looks at what ended in all slots.
         pub pinned_since: Word<u64>,
         /// What that snapshot shows ends here; none while it is being taken.
         pub pinned_lsn: Word<Lsn>,
         /// It may need the log from here on.
         pub pinned_horizon: Word<Lsn>,
+        /// Zero, kept for later.
+        pub spare_pin: [Word<u64>; 5],
+
+        /// Transactions that ended here with a commit record: the next is remembered at this number modulo the places.
+        pub ended_count: Word<u64>,
         /// Its session copies the log from here on: it is kept; none if it does not (`kept_log.rs`).
         pub kept_from: Word<Lsn>,
         /// Whose offer that is: it holds as long as that is the owner.
         pub offered_by: Word<SessionId>,
         /// Zero, kept for later.
-        pub spare_line: [Word<u64>; 2],
+        pub spare_line: [Word<u64>; 5],
         /// The last ones that ended here.
         pub ended: [Ended; 8],
-    } size 384
+    } size 448
 }
 
 rio::shared! {

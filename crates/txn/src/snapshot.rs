@@ -24,7 +24,7 @@ use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, SystemTime};
 
 use libtp_log::{Lsn, TxnId};
-use libtp_process::SessionId;
+use libtp_process::{coarse_micros, SessionId};
 use rio::{failpoint, planted};
 
 use crate::slot::{State, TxnSlot, ENDED};
@@ -267,8 +267,8 @@ impl Managers {
         // What the view may need is kept from before it is taken: a later one needs no more than one of now.
         let is_late = planted("snapshot: pinned when it is taken");
         if !is_late {
-            slot.pinned_horizon.init(self.view()?.horizon);
-            slot.pinned_since.publish(micros_since_1970());
+            slot.pinned_horizon.init(self.early_horizon(who)?);
+            slot.pinned_since.publish(coarse_micros().max(1));
         }
         failpoint("snapshot: pinned, not taken");
         // Sequentially consistent, with that of who reclaims: either the place is read after that one's, or the pin is seen
@@ -279,18 +279,29 @@ impl Managers {
         slot.pinned_lsn.init(view.lsn);
         slot.pinned_horizon.publish(view.horizon);
         if is_late {
-            slot.pinned_since.publish(micros_since_1970());
+            slot.pinned_since.publish(coarse_micros().max(1));
         }
+        who.last_horizon.set(view.horizon);
         self.want_shortcuts();
         failpoint("snapshot: taken");
         Ok(view)
+    }
+
+    /// A horizon that no view of now or later is below: that of the session's last view, while the log that keeps is little; else one
+    /// of now.
+    fn early_horizon(&self, who: &TxnSession) -> Result<Lsn> {
+        let last = who.last_horizon.get();
+        let is_near = last != Lsn::NONE && self.log.tail().since(last) <= self.settings.snapshot_log_bytes / 4;
+        if is_near {
+            return Ok(last);
+        }
+        Ok(self.view()?.horizon)
     }
 
     /// Gives back what was kept for the session's snapshot.
     pub fn end_snapshot(&self, who: &TxnSession) {
         failpoint("snapshot: about to end");
         who.slot().unpin();
-        self.end_shortcuts();
     }
 
     /// Waits until all that the view shows is on disk.

@@ -80,6 +80,9 @@ fn run(wanted: &Wanted) -> Result<()> {
 }
 
 fn measure(wanted: &Wanted, directory: &Path) -> Result<()> {
+    let settings = format!("[database.{LONG_HISTORY:?}]\npage_bytes = \"64 KiB\"\n");
+    let place = directory.join(libtp::SETTINGS_NAME);
+    std::fs::write(&place, settings).map_err(Error::file("write", &place))?;
     let bank = Libtp::open(directory, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})?;
     let scale = Scale::with_accounts(wanted.accounts);
     bank.load(&scale, &mut |_| {})?;
@@ -95,15 +98,18 @@ fn measure(wanted: &Wanted, directory: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The table of the record with a long history.
+const LONG_HISTORY: &str = "history of one";
+
 fn failed(doing: &'static str) -> impl FnOnce(libtp::Error) -> Error {
     Error::engine("libtp", doing)
 }
 
-/// The first read of a record that was changed so often since: a short one, and the size of a common row. Beyond 2,008 bytes
-/// there are no shortcuts.
+/// The first read of a record that was changed so often since: a short one, the size of a common row, and one that is as long as its
+/// page of 64 KiB lets it be.
 fn long_history(env: &Env, updates: u32) -> Result<()> {
-    let table = env.btree("history of one").map_err(failed("opening"))?;
-    for bytes in [100_usize, 1000] {
+    let table = env.btree(LONG_HISTORY).map_err(failed("opening"))?;
+    for bytes in [100_usize, 1000, 4000, 16_000] {
         let put = |value: &[u8]| env.run_with(libtp::Durability::Relaxed, |txn| table.put(txn, b"hot", value));
         put(&vec![1; bytes]).map_err(failed("putting"))?;
         let snapshot = env.snapshot().map_err(failed("beginning a snapshot"))?;
