@@ -1,10 +1,11 @@
 //! `tp dump`: a database as the text that `db_load` and `tp load` read.
 
 use clap::Args;
-use libtp::Database;
+use libtp::{Database, Stored};
 use serde_json::json;
 
 use crate::dump_format::{write_datum, write_end, write_header, DumpType, Header};
+use crate::dumped_pages;
 use crate::environment::DatabaseArguments;
 use crate::failure::{Ending, Failure, Result};
 use crate::in_order::{each_record, Range, Reading};
@@ -30,8 +31,13 @@ pub struct Arguments {
 
 /// Writes the dump to standard output; with `--json` an object for each record instead, in hexadecimal.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
-    let (env, database) = arguments.at.open(output)?;
-    let mut header = header_of(&database);
+    let env = arguments.at.environment.open(output)?;
+    let (database, keys_as_stored) = match env.stored(&arguments.at.database)? {
+        Stored::Records(database) => (database, false),
+        Stored::Encoded(database) => (database, true),
+        Stored::Pages(file) => return dumped_pages::dump(&env, &file, output),
+    };
+    let mut header = Header { keys_as_stored, ..header_of(&database) };
     header.keys |= arguments.keys;
     let kind = header.kind;
     let bar = Progress::endless(output.may_draw() && !output.is_terminal(), "records written");
@@ -69,7 +75,11 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if gaps > 0 && as_text && !arguments.keys {
         eprintln!("tp: {gaps} numbers have no record; without --keys a dump has no numbers, so records after them get smaller ones in a load");
     }
-    output.object(&json!({ "database": arguments.at.database, "type": kind.name(), "records": records }))?;
+    let mut result = json!({ "database": arguments.at.database, "type": kind.name(), "records": records });
+    if keys_as_stored {
+        result["keys"] = "stored".into();
+    }
+    output.object(&result)?;
     Ok(Ending::Done)
 }
 
@@ -95,7 +105,8 @@ fn write_object(output: &mut Output, key: &Key, value: &[u8]) -> Result<()> {
     output.object(&object)
 }
 
-fn cannot_write(error: std::io::Error) -> Failure {
+/// Why standard output took no more.
+pub fn cannot_write(error: std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::NobodyReads,
         _ => Failure::doing("write to standard output")(error),

@@ -1,7 +1,7 @@
 //! `tp load`: a dump's records into a database.
 //!
 //! Into a B-tree that is empty, or new, they are loaded all at once: all of them are there in the end, or none
-//! (`load_at_once.rs`). Into others, records go in by transactions of some thousand, relaxed, and the log is written out
+//! (`load_at_once.rs`), and so it is with files of pages (`dumped_pages.rs`). Into others, records go in by transactions of some thousand, relaxed, and the log is written out
 //! once at the end: a load that is broken off leaves the records of the transactions before, and can be run again.
 
 use std::cell::Cell;
@@ -14,10 +14,11 @@ use std::time::Instant;
 
 use clap::Args;
 use libtp::order::{self, Order};
-use libtp::{Database, Db, Duplicates, Durability, Env, List, Multi, Recno};
+use libtp::{Bytes, Database, Db, Duplicates, Durability, Env, List, Multi, Recno};
 use serde_json::json;
 
 use crate::dump_format::{DumpError, DumpType, Pair, Reader};
+use crate::dumped_pages;
 use crate::environment::DatabaseArguments;
 use crate::failure::{Ending, Failure, Result};
 use crate::load_at_once::load_at_once;
@@ -75,21 +76,34 @@ pub struct Source {
 /// Loads the dump; environment and database are made if they are missing.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut source = Source::open(arguments)?;
-    let env = arguments.at.environment.open_or_create(output)?;
-    let begin = Instant::now();
-    let first = if source.reader.header().kind == DumpType::Recno { source.next_batch()? } else { Vec::new() };
-    let target = Target::open(&env, arguments, &source, &first)?;
-    let loaded = match load_at_once(&target, arguments, &mut source, output.may_draw())? {
-        Some(loaded) => loaded,
-        None => load_in_batches(&env, &target, &mut source, first, output)?,
+    let (database, kind) = (&arguments.at.database, source.reader.header().kind);
+    let made_with = match source.reader.header().page_bytes {
+        None => Env::builder(),
+        Some(bytes) => Env::builder().page_size(database, Bytes(bytes.into())),
     };
-    let (database, seconds) = (&arguments.at.database, begin.elapsed().as_secs_f64());
-    let kind = source.reader.header().kind;
+    let env = arguments.at.environment.open_or_create_with(made_with, output)?;
+    let begin = Instant::now();
+    let loaded = match kind {
+        DumpType::Pages => dumped_pages::load(&env, database, &mut source, output.may_draw())?,
+        _ => load_records(&env, arguments, &mut source, output)?,
+    };
+    let seconds = begin.elapsed().as_secs_f64();
     output.object(&json!({
         "database": database, "type": kind.name(), "records": loaded, "seconds": seconds,
     }))?;
-    output.line(format!("{} records into {database} ({}) in {seconds:.1} s", grouped(loaded), kind.name()))?;
+    let what = if kind == DumpType::Pages { "pages" } else { "records" };
+    output.line(format!("{} {what} into {database} ({}) in {seconds:.1} s", grouped(loaded), kind.name()))?;
     Ok(Ending::Done)
+}
+
+/// All at once, if that can be; how many were loaded.
+fn load_records(env: &Env, arguments: &Arguments, source: &mut Source, output: &Output) -> Result<u64> {
+    let first = if source.reader.header().kind == DumpType::Recno { source.next_batch()? } else { Vec::new() };
+    let target = Target::open(env, arguments, source, &first)?;
+    match load_at_once(&target, arguments, source, output.may_draw())? {
+        Some(loaded) => Ok(loaded),
+        None => load_in_batches(env, &target, source, first, output),
+    }
 }
 
 /// Some thousand records after the other; `first` were read already.
@@ -156,8 +170,8 @@ impl Source {
         let Some(name) = &self.reader.header().order else { return Ok(None) };
         let unknown = || {
             Failure::Failed(format!(
-                "{}: its keys are in the order `{name}`, which is a program's own: that program makes the database, empty, \
-                 and then it is loaded",
+                "{}: its keys are in the order `{name}`, which only its program has, and they are not as they are stored \
+                 (libtp_keys=stored); nothing was loaded. Dump it with `tp dump`, or load it with the program",
                 self.name
             ))
         };
@@ -188,6 +202,9 @@ impl Target {
     fn open(env: &Env, arguments: &Arguments, source: &Source, first: &[Pair]) -> Result<Target> {
         let name = &arguments.at.database;
         let header = source.reader.header();
+        if let (true, Some(order)) = (header.keys_as_stored, &header.order) {
+            return Target::as_stored(env, name, header.duplicates, order);
+        }
         match (header.kind, env.database(name)) {
             (DumpType::Btree, _) if header.duplicates != Duplicates::None => {
                 return Target::several(env, arguments, source, header.duplicates);
@@ -207,6 +224,7 @@ impl Target {
             }
             (DumpType::Hash, _) => return Ok(Target::Pairs(env.hash(name)?)),
             (DumpType::List, _) => return Ok(Target::List(env.list(name)?)),
+            (DumpType::Pages, _) => unreachable!("pages are loaded by `dumped_pages.rs`"),
             (DumpType::Recno, _) => {}
         }
         let said = arguments.record_bytes.map(|bytes| bytes as usize).or(header.record_bytes);
@@ -219,6 +237,15 @@ impl Target {
         let bytes = u32::try_from(bytes)
             .map_err(|_| Failure::Failed(format!("{}: records of {bytes} bytes are too long", source.name)))?;
         Ok(Target::Recno(env.recno(name, bytes)?))
+    }
+
+    /// A tree in an order that its program knows, and of which we have the name.
+    fn as_stored(env: &Env, name: &str, duplicates: Duplicates, order: &str) -> Result<Target> {
+        let order = order::AsStored::named(order);
+        Ok(match duplicates {
+            Duplicates::None => Target::Pairs(env.btree_ordered(name, order)?),
+            kind => Target::Several(env.multi_ordered(name, kind, order)?),
+        })
     }
 
     /// A tree for a dump whose keys have several values.

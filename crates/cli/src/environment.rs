@@ -49,7 +49,12 @@ impl EnvironmentArgument {
 
     /// Opens the environment, or makes it.
     pub fn open_or_create(&self, output: &Output) -> Result<Env> {
-        open(&self.env, Env::builder(), output)
+        self.open_or_create_with(Env::builder(), output)
+    }
+
+    /// The same, with settings.
+    pub fn open_or_create_with(&self, builder: Builder, output: &Output) -> Result<Env> {
+        open(&self.env, builder, output)
     }
 }
 

@@ -47,6 +47,7 @@ mod demo_business;
 mod demo_crew;
 mod demo_worker;
 mod dump_format;
+mod dumped_pages;
 mod environment;
 mod facts;
 mod failure;
@@ -98,8 +99,14 @@ enum Verb {
     /// Print keys and values in order.
     Scan(command_scan::Arguments),
     /// Read a dump (db_dump's text) into a database, which is made if it is missing.
+    ///
+    /// A B-tree that is new or empty is loaded all at once, and so is a file of pages, which has to be. Other databases keep the
+    /// records that came before a fault. A dump of a tree in an order that only its program has makes such a tree, for that program.
     Load(command_load::Arguments),
     /// Write a database as text that db_load and `tp load` read.
+    ///
+    /// Files of pages, and trees in an order that only their program has, are for `tp load` alone. Of such a tree the keys are
+    /// written as they are stored. A file of pages is locked, and nobody changes it, until all is written.
     Dump(command_dump::Arguments),
     /// Merge pages of B-trees that hold little, while others use them.
     Compact(command_compact::Arguments),

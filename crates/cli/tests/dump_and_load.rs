@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use libtp::{Durability, Env};
+use libtp::{Bytes, Duplicates, Durability, Env, Order, PageFile, PageLock};
 use serde_json::json;
 use tempfile::tempdir;
 use tp::{run, tp, tp_reading};
@@ -218,6 +218,271 @@ fn an_order_and_several_values_a_key_go_through_a_dump() {
     let foreign = "VERSION=3\nformat=bytevalue\ntype=btree\nlibtp_order=martian\nHEADER=END\nDATA=END\n";
     let said = tp_reading("load", &two, &["foreign"], foreign.as_bytes());
     assert!(said.refused(1).contains("martian"));
+}
+
+/// The order of a program: short keys before long ones. Its name would end a line of the header.
+struct ByLength;
+
+impl Order for ByLength {
+    fn name(&self) -> &str {
+        "by length\n\\"
+    }
+
+    fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
+        encoded.extend_from_slice(&u16::try_from(key.len()).unwrap().to_be_bytes());
+        encoded.extend_from_slice(key);
+    }
+
+    fn decode(&self, encoded: &[u8], key: &mut Vec<u8>) {
+        key.extend_from_slice(&encoded[2..]);
+    }
+}
+
+const BY_LENGTH: &str =
+    "VERSION=3\nformat=bytevalue\ntype=btree\nlibtp_order=by length\\0a\\\\\nlibtp_keys=stored\nHEADER=END\n";
+
+fn word_of(n: usize) -> Vec<u8> {
+    format!("{}{n:04}", "w".repeat((n * 7) % 30)).into_bytes()
+}
+
+/// `tp` has not got the order, and copies the tree; the program finds all of it in the copy.
+#[test]
+fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
+    const WORDS: usize = 2_000;
+    let value_of = |n: usize| vec![b'v'; if n % 100 == 0 { 9_000 } else { n % 50 }];
+    let place = tempdir().unwrap();
+    let (one, two, file) = (place.path().join("one"), place.path().join("two"), place.path().join("dump"));
+    {
+        let env = Env::open(&one).unwrap();
+        let words = env.btree_ordered("words", ByLength).unwrap();
+        env.run(|txn| (0..WORDS).try_for_each(|n| words.put(txn, &word_of(n), &value_of(n)))).unwrap();
+    }
+    let dump = tp("dump", &one, &["words"]).text();
+    assert!(dump.starts_with(&format!("{BY_LENGTH} 000430303030\n ")), "{}", &dump[..200]);
+    let json = tp("dump", &one, &["words", "--json", "--lock"]).json();
+    assert_eq!(json[0]["key_hex"], "000430303030");
+    assert_eq!(json[WORDS], json!({ "database": "words", "type": "btree", "records": WORDS, "keys": "stored" }));
+    std::fs::write(&file, &dump).unwrap();
+    tp("load", &two, &["file", file.to_str().unwrap()]).text();
+    tp_reading("load", &two, &["read"], dump.as_bytes()).text();
+    // Once more over what is there: one by one.
+    tp_reading("load", &two, &["read"], dump.as_bytes()).text();
+    let lines: Vec<&str> = data_of(&dump).lines().collect();
+    let backwards: String = lines[..2 * WORDS].chunks(2).rev().map(|pair| pair.join("\n") + "\n").collect();
+    std::fs::write(&file, format!("{BY_LENGTH}{backwards}DATA=END\n")).unwrap();
+    tp("load", &two, &["backwards", file.to_str().unwrap()]).text();
+    assert_eq!(tp("verify", &two, &["--json"]).result()["findings"], 0);
+
+    let env = Env::open(&two).unwrap();
+    for name in ["file", "read", "backwards"] {
+        assert!(tp("dump", &two, &[name]).text() == dump, "{name}");
+        let refused = env.btree(name).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("by length"), "{name}: {refused}");
+        let words = env.btree_ordered(name, ByLength).unwrap();
+        assert_eq!(env.verify(name).unwrap().findings, [], "{name}");
+        let mut wanted: Vec<Vec<u8>> = (0..WORDS).map(word_of).collect();
+        wanted.sort_by_key(|word| (word.len(), word.clone()));
+        let found = env.run(|txn| {
+            for n in 0..WORDS {
+                assert_eq!(words.get(txn, &word_of(n))?, Some(value_of(n)), "{name}: {n}");
+            }
+            let (mut cursor, mut found) = (words.cursor(txn), Vec::new());
+            while let Some((word, _)) = cursor.next()? {
+                found.push(word);
+            }
+            Ok(found)
+        });
+        assert!(found.unwrap() == wanted, "{name}: other keys, or another order");
+        // It goes on with it.
+        env.run(|txn| words.delete(txn, &word_of(7)).and(words.put(txn, b"new", b"1"))).unwrap();
+        assert_eq!(env.verify(name).unwrap().findings, [], "{name}");
+    }
+}
+
+#[test]
+fn several_values_a_key_in_an_order_that_only_its_program_has_go_through_a_dump() {
+    let place = tempdir().unwrap();
+    let (one, two) = (place.path().join("one"), place.path().join("two"));
+    let pairs = [("bb", "3"), ("bb", "2"), ("c", "0"), ("a\0a", "1")];
+    let wanted = [
+        ("sets", Duplicates::Sorted, "duplicates=1\ndupsort=1\n", ["c0", "bb2", "bb3", "a\0a1"]),
+        ("lists", Duplicates::AsTheyCame, "duplicates=1\n", ["c0", "bb3", "bb2", "a\0a1"]),
+    ];
+    let env = Env::open(&one).unwrap();
+    for (name, duplicates, ..) in wanted {
+        let db = env.multi_ordered(name, duplicates, ByLength).unwrap();
+        env.run(|txn| {
+            pairs.iter().try_for_each(|(key, value)| db.put(txn, key.as_bytes(), value.as_bytes()).map(drop))
+        })
+        .unwrap();
+    }
+    for (name, duplicates, line, found) in wanted {
+        let dump = tp("dump", &one, &[name]).text();
+        assert!(dump.starts_with(&BY_LENGTH.replace("libtp_order", &format!("{line}libtp_order"))), "{dump}");
+        tp_reading("load", &two, &[name], dump.as_bytes()).text();
+        assert_eq!(tp("dump", &two, &[name]).text(), dump, "{name}");
+        let env = Env::open(&two).unwrap();
+        let db = env.multi_ordered(name, duplicates, ByLength).unwrap();
+        let all = env.run(|txn| {
+            let (mut cursor, mut all) = (db.cursor(txn), Vec::new());
+            while let Some((key, value)) = cursor.next()? {
+                all.push(String::from_utf8([key, value].concat()).unwrap());
+            }
+            Ok(all)
+        });
+        assert_eq!(all.unwrap(), found, "{name}");
+        assert_eq!(env.run(|txn| db.values(txn, b"c")).unwrap(), [b"0"], "{name}");
+        assert_eq!(env.verify(name).unwrap().findings, [], "{name}");
+    }
+}
+
+#[test]
+fn keys_as_stored_go_into_a_tree_of_the_same_order_alone() {
+    let env = tempdir().unwrap();
+    tp("put", env.path(), &["plain", "a", "b"]).text();
+    Env::open(env.path()).unwrap().btree_ordered("own", ByLength).unwrap();
+    let dump = format!("{BY_LENGTH} 000161\n 31\nDATA=END\n");
+    let load = |name: &str, dump: &str| tp_reading("load", env.path(), &[name], dump.as_bytes());
+    let sentence = load("plain", &dump).refused(1).to_owned();
+    assert!(sentence.contains("`plain`") && sentence.contains("by length"), "{sentence}");
+    assert_eq!(tp("scan", env.path(), &["plain"]).text(), "a\tb\n");
+    let other = dump.replace("by length", "by weight");
+    let sentence = load("own", &other).refused(1).to_owned();
+    assert!(sentence.contains("by length") && sentence.contains("by weight"), "{sentence}");
+    // As the program knows them they are no keys that we could put there.
+    let sentence = load("own", &dump.replace("libtp_keys=stored\n", "")).refused(1).to_owned();
+    assert!(sentence.contains("standard input") && sentence.contains("libtp_keys=stored"), "{sentence}");
+    assert!(load("own", &format!("{HEADER} 61\n 31\nDATA=END\n")).refused(1).contains("by length"));
+    let several = dump.replace("type=btree\n", "type=btree\nduplicates=1\n");
+    assert!(load("own", &several).refused(1).contains("several values"));
+    assert!(load("own", &dump.replace("DATA", "DAT")).refused(1).contains("standard input: line 9"));
+    load("own", &dump).text();
+    assert_eq!(tp("dump", env.path(), &["own"]).text(), dump);
+}
+
+/// All pages as a program sees them.
+fn pages_of(env: &Env, file: &PageFile) -> Vec<Vec<u8>> {
+    let all = env.run(|txn| (0..file.count(txn)?).map(|number| Ok(file.get(txn, number)?.bytes)).collect());
+    all.unwrap()
+}
+
+/// Puts a page that begins with these bytes, and ends with the first of them.
+fn put_page(txn: &libtp::Txn<'_>, file: &PageFile, number: u32, bytes: &[u8]) -> libtp::Result<()> {
+    file.lock(txn, number, PageLock::Write)?;
+    let mut page = file.get(txn, number)?;
+    page.bytes[..bytes.len()].copy_from_slice(bytes);
+    *page.bytes.last_mut().unwrap() = bytes[0];
+    file.put(txn, &page).map(drop)
+}
+
+/// Pages that were added and taken back are there, of zeros: in the middle of a file, and at its end.
+#[test]
+fn a_file_of_pages_goes_through_a_dump() {
+    const ROOM: usize = (16 << 10) - 32;
+    let place = tempdir().unwrap();
+    let (one, two, text) = (place.path().join("one"), place.path().join("two"), place.path().join("dump"));
+    let env = Env::builder().page_size("notes", Bytes(16 << 10)).open(&one).unwrap();
+    let notes = env.pages("notes").unwrap();
+    for (number, bytes) in [(0, b"one\n"), (2, b"two\xff")] {
+        env.run(|txn| put_page(txn, &notes, number, bytes)).unwrap();
+        let undone = env.begin().unwrap();
+        put_page(&undone, &notes, number + 1, b"never").unwrap();
+        undone.abort().unwrap();
+    }
+    let page = |begin: &str, end: &str| format!("{begin}{}{end}", "00".repeat(ROOM - 5));
+    let (first, third) = (page("6f6e650a", "6f"), page("74776fff", "74"));
+    let dump = format!(
+        "VERSION=3\nformat=bytevalue\ntype=libtp_pages\ndb_pagesize=16384\nHEADER=END\n \
+         30\n {first}\n 31\n \n 32\n {third}\n 33\n \nDATA=END\n"
+    );
+    assert!(tp("dump", &one, &["notes"]).text() == dump);
+    let json = tp("dump", &one, &["notes", "--json"]).json();
+    assert_eq!(json[2], json!({ "page": 2, "value_hex": third }));
+    assert_eq!(json[4], json!({ "database": "notes", "type": "pages", "records": 4 }));
+    std::fs::write(&text, &dump).unwrap();
+    assert_eq!(tp("load", &two, &["file", text.to_str().unwrap(), "--json"]).result()["records"], 4);
+    let said = tp_reading("load", &two, &["read"], dump.as_bytes()).text();
+    assert!(said.starts_with("4 pages into read (pages) in "), "{said}");
+    assert_eq!(tp("verify", &two, &["--json"]).result()["findings"], 0);
+    let copies = Env::open(&two).unwrap();
+    for name in ["file", "read"] {
+        let copy = copies.pages(name).unwrap();
+        assert!(pages_of(&copies, &copy) == pages_of(&env, &notes), "{name}");
+        assert!(tp("dump", &two, &[name]).text() == dump, "{name}");
+        copies.run(|txn| put_page(txn, &copy, 4, b"next")).unwrap();
+    }
+    env.pages("none").unwrap();
+    let empty = tp("dump", &one, &["none"]).text();
+    assert!(empty.ends_with("db_pagesize=8192\nHEADER=END\nDATA=END\n"), "{empty}");
+    tp_reading("load", &two, &["none"], empty.as_bytes()).text();
+    assert_eq!(tp("dump", &two, &["none"]).text(), empty);
+}
+
+/// Half of a file whose pages lead to each other is nothing: after a load that was refused it can be loaded, and after one that was
+/// not it cannot.
+#[test]
+fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
+    let env = tempdir().unwrap();
+    let header = "VERSION=3\nformat=print\ntype=libtp_pages\ndb_pagesize=4096\nHEADER=END\n";
+    let page = |letter: &str| letter.repeat(4064);
+    let dump = format!("{header} 0\n {}\n 1\n {}\n 2\n {}\nDATA=END\n", page("a"), page("b"), page("c"));
+    let load = |name: &str, dump: &str| tp_reading("load", env.path(), &[name], dump.as_bytes());
+    let refused = |name: &str, dump: &str, part: &str| {
+        let sentence = load(name, dump).refused(1).to_owned();
+        assert!(sentence.contains(part) && sentence.contains("nothing was loaded"), "{sentence}");
+    };
+    refused("p", &dump.replace("DATA=END\n", ""), "standard input: line 12: the dump ends here");
+    refused("p", &dump.replace(" 2\n", " 3\n"), "standard input: line 10: page 2 is missing");
+    refused("p", &dump.replace("bb\n", "b\n"), "standard input: line 9: a page has 4064 bytes");
+    refused("p", &format!("{dump}{dump}"), "more after DATA=END");
+    {
+        let env = Env::open(env.path()).unwrap();
+        let file = env.pages("p").unwrap();
+        assert!(pages_of(&env, &file).concat().iter().all(|&byte| byte == 0));
+    }
+    load("p", &dump).text();
+    let loaded = tp("dump", env.path(), &["p"]).text();
+    assert!(data_of(&loaded).starts_with(&format!(" 30\n {}\n 31\n", "61".repeat(4064))));
+    refused("p", &dump.replace("aaaa", "zzzz"), "it has pages already");
+    assert!(tp("dump", env.path(), &["p"]).text() == loaded);
+
+    Env::open(env.path()).unwrap().pages("small").unwrap();
+    refused(
+        "small",
+        &format!("{header}DATA=END\n"),
+        "its pages have 8160 bytes for the program, and those of the dump 4064",
+    );
+    tp("put", env.path(), &["db", "a", "b"]).text();
+    assert!(load("db", &dump).refused(1).contains("it is a btree database, not a pages one"));
+    assert!(load("p", &format!("{HEADER} 61\n 62\nDATA=END\n")).refused(1).contains("pages"));
+    let fresh = env.path().join("fresh");
+    let unsaid = dump.replace("db_pagesize=4096\n", "");
+    assert!(tp_reading("load", &fresh, &["p"], unsaid.as_bytes()).refused(1).contains("standard input: line 4"));
+    assert!(!fresh.exists(), "a file that is no dump makes no environment");
+}
+
+/// There are no snapshots of pages: a dump has to wait for whoever changes them.
+#[test]
+fn pages_are_dumped_as_they_were_at_one_moment() {
+    let directory = tempdir().unwrap();
+    let env = Env::open(directory.path()).unwrap();
+    let file = env.pages("both").unwrap();
+    let put = |txn: &libtp::Txn<'_>, number, bytes: &[u8]| put_page(txn, &file, number, bytes).unwrap();
+    let txn = env.begin().unwrap();
+    put(&txn, 0, b"old");
+    put(&txn, 1, b"old");
+    txn.commit().unwrap();
+    let txn = env.begin().unwrap();
+    put(&txn, 1, b"new");
+    let path = directory.path().to_owned();
+    let dumping = std::thread::spawn(move || tp("dump", &path, &["both"]).text());
+    // Time enough to read the first page, if nothing is in the way.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    put(&txn, 0, b"new");
+    put(&txn, 2, b"new");
+    txn.commit().unwrap();
+    let dump = dumping.join().unwrap();
+    assert_eq!((dump.matches(" 6e6577").count(), dump.matches(" 6f6c64").count()), (3, 0));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use libtp_lock::Mode;
 use libtp_record::{Access, Keying, Method, PageCopy, PageLock};
 use libtp_txn::ApplicationType;
 
@@ -93,6 +94,19 @@ impl PageFile {
     /// `Deadlock`, `LockTimeout`, `Full`.
     pub fn lock(&self, txn: &Txn<'_>, page: u32, lock: PageLock) -> Result<()> {
         txn.guarded(|| Ok(self.access(txn).page_lock(page, lock)?))
+    }
+
+    /// Locks all pages until the transaction ends, also those that nobody has stored yet: who reads the file whole reads it as it was at
+    /// one moment.
+    ///
+    /// # Errors
+    /// As [`PageFile::lock`].
+    pub fn lock_all(&self, txn: &Txn<'_>, lock: PageLock) -> Result<()> {
+        let mode = match lock {
+            PageLock::Read => Mode::S,
+            PageLock::Write => Mode::X,
+        };
+        txn.guarded(|| Ok(self.access(txn).lock_database(mode)?))
     }
 
     /// Gives the lock of a page that was only read back before the transaction ends: the paper's `unlock`. What was read may

@@ -57,6 +57,29 @@ fn who_lacks_the_type_restores_what_the_program_opens_and_is_told_so() {
 }
 
 #[test]
+fn who_has_locked_all_pages_has_also_those_that_are_to_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(std::time::Duration::from_millis(20)).open(directory.path()).unwrap();
+    let pages = env.pages("counters").unwrap();
+    let (reader, other) = (env.begin().unwrap(), env.begin().unwrap());
+    pages.lock_all(&reader, PageLock::Read).unwrap();
+    pages.lock(&other, 0, PageLock::Read).unwrap();
+    assert!(matches!(pages.lock(&other, 1, PageLock::Write), Err(Error::LockTimeout)));
+    other.abort().unwrap();
+    // To read them all is not to change one.
+    let mut page = pages.get(&reader, 0).unwrap();
+    page.bytes[0] = 1;
+    assert!(matches!(pages.put(&reader, &page), Err(Error::Database { .. })));
+    pages.lock_all(&reader, PageLock::Write).unwrap();
+    pages.put(&reader, &page).unwrap();
+    let other = env.begin().unwrap();
+    assert!(matches!(pages.lock(&other, 1, PageLock::Read), Err(Error::LockTimeout)));
+    other.abort().unwrap();
+    reader.commit().unwrap();
+    assert_eq!(counted(&env), 1);
+}
+
+#[test]
 fn salvage_refuses_pages_that_it_cannot_read() {
     let directory = tempfile::tempdir().unwrap();
     let env = program().open(directory.path()).unwrap();

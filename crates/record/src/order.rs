@@ -96,6 +96,34 @@ impl Order for LittleEndian {
     }
 }
 
+/// An order of which only the name is known: a key is the bytes that stand for it in the file. For tools, which have not the
+/// functions of every program and copy what these have encoded.
+#[derive(Clone, Debug)]
+pub struct AsStored {
+    name: String,
+}
+
+impl AsStored {
+    /// The order of that name.
+    pub fn named(name: &str) -> AsStored {
+        AsStored { name: name.to_string() }
+    }
+}
+
+impl Order for AsStored {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
+        encoded.extend_from_slice(key);
+    }
+
+    fn decode(&self, encoded: &[u8], key: &mut Vec<u8>) {
+        key.extend_from_slice(encoded);
+    }
+}
+
 impl Order for Arc<dyn Order> {
     fn name(&self) -> &str {
         (**self).name()

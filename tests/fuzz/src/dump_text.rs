@@ -5,7 +5,9 @@
 
 use std::io::BufRead;
 
-use crate::dump_format::{write_datum, write_end, write_header, DumpError, DumpType, Header, Pair, Reader};
+use crate::dump_format::{
+    write_datum, write_end, write_header, DumpError, DumpType, Header, Pair, Reader, PAGE_HEADER_BYTES,
+};
 
 /// One input.
 pub fn dump_text(input: &[u8]) {
@@ -26,8 +28,21 @@ pub fn dump_text(input: &[u8]) {
     let keyed = header.keys && again.keys;
     assert!(!keyed || pairs == read_again, "other keys");
     assert_eq!((header.kind, header.duplicates), (again.kind, again.duplicates));
-    assert_eq!(header.order, again.order);
+    assert_eq!((&header.order, header.keys_as_stored), (&again.order, again.keys_as_stored));
+    assert_eq!(header.page_bytes, again.page_bytes);
+    check_pages(&header, &pairs);
     assert_eq!(written(&again, &read_again), text, "it is not written as it was");
+}
+
+/// Pages come one behind the other, each whole or of zeros.
+fn check_pages(header: &Header, pairs: &[Pair]) {
+    let whole = header.page_bytes.map(|bytes| bytes as usize - PAGE_HEADER_BYTES as usize);
+    assert_eq!(whole.is_some(), header.kind == DumpType::Pages);
+    let Some(whole) = whole else { return };
+    for (number, (key, value)) in pairs.iter().enumerate() {
+        assert_eq!(key.as_deref(), Some(number.to_string().as_bytes()), "a page of another number");
+        assert!(value.is_empty() || value.len() == whole, "a page of {} bytes", value.len());
+    }
 }
 
 /// All of a dump, as `tp load` reads it.

@@ -1,0 +1,126 @@
+//! Files of pages in dumps: written whole and loaded whole.
+//!
+//! What the pages say only their program knows, so they are copied as they are, each to its number. A dump has all of them as they
+//! were at one moment. Snapshots have no pages, so the file is locked while they are written. A load is one transaction: half
+//! of a file whose pages lead to each other is nothing that a program could use.
+
+use libtp::{Durability, Env, PageFile, PageLock, Txn};
+use serde_json::json;
+
+use crate::command_dump::cannot_write;
+use crate::command_load::Source;
+use crate::dump_format::{write_datum, write_end, write_header, DumpType, Header, PAGE_HEADER_BYTES};
+use crate::failure::{Ending, Failure, Result};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::spelling::to_hex;
+
+/// So often the lock on the whole file is tried when others are in the way.
+const TRIES: u32 = 100;
+
+/// A transaction that has locked the whole file. Who is refused that has neither read nor written yet, and begins anew.
+fn begin<'e>(env: &'e Env, file: &PageFile, lock: PageLock) -> Result<Txn<'e>> {
+    let mut tries = 0;
+    loop {
+        let txn = env.begin_with(Durability::Sync)?;
+        tries += 1;
+        match file.lock_all(&txn, lock) {
+            Ok(()) => return Ok(txn),
+            Err(error) if error.is_retryable() && tries < TRIES => txn.abort()?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Writes all pages to standard output; with `--json` an object for each.
+pub fn dump(env: &Env, file: &PageFile, output: &mut Output) -> Result<Ending> {
+    let txn = begin(env, file, PageLock::Read)?;
+    let bar = Progress::endless(output.may_draw() && !output.is_terminal(), "pages written");
+    let page_bytes = u32::try_from(file.page_bytes()).map_or(u32::MAX, |bytes| bytes.saturating_add(PAGE_HEADER_BYTES));
+    let header = Header { page_bytes: Some(page_bytes), ..Header::of(DumpType::Pages) };
+    let as_text = !output.is_json();
+    if as_text {
+        write_header(output, &header).map_err(cannot_write)?;
+    }
+    let count = file.count(&txn)?;
+    for number in 0..count {
+        let page = file.get(&txn, number)?;
+        if as_text {
+            let bytes = if is_zeros(&page.bytes) { &[] } else { &page.bytes[..] };
+            let written = write_datum(output, number.to_string().as_bytes());
+            written.and_then(|()| write_datum(output, bytes)).map_err(cannot_write)?;
+        } else {
+            output.object(&json!({ "page": number, "value_hex": to_hex(&page.bytes) }))?;
+        }
+        bar.set(u64::from(number) + 1);
+    }
+    if as_text {
+        write_end(output).map_err(cannot_write)?;
+    }
+    txn.commit()?;
+    output.object(&json!({ "database": file.name(), "type": header.kind.name(), "records": count }))?;
+    Ok(Ending::Done)
+}
+
+/// Loads all pages into a file that has none yet, and is made if it is missing; returns how many.
+pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u64> {
+    let file = env.pages(name)?;
+    let refused =
+        |what: String| Failure::Failed(format!("database `{name}`: {what}; nothing was loaded. Load into a new one"));
+    let (ours, theirs) = (file.page_bytes(), source.reader.header().bytes_of_a_page());
+    if ours != theirs {
+        return Err(refused(format!("its pages have {ours} bytes for the program, and those of the dump {theirs}")));
+    }
+    let txn = begin(env, &file, PageLock::Write)?;
+    if has_pages(&file, &txn)? {
+        return Err(refused("it has pages already".into()));
+    }
+    let loaded = put_all(&file, &txn, source, shown);
+    let loaded = loaded.map_err(|failure| Failure::Failed(format!("{failure} (nothing was loaded)")))?;
+    txn.commit()?;
+    Ok(loaded)
+}
+
+/// Whether anything is on its pages: those that were added by a transaction that was undone, a load that was broken off, are
+/// still there, of zeros.
+fn has_pages(file: &PageFile, txn: &Txn<'_>) -> Result<bool> {
+    for number in 0..file.count(txn)? {
+        if !is_zeros(&file.get(txn, number)?.bytes) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn put_all(file: &PageFile, txn: &Txn<'_>, source: &mut Source, shown: bool) -> Result<u64> {
+    let bar = source.progress(shown);
+    let mut next = 0;
+    while let Some((_, bytes)) = source.reader.next_pair().map_err(|error| source.wrong(&error))? {
+        put(file, txn, next, bytes)?;
+        next += 1;
+        bar.set(source.read.get());
+    }
+    source.check_end()?;
+    Ok(u64::from(next))
+}
+
+/// Puts a page to its number; no bytes are zeros.
+fn put(file: &PageFile, txn: &Txn<'_>, number: u32, bytes: Vec<u8>) -> Result<()> {
+    let mut page = file.get(txn, number)?;
+    if !is_zeros(&bytes) {
+        page.bytes = bytes;
+        file.put(txn, &page)?;
+    } else if number >= file.count(txn)? {
+        // Zeros are what a page is that is not there: putting them alone would add none, and the next would not be the next.
+        page.bytes[0] = 1;
+        file.put(txn, &page)?;
+        let mut page = file.get(txn, number)?;
+        page.bytes[0] = 0;
+        file.put(txn, &page)?;
+    }
+    Ok(())
+}
+
+fn is_zeros(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == 0)
+}
