@@ -1,7 +1,7 @@
 //! Counters in two segments and a journal of records: every transaction raises both and adds a record, or does nothing.
 //!
-//! Some change one segment alone, some are aborted. A block of the heap bears the number of the transaction that made it; its
-//! predecessor is freed.
+//! Some change one segment alone, some are aborted, and of some a part is taken back. A block of the heap bears the number of the
+//! transaction that made it; its predecessor is freed.
 
 use std::path::Path;
 
@@ -70,6 +70,11 @@ impl Business {
             journal()?;
         }
         left.set_range(COUNT, 8)?.copy_from_slice(&next.to_le_bytes());
+        drop(left);
+        if random.below(3) == 0 {
+            self.part(txn, next)?;
+        }
+        let mut left = txn.join(&self.left)?;
         let old = number(&left.bytes()[8..]);
         if old != 0 {
             left.free(old)?;
@@ -85,6 +90,44 @@ impl Business {
             journal()?;
         }
         Ok(next)
+    }
+
+    /// A part that spoils everything, with one in it, and is taken back.
+    fn part(&self, txn: &libtp::Txn<'_>, next: u64) -> Result<()> {
+        let part = txn.savepoint();
+        self.spoil(txn, next + 1)?;
+        let inner = txn.savepoint();
+        self.spoil(txn, next + 2)?;
+        match next % 2 {
+            0 => inner.roll_back()?,
+            _ => inner.keep(),
+        }
+        part.roll_back()
+    }
+
+    /// Stores what belongs to no transaction wherever one stores.
+    fn spoil(&self, txn: &libtp::Txn<'_>, wrong: u64) -> Result<()> {
+        self.journal.put(txn, &wrong.to_be_bytes(), b"of a part")?;
+        let mut left = txn.join(&self.left)?;
+        for at in [COUNT, ALONE, COUNT] {
+            left.set_range(at, 8)?.copy_from_slice(&wrong.to_le_bytes());
+        }
+        // The old one, and then the one that was made here.
+        let old = number(&left.bytes()[8..]);
+        if old != 0 {
+            left.set_range(old, BLOCK_BYTES)?.fill(stamp(wrong));
+            left.free(old)?;
+        }
+        let block = left.malloc(BLOCK_BYTES as u64)?;
+        left.set_range(block, BLOCK_BYTES)?.fill(stamp(wrong));
+        left.set_range(BLOCK, 8)?.copy_from_slice(&block.to_le_bytes());
+        drop(left);
+        // Joined in the part, as the transaction did not need it before.
+        let mut right = txn.join(&self.right)?;
+        for at in [COUNT, BLOCK] {
+            right.set_range(at, 8)?.copy_from_slice(&wrong.to_le_bytes());
+        }
+        Ok(())
     }
 
     fn alone(&self, random: &mut Random) -> Result<()> {
@@ -106,6 +149,10 @@ impl Business {
             if count != other {
                 return Ok(Err(format!("the left segment has {count}, the right one {other}")));
             }
+            let of_a_part = number(&right.bytes()[8..]);
+            if of_a_part != 0 {
+                return Ok(Err(format!("the right segment has {of_a_part}, of a part that was taken back")));
+            }
             let alone = [16, 2048].map(|at| number(&left.bytes()[at..]));
             if alone[0] != alone[1] {
                 return Ok(Err(format!("what one segment has alone is {alone:?}")));
@@ -118,8 +165,12 @@ impl Business {
             if wrong {
                 return Ok(Err(format!("the block at {block} is not that of transaction {count}")));
             }
-            if let Err(damaged) = left.segment().verify() {
-                return Ok(Err(damaged.to_string()));
+            let blocks = match left.segment().verify() {
+                Ok(usage) => usage.blocks,
+                Err(damaged) => return Ok(Err(damaged.to_string())),
+            };
+            if blocks != count.min(1) {
+                return Ok(Err(format!("after transaction {count} there are {blocks} blocks")));
             }
             let last = self.journal.get(txn, &count.to_be_bytes())?;
             let next = self.journal.get(txn, &(count + 1).to_be_bytes())?;

@@ -152,6 +152,22 @@ fn what_is_not_committed_is_taken_back() {
     }
 }
 
+/// A part of it is on its way back to where it was when it dies: whoever comes next finds all of its undo log.
+#[test]
+fn what_dies_while_a_part_is_taken_back_is_taken_back_whole() {
+    let places = [
+        "undo: between two before-images of a part",
+        "undo: a part put back, not cut off",
+        "savepoint: one segment has gone back",
+        "savepoint: memory has gone back, records have not",
+    ];
+    for name in places {
+        for finder in FINDERS {
+            assert!([1, 2, 5, 9].map(|hit| dies_once(name, hit, finder)).contains(&true), "nobody died at {name}");
+        }
+    }
+}
+
 /// Its commit record goes with the shared memory. What was told of it does not, and is told from what was not.
 #[test]
 fn a_restart_notices_memory_whose_records_are_lost() {

@@ -5,6 +5,7 @@
 //! | `business` | what is done: counters in two segments and a journal of records, which agree; how that is judged |
 //! | `child` | a process that a test starts: this very program, which does that until it is stopped or dies |
 //! | `basics` | one process: commit, abort, and what is refused |
+//! | `parts` | parts of transactions are taken back, one after the other, until something is found to be wrong |
 //! | `deaths` | a process dies at each failpoint of the way; who lives, who opens next, and restart find both or neither |
 //! | `moments` | others come in between: a checkpoint is stopped while memory is told; the disk fails, and there is no room |
 //! | `forks` | a process that has forked is killed: its child, which never calls us, keeps nobody from a segment |
@@ -25,6 +26,7 @@ mod doubt;
 mod forks;
 mod killed;
 mod moments;
+mod parts;
 mod queue;
 mod token;
 #[cfg(feature = "planted")]

@@ -46,12 +46,14 @@ pub enum NoticedBy {
     Growth,
     /// A machine that loses its cache around a commit record that decides over memory, too.
     Joined,
+    /// A machine that loses its cache while a part of a transaction is taken back.
+    Parts,
     /// Who looks at what is asked of the system while a segment is made.
     Creation,
 }
 
 /// A bug, and who is to notice it.
-pub const PLANTED_STORES: [(&str, NoticedBy); 21] = [
+pub const PLANTED_STORES: [(&str, NoticedBy); 23] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),
     ("undo: no fence behind a record", NoticedBy::LostLines),
@@ -59,6 +61,8 @@ pub const PLANTED_STORES: [(&str, NoticedBy); 21] = [
     ("undo: an end is answered before it is in memory", NoticedBy::LostLines),
     ("undo: one more log is not linked", NoticedBy::Two),
     ("vista: it is decided over stores that are not in memory", NoticedBy::Joined),
+    ("undo: a part is cut off before memory has what it was", NoticedBy::Parts),
+    ("undo: what is cut off may be read behind what is saved next", NoticedBy::Parts),
     ("threads: two have one lock", NoticedBy::Threads),
     ("rio: what is hidden can be stored to", NoticedBy::WildStores),
     ("rio: a mapping has no guard pages", NoticedBy::WildStores),

@@ -8,6 +8,7 @@
 //! | `lines` | what memory may have then, where it outlives the cache |
 //! | `joined` | the same of a transaction over records and memory: of both, or of neither |
 //! | `members` | the same of a segment of an environment in which a transaction's number comes again |
+//! | `parts` | the same of parts of a transaction that are taken back |
 //! | `business` | what they do with a segment, and how it is judged |
 //! | `several` | the same by several threads, which are in each other's way |
 //! | `typed` | the same with typed memory |
@@ -40,6 +41,7 @@ mod lines;
 mod mappings;
 mod members;
 mod modes;
+mod parts;
 mod several;
 mod trace;
 mod traced;

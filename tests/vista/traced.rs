@@ -306,9 +306,12 @@ fn planted_bugs_are_noticed() {
             NoticedBy::LostLines => (Scene::Work, true),
             NoticedBy::Two => (Scene::Two, false),
             NoticedBy::Growth => (Scene::Growth, true),
-            NoticedBy::Threads | NoticedBy::Creation | NoticedBy::WildStores | NoticedBy::Disks | NoticedBy::Joined => {
-                continue
-            }
+            NoticedBy::Threads
+            | NoticedBy::Creation
+            | NoticedBy::WildStores
+            | NoticedBy::Disks
+            | NoticedBy::Joined
+            | NoticedBy::Parts => continue,
         };
         let is_noticed_in = |scene: Scene| {
             let noticed = (1..=5).find(|&seed| !run(scene, is_written_back, 8, seed, Some(bug)).torn.is_empty());

@@ -316,14 +316,14 @@ int tp_attach(tp_env *env, const char *word, tp_txn **txn);
  * waits. */
 int tp_abort_detached(tp_env *env, uint64_t id);
 
-/* Notes how far the transaction is. */
+/* Notes how far the transaction is. What is stored to joined memory from now on is declared from now on, also where it was before. */
 int tp_savepoint(tp_txn *txn, uint64_t *savepoint);
 
 /* Ends a savepoint, and those made after it: what was done since is the transaction's. */
 int tp_savepoint_keep(tp_txn *txn, uint64_t savepoint);
 
 /* Takes back what the transaction did since, and ends the savepoint and those made after it; the transaction goes on with all its
- * locks. If this fails the transaction cannot be committed any more. */
+ * locks. Memory that was joined since is as it was then, and stays joined; what is stored to is declared again. If this fails the transaction cannot be committed any more. */
 int tp_savepoint_roll_back(tp_txn *txn, uint64_t savepoint);
 
 /* Begins a snapshot: what everybody had committed by now, to be read without a lock, while others write. It is given to the calls
@@ -703,11 +703,12 @@ int tp_segment_close(tp_segment *segment);
 int tp_segment_survives(tp_segment *segment, unsigned int *what);
 
 /* Joins it: it is locked until the transaction ends, and what is stored to it stands if the transaction commits, and else is taken back.
- * Its flat part begins at memory and has so many bytes, unless size is NULL. Of a segment that was joined no savepoint can be
- * gone back to, and the transaction is not passed on. Again it answers the same. */
+ * Its flat part begins at memory and has so many bytes, unless size is NULL. The transaction is not passed
+ * on. Again it answers the same. */
 int tp_segment_join(tp_segment *segment, tp_txn *txn, void **memory, size_t *size);
 
-/* Declares that the transaction, which has joined it, may change these bytes; before it stores to them. */
+/* Declares that the transaction, which has joined it, may change these bytes; before it stores to them, and again after tp_savepoint and
+ * tp_savepoint_roll_back. */
 int tp_segment_set_range(tp_segment *segment, tp_txn *txn, void *place, size_t size);
 
 /* Allocates from the segment's heap, a multiple of 16; an abort gives it back. What is there is not cleared, and is declared like

@@ -11,6 +11,8 @@
 //! 3. What a transaction leaves in doubt (its memory was found broken, or it panicked at its commit) it does not tell
 //!    anything: it gives the segment up, and the log is asked.
 
+mod going_back;
+
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +26,8 @@ use vista::{Decision, Judge, Member, Survives};
 use crate::life::Life;
 use crate::segment::{OpenSegment, Segment};
 use crate::{Error, Result, Txn};
+
+pub(crate) use going_back::{GoingBack, MemoryMark};
 
 /// So long it is waited for a transaction of a living process that is over and has not given a segment back, where a lock is
 /// waited for without end: it is the program that keeps it.
@@ -80,7 +84,25 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// ```
 ///
 /// One that is forgotten (`mem::forget`) is nobody's problem: what it stored is the transaction's, whose end gives the segment
-/// back. Only the transaction itself cannot have it once more.
+/// back. Only the transaction itself cannot have it once more, nor go back to a savepoint.
+///
+/// A part of a transaction is taken back in memory, too ([`Txn::savepoint`](crate::Txn::savepoint)), where none of these lives when the
+/// savepoint is made, nor when it is gone back to: join anew afterwards, which is a look into a list, and declare anew what is to be
+/// stored to. Memory that was joined since stays joined, as it was then.
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// let notes = env.segment("notes", 4096)?;
+/// env.run(|txn| {
+///     txn.join(&notes)?.set_range(0, 5)?.copy_from_slice(b"hello");
+///     let part = txn.savepoint();
+///     txn.join(&notes)?.set_range(0, 5)?.copy_from_slice(b"world");
+///     part.roll_back()?;
+///     assert_eq!(&txn.join(&notes)?.bytes()[..5], b"hello");
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Joined<'t>(RefMut<'t, Member>);
 
 impl Joined<'_> {
@@ -174,26 +196,18 @@ struct Part {
 }
 
 impl Parts {
-    /// Refuses to go back to a savepoint: of memory no part is taken back.
-    ///
-    /// # Errors
-    /// `Segment` if any was joined.
-    pub(crate) fn refuse_to_go_back(&self) -> Result<()> {
-        let Some(part) = self.0.get() else { return Ok(()) };
-        let what = "the transaction has joined it, and of what is stored to memory no part is taken back: abort the whole transaction";
-        Err(Error::Segment { path: part.segment.path.clone(), what: what.into() })
-    }
-}
-
-impl Parts {
     /// Whether the transaction has joined no memory.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.get().is_none()
     }
 
+    /// In the order in which they were joined.
+    fn all(&self) -> impl Iterator<Item = &Part> {
+        std::iter::successors(self.0.get(), |part| part.next.get()).map(Box::as_ref)
+    }
+
     fn known(&self, segment: &Arc<OpenSegment>) -> Option<&Part> {
-        let mut all = std::iter::successors(self.0.get(), |part| part.next.get());
-        all.find(|part| Arc::ptr_eq(&part.segment, segment)).map(Box::as_ref)
+        self.all().find(|part| Arc::ptr_eq(&part.segment, segment))
     }
 
     fn add(&self, part: Part) -> &Part {

@@ -153,7 +153,7 @@ impl List {
     /// Makes a change of several entries: wholly, or not at all.
     fn whole<T>(&self, txn: &Txn<'_>, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = txn.session().last_lsn();
-        let savepoint = txn.savepoint();
+        let savepoint = txn.savepoint_of_records();
         match txn.guarded(change) {
             Err(error) if txn.session().last_lsn() != before => Err(keep_first(error, savepoint.roll_back())),
             done => {

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use libtp_txn::Mark;
 
+use crate::joined::{GoingBack, MemoryMark};
 use crate::txn::keep_first;
 use crate::{Error, Result, Txn};
 
@@ -66,12 +67,23 @@ pub struct Savepoint<'t, 'e> {
     txn: &'t Txn<'e>,
     number: u64,
     mark: Mark,
+    /// None where memory takes no part.
+    memory: Option<MemoryMark>,
 }
 
 impl<'e> Txn<'e> {
-    /// Notes how far the transaction is, to go back to that.
+    /// Notes how far the transaction is, in records and joined memory, to go back to that.
     pub fn savepoint(&self) -> Savepoint<'_, 'e> {
-        Savepoint { txn: self, number: self.savepoints().make(), mark: self.session().mark() }
+        self.savepoint_with(Some(self.parts().mark()))
+    }
+
+    /// As [`Txn::savepoint`], where nothing is stored to memory before it is gone back to: the program may be at work there.
+    pub(crate) fn savepoint_of_records(&self) -> Savepoint<'_, 'e> {
+        self.savepoint_with(None)
+    }
+
+    fn savepoint_with(&self, memory: Option<MemoryMark>) -> Savepoint<'_, 'e> {
+        Savepoint { txn: self, number: self.savepoints().make(), mark: self.session().mark(), memory }
     }
 
     /// Does `work` as a transaction in this one: if it returns an error, or panics, what it did is taken back, and this transaction
@@ -104,18 +116,22 @@ impl<'e> Txn<'e> {
     /// # Errors
     /// What `work` returns, or, where that is one that running again may mend, why it could not be taken back.
     pub fn nested<T>(&self, work: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
-        let savepoint = self.savepoint();
-        match work(self) {
-            Ok(value) => {
-                savepoint.keep();
-                Ok(value)
-            }
-            Err(error) => Err(keep_first(error, savepoint.roll_back())),
-        }
+        self.savepoint().around(|| work(self))
     }
 }
 
 impl Savepoint<'_, '_> {
+    /// Keeps what `work` did, or takes it back if that returns an error.
+    pub(crate) fn around<T>(self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        match work() {
+            Ok(value) => {
+                self.keep();
+                Ok(value)
+            }
+            Err(error) => Err(keep_first(error, self.roll_back())),
+        }
+    }
+
     /// Keeps what was done since: it is the transaction's. Savepoints made after this one end, too.
     pub fn keep(self) {
         self.txn.savepoints().end(self.number);
@@ -124,9 +140,13 @@ impl Savepoint<'_, '_> {
     /// Takes back what the transaction did since, newest first; the transaction goes on with all its locks. Savepoints made after this
     /// one end, too. Nothing happens if one made before it has ended.
     ///
+    /// Memory that it has joined goes back, too, and what was joined since to how it was then. What is to be stored to is declared
+    /// again, whenever it was declared before.
+    ///
     /// # Errors
-    /// `Segment` if the transaction has joined memory, of which a part cannot be taken back; `Corrupt` or `Failed` when a page or the
-    /// log cannot be read. The transaction cannot be committed then: its commit aborts it and returns `HalfUndone`.
+    /// `Segment` if a [`Joined`](crate::Joined) of the transaction lives, or one did when the savepoint was made: nothing was taken
+    /// back. `Corrupt` or `Failed` when a page or the log cannot be read. The transaction cannot be committed then: its commit aborts
+    /// it and returns `HalfUndone`.
     pub fn roll_back(self) -> Result<()> {
         self.go_back()
     }
@@ -135,9 +155,13 @@ impl Savepoint<'_, '_> {
         if !self.txn.savepoints().end(self.number) {
             return Ok(());
         }
-        let done = self.txn.parts().refuse_to_go_back().and_then(|()| {
-            let managers = &self.txn.life().managers;
-            self.txn.guarded(|| Ok(self.txn.session().undo_since(managers, self.mark)?))
+        let parts = self.txn.parts();
+        let memory = self.memory.as_ref().map(|mark| parts.take_to_go_back(mark)).transpose();
+        let done = memory.and_then(|memory| {
+            self.txn.guarded(|| {
+                memory.map_or(Ok(()), GoingBack::go_back)?;
+                Ok(self.txn.session().undo_since(&self.txn.life().managers, self.mark)?)
+            })
         });
         if let Err(error) = &done {
             *self.txn.savepoints().half_undone.borrow_mut() = Some(error.to_string());
@@ -155,7 +179,7 @@ impl Drop for Savepoint<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Env, Error};
+    use crate::Env;
 
     #[test]
     fn what_was_done_since_is_taken_back_and_the_rest_goes_on() {
@@ -248,25 +272,6 @@ mod tests {
         let room = |txn: &crate::Txn<'_>| format!("{:?}", txn.session().mark());
         assert!(room(&txn).ends_with("undo_bytes: 0 }"), "{}", room(&txn));
         txn.abort().unwrap();
-    }
-
-    #[test]
-    fn a_transaction_with_memory_is_refused_and_then_not_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
-        let (tree, notes) = (env.btree("tree").unwrap(), env.segment("notes", 4096).unwrap());
-        let txn = env.begin().unwrap();
-        tree.put(&txn, b"a", b"1").unwrap();
-        let part = txn.savepoint();
-        txn.join(&notes).unwrap().set_range(0, 1).unwrap()[0] = 1;
-        let error = part.roll_back().unwrap_err();
-        assert!(matches!(error, Error::Segment { .. }) && error.to_string().contains("notes"), "{error}");
-        let error = txn.commit().unwrap_err();
-        assert!(matches!(error, Error::HalfUndone { .. }), "{error}");
-        let txn = env.begin().unwrap();
-        assert_eq!(tree.get(&txn, b"a").unwrap(), None);
-        assert_eq!(txn.join(&notes).unwrap().bytes()[0], 0);
-        txn.commit().unwrap();
     }
 
     #[test]

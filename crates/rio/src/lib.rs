@@ -84,6 +84,7 @@ pub use section::Section;
 pub use shared::Shared;
 pub use slab::{Slab, SlabHeader};
 pub use survives::Survives;
+pub use undo::mark::UndoMark;
 pub use undo::quick::{Parts, Quick};
 pub use undo::{Undo, UndoLog};
 pub use view::{Flat, Shown, View};

@@ -24,6 +24,7 @@ use crate::{failpoint, planted, HeldSlice, Link, Offset, Region, Result, Word};
 mod audit;
 mod chain;
 mod checked;
+pub(crate) mod mark;
 pub(crate) mod quick;
 mod room;
 
@@ -147,7 +148,7 @@ impl Undo {
         let records = self.records(start);
         for &record in records.iter().rev() {
             failpoint("rio: between two before-images put back");
-            self.apply(record);
+            self.apply(record, self.words[record].load());
         }
         failpoint("rio: rolled back, undo log not yet empty");
         self.keep_rolled_back(start, &records);
@@ -155,8 +156,8 @@ impl Undo {
         records.len()
     }
 
-    fn apply(&self, record: usize) {
-        let header = self.words[record].load();
+    /// Puts back the image behind word `record`, which is, or was, the record's first one: `header`.
+    fn apply(&self, record: usize, header: u64) {
         let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
         let images = &self.words[record + 1..=record + bytes.div_ceil(8)];
         if bytes == 4 && place % 4 == 0 {

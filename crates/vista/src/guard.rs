@@ -29,7 +29,7 @@ pub enum Guard {
 /// The guard of a segment that has one.
 pub(crate) struct Guarded {
     /// The pages that may be stored to: from, to.
-    open: Vec<(u64, u64)>,
+    pub(crate) open: Vec<(u64, u64)>,
     /// None if the flat part is only left closed, since a transaction whose ranges are found by themselves has closed it:
     /// opening and closing all of it takes long, and the next may be like that, too.
     watch: Option<Watch>,

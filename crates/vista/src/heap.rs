@@ -277,7 +277,7 @@ impl Segment {
     #[cold]
     pub(crate) fn release_all(&mut self) -> Result<()> {
         let from = self.from;
-        std::mem::take(&mut self.freed).into_iter().try_for_each(|at| self.release(at + from))
+        std::mem::take(&mut self.freed).into_keys().try_for_each(|at| self.release(at + from))
     }
 
     fn release(&mut self, place: u64) -> Result<()> {

@@ -59,7 +59,7 @@ mod verify;
 
 pub use error::{Error, Result};
 pub use guard::Guard;
-pub use member::{Decision, Holder, Judge, Member, Membership};
+pub use member::{Decision, Holder, Judge, Mark, Member, Membership};
 pub use options::Options;
 pub use redo::{Changes, Redo};
 pub use rio::Survives;

@@ -16,12 +16,16 @@
 //! 3. Before an undo log is rolled back, the header says that no decision is about to be followed: an empty undo log beside one
 //!    means that it was followed.
 
+mod mark;
+
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use crate::segment::UNIT;
 use crate::{Error, Options, Result, Segment};
 use rio::{failpoint, planted, Held, Offset, Region, RootSlot, Survives, Undo, Word};
+
+pub use mark::Mark;
 
 /// The version of the header below.
 const LAYOUT: u64 = rio::layout![MemberHeader];

@@ -7,7 +7,7 @@
 //!
 //! Positions in a segment count from the beginning of the flat part; *places* count from the beginning of the file.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::address;
@@ -88,7 +88,7 @@ impl Options {
             rolled_back: 0,
             is_restored: false,
             owner: Owner::new(),
-            freed: BTreeSet::new(),
+            freed: BTreeMap::new(),
             from,
             bytes,
             header,
@@ -111,8 +111,9 @@ pub struct Segment {
     pub(crate) undo: Undo,
     pub(crate) heap: Heap,
     pub(crate) owner: Owner,
-    /// What the transaction has freed: it goes back to the heap when it ends, until then the bytes may have to come back.
-    pub(crate) freed: BTreeSet<u64>,
+    /// What the transaction has freed, and how much before that: it goes back to the heap when it ends, until then the bytes may
+    /// have to come back.
+    pub(crate) freed: BTreeMap<u64, usize>,
     pub(crate) from: u64,
     pub(crate) bytes: u64,
     pub(crate) rolled_back: usize,

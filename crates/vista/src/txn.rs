@@ -166,13 +166,13 @@ impl Txn<'_> {
     /// `NotAllocated` if nothing allocated begins there, or it was freed already; `Memory` as [`Txn::set_range`].
     pub fn free(&mut self, at: u64) -> Result<()> {
         let is_there = self.segment.place_at(at).is_some_and(|place| self.segment.allocated_bytes(place).is_some());
-        if !is_there || self.segment.freed.contains(&at) {
+        if !is_there || self.segment.freed.contains_key(&at) {
             return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
         }
         // By what it has saved one that somebody forgot is known, also if it has only freed.
         self.set_range(at, 8)?;
         self.segment.with(|segment| {
-            segment.freed.insert(at);
+            segment.freed.insert(at, segment.freed.len());
             // There is more to be done at the end.
             segment.undo.set_quick(false);
         });

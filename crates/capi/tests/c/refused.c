@@ -594,9 +594,16 @@ static void memory(struct scene *scene)
     expect(tp_segment_malloc(segment, txn, 8, NULL), TP_MISUSE, "place of the memory");
     expect(tp_segment_malloc(segment, txn, (size_t)-1 >> 2, &place), TP_SEGMENT, "");
     holds(place == NULL);
+    fine(tp_segment_set_range(segment, txn, at, 1));
+    *(char *)at = 1;
     fine(tp_savepoint(txn, &savepoint));
-    expect(tp_savepoint_roll_back(txn, savepoint), TP_SEGMENT, "no part is taken back");
-    expect(tp_commit(txn), TP_HALF_UNDONE, "");
+    fine(tp_segment_set_range(segment, txn, at, 2));
+    memset(at, 2, 2);
+    fine(tp_segment_malloc(segment, txn, 8, &place));
+    fine(tp_savepoint_roll_back(txn, savepoint));
+    holds(((char *)at)[0] == 1 && ((char *)at)[1] == 0);
+    expect(tp_segment_free(segment, txn, place), TP_SEGMENT, "nothing allocated begins");
+    fine(tp_commit(txn));
     fine(tp_begin(scene->env, TP_DEFAULT, &txn));
     fine(tp_segment_join(segment, txn, &at, NULL));
     expect(tp_detach(txn, &word), TP_NOT_PASSED, "it has joined memory");

@@ -64,7 +64,7 @@ impl Db {
         let before = txn.guarded(|| Ok(self.access(txn).get_for_update(stored, <[u8]>::to_vec)?))?;
         let Some((told, after)) = become_(before.as_deref()) else { return Ok(None) };
         let changes = differing(&kept, stored, before.as_deref(), after.as_deref())?;
-        txn.nested(|txn| {
+        txn.savepoint_of_records().around(|| {
             txn.guarded(|| {
                 let access = self.access(txn);
                 match &after {

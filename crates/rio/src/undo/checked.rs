@@ -294,11 +294,11 @@ impl Undo {
         })
     }
 
-    fn is_there(&self, header: u64) -> bool {
+    pub(super) fn is_there(&self, header: u64) -> bool {
         self.region.place(header & PLACE_MASK, bytes_of(header), 1).is_some()
     }
 
-    fn write_back_stored(&self, header: u64) {
+    pub(super) fn write_back_stored(&self, header: u64) {
         self.region.write_back_part(header & PLACE_MASK, bytes_of(header));
     }
 

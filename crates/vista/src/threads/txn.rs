@@ -104,12 +104,12 @@ impl ThreadTxn<'_, '_> {
         let is_there = self
             .worker
             .with_segment(|segment| segment.place_at(at).is_some_and(|place| segment.allocated_bytes(place).is_some()));
-        if !is_there || self.worker.freed.contains(&at) {
+        if !is_there || self.worker.freed.contains_key(&at) {
             return Err(Error::NotAllocated { path: self.worker.threads.path.clone(), at });
         }
         // Nobody else uses it now.
         self.set_range(at, 8)?;
-        self.worker.freed.insert(at);
+        self.worker.freed.insert(at, self.worker.freed.len());
         self.worker.undo.set_quick(false);
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! The `unsafe` is a promise to rio: what has the stripes of a range has its bytes to itself.
 #![allow(unsafe_code)]
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::stripes::{Nth, Refused};
@@ -35,12 +35,12 @@ pub struct Worker<'t> {
     highest: Nth,
     /// The locks that go back with the worker.
     kept: Vec<Nth>,
-    pub(super) freed: BTreeSet<u64>,
+    pub(super) freed: BTreeMap<u64, usize>,
 }
 
 impl<'t> Worker<'t> {
     pub(super) fn new(threads: &'t Threads, undo: Undo, number: u32) -> Worker<'t> {
-        let (taken, kept, freed) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (taken, kept, freed) = (Vec::new(), Vec::new(), BTreeMap::new());
         Worker { threads, undo, hold: Hold(()), number, taken, highest: 0, kept, freed }
     }
 

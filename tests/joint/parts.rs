@@ -1,0 +1,19 @@
+//! One process whose transactions take parts of themselves back: what is left is what they kept.
+
+use libtp_sim::Random;
+use libtp_tests::sizes;
+
+use crate::business::Business;
+use crate::deaths::{found, SYNC};
+
+#[test]
+fn what_a_part_did_to_memory_is_taken_back() {
+    let directory = tempfile::tempdir().unwrap();
+    found(directory.path(), SYNC);
+    let business = Business::open(directory.path()).unwrap();
+    let mut random = Random::new(sizes::first_seed());
+    for _ in 0..60 {
+        business.transact(&mut random).unwrap();
+        business.judge().unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}
