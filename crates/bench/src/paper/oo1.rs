@@ -11,7 +11,7 @@ use crate::random::Random;
 
 use super::figure::{Axis, Figure, Goal, Place, Series};
 use super::rounds::{Case, Sample};
-use super::{News, Paper};
+use super::Paper;
 
 const SMALL: u32 = 20_000;
 const LARGE: u32 = 200_000;
@@ -61,7 +61,7 @@ fn table(paper: &mut Paper<'_>, parts: u32) -> Result<()> {
     let (mut databases, mut refused) = (Vec::new(), Vec::new());
     for (name, open) in contenders {
         let directory = paper.settings.disk.join(format!("oo1-{parts}-{}", name.replace(' ', "-")));
-        (paper.watch)(News::Doing(&format!("{name}: loading {parts} parts")));
+        paper.minutes.doing(&format!("{name}: loading {parts} parts"));
         match Database::load(name, open, &directory, &graph, parts) {
             Ok(database) => databases.push(database),
             Err(why) => {

@@ -28,8 +28,8 @@ fn settings<'s>(out: &Path, disk: &Path, only: &[&str]) -> PaperSettings<'s> {
 fn an_audit_that_fails_voids_what_was_measured_on_its_bank_and_fails_the_run() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(out.path(), disk.path(), &[]);
-    let (raw, mut quiet) = (File::create(out.path().join("raw.jsonl")).unwrap(), |_: News<'_>| {});
-    let mut paper = Paper::new(&settings, &mut quiet, raw);
+    let mut quiet = |_: News<'_>| {};
+    let mut paper = Paper::new(&settings, Minutes::begin(out.path(), &mut quiet).unwrap());
     let places = ["in memory, not synced", "each commit on the disk"];
     // As figure 6 names them.
     let lines = places.map(|place| (bank_of("libtp", place), Contender::of("btreemap", Durability::Relaxed)));
@@ -41,8 +41,8 @@ fn an_audit_that_fails_voids_what_was_measured_on_its_bank_and_fails_the_run() {
     let [failed, good] = &series[0].points[..] else { panic!("{series:?}") };
     assert!(failed.samples.is_empty() && failed.refused.as_ref().is_some_and(|why| why.contains("audit failed")));
     assert_eq!(good.samples, [7.0]);
-    assert_eq!(paper.failed_audits.len(), 1, "{:?}", paper.failed_audits);
-    assert!(paper.notes[0].contains("libtp in memory, not synced"), "{:?}", paper.notes);
+    assert_eq!(paper.minutes.failed_audits.len(), 1, "{:?}", paper.minutes.failed_audits);
+    assert!(paper.notes()[0].contains("libtp in memory, not synced"), "{:?}", paper.notes());
     assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "audited banks are removed");
 }
 
