@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use super::single_user::{bank_of, is_of};
 use super::*;
+use crate::error::Error;
 
 /// The smallest run, whose processes all fail.
 fn settings<'s>(out: &Path, disk: &Path, only: &[&str]) -> PaperSettings<'s> {
@@ -44,6 +45,21 @@ fn an_audit_that_fails_voids_what_was_measured_on_its_bank_and_fails_the_run() {
     assert_eq!(paper.minutes.failed_audits.len(), 1, "{:?}", paper.minutes.failed_audits);
     assert!(paper.notes()[0].contains("libtp in memory, not synced"), "{:?}", paper.notes());
     assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "audited banks are removed");
+}
+
+#[test]
+fn a_contender_that_refuses_oo1_has_a_row_that_says_why_beside_those_that_do_not() {
+    let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = settings(out.path(), disk.path(), &[]);
+    let mut quiet = |_: News<'_>| {};
+    let mut paper = Paper::new(&settings, Minutes::begin(out.path(), &mut quiet).unwrap());
+    let refusing: crate::oo1::OpenParts = |_| Err(Error::engine("peer", "opening")("it has no wish to"));
+    oo1::table(&mut paper, 500, &[crate::oo1::ours()[0], ("peer", refusing)]).unwrap();
+    let refused = &paper.figures[0].series("peer").unwrap().points[0];
+    assert!(refused.refused.as_ref().is_some_and(|why| why.contains("it has no wish to")), "{refused:?}");
+    let measured = &paper.figures[0].series("libtp").unwrap().points;
+    assert!(measured.len() == 8 && measured.iter().all(|point| point.samples.len() == 3), "{measured:?}");
+    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "what was made is removed");
 }
 
 #[test]
