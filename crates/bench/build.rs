@@ -2,10 +2,10 @@
 
 /// What is compiled of each library's calls.
 const CALLS: [(&str, [&str; 3]); 2] = [
-    ("bdb_calls", ["bdb_open.c", "bdb_bank.c", "bdb_rows.c"]),
-    ("rocksdb_calls", ["rocksdb_open.c", "rocksdb_bank.c", "rocksdb_rows.c"]),
+    ("bdb_calls", ["bdb_open.c", "bdb_bank.c", "bdb_tables.c"]),
+    ("rocksdb_calls", ["rocksdb_open.c", "rocksdb_bank.c", "rocksdb_tables.c"]),
 ];
-const HEADERS: [&str; 3] = ["bdb_open.h", "rocksdb_open.h", "rows_pairs.h"];
+const HEADERS: [&str; 3] = ["bdb_open.h", "rocksdb_open.h", "pairs.h"];
 
 fn main() {
     let sources = CALLS.iter().flat_map(|(_, sources)| sources);

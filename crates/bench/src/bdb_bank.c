@@ -2,7 +2,7 @@
  * The bank on Berkeley DB 5.3, as flat functions: its own interface is tables of function
  * pointers whose layout only <db.h> knows.
  *
- * Answers are those of "bdb_open.h", and BANK_END. Handles are opened with DB_THREAD: any
+ * Answers are those of "bdb_open.h". Handles are opened with DB_THREAD: any
  * thread may call any function on one bank at the same time.
  *
  * Its best settings, each tried in turns with the others, one and two clients: B-trees of
@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BANK_END (-2)
 #define RECORD_BYTES 100
 #define HISTORY_BYTES 50
 #define BALANCE_AT 8
@@ -224,7 +223,7 @@ int bank_walk_open(struct bank *bank, int which, DBC **cursor)
 	return bank->table[which]->cursor(bank->table[which], NULL, cursor, 0);
 }
 
-/* The next record, at most RECORD_BYTES of it; BANK_END after the last. */
+/* The next record, at most RECORD_BYTES of it; BDB_END after the last. */
 int bank_walk_next(DBC *cursor, int which, uint64_t *id, uint8_t *record, uint32_t *size)
 {
 	DBT key, data;
@@ -238,11 +237,11 @@ int bank_walk_next(DBC *cursor, int which, uint64_t *id, uint8_t *record, uint32
 		bdb_use(&key, id_bytes, KEY_BYTES);
 	bdb_use(&data, record, RECORD_BYTES);
 	ret = cursor->get(cursor, &key, &data, DB_NEXT);
-	if (ret == DB_NOTFOUND)
-		return BANK_END;
+	if (ret != 0)
+		return bdb_answer(ret);
 	*id = which == HISTORY ? number : get_key(id_bytes);
 	*size = data.size;
-	return bdb_answer(ret);
+	return 0;
 }
 
 int bank_walk_close(DBC *cursor)

@@ -58,6 +58,8 @@ failed:
 
 int bdb_answer(int ret)
 {
+	if (ret == DB_NOTFOUND)
+		return BDB_END;
 	return ret == DB_LOCK_DEADLOCK || ret == DB_LOCK_NOTGRANTED ? BDB_ABORTED : ret;
 }
 

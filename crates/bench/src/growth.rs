@@ -21,14 +21,12 @@ mod tests;
 mod tree;
 mod work;
 
-use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::paper::{in_turns, number, Build, Case, Contender, Machine, News, Order, Series};
+use crate::paper::{number, wanted, Build, Case, Contender, Machine, Minutes, News, Order, Point, Series};
 use crate::tpcb::Scale;
 use by_size::{figure, Bare, Plan};
 use chapter::{Chapter, Report};
@@ -64,6 +62,8 @@ pub struct Growth {
     pub steps: usize,
     /// Those that cost more than is explained, each a sentence.
     pub cliffs: Vec<String>,
+    /// Whose audit failed, and how: a sentence each. None of their figures is in the report.
+    pub failed_audits: Vec<String>,
 }
 
 /// How much and how long.
@@ -126,8 +126,7 @@ const PARTS: [(&str, Part); 4] = [
 struct Study<'g> {
     settings: &'g GrowthSettings<'g>,
     pace: &'static Pace,
-    watch: &'g mut dyn FnMut(News<'_>),
-    raw: File,
+    minutes: Minutes<'g>,
     /// Directories that were made so far.
     made: u32,
 }
@@ -138,29 +137,24 @@ struct Study<'g> {
 /// `Settings` if nothing has the names asked for; `File` if the report cannot be written; the library's. What has no room is no error, but
 /// points that say so.
 pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<Growth> {
-    let is_wanted =
-        |part: &str| settings.only.is_empty() || settings.only.iter().any(|name| part.starts_with(name.as_str()));
-    let parts: Vec<_> = PARTS.iter().filter(|(name, _)| is_wanted(name)).collect();
-    if parts.is_empty() {
-        let known = PARTS.map(|(name, _)| name).join(", ");
-        return Err(Error::Settings(format!("there is no figure {}; there are {known}", settings.only.join(", "))));
-    }
+    let parts = wanted(&PARTS, &settings.only)?;
     if let Some(few) = settings.records.iter().find(|records| **records < RECORDS_MIN) {
         return Err(Error::Settings(format!("{few} records are too few to draw from: give {RECORDS_MIN} or more")));
     }
-    std::fs::create_dir_all(&settings.out).map_err(Error::file("make", &settings.out))?;
-    let raw_path = settings.out.join("raw.jsonl");
-    let raw = File::create(&raw_path).map_err(Error::file("make", &raw_path))?;
+    let minutes = Minutes::begin(&settings.out, watch)?;
     let pace = if settings.is_quick { &QUICK } else { &FULL };
     let (machine, begin) = (Machine::look(&settings.disk), Instant::now());
-    let mut study = Study { settings, pace, watch, raw, made: 0 };
-    study.keep(&serde_json::json!({ "machine": &machine, "build": &settings.build, "command": &settings.command }))?;
+    let mut study = Study { settings, pace, minutes, made: 0 };
+    study
+        .minutes
+        .keep(&serde_json::json!({ "machine": &machine, "build": &settings.build, "command": &settings.command }))?;
     let mut chapters = Vec::new();
     for (nth, (name, part)) in (1..).zip(&parts) {
-        (study.watch)(News::Figure { id: name, nth, of: parts.len() });
+        study.minutes.tell(News::Figure { id: name, nth, of: parts.len() });
         let chapter = part(&mut study)?;
         for counted in &chapter.counted {
             study
+                .minutes
                 .keep(&serde_json::json!({ "figure": name, "operation": counted.operation, "seen": &counted.seen }))?;
         }
         chapters.push(chapter);
@@ -174,6 +168,7 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
         figures: chapters.iter().map(|chapter| chapter.figure.id.clone()).collect(),
         steps: bends().count(),
         cliffs: bends().filter(|bend| bend.is_cliff).map(|bend| bend.text.clone()).collect(),
+        failed_audits: study.minutes.failed_audits,
     })
 }
 
@@ -233,28 +228,20 @@ fn by_values(study: &mut Study<'_>) -> Result<Chapter> {
 }
 
 impl Study<'_> {
-    /// Adds a line to the file of samples.
-    fn keep(&mut self, line: &impl serde::Serialize) -> Result<()> {
-        let path = self.settings.out.join("raw.jsonl");
-        let text = serde_json::to_string(line).map_err(|why| Error::Settings(why.to_string()))?;
-        writeln!(self.raw, "{text}").map_err(Error::file("write", &path))
-    }
-
-    /// Says what is done at the moment.
-    fn doing(&mut self, what: &str) {
-        (self.watch)(News::Doing(what));
-    }
-
     /// Takes the samples of a figure's cases.
     fn in_turns(&mut self, figure: &str, cases: &mut [Case<'_>]) -> Result<Vec<Series>> {
-        let mut lines = Vec::new();
-        let watch = &mut *self.watch;
         // What is deleted was inserted in the case before.
-        let (order, rounds) = (Order::AsGiven, self.pace.rounds);
-        let series =
-            in_turns(figure, cases, order, rounds, &mut |what| watch(News::Doing(what)), &mut |line| lines.push(line));
-        lines.iter().try_for_each(|line| self.keep(line))?;
-        Ok(series)
+        self.minutes.in_turns(figure, cases, Order::AsGiven, self.pace.rounds)
+    }
+
+    /// What was measured on something that does not add up counts for nothing, and the run ends with it.
+    fn judge<'s>(&mut self, of: &str, verdict: &str, points: impl Iterator<Item = &'s mut Point>) {
+        if verdict == "ok" {
+            return;
+        }
+        let why = format!("the audit failed: {verdict}");
+        points.for_each(|point| *point = Point::refused(point.x.clone(), &why));
+        self.minutes.failed_audits.push(format!("{of}: {why}"));
     }
 
     /// A directory of its own for the next database.
@@ -273,7 +260,7 @@ impl Study<'_> {
         let directory = self.directory();
         let of = crate::paper::spelled(number(size.records));
         Tree::plant(&directory, size, &mut |done| {
-            (self.watch)(News::Doing(&format!("loading {done} of {of} records")));
+            self.minutes.doing(&format!("loading {done} of {of} records"));
         })
     }
 }

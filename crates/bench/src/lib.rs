@@ -29,6 +29,8 @@ pub mod audit;
 pub mod bare_disk;
 #[cfg(feature = "peers-all")]
 mod c_path;
+#[cfg(feature = "peers-all")]
+mod c_tables;
 pub mod catalogue;
 mod cold;
 pub mod engine;

@@ -6,9 +6,13 @@
 //! | `traversal`, `keys`, `sorted` | seven hops, depth first, over any contender with indices; their keys, and all records in their order |
 //! | `indexed`, `hashed`, `linked` | ours: B-trees, hash files, addresses of records kept in records |
 //! | `lmdb`, `others` | LMDB, redb and fjall, with indices like ours (feature `peers`) |
+//! | `sqlite` | SQLite, with tables and an index (feature `peers`) |
+//! | `c_tables` | RocksDB and Berkeley DB, with indices like ours (feature `peers-all`) |
 //!
 //! A contender is asked for one operation at a time, in a transaction of its own; inserts are on the disk when they are answered.
 
+#[cfg(feature = "peers-all")]
+mod c_tables;
 mod graph;
 mod hashed;
 mod indexed;
@@ -19,11 +23,15 @@ mod lmdb;
 #[cfg(feature = "peers")]
 mod others;
 mod sorted;
+#[cfg(feature = "peers")]
+mod sqlite;
 mod traversal;
 
 use std::ops::Range;
 use std::path::Path;
 
+#[cfg(feature = "peers-all")]
+use crate::c_tables::{Bdb, RocksDb, Tables as _};
 use crate::error::{Error, Result};
 
 pub use graph::{Connection, Glance, Graph, Part, Seen, CONNECTIONS, CONNECTION_BYTES, PART_BYTES};
@@ -103,15 +111,21 @@ pub fn ours() -> [(&'static str, OpenParts); 3] {
     ]
 }
 
-/// The peers that are in this build.
+/// The peers that are in this build, by the names that they have everywhere.
 pub fn peers() -> Vec<(&'static str, OpenParts)> {
     vec![
+        #[cfg(feature = "peers")]
+        (crate::engine_sqlite::NAME, |path| Ok(Box::new(sqlite::Sqlite::open(path)?))),
         #[cfg(feature = "peers")]
         (lmdb::NAME, |path| Ok(Box::new(lmdb::Lmdb::open(path)?))),
         #[cfg(feature = "peers")]
         (others::REDB, |path| Ok(Box::new(others::Redb::open(path)?))),
         #[cfg(feature = "peers")]
         (others::FJALL, |path| Ok(Box::new(others::Fjall::open(path)?))),
+        #[cfg(feature = "peers-all")]
+        (RocksDb::NAME, |path| Ok(Box::new(c_tables::InC::<RocksDb>::open(path)?))),
+        #[cfg(feature = "peers-all")]
+        (Bdb::NAME, |path| Ok(Box::new(c_tables::InC::<Bdb>::open(path)?))),
     ]
 }
 
@@ -123,6 +137,7 @@ fn not_there(engine: &'static str, id: u32) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::EngineKind;
     use crate::cold::forget_files;
 
     const PARTS: u32 = 1000;
@@ -132,6 +147,15 @@ mod tests {
         let mut seen = Seen::default();
         work(&mut |part| seen.see(part))?;
         Ok(seen)
+    }
+
+    #[test]
+    fn every_peer_of_the_build_is_among_the_contenders_once() {
+        let peers: Vec<_> = peers().into_iter().map(|(name, _)| name).collect();
+        for kind in EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY) {
+            let times = peers.iter().filter(|name| **name == kind.name()).count();
+            assert_eq!(times, usize::from(kind.is_built_in()), "{}", kind.name());
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `figure` | figures, series, points and goals, as data |
-//! | `rounds` | cases in turns |
+//! | `rounds`, `minutes` | cases in turns, and what is taken down of them |
 //! | `bank` | a contender's bank, worked on in slices |
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
 //! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
@@ -20,6 +20,7 @@ mod figure;
 mod group_commit;
 mod interfaces;
 mod machine;
+mod minutes;
 mod multi_user;
 mod oo1;
 mod recoverable;
@@ -30,8 +31,6 @@ mod synchronisation;
 mod write;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -43,12 +42,13 @@ pub(crate) use draw::svg;
 pub(crate) use figure::spelled;
 pub use figure::{Axis, Figure, Goal, Place, Point, Series};
 pub use machine::{CpuTime, Machine};
-pub(crate) use rounds::{in_turns, Case, Order, Sample};
+pub(crate) use minutes::{wanted, Minutes};
+pub(crate) use rounds::{Case, Order, Sample};
 pub use synchronisation::KERNEL_LATCHES;
 pub use write::Report as PaperReport;
 
 use crate::engine::Durability;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tpcb::Scale;
 
 /// What is measured, and where.
@@ -175,13 +175,11 @@ const TINY: Pace = Pace {
 struct Paper<'p> {
     settings: &'p PaperSettings<'p>,
     pace: &'static Pace,
-    watch: &'p mut dyn FnMut(News<'_>),
-    raw: File,
+    minutes: Minutes<'p>,
     figures: Vec<Figure>,
     goals: Vec<Goal>,
-    /// What is to be known of the whole: parts that could not be measured, audits that failed.
+    /// Parts that could not be measured.
     notes: Vec<String>,
-    failed_audits: Vec<String>,
     /// Banks that were made so far, of which each has a directory of its own.
     banks: u32,
 }
@@ -212,28 +210,20 @@ const PARTS: [(&str, Part); 13] = [
 /// `Settings` if nothing has the names asked for; `File` if the report cannot be written. What could not be measured is no error, but a
 /// row that says so.
 pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<PaperOutcome> {
-    let is_wanted =
-        |part: &str| settings.only.is_empty() || settings.only.iter().any(|name| part.starts_with(name.as_str()));
-    let parts: Vec<_> = PARTS.iter().filter(|(name, _)| is_wanted(name)).collect();
-    if parts.is_empty() {
-        let known = PARTS.map(|(name, _)| name).join(", ");
-        return Err(Error::Settings(format!("there is no figure {}; there are {known}", settings.only.join(", "))));
-    }
-    std::fs::create_dir_all(&settings.out).map_err(Error::file("make", &settings.out))?;
-    let raw_path = settings.out.join("raw.jsonl");
-    let raw = File::create(&raw_path).map_err(Error::file("make", &raw_path))?;
+    let parts = wanted(&PARTS, &settings.only)?;
+    let minutes = Minutes::begin(&settings.out, watch)?;
     let (machine, cpu, begin) = (Machine::look(&settings.disk), CpuTime::look(), Instant::now());
-    let mut paper = Paper::new(settings, watch, raw);
+    let mut paper = Paper::new(settings, minutes);
     // A peer in one figure only, and where it is installed.
     let server = single_user::has_postgres(settings).then_some(single_user::POSTGRES);
     let names = std::iter::once("libtp").chain(settings.peers.iter().map(String::as_str)).chain(server);
     let peers: Vec<_> = names.map(|name| (name.to_owned(), crate::catalogue::about(name))).collect();
     let peers_by_name: BTreeMap<_, _> = peers.iter().cloned().collect();
-    paper.keep(&serde_json::json!({
+    paper.minutes.keep(&serde_json::json!({
         "machine": &machine, "build": &settings.build, "peers": peers_by_name, "command": &settings.command,
     }))?;
     for (nth, (name, part)) in (1..).zip(&parts) {
-        (paper.watch)(News::Figure { id: name, nth, of: parts.len() });
+        paper.minutes.tell(News::Figure { id: name, nth, of: parts.len() });
         if let Err(why) = part(&mut paper) {
             paper.notes.push(format!("{name}: not measured: {why}"));
         }
@@ -246,63 +236,46 @@ pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) 
             goals: &paper.goals,
             seconds: begin.elapsed().as_secs_f64(),
             stolen_percent: cpu.and_then(CpuTime::stolen_percent_since),
-            notes: &paper.notes,
+            notes: &paper.notes(),
         };
         report.write(&settings.out)?;
     }
     let (seconds, stolen_percent) = (begin.elapsed().as_secs_f64(), cpu.and_then(CpuTime::stolen_percent_since));
-    paper.keep(&serde_json::json!({ "seconds": seconds, "stolen_percent": stolen_percent, "notes": &paper.notes }))?;
-    Ok(PaperOutcome { goals: paper.goals, failed_audits: paper.failed_audits })
+    let notes = paper.notes();
+    paper.minutes.keep(&serde_json::json!({ "seconds": seconds, "stolen_percent": stolen_percent, "notes": notes }))?;
+    Ok(PaperOutcome { goals: paper.goals, failed_audits: paper.minutes.failed_audits })
 }
 
 impl<'p> Paper<'p> {
-    fn new(settings: &'p PaperSettings<'p>, watch: &'p mut dyn FnMut(News<'_>), raw: File) -> Paper<'p> {
+    fn new(settings: &'p PaperSettings<'p>, minutes: Minutes<'p>) -> Paper<'p> {
         let pace = match (settings.is_tiny, settings.is_quick) {
             (true, _) => &TINY,
             (false, true) => &QUICK,
             (false, false) => &FULL,
         };
-        let (figures, goals, notes, failed_audits) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Paper { settings, pace, watch, raw, figures, goals, notes, failed_audits, banks: 0 }
+        Paper { settings, pace, minutes, figures: Vec::new(), goals: Vec::new(), notes: Vec::new(), banks: 0 }
     }
 }
 
 impl Paper<'_> {
-    /// Adds a line to the file of samples.
-    fn keep(&mut self, line: &impl serde::Serialize) -> Result<()> {
-        let path = self.settings.out.join("raw.jsonl");
-        let text = serde_json::to_string(line).map_err(|why| Error::Settings(why.to_string()))?;
-        writeln!(self.raw, "{text}").map_err(Error::file("write", &path))
-    }
-
     /// Takes the samples of a figure's cases.
     fn measure(&mut self, figure: &str, cases: &mut [Case<'_>], rounds: u32) -> Result<Vec<Series>> {
-        let mut lines = Vec::new();
-        let (watch, order) = (&mut *self.watch, Order::BackAndForth);
-        let series =
-            in_turns(figure, cases, order, rounds, &mut |what| watch(News::Doing(what)), &mut |line| lines.push(line));
-        for line in &lines {
-            if let (true, Some(why)) = (line.audit_failed, &line.refused) {
-                self.audit_failed(format!("{figure}, {}, {}: {why}", line.series, line.x));
-            }
-            self.keep(line)?;
-        }
-        Ok(series)
+        self.minutes.in_turns(figure, cases, Order::BackAndForth, rounds)
     }
 
-    /// Something does not add up: the report begins with it, and the run ends with it.
-    fn audit_failed(&mut self, what: String) {
-        self.notes.push(format!("**{what}**"));
-        self.failed_audits.push(what);
+    /// What the report begins with: what does not add up, and what could not be measured.
+    fn notes(&self) -> Vec<String> {
+        let failed = self.minutes.failed_audits.iter().map(|what| format!("**{what}**"));
+        failed.chain(self.notes.iter().cloned()).collect()
     }
 
     /// Makes a bank in a directory of its own on the disk.
     fn bank(&mut self, contender: &Contender, scale: Scale) -> Result<Bank> {
         self.banks += 1;
         let directory = self.settings.disk.join(format!("bank-{}-{}", self.banks, contender.engine));
-        let watch = &mut *self.watch;
+        let minutes = &mut self.minutes;
         Bank::open(contender, &directory, scale, &mut |loaded| {
-            watch(News::Doing(&format!("loading {}: {loaded} records", contender.engine)));
+            minutes.doing(&format!("loading {}: {loaded} records", contender.engine));
         })
     }
 
@@ -331,7 +304,7 @@ impl Paper<'_> {
         is_of: &dyn Fn(&str, &str, &Place) -> bool,
     ) {
         for (name, bank) in banks {
-            (self.watch)(News::Doing(&format!("auditing {name}")));
+            self.minutes.doing(&format!("auditing {name}"));
             let verdict = bank.audit().unwrap_or_else(|why| why.to_string());
             let removed = bank.remove();
             let verdict = removed.map_or_else(|why| why.to_string(), |()| verdict);
@@ -344,7 +317,7 @@ impl Paper<'_> {
                     *point = Point::refused(point.x.clone(), &why);
                 }
             }
-            self.audit_failed(format!("{name}: {why}"));
+            self.minutes.failed_audits.push(format!("{name}: {why}"));
         }
     }
 

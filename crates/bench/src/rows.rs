@@ -5,16 +5,12 @@
 //! when everything is on disk. Bytes are those of all files that hold records then; a log is none of these.
 
 #[cfg(feature = "peers-all")]
-mod bdb;
-#[cfg(feature = "peers-all")]
-mod for_c;
+mod c_tables;
 mod libtp;
 #[cfg(feature = "peers")]
 mod lmdb;
 #[cfg(feature = "peers")]
 mod others;
-#[cfg(feature = "peers-all")]
-mod rocksdb;
 #[cfg(feature = "peers")]
 mod sqlite;
 
@@ -24,16 +20,13 @@ use std::path::{Path, PathBuf};
 
 use crate::catalogue::EngineKind;
 use crate::error::{Error, Result};
+use crate::random::Random;
 
-#[cfg(feature = "peers-all")]
-pub use bdb::Bdb;
 pub use libtp::Libtp;
 #[cfg(feature = "peers")]
 pub use lmdb::Lmdb;
 #[cfg(feature = "peers")]
 pub use others::{Fjall, Redb};
-#[cfg(feature = "peers-all")]
-pub use rocksdb::RocksDb;
 #[cfg(feature = "peers")]
 pub use sqlite::Sqlite;
 
@@ -116,22 +109,26 @@ pub fn engines() -> Vec<Contender> {
         },
         #[cfg(feature = "peers-all")]
         Contender {
-            name: rocksdb::NAME,
+            name: "RocksDB",
             peer: Some(EngineKind::RocksDb),
-            open: |path| Ok(Box::new(RocksDb::open(path)?)),
+            open: |path| Ok(Box::new(c_tables::InC::<crate::c_tables::RocksDb>::open(path)?)),
         },
         #[cfg(feature = "peers-all")]
-        Contender { name: bdb::NAME, peer: Some(EngineKind::Bdb), open: |path| Ok(Box::new(Bdb::open(path)?)) },
+        Contender {
+            name: "BDB",
+            peer: Some(EngineKind::Bdb),
+            open: |path| Ok(Box::new(c_tables::InC::<crate::c_tables::Bdb>::open(path)?)),
+        },
     ]
 }
 
 /// Records in order, with values that do not compress well.
 pub fn sorted(records: u32) -> Vec<Pair> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut pair = |number: u32| {
         let (mut key, mut value) = ([b'0'; 16], [0; VALUE_BYTES]);
         key.copy_from_slice(format!("{number:016}").as_bytes());
-        value.chunks_mut(8).for_each(|piece| piece.copy_from_slice(&next(&mut state).to_le_bytes()[..piece.len()]));
+        value.chunks_mut(8).for_each(|piece| piece.copy_from_slice(&random.draw().to_le_bytes()[..piece.len()]));
         (key, value)
     };
     (0..records).map(&mut pair).collect()
@@ -139,20 +136,12 @@ pub fn sorted(records: u32) -> Vec<Pair> {
 
 /// The same, shuffled, always alike.
 pub fn shuffled(mut pairs: Vec<Pair>) -> Vec<Pair> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for at in (1..pairs.len()).rev() {
-        let other = usize::try_from(next(&mut state) % (at as u64 + 1)).unwrap_or(at);
+        let other = usize::try_from(random.draw() % (at as u64 + 1)).unwrap_or(at);
         pairs.swap(at, other);
     }
     pairs
-}
-
-/// Marsaglia's xorshift.
-fn next(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
 }
 
 /// Bytes of the files in a directory that hold records, or say where they are: all of them but logs, and what readers share.

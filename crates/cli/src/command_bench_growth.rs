@@ -5,10 +5,10 @@ use std::process::Command;
 
 use clap::Args;
 use libtp_bench::growth::{run_growth, Growth, GrowthSettings};
-use libtp_bench::paper::{Contender, News};
+use libtp_bench::paper::Contender;
 
 use crate::bank::BankDirectory;
-use crate::command_bench_paper::{build, client, typed, Own};
+use crate::command_bench_paper::{build, client, show, typed, Own};
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -58,33 +58,35 @@ impl Arguments {
         let growth = run_growth(&settings, &mut |news| show(&mut bar, shown, news))?;
         drop(bar);
         self.write(&growth, output)?;
-        Ok(Ending::Done)
+        Ok(ending(&growth))
     }
 
     fn write(&self, growth: &Growth, output: &mut Output) -> Result<()> {
-        let Growth { figures, steps, cliffs } = growth;
+        let Growth { figures, steps, cliffs, failed_audits } = growth;
         let report = self.out.join("report.md");
-        output
-            .object(&serde_json::json!({ "report": report, "figures": figures, "steps": steps, "cliffs": cliffs }))?;
+        output.object(&serde_json::json!({
+            "report": report, "figures": figures, "steps": steps, "cliffs": cliffs, "failed_audits": failed_audits,
+        }))?;
+        failed_audits.iter().try_for_each(|failed| output.line(failed))?;
         cliffs.iter().try_for_each(|cliff| output.line(cliff))?;
         output.line(format!("{steps} steps, {} of them cost more than is explained", cliffs.len()))?;
         output.line(format!("the report is {}", report.display()))
     }
 }
 
-/// Shows which figure it is, and what is done.
-fn show(bar: &mut Option<Progress>, shown: bool, news: News<'_>) {
-    match news {
-        News::Figure { id, nth, of } => {
-            let total = u64::try_from(of).unwrap_or(u64::MAX);
-            let now = bar.get_or_insert_with(|| Progress::count(shown, "figures", total));
-            now.set(u64::try_from(nth).unwrap_or(u64::MAX) - 1);
-            now.say(id.to_owned());
-        }
-        News::Doing(what) => {
-            if let Some(bar) = bar {
-                bar.say(what.to_owned());
-            }
-        }
+/// Figures of what does not add up are worth nothing, and a run with such is no good one.
+fn ending(growth: &Growth) -> Ending {
+    Ending::of(growth.failed_audits.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_with_an_audit_that_failed_ends_with_it() {
+        let growth = |failed_audits| Growth { figures: Vec::new(), steps: 0, cliffs: Vec::new(), failed_audits };
+        assert_eq!(ending(&growth(Vec::new())), Ending::Done);
+        assert_eq!(ending(&growth(vec!["growth-processes: the audit failed".into()])), Ending::Disagrees);
     }
 }

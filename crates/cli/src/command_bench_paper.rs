@@ -92,20 +92,7 @@ impl Arguments {
         };
         let mut bar: Option<Progress> = None;
         let shown = output.may_draw();
-        let mut watch = |news: News<'_>| match news {
-            News::Figure { id, nth, of } => {
-                let total = u64::try_from(of).unwrap_or(u64::MAX);
-                let now = bar.get_or_insert_with(|| Progress::count(shown, "figures", total));
-                now.set(u64::try_from(nth).unwrap_or(u64::MAX) - 1);
-                now.say(id.to_owned());
-            }
-            News::Doing(what) => {
-                if let Some(bar) = &bar {
-                    bar.say(what.to_owned());
-                }
-            }
-        };
-        let outcome = run_paper(&settings, &mut watch)?;
+        let outcome = run_paper(&settings, &mut |news| show(&mut bar, shown, news))?;
         drop(bar);
         let report = self.out.join("report.md");
         let PaperOutcome { goals, failed_audits } = &outcome;
@@ -120,6 +107,23 @@ impl Arguments {
 /// Figures of what does not add up are worth nothing, and a run with such is no good one.
 fn ending(outcome: &PaperOutcome) -> Ending {
     Ending::of(outcome.failed_audits.is_empty())
+}
+
+/// Shows which figure it is, and what is done.
+pub fn show(bar: &mut Option<Progress>, shown: bool, news: News<'_>) {
+    match news {
+        News::Figure { id, nth, of } => {
+            let total = u64::try_from(of).unwrap_or(u64::MAX);
+            let now = bar.get_or_insert_with(|| Progress::count(shown, "figures", total));
+            now.set(u64::try_from(nth).unwrap_or(u64::MAX) - 1);
+            now.say(id.to_owned());
+        }
+        News::Doing(what) => {
+            if let Some(bar) = bar {
+                bar.say(what.to_owned());
+            }
+        }
+    }
 }
 
 /// What this program was made from.

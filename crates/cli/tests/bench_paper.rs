@@ -77,14 +77,31 @@ fn what_is_found_in_the_log_of_a_killed_process_is_counted_and_audited() {
     assert!(sample["value"].as_f64().unwrap() * number("seconds") - number("found") < 1.0, "{sample}");
 }
 
+/// Those that are in this build, as `--peers` asks for them.
+#[cfg(feature = "peers")]
+fn everybody() -> (&'static str, Vec<&'static str>) {
+    let light = vec!["sqlite", "lmdb", "redb", "fjall"];
+    match cfg!(feature = "peers-all") {
+        true => ("all", [light, vec!["rocksdb", "bdb"]].concat()),
+        false => ("light", light),
+    }
+}
+
 #[cfg(feature = "peers")]
 #[test]
-fn a_peer_whose_oo1_is_not_written_has_a_row_that_says_so() {
-    let (said, out) = paper("libtp-oo1", "light");
+fn every_peer_has_a_row_in_oo1_with_all_that_is_done_there() {
+    let (asked, peers) = everybody();
+    let (said, out) = paper("libtp-oo1", asked);
     said.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
-    assert!(report.contains("* sqlite, lookup, warm: not measured: its OO1 is not written"), "{report}");
-    assert!(report.contains("\n| lmdb | "), "{report}");
+    assert!(!report.contains("not measured"), "{report}");
+    let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
+    for peer in ["libtp", "libtp hash", "libtp links"].into_iter().chain(peers) {
+        assert!(report.contains(&format!("\n| {peer} | ")), "{peer}: {report}");
+        // Four operations, cold and warm, three rounds.
+        let samples = format!("\"figure\":\"libtp-oo1-20000\",\"series\":\"{peer}\"");
+        assert_eq!(raw.matches(&samples).count(), 24, "{peer}: {raw}");
+    }
 }
 
 #[cfg(not(feature = "peers"))]
@@ -102,25 +119,24 @@ fn peers_that_were_left_out_are_no_empty_comparison_but_a_sentence() {
 #[cfg(feature = "peers")]
 #[test]
 fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
-    let is_all = cfg!(feature = "peers-all");
-    let (said, out) = paper("peers", if is_all { "all" } else { "light" });
+    let (asked, peers) = everybody();
+    let (said, out) = paper("peers", asked);
     said.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
     let figures: Vec<&str> = report.split("\n## ").skip(1).collect();
     assert_eq!(figures.len(), 7, "{report}");
-    let heavy = ["rocksdb", "bdb"].into_iter().filter(|_| is_all);
-    for peer in ["libtp", "sqlite", "lmdb", "redb", "fjall"].into_iter().chain(heavy) {
+    for peer in std::iter::once(&"libtp").chain(&peers) {
         for figure in &figures {
             assert!(figure.contains(&format!("\n| {peer} |")), "{peer}: {figure}");
         }
         let row = report.lines().find(|line| line.starts_with(&format!("| {peer} |")) && line.contains(';'));
         let has_version = row.is_some_and(|row| row.contains(|letter: char| letter.is_ascii_digit()));
-        assert!(peer == "libtp" || has_version, "{peer}: {report}");
+        assert!(*peer == "libtp" || has_version, "{peer}: {report}");
     }
     for refused in figures.iter().flat_map(|figure| figure.lines()).filter(|line| line.contains(": not measured:")) {
         assert!(refused.contains("serves one process only") || refused.contains("it keeps no log"), "{refused}");
     }
-    for peer in ["fjall"].into_iter().chain(["rocksdb"].into_iter().filter(|_| is_all)) {
+    for peer in ["fjall", "rocksdb"].iter().filter(|peer| peers.contains(peer)) {
         let rows = format!("* {peer}, 2: not measured: {peer} serves one process only");
         assert_eq!(report.matches(&rows).count(), 2, "{report}");
     }

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use libtp_bench::paper::Contender;
 use libtp_bench::{
-    engine_libtp::Libtp, line_transfer, open_engine, run_processes, serve_client, Durability, Engine, EngineKind,
-    Error, Granularity, OpenSettings, Report, Result, RunSettings, Scale, Sharing,
+    line_transfer, run_processes, serve_client, Durability, Error, Granularity, Report, Result, RunSettings, Scale,
 };
 
 /// What is measured at every number of processes.
@@ -236,7 +236,8 @@ fn point(arguments: &Arguments, series: Series, processes: u32) -> Result<Report
     std::fs::create_dir_all(directory).map_err(|error| failed("cannot be made", &error))?;
     let scale =
         Scale { branches: series.branches, ..Scale::with_accounts(series.accounts.unwrap_or(arguments.accounts)) };
-    let engine = series.open(directory, false)?;
+    let contender = series.contender();
+    let engine = contender.open(directory, false)?;
     engine.load(&scale, &mut |_| {})?;
     let settings = RunSettings {
         scale,
@@ -249,7 +250,7 @@ fn point(arguments: &Arguments, series: Series, processes: u32) -> Result<Report
     };
     let program = std::env::current_exe()
         .map_err(|error| Error::Settings(format!("this program's own file cannot be found: {error}")))?;
-    let mut again = |_| series.client(&program, directory);
+    let mut again = |_| client_of(&contender, &program, directory);
     let report = run_processes(engine.as_ref(), &settings, &mut again, &mut |_| {})?;
     engine.close()?;
     std::fs::remove_dir_all(directory).map_err(|error| failed("cannot be removed", &error))?;
@@ -257,39 +258,27 @@ fn point(arguments: &Arguments, series: Series, processes: u32) -> Result<Report
 }
 
 impl Series {
-    fn open(self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
-        if self.is_bdb {
-            let sharing = if join { Sharing::Joined } else { Sharing::First };
-            return open_engine(EngineKind::Bdb, &OpenSettings { directory, durability: self.durability, sharing });
-        }
-        let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_, _, _| {})?;
-        Ok(Box::new(bank.reading_first(self.reads_first).reversing_one_in(self.reversed_one_in)))
-    }
-
-    /// This program again, as one client.
-    fn client(self, program: &Path, directory: &Path) -> Command {
-        let mut command = Command::new(program);
-        command.arg("client").arg(directory).args([self.durability.name(), self.granularity.name()]);
-        command.arg(u32::from(self.is_bdb).to_string()).arg(u32::from(self.reads_first).to_string());
-        command.arg(self.reversed_one_in.to_string());
-        command
+    fn contender(self) -> Contender {
+        let Series { granularity, reads_first, reversed_one_in: reversing_one_in, .. } = self;
+        let engine = Contender::of(if self.is_bdb { "bdb" } else { "libtp" }, self.durability).shared();
+        Contender { granularity, reads_first, reversing_one_in, ..engine }
     }
 }
 
-/// What a client process does: the words are those of [`Series::client`].
+/// This program again, as one client.
+fn client_of(contender: &Contender, program: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(program);
+    let contender = serde_json::to_string(contender).expect("names and switches are text");
+    command.arg("client").arg(directory).arg(contender);
+    command
+}
+
+/// What a client process does: the words are those of [`client_of`].
 fn client(words: &[String]) -> Result<()> {
-    let [directory, durability, granularity, is_bdb, reads_first, reversed] = words else {
-        return Err(Error::Settings("a client is started by this program only".to_string()));
-    };
-    let series = Series {
-        durability: durability.parse()?,
-        granularity: granularity.parse()?,
-        is_bdb: is_bdb == "1",
-        reads_first: reads_first == "1",
-        reversed_one_in: reversed.parse().unwrap_or(0),
-        ..SMALL
-    };
-    let engine = series.open(Path::new(directory), true)?;
+    let by_this_program = || Error::Settings("a client is started by this program only".to_owned());
+    let [directory, contender] = words else { return Err(by_this_program()) };
+    let contender: Contender = serde_json::from_str(contender).map_err(|_| by_this_program())?;
+    let engine = contender.open(Path::new(directory), true)?;
     serve_client(engine.as_ref(), &mut BufReader::new(std::io::stdin()), &mut std::io::stdout())?;
     engine.close()
 }

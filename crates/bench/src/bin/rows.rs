@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use libtp_bench::rows::{bytes_in, engines, shuffled, sorted, Contender, Open, Pair};
-use libtp_bench::{EngineKind, Error, Result};
+use libtp_bench::{median, EngineKind, Error, Result};
 
 const STEPS: [&str; 5] = ["load sorted", "insert random", "get random", "scan, loaded", "scan, inserted"];
 const GETS: usize = 500_000;
@@ -117,9 +117,10 @@ fn measure(wanted: &Wanted, engines: &[Contender], directory: &Path) -> Result<(
     println!("{} records of 100 bytes, medians of {} rounds", wanted.records, wanted.rounds);
     println!("{:16} {:>10} {:>12} {:>12}", "step", "engine", "records/s", format!("of {}'s", engines[0].name));
     for (at, step) in STEPS.into_iter().enumerate() {
-        let ours = median(all[0].iter().map(|one| one.rates[at]));
+        let rate = |measured: &[Measured]| median(measured.iter().map(|one| one.rates[at])).unwrap_or(0.0);
+        let ours = rate(&all[0]);
         for (Contender { name, .. }, measured) in engines.iter().zip(&all) {
-            let rate = median(measured.iter().map(|one| one.rates[at]));
+            let rate = rate(measured);
             println!("{step:16} {name:>10} {rate:>12.0} {:>12.2}", rate / ours);
         }
     }
@@ -129,12 +130,6 @@ fn measure(wanted: &Wanted, engines: &[Contender], directory: &Path) -> Result<(
         }
     }
     Ok(())
-}
-
-fn median(rates: impl Iterator<Item = f64>) -> f64 {
-    let mut rates: Vec<f64> = rates.collect();
-    rates.sort_by(f64::total_cmp);
-    rates[rates.len() / 2]
 }
 
 fn one_round(open: Open, directory: &Path, in_order: &[Pair], at_random: &[Pair]) -> Result<Measured> {

@@ -20,8 +20,9 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     figure.y.name = "ns a transaction".to_owned();
     let contender = Contender::libtp(Durability::Relaxed).shared();
     let directory = study.directory();
+    let minutes = &mut study.minutes;
     let bank = Bank::open(&contender, &directory, study.pace.scale, &mut |loaded| {
-        (study.watch)(crate::paper::News::Doing(&format!("loading a bank: {loaded} records")));
+        minutes.doing(&format!("loading a bank: {loaded} records"));
     })?;
     let (client, time) = (study.settings.client, study.pace.long_slice);
     let mut cases = Vec::new();
@@ -37,15 +38,10 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     }
     figure.series = study.in_turns(&figure.id, &mut cases)?;
     drop(cases);
-    study.doing("auditing the bank");
+    study.minutes.doing("auditing the bank");
     let verdict = bank.audit()?;
     bank.close()?;
-    if verdict != "ok" {
-        for point in figure.series.iter_mut().flat_map(|series| &mut series.points) {
-            point.samples.clear();
-            point.refused = Some(format!("the audit failed: {verdict}"));
-        }
-    }
+    study.judge(&figure.id, &verdict, figure.series.iter_mut().flat_map(|series| &mut series.points));
     let bends = bends(&figure);
     Ok(Chapter { figure, counted: Vec::new(), bends })
 }

@@ -77,12 +77,12 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
     }
     figure.series = study.in_turns(&figure.id, &mut cases)?;
     drop(cases);
-    audit(study, &trees, &mut figure.series)?;
+    audit(study, &trees, &mut figure)?;
     if !refused.is_empty() {
         let all = Operation::ALL.iter().map(|operation| operation.name());
         all.for_each(|name| add_refused(&mut figure.series, name, &refused));
     }
-    study.doing("closing and removing the databases");
+    study.minutes.doing("closing and removing the databases");
     let grown: Result<Vec<Grown>> = trees.into_iter().map(|(x, tree)| uproot(x, tree)).collect();
     let seen = seen(&figure, &grown?, &tallies.into_inner());
     std::fs::remove_dir_all(&scratch).map_err(Error::file("remove", &scratch))?;
@@ -143,18 +143,12 @@ fn add(tallies: &mut Tallies, x: f64, operation: Operation, counts: &Counts) {
 }
 
 /// A database that does not add up counts for nothing.
-fn audit(study: &mut Study<'_>, trees: &[(f64, Tree)], series: &mut [Series]) -> Result<()> {
+fn audit(study: &mut Study<'_>, trees: &[(f64, Tree)], figure: &mut Figure) -> Result<()> {
     for (x, tree) in trees {
-        study.doing(&format!("auditing {}", spelled(*x)));
-        let verdict = tree.audit()?;
-        if verdict == "ok" {
-            continue;
-        }
-        let points = series.iter_mut().flat_map(|series| &mut series.points);
-        for point in points.filter(|point| point.x == Place::Number(*x)) {
-            point.samples.clear();
-            point.refused = Some(format!("the audit failed: {verdict}"));
-        }
+        let of = format!("{}, {}", figure.id, spelled(*x));
+        study.minutes.doing(&format!("auditing {of}"));
+        let points = figure.series.iter_mut().flat_map(|series| &mut series.points);
+        study.judge(&of, &tree.audit()?, points.filter(|point| point.x == Place::Number(*x)));
     }
     Ok(())
 }

@@ -39,10 +39,10 @@ fn planted(directory: &Path, records: u64, value_bytes: usize, cache: Option<u64
 fn every_figure_by_size_has_a_point_for_each_operation_and_leaves_nothing_on_the_disk() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(out.path(), disk.path());
-    let raw = File::create(out.path().join("raw.jsonl")).unwrap();
     let said = RefCell::new(Vec::new());
     let mut watch = |news: News<'_>| said.borrow_mut().push(format!("{news:?}"));
-    let mut study = Study { settings: &settings, pace: &TINY, watch: &mut watch, raw, made: 0 };
+    let minutes = Minutes::begin(out.path(), &mut watch).unwrap();
+    let mut study = Study { settings: &settings, pace: &TINY, minutes, made: 0 };
     for part in [by_records, by_cache, by_values] {
         let Chapter { figure, counted, bends } = part(&mut study).unwrap();
         let places = figure.places();
@@ -88,6 +88,23 @@ fn the_height_is_that_of_the_tree_and_the_audit_sees_what_is_missing() {
         planted(parent.path(), 40_000, 100, None).uproot().unwrap(),
         3,
         "a thousand leaves have no room in one page"
+    );
+}
+
+#[test]
+fn what_does_not_add_up_counts_for_nothing_and_the_run_says_so() {
+    let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (settings, mut quiet) = (settings(out.path(), disk.path()), |_: News<'_>| {});
+    let minutes = Minutes::begin(out.path(), &mut quiet).unwrap();
+    let mut study = Study { settings: &settings, pace: &TINY, minutes, made: 0 };
+    let mut point = Point { x: Place::Number(7.0), samples: vec![1.0], refused: None };
+    study.judge("growth-records, 7", "ok", std::iter::once(&mut point));
+    assert_eq!((point.samples.len(), study.minutes.failed_audits.len()), (1, 0));
+    study.judge("growth-records, 7", "there are 6 records, and not 7", std::iter::once(&mut point));
+    assert!(point.samples.is_empty() && point.refused.is_some(), "{point:?}");
+    assert_eq!(
+        study.minutes.failed_audits,
+        ["growth-records, 7: the audit failed: there are 6 records, and not 7".to_owned()]
     );
 }
 

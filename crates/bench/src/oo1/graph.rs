@@ -23,10 +23,10 @@ const NEAR_ONE_IN: u32 = 100;
 pub struct Part {
     /// Its number, from 1 on.
     pub id: u32,
-    x: u32,
-    y: u32,
-    kind: [u8; 10],
-    built: u64,
+    pub(super) x: u32,
+    pub(super) y: u32,
+    pub(super) kind: [u8; 10],
+    pub(super) built: u64,
     /// What leaves it.
     pub out: [Connection; CONNECTIONS],
 }
@@ -36,8 +36,8 @@ pub struct Part {
 pub struct Connection {
     /// The part that it leads to.
     pub to: u32,
-    kind: [u8; 10],
-    length: u32,
+    pub(super) kind: [u8; 10],
+    pub(super) length: u32,
 }
 
 /// What the null procedure is called with.

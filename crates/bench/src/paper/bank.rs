@@ -30,6 +30,8 @@ pub struct Contender {
     pub granularity: Granularity,
     /// Balances are read under shared locks first (libtp only).
     pub reads_first: bool,
+    /// Of so many transfers one locks in reverse order, so that two deadlock; none if it is zero (libtp only).
+    pub reversing_one_in: u32,
     /// What only reads does so in a snapshot (libtp only).
     pub reads_snapshots: bool,
     /// Several processes are to use it.
@@ -56,6 +58,7 @@ impl Contender {
             durability,
             granularity,
             reads_first: false,
+            reversing_one_in: 0,
             reads_snapshots: false,
             is_shared: false,
             is_doomed: false,
@@ -95,7 +98,8 @@ impl Contender {
     pub fn open(&self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
         if self.engine == "libtp" {
             let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_, _, _| {})?;
-            return Ok(Box::new(bank.reading_first(self.reads_first).reading_snapshots(self.reads_snapshots)));
+            let bank = bank.reading_first(self.reads_first).reversing_one_in(self.reversing_one_in);
+            return Ok(Box::new(bank.reading_snapshots(self.reads_snapshots)));
         }
         if let Some(instead) =
             [Instead::Nothing, Instead::Flock, Instead::Fsync].into_iter().find(|one| one.name() == self.engine)

@@ -14,7 +14,7 @@ use crate::random::Random;
 
 use super::figure::{spelled, Axis, Figure, Place, Series};
 use super::rounds::{Case, Sample};
-use super::{News, Paper};
+use super::Paper;
 
 const ID: &str = "libtp-4";
 const PLACE: &str = "one process";
@@ -33,7 +33,7 @@ const ANSWER: usize = 4;
 
 /// Gets records at random either way, from one shell.
 fn measured(paper: &mut Paper<'_>, directory: &Path) -> Result<Vec<Series>> {
-    (paper.watch)(News::Doing("making the records"));
+    paper.minutes.doing("making the records");
     make(directory)?;
     let shell = std::cell::RefCell::new(Shell::start((paper.settings.shell)(directory))?);
     let mut cases = Vec::new();

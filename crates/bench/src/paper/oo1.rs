@@ -11,7 +11,7 @@ use crate::random::Random;
 
 use super::figure::{Axis, Figure, Goal, Place, Series};
 use super::rounds::{Case, Sample};
-use super::{News, Paper};
+use super::Paper;
 
 const SMALL: u32 = 20_000;
 const LARGE: u32 = 200_000;
@@ -47,21 +47,19 @@ impl Operation {
 /// Both tables, for a small database, and for a large one unless it is to be quick.
 pub(super) fn tables(paper: &mut Paper<'_>) -> Result<()> {
     let sizes: &[u32] = if paper.settings.is_quick { &[SMALL] } else { &[SMALL, LARGE] };
-    sizes.iter().try_for_each(|parts| table(paper, *parts))
+    let mut contenders = ours().to_vec();
+    contenders.extend(peers().into_iter().filter(|(name, _)| paper.settings.peers.iter().any(|peer| peer == name)));
+    sizes.iter().try_for_each(|parts| table(paper, *parts, &contenders))
 }
 
-fn table(paper: &mut Paper<'_>, parts: u32) -> Result<()> {
+/// One table. A contender whose database cannot be had is a row that says why.
+pub(super) fn table(paper: &mut Paper<'_>, parts: u32, contenders: &[(&'static str, OpenParts)]) -> Result<()> {
     let rounds = paper.pace.rounds.max(ROUNDS_MIN);
     let graph = Graph::make(parts, rounds * (WARM_RUNS + 2));
-    let is_wanted = |name: &str| paper.settings.peers.iter().any(|peer| peer == name);
-    let peers = peers();
-    let left_out = paper.settings.peers.iter().filter(|name| peers.iter().all(|(one, _)| one != name));
-    let left_out: Vec<String> = left_out.cloned().collect();
-    let contenders = ours().into_iter().chain(peers.iter().copied().filter(|(name, _)| is_wanted(name)));
     let (mut databases, mut refused) = (Vec::new(), Vec::new());
-    for (name, open) in contenders {
+    for (name, open) in contenders.iter().copied() {
         let directory = paper.settings.disk.join(format!("oo1-{parts}-{}", name.replace(' ', "-")));
-        (paper.watch)(News::Doing(&format!("{name}: loading {parts} parts")));
+        paper.minutes.doing(&format!("{name}: loading {parts} parts"));
         match Database::load(name, open, &directory, &graph, parts) {
             Ok(database) => databases.push(database),
             Err(why) => {
@@ -71,7 +69,6 @@ fn table(paper: &mut Paper<'_>, parts: u32) -> Result<()> {
             }
         }
     }
-    refused.extend(left_out.into_iter().map(|name| (name, "its OO1 is not written".to_owned())));
     let mut cases = Vec::new();
     // What is warm comes first: who was opened again has to be warmed up.
     for is_warm in [true, false] {
@@ -121,12 +118,12 @@ fn described(id: String, parts: u32, series: Vec<Series>) -> Figure {
                 process, in seconds: lookup cold 15.7, warm 7.8; traversal 28.4, 23.5; backward 24.2, 24.3; insert 7.5, 6.7."
             .into(),
         here: "Milliseconds of a run. `libtp` and the peers have the same three indices: parts by id, connections by the part they leave, and by the \
-               part they lead to. `libtp hash`: parts and lists of connections in hash files. `libtp links`: parts in a file by number with the numbers \
+               part they lead to. SQLite is asked for a traversal in one recursive statement. `libtp hash`: parts and lists of connections in hash files. `libtp links`: parts in a file by number with the numbers \
                of others in them, followed without a search. Reads are in a snapshot; an insert is on the disk when it is answered. Backward meets more \
                or fewer parts, and its time is given for 3,280. Cold: the first run after the database was closed, its files forgotten by the system \
-               (POSIX_FADV_DONTNEED) and it was opened again, which is not counted; fjall writes what its log has into its tables before it is closed, or \
-               it would be in memory again; what the disk keeps by itself is not to be emptied. Warm: of a database that \
-               has been gone through, the mean of twenty runs, each with other parts. Every database was loaded sorted, by what its engine has for that (LMDB's append, fjall's ingestion, ours at once). What each run met was compared with the parts themselves."
+               (POSIX_FADV_DONTNEED) and it was opened again, which is not counted; who keeps what was inserted in a log first (SQLite, fjall, \
+               RocksDB, Berkeley DB) writes it into its tables before it is closed, or it would be in memory again; what the disk keeps by itself is not to be emptied. Warm: of a database that \
+               has been gone through, the mean of twenty runs, each with other parts. Every database was loaded sorted, by what its engine has for that (LMDB's append, the ingestion of fjall and RocksDB, Berkeley DB's bulk transactions, an index of SQLite made at the end, ours at once). What each run met was compared with the parts themselves."
             .into(),
         x: Axis::linear("operation"),
         y: Axis::logarithmic("milliseconds"),

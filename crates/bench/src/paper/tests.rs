@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use super::single_user::{bank_of, is_of};
 use super::*;
+use crate::error::Error;
 
 /// The smallest run, whose processes all fail.
 fn settings<'s>(out: &Path, disk: &Path, only: &[&str]) -> PaperSettings<'s> {
@@ -28,8 +29,8 @@ fn settings<'s>(out: &Path, disk: &Path, only: &[&str]) -> PaperSettings<'s> {
 fn an_audit_that_fails_voids_what_was_measured_on_its_bank_and_fails_the_run() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(out.path(), disk.path(), &[]);
-    let (raw, mut quiet) = (File::create(out.path().join("raw.jsonl")).unwrap(), |_: News<'_>| {});
-    let mut paper = Paper::new(&settings, &mut quiet, raw);
+    let mut quiet = |_: News<'_>| {};
+    let mut paper = Paper::new(&settings, Minutes::begin(out.path(), &mut quiet).unwrap());
     let places = ["in memory, not synced", "each commit on the disk"];
     // As figure 6 names them.
     let lines = places.map(|place| (bank_of("libtp", place), Contender::of("btreemap", Durability::Relaxed)));
@@ -41,9 +42,24 @@ fn an_audit_that_fails_voids_what_was_measured_on_its_bank_and_fails_the_run() {
     let [failed, good] = &series[0].points[..] else { panic!("{series:?}") };
     assert!(failed.samples.is_empty() && failed.refused.as_ref().is_some_and(|why| why.contains("audit failed")));
     assert_eq!(good.samples, [7.0]);
-    assert_eq!(paper.failed_audits.len(), 1, "{:?}", paper.failed_audits);
-    assert!(paper.notes[0].contains("libtp in memory, not synced"), "{:?}", paper.notes);
+    assert_eq!(paper.minutes.failed_audits.len(), 1, "{:?}", paper.minutes.failed_audits);
+    assert!(paper.notes()[0].contains("libtp in memory, not synced"), "{:?}", paper.notes());
     assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "audited banks are removed");
+}
+
+#[test]
+fn a_contender_that_refuses_oo1_has_a_row_that_says_why_beside_those_that_do_not() {
+    let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = settings(out.path(), disk.path(), &[]);
+    let mut quiet = |_: News<'_>| {};
+    let mut paper = Paper::new(&settings, Minutes::begin(out.path(), &mut quiet).unwrap());
+    let refusing: crate::oo1::OpenParts = |_| Err(Error::engine("peer", "opening")("it has no wish to"));
+    oo1::table(&mut paper, 500, &[crate::oo1::ours()[0], ("peer", refusing)]).unwrap();
+    let refused = &paper.figures[0].series("peer").unwrap().points[0];
+    assert!(refused.refused.as_ref().is_some_and(|why| why.contains("it has no wish to")), "{refused:?}");
+    let measured = &paper.figures[0].series("libtp").unwrap().points;
+    assert!(measured.len() == 8 && measured.iter().all(|point| point.samples.len() == 3), "{measured:?}");
+    assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "what was made is removed");
 }
 
 #[test]

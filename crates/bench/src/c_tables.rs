@@ -1,0 +1,214 @@
+//! Sorted tables in the databases whose libraries are in C, behind one door: plain records (`rows`) and OO1 (`oo1`) ask them for the same.
+//!
+//! | file | what |
+//! |---|---|
+//! | `bdb`, `bdb_tables.c` | Berkeley DB 5.3: B-trees of an environment |
+//! | `rocksdb`, `rocksdb_tables.c` | RocksDB: column families of a database |
+#![allow(unsafe_code)] // What C functions have found.
+
+mod bdb;
+mod rocksdb;
+
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::path::Path;
+
+use crate::engine::Durability;
+use crate::error::Result;
+
+pub(crate) use bdb::Bdb;
+pub(crate) use rocksdb::RocksDb;
+
+/// What each may keep in memory.
+pub(crate) const CACHE_BYTES: u64 = 256 << 20;
+/// Tables of a database, at most.
+const TABLES_MAX: c_int = 3;
+
+/// A database of some tables, each in the order of its keys' bytes; it stays on one thread.
+pub(crate) trait Tables: Sized {
+    /// The engine's name.
+    const NAME: &'static str;
+
+    /// Reads in a transaction, or in a snapshot, of its own.
+    type Reader<'t>: ReadTables
+    where
+        Self: 't;
+
+    /// Opens the database in `directory`, and makes it with so many tables, one to three, if it is not there. What is durable is on the disk
+    /// when [`Tables::put`] returns.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn open(directory: &Path, tables: c_int, durability: Durability) -> Result<Self>;
+
+    /// Puts sorted pairs into a table, which is empty, in the way that the engine is best at.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn load(&self, pairs: &Pairs<'_>) -> Result<()>;
+
+    /// Puts pairs in one transaction.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn put(&self, pairs: &[Pairs<'_>]) -> Result<()>;
+
+    /// Waits until everything is on disk, in the files that it is to stay in.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn settle(&self) -> Result<()>;
+
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn reader(&self) -> Result<Self::Reader<'_>>;
+}
+
+/// What is asked of a transaction that reads.
+pub(crate) trait ReadTables {
+    /// Reads a value into `value`, which has room for it; how many bytes it has, or that there is none.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn get(&mut self, table: c_int, key: &[u8], value: &mut [u8]) -> Result<Option<usize>>;
+
+    /// The key and the value of each pair whose key begins so, in order.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn prefix(&mut self, table: c_int, prefix: &[u8], each: impl FnMut(&[u8], &[u8])) -> Result<()>;
+
+    /// The bytes of all pairs of a table, read in order.
+    ///
+    /// # Errors
+    /// The engine's.
+    fn scan(&mut self, table: c_int) -> Result<u64>;
+}
+
+/// Pairs of a table as the C functions read them, `struct pairs` of `pairs.h`: where the first key and value lie, and how far it is to the next.
+#[repr(C)]
+pub(crate) struct Pairs<'p> {
+    keys: *const u8,
+    values: *const u8,
+    key_bytes: usize,
+    value_bytes: usize,
+    stride: usize,
+    count: usize,
+    table: c_int,
+    of: PhantomData<&'p [u8]>,
+}
+
+impl<'p> Pairs<'p> {
+    /// Pairs that go into a table.
+    pub(crate) fn of<const K: usize, const V: usize>(table: c_int, pairs: &'p [([u8; K], [u8; V])]) -> Pairs<'p> {
+        let first: *const u8 = pairs.as_ptr().cast();
+        Pairs {
+            keys: first.wrapping_add(offset_of!(([u8; K], [u8; V]), 0)),
+            values: first.wrapping_add(offset_of!(([u8; K], [u8; V]), 1)),
+            key_bytes: K,
+            value_bytes: V,
+            stride: size_of::<([u8; K], [u8; V])>(),
+            count: pairs.len(),
+            table,
+            of: PhantomData,
+        }
+    }
+}
+
+/// A pair that was found, `struct pair` of `pairs.h`: good until its reader is asked again.
+#[repr(C)]
+struct Found {
+    key: *const u8,
+    value: *const u8,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl Found {
+    const NONE: Found = Found { key: std::ptr::null(), value: std::ptr::null(), key_bytes: 0, value_bytes: 0 };
+
+    /// Its key and its value.
+    ///
+    /// # Safety
+    /// A C function has found it, and its reader is not asked again as long as they are looked at.
+    unsafe fn bytes(&self) -> (&[u8], &[u8]) {
+        // SAFETY: `pairs.h` says that what was found has so many bytes, and the caller that it is still there.
+        let key = unsafe { bytes_at(self.key, self.key_bytes) };
+        // SAFETY: as for the key.
+        (key, unsafe { bytes_at(self.value, self.value_bytes) })
+    }
+}
+
+/// So many bytes; where none are, the address may be any.
+///
+/// # Safety
+/// They are there as long as they are looked at.
+unsafe fn bytes_at<'b>(first: *const u8, count: usize) -> &'b [u8] {
+    match count {
+        0 => &[],
+        // SAFETY: the caller says so.
+        _ => unsafe { std::slice::from_raw_parts(first, count) },
+    }
+}
+
+/// Refuses a table that a database of so many does not have: the C functions look for it in its place.
+#[inline]
+fn check(table: c_int, count: c_int) {
+    assert!((0..count).contains(&table), "a database of {count} tables has no table {table}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(key: [u8; 3], value: u8) -> ([u8; 3], [u8; 2]) {
+        (key, [value, 0])
+    }
+
+    fn begins_with<T: Tables>(tables: &T, table: c_int, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut reader = tables.reader().unwrap();
+        reader.prefix(table, prefix, |key, value| found.push((key.to_vec(), value.to_vec()))).unwrap();
+        found
+    }
+
+    fn tables_are_read_as_they_were_put<T: Tables>() {
+        let dir = tempfile::tempdir().unwrap();
+        let (loaded, more) = ([pair(*b"abc", 1), pair(*b"abd", 2), pair(*b"b..", 3)], [pair(*b"abb", 4)]);
+        // As many as no page, and no buffer, holds.
+        let many: Vec<([u8; 4], [u8; 30])> = (0..5000_u32).map(|id| (id.to_be_bytes(), [7; 30])).collect();
+        let is_many = |tables: &T| assert_eq!(begins_with(tables, 2, &[0, 0]).len(), many.len(), "{}", T::NAME);
+        {
+            let tables = T::open(dir.path(), 3, Durability::Sync).unwrap();
+            tables.load(&Pairs::of(1, &loaded)).unwrap();
+            tables.put(&[Pairs::of(1, &more), Pairs::of(0, &[(*b"only", [])]), Pairs::of(2, &many)]).unwrap();
+            is_many(&tables);
+            tables.settle().unwrap();
+        }
+        let tables = T::open(dir.path(), 3, Durability::Sync).unwrap();
+        is_many(&tables);
+        let found = |(key, value): ([u8; 3], [u8; 2])| (key.to_vec(), value.to_vec());
+        assert_eq!(begins_with(&tables, 1, b"ab"), [more[0], loaded[0], loaded[1]].map(found), "{}", T::NAME);
+        assert_eq!(begins_with(&tables, 1, b"b"), [found(loaded[2])], "the last one, {}", T::NAME);
+        assert!(begins_with(&tables, 1, b"c").is_empty() && begins_with(&tables, 1, b"a.").is_empty());
+        assert_eq!(begins_with(&tables, 0, b""), [(b"only".to_vec(), Vec::new())]);
+        let (mut reader, mut value) = (tables.reader().unwrap(), [0; 2]);
+        assert_eq!(reader.get(1, b"abd", &mut value).unwrap(), Some(2));
+        assert_eq!(value, [2, 0]);
+        assert_eq!(reader.get(1, b"abe", &mut value).unwrap(), None);
+        assert_eq!((reader.scan(1).unwrap(), reader.scan(2).unwrap()), (4 * 5, 5000 * 34));
+    }
+
+    #[test]
+    fn berkeley_dbs_tables_are_read_as_they_were_put() {
+        tables_are_read_as_they_were_put::<Bdb>();
+    }
+
+    #[test]
+    fn rocksdbs_tables_are_read_as_they_were_put() {
+        tables_are_read_as_they_were_put::<RocksDb>();
+    }
+}

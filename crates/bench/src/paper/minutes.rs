@@ -1,0 +1,88 @@
+//! The minutes of a run: who is told what is done, the file of samples, and what did not add up.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::figure::Series;
+use super::rounds::{in_turns, Case, Order};
+use super::News;
+use crate::error::{Error, Result};
+
+/// What a run that is a report takes down meanwhile.
+pub(crate) struct Minutes<'w> {
+    watch: &'w mut dyn FnMut(News<'_>),
+    samples: File,
+    path: PathBuf,
+    /// Whose audit failed, and how: a sentence each.
+    pub(crate) failed_audits: Vec<String>,
+}
+
+impl<'w> Minutes<'w> {
+    /// Makes the file of samples in the report's directory, which is made.
+    ///
+    /// # Errors
+    /// `File` if one cannot be made.
+    pub(crate) fn begin(out: &Path, watch: &'w mut dyn FnMut(News<'_>)) -> Result<Minutes<'w>> {
+        std::fs::create_dir_all(out).map_err(Error::file("make", out))?;
+        let path = out.join("raw.jsonl");
+        let samples = File::create(&path).map_err(Error::file("make", &path))?;
+        Ok(Minutes { watch, samples, path, failed_audits: Vec::new() })
+    }
+
+    /// Tells who watches.
+    pub(crate) fn tell(&mut self, news: News<'_>) {
+        (self.watch)(news);
+    }
+
+    /// Says what is done at the moment.
+    pub(crate) fn doing(&mut self, what: &str) {
+        self.tell(News::Doing(what));
+    }
+
+    /// Adds a line to the file of samples.
+    ///
+    /// # Errors
+    /// `File` if it cannot be written.
+    pub(crate) fn keep(&mut self, line: &impl serde::Serialize) -> Result<()> {
+        let text = serde_json::to_string(line).map_err(|why| Error::Settings(why.to_string()))?;
+        writeln!(self.samples, "{text}").map_err(Error::file("write", &self.path))
+    }
+
+    /// Takes the samples of a figure's cases, and keeps them.
+    ///
+    /// # Errors
+    /// As [`Minutes::keep`].
+    pub(crate) fn in_turns(
+        &mut self,
+        figure: &str,
+        cases: &mut [Case<'_>],
+        order: Order,
+        rounds: u32,
+    ) -> Result<Vec<Series>> {
+        let mut lines = Vec::new();
+        let mut watch = |what: &str| self.doing(what);
+        let series = in_turns(figure, cases, order, rounds, &mut watch, &mut |line| lines.push(line));
+        for line in &lines {
+            if let (true, Some(why)) = (line.audit_failed, &line.refused) {
+                self.failed_audits.push(format!("{figure}, {}, {}: {why}", line.series, line.x));
+            }
+            self.keep(line)?;
+        }
+        Ok(series)
+    }
+}
+
+/// The parts whose names begin as one of those asked for does; all if none was asked for.
+///
+/// # Errors
+/// `Settings`, with those that there are, if it is none of them.
+pub(crate) fn wanted<'p, P>(parts: &'p [(&'static str, P)], only: &[String]) -> Result<Vec<&'p (&'static str, P)>> {
+    let is_wanted = |part: &str| only.is_empty() || only.iter().any(|name| part.starts_with(name.as_str()));
+    let wanted: Vec<_> = parts.iter().filter(|(name, _)| is_wanted(name)).collect();
+    if wanted.is_empty() {
+        let known: Vec<_> = parts.iter().map(|(name, _)| *name).collect();
+        return Err(Error::Settings(format!("there is no figure {}; there are {}", only.join(", "), known.join(", "))));
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,193 @@
+/*
+ * Some column families of one RocksDB database, as flat functions: what plain records and OO1 are made of. Answers and settings are those of
+ * "rocksdb_open.h". One thread at a time.
+ *
+ * Its best way for each step: sorted records are written as a table file, which becomes one of the database's; others go in by
+ * write batches, in the log and in the memtables. What is read is read at a snapshot; an iterator is used again as long as that is.
+ */
+#include "rocksdb_open.h"
+#include "pairs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of 4 MiB, the default, nearly all would be set aside and counted, and never written. */
+#define MANIFEST_BYTES ((size_t)64 << 10)
+
+struct rocks_tables {
+	rocksdb_t *db;
+	rocksdb_options_t *options;
+	rocksdb_writeoptions_t *write;
+	rocksdb_column_family_handle_t *table[TABLES_MAX];
+	int count;
+};
+
+/* Sees records as they were when it began. */
+struct rocks_reader {
+	struct rocks_tables *tables;
+	rocksdb_readoptions_t *at_snapshot;
+	const rocksdb_snapshot_t *snapshot;
+	rocksdb_iterator_t *at[TABLES_MAX];
+};
+
+/* The first is there in every database. */
+static const char *const family_name[TABLES_MAX] = { "default", "records-1", "records-2" };
+
+/* Opens or makes a database of `count` tables; `sync`: commits are on the disk. */
+int rocks_tables_open(const char *path, int count, int sync, uint64_t cache_bytes, int threads, struct rocks_tables **out,
+		      char **why)
+{
+	struct rocks_tables *tables = calloc(1, sizeof *tables);
+	if (tables == NULL)
+		return ROCKS_FAILED;
+	tables->count = count;
+	tables->options = rocks_options(cache_bytes, threads);
+	rocksdb_options_set_manifest_preallocation_size(tables->options, MANIFEST_BYTES);
+	rocksdb_options_set_create_missing_column_families(tables->options, 1);
+	tables->write = rocksdb_writeoptions_create();
+	rocksdb_writeoptions_set_sync(tables->write, sync != 0);
+	const rocksdb_options_t *options[TABLES_MAX] = { tables->options, tables->options, tables->options };
+	tables->db = rocksdb_open_column_families(tables->options, path, count, family_name, options, tables->table, why);
+	*out = tables;
+	return rocks_answer(why);
+}
+
+/* Also of a database that could not be opened. */
+void rocks_tables_close(struct rocks_tables *tables)
+{
+	if (tables->db != NULL) {
+		for (int i = 0; i < tables->count; i++)
+			rocksdb_column_family_handle_destroy(tables->table[i]);
+		rocksdb_close(tables->db);
+	}
+	rocksdb_writeoptions_destroy(tables->write);
+	rocksdb_options_destroy(tables->options);
+	free(tables);
+}
+
+static void write_file(rocksdb_sstfilewriter_t *writer, const char *file, const struct pairs *pairs, char **why)
+{
+	rocksdb_sstfilewriter_open(writer, file, why);
+	for (size_t i = 0; *why == NULL && i < pairs->count; i++)
+		rocksdb_sstfilewriter_put(writer, key_of(pairs, i), pairs->key_bytes, value_of(pairs, i),
+					  pairs->value_bytes, why);
+	if (*why == NULL)
+		rocksdb_sstfilewriter_finish(writer, why);
+}
+
+/* Writes sorted pairs as a file, on the database's file system, which the database takes over. */
+int rocks_tables_load(struct rocks_tables *tables, const char *file, const struct pairs *pairs, char **why)
+{
+	rocksdb_envoptions_t *env = rocksdb_envoptions_create();
+	rocksdb_sstfilewriter_t *writer = rocksdb_sstfilewriter_create(env, tables->options);
+	write_file(writer, file, pairs, why);
+	rocksdb_sstfilewriter_destroy(writer);
+	rocksdb_envoptions_destroy(env);
+	if (*why == NULL) {
+		rocksdb_ingestexternalfileoptions_t *taking = rocksdb_ingestexternalfileoptions_create();
+		rocksdb_ingestexternalfileoptions_set_move_files(taking, 1);
+		rocksdb_ingest_external_file_cf(tables->db, tables->table[pairs->table], &file, 1, taking, why);
+		rocksdb_ingestexternalfileoptions_destroy(taking);
+	}
+	return rocks_answer(why);
+}
+
+/* Puts `count` tables' pairs at once: all of them or none. */
+int rocks_tables_put(struct rocks_tables *tables, const struct pairs *all, size_t count, char **why)
+{
+	rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
+	for (const struct pairs *pairs = all; pairs < all + count; pairs++)
+		for (size_t i = 0; i < pairs->count; i++)
+			rocksdb_writebatch_put_cf(batch, tables->table[pairs->table], key_of(pairs, i), pairs->key_bytes,
+						  value_of(pairs, i), pairs->value_bytes);
+	rocksdb_write(tables->db, tables->write, batch, why);
+	rocksdb_writebatch_destroy(batch);
+	return rocks_answer(why);
+}
+
+/* Everything in memory goes into sorted files, which are synced. */
+int rocks_tables_flush(struct rocks_tables *tables, char **why)
+{
+	rocksdb_flushoptions_t *options = rocks_waiting();
+	for (int i = 0; *why == NULL && i < tables->count; i++)
+		rocksdb_flush_cf(tables->db, options, tables->table[i], why);
+	rocksdb_flushoptions_destroy(options);
+	return rocks_answer(why);
+}
+
+struct rocks_reader *rocks_reader_begin(struct rocks_tables *tables)
+{
+	struct rocks_reader *reader = calloc(1, sizeof *reader);
+	if (reader == NULL)
+		return NULL;
+	reader->tables = tables;
+	reader->snapshot = rocksdb_create_snapshot(tables->db);
+	reader->at_snapshot = rocksdb_readoptions_create();
+	rocksdb_readoptions_set_snapshot(reader->at_snapshot, reader->snapshot);
+	return reader;
+}
+
+void rocks_reader_end(struct rocks_reader *reader)
+{
+	for (int i = 0; i < TABLES_MAX; i++)
+		if (reader->at[i] != NULL)
+			rocksdb_iter_destroy(reader->at[i]);
+	rocksdb_readoptions_destroy(reader->at_snapshot);
+	rocksdb_release_snapshot(reader->tables->db, reader->snapshot);
+	free(reader);
+}
+
+/* Reads a value, as much of it as there is `room` for; ROCKS_MISSING if there is none. */
+int rocks_reader_get(struct rocks_reader *reader, int table, const void *key, size_t key_bytes, void *value, size_t room,
+		     size_t *size, char **why)
+{
+	struct rocks_tables *tables = reader->tables;
+	rocksdb_pinnableslice_t *found = rocksdb_get_pinned_cf(tables->db, reader->at_snapshot, tables->table[table], key,
+							       key_bytes, why);
+	if (found == NULL)
+		return *why == NULL ? ROCKS_MISSING : rocks_answer(why);
+	const char *bytes = rocksdb_pinnableslice_value(found, size);
+	memcpy(value, bytes, *size < room ? *size : room);
+	rocksdb_pinnableslice_destroy(found);
+	return 0;
+}
+
+static int pair_at(rocksdb_iterator_t *at, struct pair *pair, char **why)
+{
+	if (!rocksdb_iter_valid(at)) {
+		rocksdb_iter_get_error(at, why);
+		return *why == NULL ? ROCKS_END : rocks_answer(why);
+	}
+	pair->key = rocksdb_iter_key(at, &pair->key_bytes);
+	pair->value = rocksdb_iter_value(at, &pair->value_bytes);
+	return 0;
+}
+
+/* The first pair of a table whose key is not before this one; ROCKS_END if there is none. */
+int rocks_reader_first(struct rocks_reader *reader, int table, const void *key, size_t key_bytes, struct pair *pair, char **why)
+{
+	struct rocks_tables *tables = reader->tables;
+	if (reader->at[table] == NULL)
+		reader->at[table] = rocksdb_create_iterator_cf(tables->db, reader->at_snapshot, tables->table[table]);
+	rocksdb_iter_seek(reader->at[table], key, key_bytes);
+	return pair_at(reader->at[table], pair, why);
+}
+
+/* The next pair of a table whose first one was asked for; ROCKS_END if there is none. */
+int rocks_reader_next(struct rocks_reader *reader, int table, struct pair *pair, char **why)
+{
+	rocksdb_iter_next(reader->at[table]);
+	return pair_at(reader->at[table], pair, why);
+}
+
+/* Adds up the bytes of all pairs of a table, in order. */
+int rocks_reader_scan(struct rocks_reader *reader, int table, uint64_t *bytes, char **why)
+{
+	struct pair pair;
+	int ret;
+	*bytes = 0;
+	for (ret = rocks_reader_first(reader, table, "", 0, &pair, why); ret == 0;
+	     ret = rocks_reader_next(reader, table, &pair, why))
+		*bytes += pair.key_bytes + pair.value_bytes;
+	return ret == ROCKS_END ? 0 : ret;
+}
