@@ -131,6 +131,9 @@ pub struct Bank {
 /// Starts a client process of a contender on a bank.
 pub type StartClient<'s> = &'s (dyn Fn(&Contender, &Path) -> Command + 's);
 
+/// So long a slice may become in which nothing was done at first.
+const LONGEST: Duration = Duration::from_secs(10);
+
 /// A slice of work.
 #[derive(Clone, Copy)]
 pub struct Slice<'s> {
@@ -219,6 +222,11 @@ impl Bank {
         let together = Together::of(&clients);
         let Together { committed, aborts, elapsed_ns, latency } = &together;
         if *committed == 0 {
+            // A slice that is over before anything waited long enough, as on a busy machine, says nothing of a rate: it is tried longer.
+            let longer = slice.time * 10;
+            if longer <= LONGEST {
+                return self.work(&Slice { time: longer, ..*slice });
+            }
             return Err(Error::Settings("nothing was committed in the time: there is no rate".to_owned()));
         }
         let clients_as = if slice.process.is_some() { ClientsAs::Processes } else { ClientsAs::Threads };

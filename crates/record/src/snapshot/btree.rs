@@ -25,6 +25,8 @@ use crate::Result;
 
 /// Records that are copied one by one in no more time than their page as a whole.
 const FEW: usize = 16;
+/// Bytes of key and value that room is made for, a record: one that is longer makes its own.
+const LITTLE: usize = 64;
 
 impl<'a> SnapshotAccess<'a> {
     /// The value of `key`, passed to `read`; none if there was no such record.
@@ -142,6 +144,11 @@ impl Batch {
         Batch { low, high, ..self }
     }
 
+    /// How much it holds without asking for memory.
+    fn room(&self) -> usize {
+        self.page.capacity() + self.bytes.capacity()
+    }
+
     /// The bytes of a value that is in the batch.
     pub(super) fn value(&self, stored: &Stored) -> Option<&[u8]> {
         match stored {
@@ -181,7 +188,7 @@ impl<'a> SnapshotCursor<'a> {
     /// A cursor that stands nowhere yet.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotCursor<'a> {
         let range = KeyRange::default();
-        let (batch, spare) = (Batch::default(), Batch::default());
+        let (batch, spare) = (Batch::default(), at.snapshot.room.take());
         SnapshotCursor { at, range, standing: Standing::Nowhere, batch, spare, long: Vec::new() }
     }
 
@@ -337,6 +344,15 @@ impl<'a> SnapshotCursor<'a> {
     }
 }
 
+impl Drop for SnapshotCursor<'_> {
+    fn drop(&mut self) {
+        // Short ranges are read by one cursor after the other: that each asks for memory anew would cost as much as the way to the leaf.
+        let used =
+            std::mem::take(if self.batch.room() < self.spare.room() { &mut self.spare } else { &mut self.batch });
+        self.at.snapshot.room.replace(used);
+    }
+}
+
 impl<'a> SnapshotAccess<'a> {
     /// The value of an entry, if that is a long one.
     fn long_of(&self, batch: &Batch, index: usize) -> Result<Option<Vec<u8>>> {
@@ -438,6 +454,7 @@ impl<'a> SnapshotAccess<'a> {
         let deleter = node.deleter_lsn();
         self.check_removed(deleter)?;
         batch.entries.reserve(slots.len());
+        batch.bytes.reserve(slots.len() * LITTLE);
         for slot in slots {
             let record = self.access.record_at(number, &node, slot)?;
             let is_seen = self.sees(record.lsn);
