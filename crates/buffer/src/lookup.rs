@@ -482,27 +482,38 @@ mod tests {
         let place = PageTable::init(&region).unwrap();
         let table = PageTable::attach(&region, place);
         table.add_frames(BUCKETS_FIRST);
-        let frames = std::sync::atomic::AtomicU32::new(BUCKETS_FIRST);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
                     let session = processes.join().unwrap();
                     let table = PageTable::attach(&region, place);
-                    while frames.load(Ordering::Relaxed) < 30_000 {
+                    // Not by the number of frames: the last buckets are made after the last frame is there.
+                    while !is_over.load(Ordering::Relaxed) {
                         table.grow(&session);
                     }
                 });
             }
-            for _ in BUCKETS_FIRST..30_000 {
+            for frames in BUCKETS_FIRST + 1..=30_000 {
                 table.add_frames(1);
-                let now = frames.fetch_add(1, Ordering::Relaxed) + 1;
-                while table.bucket_count() < now {
-                    table.check().unwrap();
+                let begun = std::time::Instant::now();
+                loop {
+                    let (sound, is_there) = (table.check(), table.bucket_count() >= frames);
+                    let is_late = begun.elapsed() > std::time::Duration::from_secs(60);
+                    if sound.is_err() || is_late {
+                        // Else the others would go on for ever, and who waits for them.
+                        is_over.store(true, Ordering::Relaxed);
+                    }
+                    sound.unwrap();
+                    assert!(!is_late, "nobody makes bucket {frames}");
+                    if is_there {
+                        break;
+                    }
                     std::hint::spin_loop();
                 }
-                table.check().unwrap();
             }
+            is_over.store(true, Ordering::Relaxed);
         });
     }
 
