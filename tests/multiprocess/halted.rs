@@ -165,7 +165,7 @@ fn who_is_stopped_as_it_has_buried_one_keeps_nobody_from_repairing_the_next_in_t
 
 /// Slots in the first chunk of the table of transactions.
 const FIRST_SLOTS: usize = 32;
-const SLOT_BYTES: usize = 384;
+const SLOT_BYTES: usize = 448;
 
 #[test]
 fn who_dies_as_it_adds_places_for_transactions_leaves_them_to_the_next() {

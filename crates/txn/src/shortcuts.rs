@@ -34,7 +34,7 @@ const LONG_SETS: usize = 16;
 /// Words for one of those.
 const LONG_WORDS: usize = 251;
 /// Sets for the longest: a record of a quarter of the largest page, as far as trees and hash files go. What is longer still has none.
-const LONGEST_SETS: usize = 4;
+const LONGEST_SETS: usize = 2;
 /// Words for one of those.
 const LONGEST_WORDS: usize = 2099;
 /// How often others look for room in an entry's set before it goes, at most.
@@ -109,7 +109,7 @@ rio::shared! {
         pub long_sets: [LongShortcutSet; LONG_SETS],
         /// The longest, by hash. Memory that no record comes to is never touched.
         pub longest_sets: [LongestShortcutSet; LONGEST_SETS],
-    } size 942336
+    } size 807552
 }
 
 /// A version of a record, as the access method stores it.
