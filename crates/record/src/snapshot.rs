@@ -71,16 +71,13 @@ pub struct Snapshot {
     found: RefCell<Cache>,
     /// Where log records are read to.
     buffer: RefCell<Vec<u8>>,
-    /// Room that a cursor has left, for the next one.
-    room: RefCell<btree::Batch>,
     log_reads: Cell<u64>,
 }
 
 impl Snapshot {
     /// A snapshot that shows this view.
     pub fn new(view: View) -> Snapshot {
-        let (found, buffer, room) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Snapshot { view, found, buffer, room, log_reads: Cell::new(0) }
+        Snapshot { view, found: RefCell::default(), buffer: RefCell::default(), log_reads: Cell::new(0) }
     }
 
     /// What it shows.

@@ -25,7 +25,7 @@ use crate::Result;
 
 /// Records that are copied one by one in no more time than their page as a whole.
 const FEW: usize = 16;
-/// Bytes of key and value that room is made for, a record: one that is longer makes its own.
+/// Bytes of key and value that room is made for, a record: longer ones make their own.
 const LITTLE: usize = 64;
 
 impl<'a> SnapshotAccess<'a> {
@@ -144,11 +144,6 @@ impl Batch {
         Batch { low, high, ..self }
     }
 
-    /// How much it holds without asking for memory.
-    fn room(&self) -> usize {
-        self.page.capacity() + self.bytes.capacity()
-    }
-
     /// The bytes of a value that is in the batch.
     pub(super) fn value(&self, stored: &Stored) -> Option<&[u8]> {
         match stored {
@@ -188,7 +183,7 @@ impl<'a> SnapshotCursor<'a> {
     /// A cursor that stands nowhere yet.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotCursor<'a> {
         let range = KeyRange::default();
-        let (batch, spare) = (Batch::default(), at.snapshot.room.take());
+        let (batch, spare) = (Batch::default(), Batch::default());
         SnapshotCursor { at, range, standing: Standing::Nowhere, batch, spare, long: Vec::new() }
     }
 
@@ -341,15 +336,6 @@ impl<'a> SnapshotCursor<'a> {
         self.spare = std::mem::replace(&mut self.batch, batch);
         self.standing = Standing::On(index);
         Ok(true)
-    }
-}
-
-impl Drop for SnapshotCursor<'_> {
-    fn drop(&mut self) {
-        // Short ranges are read by one cursor after the other: that each asks for memory anew would cost as much as the way to the leaf.
-        let used =
-            std::mem::take(if self.batch.room() < self.spare.room() { &mut self.spare } else { &mut self.batch });
-        self.at.snapshot.room.replace(used);
     }
 }
 
