@@ -135,7 +135,10 @@ impl Managers {
         self.log.force(session, lsn)?;
         // Behind the force: a snapshot that is taken later needs nothing below what runs now (`snapshot.rs`).
         let restart_from = redo_point.min(oldest);
-        let keep_from = restart_from.min(self.needed_by_snapshots()).min(self.needed_by_repairs());
+        // A pin may for a moment say the horizon of the session's last snapshot, which nobody has kept the log for since: what is gone is not
+        // to be called the oldest again.
+        let for_snapshots = self.needed_by_snapshots().max(self.log.oldest());
+        let keep_from = restart_from.min(for_snapshots).min(self.needed_by_repairs());
         let keep_from = keep_from.min(self.needed_by_copies());
         failpoint("checkpoint: forced, control file old");
         // The pages' syncs may have taken longer than anybody waits who builds the region anew.
