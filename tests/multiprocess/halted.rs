@@ -163,6 +163,38 @@ fn who_is_stopped_as_it_has_buried_one_keeps_nobody_from_repairing_the_next_in_t
     assert_eq!(env.repairs().rebuilds, 0);
 }
 
+#[test]
+fn who_is_stopped_as_a_snapshot_begins_makes_no_log_the_oldest_that_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = observer(directory.path());
+    let table = env.btree("table").unwrap();
+    let put = |value: &str| env.run(|txn| table.put(txn, b"key", value.as_bytes())).unwrap();
+    let mut reader = Member::start(directory.path(), 1);
+    put("old");
+    assert_eq!(reader.ask("hold-snapshot"), "holding");
+    let needed = env.snapshots()[0].needs_from;
+    assert_eq!(reader.ask("end"), "let go");
+    let who = env.managers().join().unwrap();
+    let checkpoint = || {
+        put("new");
+        env.managers().checkpoint(&who).unwrap().expect("nobody else takes one").keep_from
+    };
+    (0..3).for_each(|_| drop(checkpoint()));
+    let oldest = env.managers().log.oldest();
+    assert!(oldest.raw() > needed, "nobody needs it any more");
+    reader.ask("arm snapshot: pinned, not taken!stop");
+    reader.order("hold-snapshot");
+    until("it stands still", || stands_still(&env));
+    // Its pin says what its last snapshot needed.
+    assert_eq!(env.snapshots()[0].needs_from, needed);
+    assert!(checkpoint() >= oldest, "the control file would call log the oldest that is gone");
+    reader.resume();
+    assert_eq!(reader.answer(), "holding");
+    assert_eq!(reader.ask("key"), "new");
+    assert_eq!(reader.ask("end"), "let go");
+    reader.leave();
+}
+
 /// Slots in the first chunk of the table of transactions.
 const FIRST_SLOTS: usize = 32;
 const SLOT_BYTES: usize = 448;

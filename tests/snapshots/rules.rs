@@ -369,7 +369,7 @@ fn s4_shortcuts_are_left_for_each_snapshot_that_is_held_and_for_none_that_has_en
         assert!(held.snapshot.log_reads() < 100, "{} log records were read", held.snapshot.log_reads());
         assert!(world.managers.wants_shortcuts());
         held.end();
-        change(100);
+        change(1000);
         assert!(!world.managers.wants_shortcuts(), "who changes has found that nobody reads");
     }
 }

@@ -149,3 +149,31 @@ fn shown(types: &RecordTable, record: &RecordRef<'_>) -> LogRecord {
         body: body.to_vec(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Durability, Env, Settings};
+
+    #[test]
+    fn the_oldest_record_that_a_snapshot_keeps_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings { no_background: true, ..Settings::default() };
+        let env = Env::builder().settings(settings).durability(Durability::Relaxed).open(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        let put = || env.run(|txn| tree.put(txn, b"key", b"value")).unwrap();
+        put();
+        // Of what was answered last nothing is on the disk, and nobody is at work.
+        let snapshot = env.snapshot().unwrap();
+        put();
+        assert!(env.checkpoint().unwrap());
+        let kept = env.snapshots()[0].needs_from;
+        let mut first = None;
+        let read = env.log_records(0, |record| {
+            first.get_or_insert((record.lsn, record.kind));
+            true
+        });
+        read.unwrap();
+        assert_eq!(first, Some((kept, "commit".to_string())));
+        drop(snapshot);
+    }
+}

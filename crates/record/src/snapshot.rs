@@ -60,7 +60,7 @@ impl Access<'_> {
         let file = self.database.id();
         let version = || OldVersion { lsn, flags: flags.0, stored: stored.to_vec() };
         let bytes = name.bytes_count() + stored.len();
-        change.managers.leave_shortcut(change.session(), name.hash(file), bytes, || name.bytes(file), version);
+        change.managers.leave_shortcut(change.session(), lsn, name.hash(file), bytes, || name.bytes(file), version);
     }
 }
 

@@ -41,6 +41,8 @@ const LONGEST_WORDS: usize = 2099;
 const CHANCES: u64 = 15;
 /// One change in so many, as a power of two, leaves a shortcut where there is none.
 const SELDOM_BITS: u32 = 3;
+/// And of those that find one, one in sixteen asks whether anybody reads: by other bits of the same number.
+const SELDOM_ASKED: u64 = 0xF << 40;
 
 rio::shared! {
     /// What one sentence is about.
@@ -150,10 +152,15 @@ impl Shortcuts {
     }
 }
 
-/// Whether the change of a version leaves a shortcut: by its place in the log, mixed twice, since versions may lie evenly.
-fn is_drawn(lsn: Lsn) -> bool {
+/// A number drawn for a version: its place in the log, mixed twice, since versions may lie evenly.
+fn mixed(lsn: Lsn) -> u64 {
     let once = lsn.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (once ^ once >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> (u64::BITS - SELDOM_BITS) == 0
+    (once ^ once >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+}
+
+/// Whether the change of a version leaves a shortcut.
+fn is_drawn(lsn: Lsn) -> bool {
+    mixed(lsn) >> (u64::BITS - SELDOM_BITS) == 0
 }
 
 impl ShortcutEntries {
@@ -239,17 +246,19 @@ impl Managers {
     }
 
     /// The record of that name, whose page is latched, is about to be changed, and a shortcut is wanted: leaves one if there is none
-    /// yet. `name` and `version` are asked for only then; together they have `bytes` bytes.
+    /// yet. `lsn` is its version's, as in [`Managers::wants_shortcut`]; `name` and `version` are asked for only where one is left,
+    /// and have `bytes` bytes together.
     pub fn leave_shortcut(
         &self,
         by: &Session,
+        lsn: Lsn,
         hash: u64,
         bytes: usize,
         name: impl FnOnce() -> Vec<u8>,
         version: impl FnOnce() -> OldVersion,
     ) {
         let pinned_to = self.txns.header.pinned_to.get();
-        if planted("snapshot: no shortcuts are left") || !self.has_readers() {
+        if planted("snapshot: no shortcuts are left") {
             return;
         }
         let Some(Set { set, words }) = self.txns.shortcuts.set_for(hash, bytes) else { return };
@@ -263,7 +272,10 @@ impl Managers {
             // One whose writer died says nothing.
             is_known |= entry.place.load() >= pinned_to && entry.writer.load() == SessionId::NONE;
         }
-        if is_known {
+        // To look at all pins is dear while their owners write them: where there is nothing to leave, it is done now and then, that the
+        // word is taken back also where everybody changes the same.
+        let is_asked = !is_known || mixed(lsn) & SELDOM_ASKED == 0;
+        if (is_asked && !self.has_readers()) || is_known {
             return;
         }
         let (name, version) = (name(), version());

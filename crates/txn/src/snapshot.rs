@@ -214,28 +214,29 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// What everybody may be shown ends here: all that is on disk, or was answered before it was (PROTOCOLS S1).
-    fn visible_lsn(&self) -> Lsn {
-        let answered = match self.txns.header.answered.load() {
-            Lsn::NONE => Lsn::NONE,
-            // No record begins within another's first eight bytes.
-            commit => commit.plus(8),
-        };
+    /// What everybody may be shown ends here: all that is on disk, or was answered before it was (PROTOCOLS S1); and where the last
+    /// record that is to be kept for it begins, at the latest: the log's oldest is where one begins.
+    fn visible_lsn(&self) -> (Lsn, Lsn) {
+        let (durable, answered) = (self.log.durable(), self.txns.header.answered.load());
         if planted("snapshot: what is not durable is seen") {
-            return self.log.tail();
+            return (self.log.tail(), self.log.tail());
         }
-        self.log.durable().max(answered)
+        match answered >= durable && answered != Lsn::NONE {
+            // No record begins within another's first eight bytes.
+            true => (answered.plus(8), answered),
+            false => (durable, durable),
+        }
     }
 
     /// Takes a view now; none if too much ended meanwhile.
     fn try_view(&self) -> Option<View> {
-        let lsn = self.visible_lsn();
+        let (lsn, begins) = self.visible_lsn();
         failpoint("snapshot: place chosen, nothing looked at");
         let (mut notes, mut open) = (Vec::new(), Vec::new());
         let noted = self.processes.noted_appends().filter(|&(at, id)| id != 0 && at < lsn.raw());
         noted.for_each(|(at, id)| notes.push(Open { id: TxnId::new(id), first: Lsn::new(at) }));
         self.txns.used().try_for_each(|slot| slot.open_at(lsn, &notes, &mut open)).ok()?;
-        let horizon = open.iter().map(|open| open.first).fold(lsn, Lsn::min);
+        let horizon = open.iter().map(|open| open.first).fold(begins, Lsn::min);
         let mut open: Vec<TxnId> = open.into_iter().map(|open| open.id).collect();
         open.sort_unstable();
         // After all that: who was not met any more has undone what it undid below.

@@ -10,7 +10,7 @@
 //! If we die here: the log is cut when all is put back, and not before. Whoever rolls it back puts some of it back once more, which
 //! is the same, and goes on with what was changed before the mark.
 
-use super::{planted, Undo, WriteBack};
+use super::{planted, words_of, Undo, WriteBack};
 use crate::failpoint;
 
 /// How far an undo log was. The default is its beginning.
@@ -34,16 +34,18 @@ impl Undo {
     /// stays.
     ///
     /// # Panics
-    /// If the log is not so long, or has an image of what lies outside of its region: nothing was put back then.
+    /// If the log is not so long, is not whole, or has an image of what lies outside of its region: nothing was put back then.
     pub fn roll_back_to(&self, mark: UndoMark) -> usize {
-        let UndoMark(start) = mark;
-        assert!(start <= self.mark().0, "a mark is of the transaction that goes on");
+        let (UndoMark(start), UndoMark(top)) = (mark, self.mark());
+        assert!(start <= top, "a mark is of the transaction that goes on");
         let gone: Vec<Gone> =
             self.records(start).into_iter().map(|record| (record, self.words[record].load())).collect();
         assert!(
             gone.iter().all(|(_, header)| self.is_there(*header)),
             "an undo log has images of what lies in its region"
         );
+        let end = gone.last().map_or(start, |&(record, header)| record + 1 + words_of(header));
+        assert_eq!(end, top, "an undo log has records up to its end: one was stored to");
         let is_cut_first = planted("undo: a part is cut off before it is put back");
         if is_cut_first {
             self.cut_off(start, &gone);
@@ -65,6 +67,11 @@ impl Undo {
 
     fn cut_off(&self, start: usize, gone: &[Gone]) {
         self.cut(start);
+        // Where they are kept aside, they need not be to the transaction's end.
+        let mut headers = self.checked.headers.borrow_mut();
+        let left = headers.len().saturating_sub(gone.len());
+        headers.truncate(left);
+        drop(headers);
         if self.write_back == WriteBack::None {
             return;
         }
@@ -106,6 +113,22 @@ mod tests {
             assert_eq!(saved, [0, 500]);
             assert_eq!(undo.roll_back(), 2);
         }
+    }
+
+    #[test]
+    fn a_log_that_was_stored_to_is_put_back_to_no_mark() {
+        let region = Region::anonymous(1 << 20).unwrap();
+        let (log, place) = (Undo::create(&region, 4096).unwrap(), region.allocate_bytes(4096, 4096).unwrap().raw());
+        let undo = Undo::open(&region, log);
+        let mark = undo.mark();
+        undo.save_bytes(place, &[1; 40]);
+        let second = undo.top();
+        undo.save_bytes(place + 100, &[2; 40]);
+        undo.words[second].init(0);
+        let went = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| undo.roll_back_to(mark)));
+        assert!(went.is_err(), "a part of the part would be put back, and the rest would stand");
+        let there = region.undo_bytes(place, 1)[0].load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(there, 0, "nothing is");
     }
 
     #[test]
