@@ -179,7 +179,9 @@ fn who_is_stopped_as_a_snapshot_begins_makes_no_log_the_oldest_that_is_gone() {
         put("new");
         env.managers().checkpoint(&who).unwrap().expect("nobody else takes one").keep_from
     };
-    (0..3).for_each(|_| drop(checkpoint()));
+    for _ in 0..3 {
+        checkpoint();
+    }
     let oldest = env.managers().log.oldest();
     assert!(oldest.raw() > needed, "nobody needs it any more");
     reader.ask("arm snapshot: pinned, not taken!stop");
