@@ -2,6 +2,7 @@
 //! power fails at any call of a backup, which is then a backup or none, and the environment as it would be without.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -102,8 +103,8 @@ impl File for SlowFile {
     fn set_len(&self, bytes: u64) -> Result<()> {
         self.inner.set_len(bytes)
     }
-    fn allocate(&self, bytes: u64) -> Result<()> {
-        self.inner.allocate(bytes)
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.inner.allocate(range)
     }
     fn sync(&self) -> Result<()> {
         self.inner.sync()

@@ -420,7 +420,7 @@ fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Flushes {
             {
                 names.insert(*node, name.to_string());
             }
-            Change::Allocate { file, bytes } => drop(lengths.insert(*file, *bytes)),
+            Change::Allocate { file, range } => drop(lengths.insert(*file, range.end)),
             Change::Write { file, offset, bytes } if *offset >= BLOCK as u64 && bytes.iter().any(|byte| *byte != 0) => {
                 let Some(name) = names.get(file) else { continue };
                 if !is_open && !goes_on {
@@ -454,7 +454,7 @@ mod tests {
         let disk = SimDisk::new(1);
         let log = disk.open("log.00000001", OpenMode::Create).unwrap();
         let other = disk.open("bank.tp", OpenMode::Create).unwrap();
-        log.allocate(8192).unwrap();
+        log.allocate(0..8192).unwrap();
         log.write_at(&[0; 8192], 0).unwrap();
         log.sync().unwrap();
         log.write_at(b"first", 4096).unwrap();

@@ -13,6 +13,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,8 +155,8 @@ impl File for LosingFile {
     fn set_len(&self, bytes: u64) -> Result<()> {
         self.real.set_len(bytes)
     }
-    fn allocate(&self, bytes: u64) -> Result<()> {
-        self.real.allocate(bytes)
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.real.allocate(range)
     }
     fn sync(&self) -> Result<()> {
         self.bring_up_to_date().expect("the machine has room for a copy of its files");

@@ -2,6 +2,7 @@
 //! or whose disk takes long, or dies of what it is told.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -148,8 +149,8 @@ impl File for SyncingFile {
     fn set_len(&self, bytes: u64) -> Result<()> {
         self.inner.set_len(bytes)
     }
-    fn allocate(&self, bytes: u64) -> Result<()> {
-        self.inner.allocate(bytes)
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.inner.allocate(range)
     }
     fn sync(&self) -> Result<()> {
         (self.sync)(self.inner.as_ref())

@@ -23,6 +23,7 @@ fn settings() -> Settings {
         ring_chunk_bytes: 4 << 10,
         ring_bytes_max: 32 << 10,
         ring_bytes_kept: 4 << 10,
+        recycled_bytes: 256 << 10,
         recycled_bytes_max: 256 << 10,
         ..Settings::default()
     }

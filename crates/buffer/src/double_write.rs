@@ -203,7 +203,7 @@ impl DoubleWrite {
     pub(crate) fn open(directory: &dyn Directory) -> Result<DoubleWrite> {
         let file = directory.open(DOUBLE_WRITE_NAME, OpenMode::Create)?;
         let mut room = file.len()?.max(BYTES_FIRST);
-        match file.allocate(room) {
+        match file.allocate(0..room) {
             Ok(()) => {}
             // A full disk: the first batch says so.
             Err(libtp_io::Error::Full { .. }) => room = 0,
@@ -221,7 +221,7 @@ impl DoubleWrite {
         if needed <= room {
             return Ok(batch.len());
         }
-        let refusal = match self.file.allocate(needed) {
+        let refusal = match self.file.allocate(room..needed) {
             Ok(()) => {
                 // Relaxed: as above.
                 self.room.fetch_max(needed, Ordering::Relaxed);

@@ -126,7 +126,8 @@ impl OpenFile {
     /// The file is extended by what it has, up to 4 MiB at a time: a later page seldom changes the file's metadata.
     pub(crate) fn make_room(&self, id: PageId) -> Result<()> {
         let needed = self.offset(id) + u64::from(self.info.page_bytes);
-        if needed <= self.slot.allocated.load() {
+        let had = self.slot.allocated.load();
+        if needed <= had {
             return Ok(());
         }
         let length = self.file.len()?;
@@ -137,9 +138,10 @@ impl OpenFile {
         };
         let mut allocated = needed.max(target).next_multiple_of(u64::from(self.info.page_bytes));
         // A disk too full for a whole step may have room for what is needed now.
-        if self.file.allocate(allocated).is_err() {
+        // Only from where it has none: tmpfs looks at each page of what is asked for.
+        if self.file.allocate(had..allocated).is_err() {
             allocated = needed;
-            self.file.allocate(allocated)?;
+            self.file.allocate(had..allocated)?;
         }
         failpoint("buffer: file longer, not said");
         self.slot.allocated.fetch_max(allocated);

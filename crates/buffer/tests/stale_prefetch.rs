@@ -8,6 +8,7 @@
 mod world;
 
 use std::fmt;
+use std::ops::Range;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
 
@@ -90,12 +91,12 @@ impl File for InterruptingFile {
     fn set_len(&self, bytes: u64) -> Result<()> {
         self.below.set_len(bytes)
     }
-    fn allocate(&self, bytes: u64) -> Result<()> {
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
         let hook = self.hook.lock().unwrap().take();
         if let Some(hook) = hook {
             hook();
         }
-        self.below.allocate(bytes)
+        self.below.allocate(range)
     }
     fn sync(&self) -> Result<()> {
         self.below.sync()

@@ -17,6 +17,7 @@
 //! Handles are shared by threads; concurrent writes of the same bytes leave one or the other.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -81,17 +82,27 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`Error::Full`], [`Error::ReadOnly`], [`Error::Io`].
     fn set_len(&self, bytes: u64) -> Result<()>;
 
-    /// Gives the file blocks for its first `bytes` bytes, and that length if it was shorter, so that
-    /// no later write below `bytes` is refused for want of space.  Not durable before the next sync;
+    /// Gives the file blocks for its bytes in `range`, and the length `range.end` if it was shorter, so that
+    /// no later write in the range is refused for want of space.  Not durable before the next sync;
     /// bytes there already stay, new ones read as zero, and after an error the length may have grown
     /// but no byte has changed.
+    ///
+    /// A filesystem may look at each block of the range, also at those there already (tmpfs does): who
+    /// extends a file step by step should ask for the step and not for the whole.
     ///
     /// Where the filesystem has no such call, zeros are written beyond the old end; holes that lie
     /// before it stay holes.
     ///
     /// # Errors
     /// [`Error::Full`] when there are not so many blocks, [`Error::ReadOnly`], [`Error::Io`].
-    fn allocate(&self, bytes: u64) -> Result<()>;
+    fn allocate(&self, range: Range<u64>) -> Result<()>;
+
+    /// Whether the filesystem notes of a block that [`File::allocate`] gave when it is written for the
+    /// first time, so that the next sync has that to write, too.  Where it does, who writes a file in
+    /// small pieces, each synced, fills it with zeros beforehand.
+    fn notes_first_writes(&self) -> bool {
+        true
+    }
 
     /// Makes every byte written through any handle, and the length, safe from a power cut before it
     /// returns.  It does not make the file's *name* safe (that is [`Directory::sync`]), and after an
@@ -286,7 +297,7 @@ mod tests {
             fn set_len(&self, _: u64) -> Result<()> {
                 Ok(())
             }
-            fn allocate(&self, _: u64) -> Result<()> {
+            fn allocate(&self, _: Range<u64>) -> Result<()> {
                 Ok(())
             }
             fn sync(&self) -> Result<()> {

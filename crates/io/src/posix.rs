@@ -18,6 +18,7 @@
 #![allow(unsafe_code)]
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -261,9 +262,7 @@ impl Directory for PosixDirectory {
 
     fn is_network(&self) -> Result<bool> {
         let fail = |errno| self.error(Operation::Inspect, "", errno);
-        let filesystem = retry_on_intr(|| rustix::fs::fstatfs(&self.descriptor)).map_err(fail)?;
-        // The type's width differs between architectures; all magic numbers fit in 32 bits.
-        let magic = u32::try_from(filesystem.f_type & 0xffff_ffff).unwrap_or(0);
+        let magic = filesystem_magic(&self.descriptor).map_err(fail)?;
         let device = rustix::fs::fstat(&self.descriptor).map_err(fail)?.st_dev;
         let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         Ok(network::is_network(magic, &number))
@@ -360,6 +359,13 @@ fn advance(offset: u64, bytes: usize) -> u64 {
     offset + u64::try_from(bytes).expect("a slice's length fits in 64 bits")
 }
 
+/// The type of the filesystem in which a file or directory lies.
+fn filesystem_magic(descriptor: &OwnedFd) -> std::result::Result<u32, Errno> {
+    let filesystem = retry_on_intr(|| rustix::fs::fstatfs(descriptor))?;
+    // The type's width differs between architectures; all magic numbers fit in 32 bits.
+    Ok(u32::try_from(filesystem.f_type & 0xffff_ffff).unwrap_or(0))
+}
+
 impl File for PosixFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let mut done = 0;
@@ -411,17 +417,24 @@ impl File for PosixFile {
             .map_err(|errno| self.error(Operation::SetLen, Some(bytes), errno))
     }
 
-    fn allocate(&self, bytes: u64) -> Result<()> {
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
         self.require_writable(Operation::Allocate)?;
-        if bytes == 0 {
+        if range.is_empty() {
             return Ok(());
         }
-        let answer = retry_on_intr(|| rustix::fs::fallocate(&self.descriptor, FallocateFlags::empty(), 0, bytes));
+        let (from, bytes) = (range.start, range.end - range.start);
+        let answer = retry_on_intr(|| rustix::fs::fallocate(&self.descriptor, FallocateFlags::empty(), from, bytes));
         match answer {
             Ok(()) => Ok(()),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(bytes),
-            Err(errno) => Err(self.error(Operation::Allocate, Some(bytes), errno)),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(range.end),
+            Err(errno) => Err(self.error(Operation::Allocate, Some(range.end), errno)),
         }
+    }
+
+    fn notes_first_writes(&self) -> bool {
+        // Those of memory have nothing to note it in.
+        const TMPFS_AND_RAMFS: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+        !filesystem_magic(&self.descriptor).is_ok_and(|magic| TMPFS_AND_RAMFS.contains(&magic))
     }
 
     fn sync(&self) -> Result<()> {

@@ -275,7 +275,7 @@ impl ControlFile {
     /// [`Error::Full`], [`Error::Io`].
     pub fn create(&self, control: &Control) -> Result<()> {
         let full = |error| Error::from_disk("a control file", error);
-        self.file.allocate(CONTROL_BYTES).map_err(full)?;
+        self.file.allocate(0..CONTROL_BYTES).map_err(full)?;
         for slot in [1, 2] {
             let bytes = control.to_slot(slot);
             self.file.write_at(&bytes, slot * BLOCK_BYTES).map_err(full)?;

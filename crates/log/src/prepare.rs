@@ -155,6 +155,7 @@ impl LogManager {
         let header = &*self.header;
         let geometry = self.files.geometry();
         let keep_from = if planted("log: recycled too early") { header.durable.load() } else { keep_from };
+        let ready_max = self.ready_bytes_max();
         header.oldest.raise(keep_from.min(header.durable.load()));
         failpoint("log: oldest raised, nothing recycled");
         let first_kept = geometry.locate(header.oldest.load().min(keep_from).min(keep_files_from)).segment;
@@ -169,7 +170,7 @@ impl LogManager {
             }
             let ahead = geometry.end(last).since(header.tail.load());
             leave_given_up(session);
-            if geometry.file_bytes(old) == geometry.file_bytes(last + 1) && ahead < self.settings.recycled_bytes_max {
+            if geometry.file_bytes(old) == geometry.file_bytes(last + 1) && ahead < ready_max {
                 self.files.prepare_recycled(old, last + 1, self.incarnation)?;
                 failpoint("log: segment recycled, not counted");
                 last += 1;
@@ -183,5 +184,20 @@ impl LogManager {
             self.publish_segments(last)?;
         }
         Ok(())
+    }
+
+    /// How many bytes of recycled segments may lie ahead of the tail: what was needed at once of late, within the settings.
+    ///
+    /// Whoever held a snapshot for a while soon holds another, and a new segment costs its bytes twice: a file whose pages memory has is
+    /// written at once, a new one is filled with zeros first, or its pages are cleared. Less at each checkpoint, so that one long copy does
+    /// not take the disk's room for ever. (PostgreSQL keeps its log's files by such an estimate, too.)
+    fn ready_bytes_max(&self) -> u64 {
+        let header = &*self.header;
+        let needed = header.tail.load().since(header.oldest.load());
+        let lately = header.needed_lately.load();
+        let lately = needed.max(lately - lately / 16);
+        // Only who prepares segments stores it; who dies before has an older estimate stand.
+        header.needed_lately.publish(lately);
+        lately.clamp(self.settings.recycled_bytes, self.settings.recycled_bytes_max)
     }
 }

@@ -7,6 +7,7 @@
 //! If we die here: a segment being prepared has the name `log.preparing`, which means nothing; the next to prepare one
 //! removes it. Renamed, it is complete.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libtp_io::{Directory, File, OpenMode};
@@ -169,7 +170,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Makes segment `number`: zeros, header, sync, and only then the name. The caller syncs the directory.
+    /// Makes segment `number`: zeros (where that saves the log's syncs something), header, sync, and only then the name. The caller syncs the directory.
     ///
     /// # Errors
     /// [`Error::Full`] and [`Error::Io`]: nothing is left behind.
@@ -183,17 +184,12 @@ impl LogFiles {
         let made = self.directory.open(NAME_PREPARING, OpenMode::CreateNew).map_err(no_room)?;
         failpoint("log: segment made, without blocks");
         let bytes = self.geometry.file_bytes(number);
-        let filled = made.allocate(bytes).map_err(no_room).and_then(|()| {
+        let filled = made.allocate(0..bytes).map_err(no_room).and_then(|()| {
             if !contents.is_empty() {
                 made.write_at(contents, SEGMENT_HEADER_BYTES).map_err(no_room)?;
             }
-            let zeros = vec![0; usize::try_from(bytes).unwrap_or(ZEROS_BYTES).min(ZEROS_BYTES)];
-            let mut at = SEGMENT_HEADER_BYTES + contents.len() as u64;
-            while at < bytes {
-                let piece = (bytes - at).min(zeros.len() as u64);
-                let piece = usize::try_from(piece).expect("a piece is at most as long as a buffer in memory");
-                made.write_at(&zeros[..piece], at).map_err(no_room)?;
-                at += piece as u64;
+            if made.notes_first_writes() {
+                fill_with_zeros(&*made, SEGMENT_HEADER_BYTES + contents.len() as u64..bytes)?;
             }
             failpoint("log: segment full of zeros");
             self.finish(&*made, number, incarnation)
@@ -254,6 +250,18 @@ impl LogFiles {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn fill_with_zeros(file: &dyn File, range: Range<u64>) -> Result<()> {
+    let zeros = vec![0; usize::try_from(range.end).unwrap_or(ZEROS_BYTES).min(ZEROS_BYTES)];
+    let mut at = range.start;
+    while at < range.end {
+        let piece = (range.end - at).min(zeros.len() as u64);
+        let piece = usize::try_from(piece).expect("a piece is at most as long as a buffer in memory");
+        file.write_at(&zeros[..piece], at).map_err(no_room)?;
+        at += piece as u64;
+    }
+    Ok(())
 }
 
 fn no_room(error: libtp_io::Error) -> Error {

@@ -28,7 +28,9 @@ pub struct Settings {
     pub relaxed_micros_max: u64,
     /// How many unflushed bytes make the background flush not wait for the time.
     pub relaxed_bytes_max: u64,
-    /// Bytes of recycled segments that may lie ready ahead of the tail; what is more is deleted.
+    /// Bytes of recycled segments that may always lie ready ahead of the tail.
+    pub recycled_bytes: u64,
+    /// So many may lie ready if so much log was needed at once of late; what is more is deleted.
     pub recycled_bytes_max: u64,
 }
 
@@ -46,7 +48,8 @@ impl Default for Settings {
             group_wait_micros_max: 5_000,
             relaxed_micros_max: 100_000,
             relaxed_bytes_max: 4 << 20,
-            recycled_bytes_max: 256 << 20,
+            recycled_bytes: 256 << 20,
+            recycled_bytes_max: 1 << 30,
         }
     }
 }

@@ -106,8 +106,10 @@ rio::shared! {
         pub bytes_written: Word<u64>,
         /// One more than the highest place of a waiter ever used.
         pub waiter_high: Word<u64>,
+        /// The most bytes of log that were needed at once of late; a little less at each checkpoint.
+        pub needed_lately: Word<u64>,
         /// Zero.
-        pub spare_flush: [Word<u64>; 2],
+        pub spare_flush: [Word<u64>; 1],
 
         /// Held while chunks of the ring move.
         pub ring: Latch,

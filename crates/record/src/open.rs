@@ -479,7 +479,7 @@ fn make_locked(
     failpoint("create: emptied");
     file.write_at(&header.to_page(id), 0)?;
     failpoint("create: header written");
-    file.allocate(PAGES_MIN * u64::from(making.page_bytes))?;
+    file.allocate(0..PAGES_MIN * u64::from(making.page_bytes))?;
     failpoint("create: allocated, not synced");
     file.sync()?;
     failpoint("create: synced, not renamed");

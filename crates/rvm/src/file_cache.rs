@@ -3,6 +3,7 @@
 //!
 //! Paper: Rio Vista, sections 3 and 5.2: RVM unmodified on Rio, whose synchronous writes Rio cuts short.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
@@ -73,8 +74,8 @@ impl File for CachedFile {
         self.0.set_len(bytes)
     }
 
-    fn allocate(&self, bytes: u64) -> Result<()> {
-        self.0.allocate(bytes)
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.0.allocate(range)
     }
 
     fn sync(&self) -> Result<()> {

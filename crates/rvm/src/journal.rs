@@ -45,7 +45,7 @@ impl Journal {
         let database = directory.open(PASSING, OpenMode::Create)?;
         let used = segment.file_used();
         database.set_len(0)?;
-        database.allocate(used)?;
+        database.allocate(0..used)?;
         let mut piece = vec![0; PIECE];
         for at in (0..used).step_by(PIECE) {
             let bytes = usize::try_from(used - at).map_or(PIECE, |left| left.min(PIECE));

@@ -55,7 +55,7 @@ impl RedoLog {
             return Ok(None);
         }
         log.file.set_len(0)?;
-        log.file.allocate(capacity)?;
+        log.file.allocate(0..capacity)?;
         let zeros = vec![0; PIECE];
         for at in (0..capacity).step_by(PIECE) {
             let bytes = usize::try_from(capacity - at).map_or(PIECE, |left| left.min(PIECE));

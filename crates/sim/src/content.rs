@@ -54,6 +54,11 @@ pub(crate) fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("file offsets in the simulation fit in memory")
 }
 
+/// The numbers of the blocks in which a range of bytes lies.
+pub(crate) fn blocks_of(range: &Range<u64>) -> Range<usize> {
+    index(range.start) / BLOCK_BYTES..index(range.end).div_ceil(BLOCK_BYTES)
+}
+
 /// Turns an index into a file offset.
 pub(crate) fn offset(index: usize) -> u64 {
     u64::try_from(index).expect("an index fits in 64 bits")
@@ -119,20 +124,20 @@ impl Content {
     }
 
     /// Gives every hole below `bytes` a block, and the file at least that length.
-    pub(crate) fn allocate(&mut self, bytes: u64) {
-        let count = index(bytes.div_ceil(offset(BLOCK_BYTES)));
-        if self.holes(0..count) > 0 {
+    pub(crate) fn allocate(&mut self, range: &Range<u64>) {
+        let numbers = blocks_of(range);
+        if self.holes(numbers.clone()) > 0 {
             let blocks = Arc::make_mut(&mut self.blocks);
-            if blocks.len() < count {
-                blocks.resize(count, Block::Hole);
+            if blocks.len() < numbers.end {
+                blocks.resize(numbers.end, Block::Hole);
             }
-            for block in &mut blocks[..count] {
+            for block in &mut blocks[numbers] {
                 if matches!(block, Block::Hole) {
                     *block = Block::Zero;
                 }
             }
         }
-        self.extend(bytes);
+        self.extend(range.end);
     }
 
     /// Makes the file at least `bytes` long.
@@ -190,7 +195,7 @@ mod tests {
                         model.resize(from, 0);
                     }
                     1 => {
-                        content.allocate(offset(from));
+                        content.allocate(&(0..offset(from)));
                         model.resize(model.len().max(from), 0);
                     }
                     _ => {
@@ -229,8 +234,8 @@ mod tests {
         assert_eq!(content.blocks_used(), 0);
         content.write(&[1], 50 * 4096 + 7);
         assert_eq!(content.blocks_used(), 1);
-        content.allocate(60 * 4096);
-        assert_eq!((content.blocks_used(), content.len()), (60, 100 * 4096));
+        content.allocate(&(40 * 4096..60 * 4096));
+        assert_eq!((content.blocks_used(), content.len()), (20, 100 * 4096));
         content.set_len(4097);
         assert_eq!(content.blocks_used(), 2);
     }

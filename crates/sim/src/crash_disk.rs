@@ -18,12 +18,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use libtp_io::{Directory, Error, File, OpenMode, Operation, PlainFiles, Result};
 
 use crate::byte_locks::ByteLocks;
-use crate::content::{index, offset, BLOCK_BYTES, FILE_BYTES_MAX};
+use crate::content::{blocks_of, index, offset, BLOCK_BYTES, FILE_BYTES_MAX};
 use crate::crash_images::{CrashImages, LossMode};
 use crate::fault::{Activity, Calls, Counters, Fault, Faults, Repeat, CRASHED_ERRNO};
 use crate::random::Random;
@@ -443,22 +444,25 @@ impl State {
         Some(capacity.saturating_sub(self.tree.blocks_used()))
     }
 
-    fn allocate(&mut self, call: &Call<'_>, file: NodeId, bytes: u64) -> Result<()> {
+    fn allocate(&mut self, call: &Call<'_>, file: NodeId, range: Range<u64>) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
         let fault = self.admit(call)?;
-        self.check_size(call, bytes)?;
+        self.check_size(call, range.end)?;
         let content = self.tree.content(file);
-        let wanted = content.holes(0..index(bytes).div_ceil(BLOCK_BYTES));
+        let wanted = content.holes(blocks_of(&range));
         let mut failure = fault.map(|fault| call.error(fault.errno()));
         if failure.is_none() && self.free_blocks().is_some_and(|free| wanted > free) {
             Counters::add(&self.fixture.counters.disk_full);
             failure = Some(call.error(Fault::Enospc.errno()));
         }
         let Some(failure) = failure else {
-            return self.change(call, Change::Allocate { file, bytes });
+            return self.change(call, Change::Allocate { file, range });
         };
         // The contract lets a failed call leave the file longer.
-        if content.len() < bytes && self.random.coin() {
-            let partly = content.len() + self.random.below(bytes - content.len() + 1);
+        if content.len() < range.end && self.random.coin() {
+            let partly = content.len() + self.random.below(range.end - content.len() + 1);
             self.change(call, Change::SetLen { file, bytes: partly })?;
         }
         Err(failure)

@@ -3,6 +3,7 @@
 //! From the state the disk began with and this record, [`crate::CrashImages`] makes what a crash would
 //! have left at any point, without running the workload again.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::tree::NodeId;
@@ -39,8 +40,8 @@ pub enum Change {
     Allocate {
         /// To which file.
         file: NodeId,
-        /// Up to which byte.
-        bytes: u64,
+        /// For which of its bytes.
+        range: Range<u64>,
     },
     /// A file was synced.
     Sync {

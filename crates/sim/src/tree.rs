@@ -113,7 +113,7 @@ impl Tree {
                 self.content_mut(*file).write(bytes, *offset);
             }
             Change::SetLen { file, bytes } => self.content_mut(*file).set_len(*bytes),
-            Change::Allocate { file, bytes } => self.content_mut(*file).allocate(*bytes),
+            Change::Allocate { file, range } => self.content_mut(*file).allocate(range),
             Change::CreateFile { directory, name, file: node }
             | Change::CreateDirectory { directory, name, made: node }
             | Change::Link { directory, name, node } => {

@@ -71,12 +71,12 @@ fn lengths_shrink_grow_and_are_filled_with_zeros() {
         file.set_len(5).unwrap();
         file.set_len(10).unwrap();
         assert_eq!(read(&*file, 0, 20), [7, 7, 7, 7, 7, 0, 0, 0, 0, 0]);
-        file.allocate(8192).unwrap();
+        file.allocate(0..8192).unwrap();
         assert_eq!(file.len().unwrap(), 8192);
         assert_eq!(read(&*file, 0, 6), [7, 7, 7, 7, 7, 0]);
         assert!(read(&*file, 5, 9000).iter().all(|byte| *byte == 0));
-        file.allocate(100).unwrap();
-        file.allocate(0).unwrap();
+        file.allocate(0..100).unwrap();
+        file.allocate(0..0).unwrap();
         assert_eq!(file.len().unwrap(), 8192);
     });
 }
@@ -160,7 +160,7 @@ fn a_read_only_handle_changes_nothing() {
             file.write_at(b"x", 0),
             file.write_two_at(b"x", b"y", 0),
             file.set_len(1),
-            file.allocate(100),
+            file.allocate(0..100),
             file.lock(0, LockMode::Exclusive, false).map(drop),
         ];
         for refusal in refusals {

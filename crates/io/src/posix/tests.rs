@@ -94,10 +94,36 @@ fn allocated_blocks_are_really_there() {
     use std::os::unix::fs::MetadataExt;
     let scratch = Scratch::new();
     let file = scratch.directory().open("file", OpenMode::Create).unwrap();
-    file.allocate(1 << 20).unwrap();
+    file.allocate(0..1 << 20).unwrap();
     let status = std::fs::metadata(scratch.0.join("file")).unwrap();
     assert_eq!(status.len(), 1 << 20);
     assert!(status.blocks() * 512 >= 1 << 20);
+}
+
+#[test]
+fn only_what_is_asked_for_is_allocated() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new();
+    let file = scratch.directory().open("file", OpenMode::Create).unwrap();
+    file.allocate(1 << 20..2 << 20).unwrap();
+    file.allocate(3 << 20..3 << 20).unwrap();
+    let status = std::fs::metadata(scratch.0.join("file")).unwrap();
+    assert_eq!(status.len(), 2 << 20);
+    let blocks = status.blocks() * 512;
+    assert!((1 << 20..2 << 20).contains(&blocks), "{blocks} bytes");
+}
+
+#[test]
+fn a_filesystem_in_memory_notes_no_first_writes() {
+    let path = PathBuf::from(format!("/dev/shm/libtp-first-writes-{}", std::process::id()));
+    let Ok(made) = std::fs::OpenOptions::new().write(true).create_new(true).open(&path) else {
+        println!("skipped: nothing can be made in /dev/shm");
+        return;
+    };
+    std::fs::remove_file(&path).unwrap();
+    assert!(!PosixFile::new(made.into(), path, true).notes_first_writes());
+    let of_another = std::fs::File::open("/proc/version").unwrap();
+    assert!(PosixFile::new(of_another.into(), "/proc/version".into(), false).notes_first_writes());
 }
 
 #[test]
@@ -211,7 +237,7 @@ fn a_read_only_handle_reads_and_changes_nothing() {
     assert!(matches!(file.write_at(b"x", 0), Err(Error::ReadOnly { .. })));
     assert!(matches!(file.write_two_at(b"x", b"y", 0), Err(Error::ReadOnly { .. })));
     assert!(matches!(file.set_len(0), Err(Error::ReadOnly { .. })));
-    assert!(matches!(file.allocate(9), Err(Error::ReadOnly { .. })));
+    assert!(matches!(file.allocate(0..9), Err(Error::ReadOnly { .. })));
     assert!(matches!(file.lock(0, LockMode::Exclusive, false), Err(Error::ReadOnly { .. })));
     assert!(file.lock(0, LockMode::Shared, false).unwrap());
     assert_eq!(file.len().unwrap(), 3);

@@ -144,6 +144,27 @@ fn the_log_does_not_grow_when_it_is_recycled() {
 }
 
 #[test]
+fn what_was_needed_of_late_lies_ready_for_a_while() {
+    let rig = Rig::on(SimDisk::new(1), Settings { recycled_bytes: 128 << 10, recycled_bytes_max: 1 << 20, ..small() });
+    let log = &rig.one.log;
+    let round = |bytes: usize| {
+        for _ in 0..bytes >> 12 {
+            rig.one.put(&[7; 4000]);
+        }
+        log.force_all(&rig.one.session).unwrap();
+        log.recycle(&rig.one.session, log.durable(), Lsn::new(u64::MAX)).unwrap();
+        log.header.file_end.load().since(log.tail())
+    };
+    let always = (0..40).map(|_| round(64 << 10)).max().unwrap();
+    assert!(always <= (128 + 64) << 10, "{always} bytes ready without need");
+    round(800 << 10);
+    let ready = round(800 << 10);
+    assert!(ready >= 700 << 10, "{ready} bytes ready after 800 KiB were needed twice");
+    let ready = (0..60).fold(0, |_, _| round(64 << 10));
+    assert!(ready <= (128 + 64) << 10, "{ready} bytes ready long after");
+}
+
+#[test]
 fn the_next_segment_is_made_in_the_background() {
     let settings = Settings { segment_bytes_first: 1 << 20, segment_bytes_max: 4 << 20, ..small() };
     let rig = Rig::on(SimDisk::new(1), settings);

@@ -67,6 +67,7 @@ pub(super) fn small() -> Settings {
         ring_chunk_bytes: 4 << 10,
         ring_bytes_max: 512 << 10,
         ring_bytes_kept: 8 << 10,
+        recycled_bytes: 256 << 10,
         recycled_bytes_max: 256 << 10,
         ..Settings::default()
     }

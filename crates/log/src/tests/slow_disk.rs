@@ -1,5 +1,6 @@
 //! A disk whose syncs take a millisecond, so that commits meet, and that counts them.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +32,8 @@ impl File for SlowFile {
     fn set_len(&self, bytes: u64) -> Result<()> {
         self.below.set_len(bytes)
     }
-    fn allocate(&self, bytes: u64) -> Result<()> {
-        self.below.allocate(bytes)
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.below.allocate(range)
     }
     fn sync(&self) -> Result<()> {
         self.syncs.fetch_add(1, Ordering::SeqCst);

@@ -1,6 +1,7 @@
 //! Processes, directories and files of a simulated disk, as those who use it hold them.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -355,10 +356,10 @@ impl File for SimFile {
         state.change(&call, Change::SetLen { file: self.node, bytes })
     }
 
-    fn allocate(&self, bytes: u64) -> Result<()> {
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
         self.require_writable(Operation::Allocate)?;
-        let call = self.call(Operation::Allocate, Some(bytes));
-        self.shared.state().allocate(&call, self.node, bytes)
+        let call = self.call(Operation::Allocate, Some(range.end));
+        self.shared.state().allocate(&call, self.node, range)
     }
 
     fn sync(&self) -> Result<()> {

@@ -16,7 +16,7 @@ fn every_change_and_no_mere_look_gets_an_io_index() {
     log.write_two_at(b"de", b"f", 3).unwrap();
     log.write_at(b"", 3).unwrap();
     log.set_len(100).unwrap();
-    log.allocate(200).unwrap();
+    log.allocate(0..200).unwrap();
     log.sync().unwrap();
     disk.rename("log", "old").unwrap();
     disk.remove("old").unwrap();
@@ -44,7 +44,7 @@ fn a_planted_fault_fails_each_kind_of_call() {
         (Operation::Write, |_, file| file.write_at(b"xyz", 0)),
         (Operation::Sync, |_, file| file.sync()),
         (Operation::SetLen, |_, file| file.set_len(9)),
-        (Operation::Allocate, |_, file| file.allocate(9)),
+        (Operation::Allocate, |_, file| file.allocate(0..9)),
         (Operation::Rename, |disk, _| disk.rename("f", "g").and_then(|()| disk.rename("g", "f"))),
         (Operation::Remove, |disk, _| disk.open("h", OpenMode::Create).and_then(|_| disk.remove("h"))),
         (Operation::List, |disk, _| disk.list().map(drop)),
@@ -171,8 +171,8 @@ fn a_full_disk_refuses_blocks_and_goes_on_when_some_are_freed() {
     let disk = SimDisk::new(7);
     let (log, bank) = (file(&disk, "log"), file(&disk, "bank"));
     disk.set_capacity(Some(10 * 4096));
-    log.allocate(6 * 4096).unwrap();
-    assert!(matches!(bank.allocate(5 * 4096), Err(Error::Full { .. })));
+    log.allocate(0..6 * 4096).unwrap();
+    assert!(matches!(bank.allocate(0..5 * 4096), Err(Error::Full { .. })));
     bank.set_len(100 * 4096).unwrap();
     assert!(matches!(bank.write_at(&[1; 5 * 4096], 100), Err(Error::Full { .. })));
     assert_eq!(disk.bytes_used(), 10 * 4096);
@@ -190,7 +190,7 @@ fn a_full_disk_refuses_blocks_and_goes_on_when_some_are_freed() {
 fn a_wild_offset_is_an_error_and_not_all_memory() {
     let disk = SimDisk::new(8);
     let log = file(&disk, "log");
-    for answer in [log.write_at(b"x", u64::MAX), log.set_len(1 << 50), log.allocate(1 << 50)] {
+    for answer in [log.write_at(b"x", u64::MAX), log.set_len(1 << 50), log.allocate(0..1 << 50)] {
         assert!(matches!(answer, Err(Error::Io { .. })));
     }
 }

@@ -173,7 +173,7 @@ fn a_new_file_is_lost_with_its_name_even_if_it_was_synced() {
 fn a_name_without_its_bytes_is_an_empty_file() {
     let disk = SimDisk::new(2);
     let file = disk.open("file", OpenMode::CreateNew).unwrap();
-    file.allocate(8192).unwrap();
+    file.allocate(0..8192).unwrap();
     file.write_at(b"abc", 0).unwrap();
     Directory::sync(&disk).unwrap();
     assert_eq!(disk.crash_image(LossMode::DropAll, 0).file_bytes("file").unwrap(), b"");
@@ -259,7 +259,7 @@ fn after_a_failed_sync_the_next_one_succeeds_and_writes_nothing() {
     for seed in 0..60 {
         let disk = SimDisk::new(seed);
         let file = disk.open("file", OpenMode::Create).unwrap();
-        file.allocate(4 * 4096).unwrap();
+        file.allocate(0..4 * 4096).unwrap();
         file.sync().unwrap();
         Directory::sync(&disk).unwrap();
         file.write_at(&[1; 4 * 4096], 0).unwrap();
@@ -344,7 +344,7 @@ fn random_workload(seed: u64, steps: usize) -> SimDisk {
         let value = u8::try_from(step % 250).unwrap() + 1;
         match random.below(12) {
             0 => file.set_len(random.below(20_000)).unwrap(),
-            1 => file.allocate(random.below(20_000)).unwrap(),
+            1 => file.allocate(random.below(20_000)..random.below(20_000)).unwrap(),
             2 => file.sync().unwrap(),
             3 => Directory::sync(&disk).unwrap(),
             4 => disk.rename(&name, &format!("f{}", random.below(4))).unwrap(),
@@ -456,8 +456,8 @@ fn how_many_images_a_second() {
     let mut random = Random::new(1);
     let log = disk.open("log", OpenMode::Create).unwrap();
     let bank = disk.open("bank", OpenMode::Create).unwrap();
-    log.allocate(1 << 20).unwrap();
-    bank.allocate(1 << 20).unwrap();
+    log.allocate(0..1 << 20).unwrap();
+    bank.allocate(0..1 << 20).unwrap();
     let mut end = 0;
     for step in 0..1000 {
         // Commits with a sync each; a checkpoint that writes pages now and then.
