@@ -195,7 +195,7 @@ impl LogManager {
         let header = &*self.header;
         let needed = header.tail.load().since(header.oldest.load());
         let lately = header.needed_lately.load();
-        let lately = needed.max(lately - lately / 16);
+        let lately = needed.max(lately - lately / 64);
         // Only who prepares segments stores it; who dies before has an older estimate stand.
         header.needed_lately.publish(lately);
         lately.clamp(self.settings.recycled_bytes, self.settings.recycled_bytes_max)

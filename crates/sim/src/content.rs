@@ -236,6 +236,8 @@ mod tests {
         assert_eq!(content.blocks_used(), 1);
         content.allocate(&(40 * 4096..60 * 4096));
         assert_eq!((content.blocks_used(), content.len()), (20, 100 * 4096));
+        content.allocate(&(0..60 * 4096));
+        assert_eq!((content.blocks_used(), content.len()), (60, 100 * 4096));
         content.set_len(4097);
         assert_eq!(content.blocks_used(), 2);
     }
