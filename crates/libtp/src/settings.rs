@@ -64,6 +64,18 @@ pub struct DatabaseSettings {
     pub own_pool: Option<Bytes>,
 }
 
+impl DatabaseSettings {
+    /// These settings, with what they leave unset taken from `under`.
+    fn over(self, under: DatabaseSettings) -> DatabaseSettings {
+        DatabaseSettings {
+            page_bytes: self.page_bytes.or(under.page_bytes),
+            granularity: self.granularity.or(under.granularity),
+            dense: self.dense.or(under.dense),
+            own_pool: self.own_pool.or(under.own_pool),
+        }
+    }
+}
+
 /// The settings of an environment.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -152,7 +164,10 @@ impl Settings {
     #[must_use]
     pub fn over(self, under: Settings) -> Settings {
         let mut database = under.database;
-        database.extend(self.database);
+        for (name, own) in self.database {
+            let below = database.remove(&name).unwrap_or_default();
+            database.insert(name, own.over(below));
+        }
         Settings {
             log_directory: self.log_directory.or(under.log_directory),
             memory: self.memory.or(under.memory),
@@ -310,5 +325,16 @@ mod tests {
         let builder = Settings { memory: Some(Bytes(2)), ..Settings::default() };
         let both = builder.over(file);
         assert_eq!((both.memory, both.relaxed_millis), (Some(Bytes(2)), Some(5)));
+    }
+
+    #[test]
+    fn of_a_database_too_only_what_is_set_goes_over_the_file() {
+        let file = Settings::parse("[database.a]\ngranularity = \"page\"\ndense = true\n[database.b]\ndense = true\n")
+            .unwrap();
+        let builder = Settings::parse("[database.a]\npage_bytes = \"8 KiB\"\ndense = false\n").unwrap();
+        let both = builder.over(file).database;
+        let a = &both["a"];
+        assert_eq!((a.page_bytes, a.granularity, a.dense), (Some(Bytes::kib(8)), Some(Granularity::Page), Some(false)));
+        assert_eq!(both["b"].dense, Some(true));
     }
 }
