@@ -106,6 +106,9 @@ impl File for SlowFile {
     fn allocate(&self, range: Range<u64>) -> Result<()> {
         self.inner.allocate(range)
     }
+    fn notes_first_writes(&self) -> bool {
+        self.inner.notes_first_writes()
+    }
     fn sync(&self) -> Result<()> {
         self.inner.sync()
     }

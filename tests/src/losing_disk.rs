@@ -158,6 +158,9 @@ impl File for LosingFile {
     fn allocate(&self, range: Range<u64>) -> Result<()> {
         self.real.allocate(range)
     }
+    fn notes_first_writes(&self) -> bool {
+        self.real.notes_first_writes()
+    }
     fn sync(&self) -> Result<()> {
         self.bring_up_to_date().expect("the machine has room for a copy of its files");
         Ok(())

@@ -137,14 +137,18 @@ impl OpenFile {
             false => length,
         };
         let mut allocated = needed.max(target).next_multiple_of(u64::from(self.info.page_bytes));
-        // A disk too full for a whole step may have room for what is needed now.
         // Only from where it has none: tmpfs looks at each page of what is asked for.
         if self.file.allocate(had..allocated).is_err() {
+            // A disk too full for a whole step may have room for what is needed now.
             allocated = needed;
             self.file.allocate(had..allocated)?;
         }
         failpoint("buffer: file longer, not said");
-        self.slot.allocated.fetch_max(allocated);
+        // Not where anybody has said anything since, or the slot is another file's by now: who fails has only asked in vain, and nothing below
+        // what is said may be without blocks.
+        if self.is_current() {
+            let _ = self.slot.allocated.compare_exchange(had, allocated);
+        }
         Ok(())
     }
 

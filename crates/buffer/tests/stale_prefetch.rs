@@ -98,6 +98,9 @@ impl File for InterruptingFile {
         }
         self.below.allocate(range)
     }
+    fn notes_first_writes(&self) -> bool {
+        self.below.notes_first_writes()
+    }
     fn sync(&self) -> Result<()> {
         self.below.sync()
     }

@@ -85,7 +85,8 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Gives the file blocks for its bytes in `range`, and the length `range.end` if it was shorter, so that
     /// no later write in the range is refused for want of space.  Not durable before the next sync;
     /// bytes there already stay, new ones read as zero, and after an error the length may have grown
-    /// but no byte has changed.
+    /// but no byte has changed.  Blocks that lie in the range in part are given, too; an empty range changes
+    /// nothing, not even the length.
     ///
     /// A filesystem may look at each block of the range, also at those there already (tmpfs does): who
     /// extends a file step by step should ask for the step and not for the whole.

@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 
 use rio::Anchor;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, StatxFlags, Uid};
-use rustix::io::{retry_on_intr, Errno};
+use rustix::io::{retry_on_intr, Errno, ReadWriteFlags};
 
 use crate::contract::{Directory, File, Identity, LockMode, OpenMode};
 use crate::error::{check_name, Error, Operation, Result};
@@ -515,16 +515,21 @@ impl PosixFile {
         self.write_at(&second[in_second..], advance(offset, first.len() + in_second))
     }
 
-    /// Stands in for `fallocate` where there is none: writes zeros from the end up to `bytes`.
+    /// Stands in for `fallocate` where there is none: appends zeros until the file is `bytes` long.
+    ///
+    /// Appended, wherever the end is by then: another process may have made the file longer since it was looked at, and written there.
     fn write_zeros(&self, bytes: u64) -> Result<()> {
         static ZEROS: [u8; 65536] = [0; 65536];
-        let mut end = self.len()?;
-        while end < bytes {
+        loop {
+            let end = self.len()?;
+            if end >= bytes {
+                return Ok(());
+            }
             let part = usize::try_from(bytes - end).map_or(ZEROS.len(), |n| n.min(ZEROS.len()));
-            self.write_at(&ZEROS[..part], end)?;
-            end = advance(end, part);
+            let zeros = [IoSlice::new(&ZEROS[..part])];
+            retry_on_intr(|| rustix::io::pwritev2(&self.descriptor, &zeros, end, ReadWriteFlags::APPEND))
+                .map_err(|errno| self.error(Operation::Write, Some(end), errno))?;
         }
-        Ok(())
     }
 }
 

@@ -186,18 +186,19 @@ impl LogManager {
         Ok(())
     }
 
-    /// How many bytes of recycled segments may lie ahead of the tail: what was needed at once of late, within the settings.
+    /// How many bytes of recycled segments may lie ahead of the tail before another is put there: what was needed at once of late, within
+    /// the settings.
     ///
     /// Whoever held a snapshot for a while soon holds another, and a new segment costs its bytes twice: a file whose pages memory has is
     /// written at once, a new one is filled with zeros first, or its pages are cleared. Less at each checkpoint, so that one long copy does
-    /// not take the disk's room for ever. (PostgreSQL keeps its log's files by such an estimate, too.)
+    /// not take the disk's room for ever; but only by what the log goes on into, so where nobody writes nothing is given back. (PostgreSQL keeps its log's files by such an estimate, too.)
     fn ready_bytes_max(&self) -> u64 {
         let header = &*self.header;
         let needed = header.tail.load().since(header.oldest.load());
         let lately = header.needed_lately.load();
-        let lately = needed.max(lately - lately / 64);
+        let lately = needed.max(lately - lately / 64).min(self.settings.recycled_bytes_max);
         // Only who prepares segments stores it; who dies before has an older estimate stand.
         header.needed_lately.publish(lately);
-        lately.clamp(self.settings.recycled_bytes, self.settings.recycled_bytes_max)
+        lately.max(self.settings.recycled_bytes)
     }
 }

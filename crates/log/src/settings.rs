@@ -30,7 +30,8 @@ pub struct Settings {
     pub relaxed_bytes_max: u64,
     /// Bytes of recycled segments that may always lie ready ahead of the tail.
     pub recycled_bytes: u64,
-    /// So many may lie ready if so much log was needed at once of late; what is more is deleted.
+    /// So many, and a segment, may lie ready if so much log was needed at once of late; what is more is deleted. They are used up by the
+    /// log that is written, and not by time.
     pub recycled_bytes_max: u64,
 }
 

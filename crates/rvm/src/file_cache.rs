@@ -78,6 +78,10 @@ impl File for CachedFile {
         self.0.allocate(range)
     }
 
+    fn notes_first_writes(&self) -> bool {
+        self.0.notes_first_writes()
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(())
     }

@@ -123,7 +123,7 @@ impl Content {
         self.bytes = bytes;
     }
 
-    /// Gives every hole below `bytes` a block, and the file at least that length.
+    /// Gives every hole in the range a block, and the file at least its end as length.
     pub(crate) fn allocate(&mut self, range: &Range<u64>) {
         let numbers = blocks_of(range);
         if self.holes(numbers.clone()) > 0 {
@@ -195,7 +195,7 @@ mod tests {
                         model.resize(from, 0);
                     }
                     1 => {
-                        content.allocate(&(0..offset(from)));
+                        content.allocate(&(offset(random.index(from + 1))..offset(from)));
                         model.resize(model.len().max(from), 0);
                     }
                     _ => {

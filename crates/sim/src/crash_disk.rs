@@ -42,6 +42,7 @@ const EFBIG: i32 = 27;
 pub(crate) struct Fixture {
     pub(crate) counters: Arc<Counters>,
     capacity_blocks: Option<usize>,
+    notes_first_writes: bool,
     /// The device number: the same medium before and after a crash.
     device: u64,
 }
@@ -62,7 +63,12 @@ impl fmt::Debug for SimDisk {
 impl SimDisk {
     /// An empty disk, whose random choices follow from `seed`.
     pub fn new(seed: u64) -> SimDisk {
-        let fixture = Fixture { counters: Arc::default(), capacity_blocks: None, device: Random::new(seed).next_u64() };
+        let fixture = Fixture {
+            counters: Arc::default(),
+            capacity_blocks: None,
+            notes_first_writes: true,
+            device: Random::new(seed).next_u64(),
+        };
         SimDisk::of_tree(Tree::empty(), seed, fixture)
     }
 
@@ -160,6 +166,11 @@ impl SimDisk {
     pub fn set_capacity(&self, bytes: Option<u64>) {
         let blocks = bytes.map(|bytes| index(bytes) / BLOCK_BYTES);
         self.shared.state().fixture.capacity_blocks = blocks;
+    }
+
+    /// From now on it answers to [`File::notes_first_writes`] as a filesystem in memory does.
+    pub fn notes_no_first_writes(&self) {
+        self.shared.state().fixture.notes_first_writes = false;
     }
 
     /// Returns how many bytes of blocks are taken.

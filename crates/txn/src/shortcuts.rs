@@ -240,7 +240,7 @@ impl Managers {
         pinned_to != Lsn::NONE && lsn >= pinned_to && is_drawn(lsn)
     }
 
-    /// Whether who changes a record may have to leave one, for tests and tools: a snapshot is held, or was when one was left last.
+    /// Whether who changes a record may have to leave one, for tests and tools: a snapshot is held, or was when somebody last looked.
     pub fn wants_shortcuts(&self) -> bool {
         self.txns.header.pinned_to.load() != Lsn::NONE
     }

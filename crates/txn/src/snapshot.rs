@@ -214,8 +214,8 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// What everybody may be shown ends here: all that is on disk, or was answered before it was (PROTOCOLS S1); and where the last
-    /// record that is to be kept for it begins, at the latest: the log's oldest is where one begins.
+    /// What everybody may be shown ends at the first of the two: all that is on disk, or was answered before it was (PROTOCOLS S1). The
+    /// second is where the log that is kept for it begins at the latest (S2): the same, or the beginning of the record that it lies in.
     fn visible_lsn(&self) -> (Lsn, Lsn) {
         let (durable, answered) = (self.log.durable(), self.txns.header.answered.load());
         if planted("snapshot: what is not durable is seen") {

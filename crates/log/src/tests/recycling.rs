@@ -159,7 +159,11 @@ fn what_was_needed_of_late_lies_ready_for_a_while() {
     assert!(always <= (128 + 64) << 10, "{always} bytes ready without need");
     round(800 << 10);
     let ready = round(800 << 10);
+    assert!(ready <= (1 << 20) + (64 << 10), "{ready} bytes ready");
     assert!(ready >= 700 << 10, "{ready} bytes ready after 800 KiB were needed twice");
+    // However much that was, and whatever the word says, it is forgotten as soon.
+    round(6 << 20);
+    log.header.needed_lately.publish(u64::MAX);
     let ready = (0..200).fold(0, |_, _| round(64 << 10));
     assert!(ready <= (128 + 64) << 10, "{ready} bytes ready long after");
 }

@@ -268,9 +268,19 @@ fn judge(disk: SimDisk, safe: Option<Lsn>, what: &str) {
 
 #[test]
 fn crashes_at_every_call_in_every_mode_lose_nothing_durable() {
-    let rig = Rig::new();
+    crashes_at_every_call_in_every_mode(&Rig::new());
+}
+
+#[test]
+fn nor_where_new_segments_are_not_filled_with_zeros() {
+    let disk = SimDisk::new(1);
+    disk.notes_no_first_writes();
+    crashes_at_every_call_in_every_mode(&Rig::on(disk, small()));
+}
+
+fn crashes_at_every_call_in_every_mode(rig: &Rig) {
     let begun = rig.disk.io_index();
-    let (acknowledged, error) = workload(&rig);
+    let (acknowledged, error) = workload(rig);
     assert!(error.is_none(), "{error:?}");
     let mut images = rig.disk.crash_images();
     images.advance_to(begun);

@@ -35,6 +35,9 @@ impl File for SlowFile {
     fn allocate(&self, range: Range<u64>) -> Result<()> {
         self.below.allocate(range)
     }
+    fn notes_first_writes(&self) -> bool {
+        self.below.notes_first_writes()
+    }
     fn sync(&self) -> Result<()> {
         self.syncs.fetch_add(1, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(1));

@@ -67,7 +67,7 @@ impl Undo {
 
     fn cut_off(&self, start: usize, gone: &[Gone]) {
         self.cut(start);
-        // Where they are kept aside, they need not be to the transaction's end.
+        // The list of their first words forgets them too: a transaction of many parts would keep them to its end.
         let mut headers = self.checked.headers.borrow_mut();
         let left = headers.len().saturating_sub(gone.len());
         headers.truncate(left);

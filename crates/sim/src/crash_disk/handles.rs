@@ -362,6 +362,10 @@ impl File for SimFile {
         self.shared.state().allocate(&call, self.node, range)
     }
 
+    fn notes_first_writes(&self) -> bool {
+        self.shared.state().fixture.notes_first_writes
+    }
+
     fn sync(&self) -> Result<()> {
         let call = self.call(Operation::Sync, None);
         self.shared.state().sync(&call, self.node, Change::Sync { file: self.node })

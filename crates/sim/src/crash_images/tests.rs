@@ -344,7 +344,10 @@ fn random_workload(seed: u64, steps: usize) -> SimDisk {
         let value = u8::try_from(step % 250).unwrap() + 1;
         match random.below(12) {
             0 => file.set_len(random.below(20_000)).unwrap(),
-            1 => file.allocate(random.below(20_000)..random.below(20_000)).unwrap(),
+            1 => {
+                let end = random.below(20_000);
+                file.allocate(random.below(end + 1)..end).unwrap();
+            }
             2 => file.sync().unwrap(),
             3 => Directory::sync(&disk).unwrap(),
             4 => disk.rename(&name, &format!("f{}", random.below(4))).unwrap(),
