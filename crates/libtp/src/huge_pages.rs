@@ -6,11 +6,16 @@ use std::time::{Duration, Instant};
 
 use libtp_txn::Managers;
 
-/// The kernel makes a huge page in a fraction of a millisecond; where it takes longer, it waits for work of its own on every
+/// The kernel makes a huge page in a fraction of a millisecond; where one takes longer, it waits for work of its own on every
 /// processor, while it holds the lock of this process's address space: then whoever maps memory waits, too.
 const QUICK: Duration = Duration::from_millis(2);
-/// After one that took so long, the next has to wait this many times as long.
-const REST: u32 = 200;
+const HUGE_BYTES: u64 = 2 << 20;
+/// After a call that took longer, the next has to wait this many times as long: it may be nobody's affair but the twentieth of the time.
+const REST: u32 = 20;
+/// Where processors are so busy that each page takes as long as this ...
+const SLOW: Duration = Duration::from_millis(50);
+/// ... the next has to wait this many times as long.
+const LONG_REST: u32 = 200;
 
 /// How far it is.
 pub(crate) struct HugePages {
@@ -34,17 +39,20 @@ impl HugePages {
         let before = self.from;
         self.from = before.and_then(|from| managers.region.use_huge_pages(from));
         let took = began.elapsed();
-        self.again = rest_after(began + took, took);
+        let pages = self.from.unwrap_or(0).saturating_sub(before.unwrap_or(0)) / HUGE_BYTES;
+        self.again = rest_after(began + took, took, pages);
         self.from.is_some() && self.from != before && self.again <= began + took
     }
 }
 
-/// When the next may begin, after one that has ended then and took so long.
-fn rest_after(ended: Instant, took: Duration) -> Instant {
-    if took < QUICK {
-        return ended;
+/// When the next may begin, after a call that has ended then, took so long and was about so many pages.
+fn rest_after(ended: Instant, took: Duration, pages: u64) -> Instant {
+    let each = took / u32::try_from(pages.max(1)).unwrap_or(1);
+    match each {
+        _ if each < QUICK && took < SLOW => ended,
+        _ if each < SLOW => ended + took.saturating_mul(REST),
+        _ => ended + took.saturating_mul(LONG_REST),
     }
-    ended + took.saturating_mul(REST)
 }
 
 #[cfg(test)]
@@ -54,7 +62,9 @@ mod tests {
     #[test]
     fn who_had_to_wait_for_the_kernel_rests_long() {
         let now = Instant::now();
-        assert_eq!(rest_after(now, Duration::from_micros(50)), now);
-        assert_eq!(rest_after(now, Duration::from_millis(50)), now + Duration::from_secs(10));
+        let after = |millis, pages| rest_after(now, Duration::from_millis(millis), pages) - now;
+        assert_eq!((after(1, 1), after(1, 0), after(10, 16)), (Duration::ZERO, Duration::ZERO, Duration::ZERO));
+        assert_eq!((after(5, 1), after(90, 16)), (Duration::from_millis(100), Duration::from_millis(1800)));
+        assert_eq!((after(50, 1), after(900, 16)), (Duration::from_secs(10), Duration::from_secs(180)));
     }
 }

@@ -403,19 +403,22 @@ impl Region {
     }
 
     /// Puts the next part of the region that is all handed out into huge pages, in all processes' mappings: from `from`,
-    /// which is a result of this call or zero. Returns how far it is done; none if this cannot be done here at all.
+    /// which is a result of this call or zero, up to 32 MiB. Returns how far it is done; none if this cannot be done here at all.
     ///
     /// The region's pages are far apart and wanted at random, and without this most looks at one begin with a walk through
-    /// the processor's page tables. It costs a copy of those 2 MiB, once.
+    /// the processor's page tables. It costs a copy of those bytes, once. As many at a time as there are: before the first, the kernel
+    /// waits for work of its own on every processor, and where these are busy that takes ten times as long as all the rest.
     pub fn use_huge_pages(&self, from: u64) -> Option<u64> {
-        let to = from + HUGE_BYTES as u64;
-        if to > self.used() {
+        const HUGE: u64 = HUGE_BYTES as u64;
+        let to = (self.used() / HUGE * HUGE).min(from + 16 * HUGE);
+        if to <= from {
             return Some(from);
         }
         if to > self.0.mapping.bytes() as u64 {
             return None;
         }
-        match self.0.mapping.use_huge_pages(usize::try_from(from).ok()?, HUGE_BYTES) {
+        let bytes = usize::try_from(to - from).ok()?;
+        match self.0.mapping.use_huge_pages(usize::try_from(from).ok()?, bytes) {
             Ok(()) => Some(to),
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => None,
             // No memory for it, or somebody is in the way: this part stays as it is.

@@ -7,6 +7,7 @@
 //!
 //! Positions in a segment count from the beginning of the flat part; *places* count from the beginning of the file.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -54,7 +55,11 @@ impl Options {
     /// `OtherSize`, `AddressTaken`, `Damaged`, `Belongs`; `Memory` if another has it, if it may be torn, or if the file cannot be made,
     /// is no segment, or has no room.
     pub fn open(&self, path: &Path) -> Result<Segment> {
-        let kept = self.keep(path, |region| build(region, self.bytes, self.grows_to.max(self.bytes)))?;
+        let made = Cell::new(false);
+        let kept = self.keep(path, |region| {
+            made.set(true);
+            build(region, self.bytes, self.grows_to.max(self.bytes))
+        })?;
         let region = kept.region().clone();
         let path = path.to_path_buf();
         let damaged = |what: &str| Error::Damaged { path: path.clone(), what: what.into() };
@@ -69,13 +74,18 @@ impl Options {
         if self.bytes != 0 && self.bytes != bytes {
             return Err(Error::OtherSize { path, found: bytes, wanted: self.bytes });
         }
-        let address = usize::try_from(header.address.get()).map_err(|_| damaged("its address is none"))?;
-        let view = region.view((!self.anywhere).then_some(address), from).map_err(|source| match source {
-            source @ rio::Error::System { .. } if !self.anywhere => {
-                Error::AddressTaken { path: path.clone(), address: address as u64, source }
+        let view = loop {
+            let address = usize::try_from(header.address.get()).map_err(|_| damaged("its address is none"))?;
+            match region.view((!self.anywhere).then_some(address), from) {
+                Ok(view) => break view,
+                // Since it was drawn another thread has opened there what was made before. Nobody knows this address yet.
+                Err(rio::Error::System { .. }) if made.take() => header.address.publish(address::draw(&region)?),
+                Err(source @ rio::Error::System { .. }) if !self.anywhere => {
+                    return Err(Error::AddressTaken { path: path.clone(), address: address as u64, source });
+                }
+                Err(source) => return Err(source.into()),
             }
-            source => source.into(),
-        })?;
+        };
         let undo = header.undo.load().and_then(|undo| Undo::try_open(&region, undo));
         let undo = undo.ok_or_else(|| damaged("its undo log lies outside"))?;
         let heap =

@@ -117,7 +117,7 @@ const BESIDE: [Beside; 13] = [
 ];
 
 /// All of it, with what is not counted.
-const ALL_LINES_MAX: usize = 1550;
+const ALL_LINES_MAX: usize = 1560;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);

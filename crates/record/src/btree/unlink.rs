@@ -171,15 +171,23 @@ pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()
         }
     }
     loop {
-        let ready = {
-            let mut unlinked = access.database.unlinked();
-            let processes = &access.pages.change.managers.processes;
-            let at = unlinked.iter().position(|page| processes.tree_epoch_passed(page.epoch));
-            at.map(|at| unlinked.swap_remove(at))
+        // Looked at without the mutex: shared memory is not waited for with one in hand.
+        let known = access.database.unlinked().clone();
+        let processes = &access.pages.change.managers.processes;
+        let Some(ready) = known.into_iter().find(|page| processes.tree_epoch_passed(page.epoch)) else {
+            return Ok(());
         };
-        let Some(ready) = ready else { return Ok(()) };
-        free_one(access, ready)?;
+        if take(access, ready) {
+            free_one(access, ready)?;
+        }
     }
+}
+
+/// Takes it from what is to be freed; not if another thread has.
+fn take(access: &Access<'_>, ready: Unlinked) -> bool {
+    let mut unlinked = access.database.unlinked();
+    let at = unlinked.iter().position(|known| *known == ready);
+    at.map(|at| unlinked.swap_remove(at)).is_some()
 }
 
 fn free_one(access: &Access<'_>, unlinked: Unlinked) -> Result<()> {
