@@ -144,8 +144,8 @@ impl OpenFile {
             self.file.allocate(had..allocated)?;
         }
         failpoint("buffer: file longer, not said");
-        // Not where anybody has said anything since, or the slot is another file's by now: who fails has only asked in vain, and nothing below
-        // what is said may be without blocks.
+        // Nothing below what is said may be without blocks: so not where anybody has said something since, or the slot is another file's by
+        // now. Who fails has only asked in vain.
         if self.is_current() {
             let _ = self.slot.allocated.compare_exchange(had, allocated);
         }

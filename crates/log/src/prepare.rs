@@ -191,7 +191,8 @@ impl LogManager {
     ///
     /// Whoever held a snapshot for a while soon holds another, and a new segment costs its bytes twice: a file whose pages memory has is
     /// written at once, a new one is filled with zeros first, or its pages are cleared. Less at each checkpoint, so that one long copy does
-    /// not take the disk's room for ever; but only by what the log goes on into, so where nobody writes nothing is given back. (PostgreSQL keeps its log's files by such an estimate, too.)
+    /// not take the disk's room for ever; but only by what the log goes on into, so where nobody writes nothing is given back.
+    /// (PostgreSQL keeps its log's files by such an estimate, too.)
     fn ready_bytes_max(&self) -> u64 {
         let header = &*self.header;
         let needed = header.tail.load().since(header.oldest.load());
