@@ -12,7 +12,14 @@ const QUICK: Duration = Duration::from_millis(2);
 const HUGE_BYTES: u64 = 2 << 20;
 /// After a call that took longer, the next has to wait this many times as long: it may be nobody's affair but the twentieth of the time.
 const REST: u32 = 20;
-/// Where processors are so busy that each page takes as long as this ...
+/// Nothing is asked for where work waited for a processor for more than this share of the last ten seconds, in hundredths. The
+/// kernel's own work waits there, too: a call of two seconds was seen, and one of eleven, in which nobody of the process could map memory.
+const PRESSURE_MAX: f64 = 40.0;
+/// Where the kernel says how much waited (PSI, Linux 4.20). Where it does not, nothing is asked for.
+const PRESSURE: &str = "/proc/pressure/cpu";
+/// How long what it said is taken for true.
+const LOOK: Duration = Duration::from_secs(1);
+/// Where each page takes as long as this ...
 const SLOW: Duration = Duration::from_millis(50);
 /// ... the next has to wait this many times as long.
 const LONG_REST: u32 = 200;
@@ -23,17 +30,28 @@ pub(crate) struct HugePages {
     from: Option<u64>,
     /// Not before.
     again: Instant,
+    /// When it was last looked whether processors have time to spare ...
+    looked: Option<Instant>,
+    /// ... and whether they had.
+    is_calm: bool,
 }
 
 impl HugePages {
+    /// Whoever ends within a second does not ask at all.
     pub(crate) fn new() -> HugePages {
-        HugePages { from: Some(0), again: Instant::now() }
+        HugePages { from: Some(0), again: Instant::now() + LOOK, looked: None, is_calm: false }
     }
 
     /// Does one part, if it is time. Whether there may be more to do at once.
     pub(crate) fn step(&mut self, managers: &Managers) -> bool {
         let began = Instant::now();
         if began < self.again {
+            return false;
+        }
+        if self.from.is_some() && self.looked.is_none_or(|looked| began - looked >= LOOK) {
+            (self.looked, self.is_calm) = (Some(began), is_calm());
+        }
+        if !self.is_calm {
             return false;
         }
         let before = self.from;
@@ -43,6 +61,17 @@ impl HugePages {
         self.again = rest_after(began + took, took, pages);
         self.from.is_some() && self.from != before && self.again <= began + took
     }
+}
+
+/// Whether processors have time to spare.
+fn is_calm() -> bool {
+    let said = std::fs::read_to_string(PRESSURE);
+    said.ok().and_then(|said| waited(&said)).is_some_and(|waited| waited <= PRESSURE_MAX)
+}
+
+/// The share of the last ten seconds in which somebody waited, of what the kernel says.
+fn waited(said: &str) -> Option<f64> {
+    said.lines().next()?.strip_prefix("some avg10=")?.split(' ').next()?.parse().ok()
 }
 
 /// When the next may begin, after a call that has ended then, took so long and was about so many pages.
@@ -58,6 +87,13 @@ fn rest_after(ended: Instant, took: Duration, pages: u64) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_says_of_waiting_is_read() {
+        let said = "some avg10=98.96 avg60=98.24 avg300=96.45 total=1890795890\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        assert_eq!(waited(said), Some(98.96));
+        assert_eq!((waited(""), waited("full avg10=0.00"), waited("some avg10=much avg60=1")), (None, None, None));
+    }
 
     #[test]
     fn who_had_to_wait_for_the_kernel_rests_long() {
