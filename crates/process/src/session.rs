@@ -200,6 +200,13 @@ impl Session {
         self.tree_depth.set(depth + 1);
     }
 
+    /// How often pages were unlinked so far, in any tree. A page that was linked when this was looked at is not used for
+    /// something else before it has changed (PROTOCOLS T5).
+    #[inline]
+    pub fn tree_epoch(&self) -> u64 {
+        self.processes.0.header.tree_epoch.load()
+    }
+
     /// Whether it is in a tree operation.
     pub fn is_in_tree(&self) -> bool {
         self.tree_depth.get() != 0
