@@ -12,9 +12,9 @@ const QUICK: Duration = Duration::from_millis(2);
 const HUGE_BYTES: u64 = 2 << 20;
 /// After a call that took longer, the next has to wait this many times as long: it may be nobody's affair but the twentieth of the time.
 const REST: u32 = 20;
-/// Nothing is asked for where work waited for a processor for more than this share of the last ten seconds, in hundredths. The
+/// Nothing is asked for where work waited for a processor for more than this part of the last second or so. The
 /// kernel's own work waits there, too: a call of two seconds was seen, and one of eleven, in which nobody of the process could map memory.
-const PRESSURE_MAX: f64 = 40.0;
+const WAITED_MAX: f64 = 0.4;
 /// Where the kernel says how much waited (PSI, Linux 4.20). Where it does not, nothing is asked for.
 const PRESSURE: &str = "/proc/pressure/cpu";
 /// How long what it said is taken for true.
@@ -30,9 +30,9 @@ pub(crate) struct HugePages {
     from: Option<u64>,
     /// Not before.
     again: Instant,
-    /// When it was last looked whether processors have time to spare ...
-    looked: Option<Instant>,
-    /// ... and whether they had.
+    /// When it was last looked how long work has waited in all, and how long.
+    looked: Option<(Instant, Option<Duration>)>,
+    /// Whether processors had time to spare between the last two looks.
     is_calm: bool,
 }
 
@@ -48,8 +48,9 @@ impl HugePages {
         if began < self.again {
             return false;
         }
-        if self.from.is_some() && self.looked.is_none_or(|looked| began - looked >= LOOK) {
-            (self.looked, self.is_calm) = (Some(began), is_calm());
+        if self.from.is_some() && self.looked.is_none_or(|(looked, _)| began - looked >= LOOK) {
+            let now = (began, std::fs::read_to_string(PRESSURE).ok().and_then(|said| waited(&said)));
+            self.is_calm = self.looked.replace(now).is_some_and(|before| is_calm(before, now));
         }
         if !self.is_calm {
             return false;
@@ -63,15 +64,16 @@ impl HugePages {
     }
 }
 
-/// Whether processors have time to spare.
-fn is_calm() -> bool {
-    let said = std::fs::read_to_string(PRESSURE);
-    said.ok().and_then(|said| waited(&said)).is_some_and(|waited| waited <= PRESSURE_MAX)
+/// Whether processors had time to spare between two looks; not if the kernel does not say it.
+fn is_calm(before: (Instant, Option<Duration>), now: (Instant, Option<Duration>)) -> bool {
+    let (Some(waited_before), Some(waited)) = (before.1, now.1) else { return false };
+    waited.saturating_sub(waited_before) <= (now.0 - before.0).mul_f64(WAITED_MAX)
 }
 
-/// The share of the last ten seconds in which somebody waited, of what the kernel says.
-fn waited(said: &str) -> Option<f64> {
-    said.lines().next()?.strip_prefix("some avg10=")?.split(' ').next()?.parse().ok()
+/// How long work has waited for a processor since the machine was started, of what the kernel says.
+fn waited(said: &str) -> Option<Duration> {
+    let micros = said.lines().next()?.strip_prefix("some ")?.split_once("total=")?.1;
+    micros.parse().ok().map(Duration::from_micros)
 }
 
 /// When the next may begin, after a call that has ended then, took so long and was about so many pages.
@@ -91,8 +93,12 @@ mod tests {
     #[test]
     fn what_the_kernel_says_of_waiting_is_read() {
         let said = "some avg10=98.96 avg60=98.24 avg300=96.45 total=1890795890\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
-        assert_eq!(waited(said), Some(98.96));
-        assert_eq!((waited(""), waited("full avg10=0.00"), waited("some avg10=much avg60=1")), (None, None, None));
+        assert_eq!(waited(said), Some(Duration::from_micros(1_890_795_890)));
+        assert_eq!((waited(""), waited("full total=3"), waited("some avg10=1 total=much")), (None, None, None));
+        let now = Instant::now();
+        let second = |millis| is_calm((now, Some(Duration::ZERO)), (now + LOOK, Some(Duration::from_millis(millis))));
+        assert!(second(0) && second(400) && !second(401));
+        assert!(!is_calm((now, None), (now + LOOK, Some(Duration::ZERO))));
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Session {
         self.tree_depth.set(depth + 1);
     }
 
-    /// How often pages were unlinked so far, in any tree. A page that was linked when this was looked at is not used for
+    /// A number that is raised after a page of any tree was unlinked and before it is free. A page that was linked when this was looked at is not used for
     /// something else before it has changed (PROTOCOLS T5).
     #[inline]
     pub fn tree_epoch(&self) -> u64 {

@@ -139,8 +139,10 @@ fn next(page: &[u8], key: &[u8]) -> Next {
 struct Way<'w, 'a> {
     pages: &'w Pages<'a>,
     epoch: u64,
-    /// The copy that led on last, if any did.
-    led: Option<PageId>,
+    /// Whether a copy led on.
+    is_led: bool,
+    /// The copy that did last, unless a page has since.
+    last: Option<PageId>,
 }
 
 impl<'w, 'a> Way<'w, 'a> {
@@ -148,7 +150,7 @@ impl<'w, 'a> Way<'w, 'a> {
     fn begin(pages: &'w Pages<'a>) -> Way<'w, 'a> {
         let epoch =
             if planted("record: a copied page is believed for ever") { 0 } else { pages.session().tree_epoch() };
-        Way { pages, epoch, led: None }
+        Way { pages, epoch, is_led: false, last: None }
     }
 
     /// What the copy of a page says, if there is one.
@@ -157,26 +159,41 @@ impl<'w, 'a> Way<'w, 'a> {
         let id = self.pages.id(number);
         let said = self.pages.change.who.copies().look(id, self.epoch, |page| next(page, key))?;
         if matches!(said, Next::Down(..)) {
-            self.led = Some(id);
+            (self.is_led, self.last) = (true, Some(id));
         }
         Some(said)
     }
 
     /// Says that an inner page was latched, and led on.
     #[inline(always)]
-    fn passed(&self, page: &SharedPage<'_>) {
+    fn passed(&mut self, page: &SharedPage<'_>) {
+        self.last = None;
         self.pages.change.who.copies().seen(page.id(), self.epoch, page);
     }
 
-    /// Whether the copies that led to a page which is latched now could be believed so far.
+    /// Whether the copies that led to a page which is latched now could be believed so far. Not only they depend on it: who came
+    /// without a latch may not have been seen on its way by who frees pages (`ProcessManager::next_tree_epoch`).
     #[inline(always)]
     fn could_be_believed(&self) -> bool {
-        self.led.is_none() || self.epoch == 0 || self.pages.session().tree_epoch() == self.epoch
+        !self.is_led || self.epoch == 0 || self.pages.session().tree_epoch() == self.epoch
+    }
+
+    /// A page that copies led to, and that another has latched or that is not in memory. The root alone is not waited for: then
+    /// nothing is known yet. What goes wrong is met again by who looks without copies.
+    #[cold]
+    fn waited_for(&self, number: u32, level: u8) -> Option<SharedPage<'a>> {
+        self.is_led.then(|| self.pages.shared(number, level).ok()).flatten()
+    }
+
+    /// As [`Way::waited_for`], for a leaf, latched exclusively.
+    #[cold]
+    fn waited_for_alone(&self, number: u32) -> Option<ExclusivePage<'a>> {
+        self.pages.exclusive(number, 0).ok()
     }
 
     #[cold]
     fn led_astray<T>(&self) -> Option<T> {
-        if let Some(id) = self.led {
+        if let Some(id) = self.last {
             self.pages.change.who.copies().led_astray(id);
         }
         None
@@ -194,7 +211,10 @@ pub(crate) fn leaf_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<SharedPage<'
         let said = match way.copied(number, key) {
             Some(said) => said,
             None => {
-                let page = pages.shared_now(number, level)?;
+                let page = match pages.shared_now(number, level) {
+                    Some(page) => page,
+                    None => way.waited_for(number, level)?,
+                };
                 match next(&page, key) {
                     Next::Leaf => return way.could_be_believed().then_some(page),
                     said => {
@@ -228,7 +248,10 @@ pub(crate) fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<Ex
     let (mut number, mut level) = (ROOT, None);
     for _ in 0..LEVELS_MAX {
         if level == Some(0) {
-            let page = pages.exclusive_now(number, 0)?;
+            let page = match pages.exclusive_now(number, 0) {
+                Some(page) => page,
+                None => way.waited_for_alone(number)?,
+            };
             return match next(&page, key) {
                 Next::Leaf => way.could_be_believed().then_some(page),
                 _ => way.led_astray(),
