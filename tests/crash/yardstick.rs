@@ -29,7 +29,6 @@ use libtp_tests::sizes;
 use libtp_tests::stale_log::stale_records_stay_dead;
 use libtp_tests::stopped_writer::a_checkpoint_passes_no_page_in_flight;
 use libtp_tests::threads::on_all_threads;
-use libtp_tests::used_again::who_has_passed_often_is_not_misled;
 use libtp_tests::watchdog::{caught, Watchdog};
 use libtp_tests::workload::{self, Plan};
 
@@ -177,7 +176,6 @@ fn one_bug_in_a_process_of_its_own() {
             "StaleLog" => caught(|| stale_records_stay_dead(seed)),
             "LogEnds" => log_ends(seed, &watchdog),
             "CountedRanges" => caught(|| what_was_counted_stays_so(seed)),
-            "UsedAgain" => caught(|| who_has_passed_often_is_not_misled(seed)),
             "DeadLeader" => caught(|| what_a_dead_leader_had_written_is_written_again(seed)),
             "StoppedWriter" => caught(|| a_checkpoint_passes_no_page_in_flight(seed)),
             _ => crashes(seed, &watchdog),

@@ -15,7 +15,6 @@
 //! | `standstill` | a process that stands still at a call |
 //! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
 //! | `counted_ranges` | keys put into a range that another process has counted |
-//! | `used_again` | leaves that become empty and are used for other keys, under who has passed them often |
 //! | `dead_leader` | a leader of the log's flush that dies of a failed sync |
 //! | `bank` | transfers by several processes, from which it follows what has to be there |
 //! | `losing_disk` | a disk of real files that loses what was not synced |
@@ -65,6 +64,5 @@ pub mod standstill;
 pub mod stopped_writer;
 pub mod threads;
 pub mod trial;
-pub mod used_again;
 pub mod watchdog;
 pub mod workload;

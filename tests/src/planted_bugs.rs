@@ -22,13 +22,11 @@ pub enum Catcher {
     DeadLeader,
     /// Keys put into a range that another process has counted.
     CountedRanges,
-    /// Leaves that are used for other keys, under who has passed them often.
-    UsedAgain,
 }
 
 impl Catcher {
     /// Each of them.
-    pub const ALL: [Catcher; 9] = [
+    pub const ALL: [Catcher; 8] = [
         Catcher::Crashes,
         Catcher::FailingCalls,
         Catcher::Damage,
@@ -37,7 +35,6 @@ impl Catcher {
         Catcher::StoppedWriter,
         Catcher::DeadLeader,
         Catcher::CountedRanges,
-        Catcher::UsedAgain,
     ];
 }
 
@@ -97,7 +94,6 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("list: a count above is not changed"),
     by_crashes("list: numbers changed while others rely on them"),
     by_crashes("libtp: what a record is no more under stays in the index"),
-    caught_by(Catcher::UsedAgain, "record: a copied page is believed for ever"),
     by_crashes("record: an entry does not say where its key ends"),
     by_crashes("record: gap entered without asking"),
     by_crashes("record: gap of a hash file entered without asking"),

@@ -11,7 +11,6 @@
 //! | `page_id`, `page_header` | how a page is named; its first 32 bytes and its checksum |
 //! | `frame`, `lookup`, `pool` | a page's place; which frame holds which page; how many frames there are |
 //! | `get`, `content` | getting a page; what its user holds |
-//! | `copies` | a session's own copies of pages that all pass |
 //! | `replace` | which page makes room |
 //! | `write_back`, `double_write` | the only place where pages are written; mending torn ones |
 //! | `background`, `prefetch` | clean frames, and pages, before anyone needs them |
@@ -33,7 +32,6 @@
 mod background;
 mod cleaned;
 mod content;
-mod copies;
 mod double_write;
 mod error;
 mod files;
@@ -65,7 +63,6 @@ use lookup::{PageTable, TableHeader};
 use pool::{PoolTable, Pools};
 
 pub use content::{ExclusivePage, PageMut, Pin, SharedPage};
-pub use copies::PageCopies;
 pub use double_write::{restore_torn, Restored, DOUBLE_WRITE_NAME};
 pub use error::{Error, Result};
 pub use files::{file_name, FileInfo, NAME_BYTES_MAX};

@@ -433,9 +433,8 @@ impl ProcessManager {
     /// Raises the tree epoch. A page unlinked before may be used again once the number returned
     /// [has passed](ProcessManager::tree_epoch_passed) (PROTOCOLS T2).
     ///
-    /// No fence is needed between a session's note and its first read: it reaches the unlinked page through a page it latched
-    /// before the unlinking latched that one exclusively, and that latch orders its note before us; or through a copy, without
-    /// a latch (PROTOCOLS T5), and then its note may not be seen here, but it looks at the epoch once more when it has the page latched.
+    /// No fence is needed between a session's note and its first read: it can reach the unlinked page only through a
+    /// page it latched before the unlinking latched that one exclusively, and that latch orders its note before us.
     pub fn next_tree_epoch(&self) -> u64 {
         self.0.header.tree_epoch.fetch_add(1) + 1
     }

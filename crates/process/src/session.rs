@@ -200,13 +200,6 @@ impl Session {
         self.tree_depth.set(depth + 1);
     }
 
-    /// A number that is raised after a page of any tree was unlinked and before it is free. A page that was linked when this was looked at is not used for
-    /// something else before it has changed (PROTOCOLS T5).
-    #[inline]
-    pub fn tree_epoch(&self) -> u64 {
-        self.processes.0.header.tree_epoch.load()
-    }
-
     /// Whether it is in a tree operation.
     pub fn is_in_tree(&self) -> bool {
         self.tree_depth.get() != 0

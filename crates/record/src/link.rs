@@ -76,7 +76,7 @@ impl<'a> Access<'a> {
         let hash = key_hash(key);
         if !self.is_hash() {
             let _visit = self.pages.visit();
-            let leaf = search::leaf(&self.pages, key)?;
+            let leaf = search::shared(&self.pages, key, 0)?;
             let number = leaf.id().page().raw();
             let (slot, found) = node_of(&self.pages, number, &leaf)?.find(key);
             return Ok(found.then(|| Link::new(number, slot, hash)));

@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 
-use libtp_buffer::PageCopies;
 use libtp_lock::LockerId;
 use libtp_log::{Lsn, RecordBuffer, TxnId};
 use libtp_process::{Rank, Session, SessionId};
@@ -28,8 +27,6 @@ pub struct TxnSession {
     /// A buffer for values, lent and given back.
     spare: Cell<Vec<u8>>,
     entered: Entered,
-    /// Pages at the top of trees.
-    copies: PageCopies,
     /// What is to be looked at when the running transaction has committed, see [`TxnSession::note_for_later`].
     for_later: RefCell<Vec<(u32, Vec<u8>)>>,
     /// The commit record of the transaction that ends, none before it is written.
@@ -111,7 +108,6 @@ impl Managers {
             scratch: RefCell::new(RecordBuffer::default()),
             spare: Cell::new(Vec::new()),
             entered: Entered::default(),
-            copies: PageCopies::default(),
             for_later: RefCell::default(),
             commit_record: Cell::new(Lsn::NONE),
             noted_before_commit: Cell::new(None),
@@ -198,12 +194,6 @@ impl TxnSession {
     #[inline]
     pub fn session(&self) -> &Session {
         &self.session
-    }
-
-    /// Its own copies of pages.
-    #[inline]
-    pub fn copies(&self) -> &PageCopies {
-        &self.copies
     }
 
     /// Whose locks the transaction's locks are.

@@ -169,10 +169,7 @@ impl<'a> Access<'a> {
         self.reserve_for(&mut wanted, LIKELY_BYTES.max(outcome.bytes()))?;
         for _ in 0..ROUNDS_MAX {
             let visit = self.pages.visit();
-            let mut leaf = match search::leaf_exclusive_now(&self.pages, key) {
-                Some(leaf) => leaf,
-                None => search::leaf_exclusive(&self.pages, key)?,
-            };
+            let mut leaf = search::leaf_exclusive(&self.pages, key)?;
             let attempt = self.attempt(&mut leaf, &wanted)?;
             if let Attempt::Done(changed) = attempt {
                 return Ok(changed);

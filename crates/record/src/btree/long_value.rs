@@ -114,7 +114,7 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(access.database.page_bytes(), 64)?;
         let (number, found) = {
-            let leaf = search::leaf(pages, key)?;
+            let leaf = search::shared(pages, key, 0)?;
             let number = leaf.id().page().raw();
             (number, replaced_at(access, number, &leaf, key)?)
         };

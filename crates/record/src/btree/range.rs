@@ -99,7 +99,7 @@ impl Access<'_> {
         self.as_who_cleans(|| {
             let (leaf, right) = {
                 let _visit = self.pages.visit();
-                let leaf = search::leaf(&self.pages, key)?;
+                let leaf = search::shared(&self.pages, key, 0)?;
                 let number = leaf.id().page().raw();
                 (number, node_of(&self.pages, number, &leaf)?.right())
             };
@@ -175,7 +175,7 @@ impl Access<'_> {
             // Until it is cleaned, and what comes with that: nobody goes through the tree outside (PROTOCOLS T2).
             let _visit = self.pages.visit();
             let (number, left, is_dead) = {
-                let leaf = search::leaf(&self.pages, &key)?;
+                let leaf = search::shared(&self.pages, &key, 0)?;
                 let number = leaf.id().page().raw();
                 let node = node_of(&self.pages, number, &leaf)?;
                 next = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);

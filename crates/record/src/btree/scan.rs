@@ -361,7 +361,7 @@ impl<'a> BtreeCursor<'a> {
                     Some(ghost) => (ghost, true),
                     None => (&self.key, towards == Towards::Above),
                 };
-                let leaf = search::leaf(&pages, from)?;
+                let leaf = search::shared(&pages, from, 0)?;
                 let (slot, found) = node_of(&pages, leaf.id().page().raw(), &leaf)?.find(from);
                 (leaf, slot + usize::from(found && is_passed))
             }
@@ -421,7 +421,7 @@ impl<'a> BtreeCursor<'a> {
                 (leaf, count)
             }
             (None, _) => {
-                let leaf = search::leaf(&pages, &self.key)?;
+                let leaf = search::shared(&pages, &self.key, 0)?;
                 let (slot, _) = node_of(&pages, leaf.id().page().raw(), &leaf)?.find(&self.key);
                 (leaf, slot)
             }

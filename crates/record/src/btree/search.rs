@@ -4,12 +4,10 @@
 //! been split, which the child's high key tells: then its right link is followed. A page that was emptied and unlinked
 //! meanwhile says so, and the search begins again (PROTOCOLS T2).
 //!
-//! Inner pages change seldom, and all sessions pass them: each keeps copies of them, and latches the leaf alone (PROTOCOLS T5).
-//!
 //! Who follows a right link that the parent does not know yet posts it (PROTOCOLS T1). That is a service to others: if it
 //! fails, for want of log space, say, the search goes on.
 
-use libtp_buffer::{ExclusivePage, PageId, SharedPage};
+use libtp_buffer::{ExclusivePage, SharedPage};
 use rio::planted;
 
 use crate::btree::node::Node;
@@ -110,170 +108,23 @@ fn lost(pages: &Pages<'_>) -> crate::Error {
     pages.corrupt(ROOT, "its links lead in a circle")
 }
 
-/// What a page, or a copy of it, says of the way to a key.
-enum Next {
-    /// It is a leaf, and the one.
-    Leaf,
-    /// To the child, on that level.
-    Down(u32, u8),
-    /// It is not what it was, or the key lies beyond it.
-    Astray,
-}
-
-#[inline(always)]
-fn next(page: &[u8], key: &[u8]) -> Next {
-    let Some(node) = Node::over(page) else { return Next::Astray };
-    if node.is_deleted() || (node.belongs_right(key) && !planted("record: high key ignored")) {
-        return Next::Astray;
-    }
-    if node.is_leaf() {
-        return Next::Leaf;
-    }
-    node.child(node.child_slot(key)).map_or(Next::Astray, |child| Next::Down(child, node.level() - 1))
-}
-
-/// The way down by the session's copies of inner pages, and by pages where there are none.
-///
-/// A copy is as of a tree epoch. While that lasts, nothing it leads to is used for something else; what was split or unlinked
-/// since says so itself (PROTOCOLS T5).
-struct Way<'w, 'a> {
-    pages: &'w Pages<'a>,
-    epoch: u64,
-    /// Whether a copy led on.
-    is_led: bool,
-    /// The copy that did last, unless a page has since.
-    last: Option<PageId>,
-}
-
-impl<'w, 'a> Way<'w, 'a> {
-    #[inline(always)]
-    fn begin(pages: &'w Pages<'a>) -> Way<'w, 'a> {
-        let epoch =
-            if planted("record: a copied page is believed for ever") { 0 } else { pages.session().tree_epoch() };
-        Way { pages, epoch, is_led: false, last: None }
-    }
-
-    /// What the copy of a page says, if there is one.
-    #[inline(always)]
-    fn copied(&mut self, number: u32, key: &[u8]) -> Option<Next> {
-        let id = self.pages.id(number);
-        let said = self.pages.change.who.copies().look(id, self.epoch, |page| next(page, key))?;
-        if matches!(said, Next::Down(..)) {
-            (self.is_led, self.last) = (true, Some(id));
-        }
-        Some(said)
-    }
-
-    /// Says that an inner page was latched, and led on.
-    #[inline(always)]
-    fn passed(&mut self, page: &SharedPage<'_>) {
-        self.last = None;
-        self.pages.change.who.copies().seen(page.id(), self.epoch, page);
-    }
-
-    /// Whether the copies that led to a page which is latched now could be believed so far. Not only they depend on it: who came
-    /// without a latch may not have been seen on its way by who frees pages (`ProcessManager::next_tree_epoch`).
-    #[inline(always)]
-    fn could_be_believed(&self) -> bool {
-        !self.is_led || self.epoch == 0 || self.pages.session().tree_epoch() == self.epoch
-    }
-
-    /// A page that copies led to, and that another has latched or that is not in memory. The root alone is not waited for: then
-    /// nothing is known yet. What goes wrong is met again by who looks without copies.
-    #[cold]
-    fn waited_for(&self, number: u32, level: u8) -> Option<SharedPage<'a>> {
-        self.is_led.then(|| self.pages.shared(number, level).ok()).flatten()
-    }
-
-    /// As [`Way::waited_for`], for a leaf, latched exclusively.
-    #[cold]
-    fn waited_for_alone(&self, number: u32) -> Option<ExclusivePage<'a>> {
-        self.pages.exclusive(number, 0).ok()
-    }
-
-    #[cold]
-    fn led_astray<T>(&self) -> Option<T> {
-        if let Some(id) = self.last {
-            self.pages.change.who.copies().led_astray(id);
-        }
-        None
-    }
-}
-
 /// The leaf whose range holds `key`, latched shared, if the way down is as it usually is: all in memory, nobody in the way,
 /// nothing split or gone just now, nothing wrong. If it is not, [`shared`] finds the leaf, or says what is wrong.
 // Always inlined, and without a `Result`: what is latched and seen stays in registers on the way.
 #[inline(always)]
 pub(crate) fn leaf_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<SharedPage<'a>> {
-    let mut way = Way::begin(pages);
     let (mut number, mut level) = (ROOT, 0);
     for _ in 0..LEVELS_MAX {
-        let said = match way.copied(number, key) {
-            Some(said) => said,
-            None => {
-                let page = match pages.shared_now(number, level) {
-                    Some(page) => page,
-                    None => way.waited_for(number, level)?,
-                };
-                match next(&page, key) {
-                    Next::Leaf => return way.could_be_believed().then_some(page),
-                    said => {
-                        if matches!(said, Next::Down(..)) {
-                            way.passed(&page);
-                        }
-                        said
-                    }
-                }
-            }
-        };
-        let Next::Down(child, below) = said else { return way.led_astray() };
-        (number, level) = (child, below);
-    }
-    None
-}
-
-/// The leaf whose range holds `key`, latched shared.
-#[inline(always)]
-pub(crate) fn leaf<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<SharedPage<'a>> {
-    match leaf_now(pages, key) {
-        Some(leaf) => Ok(leaf),
-        None => shared(pages, key, 0),
-    }
-}
-
-/// As [`leaf_now`], latched exclusively. If it is not as usual, [`leaf_exclusive`] finds it.
-#[inline(always)]
-pub(crate) fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<ExclusivePage<'a>> {
-    let mut way = Way::begin(pages);
-    let (mut number, mut level) = (ROOT, None);
-    for _ in 0..LEVELS_MAX {
-        if level == Some(0) {
-            let page = match pages.exclusive_now(number, 0) {
-                Some(page) => page,
-                None => way.waited_for_alone(number)?,
-            };
-            return match next(&page, key) {
-                Next::Leaf => way.could_be_believed().then_some(page),
-                _ => way.led_astray(),
-            };
+        let page = pages.shared_now(number, level)?;
+        let node = Node::over(&page)?;
+        if node.is_deleted() || (node.belongs_right(key) && !planted("record: high key ignored")) {
+            return None;
         }
-        let said = match way.copied(number, key) {
-            Some(said) => said,
-            None => {
-                let page = pages.shared_now(number, level.unwrap_or(0))?;
-                let said = next(&page, key);
-                if matches!(said, Next::Down(..)) {
-                    way.passed(&page);
-                }
-                said
-            }
-        };
-        (number, level) = match said {
-            Next::Down(child, below) => (child, Some(below)),
-            // A root that is a leaf.
-            Next::Leaf if number == ROOT => (ROOT, Some(0)),
-            _ => return way.led_astray(),
-        };
+        if node.is_leaf() {
+            return Some(page);
+        }
+        number = node.child(node.child_slot(key))?;
+        level = node.level() - 1;
     }
     None
 }

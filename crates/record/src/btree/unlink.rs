@@ -150,15 +150,9 @@ pub(crate) fn fits_with_high(node: &Node<'_>, high: &[u8], more: usize) -> bool 
 
 /// Notes that `gone` may become free once nobody can be on the way to it any more.
 pub(crate) fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
-    let is_it = |known: &Unlinked| (known.gone, known.lsn) == (gone, lsn);
-    // Each time it is met, while it cannot be freed: raised then, too, the epoch would cost everybody the copies they have.
-    let is_known = access.database.unlinked().iter().any(is_it);
-    if is_known {
-        return;
-    }
     let epoch = access.pages.change.managers.processes.next_tree_epoch();
     let mut unlinked = access.database.unlinked();
-    if !unlinked.iter().any(is_it) {
+    if !unlinked.iter().any(|known| (known.gone, known.lsn) == (gone, lsn)) {
         unlinked.push(Unlinked { left, gone, lsn, epoch });
     }
 }

@@ -83,7 +83,7 @@ impl<'a> SnapshotAccess<'a> {
         let pages = &self.access.pages;
         let value = long_value::read(pages, chain);
         let _visit = pages.visit();
-        let leaf = search::leaf(pages, key)?;
+        let leaf = search::shared(pages, key, 0)?;
         self.check_removed(node_of(pages, leaf.id().page().raw(), &leaf)?.deleter_lsn())?;
         value
     }
@@ -352,7 +352,10 @@ impl<'a> SnapshotAccess<'a> {
     fn batch_from(&self, low: Vec<u8>, range: &KeyRange, room: Batch) -> Result<Batch> {
         let pages = &self.access.pages;
         let _visit = pages.visit();
-        let leaf = search::leaf(pages, &low)?;
+        let leaf = match search::leaf_now(pages, &low) {
+            Some(leaf) => leaf,
+            None => search::shared(pages, &low, 0)?,
+        };
         let node = node_of(pages, leaf.id().page().raw(), &leaf)?;
         let (slot, _) = node.find(&low);
         let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
@@ -367,7 +370,7 @@ impl<'a> SnapshotAccess<'a> {
         for _ in 0..ROUNDS_MAX {
             let _visit = pages.visit();
             let mut leaf: SharedPage<'a> = match &high {
-                Some(high) => search::leaf(pages, high)?,
+                Some(high) => search::shared(pages, high, 0)?,
                 None => search::last(pages, 0)?,
             };
             let mut is_first = true;
