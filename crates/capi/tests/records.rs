@@ -291,7 +291,7 @@ fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_gua
         let stopped = way(&program, &[directory, "wild"]).output().unwrap();
         assert_eq!(stopped.status.signal(), Some(11), "a fault: {}", told(&stopped));
         assert!(told(&stopped).contains("was stopped by the guard"), "{}", told(&stopped));
-        assert_eq!(says(&program, &[directory]), "2 kept, 0 beside\n", "of what was stopped nothing is there");
+        assert_eq!(says(&program, &[directory]), "3 kept, 0 beside\n", "of what was stopped nothing is there");
     }
 }
 
