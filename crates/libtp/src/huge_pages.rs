@@ -10,8 +10,9 @@ use libtp_txn::Managers;
 /// processor, while it holds the lock of this process's address space: then whoever maps memory waits, too.
 const QUICK: Duration = Duration::from_millis(2);
 const HUGE_BYTES: u64 = 2 << 20;
-/// After a call that took longer, the next has to wait this many times as long: it may be nobody's affair but the twentieth of the time.
-const REST: u32 = 20;
+/// After a call that took longer, the next has to wait this many times as long: a fifth of the time at most, and that as long
+/// as processors have time to spare.
+const REST: u32 = 4;
 /// Nothing is asked for where work waited for a processor for more than this part of the last second or so. The
 /// kernel's own work waits there, too: a call of two seconds was seen, and one of eleven, in which nobody of the process could map memory.
 const WAITED_MAX: f64 = 0.4;
@@ -106,7 +107,7 @@ mod tests {
         let now = Instant::now();
         let after = |millis, pages| rest_after(now, Duration::from_millis(millis), pages) - now;
         assert_eq!((after(1, 1), after(1, 0), after(10, 16)), (Duration::ZERO, Duration::ZERO, Duration::ZERO));
-        assert_eq!((after(5, 1), after(90, 16)), (Duration::from_millis(100), Duration::from_millis(1800)));
+        assert_eq!((after(5, 1), after(90, 16)), (Duration::from_millis(20), Duration::from_millis(360)));
         assert_eq!((after(50, 1), after(900, 16)), (Duration::from_secs(10), Duration::from_secs(180)));
     }
 }

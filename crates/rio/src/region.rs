@@ -403,14 +403,14 @@ impl Region {
     }
 
     /// Puts the next part of the region that is all handed out into huge pages, in all processes' mappings: from `from`,
-    /// which is a result of this call or zero, up to 32 MiB. Returns how far it is done; none if this cannot be done here at all.
+    /// which is a result of this call or zero, up to 8 MiB. Returns how far it is done; none if this cannot be done here at all.
     ///
     /// The region's pages are far apart and wanted at random, and without this most looks at one begin with a walk through
-    /// the processor's page tables. It costs a copy of those bytes, once. As many at a time as there are: before the first, the kernel
+    /// the processor's page tables. It costs a copy of those bytes, once. Several at a time: before the first, the kernel
     /// waits for work of its own on every processor, and where these are busy that takes ten times as long as all the rest.
     pub fn use_huge_pages(&self, from: u64) -> Option<u64> {
         const HUGE: u64 = HUGE_BYTES as u64;
-        let to = (self.used() / HUGE * HUGE).min(from + 16 * HUGE);
+        let to = (self.used() / HUGE * HUGE).min(from + 4 * HUGE);
         if to <= from {
             return Some(from);
         }

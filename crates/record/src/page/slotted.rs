@@ -316,16 +316,8 @@ impl<'p> Slotted<'p> {
             }
         }
         let head = head_of(rest);
-        let (mut base, mut size) = (0, slots.len());
-        while size > 1 {
-            let half = size / 2;
-            let middle = base + half;
-            // No branch: which way a search goes is anybody's guess, the processor's too.
-            let is_less = usize::from(slots[middle].head.get() < head);
-            base += half & 0_usize.wrapping_sub(is_less);
-            size -= half;
-        }
-        base += usize::from(slots[base].head.get() < head);
+        // Without a branch: which way a search goes is anybody's guess, the processor's too.
+        let base = slots.partition_point(|slot| slot.head.get() < head);
         if base == slots.len() || slots[base].head.get() != head {
             return (first + base, false);
         }
