@@ -181,9 +181,9 @@ fn check_shared(kind: EngineKind) -> Result<()> {
 }
 
 /// Ours, in the words of [`settings`].
-const OURS: &str = "locks on records, and what else it is by itself; relaxed: the log is in memory that outlives the process, and is written \
-                    and synced within 100 ms, so that a crash of the machine costs the last of the commits and no more; or synced at each commit, \
-                    those that wait together at once";
+const OURS: &str = "locks on records, and what else it is by itself, a cache of at most a quarter of the memory too; relaxed: the log is in \
+                    memory that outlives the process, and is written and synced within 100 ms, so that a crash of the machine costs the last of \
+                    the commits and no more; or synced at each commit, those that wait together at once";
 
 /// An engine's version, as it was built in or as the library says it, how it is set, and what is left of commits that are not synced, for
 /// reports.

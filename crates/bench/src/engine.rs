@@ -70,7 +70,7 @@ pub trait Engine: Send + Sync {
     /// and its bytes. Only called while no session is at work.
     fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()>;
 
-    /// Bytes the engine has written to its log so far, by its own account; 0 if it has no log.
+    /// Bytes the engine has written to its log so far, by its own account; 0 if it has no log, or does not say.
     fn log_bytes(&self) -> Result<u64>;
 
     /// Closes the bank in good order; it can be opened again.

@@ -75,8 +75,8 @@ impl Lmdb {
 pub(crate) fn open(options: &mut EnvOpenOptions<WithTls>, directory: &Path, durability: Durability) -> Result<Env> {
     if durability == Durability::Relaxed {
         // SAFETY: WRITE_MAP asks that nobody write through a stray pointer into the map
-        // (this crate has no other unsafe code that writes than the C of Berkeley DB, which
-        // knows no address of it), NO_SYNC that a crash of the system may lose the
+        // (what else is unsafe in this crate is the C of other peers and their libraries, which
+        // know no address of it), NO_SYNC that a crash of the system may lose the
         // environment, which is a benchmark's own.
         unsafe { options.flags(EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC) };
     }

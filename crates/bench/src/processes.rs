@@ -84,9 +84,13 @@ pub(crate) fn all_processes(
     family.run(settings, progress)
 }
 
-/// Runs one process, and kills it when it has told of so many transactions; returns how many it had told of. What the process had open is
-/// left as it was at that moment.
-pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, transactions: u64) -> Result<u64> {
+/// So long a process stands still before it is killed: longer than anything it has acknowledged may stay in memory alone.
+const STILL: Duration = Duration::from_millis(500);
+
+/// Runs one process, which commits so many transactions and then stands still, and kills it a moment later. What it had open is left as it
+/// was at that moment.
+pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, transactions: u64) -> Result<()> {
+    let settings = &RunSettings { most: Some(transactions), ..settings.clone() };
     check(settings)?;
     let client = 0;
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -101,7 +105,10 @@ pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, trans
             Answer::Ready(_) => {
                 say(input, client, &Order::Go { window: Window::after(settings.warmup, settings.measured) })?;
             }
-            Answer::Committed(so_far) if so_far >= transactions => return Ok(so_far),
+            Answer::Committed(so_far) if so_far >= transactions => {
+                std::thread::sleep(STILL);
+                return Ok(());
+            }
             Answer::Committed(_) => {}
             Answer::Report(_) => return Err(broken(client, "had ended before it had done enough to be killed")),
             Answer::Error(why) => return Err(broken(client, &why)),

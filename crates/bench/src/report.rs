@@ -25,6 +25,9 @@ pub struct RunSettings {
     pub read_only: bool,
     /// As the engine was opened; for the report.
     pub durability: Durability,
+    /// Each client sends so many at most, and stands still from then on; none: it sends as long as it is measured.
+    #[serde(default)]
+    pub most: Option<u64>,
 }
 
 impl Default for RunSettings {
@@ -37,6 +40,7 @@ impl Default for RunSettings {
             measured: Duration::from_secs(5),
             read_only: false,
             durability: Durability::Sync,
+            most: None,
         }
     }
 }

@@ -26,6 +26,8 @@ use crate::window::{now_ns, Window};
 
 /// How often the caller hears about progress.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+/// How often a client that has sent all it may looks whether it is over.
+const REST: Duration = Duration::from_millis(1);
 /// Retries of one transfer before its client lets others run first.
 const RETRIES_BEFORE_YIELD: u32 = 2;
 
@@ -155,6 +157,11 @@ impl Client<'_> {
         let mut now = now_ns();
         // Relaxed: the flag carries nothing but itself.
         while now < window.to_ns && !self.stop.load(Ordering::Relaxed) {
+            if self.settings.most == Some(committed + outside) {
+                std::thread::sleep(REST);
+                now = now_ns();
+                continue;
+            }
             let transfer = self.transfers.next_transfer();
             let mut aborted = 0;
             let done = self.send(session, &transfer, window.to_ns, &mut aborted)?;

@@ -200,6 +200,7 @@ impl Bank {
             measured: slice.time,
             read_only: slice.is_read_only,
             durability: self.contender.durability,
+            most: None,
         };
         let first = self.next_client.get();
         self.next_client.set(first + slice.clients);

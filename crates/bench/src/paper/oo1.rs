@@ -112,7 +112,7 @@ fn described(id: String, parts: u32, series: Vec<Series>) -> Figure {
     Figure {
         id,
         title: format!("OO1: {} parts, by contender and operation", super::figure::spelled(f64::from(parts))),
-        paper: "LIBTP 5.2, tables 2 and 3: 20,000 parts, of which each has three connections, nine in ten of them to the nearest hundredth of \
+        paper: "LIBTP 5.2, tables 2 and 3 (20,000 parts there): parts, of which each has three connections, nine in ten of them to the nearest hundredth of \
                 the parts. Lookup: 1,000 parts by id. Traversal: all that is up to seven connections away, depth first, 3,280 \
                 parts; backward: against the connections. Insert: 100 parts and their connections. LIBTP on a DECstation, in its \
                 process, in seconds: lookup cold 15.7, warm 7.8; traversal 28.4, 23.5; backward 24.2, 24.3; insert 7.5, 6.7."

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::engine::Durability;
 use crate::error::{Error, Result};
+use crate::median::median;
 
 use super::bank::{Bank, Contender, Slice, StartClient};
 use super::figure::{spelled, Axis, Figure, Place};
@@ -121,12 +122,8 @@ fn paying<T>(_: impl FnOnce() -> Result<T>) -> Result<T> {
 
 /// The median rates of a place, in words.
 fn said(at: usize, place: &str, rates: &[(usize, f64, f64)]) -> Option<String> {
-    let middle = |mut rates: Vec<f64>| {
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied()
-    };
     let here = || rates.iter().filter(|(one, ..)| *one == at);
-    let without = middle(here().map(|(_, without, _)| *without).collect())?;
-    let with = middle(here().map(|(_, _, with)| *with).collect())?;
+    let without = median(here().map(|(_, without, _)| *without))?;
+    let with = median(here().map(|(_, _, with)| *with))?;
     Some(format!("{place}: {} transactions a second with semaphores, {} without.", spelled(with), spelled(without)))
 }

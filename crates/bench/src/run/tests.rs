@@ -56,6 +56,15 @@ fn a_read_only_run_leaves_no_history() {
 }
 
 #[test]
+fn who_may_send_so_many_sends_no_more_and_stands_still() {
+    let engine = loaded(MapKind::Hash);
+    let settings = RunSettings { most: Some(70), ..quick(2) };
+    let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
+    assert_eq!(report.audit, "ok");
+    assert_eq!(Before::look(&engine).unwrap().history_count, 140);
+}
+
+#[test]
 fn progress_is_told_while_clients_run() {
     let engine = loaded(MapKind::Hash);
     let settings = RunSettings { measured: PROGRESS_EVERY * 3, ..quick(1) };
