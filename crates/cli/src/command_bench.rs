@@ -199,6 +199,7 @@ impl Tpcb {
             measured: self.seconds,
             read_only: self.read_only,
             durability: self.bank.durability,
+            most: None,
         };
         let bar = Progress::clock(output.may_draw(), self.warmup + self.seconds);
         let mut show = |now: &Rate| {
