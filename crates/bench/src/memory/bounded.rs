@@ -256,13 +256,15 @@ fn major_faults() -> u64 {
 
 fn open_segment(job: &Bounded, bytes: u64) -> Result<vista::Segment> {
     // On a file cache that is taken to be safe, as Rio's: nothing is written back from the processor's.
-    let options = vista::Options::new(bytes).write_back(false);
+    let options = vista::Options::new(bytes).anywhere().write_back(false);
     options.open(&job.directory.join("segment")).map_err(Error::engine("vista", "opening a segment"))
 }
 
 /// Opens RVM; its log has a tenth of the database, as in the paper.
 fn open_rvm(job: &Bounded, bytes: u64, is_safe: bool) -> Result<rvm::Rvm> {
-    let options = rvm::Options::new(bytes).memory(&job.directory).log_bytes(LOG_BYTES_MIN.max(bytes / 10));
+    let options = rvm::Options::of(vista::Options::new(bytes).anywhere())
+        .memory(&job.directory)
+        .log_bytes(LOG_BYTES_MIN.max(bytes / 10));
     options.file_cache_is_safe(is_safe).open(&job.directory).map_err(Error::engine("rvm", "opening"))
 }
 
