@@ -356,6 +356,9 @@ impl BufferManager {
 
     /// On a full disk the double-write file may not take the whole batch: then as many go as there is room for.
     fn cut_to_room(&self, load: &mut Load<'_>) -> Result<()> {
+        if self.settings.is_unprotected() {
+            return Ok(());
+        }
         let pages = self.double_write()?.make_room(&load.batch)?;
         load.slots.drain(pages..).for_each(|slot| slot.undo_write());
         load.batch.truncate(pages);
@@ -382,6 +385,10 @@ impl BufferManager {
             self.log.force(session, youngest).map_err(Error::Log)?
         };
         failpoint("buffer: log forced, nothing written");
+        if self.settings.is_unprotected() {
+            let _homes = HomeWrites::begin(self);
+            return Ok(self.write_homes(session, flushed, batch).map(|_| ())?);
+        }
         let sequence = self.next_sequence(&double)?;
         if !planted("buffer: no double write") {
             leave_given_up(session);

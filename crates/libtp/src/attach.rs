@@ -530,7 +530,12 @@ impl<'o> Opening<'o> {
             Replacement::Lru => Policy::Lru,
         };
         let pool = PoolSettings { budget_bytes: self.settings.memory_bytes(), policy };
-        libtp_buffer::Settings { pool, ..libtp_buffer::Settings::default() }
+        libtp_buffer::Settings {
+            pool,
+            #[cfg(feature = "unprotected")]
+            is_unprotected: self.settings.is_unprotected,
+            ..libtp_buffer::Settings::default()
+        }
     }
 
     fn lock_settings(&self) -> libtp_lock::Settings {

@@ -203,7 +203,10 @@ impl<'t> Cursor<'t> {
         loop {
             let is_there = match &mut self.place {
                 // What a snapshot's cursor has copied already needs no guard.
-                Place::Snapshot(at, snapshot) => at.step() || snapshot.guarded(|| Ok(at.move_next()?))?,
+                Place::Snapshot(at, snapshot) => match at.step() {
+                    Some(is_there) => is_there,
+                    None => snapshot.guarded(|| Ok(at.move_next()?))?,
+                },
                 place => at_any!(place, at => at.move_next())?,
             };
             let shown = match &self.place {

@@ -156,12 +156,12 @@ impl Db {
         encoded
     }
 
-    fn to_range(&self, keys: &Keys) -> Result<KeyRange> {
+    fn range_of(&self, keys: Keys) -> Result<KeyRange> {
         if self.is_hash() {
             let what = "it is a hash database, whose keys have no order: there are no ranges of them";
             return Err(Error::Database { name: self.name().into(), what: what.into() });
         }
-        keys.to_range(self.order.as_deref()).ok_or_else(|| not_side_by_side(self.name(), self.order.as_deref()))
+        keys.into_range(self.order.as_deref()).ok_or_else(|| not_side_by_side(self.name(), self.order.as_deref()))
     }
 
     /// The name of the order of its keys, if that is another than that of their bytes.
@@ -352,7 +352,7 @@ impl Db {
     /// # Errors
     /// `Database` when keys that begin alike are asked for, and the database has an order of its own.
     pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<Cursor<'t>> {
-        Ok(reader.cursor(self, self.to_range(&keys.into())?).in_order(&self.order))
+        Ok(reader.cursor(self, self.range_of(keys.into())?).in_order(&self.order))
     }
 
     /// A cursor over the keys that begin with some bytes.
@@ -360,7 +360,12 @@ impl Db {
     /// # Errors
     /// As [`Db::range`].
     pub fn prefix<'t>(&'t self, reader: &'t impl Reader, beginning: &[u8]) -> Result<Cursor<'t>> {
-        self.range(reader, Keys::prefix(beginning))
+        // In the order of their bytes they are side by side, and nothing is to be copied first.
+        let range = match self.order.is_none() && !self.is_hash() {
+            true => KeyRange::with_prefix(beginning),
+            false => self.range_of(Keys::prefix(beginning))?,
+        };
+        Ok(reader.cursor(self, range).in_order(&self.order))
     }
 
     /// How many of these keys there are. In a transaction they are locked as a cursor locks them: the number stays until it ends.
@@ -368,7 +373,7 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn count(&self, reader: &impl Reader, keys: impl Into<Keys>) -> Result<u64> {
-        reader.count(self, self.to_range(&keys.into())?)
+        reader.count(self, self.range_of(keys.into())?)
     }
 
     /// Removes all of these keys; returns how many there were. Nobody else puts one there until the transaction ends.
@@ -381,7 +386,7 @@ impl Db {
     /// # Errors
     /// As [`Db::put`]. Some of the keys may be gone by then: end the transaction, or go back to a savepoint.
     pub fn delete_range(&self, txn: &Txn<'_>, keys: impl Into<Keys>) -> Result<u64> {
-        self.delete_raw_range(txn, self.to_range(&keys.into())?)
+        self.delete_raw_range(txn, self.range_of(keys.into())?)
     }
 
     pub(crate) fn delete_raw_range(&self, txn: &Txn<'_>, range: KeyRange) -> Result<u64> {

@@ -50,9 +50,9 @@ impl Keys {
     }
 
     /// The same as they stand in a tree whose keys have several values each, and are in that order; none if they are not side by side there.
-    pub(crate) fn to_entries(&self, order: Option<&dyn Order>) -> Option<KeyRange> {
-        match &self.0 {
-            Which::Prefix(beginning) if order.is_none() => Some(duplicates::entries_beginning(beginning)),
+    pub(crate) fn into_entries(self, order: Option<&dyn Order>) -> Option<KeyRange> {
+        match self.0 {
+            Which::Prefix(beginning) if order.is_none() => Some(duplicates::entries_beginning(&beginning)),
             _ => {
                 let (low, high) = self.bounds(order)?;
                 Some(duplicates::entries_between(bytes(&low), bytes(&high)))
@@ -61,9 +61,9 @@ impl Keys {
     }
 
     /// The same as they stand in a tree whose keys are in that order; none if they are not side by side there.
-    pub(crate) fn to_range(&self, order: Option<&dyn Order>) -> Option<KeyRange> {
-        match &self.0 {
-            Which::Prefix(beginning) if order.is_none() => Some(KeyRange::with_prefix(beginning)),
+    pub(crate) fn into_range(self, order: Option<&dyn Order>) -> Option<KeyRange> {
+        match self.0 {
+            Which::Prefix(beginning) if order.is_none() => Some(KeyRange::with_prefix(&beginning)),
             _ => {
                 let (low, high) = self.bounds(order)?;
                 Some(KeyRange::between(bytes(&low), bytes(&high)))
@@ -72,18 +72,18 @@ impl Keys {
     }
 
     /// Where the keys begin and end in that order; none if it has keys that begin alike in several places.
-    fn bounds(&self, order: Option<&dyn Order>) -> Option<Bounds> {
-        match (&self.0, order) {
+    fn bounds(self, order: Option<&dyn Order>) -> Option<Bounds> {
+        match (self.0, order) {
             (Which::Prefix(beginning), _) if !beginning.is_empty() => None,
             (Which::Prefix(_), _) => Some((Bound::Unbounded, Bound::Unbounded)),
-            (Which::Between(low, high), None) => Some((low.clone(), high.clone())),
+            (Which::Between(low, high), None) => Some((low, high)),
             (Which::Between(low, high), Some(order)) => {
                 let encoded = |key: Vec<u8>| {
                     let mut encoded = Vec::new();
                     order.encode(&key, &mut encoded);
                     encoded
                 };
-                Some((low.clone().map(encoded), high.clone().map(encoded)))
+                Some((low.map(encoded), high.map(encoded)))
             }
         }
     }

@@ -235,7 +235,7 @@ impl Multi {
     /// # Errors
     /// As [`Multi::range`].
     pub fn count_range(&self, reader: &impl Reader, keys: impl Into<Keys>) -> Result<u64> {
-        reader.count(&self.tree, self.entries(&keys.into())?)
+        reader.count(&self.tree, self.entries(keys.into())?)
     }
 
     /// Removes all of these keys with all their values; returns how many pairs there were. It locks as [`Db::delete_range`] does.
@@ -244,12 +244,12 @@ impl Multi {
     /// As [`Db::delete_range`], and as [`Multi::range`].
     pub fn delete_range(&self, txn: &Txn<'_>, keys: impl Into<Keys>) -> Result<u64> {
         self.check_writable()?;
-        self.tree.delete_raw_range(txn, self.entries(&keys.into())?)
+        self.tree.delete_raw_range(txn, self.entries(keys.into())?)
     }
 
-    fn entries(&self, keys: &Keys) -> Result<KeyRange> {
+    fn entries(&self, keys: Keys) -> Result<KeyRange> {
         let order = self.order.as_deref();
-        keys.to_entries(order).ok_or_else(|| not_side_by_side(self.name(), order))
+        keys.into_entries(order).ok_or_else(|| not_side_by_side(self.name(), order))
     }
 
     fn entries_of(&self, key: &[u8]) -> KeyRange {
@@ -266,7 +266,7 @@ impl Multi {
     /// # Errors
     /// `Database` when keys that begin alike are asked for, and the database has an order of its own.
     pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<MultiCursor<'t>> {
-        let at = self.tree.raw_cursor(reader, self.entries(&keys.into())?);
+        let at = self.tree.raw_cursor(reader, self.entries(keys.into())?);
         Ok(MultiCursor { multi: self, at, entry: None })
     }
 

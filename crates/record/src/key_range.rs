@@ -2,29 +2,35 @@
 
 use std::ops::{Bound, RangeBounds};
 
+use smallvec::SmallVec;
+
+/// A key, in no memory of its own as long as it is short.
+type Key = SmallVec<[u8; 16]>;
+
 /// The keys from `low`, inclusive, up to `high`, exclusive; to the end without one. The default is all keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRange {
-    low: Vec<u8>,
-    high: Option<Vec<u8>>,
-}
-
-/// The first key above `key`.
-fn next_key(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
+    low: Key,
+    high: Option<Key>,
 }
 
 impl KeyRange {
     /// The keys between these bounds.
     pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> KeyRange {
+        // The first key above another.
+        let raised = |key: &[u8]| {
+            let mut key = Key::from_slice(key);
+            key.push(0);
+            key
+        };
         let low = match low {
-            Bound::Included(key) => key.to_vec(),
-            Bound::Excluded(key) => next_key(key),
-            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => Key::from_slice(key),
+            Bound::Excluded(key) => raised(key),
+            Bound::Unbounded => Key::new(),
         };
         let high = match high {
-            Bound::Included(key) => Some(next_key(key)),
-            Bound::Excluded(key) => Some(key.to_vec()),
+            Bound::Included(key) => Some(raised(key)),
+            Bound::Excluded(key) => Some(Key::from_slice(key)),
             Bound::Unbounded => None,
         };
         KeyRange { low, high }
@@ -40,11 +46,11 @@ impl KeyRange {
         // Behind them all comes the prefix without its last bytes that are as high as can be, and the one before raised.
         let last = prefix.iter().rposition(|&byte| byte != u8::MAX);
         let high = last.map(|last| {
-            let mut high = prefix[..=last].to_vec();
+            let mut high = Key::from_slice(&prefix[..=last]);
             high[last] += 1;
             high
         });
-        KeyRange { low: prefix.to_vec(), high }
+        KeyRange { low: Key::from_slice(prefix), high }
     }
 
     /// What no key is below.
@@ -85,7 +91,8 @@ mod tests {
 
     #[test]
     fn ranges_that_touch_are_joined() {
-        let range = |low: &[u8], high: Option<&[u8]>| KeyRange { low: low.to_vec(), high: high.map(<[u8]>::to_vec) };
+        let range =
+            |low: &[u8], high: Option<&[u8]>| KeyRange { low: Key::from_slice(low), high: high.map(Key::from_slice) };
         let one = range(b"b", Some(b"d"));
         assert_eq!(one.joined_with(&range(b"d", Some(b"f"))), Some(range(b"b", Some(b"f"))));
         assert_eq!(one.joined_with(&range(b"c", Some(b"c1"))), Some(one.clone()));

@@ -69,7 +69,7 @@ impl Index {
 
     /// A cursor over some index keys.
     pub fn range<'t, R: Reader>(&'t self, reader: &'t R, keys: impl Into<Keys>) -> IndexCursor<'t, R> {
-        let at = self.tree.raw_cursor(reader, keys.into().to_entries(None).unwrap_or_default());
+        let at = self.tree.raw_cursor(reader, keys.into().into_entries(None).unwrap_or_default());
         IndexCursor { index: self, reader, at, is_listed: Cell::new(false) }
     }
 

@@ -163,6 +163,13 @@ impl<'p> Node<'p> {
         self.page.lower_bound(suffix, self.cell_head(), self.first_key())
     }
 
+    /// As [`Node::find`] without the flag, where all slots before `near` are known to be below the key, and it is perhaps not far behind.
+    #[inline]
+    pub fn find_near(&self, key: &[u8], near: usize) -> usize {
+        let suffix = key.get(usize::from(self.header().prefix_bytes.get())..).unwrap_or_default();
+        self.page.lower_bound_near(suffix, self.cell_head(), self.first_key(), Some(near)).0
+    }
+
     /// The first slot with a key: the first child of a page has none.
     #[inline]
     pub fn first_key(&self) -> usize {

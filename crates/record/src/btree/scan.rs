@@ -546,6 +546,16 @@ pub(crate) fn end_within(node: &Node<'_>, range: &KeyRange) -> usize {
     }
 }
 
+/// The first slot of a leaf that is beyond a range whose beginning is on the leaf: in that slot, or in a gap before it.
+pub(crate) fn end_behind(node: &Node<'_>, range: &KeyRange, begin: usize) -> usize {
+    match range.high() {
+        None => node.count(),
+        Some(high) if node.belongs_right(high) => node.count(),
+        Some(high) if range.low() < high => node.find_near(high, begin),
+        Some(_) => begin,
+    }
+}
+
 /// The first slot of a leaf that is not below a range; the slot count if there is none.
 pub(crate) fn begin_within(node: &Node<'_>, range: &KeyRange) -> usize {
     match range.low() {

@@ -112,15 +112,24 @@ pub struct Slot {
 /// The first four bytes of a key behind the prefix, as a number that orders as the bytes do.
 #[inline]
 pub fn head_of(suffix: &[u8]) -> u32 {
-    if let Some(four) = suffix.first_chunk::<4>() {
-        return u32::from_be_bytes(*four);
-    }
-    suffix.iter().zip([24, 16, 8]).fold(0, |head, (&byte, shift)| head | u32::from(byte) << shift)
+    let four = match *suffix {
+        [a, b, c, d, ..] => [a, b, c, d],
+        [a, b, c] => [a, b, c, 0],
+        [a, b] => [a, b, 0, 0],
+        [a] => [a, 0, 0, 0],
+        [] => [0; 4],
+    };
+    u32::from_be_bytes(four)
 }
 
-/// Whether `key >= bound`. Most keys differ within four bytes, and then nothing is called.
+/// Whether `key >= bound`. Most keys differ within four bytes, or eight, and then nothing is called.
 #[inline]
 fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
+    if let (Some(a), Some(b)) = (key.first_chunk::<8>(), bound.first_chunk::<8>()) {
+        if a != b {
+            return u64::from_be_bytes(*a) > u64::from_be_bytes(*b);
+        }
+    }
     if let (Some(a), Some(b)) = (key.first_chunk::<4>(), bound.first_chunk::<4>()) {
         if a != b {
             return u32::from_be_bytes(*a) > u32::from_be_bytes(*b);
@@ -129,13 +138,21 @@ fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
     key >= bound
 }
 
-/// Compares what is usually a byte or two.
+/// So many slots are looked at one by one before all are searched.
+const NEAR: usize = 8;
+
+/// Compares what is usually equal, and a few bytes: then nothing is called.
 #[inline]
 fn compare_short(a: &[u8], b: &[u8]) -> Ordering {
-    if a.len().max(b.len()) > 8 {
-        return a.cmp(b);
+    let is_equal = match a.len() {
+        4..=8 => a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk(),
+        2..=3 => a.first_chunk::<2>() == b.first_chunk() && a.last() == b.last(),
+        _ => false,
+    };
+    match is_equal && a.len() == b.len() {
+        true => Ordering::Equal,
+        false => a.cmp(b),
     }
-    a.iter().cmp(b)
 }
 
 /// Bytes two keys have in common at their beginning.
@@ -300,6 +317,18 @@ impl<'p> Slotted<'p> {
     /// it is equal. `cell_head` is how many bytes stand in a cell before its key.
     #[inline]
     pub fn lower_bound(&self, suffix: &[u8], cell_head: usize, first: usize) -> (usize, bool) {
+        self.lower_bound_near(suffix, cell_head, first, None)
+    }
+
+    /// The same, where it is known that all slots before `near` are below the search key: those behind are looked at first.
+    #[inline]
+    pub fn lower_bound_near(
+        &self,
+        suffix: &[u8],
+        cell_head: usize,
+        first: usize,
+        near: Option<usize>,
+    ) -> (usize, bool) {
         let slots = self.slots.get(first..).unwrap_or_default();
         let skip = usize::from(self.header.skip_bytes.get());
         if slots.is_empty() {
@@ -316,8 +345,13 @@ impl<'p> Slotted<'p> {
             }
         }
         let head = head_of(rest);
+        let is_below = |slot: &Slot| slot.head.get() < head;
+        let nearest = near.map(|near| near.saturating_sub(first)).and_then(|near| {
+            let behind = slots.get(near..)?.iter().take(NEAR);
+            behind.enumerate().find(|(_, slot)| !is_below(slot)).map(|(nth, _)| near + nth)
+        });
         // Without a branch: which way a search goes is anybody's guess, the processor's too.
-        let base = slots.partition_point(|slot| slot.head.get() < head);
+        let base = nearest.unwrap_or_else(|| slots.partition_point(is_below));
         if base == slots.len() || slots[base].head.get() != head {
             return (first + base, false);
         }
@@ -328,18 +362,22 @@ impl<'p> Slotted<'p> {
     #[inline]
     fn lower_bound_among_equals(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
         let skip = usize::from(self.header.skip_bytes.get());
-        let compare = |slot: &Slot| {
-            slot.head.get().cmp(&head).then_with(|| {
-                let bytes = usize::from(slot.key_bytes.get()).saturating_sub(skip);
-                if bytes <= 4 || rest.len() <= 4 {
-                    // Equal heads: where one key ends within its head, the other is longer by zeros, or as long.
-                    return bytes.cmp(&rest.len());
-                }
-                self.suffix(slot, cell_head).get(skip + 4..).unwrap_or_default().cmp(&rest[4..])
-            })
+        let compare_behind_heads = |slot: &Slot| {
+            let bytes = usize::from(slot.key_bytes.get()).saturating_sub(skip);
+            if bytes <= 4 || rest.len() <= 4 {
+                // Equal heads: where one key ends within its head, the other is longer by zeros, or as long.
+                return bytes.cmp(&rest.len());
+            }
+            self.suffix(slot, cell_head).get(skip + 4..).unwrap_or_default().cmp(&rest[4..])
         };
-        let (mut low, mut high) = (base, self.slots.len());
         // The run of equal heads is nearly always one slot long.
+        match compare_behind_heads(&self.slots[base]) {
+            Ordering::Less => {}
+            Ordering::Equal => return (base, true),
+            Ordering::Greater => return (base, false),
+        }
+        let compare = |slot: &Slot| slot.head.get().cmp(&head).then_with(|| compare_behind_heads(slot));
+        let (mut low, mut high) = (base + 1, self.slots.len());
         let mut step = 1;
         while low + step < high && self.slots[low + step].head.get() == head {
             step *= 2;

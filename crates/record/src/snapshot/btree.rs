@@ -13,8 +13,8 @@ use super::SnapshotAccess;
 use crate::btree::get::Value;
 use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
-use crate::btree::node::Node;
-use crate::btree::scan::{begin_within, end_within, Pair};
+use crate::btree::node::{Node, Record, LEAF_CELL_HEAD};
+use crate::btree::scan::{begin_within, end_behind, Pair};
 use crate::btree::search::{self, node_of};
 use crate::key_range::KeyRange;
 use crate::page::overflow::ChainRef;
@@ -26,7 +26,7 @@ use crate::Result;
 /// Records that are copied one by one in no more time than their page as a whole.
 const FEW: usize = 16;
 /// Bytes of key and value that room is made for, a record: longer ones make their own.
-const LITTLE: usize = 64;
+const LITTLE: usize = 128;
 
 impl<'a> SnapshotAccess<'a> {
     /// The value of `key`, passed to `read`; none if there was no such record.
@@ -119,9 +119,10 @@ pub(super) struct Unsettled {
     flags: RecordFlags,
 }
 
-/// What is seen of the keys from `low` up to `high`, in order.
+/// What is seen of the keys from `low` up to `high`, in order, as far as they are in the cursor's range.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
+    /// Below the range's beginning: from there.
     low: Vec<u8>,
     /// None: to the end.
     high: Option<Vec<u8>>,
@@ -164,6 +165,21 @@ impl Batch {
         self.bytes.extend_from_slice(stored);
         self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
     }
+
+    /// The same of a record of a page, whose key and stored value stand side by side there.
+    fn push_from(&mut self, node: &Node<'_>, record: &Record<'_>, is_plain: bool) {
+        if !is_plain {
+            self.unsettled.push(Unsettled { entry: self.entries.len(), lsn: record.lsn, flags: record.flags });
+        }
+        let (prefix, key_at) = (node.prefix(), self.bytes.len());
+        let suffix_at = record.cell_at + LEAF_CELL_HEAD;
+        let rest = &node.bytes()[suffix_at..record.stored_at + record.stored.len()];
+        self.bytes.reserve(prefix.len() + rest.len());
+        self.bytes.extend_from_slice(prefix);
+        self.bytes.extend_from_slice(rest);
+        let stored_at = key_at + prefix.len() + (record.stored_at - suffix_at);
+        self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
+    }
 }
 
 /// A cursor over what a snapshot shows of a B-tree.
@@ -201,16 +217,22 @@ impl<'a> SnapshotCursor<'a> {
         Some((&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long)))
     }
 
-    /// Goes to the next record if that has been copied whole already; whether it has. It cannot fail, and reads nothing that is
-    /// shared.
+    /// Goes to the next record if that has been copied whole already, and to the end if what has been copied is all; none if it
+    /// stays where it is. Whether there is a next record. It cannot fail, and reads nothing that is shared.
     #[inline]
-    pub fn step(&mut self) -> bool {
-        let Standing::On(index) = self.standing else { return false };
-        let is_here = matches!(self.batch.entries.get(index + 1), Some((_, Stored::OnPage(_) | Stored::Here(_))));
-        if is_here {
-            self.standing = Standing::On(index + 1);
+    pub fn step(&mut self) -> Option<bool> {
+        let Standing::On(index) = self.standing else { return None };
+        match self.batch.entries.get(index + 1) {
+            Some((_, Stored::OnPage(_) | Stored::Here(_))) => {
+                self.standing = Standing::On(index + 1);
+                Some(true)
+            }
+            None if self.batch.high.is_none() => {
+                self.standing = Standing::AboveAll;
+                Some(false)
+            }
+            _ => None,
         }
-        is_here
     }
 
     fn found(&self, found: bool) -> Option<Pair> {
@@ -289,7 +311,6 @@ impl<'a> SnapshotCursor<'a> {
         self.at.access.check_btree()?;
         let mut from = from;
         while let Some(low) = from {
-            let low = low.max(self.range.low().to_vec());
             let room = std::mem::take(&mut self.spare);
             let mut batch = self.at.batch_from(low, &self.range, room)?;
             if !batch.entries.is_empty() {
@@ -351,15 +372,16 @@ impl<'a> SnapshotAccess<'a> {
     /// What is seen of the leaf that holds `low`, from there to the range's end.
     fn batch_from(&self, low: Vec<u8>, range: &KeyRange, room: Batch) -> Result<Batch> {
         let pages = &self.access.pages;
+        let from = range.low().max(&low[..]);
         let _visit = pages.visit();
-        let leaf = match search::leaf_now(pages, &low) {
+        let leaf = match search::leaf_now(pages, from) {
             Some(leaf) => leaf,
-            None => search::shared(pages, &low, 0)?,
+            None => search::shared(pages, from, 0)?,
         };
         let node = node_of(pages, leaf.id().page().raw(), &leaf)?;
-        let (slot, _) = node.find(&low);
+        let (slot, _) = node.find(from);
         let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
-        let slots = slot..end_within(&node, range).max(slot);
+        let slots = slot..end_behind(&node, range, slot);
         self.fill(room.within(low, high), leaf, slots)
     }
 
@@ -448,7 +470,7 @@ impl<'a> SnapshotAccess<'a> {
                 continue;
             }
             let is_plain = is_seen && record.flags == RecordFlags::NONE;
-            batch.push(node.key(slot), (record.lsn, record.flags), record.stored, is_plain);
+            batch.push_from(&node, &record, is_plain);
         }
         drop(leaf);
         self.settle(batch, deleter)
