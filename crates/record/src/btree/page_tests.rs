@@ -286,6 +286,9 @@ proptest! {
         prop_assert_eq!(found, present.contains(&absent));
         let expected = (0..node.count()).take_while(|&slot| node.key(slot).to_vec() < absent).count();
         prop_assert_eq!(slot, expected);
+        for near in 0..=slot {
+            prop_assert_eq!(node.find_near(&absent, near), slot, "from {}", near);
+        }
     }
 
     #[test]
@@ -299,6 +302,7 @@ proptest! {
         if let Some(node) = Node::over(&page) {
             node.find(&key);
             let _ = node.child(node.child_slot(&key));
+            (0..=node.count() + 1).for_each(|near| _ = node.find_near(&key, near));
             for slot in 0..=node.count() {
                 let _ = (node.record(slot), node.key(slot), node.child(slot), node.cell_bytes(slot));
             }
