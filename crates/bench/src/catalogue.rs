@@ -229,7 +229,7 @@ fn settings(kind: EngineKind) -> &'static str {
         }
         EngineKind::Postgres => {
             "a server of its own on a socket of the file system, a function that it carries out, 512 MB of shared buffers, 8 GB of log between \
-             checkpoints; relaxed: fsync=off, after which a crash of the machine may leave a database that is damaged as a whole; or its \
+             checkpoints; relaxed: fsync=off and full_page_writes=off, after which a crash of the machine may leave a database that is damaged as a whole; or its \
              default"
         }
         EngineKind::HashMap | EngineKind::BTreeMap => "std's, in the process, behind a mutex",

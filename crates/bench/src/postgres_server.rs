@@ -149,6 +149,8 @@ fn settings(durability: Durability) -> impl Iterator<Item = OsString> {
         "max_connections=200".to_owned(),
         "wal_sync_method=fdatasync".to_owned(),
         format!("fsync={}", if is_synced { "on" } else { "off" }),
+        // Against pages that are torn on their way to the disk, which without a sync nothing helps against.
+        format!("full_page_writes={}", if is_synced { "on" } else { "off" }),
     ];
     settings.into_iter().flat_map(|setting| [OsString::from("-c"), OsString::from(setting)])
 }

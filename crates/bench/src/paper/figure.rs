@@ -116,6 +116,17 @@ impl Figure {
         samples(of).iter().zip(samples(by)).map(|(of, by)| of / by).collect()
     }
 
+    /// A sentence with the median of these ratios at each place that both have; none if there is no such place.
+    pub fn said_times(&self, of: &str, by: &str) -> Option<String> {
+        let places = self.places();
+        let said = places.iter().filter_map(|x| {
+            let times = median(self.ratios((of, x), (by, x)))?;
+            Some(format!("{} {x}", spelled(times)))
+        });
+        let said: Vec<String> = said.collect();
+        (!said.is_empty()).then(|| format!("`{of}` is so many times `{by}`: {}.", said.join("; ")))
+    }
+
     /// The greatest median at a place among the series that are not named: the best peer and what it reached.
     pub fn best_but(&self, without: &[&str], x: &Place) -> Option<(&str, f64)> {
         let others = self.series.iter().filter(|series| !without.contains(&series.name.as_str()));
@@ -247,6 +258,8 @@ mod tests {
             notes: Vec::new(),
         };
         assert_eq!(figure.median("libtp", &Place::Number(1.0)), Some(5.0));
+        assert_eq!(figure.said_times("libtp", "one").unwrap(), "`libtp` is so many times `one`: 2.50 1.");
+        assert_eq!(figure.said_times("libtp", "nobody"), None);
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(1.0)), Some(("two", 3.0)));
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(2.0)), None);
         assert_eq!(figure.places(), [1.0, 2.0, 4.0].map(Place::Number));

@@ -68,7 +68,7 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
             }
         }
     }
-    let figure = Figure {
+    let mut figure = Figure {
         id: "libtp-6".into(),
         title: "One user: what protection costs".into(),
         paper: "LIBTP figure 6 (5.1.1): LIBTP, NOTP (no locks, no log), FLOCK (flock(2), nothing durable), FSYNC (a sync at each \
@@ -76,16 +76,17 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
                 80 % faster than FSYNC, and 125 % of the database."
             .into(),
         here: "`notp`: the same trees of the same library with locks and log off. `flock`: the same inside flock(2). `fsync`: the same, and \
-               a page written into each of four files and synced at each commit. `sqlite`: WAL; FULL where each commit is on the disk. `postgresql`, with every peer and if a server is installed: a server of its own, \
-               a message each way for a transaction. The \
+               a page written into each of four files and synced at each commit. `sqlite`: WAL; FULL where each commit is on the disk. \
+               `postgresql`, with every peer and if a server is installed: a server of its own, a message each way for a transaction. The \
                paper's were bound by their disk, which here is nearest to the cache smaller than the bank: pages come from the system's \
-               cache, and go there and through the double write."
+               cache and go there, those of `libtp` through the double write, the others' once and without a sync."
             .into(),
         x: Axis::linear("where"),
         y: Axis::logarithmic("transactions a second"),
         series,
         notes: Vec::new(),
     };
+    figure.notes = ["sqlite", POSTGRES].iter().filter_map(|database| figure.said_times("libtp", database)).collect();
     let [memory, cache, disk] = &places.map(|place| Place::Name(place.to_owned()));
     paper.goal("with a cache smaller than the bank", &figure, "notp", 0.85, ("libtp", cache), ("notp", cache));
     paper.goal("in memory", &figure, "notp", 0.85, ("libtp", memory), ("notp", memory));
