@@ -224,8 +224,8 @@ fn settings(kind: EngineKind) -> &'static str {
              survives the process, and is not synced; or synced at each commit; one process"
         }
         EngineKind::Bdb => {
-            "transactions, B-trees of 4 KiB pages, DB_RMW; relaxed: a log that is written, survives the process, and is not synced; or \
-             synced at each commit"
+            "transactions, B-trees of 4 KiB pages, DB_RMW; who only reads locks what it reads (its snapshots, DB_MULTIVERSION, make who writes \
+             copy pages); relaxed: a log that is written, survives the process, and is not synced; or synced at each commit"
         }
         EngineKind::Postgres => {
             "a server of its own on a socket of the file system, a function that it carries out, 512 MB of shared buffers, 8 GB of log between \

@@ -237,4 +237,11 @@ impl LockManager {
         let slot = self.table.locker(locker.0);
         slot.count.get() + slot.active.get().count_ones()
     }
+
+    /// Whether it holds so many. Who holds few is not counted to the end.
+    #[inline]
+    pub fn holds_at_least(&self, locker: LockerId, many: u32) -> bool {
+        let others = self.table.locker(locker.0).count.get();
+        others.saturating_add(u64::BITS) >= many && self.count(locker) >= many
+    }
 }

@@ -141,7 +141,7 @@ impl<'a> Access<'a> {
     #[inline]
     pub(crate) fn holds_very_many_locks(&self) -> bool {
         let change = &self.pages.change;
-        change.managers.locks.count(change.who.locker()) >= change.who.escalate_at().max(ESCALATE_FROM)
+        change.managers.locks.holds_at_least(change.who.locker(), change.who.escalate_at().max(ESCALATE_FROM))
     }
 
     /// Trades the locks on records and gaps for one on the database, if nobody is in the way (PROTOCOLS K2); whether it

@@ -216,12 +216,14 @@ fn records_are_given_back_when_their_database_is_locked_whole() {
     let (actor, other) = (scene.actor(0), scene.actor(1));
     actor.lock(database, IX);
     (0..200).for_each(|hash| actor.lock(record(hash), X));
+    assert_eq!([201, 202].map(|many| actor.locks.holds_at_least(actor.locker, many)), [true, false]);
     other.lock(database, IS);
     assert!(!actor.try_lock(database, X), "escalation is tried, not forced");
     other.unlock_all();
     assert!(actor.try_lock(database, X));
     assert_eq!(actor.locks.unlock_those(&actor.session, actor.locker, |name| name.kind == 3), 200);
     assert_eq!((actor.locks.count(actor.locker), actor.holds(database)), (1, Some(X)));
+    assert_eq!([1, 2].map(|many| actor.locks.holds_at_least(actor.locker, many)), [true, false]);
     drop((actor, other));
     scene.assert_empty();
 }

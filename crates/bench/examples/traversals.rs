@@ -1,0 +1,32 @@
+//! Goes through OO1's parts again and again, by one contender: for a profiler, and for two builds in turns.
+//!
+//! `cargo run --release -p libtp-bench --features peers --example traversals -- CONTENDER PARTS SECONDS [backward]`, the contender being
+//! `libtp`, `libtp hash`, `libtp links` or a peer; the database lies in /dev/shm. It prints nanoseconds a part: the mean, and the best traversal's.
+#![allow(clippy::unwrap_used)] // a measurement: what fails ends it
+
+use std::time::{Duration, Instant};
+
+use libtp_bench::oo1::{ours, peers, Graph, Way};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [who, parts, seconds, way @ ..] = arguments.as_slice() else {
+        panic!("CONTENDER PARTS SECONDS [backward]");
+    };
+    let (parts, time) = (parts.parse::<u32>().unwrap(), Duration::from_secs(seconds.parse().unwrap()));
+    let way = if way.is_empty() { Way::Forward } else { Way::Backward };
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    let (_, open) = ours().into_iter().chain(peers()).find(|(name, _)| name == who).expect("it is in this build");
+    let (database, graph) = (open(place.path()).unwrap(), Graph::make(parts, 0));
+    let client = database.client().unwrap();
+    client.load(&graph, 1..parts + 1).unwrap();
+    let (mut root, mut seen, mut best, begin) = (0, 0_u64, f64::MAX, Instant::now());
+    while begin.elapsed() < time {
+        let (from, before) = (Instant::now(), seen);
+        client.traverse(1 + root, way, &mut |_| seen += 1).unwrap();
+        best = best.min(from.elapsed().as_secs_f64() / (seen - before) as f64);
+        root = (root + 7919) % parts;
+    }
+    let mean = begin.elapsed().as_secs_f64() / seen as f64;
+    println!("{who}, {parts} parts: {:.0} ns a part, {:.0} in the best traversal", mean * 1e9, best * 1e9);
+}
