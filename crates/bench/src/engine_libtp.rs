@@ -28,13 +28,15 @@ pub struct Libtp {
 }
 
 impl Libtp {
-    /// Makes a bank in a new environment whose trees have neither locks nor log (LIBTP 5.1.1, NOTP).
+    /// Makes a bank in a new environment whose trees have neither locks nor log (LIBTP 5.1.1, NOTP); nor, if `once`, the double write and
+    /// the syncs of pages.
     ///
     /// # Errors
     /// As [`Libtp::open`].
-    pub fn unprotected(directory: &Path) -> Result<Libtp> {
+    pub fn unprotected(directory: &Path, once: bool) -> Result<Libtp> {
+        let builder = Env::builder().unprotected();
         Libtp::build(
-            Env::builder().unprotected(),
+            if once { builder.writing_once() } else { builder },
             directory,
             Durability::Relaxed,
             Granularity::Record,

@@ -1,6 +1,6 @@
 //! The same trees without protection: LIBTP's NOTP, FLOCK and FSYNC (5.1.1).
 //!
-//! NOTP is libtp with neither locks nor log, used by one thread. FLOCK takes flock(2) on a file around each transaction, and nothing
+//! NOTP is libtp with neither locks nor log, used by one thread; its pages are written as ours are, twice and synced, or once and not. FLOCK takes flock(2) on a file around each transaction, and nothing
 //! is durable. FSYNC has no locks and syncs each of the four files at each commit; since our pages have no way to the disk but
 //! through the page cache's writer, which would write them twice, it writes a page of its own into each of four files beside
 //! the bank, and syncs them: what writing the changed pages would cost at the least.
@@ -28,6 +28,8 @@ const FILES: [&str; 4] = ["sync-account", "sync-teller", "sync-branch", "sync-hi
 pub enum Instead {
     /// Nothing: NOTP.
     Nothing,
+    /// Nor is a page written twice, and synced: NOTP that nothing could be recovered of.
+    NothingAtAll,
     /// flock(2) around each transaction: FLOCK.
     Flock,
     /// Four files are written and synced at each commit: FSYNC.
@@ -44,10 +46,14 @@ pub struct Unprotected {
 }
 
 impl Instead {
+    /// Each of them.
+    pub const ALL: [Instead; 4] = [Instead::Nothing, Instead::NothingAtAll, Instead::Flock, Instead::Fsync];
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Instead::Nothing => "notp",
+            Instead::NothingAtAll => "notp, pages once",
             Instead::Flock => "flock",
             Instead::Fsync => "fsync",
         }
@@ -60,7 +66,7 @@ impl Unprotected {
     /// # Errors
     /// What an environment cannot be made for; `File`.
     pub fn open(directory: &Path, instead: Instead) -> Result<Unprotected> {
-        let bank = Libtp::unprotected(directory)?;
+        let bank = Libtp::unprotected(directory, instead == Instead::NothingAtAll)?;
         let make = |name: &str| -> Result<(File, PathBuf)> {
             let path = directory.join(name);
             let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
@@ -105,7 +111,7 @@ impl Engine for Unprotected {
     fn lock_granularity(&self) -> &'static str {
         match self.instead {
             Instead::Flock => "environment",
-            Instead::Nothing | Instead::Fsync => "none",
+            Instead::Nothing | Instead::NothingAtAll | Instead::Fsync => "none",
         }
     }
 
@@ -116,7 +122,7 @@ impl Engine for Unprotected {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let session = Box::new(self.bank.session_at(Durability::Relaxed));
         Ok(match self.instead {
-            Instead::Nothing => session,
+            Instead::Nothing | Instead::NothingAtAll => session,
             Instead::Flock | Instead::Fsync => Box::new(UnprotectedSession { bank: self, session }),
         })
     }
@@ -167,17 +173,21 @@ mod tests {
     #[test]
     fn pages_of_a_bank_without_a_log_leave_the_cache() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(libtp::SETTINGS_NAME), "memory = \"2MiB\"\n").unwrap();
-        let bank = Unprotected::open(dir.path(), Instead::Nothing).unwrap();
-        let scale = Scale { accounts: 40_000, ..Scale::SMALL };
-        bank.load(&scale, &mut |_| {}).unwrap();
-        assert_eq!(bank.audit(&scale).unwrap().verdict(0), "ok");
-        Box::new(bank).close().unwrap();
+        for instead in [Instead::Nothing, Instead::NothingAtAll] {
+            let place = dir.path().join(instead.name());
+            std::fs::create_dir(&place).unwrap();
+            std::fs::write(place.join(libtp::SETTINGS_NAME), "memory = \"2MiB\"\n").unwrap();
+            let bank = Unprotected::open(&place, instead).unwrap();
+            let scale = Scale { accounts: 40_000, ..Scale::SMALL };
+            bank.load(&scale, &mut |_| {}).unwrap();
+            assert_eq!(bank.audit(&scale).unwrap().verdict(0), "ok", "{instead:?}");
+            Box::new(bank).close().unwrap();
+        }
     }
 
     #[test]
     fn banks_without_protection_add_up_and_write_no_log() {
-        for instead in [Instead::Nothing, Instead::Flock, Instead::Fsync] {
+        for instead in Instead::ALL {
             let dir = tempfile::tempdir().unwrap();
             let bank = Unprotected::open(dir.path(), instead).unwrap();
             let scale = Scale { accounts: 5_000, ..Scale::SMALL };

@@ -52,9 +52,9 @@ pub struct Settings {
     /// Pages written in one batch through the double-write file, at most: 1 to 240, which is the default. A batch costs
     /// two syncs, and one more for each further file in it, so large ones are cheap; the file is as large as the largest.
     pub batch_pages: usize,
-    /// Pages go straight home, and no file is synced: nothing is recovered (LIBTP 5.1.1, NOTP). For measurements.
+    /// Pages go straight home, which is not synced after them: nothing is recovered (LIBTP 5.1.1, NOTP). For measurements.
     #[cfg(feature = "unprotected")]
-    pub is_unprotected: bool,
+    pub writes_once: bool,
 }
 
 /// More pages than this do not fit the table in the double-write file's header.
@@ -66,7 +66,7 @@ impl Default for Settings {
             pool: PoolSettings::default(),
             batch_pages: BATCH_PAGES_MAX,
             #[cfg(feature = "unprotected")]
-            is_unprotected: false,
+            writes_once: false,
         }
     }
 }
@@ -77,9 +77,9 @@ impl Settings {
     }
 
     /// Whether a page that is torn on its way home is lost: for measurements only, where feature `unprotected` was asked for.
-    pub(crate) fn is_unprotected(&self) -> bool {
+    pub(crate) fn writes_once(&self) -> bool {
         #[cfg(feature = "unprotected")]
-        return self.is_unprotected;
+        return self.writes_once;
         #[cfg(not(feature = "unprotected"))]
         false
     }

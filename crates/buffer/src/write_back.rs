@@ -356,7 +356,7 @@ impl BufferManager {
 
     /// On a full disk the double-write file may not take the whole batch: then as many go as there is room for.
     fn cut_to_room(&self, load: &mut Load<'_>) -> Result<()> {
-        if self.settings.is_unprotected() {
+        if self.settings.writes_once() {
             return Ok(());
         }
         let pages = self.double_write()?.make_room(&load.batch)?;
@@ -385,7 +385,7 @@ impl BufferManager {
             self.log.force(session, youngest).map_err(Error::Log)?
         };
         failpoint("buffer: log forced, nothing written");
-        if self.settings.is_unprotected() {
+        if self.settings.writes_once() {
             let _homes = HomeWrites::begin(self);
             return Ok(self.write_homes(session, flushed, batch).map(|_| ())?);
         }

@@ -45,7 +45,9 @@ fn work(world: &World, model: &[AtomicU64], seed: u64, rounds: u32) {
 fn many_threads_and_few_frames(policy: Policy) {
     let (place, directory) = Place::new();
     let pool = PoolSettings { budget_bytes: 64 * u64::from(PAGE_BYTES), policy };
-    let first = World::new(directory, &Settings { pool, batch_pages: 32, ..Settings::default() });
+    let mut settings = Settings::default();
+    (settings.pool, settings.batch_pages) = (pool, 32);
+    let first = World::new(directory, &settings);
     let second = first.again();
     let model: Vec<AtomicU64> = (0..=PAGES).map(|_| AtomicU64::new(0)).collect();
     thread::scope(|scope| {

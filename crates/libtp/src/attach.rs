@@ -533,7 +533,7 @@ impl<'o> Opening<'o> {
         libtp_buffer::Settings {
             pool,
             #[cfg(feature = "unprotected")]
-            is_unprotected: self.settings.is_unprotected,
+            writes_once: self.settings.writes_once,
             ..libtp_buffer::Settings::default()
         }
     }

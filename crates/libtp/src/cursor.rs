@@ -202,7 +202,7 @@ impl<'t> Cursor<'t> {
         };
         loop {
             let is_there = match &mut self.place {
-                // What a snapshot's cursor has copied already needs no guard.
+                // What a snapshot's cursor has copied already needs no guard, nor that it was all: it was right when it was copied.
                 Place::Snapshot(at, snapshot) => match at.step() {
                     Some(is_there) => is_there,
                     None => snapshot.guarded(|| Ok(at.move_next()?))?,

@@ -137,6 +137,14 @@ impl Builder {
         self
     }
 
+    /// Beside [`Builder::unprotected`]: pages go straight home, and no sync waits for them.
+    #[cfg(feature = "unprotected")]
+    #[must_use]
+    pub fn writing_once(mut self) -> Builder {
+        self.settings.writes_once = true;
+        self
+    }
+
     /// What is locked in one database.
     #[must_use]
     pub fn granularity(mut self, database: &str, granularity: Granularity) -> Builder {

@@ -136,6 +136,10 @@ pub struct Settings {
     #[cfg(feature = "unprotected")]
     #[serde(skip)]
     pub is_unprotected: bool,
+    /// Pages go straight home and no sync waits for them: for the same measurements.
+    #[cfg(feature = "unprotected")]
+    #[serde(skip)]
+    pub writes_once: bool,
     /// Databases, by name.
     pub database: BTreeMap<String, DatabaseSettings>,
 }
@@ -194,6 +198,8 @@ impl Settings {
             no_background: self.no_background || under.no_background,
             #[cfg(feature = "unprotected")]
             is_unprotected: self.is_unprotected,
+            #[cfg(feature = "unprotected")]
+            writes_once: self.writes_once,
             database,
         }
     }

@@ -44,7 +44,8 @@ fn ranges_are_walked_counted_and_deleted_as_those_of_a_map() {
             }
         });
         let range = any_range(&mut random);
-        assert_walks(&world, &who, &database, &model, &range);
+        let sought = [(); 4].map(|()| key(random.below(2000)));
+        assert_walks(&world, &who, &database, &model, &range, &sought);
         if round % 3 == 0 {
             let gone: Vec<Vec<u8>> = of_model(&model, &range).map(|(key, _)| key.clone()).collect();
             world.run(&who, &database, |access| {
@@ -56,7 +57,7 @@ fn ranges_are_walked_counted_and_deleted_as_those_of_a_map() {
             world.access(&who, &database).clear_away(&range).unwrap();
         }
     }
-    assert_walks(&world, &who, &database, &model, &KeyRange::default());
+    assert_walks(&world, &who, &database, &model, &KeyRange::default(), &[key(777), key(0), b"~".to_vec()]);
     world.assert_sound(&who, &database);
 }
 
@@ -82,8 +83,22 @@ fn settle(world: &World, who: &TxnSession) {
     log.force(who.session(), log.tail().minus(8)).unwrap();
 }
 
-/// Cursors of a transaction and of a snapshot, both ways, and the counts.
-fn assert_walks(world: &World, who: &TxnSession, database: &Database, model: &Model, range: &KeyRange) {
+/// How many pairs of a range lie below a key, and the keys of the two from there on.
+fn places<'m>(model: &'m Model, range: &'m KeyRange, sought: &[u8]) -> (usize, [Option<&'m Vec<u8>>; 2]) {
+    let below = of_model(model, range).take_while(|(key, _)| &key[..] < sought).count();
+    let mut behind = of_model(model, range).skip(below).map(|it| it.0);
+    (below, [behind.next(), behind.next()])
+}
+
+/// Cursors of a transaction and of a snapshot, both ways, and from places that were sought; and the counts.
+fn assert_walks(
+    world: &World,
+    who: &TxnSession,
+    database: &Database,
+    model: &Model,
+    range: &KeyRange,
+    sought: &[Vec<u8>],
+) {
     world.run(who, database, |access| {
         let mut cursor = BtreeCursor::new(*access).within(range.clone());
         for wanted in of_model(model, range) {
@@ -99,9 +114,17 @@ fn assert_walks(world: &World, who: &TxnSession, database: &Database, model: &Mo
             cursor.last().unwrap().map(|pair| pair.0).as_ref(),
             of_model(model, range).next_back().map(|it| it.0)
         );
-        let inside = key(777);
-        let wanted = of_model(model, range).find(|(key, _)| **key >= inside).map(|it| it.0);
-        assert_eq!(cursor.seek(&inside).unwrap().map(|pair| pair.0).as_ref(), wanted, "{range:?}");
+        for sought in sought {
+            let (place, wanted) = places(model, range, sought);
+            let found = [cursor.seek(sought).unwrap(), cursor.next().unwrap()];
+            assert_eq!(found.each_ref().map(|pair| pair.as_ref().map(|pair| &pair.0)), wanted, "{range:?} {sought:?}");
+            if found[0].is_none() || place == 0 {
+                continue;
+            }
+            cursor.seek(sought).unwrap();
+            let before = of_model(model, range).nth(place - 1).map(|it| it.0);
+            assert_eq!(cursor.prev().unwrap().map(|pair| pair.0).as_ref(), before, "{range:?} {sought:?}");
+        }
         assert_eq!(access.count_range(range.clone()).unwrap(), of_model(model, range).count() as u64);
     });
     settle(world, who);
@@ -116,6 +139,14 @@ fn assert_walks(world: &World, who: &TxnSession, database: &Database, model: &Mo
     assert!(backwards.iter().rev().eq(&wanted), "{range:?}: {} of {} pairs", backwards.len(), wanted.len());
     let mut cursor = SnapshotCursor::new(at()).within(range.clone());
     assert_eq!(cursor.last().unwrap().as_ref(), wanted.last());
+    for sought in sought {
+        let (place, wanted) = places(model, range, sought);
+        let found = [cursor.seek(sought).unwrap(), cursor.next().unwrap()];
+        assert_eq!(found.each_ref().map(|pair| pair.as_ref().map(|pair| &pair.0)), wanted, "{range:?} {sought:?}");
+        cursor.seek(sought).unwrap();
+        let before = place.checked_sub(1).and_then(|before| of_model(model, range).nth(before)).map(|it| it.0);
+        assert_eq!(cursor.prev().unwrap().map(|pair| pair.0).as_ref(), before, "{range:?} {sought:?}");
+    }
     assert_eq!(at().count_range(range.clone()).unwrap(), wanted.len() as u64);
     world.managers.end_snapshot(who);
 }

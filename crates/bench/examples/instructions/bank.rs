@@ -20,7 +20,7 @@ pub fn run(paths: &Paths, place: &Place) {
     reads(paths, "three gets in a snapshot", &records);
     let pages = bank(place, "pages", |directory| open(directory, Granularity::Page));
     transfers(paths, "TPC-B transfer, page locks", &pages);
-    let bare = bank(place, "unprotected", |directory| Libtp::unprotected(directory).unwrap());
+    let bare = bank(place, "unprotected", |directory| Libtp::unprotected(directory, false).unwrap());
     transfers(paths, "TPC-B transfer, neither locks nor log", &bare);
 }
 

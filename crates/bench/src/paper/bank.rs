@@ -101,9 +101,7 @@ impl Contender {
             let bank = bank.reading_first(self.reads_first).reversing_one_in(self.reversing_one_in);
             return Ok(Box::new(bank.reading_snapshots(self.reads_snapshots)));
         }
-        if let Some(instead) =
-            [Instead::Nothing, Instead::Flock, Instead::Fsync].into_iter().find(|one| one.name() == self.engine)
-        {
+        if let Some(instead) = Instead::ALL.into_iter().find(|one| one.name() == self.engine) {
             return Ok(Box::new(Unprotected::open(directory, instead)?));
         }
         let kind: EngineKind = self.engine.parse()?;

@@ -121,10 +121,10 @@ impl Figure {
         let places = self.places();
         let said = places.iter().filter_map(|x| {
             let times = median(self.ratios((of, x), (by, x)))?;
-            Some(format!("{} {x}", spelled(times)))
+            Some(format!("{x}: {}", spelled(times)))
         });
         let said: Vec<String> = said.collect();
-        (!said.is_empty()).then(|| format!("`{of}` is so many times `{by}`: {}.", said.join("; ")))
+        (!said.is_empty()).then(|| format!("`{of}` is so many times `{by}`. {}.", said.join("; ")))
     }
 
     /// The greatest median at a place among the series that are not named: the best peer and what it reached.
@@ -258,7 +258,7 @@ mod tests {
             notes: Vec::new(),
         };
         assert_eq!(figure.median("libtp", &Place::Number(1.0)), Some(5.0));
-        assert_eq!(figure.said_times("libtp", "one").unwrap(), "`libtp` is so many times `one`: 2.50 1.");
+        assert_eq!(figure.said_times("libtp", "one").unwrap(), "`libtp` is so many times `one`. 1: 2.50.");
         assert_eq!(figure.said_times("libtp", "nobody"), None);
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(1.0)), Some(("two", 3.0)));
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(2.0)), None);

@@ -546,13 +546,13 @@ pub(crate) fn end_within(node: &Node<'_>, range: &KeyRange) -> usize {
     }
 }
 
-/// The first slot of a leaf that is beyond a range whose beginning is on the leaf: in that slot, or in a gap before it.
-pub(crate) fn end_behind(node: &Node<'_>, range: &KeyRange, begin: usize) -> usize {
+/// The first slot, from `begin` on, that is beyond a range. The leaf holds `from`, and `begin` is its first slot that is not below.
+pub(crate) fn end_behind(node: &Node<'_>, range: &KeyRange, from: &[u8], begin: usize) -> usize {
     match range.high() {
-        None => node.count(),
-        Some(high) if node.belongs_right(high) => node.count(),
-        Some(high) if range.low() < high => node.find_near(high, begin),
-        Some(_) => begin,
+        // What was sought may lie behind the range, whose end is then on another page.
+        Some(high) if high <= from => begin,
+        Some(high) if !node.belongs_right(high) => node.find_near(high, begin),
+        _ => node.count(),
     }
 }
 

@@ -141,7 +141,7 @@ fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
 /// So many slots are looked at one by one before all are searched.
 const NEAR: usize = 8;
 
-/// Compares what is usually equal, and a few bytes: then nothing is called.
+/// Compares what is usually equal, and two to eight bytes: then nothing is called.
 #[inline]
 fn compare_short(a: &[u8], b: &[u8]) -> Ordering {
     let is_equal = match a.len() {
@@ -320,7 +320,7 @@ impl<'p> Slotted<'p> {
         self.lower_bound_near(suffix, cell_head, first, None)
     }
 
-    /// The same, where it is known that all slots before `near` are below the search key: those behind are looked at first.
+    /// The same, where it is known that all slots before `near` are below the search key: a few behind it are looked at first.
     #[inline]
     pub fn lower_bound_near(
         &self,

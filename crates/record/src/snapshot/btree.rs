@@ -122,7 +122,7 @@ pub(super) struct Unsettled {
 /// What is seen of the keys from `low` up to `high`, in order, as far as they are in the cursor's range.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Below the range's beginning: from there.
+    /// May be below the range's beginning: then what is seen begins there.
     low: Vec<u8>,
     /// None: to the end.
     high: Option<Vec<u8>>,
@@ -218,7 +218,7 @@ impl<'a> SnapshotCursor<'a> {
     }
 
     /// Goes to the next record if that has been copied whole already, and to the end if what has been copied is all; none if it
-    /// stays where it is. Whether there is a next record. It cannot fail, and reads nothing that is shared.
+    /// stays where it is and has to be moved. Whether it stands on a record now. It cannot fail, and reads nothing that is shared.
     #[inline]
     pub fn step(&mut self) -> Option<bool> {
         let Standing::On(index) = self.standing else { return None };
@@ -381,7 +381,7 @@ impl<'a> SnapshotAccess<'a> {
         let node = node_of(pages, leaf.id().page().raw(), &leaf)?;
         let (slot, _) = node.find(from);
         let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
-        let slots = slot..end_behind(&node, range, slot);
+        let slots = slot..end_behind(&node, range, from, slot);
         self.fill(room.within(low, high), leaf, slots)
     }
 
