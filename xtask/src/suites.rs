@@ -15,7 +15,7 @@ pub struct Suite {
     pub target: &'static str,
     /// Only its tests whose names contain this; all of them if it is empty.
     pub only: &'static str,
-    /// Cargo features of the package that the test needs.
+    /// Cargo features of the package that the test needs. Each set of them is a build of everything of its own.
     pub features: &'static [&'static str],
     /// Size under `cargo xtask test`.
     pub test_env: &'static [(&'static str, &'static str)],
@@ -51,12 +51,12 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "rvm", package: "rvm", target: "disks", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_EVERY", "1")] },
     Suite { name: "sanitizers", package: WATCHERS, target: "", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_WATCHED", "1")] },
     Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled", "planted"], test_env: &[("LIBTP_TEST_SCHEDULES", "2600")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
-    Suite { name: "snapshots", package: TESTS, target: "snapshots", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_HISTORIES", "500")] },
-    Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["planted"], test_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")], soak_env: &[("LIBTP_TEST_KILLS", "24000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_TRACED_TWO", "100"), ("LIBTP_TEST_TRACED_JOINED", "20"), ("LIBTP_TEST_WILD", "100000")] },
+    Suite { name: "snapshots", package: TESTS, target: "snapshots", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_HISTORIES", "500")] },
+    Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["failpoints", "planted"], test_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")], soak_env: &[("LIBTP_TEST_KILLS", "24000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_TRACED_TWO", "100"), ("LIBTP_TEST_TRACED_JOINED", "20"), ("LIBTP_TEST_WILD", "100000")] },
     Suite { name: "warm", package: TESTS, target: "warm", only: "", features: &["failpoints", "planted"], test_env: &[("LIBTP_TEST_WARM", "2000"), ("LIBTP_TEST_WARM_KILLS", "10")], soak_env: &[("LIBTP_TEST_WARM", "20000"), ("LIBTP_TEST_WARM_KILLS", "500")] },
-    Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["planted"], test_env: &[], soak_env: &[] },
+    Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
     Suite { name: "yardstick_deaths", package: TESTS, target: "failpoints", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SELDOM", "1"), ("LIBTP_TEST_SEEDS", "10")] },
-    Suite { name: "yardstick_lived", package: TESTS, target: "lived", only: "yardstick::", features: &["planted"], test_env: &[], soak_env: &[] },
+    Suite { name: "yardstick_lived", package: TESTS, target: "lived", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
     Suite { name: "yardstick_processes", package: TESTS, target: "multiprocess", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
 ];
 
