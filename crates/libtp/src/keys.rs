@@ -2,6 +2,7 @@
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
+use libtp_record::key_range::ShortKey;
 use libtp_record::{duplicates, KeyRange, Order};
 
 /// Some of the keys of a database. Made from the ranges of the language, `b"a"..b"c"` say, or of a beginning.
@@ -27,15 +28,15 @@ pub struct Keys(Which);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Which {
-    Between(Bound<Vec<u8>>, Bound<Vec<u8>>),
+    Between(Bound<ShortKey>, Bound<ShortKey>),
     Prefix(Vec<u8>),
 }
 
 /// Where keys begin and end.
-type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+type Bounds = (Bound<ShortKey>, Bound<ShortKey>);
 
-fn bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(Vec::as_slice)
+fn bytes(bound: &Bound<ShortKey>) -> Bound<&[u8]> {
+    bound.as_ref().map(ShortKey::as_slice)
 }
 
 impl Keys {
@@ -46,7 +47,7 @@ impl Keys {
 
     /// The keys between two bounds.
     pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> Keys {
-        Keys(Which::Between(low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec)))
+        Keys(Which::Between(low.map(ShortKey::from_slice), high.map(ShortKey::from_slice)))
     }
 
     /// The same as they stand in a tree whose keys have several values each, and are in that order; none if they are not side by side there.
@@ -66,7 +67,7 @@ impl Keys {
             Which::Prefix(beginning) if order.is_none() => Some(KeyRange::with_prefix(&beginning)),
             _ => {
                 let (low, high) = self.bounds(order)?;
-                Some(KeyRange::between(bytes(&low), bytes(&high)))
+                Some(KeyRange::between_keys(low, high))
             }
         }
     }
@@ -78,10 +79,10 @@ impl Keys {
             (Which::Prefix(_), _) => Some((Bound::Unbounded, Bound::Unbounded)),
             (Which::Between(low, high), None) => Some((low, high)),
             (Which::Between(low, high), Some(order)) => {
-                let encoded = |key: Vec<u8>| {
+                let encoded = |key: ShortKey| {
                     let mut encoded = Vec::new();
                     order.encode(&key, &mut encoded);
-                    encoded
+                    ShortKey::from_vec(encoded)
                 };
                 Some((low.map(encoded), high.map(encoded)))
             }

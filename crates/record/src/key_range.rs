@@ -5,32 +5,36 @@ use std::ops::{Bound, RangeBounds};
 use smallvec::SmallVec;
 
 /// A key, in no memory of its own as long as it is short.
-type Key = SmallVec<[u8; 16]>;
+pub type ShortKey = SmallVec<[u8; 16]>;
 
 /// The keys from `low`, inclusive, up to `high`, exclusive; to the end without one. The default is all keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRange {
-    low: Key,
-    high: Option<Key>,
+    low: ShortKey,
+    high: Option<ShortKey>,
 }
 
 impl KeyRange {
     /// The keys between these bounds.
     pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> KeyRange {
+        KeyRange::between_keys(low.map(ShortKey::from_slice), high.map(ShortKey::from_slice))
+    }
+
+    /// The keys between these bounds, which are taken over.
+    pub fn between_keys(low: Bound<ShortKey>, high: Bound<ShortKey>) -> KeyRange {
         // The first key above another.
-        let raised = |key: &[u8]| {
-            let mut key = Key::from_slice(key);
+        let raised = |mut key: ShortKey| {
             key.push(0);
             key
         };
         let low = match low {
-            Bound::Included(key) => Key::from_slice(key),
+            Bound::Included(key) => key,
             Bound::Excluded(key) => raised(key),
-            Bound::Unbounded => Key::new(),
+            Bound::Unbounded => ShortKey::new(),
         };
         let high = match high {
             Bound::Included(key) => Some(raised(key)),
-            Bound::Excluded(key) => Some(Key::from_slice(key)),
+            Bound::Excluded(key) => Some(key),
             Bound::Unbounded => None,
         };
         KeyRange { low, high }
@@ -46,11 +50,11 @@ impl KeyRange {
         // Behind them all comes the prefix without its last bytes that are as high as can be, and the one before raised.
         let last = prefix.iter().rposition(|&byte| byte != u8::MAX);
         let high = last.map(|last| {
-            let mut high = Key::from_slice(&prefix[..=last]);
+            let mut high = ShortKey::from_slice(&prefix[..=last]);
             high[last] += 1;
             high
         });
-        KeyRange { low: Key::from_slice(prefix), high }
+        KeyRange { low: ShortKey::from_slice(prefix), high }
     }
 
     /// What no key is below.
@@ -91,8 +95,10 @@ mod tests {
 
     #[test]
     fn ranges_that_touch_are_joined() {
-        let range =
-            |low: &[u8], high: Option<&[u8]>| KeyRange { low: Key::from_slice(low), high: high.map(Key::from_slice) };
+        let range = |low: &[u8], high: Option<&[u8]>| KeyRange {
+            low: ShortKey::from_slice(low),
+            high: high.map(ShortKey::from_slice),
+        };
         let one = range(b"b", Some(b"d"));
         assert_eq!(one.joined_with(&range(b"d", Some(b"f"))), Some(range(b"b", Some(b"f"))));
         assert_eq!(one.joined_with(&range(b"c", Some(b"c1"))), Some(one.clone()));

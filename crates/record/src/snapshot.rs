@@ -11,11 +11,13 @@
 //! | file | what |
 //! |---|---|
 //! | `history` | one version back, out of a log record |
+//! | `batch` | what a cursor has copied, and room for it |
 //! | `cache` | what was found far back is not looked for again |
 //! | `btree`, `recno`, `hash` | one record, and record after record |
 //!
 //! Latches: those of pages, one at a time; none while the log is read.
 
+mod batch;
 mod btree;
 mod cache;
 mod hash;

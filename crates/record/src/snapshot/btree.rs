@@ -8,18 +8,18 @@ use std::ops::Range;
 use libtp_buffer::SharedPage;
 use libtp_log::Lsn;
 
+use super::batch::{Batch, Room, Stored, Unsettled};
 use super::history::{Name, Version};
 use super::SnapshotAccess;
 use crate::btree::get::Value;
 use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
-use crate::btree::node::{Node, Record, LEAF_CELL_HEAD};
+use crate::btree::node::Node;
 use crate::btree::scan::{begin_within, end_behind, Pair};
 use crate::btree::search::{self, node_of};
 use crate::key_range::KeyRange;
 use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
-use crate::page::slotted::SplitKey;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
@@ -99,97 +99,14 @@ enum Standing {
     AboveAll,
 }
 
-/// A value in a batch.
-#[derive(Debug)]
-pub(super) enum Stored {
-    /// On the copy of the leaf.
-    OnPage(Range<usize>),
-    /// Behind its key, or where it was found.
-    Here(Range<usize>),
-    Chain(ChainRef),
-    /// No record is seen there.
-    Nothing,
-}
-
-/// A record of a batch that was copied as it stands on its leaf, and is not, or not as it stands, what is seen.
-#[derive(Debug)]
-pub(super) struct Unsettled {
-    entry: usize,
-    lsn: Lsn,
-    flags: RecordFlags,
-}
-
-/// What is seen of the keys from `low` up to `high`, in order, as far as they are in the cursor's range.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    /// May be below the range's beginning: then what is seen begins there.
-    low: Vec<u8>,
-    /// None: to the end.
-    high: Option<Vec<u8>>,
-    /// A copy of the leaf, if they are of one.
-    page: Vec<u8>,
-    /// Keys, in one piece each, and values that are not on the page.
-    pub(super) bytes: Vec<u8>,
-    pub(super) entries: Vec<(Range<usize>, Stored)>,
-    /// In the order of the entries; empty once the batch is settled.
-    unsettled: Vec<Unsettled>,
-}
-
-impl Batch {
-    /// An empty batch with the room of another.
-    fn within(mut self, low: Vec<u8>, high: Option<Vec<u8>>) -> Batch {
-        self.page.clear();
-        self.bytes.clear();
-        self.entries.clear();
-        self.unsettled.clear();
-        Batch { low, high, ..self }
-    }
-
-    /// The bytes of a value that is in the batch.
-    pub(super) fn value(&self, stored: &Stored) -> Option<&[u8]> {
-        match stored {
-            Stored::OnPage(range) => self.page.get(range.clone()),
-            Stored::Here(range) => self.bytes.get(range.clone()),
-            Stored::Chain(_) | Stored::Nothing => None,
-        }
-    }
-
-    /// Copies a record, whose stored value is what is seen as it stands if `is_plain`.
-    pub(super) fn push(&mut self, key: SplitKey<'_>, (lsn, flags): (Lsn, RecordFlags), stored: &[u8], is_plain: bool) {
-        if !is_plain {
-            self.unsettled.push(Unsettled { entry: self.entries.len(), lsn, flags });
-        }
-        let key_at = self.bytes.len();
-        key.append_to(&mut self.bytes);
-        let stored_at = self.bytes.len();
-        self.bytes.extend_from_slice(stored);
-        self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
-    }
-
-    /// The same of a record of a page, whose key and stored value stand side by side there.
-    fn push_from(&mut self, node: &Node<'_>, record: &Record<'_>, is_plain: bool) {
-        if !is_plain {
-            self.unsettled.push(Unsettled { entry: self.entries.len(), lsn: record.lsn, flags: record.flags });
-        }
-        let (prefix, key_at) = (node.prefix(), self.bytes.len());
-        let suffix_at = record.cell_at + LEAF_CELL_HEAD;
-        let rest = &node.bytes()[suffix_at..record.stored_at + record.stored.len()];
-        self.bytes.reserve(prefix.len() + rest.len());
-        self.bytes.extend_from_slice(prefix);
-        self.bytes.extend_from_slice(rest);
-        let stored_at = key_at + prefix.len() + (record.stored_at - suffix_at);
-        self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
-    }
-}
-
 /// A cursor over what a snapshot shows of a B-tree.
 pub struct SnapshotCursor<'a> {
     at: SnapshotAccess<'a>,
     range: KeyRange,
     standing: Standing,
-    batch: Batch,
-    /// Room for the next one.
-    spare: Batch,
+    batch: Room,
+    /// For the next one.
+    spare: Room,
     /// The value of the record it stands on, if that is long.
     long: Vec<u8>,
 }
@@ -198,8 +115,7 @@ pub struct SnapshotCursor<'a> {
 impl<'a> SnapshotCursor<'a> {
     /// A cursor that stands nowhere yet.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotCursor<'a> {
-        let range = KeyRange::default();
-        let (batch, spare) = (Batch::default(), Batch::default());
+        let (range, batch, spare) = (KeyRange::default(), Room::default(), Room::default());
         SnapshotCursor { at, range, standing: Standing::Nowhere, batch, spare, long: Vec::new() }
     }
 
@@ -311,13 +227,13 @@ impl<'a> SnapshotCursor<'a> {
         self.at.access.check_btree()?;
         let mut from = from;
         while let Some(low) = from {
-            let room = std::mem::take(&mut self.spare);
-            let mut batch = self.at.batch_from(low, &self.range, room)?;
+            let mut batch = self.spare.take();
+            self.at.batch_from(low, &self.range, &mut batch)?;
             if !batch.entries.is_empty() {
                 return self.arrive_in(batch, 0);
             }
             from = batch.high.take();
-            self.spare = batch;
+            self.spare = batch.into();
         }
         self.standing = Standing::AboveAll;
         Ok(false)
@@ -327,16 +243,18 @@ impl<'a> SnapshotCursor<'a> {
     fn go_below(&mut self, high: Option<Vec<u8>>) -> Result<bool> {
         self.at.access.check_btree()?;
         let mut high = high.or_else(|| self.range.high().map(<[u8]>::to_vec));
-        while let Some(batch) = self.at.batch_below(high.take(), &self.range)? {
+        let mut batch = self.spare.take();
+        while self.at.batch_below(high.take(), &self.range, &mut batch)? {
             if !batch.entries.is_empty() {
                 let last = batch.entries.len() - 1;
                 return self.arrive_in(batch, last);
             }
-            high = Some(batch.low).filter(|low| &low[..] > self.range.low());
+            high = Some(std::mem::take(&mut batch.low)).filter(|low| &low[..] > self.range.low());
             if high.is_none() {
                 break;
             }
         }
+        self.spare = batch.into();
         self.standing = Standing::BelowAll;
         Ok(false)
     }
@@ -350,11 +268,11 @@ impl<'a> SnapshotCursor<'a> {
     }
 
     /// Goes to an entry of another batch; it stays where it was if the value cannot be read.
-    fn arrive_in(&mut self, batch: Batch, index: usize) -> Result<bool> {
+    fn arrive_in(&mut self, batch: Box<Batch>, index: usize) -> Result<bool> {
         if let Some(long) = self.at.long_of(&batch, index)? {
             self.long = long;
         }
-        self.spare = std::mem::replace(&mut self.batch, batch);
+        self.spare = std::mem::replace(&mut self.batch, batch.into());
         self.standing = Standing::On(index);
         Ok(true)
     }
@@ -369,8 +287,8 @@ impl<'a> SnapshotAccess<'a> {
         }
     }
 
-    /// What is seen of the leaf that holds `low`, from there to the range's end.
-    fn batch_from(&self, low: Vec<u8>, range: &KeyRange, room: Batch) -> Result<Batch> {
+    /// Copies what is seen of the leaf that holds `low`, from there to the range's end.
+    fn batch_from(&self, low: Vec<u8>, range: &KeyRange, batch: &mut Batch) -> Result<()> {
         let pages = &self.access.pages;
         let from = range.low().max(&low[..]);
         let _visit = pages.visit();
@@ -382,12 +300,13 @@ impl<'a> SnapshotAccess<'a> {
         let (slot, _) = node.find(from);
         let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
         let slots = slot..end_behind(&node, range, from, slot);
-        self.fill(room.within(low, high), leaf, slots)
+        batch.begin(low, high);
+        self.fill(batch, leaf, slots)
     }
 
-    /// What is seen of the last leaf that holds a key below `high` (or any), from the range's beginning up to there; none if
-    /// there is no such leaf.
-    fn batch_below(&self, high: Option<Vec<u8>>, range: &KeyRange) -> Result<Option<Batch>> {
+    /// Copies what is seen of the last leaf that holds a key below `high` (or any), from the range's beginning up to there; whether
+    /// there is such a leaf.
+    fn batch_below(&self, high: Option<Vec<u8>>, range: &KeyRange, batch: &mut Batch) -> Result<bool> {
         let pages = &self.access.pages;
         for _ in 0..ROUNDS_MAX {
             let _visit = pages.visit();
@@ -406,10 +325,11 @@ impl<'a> SnapshotAccess<'a> {
                 if count > 0 {
                     let begin = begin_within(&node, range).min(count);
                     let low = if begin == 0 { node.key(0).to_vec() } else { range.low().to_vec() };
-                    return self.fill(Batch::default().within(low, high), leaf, begin..count).map(Some);
+                    batch.begin(low, high);
+                    return self.fill(batch, leaf, begin..count).map(|()| true);
                 }
                 self.check_removed(node.deleter_lsn())?;
-                let Some(left) = node.left() else { return Ok(None) };
+                let Some(left) = node.left() else { return Ok(false) };
                 let here = Stretch::of(number, &node);
                 drop(leaf);
                 is_first = false;
@@ -422,9 +342,9 @@ impl<'a> SnapshotAccess<'a> {
         Err(pages.corrupt(search::ROOT, "a cursor found no way on"))
     }
 
-    /// What is seen of some slots of a leaf, which is copied whole, so that it is latched for no longer than that takes; of a few, these
-    /// alone.
-    fn fill(&self, mut batch: Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<Batch> {
+    /// Copies what is seen of some slots of a leaf, which is copied whole, so that it is latched for no longer than that takes; of a few,
+    /// these alone.
+    fn fill(&self, batch: &mut Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<()> {
         if slots.len() <= FEW {
             return self.fill_with_few(batch, leaf, slots);
         }
@@ -444,10 +364,7 @@ impl<'a> SnapshotAccess<'a> {
             }
             let key_at = batch.bytes.len();
             node.key(slot).append_to(&mut batch.bytes);
-            if !is_seen || record.flags != RecordFlags::NONE {
-                let (entry, lsn, flags) = (batch.entries.len(), record.lsn, record.flags);
-                batch.unsettled.push(Unsettled { entry, lsn, flags });
-            }
+            batch.note((record.lsn, record.flags), is_seen && record.flags == RecordFlags::NONE);
             let stored = record.stored_at..record.stored_at + record.stored.len();
             batch.entries.push((key_at..batch.bytes.len(), Stored::OnPage(stored)));
         }
@@ -455,8 +372,8 @@ impl<'a> SnapshotAccess<'a> {
         self.settle(batch, deleter)
     }
 
-    /// What is seen of a few slots of a leaf.
-    fn fill_with_few(&self, mut batch: Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<Batch> {
+    /// Copies what is seen of a few slots of a leaf.
+    fn fill_with_few(&self, batch: &mut Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<()> {
         let number = leaf.id().page().raw();
         let node: Node<'_> = node_of(&self.access.pages, number, &leaf)?;
         let deleter = node.deleter_lsn();
@@ -477,10 +394,15 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     /// Finds, without a latch, what is seen of the records that were copied.
-    pub(super) fn settle(&self, mut batch: Batch, deleter: Lsn) -> Result<Batch> {
-        if batch.unsettled.is_empty() {
-            return Ok(batch);
+    #[inline]
+    pub(super) fn settle(&self, batch: &mut Batch, deleter: Lsn) -> Result<()> {
+        match batch.unsettled.is_empty() {
+            true => Ok(()),
+            false => self.settle_some(batch, deleter),
         }
+    }
+
+    fn settle_some(&self, batch: &mut Batch, deleter: Lsn) -> Result<()> {
         for Unsettled { entry, lsn, flags } in std::mem::take(&mut batch.unsettled) {
             let (key, stored) = &batch.entries[entry];
             let (key, stored) = (key.clone(), batch.value(stored).unwrap_or_default().to_vec());
@@ -499,6 +421,6 @@ impl<'a> SnapshotAccess<'a> {
             };
         }
         batch.entries.retain(|(_, stored)| !matches!(stored, Stored::Nothing));
-        Ok(batch)
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@
 use libtp_buffer::SharedPage;
 use libtp_log::Lsn;
 
-use super::btree::{Batch, Stored};
+use super::batch::{Batch, Stored};
 use super::history::{Name, Version};
 use super::SnapshotAccess;
 use crate::btree::get::Value;
@@ -112,7 +112,8 @@ impl<'a> SnapshotAccess<'a> {
             let is_plain = self.sees(version.lsn) && version.flags == RecordFlags::NONE;
             batch.push(SplitKey::whole(&key), (version.lsn, version.flags), &version.stored, is_plain);
         }
-        Ok((self.settle(batch, deleter)?, next))
+        self.settle(&mut batch, deleter)?;
+        Ok((batch, next))
     }
 }
 
