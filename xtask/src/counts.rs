@@ -53,11 +53,17 @@ pub fn counts(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, S
     let kept = Kept::read(&workspace.root)?;
     let is_alike = kept.with == with;
     let worse = show(&kept, &now, arguments.limit);
+    let gone = gone(&kept, &now, &arguments.part);
+    gone.iter().for_each(|name| println!("{name:<48} is kept, and was not counted"));
     println!("\nBy function: callgrind_annotate --auto=no --threshold=100 {}/PATH", logs.join("counts").display());
     if arguments.bless {
         kept.blessed(&now, &with, arguments.part.is_empty()).write(&workspace.root)?;
         println!("kept in {}", kept::DOCUMENT);
         return Ok(ExitCode::SUCCESS);
+    }
+    if !gone.is_empty() {
+        println!("If they are to be no paths any more: cargo xtask bench counts --bless");
+        return Ok(ExitCode::FAILURE);
     }
     if !is_alike {
         println!(
@@ -172,6 +178,12 @@ fn show(kept: &Kept, now: &[Count], limit: f64) -> usize {
     worse
 }
 
+/// Paths that are kept, were asked for and were not counted: whoever takes one away says so.
+fn gone<'k>(kept: &'k Kept, now: &[Count], part: &str) -> Vec<&'k str> {
+    let is_counted = |name: &str| now.iter().any(|count| count.name == name);
+    kept.names().filter(|name| name.contains(part) && !is_counted(name)).collect()
+}
+
 fn is_worse(before: f64, now: f64, limit: f64) -> bool {
     now > before * (1.0 + limit / 100.0) + SLACK
 }
@@ -191,6 +203,15 @@ fn counted_with() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_is_kept_and_not_counted_any_more_is_told() {
+        let table = "<!-- counts: begin -->\n| path | instructions |\n|---|---|\n| get | 5.0 |\n| put | 6.0 |\n<!-- counts: end -->";
+        let kept = Kept::parse(table).unwrap();
+        let now = [Count { name: "put".into(), instructions: 6.0 }];
+        assert_eq!(gone(&kept, &now, ""), ["get"]);
+        assert!(gone(&kept, &now, "pu").is_empty(), "it was not asked for");
+    }
 
     #[test]
     fn the_total_of_a_dump_is_read() {

@@ -27,11 +27,22 @@ pub struct Audit {
     pub transfers: Vec<u64>,
     /// The number of the first client that has no transfer in the history.
     pub next_client: u32,
+    /// Of accounts, tellers and branches, by number.
+    balances: [Vec<Option<i64>>; 3],
     fault_count: u64,
     faults: Vec<String>,
 }
 
 impl Audit {
+    /// What the three balances of a transfer add up to; none if one is missing.
+    pub fn sum_of(&self, transfer: &Transfer) -> Option<i64> {
+        let balances = Table::BALANCES.map(|table| {
+            let id = usize::try_from(transfer.record_in(table)).ok()?;
+            *self.balances[place(table)].get(id)?
+        });
+        balances.into_iter().try_fold(0_i64, |sum, balance| Some(sum.wrapping_add(balance?)))
+    }
+
     /// Says `ok`, or what disagrees. `committed` transactions were acknowledged in the bank's life.
     pub fn verdict(&self, committed: u64) -> String {
         let mut said = Vec::new();
@@ -136,6 +147,7 @@ impl Tally {
             history_count: transfers.len() as u64,
             next_client: next_client(transfers.last()),
             transfers,
+            balances: self.balances,
             fault_count: self.fault_count,
             faults: self.faults,
         }

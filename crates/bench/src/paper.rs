@@ -124,7 +124,7 @@ struct Pace {
     processes: &'static [u32],
     durable_clients: &'static [u32],
     memory_time: Duration,
-    /// A log is read again that has at least so many transactions, on so many accounts.
+    /// A log is read again that has so many transactions, on so many accounts.
     recovered: u64,
     recovered_scale: Scale,
 }

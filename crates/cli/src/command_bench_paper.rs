@@ -26,9 +26,9 @@ pub struct Arguments {
     /// Every figure with next to nothing measured: for tests of this command.
     #[arg(long, hide = true, conflicts_with = "quick")]
     tiny: bool,
-    /// Who is measured beside us.
-    #[arg(long, value_enum, default_value_t = Peers::Light)]
-    peers: Peers,
+    /// Who is measured beside us; the light ones, if none is named and they are in this program.
+    #[arg(long, value_enum)]
+    peers: Option<Peers>,
     /// Figures whose names begin so, for example `libtp-8`; all of them if none is named.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     only: Vec<String>,
@@ -53,7 +53,7 @@ enum Peers {
 impl Arguments {
     /// Measures, and writes the report.
     pub fn run(&self, output: &mut Output) -> Result<Ending> {
-        let peers = self.peers.names()?;
+        let peers = self.peers.unwrap_or_else(Peers::at_hand).names()?;
         let mut directory = BankDirectory::open(self.dir.as_deref(), "libtp-paper")?;
         if self.dir.is_none() {
             directory = directory.removed_at_end();
@@ -132,6 +132,17 @@ pub fn build() -> Build {
 }
 
 impl Peers {
+    /// The light ones, or nobody and a word of it where they were not built in.
+    fn at_hand() -> Peers {
+        if EngineKind::LIGHT.iter().all(|kind| kind.is_built_in()) {
+            return Peers::Light;
+        }
+        eprintln!(
+            "tp: no peers are in this program: libtp is measured alone; `cargo xtask bench paper` builds one that has them",
+        );
+        Peers::None
+    }
+
     /// By name.
     ///
     /// # Errors

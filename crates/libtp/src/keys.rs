@@ -2,8 +2,7 @@
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use libtp_record::key_range::ShortKey;
-use libtp_record::{duplicates, KeyRange, Order};
+use libtp_record::{duplicates, KeyRange, Order, ShortKey};
 
 /// Some of the keys of a database. Made from the ranges of the language, `b"a"..b"c"` say, or of a beginning.
 ///
@@ -29,7 +28,7 @@ pub struct Keys(Which);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Which {
     Between(Bound<ShortKey>, Bound<ShortKey>),
-    Prefix(Vec<u8>),
+    Prefix(ShortKey),
 }
 
 /// Where keys begin and end.
@@ -42,7 +41,7 @@ fn bytes(bound: &Bound<ShortKey>) -> Bound<&[u8]> {
 impl Keys {
     /// The keys that begin with these bytes.
     pub fn prefix(beginning: impl AsRef<[u8]>) -> Keys {
-        Keys(Which::Prefix(beginning.as_ref().to_vec()))
+        Keys(Which::Prefix(ShortKey::from_slice(beginning.as_ref())))
     }
 
     /// The keys between two bounds.

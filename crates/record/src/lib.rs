@@ -57,7 +57,7 @@ pub use database::{Database, Duplicates, Granularity, Keying, Method};
 pub use error::{Error, Result};
 pub use hash::HashCursor;
 pub use indices::Listed;
-pub use key_range::KeyRange;
+pub use key_range::{KeyRange, ShortKey};
 pub use link::Link;
 pub use list::Stretch;
 pub use open::{after_restart, find_files, open, register_files, restore_torn, FoundFile, OpenSettings};

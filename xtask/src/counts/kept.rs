@@ -39,7 +39,7 @@ impl Kept {
         Kept::parse(&text)
     }
 
-    fn parse(text: &str) -> Result<Kept, String> {
+    pub(super) fn parse(text: &str) -> Result<Kept, String> {
         let missing = || format!("{DOCUMENT} has lost its markers {BEGIN} and {END}: put them back");
         let (before, rest) = text.split_once(BEGIN).ok_or_else(missing)?;
         let (table, after) = rest.split_once(END).ok_or_else(missing)?;
@@ -48,6 +48,11 @@ impl Kept {
         let rows = table.lines().filter(|line| line.starts_with("| ") && *line != HEAD.lines().next().unwrap_or(""));
         let counts = rows.map(|row| count_of(row).ok_or_else(|| format!("{DOCUMENT}: {row:?} is no count")));
         Ok(Kept { with, counts: counts.collect::<Result<_, _>>()?, before: before.into(), after: after.into() })
+    }
+
+    /// The paths, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.counts.iter().map(|count| count.name.as_str())
     }
 
     /// The instructions kept for a path.

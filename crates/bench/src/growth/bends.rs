@@ -7,6 +7,8 @@ use crate::paper::spelled;
 
 /// So many times what is explained may be measured before it is marked.
 pub(super) const TOLERANCE: f64 = 1.5;
+/// Bytes of a value whose own cost is all of an operation's; of shorter ones it is as much less as they are shorter.
+const ALL_VALUE: f64 = 10_000.0;
 
 /// What was seen of an operation at a place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,8 +17,8 @@ pub(super) struct Seen {
     pub x: f64,
     /// Nanoseconds an operation: the median.
     pub ns: f64,
-    /// The least of the rounds.
-    pub least: f64,
+    /// What each round gave, in turns with those of the places beside it.
+    pub rounds: Vec<f64>,
     /// Pages from the root to a leaf.
     pub height: u32,
     /// Bytes of a value.
@@ -51,7 +53,7 @@ fn explained(operation: Operation, from: &Seen, to: &Seen) -> (f64, Vec<String>)
     }
     if to.value_bytes > from.value_bytes {
         let times = to.value_bytes / from.value_bytes;
-        ns *= times;
+        ns *= 1.0 + (times - 1.0) * (to.value_bytes / ALL_VALUE).min(1.0);
         why.push(format!("a value has {} times as many bytes", spelled(times)));
     }
     let slower = to.load_ns - from.load_ns;
@@ -81,15 +83,15 @@ fn explained(operation: Operation, from: &Seen, to: &Seen) -> (f64, Vec<String>)
 /// What there is to say of a curve between two places; `at` names a place.
 pub(super) fn bend(operation: Operation, from: &Seen, to: &Seen, at: &dyn Fn(f64) -> String) -> Bend {
     let (ns, why) = explained(operation, from, to);
-    // A machine that is busy with others makes some rounds slow, and a cliff all of them.
-    let is_cliff = to.least > ns * TOLERANCE;
-    let verdict = match to.ns > ns * TOLERANCE {
-        true if is_cliff => ". **cliff?**".to_owned(),
-        true => format!(
-            ". The median is above that, and the rounds differ as much: the least was {} ns.",
-            spelled(to.least)
-        ),
-        false => ".".to_owned(),
+    // Two places are measured one after the other in each round, on a machine that may be slow in one and fast in the next.
+    let above = |from_ns: &f64, to_ns: &f64| to_ns / from_ns > ns / from.ns * TOLERANCE;
+    let steps = from.rounds.iter().zip(&to.rounds);
+    let (all, slow) = (steps.len(), steps.filter(|(from, to)| above(from, to)).count());
+    let is_cliff = slow * 2 > all;
+    let verdict = match slow {
+        0 => ".".to_owned(),
+        _ if is_cliff => format!(", exceeded in {slow} of {all} rounds. **cliff?**"),
+        _ => format!(", exceeded in {slow} of {all} rounds."),
     };
     let why = if why.is_empty() { "nothing that is counted changes".to_owned() } else { why.join("; ") };
     let series = operation.name().to_owned();
@@ -115,7 +117,7 @@ mod tests {
         Seen {
             x,
             ns,
-            least: ns,
+            rounds: vec![ns; 5],
             height: 3,
             value_bytes: 100.0,
             counts,
@@ -134,13 +136,22 @@ mod tests {
         assert!(!of(&seen(1.0, 500.0), &seen(10.0, 700.0)).is_cliff);
         let fall = of(&seen(1.0, 500.0), &seen(10.0, 900.0));
         assert!(fall.is_cliff && fall.text.contains("500 to 900 ns, 1.80 times"), "{}", fall.text);
-        assert!(fall.text.contains("nothing that is counted changes") && fall.text.ends_with("**cliff?**"));
+        assert!(
+            fall.text.contains("nothing that is counted changes") && fall.text.ends_with("5 of 5 rounds. **cliff?**")
+        );
     }
 
     #[test]
     fn rounds_of_which_some_are_slow_are_no_cliff_and_are_told() {
-        let noisy = of(&seen(1.0, 500.0), &Seen { least: 700.0, ..seen(10.0, 900.0) });
-        assert!(!noisy.is_cliff && noisy.text.ends_with("the least was 700 ns."), "{}", noisy.text);
+        let steps = |to: [f64; 5]| of(&seen(1.0, 500.0), &Seen { rounds: to.to_vec(), ..seen(10.0, to[2]) });
+        let noisy = steps([600.0, 700.0, 700.0, 900.0, 9000.0]);
+        assert!(!noisy.is_cliff && noisy.text.ends_with("exceeded in 2 of 5 rounds."), "{}", noisy.text);
+        assert!(steps([600.0, 700.0, 800.0, 900.0, 9000.0]).is_cliff, "most of them");
+        // A round in which both places were slow.
+        let from = Seen { rounds: vec![500.0, 500.0, 5000.0, 5000.0, 5000.0], ..seen(1.0, 5000.0) };
+        assert!(
+            !of(&from, &Seen { rounds: vec![500.0, 500.0, 5000.0, 5000.0, 5000.0], ..seen(10.0, 5000.0) }).is_cliff
+        );
     }
 
     #[test]
@@ -162,8 +173,11 @@ mod tests {
         let farther = |ns| Seen { load_ns: 60.0, ..seen(10.0, ns) };
         assert!(!of(&from, &farther(1400.0)).is_cliff);
         assert!(of(&from, &farther(1600.0)).is_cliff);
-        let longer = |ns| Seen { value_bytes: 1000.0, ..seen(10.0, ns) };
-        assert!(!of(&from, &longer(7000.0)).is_cliff);
-        assert!(of(&from, &longer(8000.0)).is_cliff);
+        let longer = |bytes, ns| Seen { value_bytes: bytes, ..seen(10.0, ns) };
+        assert!(!of(&from, &longer(100_000.0, 700_000.0)).is_cliff);
+        assert!(of(&from, &longer(100_000.0, 800_000.0)).is_cliff);
+        // Ten times a short value is not ten times a get.
+        assert!(!of(&from, &longer(1000.0, 1400.0)).is_cliff);
+        assert!(of(&from, &longer(1000.0, 1500.0)).is_cliff);
     }
 }

@@ -46,32 +46,37 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     Ok(Chapter { figure, counted: Vec::new(), bends })
 }
 
-/// More processes than processors have nothing to gain, and nothing explains a loss: twice as many whose every round takes more than
-/// the tolerance are a cliff.
+/// More processes than processors have nothing to gain, and nothing explains a loss: a count whose transactions take more than the tolerance
+/// times as long as those of fewer processes, whichever of these were the fastest, is a cliff.
 pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let of = |series: &crate::paper::Series| {
         let points = series.points.iter().filter_map(|point| match (&point.x, point.median()) {
-            (Place::Number(x), Some(ns)) => Some((*x, ns, point.spread()?.0)),
+            (Place::Number(x), Some(ns)) => Some((*x, ns)),
             _ => None,
         });
         let points: Vec<_> = points.collect();
         let name = series.name.clone();
-        points.windows(2).map(move |pair| step(&name, pair[0], pair[1], processors)).collect::<Vec<_>>()
+        let to_each = (1..points.len()).map(move |at| {
+            let best = points[..at].iter().map(|(_, ns)| *ns).fold(f64::MAX, f64::min);
+            step(&name, points[at - 1], points[at], best, processors)
+        });
+        to_each.collect::<Vec<_>>()
     };
     figure.series.iter().flat_map(of).collect()
 }
 
-/// From a place, with its median and its least, to the next.
-fn step(series: &str, from: (f64, f64, f64), to: (f64, f64, f64), processors: usize) -> Bend {
-    let is_cliff = to.2 > from.1 * TOLERANCE;
+/// From a place, with its median, to the next, beside the best of those before.
+fn step(series: &str, from: (f64, f64), to: (f64, f64), best: f64, processors: usize) -> Bend {
+    let is_cliff = to.1 > best * TOLERANCE;
     let text = format!(
-        "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times{}",
+        "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times, and {} times the best of fewer{}",
         spelled(from.0),
         spelled(to.0),
         spelled(from.1),
         spelled(to.1),
         spelled(to.1 / from.1),
+        spelled(to.1 / best),
         if is_cliff { ". **cliff?**" } else { "." }
     );
     Bend { series: series.to_owned(), text, is_cliff }

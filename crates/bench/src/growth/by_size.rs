@@ -184,15 +184,14 @@ fn seen(figure: &Figure, grown: &[Grown], tallies: &Tallies) -> Vec<SeenOf> {
             let point = |name: &str| figure.series(name)?.points.iter().find(|point| point.x == Place::Number(*x));
             let median = |name| point(name).and_then(Point::median);
             let tally = tallies.iter().find(|tally| tally.0 == *x && tally.1 == operation);
-            let spread = point(operation.name()).and_then(Point::spread);
-            let (Some(ns), Some((least, _)), Some((.., sum, rounds))) = (median(operation.name()), spread, tally)
-            else {
+            let samples = point(operation.name()).map(|point| point.samples.clone());
+            let (Some(ns), Some(samples), Some((.., sum, rounds))) = (median(operation.name()), samples, tally) else {
                 continue;
             };
             let seen = Seen {
                 x: *x,
                 ns,
-                least,
+                rounds: samples,
                 height: *height,
                 value_bytes: crate::paper::number(size.value_bytes as u64),
                 counts: sum.shared(f64::from(*rounds)),

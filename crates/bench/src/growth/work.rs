@@ -7,7 +7,7 @@ use libtp::{Durability, Txn};
 use serde::Serialize;
 use serde_json::json;
 
-use super::tree::{Tree, ENGINE};
+use super::tree::{Tree, ENGINE, OF_INSERTED};
 use crate::error::{Error, Result};
 use crate::paper::{number, Sample};
 
@@ -114,7 +114,7 @@ pub(super) fn slice(tree: &Tree, operation: Operation, time: Duration) -> Result
         Operation::Delete => tree.inserted.borrow().len() as u64,
         _ => u64::MAX,
     };
-    let value = vec![b'+'; tree.size.value_bytes];
+    let value = vec![OF_INSERTED; tree.size.value_bytes];
     let (before, begin, mut done) = (Counted::look(tree)?, Instant::now(), 0);
     while done < most && (operation == Operation::Delete || begin.elapsed() < time) {
         for _ in 0..batch {
@@ -166,6 +166,7 @@ fn update(tree: &Tree) -> Result<()> {
         tree.is_intact(at, value)
     };
     let found = alone(tree, |txn| tree.db.update_with(txn, &tree.key(at), change))?;
+    tree.updates.set(tree.updates.get() + 1);
     expect_intact(found, at)
 }
 

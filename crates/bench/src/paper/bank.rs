@@ -10,14 +10,14 @@ use serde_json::json;
 
 use super::rounds::Sample;
 use crate::catalogue::{open_engine, EngineKind, OpenSettings, Sharing};
-use crate::engine::{Durability, Engine, Granularity};
+use crate::engine::{Durability, Engine, Granularity, Outcome};
 use crate::engine_libtp::Libtp;
 use crate::engine_unprotected::{Instead, Unprotected};
 use crate::error::{Error, Result};
 use crate::processes::all_processes;
 use crate::report::{sent, ClientsAs, RunSettings, Together};
 use crate::run::{all_threads, Before};
-use crate::tpcb::Scale;
+use crate::tpcb::{Scale, Transfers};
 
 /// Who does the transactions, and how. Goes to client processes as a line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,6 +129,8 @@ pub struct Bank {
 /// Starts a client process of a contender on a bank.
 pub type StartClient<'s> = &'s (dyn Fn(&Contender, &Path) -> Command + 's);
 
+/// Transfers whose balances are read in an audit.
+const READ_AGAIN: u32 = 50;
 /// So long a slice may become in which nothing was done at first.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -246,12 +248,36 @@ impl Bank {
         Ok(Sample { value: done.tps, audit: "ok".to_owned(), raw: done.raw })
     }
 
-    /// Adds the bank up: `ok`, or what does not agree.
+    /// Adds the bank up, after a few more transfers, and reads the balances of these as a client that only reads does: `ok`, or what does not agree.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn audit(&self) -> Result<String> {
-        Ok(self.engine.audit(&self.scale)?.verdict(self.history.get()))
+        let client = self.next_client.get();
+        self.next_client.set(client + 1);
+        let transfers = || {
+            let mut drawn = Transfers::new(self.scale, 1, client);
+            (0..READ_AGAIN).map(move |_| drawn.next_transfer())
+        };
+        // In a bank that was only read all balances are zero, and whoever read nothing would be right.
+        let mut session = self.engine.session()?;
+        for transfer in transfers() {
+            until_committed(|| session.transact(&transfer))?;
+            self.history.set(self.history.get() + 1);
+        }
+        drop(session);
+        let audit = self.engine.audit(&self.scale)?;
+        let mut session = self.engine.session()?;
+        for transfer in transfers() {
+            let (read, there) = (until_committed(|| session.read_only(&transfer))?, audit.sum_of(&transfer));
+            if Some(read) != there {
+                return Ok(format!(
+                    "who only reads finds {read} in transfer {}'s balances, which have {there:?}",
+                    transfer.id
+                ));
+            }
+        }
+        Ok(audit.verdict(self.history.get()))
     }
 
     /// Closes it in good order.
@@ -287,8 +313,87 @@ impl Bank {
     }
 }
 
+/// Does it until it is no deadlock's victim.
+fn until_committed(mut work: impl FnMut() -> Result<Outcome>) -> Result<i64> {
+    loop {
+        if let Outcome::Committed { balance } = work()? {
+            return Ok(balance);
+        }
+    }
+}
+
 /// A count as a figure.
 pub fn number(count: u64) -> f64 {
     // Beyond 2^53 the last digits are nobody's concern.
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Session;
+    use crate::engine_in_memory::{InMemory, MapKind};
+    use crate::tpcb::{Table, Transfer};
+
+    /// A bank whose readers find nothing in its accounts.
+    struct Blind(InMemory);
+
+    struct Sees<'b>(Box<dyn Session + 'b>);
+
+    impl Session for Sees<'_> {
+        fn transact(&mut self, transfer: &Transfer) -> Result<Outcome> {
+            self.0.transact(transfer)
+        }
+
+        fn read_only(&mut self, _: &Transfer) -> Result<Outcome> {
+            Ok(Outcome::Committed { balance: 0 })
+        }
+    }
+
+    impl Engine for Blind {
+        fn name(&self) -> &'static str {
+            "blind"
+        }
+
+        fn lock_granularity(&self) -> &'static str {
+            self.0.lock_granularity()
+        }
+
+        fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()> {
+            self.0.load(scale, progress)
+        }
+
+        fn session(&self) -> Result<Box<dyn Session + '_>> {
+            Ok(Box::new(Sees(self.0.session()?)))
+        }
+
+        fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
+            self.0.walk(table, each)
+        }
+
+        fn log_bytes(&self) -> Result<u64> {
+            Ok(0)
+        }
+
+        fn close(self: Box<Self>) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_reads_what_is_not_there_is_noticed_in_a_bank_that_was_only_read() {
+        let in_memory = || {
+            let engine = InMemory::new(MapKind::Hash);
+            engine.load(&Scale::SMALL, &mut |_| {}).unwrap();
+            engine
+        };
+        let bank = |engine: Box<dyn Engine>| {
+            let (contender, directory) = (Contender::of("in memory", Durability::Relaxed), PathBuf::new());
+            let (history, next_client) = (Cell::new(0), Cell::new(0));
+            Bank { engine, contender, directory, scale: Scale::SMALL, history, next_client }
+        };
+        assert_eq!(bank(Box::new(in_memory())).audit().unwrap(), "ok");
+        let verdict = bank(Box::new(Blind(in_memory()))).audit().unwrap();
+        assert!(verdict.starts_with("who only reads finds 0 in transfer"), "{verdict}");
+    }
 }

@@ -163,20 +163,22 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     let process = wanted.by_processes.then_some(paper.settings.client);
     let rounds = paper.pace.rounds;
     let mut disk = is_durable.then(|| BareDisk::create(&paper.settings.disk));
+    // What is compared is neighbours: by processes an engine with itself, else the engines.
+    let pairs: Vec<_> = match wanted.by_processes {
+        true => banks.iter().flat_map(|bank| wanted.clients.iter().map(move |clients| (*clients, bank))).collect(),
+        false => wanted.clients.iter().flat_map(|clients| banks.iter().map(move |bank| (*clients, bank))).collect(),
+    };
     let mut cases = Vec::new();
-    for clients in wanted.clients {
-        for (name, bank) in &banks {
-            let slice =
-                Slice { clients: *clients, process, time, is_read_only: wanted.is_read_only, ..paper.slice(*clients) };
-            cases.push(Case::new(name, Place::Number(f64::from(*clients)), move || bank.sample(&slice)));
-            // Its neighbour is one client of libtp, which it is compared with: a disk changes from moment to moment.
-            if let Some(mut disk) = disk.take_if(|_| name == "libtp") {
-                let bare = move || {
-                    let disk = disk.as_mut().map_err(|why| Error::Settings(why.to_string()))?;
-                    Ok(Sample::of(number(disk.slice(time)?)))
-                };
-                cases.push(Case::new(BARE_DISK, Place::Number(1.0), bare));
-            }
+    for (clients, (name, bank)) in pairs {
+        let slice = Slice { clients, process, time, is_read_only: wanted.is_read_only, ..paper.slice(clients) };
+        cases.push(Case::new(name, Place::Number(f64::from(clients)), move || bank.sample(&slice)));
+        // Its neighbour is one client of libtp, which it is compared with: a disk changes from moment to moment.
+        if let Some(mut disk) = disk.take_if(|_| name == "libtp") {
+            let bare = move || {
+                let disk = disk.as_mut().map_err(|why| Error::Settings(why.to_string()))?;
+                Ok(Sample::of(number(disk.slice(time)?)))
+            };
+            cases.push(Case::new(BARE_DISK, Place::Number(1.0), bare));
         }
     }
     let mut series = paper.measure(wanted.id, &mut cases, rounds)?;

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 const SIZE: (u32, u32) = (900, 520);
 /// Told apart also by who sees few colours (after Okabe and Ito).
-const COLOURS: [RGBColor; 8] = [
+const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -18,6 +18,8 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(86, 180, 233),
     RGBColor(90, 90, 90),
     RGBColor(150, 120, 40),
+    RGBColor(120, 60, 160),
+    RGBColor(160, 200, 60),
 ];
 /// How much room above the greatest figure.
 const HEADROOM: f64 = 1.15;
@@ -213,6 +215,12 @@ where
             Some(Rectangle::new([(left, floor), (left + width * 0.92, point.median()?)], colour.filled()))
         });
         chart.draw_series(boxes).map_err(in_words)?;
+        let spreads = series.points.iter().filter(|point| point.samples.len() > 1).filter_map(|point| {
+            let (place, (least, most)) = (places.iter().position(|place| *place == point.x)?, point.spread()?);
+            let middle = index(place) + 0.1 + width * (index(nth) + 0.46);
+            Some(PathElement::new([(middle, least.max(floor)), (middle, most)], BLACK.stroke_width(1)))
+        });
+        chart.draw_series(spreads).map_err(in_words)?;
     }
     Ok(())
 }

@@ -11,14 +11,9 @@ use super::Paper;
 
 /// Many processes whose every commit waits for the disk.
 pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
-    let contender = |granularity: Contender| granularity.shared();
-    let lines = [
-        ("locks on records", contender(Contender::libtp(Durability::Sync))),
-        (
-            "locks on pages, read first, as in the paper",
-            contender(Contender::libtp(Durability::Sync).as_in_the_paper()),
-        ),
-    ];
+    let libtp = || Contender::libtp(Durability::Sync).shared();
+    let lines =
+        [("locks on records", libtp()), ("locks on pages, read first, as in the paper", libtp().as_in_the_paper())];
     let scale = paper.pace.scale;
     let series = by_processes(paper, "libtp-7", &lines, scale, false)?;
     let figure = Figure {
@@ -126,8 +121,9 @@ fn by_processes(
     let lines: Vec<_> = lines.iter().map(|(name, contender)| ((*name).to_owned(), contender.clone())).collect();
     let (banks, refused) = paper.banks(&lines, scale);
     let mut cases = Vec::new();
-    for processes in paper.pace.processes {
-        for (name, bank) in &banks {
+    // A bank is compared with itself: its points are neighbours.
+    for (name, bank) in &banks {
+        for processes in paper.pace.processes {
             let process = Some(paper.settings.client);
             let slice = Slice { process, time: paper.pace.long_slice, is_read_only, ..paper.slice(*processes) };
             cases.push(Case::new(name, Place::Number(f64::from(*processes)), move || bank.sample(&slice)));

@@ -13,9 +13,6 @@ use crate::error::{Error, Result};
 pub(super) const NAME: &str = "SQLite";
 const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS records (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT";
-/// When the log has so many pages of 4 KiB, a quarter of the cache, it goes into the file: a page that changes again and again meanwhile is
-/// written there once. The default of 1000 is less than what one transaction writes that inserts at random.
-const CHECKPOINT_PAGES: &str = "PRAGMA wal_autocheckpoint = 16384";
 
 /// An SQLite file of one table.
 pub struct Sqlite {
@@ -33,7 +30,6 @@ impl Sqlite {
     /// SQLite's.
     pub fn open(directory: &Path) -> Result<Sqlite> {
         let connection = connect(&directory.join("records.sqlite"), Durability::Relaxed, Sharing::Alone)?;
-        connection.query_row(CHECKPOINT_PAGES, [], |_| Ok(())).map_err(refused("opening"))?;
         connection.execute_batch(TABLE).map_err(refused("opening"))?;
         Ok(Sqlite { connection })
     }

@@ -1,10 +1,10 @@
 //! What a cursor of a snapshot has copied, and the room it has for that.
 //!
-//! A short range takes less time to copy than a C library takes to find memory for it, so a thread keeps the room that its last
-//! cursor had for the next.
+//! A short range of a B-tree takes hardly longer to copy than the C library takes to find memory for it, so a thread keeps the room that
+//! its last cursor had for the next, until it ends: one batch, for a short range is of one leaf.
 
 use std::cell::Cell;
-use std::ops::{Deref, Range};
+use std::ops::{Deref, DerefMut, Range};
 
 use libtp_log::Lsn;
 
@@ -13,7 +13,7 @@ use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
 use crate::page::slotted::SplitKey;
 
-/// Room with more bytes than this is not kept.
+/// Room with more bytes than this is not kept: it has that of a leaf of the longest pages, its keys, and where they are.
 const KEPT_MAX: usize = 256 << 10;
 
 /// A value in a batch.
@@ -53,15 +53,6 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    const EMPTY: Batch = Batch {
-        low: Vec::new(),
-        high: None,
-        page: Vec::new(),
-        bytes: Vec::new(),
-        entries: Vec::new(),
-        unsettled: Vec::new(),
-    };
-
     /// Forgets what is in it: what comes is of these keys.
     pub(super) fn begin(&mut self, low: Vec<u8>, high: Option<Vec<u8>>) {
         (self.low, self.high) = (low, high);
@@ -111,7 +102,7 @@ impl Batch {
         }
     }
 
-    /// The bytes of memory it has, most of them.
+    /// The bytes of memory it has, but for where it begins and ends and what is unsettled, which are few.
     fn kept_bytes(&self) -> usize {
         let entries = self.entries.capacity() * size_of::<(Range<usize>, Stored)>();
         self.page.capacity() + self.bytes.capacity() + entries
@@ -122,22 +113,16 @@ thread_local! {
     static KEPT: Cell<Option<Box<Batch>>> = const { Cell::new(None) };
 }
 
-/// Room for a batch, and what is in it; empty until there is one.
+/// A batch, in room that the thread keeps when it is done with; an empty one has none yet.
 #[derive(Default)]
 pub(super) struct Room(Option<Box<Batch>>);
 
 impl Room {
-    /// Takes the batch, that of the thread if there is none; what is in it is anything.
-    pub(super) fn take(&mut self) -> Box<Batch> {
-        // A thread that ends has none any more.
+    /// Takes the room, that of the thread if this has none; what is in it is anything.
+    pub(super) fn take(&mut self) -> Room {
+        // A thread that ends keeps nothing any more.
         let kept = || KEPT.try_with(Cell::take).ok().flatten();
-        self.0.take().or_else(kept).unwrap_or_default()
-    }
-}
-
-impl From<Box<Batch>> for Room {
-    fn from(batch: Box<Batch>) -> Room {
-        Room(Some(batch))
+        Room(self.0.take().or_else(kept))
     }
 }
 
@@ -145,8 +130,21 @@ impl Deref for Room {
     type Target = Batch;
 
     fn deref(&self) -> &Batch {
-        static EMPTY: Batch = Batch::EMPTY;
+        static EMPTY: Batch = Batch {
+            low: Vec::new(),
+            high: None,
+            page: Vec::new(),
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            unsettled: Vec::new(),
+        };
         self.0.as_deref().unwrap_or(&EMPTY)
+    }
+}
+
+impl DerefMut for Room {
+    fn deref_mut(&mut self) -> &mut Batch {
+        self.0.get_or_insert_default()
     }
 }
 
@@ -155,5 +153,69 @@ impl Drop for Room {
         if let Some(batch) = self.0.take().filter(|batch| batch.kept_bytes() <= KEPT_MAX) {
             let _ = KEPT.try_with(|kept| kept.set(Some(batch)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The capacity of what a new cursor of this thread begins with.
+    fn kept() -> usize {
+        Room::default().take().bytes.capacity()
+    }
+
+    fn with(bytes: usize) -> Room {
+        let mut room = Room::default().take();
+        room.begin(b"low".to_vec(), Some(b"high".to_vec()));
+        room.bytes.reserve_exact(bytes);
+        room
+    }
+
+    #[test]
+    fn the_room_of_a_cursor_that_is_gone_is_the_next_ones() {
+        assert_eq!(kept(), 0);
+        drop(with(1000));
+        assert_eq!(kept(), 1000, "and whoever looks gives it back");
+        let outer = Room::default().take();
+        assert_eq!(kept(), 0, "no two have the same");
+        drop(outer);
+        assert_eq!(kept(), 1000);
+    }
+
+    #[test]
+    fn much_room_is_not_kept() {
+        drop(with(KEPT_MAX + 1));
+        assert_eq!(kept(), 0);
+    }
+
+    #[test]
+    fn what_was_in_it_is_forgotten() {
+        let mut room = with(10);
+        room.page.push(1);
+        room.push(SplitKey::whole(b"key"), (Lsn::new(8), RecordFlags::NONE), b"value", false);
+        drop(room);
+        let mut room = Room::default().take();
+        assert_eq!(room.entries.len(), 1);
+        room.begin(Vec::new(), None);
+        assert_eq!((&room.low[..], &room.high, &room.page[..], &room.bytes[..]), (&b""[..], &None, &b""[..], &b""[..]));
+        assert!(room.entries.is_empty() && room.unsettled.is_empty());
+    }
+
+    /// As of a cursor that the destructor of another thing of the thread makes.
+    #[test]
+    fn a_thread_that_ends_keeps_nothing_and_gets_new_room() {
+        struct AtEnd;
+        impl Drop for AtEnd {
+            fn drop(&mut self) {
+                drop(with(1000));
+                drop(with(1000));
+            }
+        }
+        thread_local! { static AT_END: AtEnd = const { AtEnd } }
+        let ended = std::thread::spawn(|| {
+            AT_END.with(|_| drop(with(1000)));
+        });
+        ended.join().unwrap();
     }
 }

@@ -233,7 +233,7 @@ impl<'a> SnapshotCursor<'a> {
                 return self.arrive_in(batch, 0);
             }
             from = batch.high.take();
-            self.spare = batch.into();
+            self.spare = batch;
         }
         self.standing = Standing::AboveAll;
         Ok(false)
@@ -254,7 +254,7 @@ impl<'a> SnapshotCursor<'a> {
                 break;
             }
         }
-        self.spare = batch.into();
+        self.spare = batch;
         self.standing = Standing::BelowAll;
         Ok(false)
     }
@@ -268,11 +268,11 @@ impl<'a> SnapshotCursor<'a> {
     }
 
     /// Goes to an entry of another batch; it stays where it was if the value cannot be read.
-    fn arrive_in(&mut self, batch: Box<Batch>, index: usize) -> Result<bool> {
+    fn arrive_in(&mut self, batch: Room, index: usize) -> Result<bool> {
         if let Some(long) = self.at.long_of(&batch, index)? {
             self.long = long;
         }
-        self.spare = std::mem::replace(&mut self.batch, batch.into());
+        self.spare = std::mem::replace(&mut self.batch, batch);
         self.standing = Standing::On(index);
         Ok(true)
     }
@@ -403,7 +403,8 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     fn settle_some(&self, batch: &mut Batch, deleter: Lsn) -> Result<()> {
-        for Unsettled { entry, lsn, flags } in std::mem::take(&mut batch.unsettled) {
+        let mut unsettled = std::mem::take(&mut batch.unsettled);
+        for Unsettled { entry, lsn, flags } in unsettled.drain(..) {
             let (key, stored) = &batch.entries[entry];
             let (key, stored) = (key.clone(), batch.value(stored).unwrap_or_default().to_vec());
             let newest = Version { lsn, flags, stored };
@@ -420,6 +421,7 @@ impl<'a> SnapshotAccess<'a> {
                 },
             };
         }
+        batch.unsettled = unsettled;
         batch.entries.retain(|(_, stored)| !matches!(stored, Stored::Nothing));
         Ok(())
     }
