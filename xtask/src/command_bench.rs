@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: every hot path beside its budget; `cargo xtask bench recovery`: sizes, and opening after a crash;
+//! `cargo xtask bench`: TPC-B, reads and synced commits beside the peers; `cargo xtask bench recovery`: sizes, and opening after a crash;
 //! `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`: recoverable memory by the size of a transaction;
 //! `cargo xtask bench snapshots`: what snapshots cost readers and writers; `cargo xtask bench rows`: plain records beside the peers;
 //! `cargo xtask bench paper`: the papers' figures and the peers, as a report;

@@ -23,7 +23,7 @@ const NOTHING: &str = "nothing";
 /// So many instructions more are nothing: of a path of thirty that would be too many percent.
 const SLACK: f64 = 2.0;
 
-/// Instructions of every hot path, beside those kept in docs/instructions.md; exits with 1 where one has more.
+/// Instructions of every hot path, beside those kept in docs/instructions.md; exits with 1 where one has more, or is not there any more.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench counts")]
 struct Arguments {

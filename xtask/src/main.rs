@@ -53,7 +53,7 @@ enum Verb {
         #[arg(long)]
         hours: Option<f64>,
     },
-    /// Every hot path beside its budget, with a bare loop in the same run; `bench recovery`: sizes, opening after a crash;
+    /// TPC-B, reads and synced commits, beside peers or a bare loop in the same run; `bench recovery`: sizes, opening after a crash;
     /// `bench processes`: TPC-B by 1 to 64 processes; `bench memory`: recoverable memory by the size of a transaction;
     /// `bench snapshots`: what snapshots cost; `bench rows`: plain records beside the peers; `bench paper`: the papers' figures and the peers; `bench counts`: instructions of every hot path beside those kept
     Bench {

@@ -229,9 +229,8 @@ fn by_values(study: &mut Study<'_>) -> Result<Chapter> {
 
 impl Study<'_> {
     /// Takes the samples of a figure's cases.
-    fn in_turns(&mut self, figure: &str, cases: &mut [Case<'_>]) -> Result<Vec<Series>> {
-        // What is deleted was inserted in the case before.
-        self.minutes.in_turns(figure, cases, Order::AsGiven, self.pace.rounds)
+    fn in_turns(&mut self, figure: &str, cases: &mut [Case<'_>], order: Order) -> Result<Vec<Series>> {
+        self.minutes.in_turns(figure, cases, order, self.pace.rounds)
     }
 
     /// What was measured on something that does not add up counts for nothing, and the run ends with it.

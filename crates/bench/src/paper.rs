@@ -132,12 +132,12 @@ struct Pace {
 const QUICK: Pace = Pace {
     scale: Scale { accounts: 100_000, ..Scale::PAPER },
     slice: Duration::from_millis(120),
-    warmup: Duration::from_millis(100),
+    warmup: Duration::from_millis(60),
     long_slice: Duration::from_millis(200),
     rounds: 2,
     threads: &[1, 2],
     contended: &[1, 8],
-    processes: &[1, 2, 4, 8],
+    processes: &[1, 2, 8],
     durable_clients: &[1, 16],
     memory_time: Duration::from_millis(80),
     recovered: 20_000,
@@ -148,13 +148,13 @@ const FULL: Pace = Pace {
     scale: Scale::PAPER,
     slice: Duration::from_millis(1000),
     warmup: Duration::from_millis(300),
-    long_slice: Duration::from_millis(1500),
+    long_slice: Duration::from_millis(1200),
     rounds: 5,
     threads: &[1, 2, 4],
-    contended: &[1, 2, 4, 8],
+    contended: &[1, 2, 8],
     processes: &[1, 2, 4, 8, 16, 32, 64],
     durable_clients: &[1, 4, 16, 64],
-    memory_time: Duration::from_millis(1000),
+    memory_time: Duration::from_millis(700),
     recovered: 50_000,
     recovered_scale: Scale { accounts: 100_000, ..Scale::PAPER },
 };
@@ -224,6 +224,7 @@ pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) 
     }))?;
     for (nth, (name, part)) in (1..).zip(&parts) {
         paper.minutes.tell(News::Figure { id: name, nth, of: parts.len() });
+        let begun = Instant::now();
         if let Err(why) = part(&mut paper) {
             paper.notes.push(format!("{name}: not measured: {why}"));
         }
@@ -239,6 +240,7 @@ pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) 
             notes: &paper.notes(),
         };
         report.write(&settings.out)?;
+        paper.minutes.keep(&serde_json::json!({ "part": name, "seconds": begun.elapsed().as_secs_f64() }))?;
     }
     let (seconds, stolen_percent) = (begin.elapsed().as_secs_f64(), cpu.and_then(CpuTime::stolen_percent_since));
     let notes = paper.notes();

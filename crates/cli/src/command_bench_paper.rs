@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Where report.md, raw.jsonl and the pictures go.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Every figure with fewer points and 100000 accounts: about three minutes, instead of an hour.
+    /// Every figure with fewer points and 100000 accounts: within three minutes, instead of an hour.
     #[arg(long)]
     quick: bool,
     /// Every figure with next to nothing measured: for tests of this command.

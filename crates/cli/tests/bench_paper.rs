@@ -9,7 +9,7 @@ use std::process::Command;
 use tempfile::{tempdir_in, TempDir};
 use tp::{run, Said};
 
-/// The smallest run of some figures; the report is in the directory.
+/// The smallest run of some figures, beside those peers, or without a word of them; the report is in the directory.
 fn paper(only: &str, peers: &str) -> (Said, TempDir) {
     paper_with(only, peers, &[])
 }
@@ -20,7 +20,10 @@ fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, Te
         (tempdir_in("/var/tmp").unwrap(), tempdir_in("/var/tmp").unwrap(), tempdir_in("/dev/shm").unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
     command.env_remove("LIBTP_KERNEL_LATCHES").envs(variables.iter().copied());
-    command.args(["bench", "paper", "--tiny", "--only", only, "--peers", peers, "--out"]).arg(out.path());
+    command.args(["bench", "paper", "--tiny", "--only", only, "--out"]).arg(out.path());
+    if !peers.is_empty() {
+        command.args(["--peers", peers]);
+    }
     command.arg("--dir").arg(disk.path()).arg("--memory").arg(memory.path());
     let said = run(command, b"");
     for directory in [&disk, &memory] {
@@ -38,6 +41,15 @@ fn we_alone_are_a_report_with_samples_and_pictures() {
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     assert!(raw.contains("peers-memory-tpcb"), "{raw}");
     assert!(out.path().join("peers-memory-tpcb.svg").is_file());
+}
+
+#[cfg(not(feature = "peers"))]
+#[test]
+fn a_program_without_peers_measures_us_alone_if_nobody_is_asked_for_and_says_so() {
+    let (said, out) = paper("peers-recovery", "");
+    assert!(said.err.contains("no peers are in this program"), "{}", said.err);
+    said.text();
+    assert!(out.path().join("report.md").is_file());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every hot path beside its budget, with the peers or a bare loop in the same run: `cargo xtask bench`.
+//! TPC-B, reads and synced commits, with the peers or a bare loop in the same run: `cargo xtask bench`.
 //!
 //! Absolute figures on a shared machine mean little, so everything is measured in turns of short slices (A B A B) and
 //! read as a ratio. `--accounts N` and `--seconds S` (per engine and row) make it smaller; `--json` prints one object a

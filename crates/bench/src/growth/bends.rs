@@ -53,7 +53,7 @@ fn explained(operation: Operation, from: &Seen, to: &Seen) -> (f64, Vec<String>)
     }
     if to.value_bytes > from.value_bytes {
         let times = to.value_bytes / from.value_bytes;
-        ns *= 1.0 + (times - 1.0) * (to.value_bytes / ALL_VALUE).min(1.0);
+        ns *= 1.0 + (times - 1.0) * (from.value_bytes / ALL_VALUE).min(1.0);
         why.push(format!("a value has {} times as many bytes", spelled(times)));
     }
     let slower = to.load_ns - from.load_ns;
@@ -90,8 +90,8 @@ pub(super) fn bend(operation: Operation, from: &Seen, to: &Seen, at: &dyn Fn(f64
     let is_cliff = slow * 2 > all;
     let verdict = match slow {
         0 => ".".to_owned(),
-        _ if is_cliff => format!(", exceeded in {slow} of {all} rounds. **cliff?**"),
-        _ => format!(", exceeded in {slow} of {all} rounds."),
+        _ if is_cliff => format!("; {slow} of {all} rounds took more than {TOLERANCE} times that. **cliff?**"),
+        _ => format!("; {slow} of {all} rounds took more than {TOLERANCE} times that."),
     };
     let why = if why.is_empty() { "nothing that is counted changes".to_owned() } else { why.join("; ") };
     let series = operation.name().to_owned();
@@ -137,7 +137,8 @@ mod tests {
         let fall = of(&seen(1.0, 500.0), &seen(10.0, 900.0));
         assert!(fall.is_cliff && fall.text.contains("500 to 900 ns, 1.80 times"), "{}", fall.text);
         assert!(
-            fall.text.contains("nothing that is counted changes") && fall.text.ends_with("5 of 5 rounds. **cliff?**")
+            fall.text.contains("nothing that is counted changes")
+                && fall.text.ends_with("5 of 5 rounds took more than 1.5 times that. **cliff?**")
         );
     }
 
@@ -145,13 +146,16 @@ mod tests {
     fn rounds_of_which_some_are_slow_are_no_cliff_and_are_told() {
         let steps = |to: [f64; 5]| of(&seen(1.0, 500.0), &Seen { rounds: to.to_vec(), ..seen(10.0, to[2]) });
         let noisy = steps([600.0, 700.0, 700.0, 900.0, 9000.0]);
-        assert!(!noisy.is_cliff && noisy.text.ends_with("exceeded in 2 of 5 rounds."), "{}", noisy.text);
+        assert!(
+            !noisy.is_cliff && noisy.text.ends_with("2 of 5 rounds took more than 1.5 times that."),
+            "{}",
+            noisy.text
+        );
         assert!(steps([600.0, 700.0, 800.0, 900.0, 9000.0]).is_cliff, "most of them");
         // A round in which both places were slow.
-        let from = Seen { rounds: vec![500.0, 500.0, 5000.0, 5000.0, 5000.0], ..seen(1.0, 5000.0) };
-        assert!(
-            !of(&from, &Seen { rounds: vec![500.0, 500.0, 5000.0, 5000.0, 5000.0], ..seen(10.0, 5000.0) }).is_cliff
-        );
+        let from = Seen { rounds: vec![500.0, 500.0, 500.0, 5000.0, 5000.0], ..seen(1.0, 500.0) };
+        let to = Seen { rounds: vec![600.0, 600.0, 6000.0, 6000.0, 6000.0], ..seen(10.0, 6000.0) };
+        assert!(!of(&from, &to).is_cliff);
     }
 
     #[test]
@@ -173,11 +177,14 @@ mod tests {
         let farther = |ns| Seen { load_ns: 60.0, ..seen(10.0, ns) };
         assert!(!of(&from, &farther(1400.0)).is_cliff);
         assert!(of(&from, &farther(1600.0)).is_cliff);
-        let longer = |bytes, ns| Seen { value_bytes: bytes, ..seen(10.0, ns) };
-        assert!(!of(&from, &longer(100_000.0, 700_000.0)).is_cliff);
-        assert!(of(&from, &longer(100_000.0, 800_000.0)).is_cliff);
+        let longer = |from: f64, ns| {
+            let before = Seen { value_bytes: from, ..seen(1.0, 500.0) };
+            of(&before, &Seen { value_bytes: from * 10.0, ..seen(10.0, ns) }).is_cliff
+        };
+        assert!(!longer(10_000.0, 7000.0));
+        assert!(longer(10_000.0, 8000.0));
         // Ten times a short value is not ten times a get.
-        assert!(!of(&from, &longer(1000.0, 1400.0)).is_cliff);
-        assert!(of(&from, &longer(1000.0, 1500.0)).is_cliff);
+        assert!(!longer(100.0, 800.0));
+        assert!(longer(100.0, 900.0));
     }
 }

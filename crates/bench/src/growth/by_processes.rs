@@ -6,7 +6,7 @@ use super::chapter::Chapter;
 use super::Study;
 use crate::engine::Durability;
 use crate::error::Result;
-use crate::paper::{spelled, Bank, Case, Contender, Place, Sample, Slice};
+use crate::paper::{spelled, Bank, Case, Contender, Order, Place, Sample, Slice};
 
 /// Measures it.
 pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
@@ -36,7 +36,7 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
             }));
         }
     }
-    figure.series = study.in_turns(&figure.id, &mut cases)?;
+    figure.series = study.in_turns(&figure.id, &mut cases, Order::BackAndForth)?;
     drop(cases);
     study.minutes.doing("auditing the bank");
     let verdict = bank.audit()?;
@@ -47,36 +47,52 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
 }
 
 /// More processes than processors have nothing to gain, and nothing explains a loss: a count whose transactions take more than the tolerance
-/// times as long as those of fewer processes, whichever of these were the fastest, is a cliff.
+/// times as long as those of fewer processes, whichever of these were the fastest, in most rounds is a cliff.
 pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let of = |series: &crate::paper::Series| {
         let points = series.points.iter().filter_map(|point| match (&point.x, point.median()) {
-            (Place::Number(x), Some(ns)) => Some((*x, ns)),
+            (Place::Number(x), Some(ns)) => Some(By { processes: *x, ns, rounds: &point.samples }),
             _ => None,
         });
-        let points: Vec<_> = points.collect();
-        let name = series.name.clone();
-        let to_each = (1..points.len()).map(move |at| {
-            let best = points[..at].iter().map(|(_, ns)| *ns).fold(f64::MAX, f64::min);
-            step(&name, points[at - 1], points[at], best, processors)
+        let points: Vec<By<'_>> = points.collect();
+        let to_each = (1..points.len()).filter_map(|at| {
+            let best = points[..at].iter().min_by(|one, other| one.ns.total_cmp(&other.ns))?;
+            Some(step(&series.name, &points[at - 1], &points[at], best, processors))
         });
         to_each.collect::<Vec<_>>()
     };
     figure.series.iter().flat_map(of).collect()
 }
 
-/// From a place, with its median, to the next, beside the best of those before.
-fn step(series: &str, from: (f64, f64), to: (f64, f64), best: f64, processors: usize) -> Bend {
-    let is_cliff = to.1 > best * TOLERANCE;
+/// What so many processes took.
+struct By<'s> {
+    processes: f64,
+    /// The median.
+    ns: f64,
+    rounds: &'s [f64],
+}
+
+impl By<'_> {
+    /// Whether most rounds took more than the tolerance times as long as another's.
+    fn is_far_above(&self, other: &By<'_>) -> bool {
+        let pairs = self.rounds.iter().zip(other.rounds);
+        let (all, above) = (pairs.len(), pairs.filter(|(ns, less)| **ns > **less * TOLERANCE).count());
+        above * 2 > all
+    }
+}
+
+/// From a place to the next, beside the best of those before. Who has fallen already falls again only if it is from where it lies.
+fn step(series: &str, from: &By<'_>, to: &By<'_>, best: &By<'_>, processors: usize) -> Bend {
+    let is_cliff = to.is_far_above(best) && (!from.is_far_above(best) || to.is_far_above(from));
     let text = format!(
         "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times, and {} times the best of fewer{}",
-        spelled(from.0),
-        spelled(to.0),
-        spelled(from.1),
-        spelled(to.1),
-        spelled(to.1 / from.1),
-        spelled(to.1 / best),
+        spelled(from.processes),
+        spelled(to.processes),
+        spelled(from.ns),
+        spelled(to.ns),
+        spelled(to.ns / from.ns),
+        spelled(to.ns / best.ns),
         if is_cliff { ". **cliff?**" } else { "." }
     );
     Bend { series: series.to_owned(), text, is_cliff }

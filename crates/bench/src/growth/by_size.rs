@@ -10,7 +10,7 @@ use super::tree::{Size, Tree};
 use super::work::{slice, Counts, Operation};
 use super::Study;
 use crate::error::{Error, Result};
-use crate::paper::{spelled, Axis, Case, Figure, Place, Point, Series};
+use crate::paper::{spelled, Axis, Case, Figure, Order, Place, Point, Series};
 
 const BARE_LOAD: &str = "a bare load";
 const BARE_READ: &str = "a bare read of a page";
@@ -75,7 +75,8 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
             }));
         }
     }
-    figure.series = study.in_turns(&figure.id, &mut cases)?;
+    // What is deleted was inserted in the case before.
+    figure.series = study.in_turns(&figure.id, &mut cases, Order::AsGiven)?;
     drop(cases);
     audit(study, &trees, &mut figure)?;
     if !refused.is_empty() {

@@ -54,7 +54,7 @@ impl Report<'_> {
         let (mut text, machine) = (String::from("# What growth costs\n\n"), self.machine);
         let _ = writeln!(
             text,
-            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}; load when it began {}. libtp {}, commit {}, {}.\n",
+            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}{}; load when it began {}. libtp {}, commit {}, {}.\n",
             self.command,
             self.seconds,
             machine.processors,
@@ -63,6 +63,7 @@ impl Report<'_> {
             machine.system,
             machine.kernel,
             machine.filesystem,
+            machine.disk(),
             machine.load,
             machine.libtp,
             self.build.commit,
@@ -72,10 +73,11 @@ impl Report<'_> {
             text,
             "Nanoseconds an operation, each in a transaction of its own with relaxed durability, on records with keys of 16 bytes that are \
              drawn from a fixed seed. The sizes of a figure are open at once and measured in turns; shown are medians, the least and the greatest \
-             in brackets. What is read is checked, and the records are counted in the end. All samples are in `raw.jsonl`.\n\n\
+             in brackets. What is read is checked, and the records and what was updated of them are counted in the end. All samples are in `raw.jsonl`.\n\n\
              Under each figure stands what was counted, and for every two neighbouring places what that explains: the cost at the smaller one \
-             times the tree's height, lines of memory that are farther away, pages that have to be read and written, bytes. Where every round took \
-             more than {TOLERANCE} times that it says **cliff?**.\n",
+             times the tree's height, lines of memory that are farther away, pages that have to be read and written, bytes. Where most \
+             rounds took more than {TOLERANCE} times that it says **cliff?**; by processes, where most took more than {TOLERANCE} times as long as with the \
+             fastest of fewer.\n",
         );
         self.write_cliffs(&mut text);
         self.chapters.iter().for_each(|chapter| chapter.write(&mut text));

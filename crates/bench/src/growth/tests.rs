@@ -133,6 +133,8 @@ fn insertions_are_taken_back_by_deletions_and_there_is_nothing_to_delete_without
     assert!(slice(&tree, Operation::Delete, short).unwrap_err().to_string().contains("nothing was inserted"));
     slice(&tree, Operation::Insert, long).unwrap();
     assert_eq!(tree.count().unwrap(), 1_100, "a tenth, however long it may take");
+    slice(&tree, Operation::Update, short).unwrap();
+    assert_eq!(tree.audit().unwrap(), "ok", "with what was inserted in it");
     slice(&tree, Operation::Delete, short).unwrap();
     assert_eq!((tree.count().unwrap(), tree.audit().unwrap().as_str()), (1_000, "ok"));
 }
@@ -169,13 +171,12 @@ fn what_nobody_can_measure_is_refused_before_anything_is_made() {
 }
 
 #[test]
-fn twice_as_many_processes_that_take_much_more_are_a_cliff() {
+fn processes_that_take_much_more_than_fewer_in_most_rounds_are_a_cliff_once() {
     let mut figure = figure("f", "", "", "processes");
-    let point = |x, ns| crate::paper::Point { x: Place::Number(x), samples: vec![ns], refused: None };
-    figure
-        .series
-        .push(Series { name: "TPC-B".into(), points: vec![point(1.0, 10.0), point(2.0, 14.0), point(4.0, 16.0)] });
+    let point = |(x, ns)| crate::paper::Point { x: Place::Number(x), samples: vec![9.0, ns, ns], refused: None };
+    let points = [(1.0, 10.0), (2.0, 14.0), (4.0, 16.0), (8.0, 17.0), (16.0, 26.0)].map(point);
+    figure.series.push(Series { name: "TPC-B".into(), points: points.into() });
     let bends = by_processes::bends(&figure);
-    assert_eq!(bends.iter().map(|bend| bend.is_cliff).collect::<Vec<_>>(), [false, true], "slower and slower");
+    assert_eq!(bends.iter().map(|bend| bend.is_cliff).collect::<Vec<_>>(), [false, true, false, true]);
     assert!(bends[1].text.starts_with("TPC-B, 2 to 4 processes"), "{}", bends[1].text);
 }

@@ -164,8 +164,10 @@ impl Tree {
         let seen = all.for_each(|_, value| {
             found += 1;
             // Those that were inserted are never updated.
-            let updates = if value[..8] == INSERTED { 0 } else { value[8].wrapping_sub(FILLED) };
-            raised = raised.wrapping_add(updates);
+            if let Some((number, [changed, ..])) = value.split_at_checked(INSERTED.len()) {
+                let updates = if number == INSERTED { 0 } else { changed.wrapping_sub(FILLED) };
+                raised = raised.wrapping_add(updates);
+            }
             ControlFlow::<()>::Continue(())
         });
         seen.map_err(failed())?;

@@ -166,8 +166,9 @@ fn update(tree: &Tree) -> Result<()> {
         tree.is_intact(at, value)
     };
     let found = alone(tree, |txn| tree.db.update_with(txn, &tree.key(at), change))?;
+    expect_intact(found, at)?;
     tree.updates.set(tree.updates.get() + 1);
-    expect_intact(found, at)
+    Ok(())
 }
 
 fn insert(tree: &Tree, value: &[u8]) -> Result<()> {

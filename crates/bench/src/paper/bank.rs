@@ -131,6 +131,8 @@ pub type StartClient<'s> = &'s (dyn Fn(&Contender, &Path) -> Command + 's);
 
 /// Transfers whose balances are read in an audit.
 const READ_AGAIN: u32 = 50;
+/// How often one of them is tried.
+const ATTEMPTS: u32 = 100;
 /// So long a slice may become in which nothing was done at first.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -267,17 +269,18 @@ impl Bank {
         }
         drop(session);
         let audit = self.engine.audit(&self.scale)?;
+        let verdict = audit.verdict(self.history.get());
         let mut session = self.engine.session()?;
         for transfer in transfers() {
             let (read, there) = (until_committed(|| session.read_only(&transfer))?, audit.sum_of(&transfer));
             if Some(read) != there {
+                let id = transfer.id;
                 return Ok(format!(
-                    "who only reads finds {read} in transfer {}'s balances, which have {there:?}",
-                    transfer.id
+                    "who only reads finds {read} in transfer {id}'s balances, which have {there:?}; the bank: {verdict}"
                 ));
             }
         }
-        Ok(audit.verdict(self.history.get()))
+        Ok(verdict)
     }
 
     /// Closes it in good order.
@@ -313,13 +316,14 @@ impl Bank {
     }
 }
 
-/// Does it until it is no deadlock's victim.
+/// Does it until it is nobody's victim, which may be one that died with its locks: not for ever.
 fn until_committed(mut work: impl FnMut() -> Result<Outcome>) -> Result<i64> {
-    loop {
+    for _ in 0..ATTEMPTS {
         if let Outcome::Committed { balance } = work()? {
             return Ok(balance);
         }
     }
+    Err(Error::Settings(format!("nobody is at work, and a transaction was aborted {ATTEMPTS} times")))
 }
 
 /// A count as a figure.

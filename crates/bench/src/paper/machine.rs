@@ -2,8 +2,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
+
+use super::figure::spelled;
+use crate::bare_disk::BareDisk;
+use crate::error::Result;
+
+/// How long a disk is tried.
+const TRIED: Duration = Duration::from_millis(300);
 
 /// The machine and the build.
 #[derive(Clone, Debug, Serialize)]
@@ -20,6 +28,8 @@ pub struct Machine {
     pub system: String,
     /// The filesystem that the files lie in.
     pub filesystem: String,
+    /// Writes of 512 bytes that are on its disk, one after the other, in a second, when it began; none if that could not be tried.
+    pub syncs_per_second: Option<u64>,
     /// Work that others did when it began: the load average.
     pub load: String,
     /// The version of libtp.
@@ -35,6 +45,8 @@ impl Machine {
             let value = line.and_then(|line| line.split_once(sign)).map(|(_, value)| value.trim().trim_matches('"'));
             value.unwrap_or("unknown").to_owned()
         };
+        // Before the disk is tried, which is work, too.
+        let load = word("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ");
         let kib = after(&word("/proc/meminfo"), "MemTotal", ':');
         let kib: f64 = kib.trim_end_matches(" kB").parse().unwrap_or(0.0);
         Machine {
@@ -44,10 +56,21 @@ impl Machine {
             kernel: word("/proc/sys/kernel/osrelease").trim().to_owned(),
             system: after(&word("/etc/os-release"), "PRETTY_NAME", '='),
             filesystem: crate::memory::filesystem_of(directory).unwrap_or_else(|| "unknown".to_owned()),
-            load: word("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
+            syncs_per_second: syncs_per_second(directory).ok(),
+            load,
             libtp: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
+
+    /// How fast its disk syncs, in words, behind its filesystem's name.
+    pub fn disk(&self) -> String {
+        let said = |syncs: u64| format!(" that syncs 512 bytes {} times a second", spelled(syncs as f64));
+        self.syncs_per_second.map_or_else(String::new, said)
+    }
+}
+
+fn syncs_per_second(directory: &Path) -> Result<u64> {
+    BareDisk::create(directory)?.slice(TRIED)
 }
 
 /// What all processors have done since the machine began, in ticks.
@@ -99,7 +122,9 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_processor_and_memory() {
-        let machine = super::Machine::look(&std::env::temp_dir());
+        let directory = tempfile::tempdir().unwrap();
+        let machine = super::Machine::look(directory.path());
+        assert!(machine.syncs_per_second.is_some_and(|syncs| syncs > 0), "{machine:?}");
         assert!(machine.processors > 0 && machine.memory_gib > 0.1, "{machine:?}");
         assert!(!machine.kernel.is_empty(), "{machine:?}");
     }

@@ -117,8 +117,10 @@ fn described(id: String, parts: u32, series: Vec<Series>) -> Figure {
         title: format!("OO1: {} parts, by contender and operation", super::figure::spelled(f64::from(parts))),
         paper: "LIBTP 5.2, tables 2 and 3 (20,000 parts there): parts, of which each has three connections, nine in ten of them to the nearest hundredth of \
                 the parts. Lookup: 1,000 parts by id. Traversal: all that is up to seven connections away, depth first, 3,280 \
-                parts; backward: against the connections. Insert: 100 parts and their connections. LIBTP on a DECstation, in its \
-                process, in seconds: lookup cold 15.7, warm 7.8; traversal 28.4, 23.5; backward 24.2, 24.3; insert 7.5, 6.7."
+                parts; backward: against the connections. Insert: 100 parts and their connections. Table 2, cold, in seconds: LIBTP on an \
+                HP300 lookup 27.2, traversal 47.3, insert 9.7; on a Sun 3/280, by others, INDEX 5.4, 13, 7.4, an object-oriented database 12.9, 9.8, 1.5, and a \
+                relational one 27, 90, 22. Table 3, LIBTP on a DECstation, local, in seconds: lookup cold 15.7, warm 7.8; \
+                traversal 28.4, 23.5; backward 24.2, 24.3; insert 7.5, 6.7."
             .into(),
         here: "Milliseconds of a run. `libtp` and the peers have the same three indices: parts by id, connections by the part they leave, and by the \
                part they lead to. SQLite is asked for a traversal in one recursive statement. `libtp hash`: parts and lists of connections in hash files. `libtp links`: parts in a file by number with the numbers \

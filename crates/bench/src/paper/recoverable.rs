@@ -55,11 +55,12 @@ struct Contender {
 
 /// Those of figure 5a. libpmemobj is one if it is built in, and peers were asked for.
 fn contenders(paper: &Paper<'_>) -> Vec<Contender> {
-    let mut all = vec![VISTA, VISTA_ON_DISK, RVM_RIO, RVM];
-    if cfg!(feature = "peers-all") && !paper.settings.peers.is_empty() {
-        all.push(PMEMOBJ);
-    }
-    all
+    [VISTA, VISTA_ON_DISK, RVM_RIO, RVM].into_iter().chain(pmemobj(paper)).collect()
+}
+
+/// libpmemobj, if it is to take part and can.
+fn pmemobj(paper: &Paper<'_>) -> Option<Contender> {
+    (cfg!(feature = "peers-all") && !paper.settings.peers.is_empty()).then_some(PMEMOBJ)
 }
 
 /// A row for libpmemobj where it does not take part, if peers were asked for.
@@ -78,7 +79,10 @@ fn pmemobj_left_out(paper: &Paper<'_>, place: Place) -> Option<Series> {
 
 /// Rounds of these figures: making a memory takes longer than measuring it.
 fn rounds(paper: &Paper<'_>) -> u32 {
-    paper.pace.rounds.min(3)
+    match paper.settings.is_quick {
+        true => 1,
+        false => paper.pace.rounds.min(3),
+    }
 }
 
 /// From nanoseconds a transaction to transactions a second.

@@ -48,7 +48,7 @@ impl Report<'_> {
         let machine = self.machine;
         let _ = writeln!(
             text,
-            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}; load when it began {}; {} of the processors' time stolen by other machines. \
+            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}{}; load when it began {}; {} of the processors' time stolen by other machines. \
              libtp {}, commit {}, {}.\n",
             self.command,
             self.seconds,
@@ -58,6 +58,7 @@ impl Report<'_> {
             machine.system,
             machine.kernel,
             machine.filesystem,
+            machine.disk(),
             machine.load,
             self.stolen_percent.map_or_else(|| "an unknown part".to_owned(), |percent| format!("{percent:.1} %")),
             machine.libtp,

@@ -209,7 +209,7 @@ mod tests {
         impl Drop for AtEnd {
             fn drop(&mut self) {
                 drop(with(1000));
-                drop(with(1000));
+                assert_eq!(kept(), 0);
             }
         }
         thread_local! { static AT_END: AtEnd = const { AtEnd } }

@@ -8,7 +8,7 @@ use crate::paper::figure::{Axis, Figure, Place, Point, Series};
 use crate::paper::rounds::Case;
 use crate::paper::Paper;
 
-use super::{as_rates, figure as number, rounds, without_pmemobj, Contender, Runner, RVM, VISTA};
+use super::{as_rates, figure as number, pmemobj, pmemobj_left_out, rounds, Contender, Runner, RVM, VISTA};
 
 const GROUPS: [u32; 3] = [1, 8, 64];
 const WORKLOADS: [(char, &str, Workload); 3] = [
@@ -26,13 +26,19 @@ pub(in crate::paper) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
 }
 
 fn figures(paper: &mut Paper<'_>, letter: char, name: &str, workload: Workload) -> Result<()> {
-    let (runner, responses) = (Runner { times_responses: true, ..Runner::of(paper) }, RefCell::new(Vec::new()));
+    let responses = RefCell::new(Vec::new());
+    let alone = [Some(VISTA), pmemobj(paper)].into_iter().flatten().map(|contender| (1, contender));
     let of_group = |group: u32| (group, Contender { engine: MemoryEngine::Rvm { group }, ..RVM });
     let mut cases = Vec::new();
-    for (group, contender) in GROUPS.map(of_group).into_iter().chain([(1, VISTA)]) {
-        let (runner, responses) = (&runner, &responses);
+    for (group, contender) in GROUPS.map(of_group).into_iter().chain(alone) {
+        // A transaction of libpmemobj is its own group as one of Vista's is, and takes what its rate says.
+        let times_responses = contender.engine != MemoryEngine::Pmemobj;
+        let (runner, responses) = (Runner { times_responses, ..Runner::of(paper) }, &responses);
         cases.push(Case::new(contender.name, Place::Number(f64::from(group)), move || {
             let sample = runner.run(workload, contender)?;
+            if !times_responses {
+                return Ok(sample);
+            }
             let of = |place| Ok(number(&sample.raw, place)? / 1e3);
             let times = [of("/responses/p50_ns")?, of("/responses/p99_ns")?];
             if sample.audit == "ok" {
@@ -44,7 +50,7 @@ fn figures(paper: &mut Paper<'_>, letter: char, name: &str, workload: Workload) 
     let id = format!("vista-6{letter}");
     let series = as_rates(paper.measure(&id, &mut cases, rounds(paper))?);
     drop(cases);
-    let pmemobj = without_pmemobj(paper, Place::Number(1.0), "groups are RVM's, and shown beside Vista alone");
+    let left_out = pmemobj_left_out(paper, Place::Number(1.0));
     let figure = Figure {
         id: id.clone(),
         title: format!("RVM's group commit: {name}"),
@@ -52,19 +58,19 @@ fn figures(paper: &mut Paper<'_>, letter: char, name: &str, workload: Workload) 
             "Rio Vista figure 6{letter}: RVM that syncs 1, 8 and 64 transactions at once, beside Vista. The text says that it does \
              more of them with groups, and that one thread whose transactions depend on each other has nothing of it."
         ),
-        here: "Groups of one thread: those of a group are answered before they are on the disk. Vista has no groups: its one figure is \
-               shown at each."
+        here: "Groups of one thread: those of a group are answered before they are on the disk. Vista and libpmemobj have no groups: their \
+               one figure is shown at each."
             .into(),
         x: Axis::logarithmic("transactions of a group"),
         y: Axis::logarithmic("transactions a second"),
-        series: series.into_iter().map(everywhere).chain(pmemobj).collect(),
+        series: series.into_iter().map(everywhere).chain(left_out).collect(),
         notes: Vec::new(),
     };
     paper.figures.push(Figure {
         id: format!("{id}-response"),
         title: format!("How long a transaction takes until it is safe: {name}"),
         paper: "Rio Vista, section 5.3: response time gets slightly worse by group commit, because a transaction waits for its group.".into(),
-        here: "From a transaction's begin until its group is synced, by one thread that goes on at once; truncations in between are in it. \
+        here: "Of Vista and RVM. From a transaction's begin until its group is synced, by one thread that goes on at once; truncations in between are in it. \
                Each has two looks at the clock in it, which are most of Vista's."
             .into(),
         y: Axis::logarithmic("microseconds"),
