@@ -314,7 +314,7 @@ fn planted_bugs_are_noticed() {
             | NoticedBy::Parts => continue,
         };
         let is_noticed_in = |scene: Scene| {
-            let noticed = (1..=5).find(|&seed| !run(scene, is_written_back, 8, seed, Some(bug)).torn.is_empty());
+            let noticed = (1..=5).find(|&seed| !run(scene, is_written_back, 4, seed, Some(bug)).torn.is_empty());
             println!("  {bug}: noticed in {scene:?} with seed {noticed:?}");
             noticed.is_some()
         };

@@ -124,6 +124,9 @@ struct Pace {
     processes: &'static [u32],
     durable_clients: &'static [u32],
     memory_time: Duration,
+    /// Of OO1: runs of a sample that is warm, after one more; and traversals, each way, that warm a database up which was opened again.
+    warm_runs: u32,
+    warming: u32,
     /// A log is read again that has so many transactions, on so many accounts.
     recovered: u64,
     recovered_scale: Scale,
@@ -140,6 +143,8 @@ const QUICK: Pace = Pace {
     processes: &[1, 2, 8],
     durable_clients: &[1, 16],
     memory_time: Duration::from_millis(80),
+    warm_runs: 20,
+    warming: 200,
     recovered: 20_000,
     recovered_scale: Scale::SMALL,
 };
@@ -155,6 +160,8 @@ const FULL: Pace = Pace {
     processes: &[1, 2, 4, 8, 16, 32, 64],
     durable_clients: &[1, 4, 16, 64],
     memory_time: Duration::from_millis(700),
+    warm_runs: 20,
+    warming: 200,
     recovered: 50_000,
     recovered_scale: Scale { accounts: 100_000, ..Scale::PAPER },
 };
@@ -167,6 +174,8 @@ const TINY: Pace = Pace {
     rounds: 1,
     contended: &[8],
     processes: &[1, 2],
+    warm_runs: 4,
+    warming: 8,
     recovered: 100,
     ..QUICK
 };

@@ -257,24 +257,33 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
 #[test]
 fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
     let workshop = workshop();
-    for (source, arguments, expected) in PROGRAMS {
-        let program = compiled(source, workshop.path(), Link::Shared);
-        for run in [says, says_under_valgrind] {
-            let home = tempfile::tempdir().unwrap();
-            let directory = home.path().join("environment");
-            let mut all = vec![directory.to_str().unwrap()];
-            let beside: Vec<String> = arguments
-                .iter()
-                .map(|argument| match argument.strip_prefix('@') {
-                    Some(name) => home.path().join(name).display().to_string(),
-                    None => (*argument).to_owned(),
-                })
-                .collect();
-            all.extend(beside.iter().map(String::as_str));
-            let said = run(&program, &all);
-            let agrees = said.lines().zip(*expected).all(|(line, expected)| line.starts_with(expected));
-            assert!(agrees && said.lines().count() == expected.len(), "{source}:\n{said}");
-        }
+    let halves = PROGRAMS.chunks(PROGRAMS.len().div_ceil(2));
+    // Each half in a thread of its own: valgrind takes seconds for a program.
+    std::thread::scope(|scope| {
+        halves.for_each(|half| {
+            scope.spawn(|| half.iter().for_each(|program| does_what_it_is_told(program, workshop.path())));
+        });
+    });
+}
+
+/// As it is, and under valgrind.
+fn does_what_it_is_told(&(source, arguments, expected): &(&str, &[&str], &[&str]), workshop: &Path) {
+    let program = compiled(source, workshop, Link::Shared);
+    for run in [says, says_under_valgrind] {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("environment");
+        let mut all = vec![directory.to_str().unwrap()];
+        let beside: Vec<String> = arguments
+            .iter()
+            .map(|argument| match argument.strip_prefix('@') {
+                Some(name) => home.path().join(name).display().to_string(),
+                None => (*argument).to_owned(),
+            })
+            .collect();
+        all.extend(beside.iter().map(String::as_str));
+        let said = run(&program, &all);
+        let agrees = said.lines().zip(expected).all(|(line, expected)| line.starts_with(expected));
+        assert!(agrees && said.lines().count() == expected.len(), "{source}:\n{said}");
     }
 }
 
@@ -282,17 +291,15 @@ fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
 fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_guard() {
     let workshop = workshop();
     let program = compiled("tests/c/guarded.c", workshop.path(), Link::Shared);
-    for way in [plainly, under_valgrind] as [Run; 2] {
-        let home = tempfile::tempdir().unwrap();
-        let directory = home.path().join("environment");
-        let directory = directory.to_str().unwrap();
-        let kept = way(&program, &[directory]).output().unwrap();
-        assert!(kept.status.success() && kept.stdout == b"1 kept, 0 beside\n", "{}", told(&kept));
-        let stopped = way(&program, &[directory, "wild"]).output().unwrap();
-        assert_eq!(stopped.status.signal(), Some(11), "a fault: {}", told(&stopped));
-        assert!(told(&stopped).contains("was stopped by the guard"), "{}", told(&stopped));
-        assert_eq!(says(&program, &[directory]), "3 kept, 0 beside\n", "of what was stopped nothing is there");
-    }
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("environment");
+    let directory = directory.to_str().unwrap();
+    assert_eq!(says(&program, &[directory]), "1 kept, 0 beside\n");
+    let stopped = plainly(&program, &[directory, "wild"]).output().unwrap();
+    assert_eq!(stopped.status.signal(), Some(11), "a fault: {}", told(&stopped));
+    assert!(told(&stopped).contains("was stopped by the guard"), "{}", told(&stopped));
+    assert_eq!(says(&program, &[directory]), "3 kept, 0 beside\n", "of what was stopped nothing is there");
+    // Not under valgrind, which takes a minute each time that a guard is put over all addresses that a segment may grow into.
 }
 
 #[test]

@@ -201,5 +201,8 @@ fn latches_call_the_kernel_in_the_build_that_is_named_and_without_one_the_report
     assert!(!report.contains("not measured:") && left.iter().flatten().count() == 3, "{report}");
     let asked = std::fs::read_to_string(directory.path().join("stand-in.asked")).unwrap();
     let paying = asked.lines().map(|contender| contender.contains("\"calls_kernel\":true"));
-    assert_eq!(paying.collect::<Vec<_>>(), [false, true].repeat(3), "{asked}");
+    let mut paying: Vec<bool> = paying.collect();
+    // On a busy machine a slice in which nothing was committed is tried again, longer.
+    paying.dedup();
+    assert_eq!(paying, [false, true].repeat(3), "{asked}");
 }
